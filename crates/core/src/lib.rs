@@ -1,0 +1,14 @@
+//! What every other crate of allrail speaks: units, identifiers and the event queue.
+//!
+//! - [`units`]: [`Time`] in integer picoseconds, [`Bytes`], [`Bandwidth`]; the only parser of
+//!   quantities such as `"400 Gb/s"` in the whole project.
+//! - [`ids`]: ranks and dimensions as types of their own.
+//! - [`event_queue`]: the queue whose ties are broken by (time, class, sequence).
+
+pub mod event_queue;
+pub mod ids;
+pub mod units;
+
+pub use event_queue::EventQueue;
+pub use ids::{DimensionId, Rank};
+pub use units::{Bandwidth, Bytes, Time, UnitError};
