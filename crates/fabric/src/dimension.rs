@@ -1,0 +1,76 @@
+//! One dimension of a fabric: a network that joins `size` NPUs.
+
+use allrail_core::{Bandwidth, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How the NPUs of a dimension are joined.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Kind {
+    /// Each NPU has links to its two neighbours.
+    Ring,
+    /// Each NPU has a link to every other.
+    FullyConnected,
+    /// Each NPU has links to one switch.
+    Switch,
+}
+
+/// Whether messages that leave an NPU at once share its links.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Contention {
+    /// They do, as on a real network.
+    #[default]
+    Shared,
+    /// They do not: a step takes as long as one of its messages. ASTRA-sim's congestion-unaware
+    /// backend counts so, below what the links can carry; only the reader of its files sets this.
+    None,
+}
+
+/// A dimension. Its NPUs are alike, and so are its links.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Dimension {
+    /// How the NPUs are joined.
+    pub kind: Kind,
+    /// How many NPUs it joins; 2 at least.
+    pub size: u32,
+    /// Links per NPU.
+    #[serde(default = "one")]
+    pub links: u32,
+    /// Bandwidth of one link, per direction.
+    pub bandwidth: Bandwidth,
+    /// Latency of one step of an algorithm: from sending a message to its arrival at the peer,
+    /// without its serialisation. On a switch that is two links.
+    pub latency: Time,
+    /// Whether the switch reduces (`kind: switch` only).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub in_network_reduction: bool,
+    /// Whether messages share links.
+    #[serde(default, skip_serializing_if = "is_shared")]
+    pub contention: Contention,
+}
+
+const fn one() -> u32 {
+    1
+}
+
+fn is_shared(contention: &Contention) -> bool {
+    *contention == Contention::Shared
+}
+
+impl Dimension {
+    /// What one NPU can send on this dimension at once: links × bandwidth per link.
+    ///
+    /// # Panics
+    /// If the product exceeds 2^64 B/s, which [`crate::Fabric::validate`] refuses.
+    #[must_use]
+    pub fn aggregate(&self) -> Bandwidth {
+        self.bandwidth
+            .checked_mul(u64::from(self.links))
+            .expect("a validated fabric's aggregate fits")
+    }
+}

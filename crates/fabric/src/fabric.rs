@@ -1,0 +1,161 @@
+//! A fabric: a list of dimensions, innermost first.
+
+use allrail_core::{Bandwidth, DimensionId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::{Dimension, FabricError, Kind};
+
+/// The network of a training cluster as a product of dimensions (Themis, ISCA'22, §2).
+///
+/// NPU `r` has the coordinate `(r / (P_0 ⋯ P_{d-1})) mod P_d` on dimension `d`: neighbours in
+/// dimension 0 have neighbouring ranks.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Fabric {
+    /// What people call it.
+    #[serde(default)]
+    pub name: String,
+    /// The dimensions, innermost (package, node) first.
+    pub dimensions: Vec<Dimension>,
+}
+
+/// More dimensions than this are refused: planners enumerate orders over them.
+pub const MAX_DIMENSIONS: usize = 6;
+/// More NPUs than this are refused.
+pub const MAX_NPUS: u64 = 1 << 30;
+
+impl Fabric {
+    /// The number of NPUs: the product of the sizes.
+    #[must_use]
+    pub fn npus(&self) -> u64 {
+        self.dimensions.iter().map(|dimension| u64::from(dimension.size)).product()
+    }
+
+    /// The bandwidth of one NPU over all dimensions.
+    #[must_use]
+    pub fn total_bandwidth(&self) -> Bandwidth {
+        let total = self.dimensions.iter().map(|d| d.aggregate().bytes_per_second()).sum();
+        Bandwidth::from_bytes_per_second(total).expect("a validated fabric has bandwidth")
+    }
+
+    /// The dimension `id`.
+    #[must_use]
+    pub fn dimension(&self, id: DimensionId) -> &Dimension {
+        &self.dimensions[id.index()]
+    }
+
+    /// The ids of the dimensions, innermost first.
+    pub fn ids(&self) -> impl DoubleEndedIterator<Item = DimensionId> + use<> {
+        (0..u32::try_from(self.dimensions.len()).expect("few dimensions")).map(DimensionId)
+    }
+
+    /// Checks every field.
+    ///
+    /// # Errors
+    /// Names the first field that is out of range, with a hint.
+    pub fn validate(&self) -> Result<(), FabricError> {
+        let count = self.dimensions.len();
+        if count == 0 {
+            return Err(FabricError::new(
+                "fabric.dimensions",
+                "[]",
+                "a fabric has one dimension at least",
+                "add `{kind: switch, size: 8, links: 1, bandwidth: 50 GiB/s, latency: 1 us}`",
+            ));
+        }
+        if count > MAX_DIMENSIONS {
+            return Err(FabricError::new(
+                "fabric.dimensions",
+                format!("{count} dimensions"),
+                format!("at most {MAX_DIMENSIONS} are taken"),
+                "merge dimensions that share their links",
+            ));
+        }
+        let mut npus = 1u64;
+        for (i, dimension) in self.dimensions.iter().enumerate() {
+            let field = |name: &str| format!("fabric.dimensions[{i}].{name}");
+            if dimension.size < 2 {
+                return Err(FabricError::new(
+                    field("size"),
+                    dimension.size,
+                    "a dimension joins 2 NPUs at least",
+                    "leave the dimension out, or give it a size of 2 or more",
+                ));
+            }
+            npus *= u64::from(dimension.size);
+            if npus > MAX_NPUS {
+                return Err(FabricError::new(
+                    field("size"),
+                    dimension.size,
+                    format!("the fabric has more than {MAX_NPUS} NPUs"),
+                    "make a dimension smaller",
+                ));
+            }
+            if dimension.links == 0 {
+                return Err(FabricError::new(
+                    field("links"),
+                    0,
+                    "an NPU has 1 link at least",
+                    "`links` counts the links of one NPU on this dimension",
+                ));
+            }
+            if dimension.links > 1 << 16 {
+                return Err(FabricError::new(
+                    field("links"),
+                    dimension.links,
+                    "more than 65536 links per NPU",
+                    "`links` counts the links of one NPU on this dimension",
+                ));
+            }
+            if dimension.in_network_reduction && dimension.kind != Kind::Switch {
+                return Err(FabricError::new(
+                    field("in_network_reduction"),
+                    "true",
+                    "only a switch can reduce",
+                    "set `kind: switch` or leave `in_network_reduction` out",
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use allrail_core::Time;
+
+    pub(crate) fn switch(size: u32, links: u32, bandwidth: &str) -> Dimension {
+        Dimension {
+            kind: Kind::Switch,
+            size,
+            links,
+            bandwidth: bandwidth.parse().expect("a bandwidth"),
+            latency: Time::from_ns(700),
+            in_network_reduction: false,
+            contention: crate::Contention::Shared,
+        }
+    }
+
+    #[test]
+    fn aggregates_links_and_dimensions() {
+        let fabric = Fabric {
+            name: "2D-SW_SW".into(),
+            dimensions: vec![switch(16, 6, "200 Gb/s"), switch(64, 1, "800 Gb/s")],
+        };
+        assert_eq!(fabric.npus(), 1024);
+        assert_eq!(fabric.dimensions[0].aggregate(), "1200 Gb/s".parse().expect("a bandwidth"));
+        assert_eq!(fabric.total_bandwidth(), "2000 Gb/s".parse().expect("a bandwidth"));
+        assert_eq!(fabric.validate(), Ok(()));
+    }
+
+    #[test]
+    fn names_the_field_that_is_wrong() {
+        let mut fabric =
+            Fabric { name: String::new(), dimensions: vec![switch(8, 1, "1 GB/s"); 2] };
+        fabric.dimensions[1].size = 1;
+        let error = fabric.validate().expect_err("size 1 is refused");
+        assert_eq!(error.field, "fabric.dimensions[1].size");
+    }
+}

@@ -1,0 +1,102 @@
+//! What each kind of dimension is made of: one file a kind, one line in [`of`].
+
+mod fully_connected;
+mod ring;
+mod switch;
+
+use allrail_core::Bandwidth;
+
+use crate::{Dimension, Kind};
+
+/// A directed link inside one instance of a dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct LinkId(pub u32);
+
+/// The links of one instance of a dimension: `size` NPUs, numbered by their coordinate.
+///
+/// The `links` world asks it for paths; the time model asks it which links a step loads. Parallel
+/// links between the same two ends are bonded into one of their common bandwidth.
+pub trait Topology: Sync {
+    /// The tag in scenario files.
+    fn kind(&self) -> Kind;
+
+    /// How many directed links one instance has.
+    fn link_count(&self, dimension: &Dimension) -> u32;
+
+    /// The bandwidth of each of these links.
+    fn link_bandwidth(&self, dimension: &Dimension) -> Bandwidth;
+
+    /// The link that a message from `source` to `destination` crosses after `hop` others; `None`
+    /// once it has arrived.
+    fn link(
+        &self,
+        dimension: &Dimension,
+        source: u32,
+        destination: u32,
+        hop: u32,
+    ) -> Option<LinkId>;
+
+    /// How many of these links leave an NPU: their bandwidths add up to the aggregate.
+    fn links_per_npu(&self, dimension: &Dimension) -> u64;
+
+    /// How many links a message to a neighbour crosses; the step latency is shared among them.
+    fn hops_per_step(&self) -> u32;
+}
+
+/// Replaces `path` by the links from `source` to `destination`, in order.
+pub fn path(dimension: &Dimension, source: u32, destination: u32, path: &mut Vec<LinkId>) {
+    let topology = of(dimension.kind);
+    path.clear();
+    path.extend((0..).map_while(|hop| topology.link(dimension, source, destination, hop)));
+}
+
+/// The topology of a kind of dimension.
+#[must_use]
+pub fn of(kind: Kind) -> &'static dyn Topology {
+    match kind {
+        Kind::Ring => &ring::Ring,
+        Kind::FullyConnected => &fully_connected::FullyConnected,
+        Kind::Switch => &switch::Switch,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use allrail_core::Time;
+    use proptest::prelude::*;
+
+    fn dimension(kind: Kind, size: u32) -> Dimension {
+        Dimension {
+            kind,
+            size,
+            links: 2,
+            bandwidth: "50 GB/s".parse().expect("a bandwidth"),
+            latency: Time::from_ns(500),
+            in_network_reduction: false,
+            contention: crate::Contention::Shared,
+        }
+    }
+
+    proptest! {
+        /// No link is crossed twice, none is out of range, and no path is longer than half a ring.
+        #[test]
+        fn paths_are_short_and_simple(size in 2u32..40, a in 0u32..40, b in 0u32..40) {
+            let (a, b) = (a % size, b % size);
+            for kind in [Kind::Ring, Kind::FullyConnected, Kind::Switch] {
+                let dimension = dimension(kind, size);
+                let mut links = Vec::new();
+                path(&dimension, a, b, &mut links);
+                prop_assert_eq!(links.is_empty(), a == b);
+                prop_assert!(links.len() <= (size as usize / 2).max(2));
+                for link in &links {
+                    prop_assert!(link.0 < of(kind).link_count(&dimension));
+                }
+                let mut distinct = links.clone();
+                distinct.sort();
+                distinct.dedup();
+                prop_assert_eq!(distinct.len(), links.len());
+            }
+        }
+    }
+}
