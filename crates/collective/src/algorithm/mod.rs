@@ -1,0 +1,145 @@
+//! The algorithms of one dimension: one file each, one line in [`ALL`].
+//!
+//! | | all_reduce | reduce_scatter | all_gather | all_to_all | broadcast |
+//! |---|---|---|---|---|---|
+//! | `ring` | yes | yes | yes | yes | yes |
+//! | `ring_unidirectional` | yes | yes | yes | yes | yes |
+//! | `direct` | yes | yes | yes | yes | yes |
+//! | `halving_doubling` | yes | yes | yes | | yes |
+//! | `double_binary_tree` | yes | | | | yes |
+//!
+//! Reduce-scatter leaves shard `i` with rank `i` and all-gather starts from there; shard `i` is blocks
+//! `i·B/P .. (i + 1)·B/P`. An algorithm's reduce-scatter and all-gather have the same `B`.
+
+pub mod direct;
+pub mod double_binary_tree;
+pub mod halving_doubling;
+pub mod ring;
+pub mod ring_unidirectional;
+
+use crate::{CollectiveError, Operation, Program};
+
+/// What an operation costs a rank, in closed form.
+///
+/// With `s` the bytes of the whole buffer (before a reduce-scatter, after an all-gather, per rank
+/// for the others), the busiest rank sends `s · sent.0 / sent.1` bytes in `steps` steps.
+/// `fill` is time that no link is busy for but the last byte waits: a pipeline filling, as a
+/// fraction of the time that `s` bytes take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// Bytes sent by the busiest rank, as a fraction of `s`.
+    pub sent: (u64, u64),
+    /// Steps, each of which costs one latency.
+    pub steps: u32,
+    /// Serialisations beside the busiest rank's own, as a fraction of `s`.
+    pub fill: (u64, u64),
+}
+
+/// An algorithm for one dimension. The planners ask for its cost, the verifier and the message
+/// worlds for its program.
+pub trait Algorithm: Sync {
+    /// The tag in scenario files.
+    fn tag(&self) -> &'static str;
+
+    /// One line for the docs: what it does and where it comes from.
+    fn about(&self) -> &'static str;
+
+    /// The operations it does.
+    fn operations(&self) -> &'static [Operation];
+
+    /// The closed form for `ranks` ≥ 2 ranks; only asked for [`Algorithm::operations`].
+    fn cost(&self, operation: Operation, ranks: u32) -> Cost;
+
+    /// The messages for `ranks` ≥ 2 ranks; only asked for [`Algorithm::operations`].
+    fn program(&self, operation: Operation, ranks: u32) -> Program;
+}
+
+impl std::fmt::Debug for dyn Algorithm {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.tag())
+    }
+}
+
+/// Every algorithm, in the order of the docs.
+pub static ALL: &[&dyn Algorithm] = &[
+    &ring::Ring,
+    &ring_unidirectional::RingUnidirectional,
+    &direct::Direct,
+    &halving_doubling::HalvingDoubling,
+    &double_binary_tree::DoubleBinaryTree,
+];
+
+/// The algorithm with this tag.
+///
+/// # Errors
+/// [`CollectiveError::UnknownAlgorithm`] with the known names.
+pub fn named(name: &str) -> Result<&'static dyn Algorithm, CollectiveError> {
+    ALL.iter().copied().find(|algorithm| algorithm.tag() == name).ok_or_else(|| {
+        CollectiveError::UnknownAlgorithm {
+            name: name.to_owned(),
+            known: ALL.iter().map(|algorithm| algorithm.tag()).collect(),
+        }
+    })
+}
+
+/// Refuses an operation that `algorithm` does not do.
+///
+/// # Errors
+/// [`CollectiveError::Unsupported`] with those that do it.
+pub fn check(algorithm: &dyn Algorithm, operation: Operation) -> Result<(), CollectiveError> {
+    if algorithm.operations().contains(&operation) {
+        return Ok(());
+    }
+    let valid: Vec<String> = ALL
+        .iter()
+        .filter(|other| other.operations().contains(&operation))
+        .map(|other| format!("`{}`", other.tag()))
+        .collect();
+    Err(CollectiveError::Unsupported {
+        algorithm: algorithm.tag(),
+        operation,
+        valid: valid.join(", "),
+    })
+}
+
+/// A number of steps as `Cost` counts them; more than 2^32 − 1 only beyond 2^31 ranks.
+fn saturating_steps(steps: u64) -> u32 {
+    u32::try_from(steps).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documented_matrix_is_the_real_one() {
+        let documented: Vec<&str> = include_str!("mod.rs")
+            .lines()
+            .filter_map(|line| line.strip_prefix("//! | `"))
+            .collect();
+        let real: Vec<String> =
+            ALL.iter()
+                .map(|algorithm| {
+                    let cells: String = Operation::ALL
+                        .iter()
+                        .map(|operation| {
+                            if algorithm.operations().contains(operation) { " yes |" } else { " |" }
+                        })
+                        .collect();
+                    format!("{}` |{cells}", algorithm.tag())
+                })
+                .collect();
+        assert_eq!(documented, real);
+    }
+
+    #[test]
+    fn an_empty_cell_names_the_algorithms_that_do_it() {
+        let tree = named("double_binary_tree").expect("known");
+        let error = check(tree, Operation::AllToAll).expect_err("not supported");
+        assert_eq!(
+            error.to_string(),
+            "`double_binary_tree` does not do `all_to_all`; `ring`, `ring_unidirectional`, \
+             `direct` do"
+        );
+    }
+}

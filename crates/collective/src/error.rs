@@ -1,0 +1,51 @@
+//! What can be wrong with a collective or a plan.
+
+use allrail_core::DimensionId;
+
+use crate::Operation;
+
+/// A mistake of the user's in a collective, an algorithm's choice or a plan.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CollectiveError {
+    /// An algorithm's name that is not known.
+    #[error("`{name}` is not an algorithm")]
+    UnknownAlgorithm {
+        /// As given.
+        name: String,
+        /// The names that are known.
+        known: Vec<&'static str>,
+    },
+    /// An algorithm that does not do this operation.
+    #[error("`{algorithm}` does not do `{operation}`; {valid} do")]
+    Unsupported {
+        /// Its name.
+        algorithm: &'static str,
+        /// What was asked of it.
+        operation: Operation,
+        /// Those that do, as text.
+        valid: String,
+    },
+    /// A combination whose time is not modelled.
+    #[error("{dimension}: {why}")]
+    NotModelled {
+        /// Where.
+        dimension: DimensionId,
+        /// What, and what to use instead.
+        why: String,
+    },
+    /// A field of the collective that is out of range.
+    #[error("`{field}` is `{value}`: {why}")]
+    Field {
+        /// Such as `schedule.chunks`.
+        field: &'static str,
+        /// As given.
+        value: String,
+        /// What is wrong with it.
+        why: String,
+        /// What to write instead.
+        hint: String,
+    },
+    /// A plan that does not hold together.
+    #[error("the plan is not valid: {0}")]
+    Plan(String),
+}

@@ -1,0 +1,25 @@
+//! Collective algorithms: what every rank sends and receives, proved right, and how long it takes.
+//!
+//! - [`program`]: the common form of an algorithm, steps of sends and receives per rank.
+//! - [`algorithm`]: one file per algorithm, emitting a [`Program`] for any number of ranks.
+//! - [`hierarchical`]: algorithms composed over the dimensions of a fabric, in any order.
+//! - [`verify`]: proves a program right by running it symbolically.
+//! - [`model`]: bytes and time of one stage on one dimension.
+//! - [`plan`]: a [`CollectivePlan`], what a chunk scheduler decides, as data.
+
+pub mod algorithm;
+pub mod error;
+pub mod hierarchical;
+pub mod kind;
+pub mod model;
+pub mod plan;
+pub mod program;
+mod unaware;
+pub mod verify;
+
+pub use algorithm::{Algorithm, Cost};
+pub use error::CollectiveError;
+pub use kind::Operation;
+pub use model::{DimensionSet, StageModel, StageTime};
+pub use plan::{ChunkPlan, CollectivePlan, Stage, StageRef};
+pub use program::Program;

@@ -1,0 +1,357 @@
+//! How long one stage takes on one dimension.
+//!
+//! A stage that handles a buffer of `s` bytes (before a reduce-scatter, after an all-gather) on a
+//! dimension of `P` NPUs with bandwidth `BW` and step latency `α` keeps the dimension busy for
+//! `N·B = s · f / BW` and ends `A = steps · α + (steps + 1) · endpoint delay + fill` after its last byte
+//! (Themis §4.3). `f` is the algorithm's closed form where its messages fit the links: `(P−1)/P`
+//! for ring on rings, direct on fully connected dimensions and switches, halving-doubling on
+//! switches. Elsewhere `f` is computed from the algorithm's messages and the links they cross, as
+//! the sum over its steps of the most loaded link.
+//!
+//! A switch with in-network reduction (SHARP) takes each contribution once and hands out the
+//! result: a reduce-scatter sends `s` up and `s/P` down, an all-gather `s/P` up and `s` down.
+//! The two directions of a link work at once, so each of the two stages is charged their mean,
+//! `s(P+1)/2P`, and one step; an all-reduce in one stage is charged `s` and two steps, a broadcast
+//! `s` and one. Where that is not less than without (P ≤ 3) the switch does not reduce.
+//!
+//! Not modelled: computing the reduction, memory traffic, congestion between dimensions that share
+//! wires, incast at the receivers of a tree on a switch.
+
+use allrail_core::{Bytes, DimensionId, Time};
+use allrail_fabric::{Contention, Dimension, Fabric, Kind, topology};
+
+use crate::algorithm::{self, Algorithm};
+use crate::unaware::Unaware;
+use crate::{CollectiveError, Operation};
+
+/// Beyond this size, a combination without closed form is refused: its messages are too many.
+const LARGEST_ENUMERATED: u32 = 512;
+
+/// What a stage costs the dimension that runs it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct StageTime {
+    /// `N`: bytes that the busiest NPU sends.
+    pub sent: Sent,
+    /// `N·B`: how long the dimension serves it.
+    pub occupancy: Time,
+    /// `A`: how long after its last byte it ends.
+    pub latency: Time,
+    /// `s`: the buffer that it handles, rounded down.
+    pub buffer: Bytes,
+}
+
+/// Bytes that an NPU sends in a stage; a shard of an odd buffer is not whole.
+#[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
+pub struct Sent(pub f64);
+
+impl std::ops::Add for Sent {
+    type Output = Self;
+    fn add(self, other: Self) -> Self {
+        Self(self.0 + other.0)
+    }
+}
+
+/// A set of dimensions, as a bit mask.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct DimensionSet(u32);
+
+impl DimensionSet {
+    /// With `dimension` added.
+    #[must_use]
+    pub const fn with(self, dimension: DimensionId) -> Self {
+        Self(self.0 | 1 << dimension.0)
+    }
+    /// With `dimension` taken out.
+    #[must_use]
+    pub const fn without(self, dimension: DimensionId) -> Self {
+        Self(self.0 & !(1 << dimension.0))
+    }
+    /// Whether `dimension` is in it.
+    #[must_use]
+    pub const fn contains(self, dimension: DimensionId) -> bool {
+        self.0 >> dimension.0 & 1 == 1
+    }
+    /// The mask.
+    #[must_use]
+    pub const fn bits(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A fraction of a buffer.
+type Fraction = (u64, u64);
+
+/// What a dimension charges for one operation, as fractions of the buffer.
+#[derive(Clone, Copy, Debug)]
+struct Charge {
+    sent: Fraction,
+    busy: Fraction,
+    fill: Fraction,
+    latency: Time,
+    below_physical: bool,
+    /// In place of all of these but `sent`, without contention.
+    unaware: Option<Unaware>,
+}
+
+/// The time model of a fabric with an algorithm on each of its dimensions.
+pub struct StageModel {
+    sizes: Vec<u64>,
+    bandwidths: Vec<allrail_core::Bandwidth>,
+    /// `charges[dimension][operation]`; `None` where the algorithm does not do it.
+    charges: Vec<[Option<Charge>; Operation::ALL.len()]>,
+}
+
+fn index(operation: Operation) -> usize {
+    Operation::ALL.iter().position(|other| *other == operation).expect("`ALL` has them all")
+}
+
+/// The topology-aware algorithm of a kind of dimension: ring on rings, direct on fully connected
+/// dimensions, halving-doubling on switches; where that does not do the operation, direct.
+#[must_use]
+pub fn topology_aware(kind: Kind, operation: Operation) -> &'static str {
+    match (kind, operation) {
+        (Kind::Ring, _) => "ring",
+        (Kind::FullyConnected, _) | (Kind::Switch, Operation::AllToAll) => "direct",
+        (Kind::Switch, _) => "halving_doubling",
+    }
+}
+
+impl StageModel {
+    /// The model for the stages of `operations` on the dimensions `spanned` of `fabric`.
+    ///
+    /// # Errors
+    /// An algorithm that does not do one of the operations, or a combination without a model.
+    pub fn new(
+        fabric: &Fabric,
+        algorithms: &[&dyn Algorithm],
+        spanned: &[DimensionId],
+        operations: &[Operation],
+        endpoint_delay: Time,
+    ) -> Result<Self, CollectiveError> {
+        let mut charges = vec![[None; Operation::ALL.len()]; fabric.dimensions.len()];
+        for id in spanned.iter().copied() {
+            let (dimension, algorithm) = (fabric.dimension(id), algorithms[id.index()]);
+            for operation in operations {
+                algorithm::check(algorithm, *operation)?;
+                charges[id.index()][index(*operation)] =
+                    Some(charge(id, dimension, algorithm, *operation, endpoint_delay)?);
+            }
+        }
+        Ok(Self {
+            sizes: fabric.dimensions.iter().map(|d| u64::from(d.size)).collect(),
+            bandwidths: fabric.dimensions.iter().map(Dimension::aggregate).collect(),
+            charges,
+        })
+    }
+
+    /// How many dimensions the fabric has.
+    #[must_use]
+    pub fn dimensions(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// The size of a dimension.
+    #[must_use]
+    pub fn size(&self, dimension: DimensionId) -> u64 {
+        self.sizes[dimension.index()]
+    }
+
+    /// The aggregate bandwidth of a dimension.
+    #[must_use]
+    pub fn bandwidth(&self, dimension: DimensionId) -> allrail_core::Bandwidth {
+        self.bandwidths[dimension.index()]
+    }
+
+    /// The product of the sizes of the dimensions in `set`.
+    #[must_use]
+    pub fn product(&self, set: DimensionSet) -> u64 {
+        (0..self.sizes.len()).filter(|d| set.bits() >> d & 1 == 1).map(|d| self.sizes[d]).product()
+    }
+
+    /// Whether a stage of `operation` on `dimension` is counted below what the links can carry.
+    #[must_use]
+    pub fn below_physical(&self, operation: Operation, dimension: DimensionId) -> bool {
+        self.charges[dimension.index()][index(operation)]
+            .is_some_and(|charge| charge.below_physical)
+    }
+
+    /// The fixed delay `A` of a stage on `dimension`, or zero where it is not modelled.
+    #[must_use]
+    pub fn fixed_delay(&self, operation: Operation, dimension: DimensionId) -> Time {
+        self.charges[dimension.index()][index(operation)]
+            .map_or(Time::ZERO, |charge| charge.latency)
+    }
+
+    /// The time of a stage of a chunk of `chunk` bytes whose buffer was divided by the dimensions
+    /// in `scattered` (without the stage's own); `None` beyond 2^64 ps.
+    ///
+    /// # Panics
+    /// If the model was not made for `operation`.
+    #[must_use]
+    pub fn stage(
+        &self,
+        chunk: Bytes,
+        operation: Operation,
+        dimension: DimensionId,
+        scattered: DimensionSet,
+    ) -> Option<StageTime> {
+        let charge = self.charges[dimension.index()][index(operation)]
+            .expect("the model was made for the plan's operations");
+        let divisor = u128::from(self.product(scattered.without(dimension)));
+        let bandwidth = self.bandwidths[dimension.index()];
+        let time = |(numerator, denominator): Fraction| {
+            bandwidth.time_for_fraction(
+                u128::from(chunk.count()).checked_mul(u128::from(numerator))?,
+                divisor.checked_mul(u128::from(denominator))?,
+            )
+        };
+        let buffer = u64::try_from(u128::from(chunk.count()) / divisor).ok().map(Bytes::new)?;
+        let (occupancy, latency) = match charge.unaware {
+            Some(unaware) => unaware.time(buffer)?,
+            None => (time(charge.busy)?, charge.latency.checked_add(time(charge.fill)?)?),
+        };
+        let sent =
+            chunk.count() as f64 * (charge.sent.0 as f64 / charge.sent.1 as f64) / divisor as f64;
+        Some(StageTime { sent: Sent(sent), occupancy, latency, buffer })
+    }
+}
+
+fn charge(
+    id: DimensionId,
+    dimension: &Dimension,
+    algorithm: &dyn Algorithm,
+    operation: Operation,
+    endpoint_delay: Time,
+) -> Result<Charge, CollectiveError> {
+    let size = dimension.size;
+    let cost = algorithm.cost(operation, size);
+    let overflow = || CollectiveError::NotModelled {
+        dimension: id,
+        why: "the latency of its steps is longer than 213 days; lower `latency`".to_owned(),
+    };
+    let fixed_delay = |steps: u64| {
+        let endpoints = endpoint_delay.checked_mul(steps + 1);
+        let links = dimension.latency.checked_mul(steps);
+        links.zip(endpoints).and_then(|(a, b)| a.checked_add(b)).ok_or_else(overflow)
+    };
+    let latency = fixed_delay(u64::from(cost.steps))?;
+    let mut charge = Charge {
+        sent: cost.sent,
+        busy: cost.sent,
+        fill: cost.fill,
+        latency,
+        below_physical: false,
+        unaware: None,
+    };
+    if dimension.in_network_reduction {
+        if let Some((sent, steps)) = in_network(operation, u64::from(size))
+            && less(sent, cost.sent)
+        {
+            charge.sent = sent;
+            charge.busy = sent;
+            charge.fill = (0, 1);
+            charge.latency = fixed_delay(steps)?;
+        }
+        return Ok(charge);
+    }
+    let shared = link_bound(id, dimension, algorithm, operation)?;
+    if let Some((busy, fill)) = shared {
+        (charge.busy, charge.fill) = (busy, fill);
+    }
+    if dimension.contention == Contention::None {
+        let unaware = Unaware::new(dimension, algorithm, operation, endpoint_delay)
+            .ok_or_else(|| too_large(id, dimension, algorithm))?;
+        charge.below_physical = less(unaware.busy(), add(charge.busy, charge.fill));
+        charge.unaware = Some(unaware);
+    }
+    Ok(charge)
+}
+
+fn less(a: Fraction, b: Fraction) -> bool {
+    u128::from(a.0) * u128::from(b.1) < u128::from(b.0) * u128::from(a.1)
+}
+
+fn add(a: Fraction, b: Fraction) -> Fraction {
+    if b.0 == 0 { a } else { (a.0 * b.1 + b.0 * a.1, a.1 * b.1) }
+}
+
+/// Bytes and steps with in-network reduction.
+fn in_network(operation: Operation, size: u64) -> Option<(Fraction, u64)> {
+    match operation {
+        Operation::ReduceScatter | Operation::AllGather => Some(((size + 1, 2 * size), 1)),
+        Operation::AllReduce => Some(((1, 1), 2)),
+        Operation::Broadcast => Some(((1, 1), 1)),
+        Operation::AllToAll => None,
+    }
+}
+
+/// What the most loaded links make of an algorithm: busy and fill fractions in units of the
+/// aggregate bandwidth; `None` where the algorithm's own closed form holds.
+fn link_bound(
+    id: DimensionId,
+    dimension: &Dimension,
+    algorithm: &dyn Algorithm,
+    operation: Operation,
+) -> Result<Option<(Fraction, Fraction)>, CollectiveError> {
+    let cost = algorithm.cost(operation, dimension.size);
+    match (dimension.kind, algorithm.tag()) {
+        // The two directions run out at different steps, and a step lasts as long with one.
+        (Kind::Ring, "ring") if operation == Operation::Broadcast => {
+            let size = u64::from(dimension.size);
+            Ok(Some((cost.sent, (size - 2, size))))
+        }
+        // One of the two directions does all the work.
+        (Kind::Ring, "ring_unidirectional") if dimension.size > 2 => {
+            let twice = |(numerator, denominator): Fraction| (2 * numerator, denominator);
+            Ok(Some((twice(cost.sent), twice(cost.fill))))
+        }
+        (Kind::Switch, _)
+        | (Kind::Ring, "ring" | "ring_unidirectional")
+        | (Kind::FullyConnected, "direct") => Ok(None),
+        _ => Ok(Some((enumerate(id, dimension, algorithm, operation)?, (0, 1)))),
+    }
+}
+
+fn too_large(id: DimensionId, dimension: &Dimension, algorithm: &dyn Algorithm) -> CollectiveError {
+    CollectiveError::NotModelled {
+        dimension: id,
+        why: format!(
+            "the time of `{}` on a {:?} dimension has no closed form, and {} NPUs are more than the \
+             {LARGEST_ENUMERATED} whose messages are counted; use its topology-aware algorithm",
+            algorithm.tag(),
+            dimension.kind,
+            dimension.size
+        ),
+    }
+}
+
+/// The sum over the steps of the most loaded link's share of the buffer, in units of the
+/// aggregate bandwidth.
+fn enumerate(
+    id: DimensionId,
+    dimension: &Dimension,
+    algorithm: &dyn Algorithm,
+    operation: Operation,
+) -> Result<Fraction, CollectiveError> {
+    if dimension.size > LARGEST_ENUMERATED {
+        return Err(too_large(id, dimension, algorithm));
+    }
+    let links = topology::of(dimension.kind);
+    let program = algorithm.program(operation, dimension.size);
+    let mut load = vec![0u64; links.link_count(dimension) as usize];
+    let mut path = Vec::new();
+    let mut blocks = 0u64;
+    for step in 0..program.step_count() {
+        load.fill(0);
+        for (source, steps) in (0u32..).zip(&program.steps) {
+            for send in &steps[step].sends {
+                topology::path(dimension, source, send.to, &mut path);
+                for link in &path {
+                    load[link.0 as usize] += u64::from(send.blocks.len());
+                }
+            }
+        }
+        blocks += load.iter().max().copied().unwrap_or(0);
+    }
+    Ok((blocks * links.links_per_npu(dimension), u64::from(program.blocks)))
+}

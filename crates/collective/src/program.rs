@@ -1,0 +1,173 @@
+//! The common form of every algorithm: per rank, a list of steps of sends and receives.
+//!
+//! A rank's buffer is divided into `blocks` equal blocks (padded, as NCCL's and PyTorch's
+//! reduce-scatter are). A rank starts the sends of step `k` when all receives of its steps before
+//! `k` have arrived; what a send carries is what its blocks held before any receive of that step.
+//! A message that leaves in the sender's step `k` is awaited in the receiver's step `k`: both count
+//! the same steps, so a rank with nothing to do in a step has an empty one.
+
+use std::ops::Range;
+
+/// Blocks of a buffer, in the order in which a message carries them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Blocks {
+    /// `count` blocks from `start`, going on at 0 after the last block of the buffer.
+    Wrapped {
+        /// The first block.
+        start: u32,
+        /// How many.
+        count: u32,
+    },
+    /// Any blocks.
+    List(Box<[u32]>),
+}
+
+impl Blocks {
+    /// The blocks of a range that does not wrap.
+    #[must_use]
+    pub fn range(range: Range<u32>) -> Self {
+        Self::Wrapped { start: range.start, count: range.end - range.start }
+    }
+
+    /// Any blocks of a buffer of `total`, in the shortest form.
+    #[must_use]
+    pub fn of(list: Vec<u32>, total: u32) -> Self {
+        let follows = |pair: &[u32]| pair[1] == if pair[0] + 1 == total { 0 } else { pair[0] + 1 };
+        match u32::try_from(list.len()) {
+            Ok(count) if count <= total && list.windows(2).all(follows) => {
+                Self::Wrapped { start: list.first().copied().unwrap_or(0), count }
+            }
+            _ => Self::List(list.into()),
+        }
+    }
+
+    /// How many blocks.
+    #[must_use]
+    pub fn len(&self) -> u32 {
+        match self {
+            Self::Wrapped { count, .. } => *count,
+            Self::List(list) => u32::try_from(list.len()).expect("fewer than 2^32 blocks"),
+        }
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// One of them that a buffer of `total` blocks does not have, if any; for a run longer than the
+    /// buffer, where it would end.
+    pub(crate) fn outside(&self, total: u32) -> Option<u64> {
+        match self {
+            Self::Wrapped { count: 0, .. } => None,
+            Self::Wrapped { start, .. } if *start >= total => Some(u64::from(*start)),
+            Self::Wrapped { start, count } if *count > total => {
+                Some(u64::from(*start) + u64::from(*count) - 1)
+            }
+            Self::Wrapped { .. } => None,
+            Self::List(list) => list.iter().find(|b| **b >= total).map(|b| u64::from(*b)),
+        }
+    }
+
+    /// The blocks one by one, in a buffer of `total` blocks.
+    pub fn iter(&self, total: u32) -> impl Iterator<Item = u32> + '_ {
+        (0..self.len()).map(move |i| match self {
+            Self::Wrapped { start, .. } => {
+                u32::try_from((u64::from(*start) + u64::from(i)) % u64::from(total))
+                    .expect("smaller than a u32")
+            }
+            Self::List(list) => list[i as usize],
+        })
+    }
+}
+
+/// What a receive does with the blocks that arrive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Combine {
+    /// Adds them to what the rank holds.
+    Reduce,
+    /// Puts them in place of it.
+    Replace,
+}
+
+/// One message that a rank sends in a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Send {
+    /// The peer.
+    pub to: u32,
+    /// What of the sender's buffer it carries.
+    pub blocks: Blocks,
+}
+
+/// One message that a rank waits for in a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receive {
+    /// The peer.
+    pub from: u32,
+    /// Where in the receiver's buffer its blocks go, in the order in which it carries them.
+    pub blocks: Blocks,
+    /// How.
+    pub combine: Combine,
+}
+
+/// What one rank does in one step.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// Leave together at the start of the step.
+    pub sends: Vec<Send>,
+    /// End the step when all are here.
+    pub receives: Vec<Receive>,
+}
+
+/// What every rank does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Program {
+    /// How many ranks.
+    pub ranks: u32,
+    /// Into how many equal blocks a buffer is divided.
+    pub blocks: u32,
+    /// `steps[rank][k]`; all ranks have the same number of steps.
+    pub steps: Vec<Vec<Step>>,
+}
+
+impl Program {
+    /// A program of `steps` empty steps per rank.
+    #[must_use]
+    pub fn empty(ranks: u32, blocks: u32, steps: usize) -> Self {
+        Self { ranks, blocks, steps: vec![vec![Step::default(); steps]; ranks as usize] }
+    }
+
+    /// Adds one message to step `step`: `source`'s blocks `from` arrive in `destination`'s blocks
+    /// `into`.
+    pub fn message(
+        &mut self,
+        step: usize,
+        (source, from): (u32, Blocks),
+        (destination, into): (u32, Blocks),
+        combine: Combine,
+    ) {
+        self.steps[source as usize][step].sends.push(Send { to: destination, blocks: from });
+        self.steps[destination as usize][step].receives.push(Receive {
+            from: source,
+            blocks: into,
+            combine,
+        });
+    }
+
+    /// How many steps each rank has.
+    #[must_use]
+    pub fn step_count(&self) -> usize {
+        self.steps.first().map_or(0, Vec::len)
+    }
+
+    /// How many blocks `rank` sends in all.
+    #[must_use]
+    pub fn blocks_sent(&self, rank: u32) -> u64 {
+        self.steps[rank as usize]
+            .iter()
+            .flat_map(|step| &step.sends)
+            .map(|send| u64::from(send.blocks.len()))
+            .sum()
+    }
+}

@@ -1,0 +1,189 @@
+//! The time of a stage as ASTRA-sim's congestion-unaware backend counts it (`contention: none`).
+//!
+//! Each step takes as long as one of its messages, however many leave an NPU at once:
+//! `hops · latency + ⌊m / bandwidth⌋` in whole nanoseconds, where a message has all of a ring's or a
+//! switch's links to itself and one peer's share of a fully connected dimension's. The endpoint's
+//! delay comes before every step and once after the last. A step that reduces what has arrived reads
+//! twice and writes once at 500 TB/s, each in whole nanoseconds (its default local memory).
+//!
+//! Read from its behaviour: the published tutorial cases come out to the nanosecond.
+
+use allrail_core::{Bytes, Time};
+use allrail_fabric::{Dimension, Kind};
+
+use crate::Operation;
+use crate::algorithm::Algorithm;
+
+/// How one operation of one algorithm is counted on one dimension.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unaware {
+    pattern: Pattern,
+    operation: Operation,
+    size: u64,
+    /// Bytes per second of one message.
+    rate: u64,
+    latency: Time,
+    endpoint_delay: Time,
+    kind: Kind,
+    /// Aggregate bandwidth over that of one message.
+    share: u64,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Pattern {
+    Ring,
+    Direct,
+    HalvingDoubling,
+}
+
+/// Bytes per nanosecond of a local memory access.
+const MEMORY: u64 = 500_000;
+
+impl Unaware {
+    /// `None` for an algorithm or operation that ASTRA-sim does not count so.
+    pub(crate) fn new(
+        dimension: &Dimension,
+        algorithm: &dyn Algorithm,
+        operation: Operation,
+        endpoint_delay: Time,
+    ) -> Option<Self> {
+        let pattern = match algorithm.tag() {
+            "ring" | "ring_unidirectional" => Pattern::Ring,
+            "direct" => Pattern::Direct,
+            "halving_doubling" => Pattern::HalvingDoubling,
+            _ => return None,
+        };
+        if operation == Operation::Broadcast {
+            return None;
+        }
+        let size = u64::from(dimension.size);
+        let share = if dimension.kind == Kind::FullyConnected { size - 1 } else { 1 };
+        Some(Self {
+            pattern,
+            operation,
+            size,
+            rate: dimension.aggregate().fraction(1, share).bytes_per_second(),
+            latency: dimension.latency,
+            endpoint_delay,
+            kind: dimension.kind,
+            share,
+        })
+    }
+
+    /// Its serialisations as a fraction of the buffer, in units of the aggregate bandwidth.
+    pub(crate) fn busy(&self) -> (u64, u64) {
+        let halves = if self.operation == Operation::AllReduce { 2 } else { 1 };
+        match (self.pattern, self.operation) {
+            (Pattern::Direct, _) => (halves * self.share, self.size),
+            (Pattern::Ring, Operation::AllToAll) => ((self.size - 1) * self.share, 2),
+            _ => (halves * (self.size - 1) * self.share, self.size),
+        }
+    }
+
+    /// Its steps with a buffer of `buffer` bytes: message, hops, whether it is reduced on arrival
+    /// (with the bytes that count for that), and how many times.
+    fn steps(&self, buffer: u64) -> Vec<Step> {
+        let part = buffer / self.size;
+        let halfway = if self.kind == Kind::Ring { self.size / 2 } else { 1 };
+        let reduces = matches!(self.operation, Operation::AllReduce | Operation::ReduceScatter);
+        let both = self.operation == Operation::AllReduce;
+        let step = |message, hops, reduced, times| Step { message, hops, reduced, times };
+        match self.pattern {
+            Pattern::Ring if self.operation == Operation::AllToAll => {
+                vec![step(part, 1, 0, self.size * (self.size - 1) / 2)]
+            }
+            Pattern::Ring => {
+                let first = step(part, 1, if reduces { part } else { 0 }, self.size - 1);
+                let second = step(part, 1, 0, self.size - 1);
+                if both { vec![first, second] } else { vec![first] }
+            }
+            Pattern::Direct => {
+                let first = step(part, halfway, if reduces { part } else { 0 }, 1);
+                let second = step(part, halfway, 0, 1);
+                if both { vec![first, second] } else { vec![first] }
+            }
+            Pattern::HalvingDoubling => {
+                let rounds = u64::from(self.size.next_power_of_two().ilog2());
+                let hops = |distance: u64| match self.kind {
+                    Kind::Ring => distance.min(self.size.saturating_sub(distance)).max(1),
+                    _ => 1,
+                };
+                let mut steps = Vec::new();
+                if reduces {
+                    for round in 0..rounds {
+                        let message = buffer >> (round + 1);
+                        let reduced = if round + 1 < rounds { message / 2 } else { 0 };
+                        steps.push(step(message, hops(1 << round), reduced, 1));
+                    }
+                }
+                if both || !reduces {
+                    let parts = buffer / self.size;
+                    for round in 0..rounds {
+                        steps.push(step(parts << round, hops(1 << (rounds - 1 - round)), 0, 1));
+                    }
+                }
+                steps
+            }
+        }
+    }
+
+    /// How long the dimension is occupied, and for how long after that the stage goes on.
+    pub(crate) fn time(&self, buffer: Bytes) -> Option<(Time, Time)> {
+        let (mut occupancy, mut latency, mut steps) = (0u64, 0u64, 0u64);
+        for step in self.steps(buffer.count()) {
+            let serialisation = u128::from(step.message) * 1_000_000_000 / u128::from(self.rate);
+            let serialisation = u64::try_from(serialisation).ok()?.checked_mul(1_000)?;
+            occupancy = occupancy.checked_add(serialisation.checked_mul(step.times)?)?;
+            let memory = 3 * (step.reduced / MEMORY) * 1_000;
+            let fixed = self.latency.as_ps().checked_mul(step.hops)?.checked_add(memory)?;
+            latency = latency.checked_add(fixed.checked_mul(step.times)?)?;
+            steps += step.times;
+        }
+        let endpoints = self.endpoint_delay.checked_mul(steps + 1)?;
+        Some((Time::from_ps(occupancy), Time::from_ps(latency).checked_add(endpoints)?))
+    }
+}
+
+struct Step {
+    message: u64,
+    hops: u64,
+    reduced: u64,
+    times: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::algorithm::named;
+    use allrail_fabric::Contention;
+
+    /// Published: tutorial 3-2, 633.217 us for four chunks after 1 ns of compute; and the sample
+    /// inputs `switch`, `ring` at 16 MiB.
+    #[test]
+    fn published_cases_to_the_nanosecond() {
+        let dimension = |kind, size, links, latency| Dimension {
+            kind,
+            size,
+            links,
+            bandwidth: "50 GiB/s".parse().expect("a bandwidth"),
+            latency: Time::from_ns(latency),
+            in_network_reduction: false,
+            contention: Contention::None,
+        };
+        let total = |dimension: &Dimension, name: &str, chunk: u64| {
+            let algorithm = named(name).expect("known");
+            let delay = Time::from_ns(10);
+            let unaware = Unaware::new(dimension, algorithm, Operation::AllReduce, delay);
+            let (a, b) = unaware.and_then(|u| u.time(Bytes::new(chunk))).expect("counted");
+            (a + b).as_ps() * 4 / 1_000 + 1
+        };
+        assert_eq!(total(&dimension(Kind::Switch, 64, 1, 1000), "direct", 1 << 28), 633_217);
+        assert_eq!(
+            total(&dimension(Kind::Switch, 8, 1, 1000), "halving_doubling", 1 << 18),
+            58_449
+        );
+        assert_eq!(total(&dimension(Kind::FullyConnected, 8, 7, 500), "direct", 1 << 18), 9_001);
+        assert_eq!(total(&dimension(Kind::Ring, 8, 2, 500), "ring", 1 << 22), 302_077);
+        assert_eq!(total(&dimension(Kind::Ring, 8, 2, 500), "ring", 1 << 28), 17_534_229);
+    }
+}
