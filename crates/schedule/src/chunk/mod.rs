@@ -1,0 +1,133 @@
+//! Chunk schedulers: which dimension each chunk visits next. One file a policy, one line in
+//! [`ALL`].
+
+mod allrail;
+mod baseline;
+mod themis;
+
+pub(crate) use allrail::permutations;
+
+use allrail_collective::{Operation, Stage, StageModel};
+use allrail_core::{Bytes, DimensionId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::error::ScheduleError;
+use crate::queue::Order;
+
+/// What a chunk scheduler knows: nothing but this decides, so every rank decides alike.
+pub struct Problem<'a> {
+    /// The time of every stage.
+    pub model: &'a StageModel,
+    /// What the collective does.
+    pub operation: Operation,
+    /// The dimensions that it spans, innermost first.
+    pub dimensions: &'a [DimensionId],
+    /// The bytes of every chunk, in the order in which they are issued.
+    pub chunks: &'a [Bytes],
+    /// How the dimensions will order their stages.
+    pub order: Order,
+    /// How many stages a dimension runs at once.
+    pub active_chunks: Option<u32>,
+    /// The policies' parameters.
+    pub parameters: &'a Parameters,
+    /// For policies that draw.
+    pub seed: u64,
+}
+
+/// The parameters of the chunk schedulers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Parameters {
+    /// `themis`: loads that differ by less than the time of a chunk divided by this are equal.
+    pub threshold: u32,
+    /// `themis`: what the load tracker starts at.
+    pub loads: Loads,
+    /// `baseline`: how an all-reduce is made of stages.
+    pub composition: Composition,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self { threshold: 16, loads: Loads::default(), composition: Composition::default() }
+    }
+}
+
+/// What Themis' load tracker starts at.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Loads {
+    /// Each dimension's fixed delay (the paper's Algorithm 1).
+    #[default]
+    FixedDelay,
+    /// Zero (ASTRA-sim's implementation).
+    Zero,
+}
+
+/// How the baseline makes an all-reduce of stages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Composition {
+    /// Reduce-scatters over all dimensions, then all-gathers in reverse.
+    #[default]
+    Stages,
+    /// The same with the last dimension's two stages merged into one all-reduce.
+    Merged,
+    /// An all-reduce of the whole chunk on each dimension in turn.
+    Sequential,
+}
+
+/// A policy. The planner calls [`ChunkScheduler::schedule`] once per collective.
+pub trait ChunkScheduler: Sync {
+    /// The tag in scenario files.
+    fn tag(&self) -> &'static str;
+
+    /// One line for the docs.
+    fn about(&self) -> &'static str;
+
+    /// Raised whenever the same problem may give another schedule: cached plans become void.
+    fn version(&self) -> u32;
+
+    /// Whether planning takes long enough that plans should be kept.
+    fn is_expensive(&self) -> bool {
+        false
+    }
+
+    /// The stages of every chunk.
+    ///
+    /// # Errors
+    /// If the times do not fit the clock.
+    fn schedule(&self, problem: &Problem<'_>) -> Result<Vec<Vec<Stage>>, ScheduleError>;
+}
+
+/// Every chunk scheduler, in the order of the docs.
+pub static ALL: &[&dyn ChunkScheduler] = &[&baseline::Baseline, &themis::Themis, &allrail::Allrail];
+
+/// The chunk scheduler with this tag.
+///
+/// # Errors
+/// [`ScheduleError::Field`] with the known names.
+pub fn named(name: &str) -> Result<&'static dyn ChunkScheduler, ScheduleError> {
+    ALL.iter().copied().find(|scheduler| scheduler.tag() == name).ok_or_else(|| {
+        let known: Vec<String> = ALL.iter().map(|s| format!("`{}`", s.tag())).collect();
+        ScheduleError::Field {
+            field: "schedule.policy".to_owned(),
+            value: name.to_owned(),
+            why: "it is not a chunk scheduler".to_owned(),
+            hint: format!("use one of {}", known.join(", ")),
+        }
+    })
+}
+
+/// The stages of a chunk that scatters over `scatter` and gathers over `gather`, or, for the other
+/// operations, visits `scatter` in turn.
+#[must_use]
+pub fn stages(operation: Operation, scatter: &[DimensionId], gather: &[DimensionId]) -> Vec<Stage> {
+    let visit = |operation, dimension: &DimensionId| Stage { operation, dimension: *dimension };
+    if operation == Operation::AllReduce {
+        let scatters = scatter.iter().map(|d| visit(Operation::ReduceScatter, d));
+        scatters.chain(gather.iter().map(|d| visit(Operation::AllGather, d))).collect()
+    } else {
+        scatter.iter().map(|d| visit(operation, d)).collect()
+    }
+}

@@ -1,0 +1,142 @@
+//! `themis`: the greedy chunk scheduler of Themis (ISCA'22, Algorithm 1).
+//!
+//! A load tracker holds the time that each dimension has been given so far, starting at the
+//! dimension's fixed delay `A_K`. Each chunk in turn: if the loads differ by less than a threshold
+//! (the predicted time of a chunk / 16 on the least loaded dimension), the baseline order; else the
+//! dimensions sorted by load, ascending for a reduce-scatter (the first stage is the largest),
+//! descending for an all-gather (the last stage is the largest). An all-reduce takes the
+//! reduce-scatter order and gathers in reverse. Then the predicted `N_K·B_K` of the chunk is added
+//! to each load; for an all-reduce both halves are equal, and one is counted.
+//!
+//! All-to-all and broadcast move the same bytes in any order: the baseline's.
+
+use allrail_collective::model::DimensionSet;
+use allrail_collective::{Operation, Stage};
+use allrail_core::{Bytes, DimensionId, Time};
+
+use super::{ChunkScheduler, Composition, Loads, Problem, baseline, stages};
+use crate::error::ScheduleError;
+
+pub(super) struct Themis;
+
+impl ChunkScheduler for Themis {
+    fn tag(&self) -> &'static str {
+        "themis"
+    }
+
+    fn about(&self) -> &'static str {
+        "each chunk first to the dimension with the least load (Themis, ISCA'22, Algorithm 1)"
+    }
+
+    fn version(&self) -> u32 {
+        1
+    }
+
+    fn schedule(&self, problem: &Problem<'_>) -> Result<Vec<Vec<Stage>>, ScheduleError> {
+        let gathers = match problem.operation {
+            Operation::AllReduce | Operation::ReduceScatter => false,
+            Operation::AllGather => true,
+            Operation::AllToAll | Operation::Broadcast => {
+                let order =
+                    baseline::order(problem.operation, problem.dimensions, Composition::Stages);
+                return Ok(vec![order; problem.chunks.len()]);
+            }
+        };
+        if problem.parameters.loads == Loads::Zero {
+            return Ok(zero_loads(problem, gathers));
+        }
+        let part = if gathers { Operation::AllGather } else { Operation::ReduceScatter };
+        let mut loads: Vec<(Time, DimensionId)> =
+            problem.dimensions.iter().map(|d| (problem.model.fixed_delay(part, *d), *d)).collect();
+        problem
+            .chunks
+            .iter()
+            .map(|bytes| {
+                // Stable: of equal loads, the order of the last chunk.
+                loads.sort_by_key(|(load, _)| *load);
+                let least = loads[0];
+                let spread = loads[loads.len() - 1].0 - least.0;
+                if spread < threshold(problem, *bytes, part, least.1)? {
+                    loads.sort_by_key(|(_, dimension)| *dimension);
+                }
+                let scatter: Vec<DimensionId> = loads.iter().map(|(_, d)| *d).collect();
+                let gather: Vec<DimensionId> = scatter.iter().rev().copied().collect();
+                let mut scattered = DimensionSet::default();
+                for (load, dimension) in &mut loads {
+                    let time = problem
+                        .model
+                        .stage(*bytes, part, *dimension, scattered)
+                        .ok_or(ScheduleError::TooLong)?;
+                    *load = load.checked_add(time.occupancy).ok_or(ScheduleError::TooLong)?;
+                    scattered = scattered.with(*dimension);
+                }
+                Ok(match problem.operation {
+                    Operation::AllGather => stages(problem.operation, &gather, &[]),
+                    _ => stages(problem.operation, &scatter, &gather),
+                })
+            })
+            .collect()
+    }
+}
+
+/// The predicted time of a part of a chunk on the least loaded dimension.
+fn threshold(
+    problem: &Problem<'_>,
+    chunk: Bytes,
+    part: Operation,
+    least: DimensionId,
+) -> Result<Time, ScheduleError> {
+    let bytes = Bytes::new(chunk.count() / u64::from(problem.parameters.threshold.max(1)));
+    problem
+        .model
+        .stage(bytes, part, least, DimensionSet::default())
+        .map(|time| time.occupancy)
+        .ok_or(ScheduleError::TooLong)
+}
+
+/// The same as ASTRA-sim's authors implemented it, to the rounding: loads start at zero and count
+/// MiB relative to the first dimension's bandwidth; chunks shrink by whole bytes; the spread is
+/// turned back into bytes of the least loaded dimension (of an all-gather: the most loaded one, at
+/// the size of the first stage) before it is compared.
+fn zero_loads(problem: &Problem<'_>, gathers: bool) -> Vec<Vec<Stage>> {
+    const MIB: f64 = 1_048_576.0;
+    let rate = |d: DimensionId| problem.model.bandwidth(d).bytes_per_second() as f64;
+    let first = rate(problem.dimensions[0]);
+    let share = |d: DimensionId| {
+        let size = problem.model.size(d) as f64;
+        if gathers { size - 1.0 } else { (size - 1.0) / size }
+    };
+    let npus: u64 = problem.dimensions.iter().map(|d| problem.model.size(*d)).product();
+    let mut loads: Vec<(f64, DimensionId)> = problem.dimensions.iter().map(|d| (0.0, *d)).collect();
+    let schedule = |bytes: &Bytes| {
+        // Of an all-gather, the chunk is what each NPU holds before it.
+        let chunk = if gathers { bytes.count() / npus } else { bytes.count() };
+        loads.sort_by(|a, b| a.0.total_cmp(&b.0));
+        if gathers {
+            loads.reverse();
+        }
+        let last = loads.len() - 1;
+        let spread = (loads[last].0 - loads[0].0).abs();
+        let reference = loads[if gathers { last } else { 0 }].1;
+        let mut spread = (spread * (rate(reference) / first) / share(reference) * MIB) as u64;
+        if gathers {
+            spread = loads[..last].iter().fold(spread, |s, (_, d)| s / problem.model.size(*d));
+        }
+        if spread < chunk / u64::from(problem.parameters.threshold) {
+            loads.sort_by_key(|(_, dimension)| *dimension);
+            if gathers {
+                loads.reverse();
+            }
+        }
+        let mut left = chunk;
+        for (load, d) in &mut loads {
+            *load += left as f64 / MIB * share(*d) / (rate(*d) / first);
+            let size = problem.model.size(*d);
+            left = if gathers { left.saturating_mul(size) } else { left / size };
+        }
+        let order: Vec<DimensionId> = loads.iter().map(|(_, d)| *d).collect();
+        let back: Vec<DimensionId> = order.iter().rev().copied().collect();
+        stages(problem.operation, &order, &back)
+    };
+    problem.chunks.iter().map(schedule).collect()
+}

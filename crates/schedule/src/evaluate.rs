@@ -1,0 +1,212 @@
+//! How long a schedule takes, without a world: the inner loop of the planners.
+//!
+//! Each dimension is one server. It serves a stage for `N·B`, then can serve the next; the stage
+//! ends `A` later and its chunk goes on to its next stage (Themis §4.3, with the overlap of a
+//! stage's latency and the next stage's bytes). At most `active_chunks` stages of a dimension are
+//! unfinished at once. Time is integer picoseconds; at one time, finished stages join their next
+//! queues before any dimension chooses.
+//!
+//! The `dims` world under the simulation driver is the oracle: a property test compares them.
+
+use allrail_collective::model::{DimensionSet, Sent};
+use allrail_collective::{Stage, StageModel, StageRef};
+use allrail_core::{Bytes, EventQueue, Time};
+
+use crate::error::ScheduleError;
+use crate::queue::{DimensionQueue, Waiting};
+use allrail_collective::Operation;
+
+/// A stage with its times, ready to be run.
+#[derive(Clone, Copy, Debug)]
+pub struct Task {
+    /// Index of the dimension.
+    pub dimension: u32,
+    /// What it does there.
+    pub operation: Operation,
+    /// `N·B`.
+    pub occupancy: Time,
+    /// `A`.
+    pub latency: Time,
+    /// `N`.
+    pub sent: Sent,
+    /// The buffer that it handles: before a reduce-scatter, after an all-gather.
+    pub buffer: Bytes,
+}
+
+/// The tasks of every chunk of one collective.
+#[derive(Clone, Debug, Default)]
+pub struct Work {
+    tasks: Vec<Task>,
+    /// `starts[chunk]..starts[chunk + 1]` are its tasks.
+    starts: Vec<u32>,
+}
+
+impl Work {
+    /// Looks the times of `chunks` up in `model`.
+    ///
+    /// # Errors
+    /// [`ScheduleError::TooLong`] if the times do not fit the clock.
+    pub fn new<'a>(
+        model: &StageModel,
+        chunks: impl IntoIterator<Item = (Bytes, &'a [Stage])>,
+    ) -> Result<Self, ScheduleError> {
+        let mut work = Self { tasks: Vec::new(), starts: vec![0] };
+        let mut total = 0u64;
+        for (bytes, stages) in chunks {
+            let mut scattered = DimensionSet::default();
+            for stage in stages {
+                let time = model
+                    .stage(bytes, stage.operation, stage.dimension, scattered)
+                    .ok_or(ScheduleError::TooLong)?;
+                match stage.operation {
+                    Operation::ReduceScatter => scattered = scattered.with(stage.dimension),
+                    Operation::AllGather => scattered = scattered.without(stage.dimension),
+                    _ => {}
+                }
+                total = total
+                    .checked_add(time.occupancy.as_ps())
+                    .and_then(|total| total.checked_add(time.latency.as_ps()))
+                    .filter(|total| *total < 1 << 62)
+                    .ok_or(ScheduleError::TooLong)?;
+                work.tasks.push(Task {
+                    dimension: stage.dimension.0,
+                    operation: stage.operation,
+                    occupancy: time.occupancy,
+                    latency: time.latency,
+                    sent: time.sent,
+                    buffer: time.buffer,
+                });
+            }
+            work.starts.push(u32::try_from(work.tasks.len()).expect("fewer than 2^32 stages"));
+        }
+        Ok(work)
+    }
+
+    /// How many chunks.
+    #[must_use]
+    pub fn chunks(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// The tasks of a chunk.
+    #[must_use]
+    pub fn chunk(&self, chunk: usize) -> &[Task] {
+        &self.tasks[self.starts[chunk] as usize..self.starts[chunk + 1] as usize]
+    }
+
+    /// Every task.
+    #[must_use]
+    pub fn tasks(&self) -> &[Task] {
+        &self.tasks
+    }
+
+    /// Replaces the tasks of a chunk by as many others.
+    pub(crate) fn replace(&mut self, chunk: usize, tasks: &[Task]) {
+        let start = self.starts[chunk] as usize;
+        self.tasks[start..start + tasks.len()].copy_from_slice(tasks);
+    }
+}
+
+/// What running a schedule gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// When the last stage was over.
+    pub finish: Time,
+    /// The order in which each dimension served its stages.
+    pub served: Vec<Vec<StageRef>>,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Server {
+    free_at: Time,
+    active: u32,
+    waiting: u32,
+}
+
+/// Runs `work`; `queues[d]` decides for dimension `d`.
+///
+/// # Panics
+/// If the queues hold stages back for ever: a checked plan cannot.
+pub fn evaluate<Q: DimensionQueue>(
+    work: &Work,
+    queues: &mut [Q],
+    active_chunks: Option<u32>,
+) -> Outcome {
+    let mut served = vec![Vec::new(); queues.len()];
+    let finish = run(work, queues, active_chunks, |d, at| served[d].push(at));
+    Outcome { finish, served }
+}
+
+/// [`evaluate`] for the inner loop of a search: only when it ends.
+///
+/// # Panics
+/// As [`evaluate`].
+pub fn finish<Q: DimensionQueue>(
+    work: &Work,
+    queues: &mut [Q],
+    active_chunks: Option<u32>,
+) -> Time {
+    run(work, queues, active_chunks, |_, _| {})
+}
+
+fn run<Q: DimensionQueue>(
+    work: &Work,
+    queues: &mut [Q],
+    active_chunks: Option<u32>,
+    mut serve: impl FnMut(usize, StageRef),
+) -> Time {
+    let limit = active_chunks.unwrap_or(u32::MAX);
+    let mut finished: EventQueue<StageRef> = EventQueue::new();
+    let mut servers = vec![Server::default(); queues.len()];
+    let mut left = work.tasks().len();
+    let mut end = Time::ZERO;
+    let enqueue = |queues: &mut [Q], servers: &mut [Server], at: StageRef| {
+        if let Some(task) = work.chunk(at.chunk as usize).get(at.stage as usize) {
+            servers[task.dimension as usize].waiting += 1;
+            queues[task.dimension as usize].push(Waiting {
+                collective: 0,
+                at,
+                priority: 0,
+                buffer: task.buffer,
+            });
+        }
+    };
+    for chunk in 0..u32::try_from(work.chunks()).expect("fewer than 2^32 chunks") {
+        enqueue(queues, &mut servers, StageRef { chunk, stage: 0 });
+    }
+    let mut now = Time::ZERO;
+    loop {
+        // Finished stages first, then every dimension that can serve another.
+        while finished.next_time() == Some(now) {
+            let Some((_, at)) = finished.pop() else { break };
+            left -= 1;
+            end = now;
+            let task = &work.chunk(at.chunk as usize)[at.stage as usize];
+            servers[task.dimension as usize].active -= 1;
+            enqueue(queues, &mut servers, StageRef { stage: at.stage + 1, ..at });
+        }
+        for (d, server) in servers.iter_mut().enumerate() {
+            while server.waiting > 0 && server.free_at <= now && server.active < limit {
+                let Some(Waiting { at, .. }) = queues[d].pop() else { break };
+                let task = &work.chunk(at.chunk as usize)[at.stage as usize];
+                server.waiting -= 1;
+                server.active += 1;
+                server.free_at = now + task.occupancy;
+                serve(d, at);
+                finished.push(server.free_at + task.latency, 0, at);
+            }
+        }
+        let next = servers
+            .iter()
+            .filter(|server| server.waiting > 0 && server.free_at > now && server.active < limit)
+            .map(|server| server.free_at)
+            .chain(finished.next_time())
+            .min();
+        match next {
+            Some(next) => now = next,
+            None => break,
+        }
+    }
+    assert_eq!(left, 0, "a checked plan runs to its end");
+    end
+}

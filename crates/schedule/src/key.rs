@@ -1,0 +1,38 @@
+//! The hash of everything that a planner's result depends on, so that plans can be kept.
+
+use allrail_collective::Operation;
+use allrail_core::{Bytes, DimensionId, Time};
+use allrail_fabric::Fabric;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use crate::chunk::Parameters;
+use crate::queue::Order;
+
+/// Every input of a planner, and its version.
+#[derive(Serialize)]
+pub(crate) struct Inputs<'a> {
+    pub(crate) policy: &'a str,
+    pub(crate) version: u32,
+    pub(crate) fabric: &'a Fabric,
+    pub(crate) operation: Operation,
+    pub(crate) size: Bytes,
+    pub(crate) dimensions: &'a [DimensionId],
+    pub(crate) algorithms: &'a [String],
+    pub(crate) chunks: u32,
+    pub(crate) order: Order,
+    pub(crate) active_chunks: Option<u32>,
+    pub(crate) endpoint_delay: Time,
+    pub(crate) parameters: &'a Parameters,
+    pub(crate) seed: u64,
+}
+
+impl Inputs<'_> {
+    /// SHA-256 of the inputs as canonical JSON, in hex. The fabric's name does not count.
+    pub(crate) fn hash(&self) -> String {
+        let mut value = serde_json::to_value(self).expect("the inputs are plain data");
+        value["fabric"]["name"] = serde_json::Value::Null;
+        let digest = Sha256::digest(value.to_string());
+        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+}

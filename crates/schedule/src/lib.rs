@@ -1,0 +1,22 @@
+//! The deciders: pure, deterministic state machines. Events in, actions out; no clock, no thread,
+//! no file, no socket, no unseeded randomness (a test reads the sources for them).
+//!
+//! - [`chunk`]: which dimension a chunk visits next: `baseline`, `themis`, `allrail`.
+//! - [`queue`]: which waiting stage a dimension serves next: FIFO, LIFO, smallest first, planned.
+//! - [`evaluate`]: how long a plan takes, the inner loop of the planners; the `dims` world is its
+//!   oracle.
+//! - [`planner`]: from a request to a [`allrail_collective::CollectivePlan`].
+//! - [`bound`]: what no schedule can beat.
+
+pub mod bound;
+pub mod chunk;
+pub mod error;
+pub mod evaluate;
+pub mod key;
+pub mod planner;
+pub mod queue;
+
+pub use chunk::ChunkScheduler;
+pub use error::ScheduleError;
+pub use planner::{Request, plan};
+pub use queue::{DimensionQueue, Order, Waiting};

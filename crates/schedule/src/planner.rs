@@ -1,0 +1,287 @@
+//! From a request to a [`CollectivePlan`]: divide the buffer, schedule the chunks, and fix the
+//! order of every dimension by running the schedule once (Themis §4.6).
+
+use allrail_collective::{
+    ChunkPlan, CollectivePlan, Operation, Stage, StageModel, algorithm,
+    model::topology_aware,
+    plan::{SCHEMA_VERSION, check_stages, divide},
+};
+use allrail_core::{Bytes, DimensionId, Time};
+use allrail_fabric::Fabric;
+
+use crate::chunk::{self, Composition, Parameters, Problem};
+use crate::error::ScheduleError;
+use crate::evaluate::{Outcome, Work, evaluate};
+use crate::key::Inputs;
+use crate::queue::{self, Order};
+
+/// What is to be planned.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The network.
+    pub fabric: Fabric,
+    /// What the collective does.
+    pub operation: Operation,
+    /// The whole buffer.
+    pub size: Bytes,
+    /// The dimensions that it spans; all where empty.
+    pub dimensions: Vec<DimensionId>,
+    /// The chunk scheduler.
+    pub policy: String,
+    /// The order within a dimension.
+    pub order: Order,
+    /// How many chunks.
+    pub chunks: u32,
+    /// An algorithm per dimension; topology-aware where `None`.
+    pub algorithms: Option<Vec<String>>,
+    /// How many stages a dimension runs at once; no limit where `None`.
+    pub active_chunks: Option<u32>,
+    /// Added to every step.
+    pub endpoint_delay: Time,
+    /// The policies' parameters.
+    pub parameters: Parameters,
+    /// For policies that draw.
+    pub seed: u64,
+}
+
+/// More chunks than this are refused.
+pub const MAX_CHUNKS: u32 = 1 << 16;
+
+fn field(
+    name: &str,
+    value: impl std::fmt::Display,
+    why: impl Into<String>,
+    hint: &str,
+) -> ScheduleError {
+    ScheduleError::Field {
+        field: name.to_owned(),
+        value: value.to_string(),
+        why: why.into(),
+        hint: hint.to_owned(),
+    }
+}
+
+impl Request {
+    /// The dimensions that the collective spans.
+    #[must_use]
+    pub fn spanned(&self) -> Vec<DimensionId> {
+        if self.dimensions.is_empty() {
+            self.fabric.ids().collect()
+        } else {
+            self.dimensions.clone()
+        }
+    }
+
+    /// The name of the algorithm on each dimension.
+    ///
+    /// # Errors
+    /// If the list is not as long as the fabric's.
+    pub fn algorithm_names(&self) -> Result<Vec<String>, ScheduleError> {
+        let count = self.fabric.dimensions.len();
+        match &self.algorithms {
+            Some(names) if names.len() != count => Err(field(
+                "schedule.algorithms",
+                names.join(", "),
+                format!("it names {} algorithms, the fabric has {count} dimensions", names.len()),
+                "give one algorithm per dimension, innermost first",
+            )),
+            Some(names) => Ok(names.clone()),
+            None => Ok(self
+                .fabric
+                .dimensions
+                .iter()
+                .map(|d| topology_aware(d.kind, self.operation).to_owned())
+                .collect()),
+        }
+    }
+
+    /// Refuses what is out of range.
+    ///
+    /// # Errors
+    /// Names the field.
+    fn validate(&self) -> Result<(), ScheduleError> {
+        if self.chunks > MAX_CHUNKS {
+            return Err(field(
+                "schedule.chunks",
+                self.chunks,
+                format!("more than {MAX_CHUNKS} chunks"),
+                "64 is the usual number",
+            ));
+        }
+        if self.active_chunks == Some(0) {
+            return Err(field(
+                "schedule.active_chunks",
+                0,
+                "no stage could ever run",
+                "leave it out for no limit",
+            ));
+        }
+        if self.parameters.threshold == 0 {
+            return Err(field(
+                "schedule.threshold",
+                0,
+                "the chunk size is divided by it",
+                "16 is the paper's",
+            ));
+        }
+        let mut seen = vec![false; self.fabric.dimensions.len()];
+        for dimension in &self.dimensions {
+            match seen.get_mut(dimension.index()) {
+                None => {
+                    return Err(field(
+                        "collective.dimensions",
+                        dimension.0,
+                        format!("the fabric has dimensions 0 to {}", seen.len() - 1),
+                        "dimensions are counted from 0, innermost first",
+                    ));
+                }
+                Some(true) => {
+                    return Err(field(
+                        "collective.dimensions",
+                        dimension.0,
+                        "it is named twice",
+                        "name each dimension once",
+                    ));
+                }
+                Some(seen) => *seen = true,
+            }
+        }
+        if self.policy != "baseline" && self.parameters.composition != Composition::Stages {
+            return Err(field(
+                "schedule.composition",
+                format!("{:?}", self.parameters.composition).to_lowercase(),
+                "only `baseline` composes an all-reduce otherwise",
+                "use `stages`",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The operations that the stages of the plan can have.
+    fn stage_operations(&self) -> &'static [Operation] {
+        use Operation::{AllGather, AllReduce, ReduceScatter};
+        match (self.operation, self.parameters.composition) {
+            (AllReduce, Composition::Stages) => &[ReduceScatter, AllGather],
+            (AllReduce, Composition::Merged) => &[ReduceScatter, AllGather, AllReduce],
+            (AllReduce, Composition::Sequential) => &[AllReduce],
+            (ReduceScatter, _) => &[ReduceScatter],
+            (AllGather, _) => &[AllGather],
+            (Operation::AllToAll, _) => &[Operation::AllToAll],
+            (Operation::Broadcast, _) => &[Operation::Broadcast],
+        }
+    }
+
+    /// The hash of every input of the planner and its version.
+    ///
+    /// # Errors
+    /// As for [`plan`], of what is checked before planning.
+    pub fn key(&self) -> Result<String, ScheduleError> {
+        let algorithms = self.algorithm_names()?;
+        Ok(Inputs {
+            policy: &self.policy,
+            version: chunk::named(&self.policy)?.version(),
+            fabric: &self.fabric,
+            operation: self.operation,
+            size: self.size,
+            dimensions: &self.spanned(),
+            algorithms: &algorithms,
+            chunks: self.chunks,
+            order: self.order,
+            active_chunks: self.active_chunks,
+            endpoint_delay: self.endpoint_delay,
+            parameters: &self.parameters,
+            seed: self.seed,
+        }
+        .hash())
+    }
+}
+
+/// The time model for the stages of a plan on `fabric`, which may differ from the plan's own in
+/// bandwidths and latencies.
+///
+/// # Errors
+/// An unknown algorithm, or one that does not do what the plan asks of it.
+pub fn model_of(plan: &CollectivePlan, fabric: &Fabric) -> Result<StageModel, ScheduleError> {
+    let mut operations: Vec<Operation> = Vec::new();
+    for stage in plan.chunks.iter().flat_map(|chunk| &chunk.stages) {
+        if !operations.contains(&stage.operation) {
+            operations.push(stage.operation);
+        }
+    }
+    model(fabric, &plan.algorithms, &plan.dimensions, &operations, plan.endpoint_delay)
+}
+
+fn model(
+    fabric: &Fabric,
+    names: &[String],
+    spanned: &[DimensionId],
+    operations: &[Operation],
+    endpoint_delay: Time,
+) -> Result<StageModel, ScheduleError> {
+    let algorithms =
+        names.iter().map(|name| algorithm::named(name)).collect::<Result<Vec<_>, _>>()?;
+    Ok(StageModel::new(fabric, &algorithms, spanned, operations, endpoint_delay)?)
+}
+
+/// Plans a collective.
+///
+/// # Errors
+/// Names the field of the scenario that is wrong.
+pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
+    request.validate()?;
+    let scheduler = chunk::named(&request.policy)?;
+    let algorithms = request.algorithm_names()?;
+    let spanned = request.spanned();
+    let model = model(
+        &request.fabric,
+        &algorithms,
+        &spanned,
+        request.stage_operations(),
+        request.endpoint_delay,
+    )?;
+    let chunks = divide(request.size, request.chunks)?;
+    let stages = scheduler.schedule(&Problem {
+        model: &model,
+        operation: request.operation,
+        dimensions: &spanned,
+        chunks: &chunks,
+        order: request.order,
+        active_chunks: request.active_chunks,
+        parameters: &request.parameters,
+        seed: request.seed,
+    })?;
+    for (i, stages) in stages.iter().enumerate() {
+        check_stages(i, stages, request.operation, &spanned)?;
+    }
+    let outcome = run(&model, &chunks, &stages, request.order, request.active_chunks)?;
+    Ok(CollectivePlan {
+        schema_version: SCHEMA_VERSION,
+        policy: request.policy.clone(),
+        fabric: request.fabric.clone(),
+        operation: request.operation,
+        size: request.size,
+        dimensions: spanned,
+        algorithms,
+        endpoint_delay: request.endpoint_delay,
+        chunks: chunks
+            .into_iter()
+            .zip(stages)
+            .map(|(bytes, stages)| ChunkPlan { bytes, stages })
+            .collect(),
+        dimension_order: outcome.served,
+        key: request.key()?,
+    })
+}
+
+/// Runs a schedule under an order; `planned` has no order yet and is fixed by smallest-first.
+pub(crate) fn run(
+    model: &StageModel,
+    chunks: &[Bytes],
+    stages: &[Vec<Stage>],
+    order: Order,
+    active_chunks: Option<u32>,
+) -> Result<Outcome, ScheduleError> {
+    let order = if order == Order::Planned { Order::SmallestFirst } else { order };
+    let work = Work::new(model, chunks.iter().copied().zip(stages.iter().map(Vec::as_slice)))?;
+    Ok(evaluate(&work, &mut queue::queues(order, model.dimensions(), &[]), active_chunks))
+}

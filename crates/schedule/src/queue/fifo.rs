@@ -1,0 +1,22 @@
+//! First come, first served.
+
+use super::ranked::Ranked;
+use super::{DimensionQueue, Waiting};
+
+/// See the module.
+#[derive(Default)]
+pub struct Fifo(Ranked);
+
+impl DimensionQueue for Fifo {
+    fn push(&mut self, stage: Waiting) {
+        self.0.push(stage, i128::from);
+    }
+
+    fn pop(&mut self) -> Option<Waiting> {
+        self.0.pop()
+    }
+
+    fn waiting(&self) -> Vec<Waiting> {
+        self.0.waiting()
+    }
+}

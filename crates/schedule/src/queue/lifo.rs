@@ -1,0 +1,22 @@
+//! Last come, first served.
+
+use super::ranked::Ranked;
+use super::{DimensionQueue, Waiting};
+
+/// See the module.
+#[derive(Default)]
+pub struct Lifo(Ranked);
+
+impl DimensionQueue for Lifo {
+    fn push(&mut self, stage: Waiting) {
+        self.0.push(stage, |sequence| -i128::from(sequence));
+    }
+
+    fn pop(&mut self) -> Option<Waiting> {
+        self.0.pop()
+    }
+
+    fn waiting(&self) -> Vec<Waiting> {
+        self.0.waiting()
+    }
+}

@@ -1,0 +1,111 @@
+//! Dimension queues: which waiting stage a dimension serves next. One file a policy, one line in
+//! [`ORDERS`].
+//!
+//! Across collectives the higher priority goes first, whatever the policy; within a collective the
+//! policy decides. Ties go to the chunk issued first, then to the stage that has waited longest.
+
+mod fifo;
+mod lifo;
+mod planned;
+mod ranked;
+mod smallest_first;
+
+use allrail_collective::StageRef;
+use allrail_core::Bytes;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use fifo::Fifo;
+pub use lifo::Lifo;
+pub use planned::Planned;
+pub use smallest_first::SmallestFirst;
+
+/// A stage that is ready to run on a dimension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// Which of the concurrent collectives.
+    pub collective: u32,
+    /// Which stage of it.
+    pub at: StageRef,
+    /// Higher goes first.
+    pub priority: i64,
+    /// The buffer that the stage handles: before a reduce-scatter, after an all-gather.
+    pub buffer: Bytes,
+}
+
+/// The decider of one dimension of one rank (or class of ranks that are alike). The driver pushes
+/// a stage when its chunk is ready for it, and pops one when the dimension can serve another.
+pub trait DimensionQueue {
+    /// A stage has become ready.
+    fn push(&mut self, stage: Waiting);
+
+    /// The stage to serve now; `None` if none is waiting, or the next one in a fixed order is not
+    /// here yet.
+    fn pop(&mut self) -> Option<Waiting>;
+
+    /// What waits, for the report of a stall.
+    fn waiting(&self) -> Vec<Waiting>;
+}
+
+impl DimensionQueue for Box<dyn DimensionQueue> {
+    fn push(&mut self, stage: Waiting) {
+        (**self).push(stage);
+    }
+
+    fn pop(&mut self) -> Option<Waiting> {
+        (**self).pop()
+    }
+
+    fn waiting(&self) -> Vec<Waiting> {
+        (**self).waiting()
+    }
+}
+
+/// The policy of a dimension queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// First come, first served.
+    Fifo,
+    /// Last come, first served.
+    Lifo,
+    /// The smallest chunk first (Themis §4.4, SCF).
+    #[default]
+    SmallestFirst,
+    /// The order that a deterministic simulation of the plan fixed (Themis §4.6).
+    Planned,
+}
+
+/// Every order: tag and one line for the docs.
+pub const ORDERS: &[(Order, &str, &str)] = &[
+    (Order::Fifo, "fifo", "the stage that has waited longest"),
+    (Order::Lifo, "lifo", "the stage that came last"),
+    (Order::SmallestFirst, "smallest_first", "the stage with the smallest buffer (Themis' SCF)"),
+    (
+        Order::Planned,
+        "planned",
+        "the order that a deterministic simulation of the plan fixed, on every rank alike",
+    ),
+];
+
+/// The queues of all dimensions of a rank, for an order; `planned` holds, per collective, the
+/// order of each dimension.
+#[must_use]
+pub fn queues(
+    order: Order,
+    dimensions: usize,
+    planned: &[Vec<Vec<StageRef>>],
+) -> Vec<Box<dyn DimensionQueue>> {
+    (0..dimensions)
+        .map(|d| -> Box<dyn DimensionQueue> {
+            match order {
+                Order::Fifo => Box::new(Fifo::default()),
+                Order::Lifo => Box::new(Lifo::default()),
+                Order::SmallestFirst => Box::new(SmallestFirst::default()),
+                Order::Planned => {
+                    Box::new(Planned::new(planned.iter().map(|orders| orders[d].clone()).collect()))
+                }
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,52 @@
+//! A fixed order per collective (Themis §4.6): a stage waits for its turn even if the dimension
+//! idles, so that all ranks run the same stages in the same order whatever the jitter.
+//!
+//! Among collectives, the one with the highest priority whose next stage is here goes first, then
+//! the one that was submitted first.
+
+use std::collections::VecDeque;
+
+use allrail_collective::StageRef;
+
+use super::{DimensionQueue, Waiting};
+
+/// See the module.
+pub struct Planned {
+    /// What is left of each collective's order.
+    orders: Vec<VecDeque<StageRef>>,
+    here: Vec<Waiting>,
+}
+
+impl Planned {
+    /// `orders[collective]`: the stages of that collective on this dimension.
+    #[must_use]
+    pub fn new(orders: Vec<Vec<StageRef>>) -> Self {
+        Self { orders: orders.into_iter().map(VecDeque::from).collect(), here: Vec::new() }
+    }
+
+    fn is_next(&self, stage: &Waiting) -> bool {
+        self.orders[stage.collective as usize].front() == Some(&stage.at)
+    }
+}
+
+impl DimensionQueue for Planned {
+    fn push(&mut self, stage: Waiting) {
+        self.here.push(stage);
+    }
+
+    fn pop(&mut self) -> Option<Waiting> {
+        let (place, _) = self
+            .here
+            .iter()
+            .enumerate()
+            .filter(|(_, stage)| self.is_next(stage))
+            .min_by_key(|(_, stage)| (std::cmp::Reverse(stage.priority), stage.collective))?;
+        let stage = self.here.swap_remove(place);
+        self.orders[stage.collective as usize].pop_front();
+        Some(stage)
+    }
+
+    fn waiting(&self) -> Vec<Waiting> {
+        self.here.clone()
+    }
+}

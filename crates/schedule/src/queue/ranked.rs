@@ -1,0 +1,54 @@
+//! The heap under the policies that rank a stage once, when it comes.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::Waiting;
+
+/// (priority reversed, rank, sequence): smaller goes first.
+type Key = (Reverse<i64>, i128, u64);
+
+struct Entry(Key, Waiting);
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.0 == other.0
+    }
+}
+impl Eq for Entry {}
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        other.0.cmp(&self.0)
+    }
+}
+
+/// Stages ordered by (priority, rank, arrival).
+#[derive(Default)]
+pub(super) struct Ranked {
+    heap: BinaryHeap<Entry>,
+    sequence: u64,
+}
+
+impl Ranked {
+    /// Adds a stage; `rank` sees its sequence number, and the lowest rank goes first.
+    pub(super) fn push(&mut self, stage: Waiting, rank: impl FnOnce(u64) -> i128) {
+        let sequence = self.sequence;
+        self.sequence += 1;
+        self.heap.push(Entry((Reverse(stage.priority), rank(sequence), sequence), stage));
+    }
+
+    pub(super) fn pop(&mut self) -> Option<Waiting> {
+        self.heap.pop().map(|entry| entry.1)
+    }
+
+    pub(super) fn waiting(&self) -> Vec<Waiting> {
+        let mut entries: Vec<&Entry> = self.heap.iter().collect();
+        entries.sort_by_key(|entry| entry.0);
+        entries.iter().map(|entry| entry.1).collect()
+    }
+}

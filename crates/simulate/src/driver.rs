@@ -1,0 +1,496 @@
+//! The driver: connects the deciders to a world.
+//!
+//! An actor is a rank, or a class of ranks that are alike. Each actor has a dimension queue (a
+//! decider) per dimension. A chunk's stage waits in the queue of its dimension; when the actor's
+//! links on that dimension have nothing left to send and fewer than `active_chunks` of its stages
+//! there are unfinished, the queue chooses the next one, and its first step's transfers are
+//! submitted. A step ends when all its transfers have arrived; a stage ends with its last step, and
+//! its chunk goes on to the queue of its next stage.
+//!
+//! At one time, everything that arrives is taken in before any dimension chooses. Time enters the
+//! deciders only as the order of these events.
+
+use std::collections::VecDeque;
+use std::ops::ControlFlow;
+
+use allrail_collective::{CollectivePlan, StageRef};
+use allrail_core::{EventQueue, Time};
+use allrail_schedule::queue::{self, DimensionQueue, Order, Waiting};
+use allrail_world::{Event, Submission, World};
+
+use crate::error::SimulateError;
+use crate::lowering::{Lowering, Outgoing, StageAt};
+
+/// Called now and then with (stages done, stages in all); breaks off the run.
+pub type Observer<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
+
+/// A stage of actor 0, as it ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Which.
+    pub at: StageAt,
+    /// When its dimension chose it.
+    pub start: Time,
+    /// When its last byte had left.
+    pub end: Time,
+    /// When it was over.
+    pub finish: Time,
+}
+
+/// What a run gave.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Run {
+    /// When each collective was over on every actor.
+    pub finish: Vec<Time>,
+    /// The stages of actor 0 in the order in which they started.
+    pub spans: Vec<Span>,
+    /// Transfers submitted.
+    pub transfers: u64,
+    /// For every actor and dimension, the bytes sent (`links` only).
+    pub sent: Vec<u64>,
+}
+
+/// What is run, beside the world.
+pub struct Job<'a> {
+    /// One plan per collective.
+    pub plans: &'a [CollectivePlan],
+    /// When each is issued.
+    pub starts: &'a [Time],
+    /// Higher goes first.
+    pub priorities: &'a [i64],
+    /// How dimensions choose.
+    pub order: Order,
+    /// How many stages a dimension runs at once.
+    pub active_chunks: Option<u32>,
+    /// How long a step's transfers wait before they are submitted, and a stage after its last step.
+    pub endpoint_delay: Time,
+    /// Whether spans are kept.
+    pub timeline: bool,
+}
+
+/// Of one actor on one dimension.
+struct Port {
+    queue: Box<dyn DimensionQueue>,
+    /// Transfers whose last byte has not left.
+    unsent: u32,
+    /// Stages begun and not over.
+    active: u32,
+    choosing: bool,
+}
+
+/// Of one chunk on one actor.
+#[derive(Default)]
+struct Progress {
+    /// Index of the stage that waits or runs.
+    stage: u32,
+    /// How many steps the stages before it had.
+    base: u32,
+    /// Step of the running stage; meaningful if `running`.
+    step: u32,
+    running: bool,
+    /// Whether the step's transfers have been submitted.
+    issued: bool,
+    /// Arrivals for the current step and those after it.
+    arrived: VecDeque<u32>,
+    /// Index of the running stage's span.
+    span: u32,
+}
+
+enum Timer {
+    Start { collective: u32 },
+    Send { actor: u32, chunk: u32 },
+    Finish { actor: u32, chunk: u32 },
+}
+
+const STEP_BITS: u32 = 20;
+const CHUNK_BITS: u32 = 24;
+
+/// Runs a job in a world.
+pub struct Driver<'a> {
+    job: &'a Job<'a>,
+    lowering: &'a dyn Lowering,
+    world: &'a mut dyn World,
+    dimensions: usize,
+    /// Collective and index within it, of each chunk.
+    chunks: Vec<(u32, u32)>,
+    ports: Vec<Port>,
+    progress: Vec<Progress>,
+    timers: EventQueue<Timer>,
+    choosing: Vec<(u32, u32)>,
+    outgoing: Vec<Outgoing>,
+    left: Vec<u64>,
+    done: u64,
+    run: Run,
+}
+
+impl<'a> Driver<'a> {
+    /// Prepares a run.
+    ///
+    /// # Panics
+    /// If there are more than 2^24 chunks in all; the scenario's limits keep below.
+    #[must_use]
+    pub fn new(job: &'a Job<'a>, lowering: &'a dyn Lowering, world: &'a mut dyn World) -> Self {
+        let dimensions = job.plans.first().map_or(0, |plan| plan.fabric.dimensions.len());
+        let actors = lowering.actors();
+        let chunks: Vec<(u32, u32)> = (0u32..)
+            .zip(job.plans)
+            .flat_map(|(c, plan)| (0u32..).zip(&plan.chunks).map(move |(i, _)| (c, i)))
+            .collect();
+        assert!(chunks.len() < 1 << CHUNK_BITS, "fewer than 2^24 chunks in a run");
+        let orders: Vec<_> = match job.order {
+            Order::Planned => job.plans.iter().map(|plan| plan.dimension_order.clone()).collect(),
+            _ => Vec::new(),
+        };
+        let ports = (0..actors)
+            .flat_map(|_| queue::queues(job.order, dimensions, &orders))
+            .map(|queue| Port { queue, unsent: 0, active: 0, choosing: false })
+            .collect();
+        let mut progress = Vec::new();
+        progress.resize_with(actors as usize * chunks.len(), Progress::default);
+        let mut timers = EventQueue::new();
+        for (collective, start) in (0u32..).zip(job.starts) {
+            timers.push(*start, 0, Timer::Start { collective });
+        }
+        let left = job.plans.iter().map(|p| p.chunks.len() as u64 * u64::from(actors)).collect();
+        let sent = vec![0; actors as usize * dimensions];
+        Self {
+            job,
+            lowering,
+            world,
+            dimensions,
+            chunks,
+            ports,
+            progress,
+            timers,
+            choosing: Vec::new(),
+            outgoing: Vec::new(),
+            left,
+            done: 0,
+            run: Run { finish: vec![Time::ZERO; job.plans.len()], sent, ..Run::default() },
+        }
+    }
+
+    /// Runs to the end.
+    ///
+    /// # Errors
+    /// [`SimulateError::Stalled`] with who waits for what; [`SimulateError::Interrupted`].
+    pub fn run(mut self, observer: Observer<'_>) -> Result<Run, SimulateError> {
+        const OBSERVE_EVERY: u32 = 1 << 14;
+        let stages = self.job.plans.iter().flat_map(|plan| &plan.chunks);
+        let total = stages.map(|chunk| chunk.stages.len() as u64).sum::<u64>()
+            * u64::from(self.lowering.actors());
+        let mut countdown = OBSERVE_EVERY;
+        let mut now = Time::ZERO;
+        while let Some(next) = self.next_time() {
+            now = next;
+            while self.next_time() == Some(now) {
+                self.take_event(now);
+                countdown -= 1;
+                if countdown == 0 {
+                    countdown = OBSERVE_EVERY;
+                    if observer(self.done, total).is_break() {
+                        return Err(SimulateError::Interrupted);
+                    }
+                }
+            }
+            let mut choosing = std::mem::take(&mut self.choosing);
+            for (actor, dimension) in choosing.drain(..) {
+                self.choose(now, actor, dimension);
+            }
+            if self.choosing.is_empty() {
+                self.choosing = choosing;
+            }
+        }
+        if self.left.iter().any(|left| *left > 0) {
+            return Err(SimulateError::Stalled { time_us: now.as_us(), waits: self.waits() });
+        }
+        Ok(self.run)
+    }
+
+    fn next_time(&self) -> Option<Time> {
+        match (self.world.next_time(), self.timers.next_time()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn take_event(&mut self, now: Time) {
+        if self.timers.next_time() == Some(now) {
+            let Some((_, timer)) = self.timers.pop() else { return };
+            match timer {
+                Timer::Start { collective } => self.start(now, collective),
+                Timer::Send { actor, chunk } => {
+                    self.submit(now, actor, chunk);
+                    let port = self.port_of(actor, chunk);
+                    self.ports[port].unsent -= 1;
+                    self.links_free(port);
+                    self.advance(now, actor, chunk);
+                }
+                Timer::Finish { actor, chunk } => self.finish(now, actor, chunk),
+            }
+            return;
+        }
+        let Some((_, event)) = self.world.next_event() else { return };
+        match event {
+            Event::Delivered { tag } => {
+                let (actor, chunk, step) = unpack(tag);
+                let progress =
+                    &mut self.progress[actor as usize * self.chunks.len() + chunk as usize];
+                let place = (step - progress.base - progress.step) as usize;
+                if progress.arrived.len() <= place {
+                    progress.arrived.resize(place + 1, 0);
+                }
+                progress.arrived[place] += 1;
+                self.advance(now, actor, chunk);
+            }
+            Event::Sent { tag } => {
+                let (actor, chunk, dimension) = unpack(tag);
+                let port = actor as usize * self.dimensions + dimension as usize;
+                self.ports[port].unsent -= 1;
+                if self.job.timeline && actor == 0 {
+                    self.extend_span(now, chunk, dimension);
+                }
+                self.links_free(port);
+            }
+        }
+    }
+
+    fn start(&mut self, now: Time, collective: u32) {
+        for actor in 0..self.lowering.actors() {
+            for chunk in 0..self.chunks.len() {
+                if self.chunks[chunk].0 == collective {
+                    self.enqueue(now, actor, u32::try_from(chunk).expect("few chunks"));
+                }
+            }
+        }
+    }
+
+    fn index(&self, actor: u32, chunk: u32) -> usize {
+        actor as usize * self.chunks.len() + chunk as usize
+    }
+
+    fn at(&self, chunk: u32, stage: u32) -> StageAt {
+        let (collective, chunk) = self.chunks[chunk as usize];
+        StageAt { collective, chunk, stage }
+    }
+
+    /// The port on which the chunk's current stage runs or waits.
+    fn port_of(&self, actor: u32, chunk: u32) -> usize {
+        let (collective, index) = self.chunks[chunk as usize];
+        let stage = self.progress[self.index(actor, chunk)].stage;
+        let plan = &self.job.plans[collective as usize];
+        let dimension = plan.chunks[index as usize].stages[stage as usize].dimension;
+        actor as usize * self.dimensions + dimension.index()
+    }
+
+    /// Puts the chunk's current stage into its queue; skips stages that do not concern the actor.
+    fn enqueue(&mut self, now: Time, actor: u32, chunk: u32) {
+        let (collective, index) = self.chunks[chunk as usize];
+        let stages = self.job.plans[collective as usize].chunks[index as usize].stages.len();
+        loop {
+            let progress = self.index(actor, chunk);
+            let stage = self.progress[progress].stage;
+            if stage as usize == stages {
+                self.left[collective as usize] -= 1;
+                let finish = &mut self.run.finish[collective as usize];
+                *finish = (*finish).max(now);
+                return;
+            }
+            let at = self.at(chunk, stage);
+            if self.lowering.concerns(actor, at) {
+                let port = self.port_of(actor, chunk);
+                self.ports[port].queue.push(Waiting {
+                    collective,
+                    at: StageRef { chunk: index, stage },
+                    priority: self.job.priorities[collective as usize],
+                    buffer: self.lowering.buffer(at),
+                });
+                self.links_free(port);
+                return;
+            }
+            self.progress[progress].stage += 1;
+            self.progress[progress].base += self.lowering.steps(at);
+            self.done += 1;
+        }
+    }
+
+    /// Lets a port choose once everything that happens now is taken in.
+    fn links_free(&mut self, port: usize) {
+        let state = &mut self.ports[port];
+        if state.unsent == 0 && !state.choosing {
+            state.choosing = true;
+            let actor = u32::try_from(port / self.dimensions).expect("fewer than 2^32 actors");
+            let dimension = u32::try_from(port % self.dimensions).expect("few dimensions");
+            self.choosing.push((actor, dimension));
+        }
+    }
+
+    fn choose(&mut self, now: Time, actor: u32, dimension: u32) {
+        let port = actor as usize * self.dimensions + dimension as usize;
+        self.ports[port].choosing = false;
+        let limit = self.job.active_chunks.unwrap_or(u32::MAX);
+        while self.ports[port].unsent == 0 && self.ports[port].active < limit {
+            let Some(stage) = self.ports[port].queue.pop() else { return };
+            self.ports[port].active += 1;
+            let chunk = self.chunk_of(stage);
+            let span = u32::try_from(self.run.spans.len()).expect("fewer than 2^32 stages");
+            if self.job.timeline && actor == 0 {
+                let at = self.at(chunk, stage.at.stage);
+                self.run.spans.push(Span { at, start: now, end: now, finish: now });
+            }
+            let progress = self.index(actor, chunk);
+            let progress = &mut self.progress[progress];
+            (progress.step, progress.running, progress.span) = (0, true, span);
+            self.send(now, actor, chunk);
+            self.advance(now, actor, chunk);
+        }
+    }
+
+    fn chunk_of(&self, stage: Waiting) -> u32 {
+        let before = self.job.plans[..stage.collective as usize].iter();
+        let first: usize = before.map(|plan| plan.chunks.len()).sum();
+        u32::try_from(first).expect("few chunks") + stage.at.chunk
+    }
+
+    /// Submits the current step's transfers, after the endpoint's delay.
+    fn send(&mut self, now: Time, actor: u32, chunk: u32) {
+        if self.job.endpoint_delay == Time::ZERO {
+            self.submit(now, actor, chunk);
+            return;
+        }
+        let port = self.port_of(actor, chunk);
+        let progress = self.index(actor, chunk);
+        self.progress[progress].issued = false;
+        self.ports[port].unsent += 1;
+        self.timers.push(now + self.job.endpoint_delay, 1, Timer::Send { actor, chunk });
+    }
+
+    fn submit(&mut self, now: Time, actor: u32, chunk: u32) {
+        let place = self.index(actor, chunk);
+        self.progress[place].issued = true;
+        let Progress { stage, base, step, .. } = self.progress[place];
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        outgoing.clear();
+        self.lowering.sends(actor, self.at(chunk, stage), step, &mut outgoing);
+        let port = self.port_of(actor, chunk);
+        let dimension = u32::try_from(port % self.dimensions).expect("few dimensions");
+        for Outgoing { transfer, to, last_on_link } in &outgoing {
+            let sent_tag = last_on_link.then(|| pack(actor, chunk, dimension));
+            self.ports[port].unsent += u32::from(*last_on_link);
+            if let allrail_world::Transfer::Message { bytes, .. } = transfer {
+                self.run.sent[port] += bytes.count();
+            }
+            let tag = pack(*to, chunk, base + step);
+            self.world.submit(now, Submission { transfer: *transfer, tag, sent_tag });
+        }
+        self.run.transfers += outgoing.len() as u64;
+        self.outgoing = outgoing;
+    }
+
+    /// Ends every step whose transfers have all arrived.
+    fn advance(&mut self, now: Time, actor: u32, chunk: u32) {
+        let place = self.index(actor, chunk);
+        loop {
+            let progress = &mut self.progress[place];
+            if !progress.running || !progress.issued {
+                return;
+            }
+            let (stage, step) = (progress.stage, progress.step);
+            let arrived = progress.arrived.front().copied().unwrap_or(0);
+            let at = self.at(chunk, stage);
+            if arrived < self.lowering.expected(actor, at, step) {
+                return;
+            }
+            let progress = &mut self.progress[place];
+            progress.arrived.pop_front();
+            progress.step += 1;
+            if progress.step < self.lowering.steps(at) {
+                self.send(now, actor, chunk);
+                continue;
+            }
+            progress.base += progress.step;
+            progress.step = 0;
+            progress.running = false;
+            if self.job.endpoint_delay == Time::ZERO {
+                self.finish(now, actor, chunk);
+            } else {
+                let end = now + self.job.endpoint_delay;
+                self.timers.push(end, 0, Timer::Finish { actor, chunk });
+            }
+            return;
+        }
+    }
+
+    /// The chunk's stage is over; the chunk goes on to its next one.
+    fn finish(&mut self, now: Time, actor: u32, chunk: u32) {
+        let place = self.index(actor, chunk);
+        let port = self.port_of(actor, chunk);
+        if self.job.timeline && actor == 0 {
+            self.run.spans[self.progress[place].span as usize].finish = now;
+        }
+        self.progress[place].stage += 1;
+        self.ports[port].active -= 1;
+        self.done += 1;
+        self.links_free(port);
+        self.enqueue(now, actor, chunk);
+    }
+
+    /// A transfer of actor 0 has left: its stage's span reaches at least to now.
+    fn extend_span(&mut self, now: Time, chunk: u32, dimension: u32) {
+        let (collective, index) = self.chunks[chunk as usize];
+        let stages = &self.job.plans[collective as usize].chunks[index as usize].stages;
+        let last = self.run.spans.iter_mut().rev().find(|span| {
+            (span.at.collective, span.at.chunk) == (collective, index)
+                && stages[span.at.stage as usize].dimension.0 == dimension
+        });
+        if let Some(span) = last {
+            span.end = now;
+        }
+    }
+
+    /// Who waits for what.
+    fn waits(&self) -> String {
+        const SHOWN: usize = 12;
+        let mut lines = Vec::new();
+        for (place, progress) in self.progress.iter().enumerate() {
+            let (actor, chunk) = (place / self.chunks.len(), place % self.chunks.len());
+            let (collective, index) = self.chunks[chunk];
+            let stages = &self.job.plans[collective as usize].chunks[index as usize].stages;
+            let Some(stage) = stages.get(progress.stage as usize) else { continue };
+            if lines.len() == SHOWN {
+                lines.push("  and more".to_owned());
+                break;
+            }
+            let what = format!(
+                "  rank {actor}: chunk {index} of collective {collective}, {} on {}",
+                stage.operation,
+                stage.dimension.name()
+            );
+            lines.push(if progress.running {
+                let at = StageAt { collective, chunk: index, stage: progress.stage };
+                let actor = u32::try_from(actor).expect("fewer than 2^32 actors");
+                let expected = self.lowering.expected(actor, at, progress.step);
+                let arrived = progress.arrived.front().copied().unwrap_or(0);
+                format!(
+                    "{what}, step {}, waits for {} of {expected} messages",
+                    progress.step,
+                    expected - arrived
+                )
+            } else {
+                format!("{what}, waits for its turn")
+            });
+        }
+        lines.join("\n")
+    }
+}
+
+fn pack(actor: u32, chunk: u32, step: u32) -> u64 {
+    u64::from(actor) << (STEP_BITS + CHUNK_BITS) | u64::from(chunk) << STEP_BITS | u64::from(step)
+}
+
+fn unpack(tag: u64) -> (u32, u32, u32) {
+    let part = |shift: u32, bits: u32| {
+        u32::try_from(tag >> shift & ((1 << bits) - 1)).expect("a masked part fits")
+    };
+    (part(STEP_BITS + CHUNK_BITS, 20), part(STEP_BITS, CHUNK_BITS), part(0, STEP_BITS))
+}

@@ -1,0 +1,130 @@
+//! What a simulation gives. Names are those of the JSON and of the Python API.
+
+use serde::Serialize;
+
+/// The result of a simulation.
+#[derive(Clone, Debug, Serialize)]
+pub struct SimulationResult {
+    /// From the first issue to the end of the last collective.
+    pub time_us: f64,
+    /// Total bytes over total bandwidth.
+    pub ideal_time_us: f64,
+    /// No schedule is faster: see `allrail_schedule::bound`.
+    pub bound_time_us: f64,
+    /// `ideal_time_us / time_us`; absent where the model is below the physical bound.
+    pub utilisation: Option<f64>,
+    /// Bytes sent by an NPU (the busiest) over all dimensions.
+    pub bytes_per_npu: u64,
+    /// The world that predicted this.
+    pub world: String,
+    /// The scenario's.
+    pub seed: u64,
+    /// Whether the model was fitted to measurements.
+    pub calibrated: bool,
+    /// Set where messages that leave an NPU at once do not share its links (ASTRA-sim's
+    /// congestion-unaware backend).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub below_physical_bound: bool,
+    /// How many NPUs.
+    pub npus: u64,
+    /// Size over time, GB/s (nccl-tests); of the only collective.
+    #[serde(rename = "algbw_GBps")]
+    pub algbw_gbps: Option<f64>,
+    /// `algbw` times the operation's factor (nccl-tests).
+    #[serde(rename = "busbw_GBps")]
+    pub busbw_gbps: Option<f64>,
+    /// The chunk scheduler.
+    pub policy: String,
+    /// The order within a dimension.
+    pub order: String,
+    /// Chunks per collective.
+    pub chunks: u32,
+    /// Messages carried (`links`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub messages: Option<u64>,
+    /// Per dimension, innermost first.
+    pub dimensions: Vec<DimensionResult>,
+    /// Per collective.
+    pub collectives: Vec<CollectiveResult>,
+    /// Measurements of the host: the only part that differs between runs.
+    pub host: Host,
+    /// Every stage of one NPU, where asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Vec<SpanResult>>,
+}
+
+/// One dimension's share.
+#[derive(Clone, Debug, Serialize)]
+pub struct DimensionResult {
+    /// `dim1` is the innermost.
+    pub name: String,
+    /// Its kind.
+    pub kind: allrail_fabric::Kind,
+    /// Its size.
+    pub size: u32,
+    /// Its aggregate bandwidth per NPU, Gb/s.
+    pub bandwidth_gbps: f64,
+    /// The algorithm of the first collective on it.
+    pub algorithm: String,
+    /// Bytes sent by an NPU (the busiest).
+    pub bytes_per_npu: u64,
+    /// Its bytes over what it could have sent in the time.
+    pub utilisation: Option<f64>,
+    /// The fraction of the time in which it was serving.
+    pub busy_fraction: f64,
+}
+
+/// One collective's times.
+#[derive(Clone, Debug, Serialize)]
+pub struct CollectiveResult {
+    /// Its name.
+    pub name: String,
+    /// What it does.
+    pub kind: allrail_collective::Operation,
+    /// Its buffer.
+    pub size_bytes: u64,
+    /// When it was issued.
+    pub start_us: f64,
+    /// When it was over everywhere.
+    pub finish_us: f64,
+    /// The difference.
+    pub time_us: f64,
+    /// Size over time, GB/s.
+    #[serde(rename = "algbw_GBps")]
+    pub algbw_gbps: f64,
+    /// `algbw` times the operation's factor.
+    #[serde(rename = "busbw_GBps")]
+    pub busbw_gbps: f64,
+}
+
+/// Measurements of the host.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub struct Host {
+    /// Making, or reading and checking, the plans.
+    pub planning_ms: f64,
+    /// Everything.
+    pub wall_ms: f64,
+}
+
+/// One stage.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct SpanResult {
+    /// Index of the dimension.
+    pub dimension: u32,
+    /// Index of the collective.
+    pub collective: u32,
+    /// Index of the chunk.
+    pub chunk: u32,
+    /// Index of the stage within the chunk.
+    pub stage: u32,
+    /// What it does.
+    pub operation: allrail_collective::Operation,
+    /// Bytes that the NPU sends in it.
+    pub bytes: f64,
+    /// When its dimension chose it.
+    pub start_us: f64,
+    /// When its last byte had left.
+    pub end_us: f64,
+    /// When it was over.
+    pub finish_us: f64,
+}

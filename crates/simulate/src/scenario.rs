@@ -1,0 +1,324 @@
+//! The resolved scenario: every default filled in, quantities as text with units.
+
+use allrail_collective::{CollectivePlan, Operation};
+use allrail_core::{Bytes, DimensionId, Time};
+use allrail_fabric::Fabric;
+use allrail_schedule::chunk::{Composition, Loads, Parameters};
+use allrail_schedule::{Order, Request};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::SimulateError;
+
+/// A simulation's whole input.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    /// 1.
+    pub schema_version: u32,
+    /// The network.
+    pub fabric: Fabric,
+    /// Collectives that share the fabric.
+    pub collective: Vec<Collective>,
+    /// How they are scheduled.
+    #[serde(default)]
+    pub schedule: Schedule,
+    /// Where they run.
+    #[serde(default)]
+    pub world: WorldKind,
+    /// For everything that draws.
+    #[serde(default)]
+    pub seed: u64,
+}
+
+/// One collective.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Collective {
+    /// For the tables.
+    #[serde(default)]
+    pub name: String,
+    /// What it does.
+    pub kind: Operation,
+    /// The buffer: each NPU's for all-reduce and broadcast, its input for reduce-scatter, its
+    /// output for all-gather, what it sends in all (to itself too) for all-to-all.
+    pub size: Bytes,
+    /// When it is issued.
+    #[serde(default)]
+    pub start: Time,
+    /// The dimensions that it spans; all where absent.
+    #[serde(default)]
+    pub dimensions: Option<Vec<DimensionId>>,
+}
+
+/// How collectives are scheduled.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Schedule {
+    /// The chunk scheduler.
+    pub policy: String,
+    /// Which waiting stage a dimension serves next.
+    pub order: Order,
+    /// How many chunks per collective.
+    pub chunks: u32,
+    /// Themis' threshold: the chunk size is divided by it.
+    pub threshold: u32,
+    /// How many stages a dimension runs at once; no limit where absent.
+    pub active_chunks: Option<u32>,
+    /// Added to every step of every algorithm.
+    pub endpoint_delay: Time,
+    /// One algorithm per dimension; topology-aware where absent.
+    pub algorithms: Option<Vec<String>>,
+    /// Which of several waiting collectives goes first.
+    pub collective_order: CollectiveOrder,
+    /// How the baseline makes an all-reduce of stages.
+    pub composition: Composition,
+    /// What Themis' load tracker starts at.
+    pub loads: Loads,
+    /// Which plans are taken.
+    pub accept_plan: AcceptPlan,
+}
+
+impl Default for Schedule {
+    fn default() -> Self {
+        let parameters = Parameters::default();
+        Self {
+            policy: "themis".to_owned(),
+            order: Order::default(),
+            chunks: 64,
+            threshold: parameters.threshold,
+            active_chunks: None,
+            endpoint_delay: Time::ZERO,
+            algorithms: None,
+            collective_order: CollectiveOrder::default(),
+            composition: parameters.composition,
+            loads: parameters.loads,
+            accept_plan: AcceptPlan::default(),
+        }
+    }
+}
+
+/// Which of several waiting collectives a dimension serves first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CollectiveOrder {
+    /// The one issued first.
+    #[default]
+    Fifo,
+    /// The one issued last.
+    Lifo,
+}
+
+/// Which plans a simulation takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AcceptPlan {
+    /// Those made for this fabric.
+    #[default]
+    SameFabric,
+    /// Those made for a fabric of the same kinds and sizes of dimensions.
+    SameShape,
+}
+
+/// The worlds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WorldKind {
+    /// Each dimension is one server.
+    #[default]
+    Dims,
+    /// Each link is a server of whole messages.
+    Links,
+}
+
+/// Every world: tag and one line for the docs.
+pub const WORLDS: &[(WorldKind, &str, &str)] = &[
+    (
+        WorldKind::Dims,
+        "dims",
+        "each dimension is one server; the cost does not depend on the number of NPUs",
+    ),
+    (
+        WorldKind::Links,
+        "links",
+        "every link serves whole messages first come, first served, store and forward",
+    ),
+];
+
+/// A file of plans, one per collective of a scenario.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PlanFile {
+    /// 1.
+    pub schema_version: u32,
+    /// The plans.
+    pub plans: Vec<CollectivePlan>,
+}
+
+fn field(name: String, value: impl std::fmt::Display, why: &str, hint: &str) -> SimulateError {
+    SimulateError::Field {
+        field: name,
+        value: value.to_string(),
+        why: why.to_owned(),
+        hint: hint.to_owned(),
+    }
+}
+
+impl Scenario {
+    /// From JSON.
+    ///
+    /// # Errors
+    /// [`SimulateError::Form`] where it is not one; the first field that is out of range.
+    pub fn from_json(text: &str) -> Result<Self, SimulateError> {
+        let scenario: Self = serde_json::from_str(text)
+            .map_err(|error| SimulateError::Form(format!("the scenario is malformed: {error}")))?;
+        scenario.validate()?;
+        Ok(scenario)
+    }
+
+    fn validate(&self) -> Result<(), SimulateError> {
+        if self.schema_version != 1 {
+            return Err(field(
+                "schema_version".to_owned(),
+                self.schema_version,
+                "this version reads 1",
+                "write `schema_version: 1`",
+            ));
+        }
+        self.fabric.validate()?;
+        if self.collective.is_empty() {
+            return Err(field(
+                "collective".to_owned(),
+                "[]",
+                "there is nothing to run",
+                "add `{kind: all_reduce, size: 1 GiB}`",
+            ));
+        }
+        for (i, collective) in self.collective.iter().enumerate() {
+            if collective.size == Bytes::default() {
+                return Err(field(
+                    format!("collective[{i}].size"),
+                    collective.size,
+                    "a collective has 1 byte at least",
+                    "write for example `size: 1 GiB`",
+                ));
+            }
+            if collective.dimensions.as_ref().is_some_and(Vec::is_empty) {
+                return Err(field(
+                    format!("collective[{i}].dimensions"),
+                    "[]",
+                    "it spans no dimension",
+                    "leave it out for all dimensions",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the planner is asked for a collective.
+    #[must_use]
+    pub fn request(&self, collective: &Collective) -> Request {
+        let schedule = &self.schedule;
+        Request {
+            fabric: self.fabric.clone(),
+            operation: collective.kind,
+            size: collective.size,
+            dimensions: collective.dimensions.clone().unwrap_or_default(),
+            policy: schedule.policy.clone(),
+            order: schedule.order,
+            chunks: schedule.chunks,
+            algorithms: schedule.algorithms.clone(),
+            active_chunks: schedule.active_chunks,
+            endpoint_delay: schedule.endpoint_delay,
+            parameters: Parameters {
+                threshold: schedule.threshold,
+                loads: schedule.loads,
+                composition: schedule.composition,
+            },
+            seed: self.seed,
+        }
+    }
+}
+
+impl PlanFile {
+    /// From JSON, checked.
+    ///
+    /// # Errors
+    /// [`SimulateError::Form`] where it is not one; the chunk and the stage that are wrong.
+    pub fn from_json(text: &str) -> Result<Self, SimulateError> {
+        let file: Self = serde_json::from_str(text)
+            .map_err(|error| SimulateError::Form(format!("the plan is malformed: {error}")))?;
+        for plan in &file.plans {
+            plan.check()?;
+        }
+        Ok(file)
+    }
+
+    /// Refuses plans that were not made for `scenario`.
+    ///
+    /// # Errors
+    /// Names what differs.
+    pub fn check_for(&self, scenario: &Scenario) -> Result<(), SimulateError> {
+        const HINT: &str = "make the plan anew with `allrail plan`";
+        if self.plans.len() != scenario.collective.len() {
+            return Err(field(
+                "plan".to_owned(),
+                format!("{} collectives", self.plans.len()),
+                &format!("the scenario has {}", scenario.collective.len()),
+                HINT,
+            ));
+        }
+        for (plan, collective) in self.plans.iter().zip(&scenario.collective) {
+            let other = |what: &str, value: String, ours: String| {
+                field(
+                    format!("plan.{what}"),
+                    value,
+                    &format!("the plan is for another {what}; the scenario's is {ours}"),
+                    HINT,
+                )
+            };
+            let (theirs, ours) = (&plan.fabric.dimensions, &scenario.fabric.dimensions);
+            let shape = |dimensions: &[allrail_fabric::Dimension]| {
+                dimensions.iter().map(|d| (d.kind, d.size)).collect::<Vec<_>>()
+            };
+            let same = match scenario.schedule.accept_plan {
+                AcceptPlan::SameFabric => theirs == ours,
+                AcceptPlan::SameShape => shape(theirs) == shape(ours),
+            };
+            if !same {
+                return Err(other("fabric", describe(&plan.fabric), describe(&scenario.fabric)));
+            }
+            if plan.operation != collective.kind {
+                return Err(other(
+                    "operation",
+                    plan.operation.to_string(),
+                    collective.kind.to_string(),
+                ));
+            }
+            if plan.size != collective.size {
+                return Err(other("size", plan.size.to_string(), collective.size.to_string()));
+            }
+            if plan.dimensions != scenario.request(collective).spanned() {
+                let names = |ids: &[DimensionId]| {
+                    ids.iter().map(|id| id.name()).collect::<Vec<_>>().join(", ")
+                };
+                return Err(other(
+                    "dimensions",
+                    names(&plan.dimensions),
+                    names(&scenario.request(collective).spanned()),
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A fabric in one line.
+fn describe(fabric: &Fabric) -> String {
+    let dimensions: Vec<String> = fabric
+        .dimensions
+        .iter()
+        .map(|d| format!("{} x {} x {}", d.size, d.links, d.bandwidth))
+        .collect();
+    format!("{} [{}]", fabric.name, dimensions.join(", ")).trim().to_owned()
+}

@@ -1,0 +1,94 @@
+//! Worlds: they carry transfers out in virtual time and say when they finish.
+//!
+//! A world knows nothing of chunks, plans or schedulers. The driver (crate `simulate`) submits
+//! transfers, and takes events; all waiting for decisions is the driver's.
+//!
+//! - [`dims`]: each dimension is one server; a stage is one transfer.
+//! - [`links`]: each link is a server of whole messages, store and forward.
+
+pub mod dims;
+pub mod links;
+
+use allrail_core::{Bytes, DimensionId, Rank, Time};
+
+pub use dims::Dims;
+pub use links::Links;
+
+/// A transfer's handle, unique within a world.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TransferId(pub u64);
+
+/// What a world is asked to carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transfer {
+    /// A whole stage on a dimension, for a class of ranks that are alike (`dims`).
+    Stage {
+        /// Where.
+        dimension: DimensionId,
+        /// How long the dimension serves it.
+        occupancy: Time,
+        /// How long after its last byte it ends.
+        latency: Time,
+    },
+    /// A message between two ranks that differ on one dimension only (`links`).
+    Message {
+        /// That dimension.
+        dimension: DimensionId,
+        /// From.
+        source: Rank,
+        /// To.
+        destination: Rank,
+        /// How much.
+        bytes: Bytes,
+    },
+}
+
+/// A transfer with what the driver wants to hear of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Submission {
+    /// What to carry.
+    pub transfer: Transfer,
+    /// Comes back when it is delivered.
+    pub tag: u64,
+    /// Comes back when its last byte has left the sender; no event where `None`.
+    pub sent_tag: Option<u64>,
+}
+
+/// What happened to a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Its last byte left the sender, which can send something else.
+    Sent {
+        /// The submission's `sent_tag`.
+        tag: u64,
+    },
+    /// It has arrived.
+    Delivered {
+        /// The submission's `tag`.
+        tag: u64,
+    },
+}
+
+/// A model of a network in virtual time. The driver calls [`World::submit`] at the time of the
+/// last event it took, never earlier.
+pub trait World {
+    /// Starts, or queues, a transfer at `now`.
+    fn submit(&mut self, now: Time, submission: Submission) -> TransferId;
+
+    /// When the next event happens.
+    fn next_time(&self) -> Option<Time>;
+
+    /// Takes the next event. At one time, deliveries come before departures.
+    fn next_event(&mut self) -> Option<(Time, Event)>;
+
+    /// Withdraws a transfer at `now`: none of its events that have not been taken will come.
+    /// `false` if it was over already.
+    fn cancel(&mut self, now: Time, transfer: TransferId) -> bool;
+
+    /// For each dimension, the fraction of `span` in which its servers were busy, on average.
+    fn busy(&self, span: Time) -> Vec<f64>;
+}
+
+/// Deliveries before departures: a stage that is over frees its chunk before any dimension chooses.
+pub(crate) const DELIVERED: u8 = 0;
+pub(crate) const SENT: u8 = 1;

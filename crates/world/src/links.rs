@@ -1,0 +1,273 @@
+//! `links`: every link serves whole messages first come, first served, store and forward.
+//!
+//! A message of `m` bytes occupies each link on its path for `m / bandwidth`, one after the other;
+//! after each it travels on for the link's latency, the step latency divided by the links of a
+//! step. So on a one-hop dimension a step takes `m/BW + α` as in `dims`, and on a switch one
+//! serialisation more. This is what ASTRA-sim calls congestion-aware.
+//!
+//! Parallel links between the same two ends are bonded. Ignored: packets, buffers, back pressure.
+//!
+//! A link's messages leave in the order in which they came, so all departures are known on
+//! arrival; the event queue holds only the next arrival of each link, and its size is that of the
+//! network, not of the traffic.
+
+use std::collections::VecDeque;
+
+use allrail_core::{DimensionId, EventQueue, Rank, Time};
+use allrail_fabric::topology::{self, Topology};
+use allrail_fabric::{Dimension, Fabric};
+
+use crate::{DELIVERED, Event, SENT, Submission, Transfer, TransferId, World};
+
+struct Plane {
+    dimension: Dimension,
+    topology: &'static dyn Topology,
+    /// Product of the sizes of the inner dimensions: the distance of two neighbours' ranks.
+    stride: u32,
+    links_per_instance: u32,
+    first_link: usize,
+    link_latency: Time,
+    busy: Time,
+    sending_links: u64,
+}
+
+struct Message {
+    tag: u64,
+    bytes: allrail_core::Bytes,
+    dimension: u32,
+    instance: u32,
+    source: u32,
+    destination: u32,
+    hop: u32,
+    /// How many messages had this place before.
+    generation: u32,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    UnderWay,
+    Cancelled,
+    Over,
+}
+
+#[derive(Default)]
+struct Link {
+    free_at: Time,
+    /// Messages on this link, with the time at which each reaches its far end.
+    arrivals: VecDeque<(Time, u32)>,
+}
+
+enum Inner {
+    /// The oldest message on this link reaches the far end.
+    Arrived {
+        link: u32,
+    },
+    Departed {
+        message: u32,
+        generation: u32,
+        tag: u64,
+    },
+}
+
+/// See the module.
+pub struct Links {
+    planes: Vec<Plane>,
+    links: Vec<Link>,
+    messages: Vec<Message>,
+    unused: Vec<u32>,
+    events: EventQueue<Inner>,
+}
+
+impl Links {
+    /// An idle network.
+    ///
+    /// # Panics
+    /// If the fabric has more links than memory can hold; see [`Links::link_count`].
+    #[must_use]
+    pub fn new(fabric: &Fabric) -> Self {
+        let npus = fabric.npus();
+        let mut stride = 1u32;
+        let mut first_link = 0usize;
+        let mut planes = Vec::new();
+        for dimension in &fabric.dimensions {
+            let topology = topology::of(dimension.kind);
+            let instances = npus / u64::from(dimension.size);
+            let links_per_instance = topology.link_count(dimension);
+            let link_count = usize::try_from(instances * u64::from(links_per_instance))
+                .expect("the driver bounds the number of links");
+            planes.push(Plane {
+                topology,
+                stride,
+                links_per_instance,
+                first_link,
+                link_latency: Time::from_ps(
+                    dimension.latency.as_ps() / u64::from(topology.hops_per_step()),
+                ),
+                busy: Time::ZERO,
+                sending_links: npus * topology.links_per_npu(dimension),
+                dimension: dimension.clone(),
+            });
+            stride *= dimension.size;
+            first_link += link_count;
+        }
+        let mut links = Vec::new();
+        links.resize_with(first_link, Link::default);
+        Self { planes, links, messages: Vec::new(), unused: Vec::new(), events: EventQueue::new() }
+    }
+
+    /// How many directed links a fabric has in this world.
+    #[must_use]
+    pub fn link_count(fabric: &Fabric) -> u64 {
+        let npus = fabric.npus();
+        fabric
+            .dimensions
+            .iter()
+            .map(|d| npus / u64::from(d.size) * u64::from(topology::of(d.kind).link_count(d)))
+            .sum()
+    }
+
+    /// A rank's coordinate on a plane's dimension, and which of its instances it is in.
+    fn locate(&self, dimension: DimensionId, rank: Rank) -> (u32, u32) {
+        let plane = &self.planes[dimension.index()];
+        let coordinate = rank.0 / plane.stride % plane.dimension.size;
+        let below = rank.0 % plane.stride;
+        let above = rank.0 / (plane.stride * plane.dimension.size);
+        (coordinate, above * plane.stride + below)
+    }
+
+    /// Puts `message` on its next link at `now`; returns when its last byte leaves that link, or
+    /// `None` if it has arrived.
+    fn forward(&mut self, now: Time, id: u32) -> Option<Time> {
+        let message = &mut self.messages[id as usize];
+        let plane = &mut self.planes[message.dimension as usize];
+        let link = plane.topology.link(
+            &plane.dimension,
+            message.source,
+            message.destination,
+            message.hop,
+        )?;
+        message.hop += 1;
+        let serialisation = plane
+            .topology
+            .link_bandwidth(&plane.dimension)
+            .time_for(message.bytes)
+            .expect("the driver bounds the time of a message");
+        let index = plane.first_link
+            + message.instance as usize * plane.links_per_instance as usize
+            + link.0 as usize;
+        let server = &mut self.links[index];
+        let departure = server.free_at.max(now) + serialisation;
+        server.free_at = departure;
+        if message.hop == 1 {
+            plane.busy += serialisation;
+        }
+        let arrival = departure + plane.link_latency;
+        server.arrivals.push_back((arrival, id));
+        if server.arrivals.len() == 1 {
+            let link = u32::try_from(index).expect("fewer than 2^32 links");
+            self.events.push(arrival, DELIVERED, Inner::Arrived { link });
+        }
+        Some(departure)
+    }
+}
+
+impl World for Links {
+    fn submit(&mut self, now: Time, submission: Submission) -> TransferId {
+        let Transfer::Message { dimension, source, destination, bytes } = submission.transfer
+        else {
+            panic!("the world `links` carries messages; a driver sent it a stage");
+        };
+        let (from, instance) = self.locate(dimension, source);
+        let (to, other) = self.locate(dimension, destination);
+        assert!(
+            instance == other && from != to,
+            "{source} and {destination} are not peers on {dimension}"
+        );
+        let mut message = Message {
+            tag: submission.tag,
+            bytes,
+            dimension: dimension.0,
+            instance,
+            source: from,
+            destination: to,
+            hop: 0,
+            generation: 0,
+            state: State::UnderWay,
+        };
+        let id = if let Some(id) = self.unused.pop() {
+            message.generation = self.messages[id as usize].generation.wrapping_add(1);
+            self.messages[id as usize] = message;
+            id
+        } else {
+            self.messages.push(message);
+            u32::try_from(self.messages.len() - 1).expect("fewer than 2^32 messages at once")
+        };
+        let departure = self.forward(now, id).expect("two peers are a link apart at least");
+        if let Some(tag) = submission.sent_tag {
+            let generation = self.messages[id as usize].generation;
+            self.events.push(departure, SENT, Inner::Departed { message: id, generation, tag });
+        }
+        TransferId(u64::from(self.messages[id as usize].generation) << 32 | u64::from(id))
+    }
+
+    fn next_time(&self) -> Option<Time> {
+        self.events.next_time()
+    }
+
+    fn next_event(&mut self) -> Option<(Time, Event)> {
+        while let Some((now, inner)) = self.events.pop() {
+            match inner {
+                Inner::Departed { message, generation, tag } => {
+                    let message = &self.messages[message as usize];
+                    let cancelled =
+                        message.generation == generation && message.state == State::Cancelled;
+                    if !cancelled {
+                        return Some((now, Event::Sent { tag }));
+                    }
+                }
+                Inner::Arrived { link } => {
+                    let arrivals = &mut self.links[link as usize].arrivals;
+                    let (due, id) = arrivals.pop_front().expect("an event per link with messages");
+                    debug_assert!(due <= now);
+                    if let Some((next, _)) = arrivals.front() {
+                        self.events.push(*next, DELIVERED, Inner::Arrived { link });
+                    }
+                    if self.messages[id as usize].state == State::UnderWay
+                        && self.forward(now, id).is_some()
+                    {
+                        continue;
+                    }
+                    let message = &mut self.messages[id as usize];
+                    let delivered = message.state == State::UnderWay;
+                    message.state = State::Over;
+                    self.unused.push(id);
+                    if delivered {
+                        let tag = self.messages[id as usize].tag;
+                        return Some((now, Event::Delivered { tag }));
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// The message is dropped at the end of the link that it is on.
+    fn cancel(&mut self, _now: Time, transfer: TransferId) -> bool {
+        let index = usize::try_from(transfer.0 & u64::from(u32::MAX)).expect("a 32-bit index");
+        let message = &mut self.messages[index];
+        let current = u64::from(message.generation) == transfer.0 >> 32;
+        let under_way = current && message.state == State::UnderWay;
+        if under_way {
+            message.state = State::Cancelled;
+        }
+        under_way
+    }
+
+    fn busy(&self, span: Time) -> Vec<f64> {
+        self.planes
+            .iter()
+            .map(|plane| plane.busy.ratio(span) / plane.sending_links as f64)
+            .collect()
+    }
+}
