@@ -1,0 +1,275 @@
+//! The Python module `allrail._core`. Bindings only: JSON text in, JSON text out; every decision is
+//! in the crates beneath.
+
+use std::ops::ControlFlow;
+
+use allrail_collective::algorithm;
+use allrail_core::{Bandwidth, Bytes, Time, UnitError};
+use allrail_fabric::{Fabric, FabricError, advise::advise as advise_on};
+use allrail_schedule::{chunk, queue};
+use allrail_simulate::error::Report;
+use allrail_simulate::scenario::WORLDS;
+use allrail_simulate::{PlanFile, Scenario, SimulateError};
+use pyo3::create_exception;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use rayon::prelude::*;
+use serde_json::{Value, json};
+
+create_exception!(
+    _core,
+    InputError,
+    PyValueError,
+    "A mistake in the input; `args[0]` is JSON with `field`, `value`, `why` and `hint`."
+);
+
+fn raise(report: &Report) -> PyErr {
+    InputError::new_err(to_json(report))
+}
+
+fn to_json<T: serde::Serialize + ?Sized>(value: &T) -> String {
+    serde_json::to_string(value).expect("results are plain data")
+}
+
+fn simulate_error(error: &SimulateError) -> PyErr {
+    raise(&error.report())
+}
+
+fn form_error(why: String) -> PyErr {
+    simulate_error(&SimulateError::Form(why))
+}
+
+fn scenario_from(text: &str) -> PyResult<Scenario> {
+    Scenario::from_json(text).map_err(|error| simulate_error(&error))
+}
+
+/// Lets Python handle Ctrl-C and reports progress; keeps the first exception.
+struct Watch {
+    progress: Option<Py<PyAny>>,
+    raised: Option<PyErr>,
+}
+
+impl Watch {
+    fn observe(&mut self, done: u64, total: u64) -> ControlFlow<()> {
+        let outcome = Python::attach(|py| {
+            py.check_signals()?;
+            if let Some(progress) = &self.progress {
+                progress.call1(py, (done, total))?;
+            }
+            Ok(())
+        });
+        match outcome {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                self.raised = Some(error);
+                ControlFlow::Break(())
+            }
+        }
+    }
+
+    fn error(self, error: &SimulateError) -> PyErr {
+        self.raised.unwrap_or_else(|| simulate_error(error))
+    }
+}
+
+/// Simulates a scenario (JSON) and returns the result (JSON).
+#[pyfunction]
+#[pyo3(signature = (scenario, plan=None, timeline=false, progress=None))]
+fn simulate(
+    py: Python<'_>,
+    scenario: &str,
+    plan: Option<&str>,
+    timeline: bool,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let scenario = scenario_from(scenario)?;
+    let plan = plan.map(PlanFile::from_json).transpose().map_err(|error| simulate_error(&error))?;
+    let mut watch = Watch { progress, raised: None };
+    let result = py.detach(|| {
+        allrail_simulate::simulate(&scenario, plan.as_ref(), timeline, &mut |done, total| {
+            watch.observe(done, total)
+        })
+    });
+    result.map(|result| to_json(&result)).map_err(|error| watch.error(&error))
+}
+
+/// Simulates many scenarios at once, `threads` at a time (all cores where `None`).
+#[pyfunction]
+#[pyo3(signature = (scenarios, threads=None, progress=None))]
+fn simulate_many(
+    py: Python<'_>,
+    scenarios: Vec<String>,
+    threads: Option<usize>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Vec<String>> {
+    const BATCH: usize = 256;
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads.unwrap_or(0))
+        .build()
+        .map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let mut watch = Watch { progress, raised: None };
+    let one = |text: &String| {
+        let scenario = Scenario::from_json(text)?;
+        allrail_simulate::simulate(&scenario, None, false, &mut |_, _| ControlFlow::Continue(()))
+            .map(|result| to_json(&result))
+    };
+    let mut results = Vec::with_capacity(scenarios.len());
+    for batch in scenarios.chunks(BATCH) {
+        let done: Vec<Result<String, SimulateError>> =
+            py.detach(|| pool.install(|| batch.par_iter().map(one).collect()));
+        for outcome in done {
+            let index = results.len();
+            results.push(outcome.map_err(|error| {
+                let mut report = error.report();
+                report.field = format!("scenarios[{index}].{}", report.field);
+                raise(&report)
+            })?);
+        }
+        if watch.observe(results.len() as u64, scenarios.len() as u64).is_break() {
+            return Err(watch.error(&SimulateError::Interrupted));
+        }
+    }
+    Ok(results)
+}
+
+/// Plans every collective of a scenario.
+#[pyfunction]
+fn plan(py: Python<'_>, scenario: &str) -> PyResult<String> {
+    let scenario = scenario_from(scenario)?;
+    py.detach(|| allrail_simulate::plan(&scenario))
+        .map(|plan| to_json(&plan))
+        .map_err(|error| simulate_error(&error))
+}
+
+/// The hash of everything that `plan` depends on.
+#[pyfunction]
+fn plan_key(scenario: &str) -> PyResult<String> {
+    allrail_simulate::plan_key(&scenario_from(scenario)?).map_err(|error| simulate_error(&error))
+}
+
+/// Checks a plan; with a scenario, also that it was made for it.
+#[pyfunction]
+#[pyo3(signature = (plan, scenario=None))]
+fn check_plan(plan: &str, scenario: Option<&str>) -> PyResult<()> {
+    let plan = PlanFile::from_json(plan).map_err(|error| simulate_error(&error))?;
+    match scenario {
+        Some(text) => plan.check_for(&scenario_from(text)?).map_err(|error| simulate_error(&error)),
+        None => Ok(()),
+    }
+}
+
+/// The JSON schema of plan files.
+#[pyfunction]
+fn plan_schema() -> String {
+    to_json(&schemars::schema_for!(PlanFile))
+}
+
+fn unit_error(error: UnitError) -> PyErr {
+    raise(&Report { field: String::new(), value: error.text, why: error.why, hint: error.hint })
+}
+
+/// A `time` in picoseconds, a `size` in bytes or a `bandwidth` in bytes per second.
+#[pyfunction]
+fn parse_quantity(kind: &str, text: &str) -> PyResult<u64> {
+    match kind {
+        "time" => text.parse().map(Time::as_ps).map_err(unit_error),
+        "size" => text.parse().map(Bytes::count).map_err(unit_error),
+        "bandwidth" => text.parse().map(Bandwidth::bytes_per_second).map_err(unit_error),
+        _ => Err(PyValueError::new_err(format!("`{kind}` is not time, size or bandwidth"))),
+    }
+}
+
+/// A quantity as text, in the largest unit that leaves it whole.
+#[pyfunction]
+fn format_quantity(kind: &str, value: u64) -> PyResult<String> {
+    match kind {
+        "time" => Ok(Time::from_ps(value).to_string()),
+        "size" => Ok(Bytes::new(value).to_string()),
+        "bandwidth" => Bandwidth::from_bytes_per_second(value)
+            .map(|bandwidth| bandwidth.to_string())
+            .ok_or_else(|| PyValueError::new_err("a bandwidth is not zero")),
+        _ => Err(PyValueError::new_err(format!("`{kind}` is not time, size or bandwidth"))),
+    }
+}
+
+/// The algorithms: name, about, operations.
+#[pyfunction]
+fn algorithms() -> String {
+    let rows = algorithm::ALL
+        .iter()
+        .map(|a| json!({ "name": a.tag(), "about": a.about(), "operations": a.operations() }));
+    Value::from_iter(rows).to_string()
+}
+
+/// The chunk schedulers: name, about, version, whether planning is expensive.
+#[pyfunction]
+fn policies() -> String {
+    let rows = chunk::ALL.iter().map(|p| {
+        json!({
+            "name": p.tag(),
+            "about": p.about(),
+            "version": p.version(),
+            "expensive": p.is_expensive(),
+        })
+    });
+    Value::from_iter(rows).to_string()
+}
+
+/// The orders within a dimension: name, about.
+#[pyfunction]
+fn orders() -> String {
+    let rows = queue::ORDERS.iter().map(|(_, name, about)| json!({ "name": name, "about": about }));
+    Value::from_iter(rows).to_string()
+}
+
+/// The worlds: name, about.
+#[pyfunction]
+fn worlds() -> String {
+    let rows = WORLDS.iter().map(|(_, name, about)| json!({ "name": name, "about": about }));
+    Value::from_iter(rows).to_string()
+}
+
+/// Which dimensions are over- and under-provisioned (Themis §6.3).
+#[pyfunction]
+fn advise(fabric: &str) -> PyResult<String> {
+    let fabric: Fabric = serde_json::from_str(fabric)
+        .map_err(|error| form_error(format!("the fabric is malformed: {error}")))?;
+    let checked = fabric.validate();
+    checked.map_err(|error: FabricError| simulate_error(&error.into()))?;
+    Ok(to_json(&advise_on(&fabric)))
+}
+
+/// Proves that the messages of a scenario's plan do what its collective asks.
+#[pyfunction]
+fn verify(py: Python<'_>, scenario: &str) -> PyResult<String> {
+    let scenario = scenario_from(scenario)?;
+    py.detach(|| allrail_simulate::prove::prove(&scenario))
+        .map(|proof| to_json(&proof))
+        .map_err(|error| simulate_error(&error))
+}
+
+/// The version of the package.
+#[pyfunction]
+fn version() -> &'static str {
+    env!("CARGO_PKG_VERSION")
+}
+
+#[pymodule]
+fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("InputError", module.py().get_type::<InputError>())?;
+    module.add_function(wrap_pyfunction!(simulate, module)?)?;
+    module.add_function(wrap_pyfunction!(simulate_many, module)?)?;
+    module.add_function(wrap_pyfunction!(plan, module)?)?;
+    module.add_function(wrap_pyfunction!(plan_key, module)?)?;
+    module.add_function(wrap_pyfunction!(check_plan, module)?)?;
+    module.add_function(wrap_pyfunction!(plan_schema, module)?)?;
+    module.add_function(wrap_pyfunction!(parse_quantity, module)?)?;
+    module.add_function(wrap_pyfunction!(format_quantity, module)?)?;
+    module.add_function(wrap_pyfunction!(algorithms, module)?)?;
+    module.add_function(wrap_pyfunction!(policies, module)?)?;
+    module.add_function(wrap_pyfunction!(orders, module)?)?;
+    module.add_function(wrap_pyfunction!(worlds, module)?)?;
+    module.add_function(wrap_pyfunction!(advise, module)?)?;
+    module.add_function(wrap_pyfunction!(verify, module)?)?;
+    module.add_function(wrap_pyfunction!(version, module)?)
+}
