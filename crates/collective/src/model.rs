@@ -96,6 +96,7 @@ struct Charge {
 /// The time model of a fabric with an algorithm on each of its dimensions.
 pub struct StageModel {
     sizes: Vec<u64>,
+    relays: Vec<u64>,
     bandwidths: Vec<allrail_core::Bandwidth>,
     /// `charges[dimension][operation]`; `None` where the algorithm does not do it.
     charges: Vec<[Option<Charge>; Operation::ALL.len()]>,
@@ -139,6 +140,11 @@ impl StageModel {
         }
         Ok(Self {
             sizes: fabric.dimensions.iter().map(|d| u64::from(d.size)).collect(),
+            relays: fabric
+                .dimensions
+                .iter()
+                .map(|d| u64::from(topology::of(d.kind).hops_per_step()) - 1)
+                .collect(),
             bandwidths: fabric.dimensions.iter().map(Dimension::aggregate).collect(),
             charges,
         })
@@ -154,6 +160,13 @@ impl StageModel {
     #[must_use]
     pub fn size(&self, dimension: DimensionId) -> u64 {
         self.sizes[dimension.index()]
+    }
+
+    /// How many nodes pass a message on between two neighbours: where they store it first, each adds
+    /// a serialisation to a step.
+    #[must_use]
+    pub fn relays(&self, dimension: DimensionId) -> u64 {
+        self.relays[dimension.index()]
     }
 
     /// The aggregate bandwidth of a dimension.

@@ -10,7 +10,7 @@ use allrail_fabric::Fabric;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CollectiveError, Operation};
+use crate::{CollectiveError, DimensionSet, Operation};
 
 /// The version of the plan's schema.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -75,6 +75,21 @@ pub struct CollectivePlan {
     pub dimension_order: Vec<Vec<StageRef>>,
     /// The hash of the planner's inputs and version.
     pub key: String,
+}
+
+/// The dimensions over which a chunk is scattered before its first stage: those that it gathers
+/// without having scattered them. An all-gather's are all of them, an all-reduce's none.
+#[must_use]
+pub fn scattered_at_start(stages: &[Stage]) -> DimensionSet {
+    let mut at_start = DimensionSet::default();
+    let mut visited = DimensionSet::default();
+    for stage in stages {
+        if stage.operation == Operation::AllGather && !visited.contains(stage.dimension) {
+            at_start = at_start.with(stage.dimension);
+        }
+        visited = visited.with(stage.dimension);
+    }
+    at_start
 }
 
 /// Names a stage in messages.

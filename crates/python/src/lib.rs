@@ -96,6 +96,7 @@ fn simulate(
 /// Simulates many scenarios at once, `threads` at a time (all cores where `None`).
 #[pyfunction]
 #[pyo3(signature = (scenarios, threads=None, progress=None))]
+#[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
 fn simulate_many(
     py: Python<'_>,
     scenarios: Vec<String>,

@@ -8,7 +8,8 @@
 //!
 //! The `dims` world under the simulation driver is the oracle: a property test compares them.
 
-use allrail_collective::model::{DimensionSet, Sent};
+use allrail_collective::model::Sent;
+use allrail_collective::plan::scattered_at_start;
 use allrail_collective::{Stage, StageModel, StageRef};
 use allrail_core::{Bytes, EventQueue, Time};
 
@@ -53,7 +54,7 @@ impl Work {
         let mut work = Self { tasks: Vec::new(), starts: vec![0] };
         let mut total = 0u64;
         for (bytes, stages) in chunks {
-            let mut scattered = DimensionSet::default();
+            let mut scattered = scattered_at_start(stages);
             for stage in stages {
                 let time = model
                     .stage(bytes, stage.operation, stage.dimension, scattered)

@@ -36,3 +36,35 @@ impl Inputs<'_> {
         digest.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Plans of an earlier version of a policy must not be found.
+    #[test]
+    fn the_policys_version_counts() {
+        let fabric = Fabric { name: String::new(), dimensions: Vec::new() };
+        let parameters = Parameters::default();
+        let hash = |version| {
+            let inputs = Inputs {
+                policy: "themis",
+                version,
+                fabric: &fabric,
+                operation: Operation::AllReduce,
+                size: Bytes::new(1),
+                dimensions: &[],
+                algorithms: &[],
+                chunks: 1,
+                order: Order::Fifo,
+                active_chunks: None,
+                endpoint_delay: Time::ZERO,
+                parameters: &parameters,
+                seed: 0,
+            };
+            inputs.hash()
+        };
+        assert_eq!(hash(1), hash(1));
+        assert_ne!(hash(1), hash(2));
+    }
+}

@@ -193,12 +193,16 @@ impl<'a> Driver<'a> {
                     }
                 }
             }
-            let mut choosing = std::mem::take(&mut self.choosing);
-            for (actor, dimension) in choosing.drain(..) {
-                self.choose(now, actor, dimension);
-            }
-            if self.choosing.is_empty() {
-                self.choosing = choosing;
+            // A stage in which an actor only sends is over at once, and the next may begin.
+            while !self.choosing.is_empty() {
+                let mut choosing = std::mem::take(&mut self.choosing);
+                for (actor, dimension) in choosing.drain(..) {
+                    self.choose(now, actor, dimension);
+                }
+                if self.choosing.is_empty() {
+                    self.choosing = choosing;
+                    break;
+                }
             }
         }
         if self.left.iter().any(|left| *left > 0) {
@@ -230,7 +234,7 @@ impl<'a> Driver<'a> {
             }
             return;
         }
-        let Some((_, event)) = self.world.next_event() else { return };
+        let Some((_, event)) = self.world.next_event(now) else { return };
         match event {
             Event::Delivered { tag } => {
                 let (actor, chunk, step) = unpack(tag);

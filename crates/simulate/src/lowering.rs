@@ -5,6 +5,7 @@
 //! ranks that are alike, and its one step sends one transfer to itself.
 
 use allrail_collective::model::DimensionSet;
+use allrail_collective::plan::scattered_at_start;
 use allrail_collective::{CollectivePlan, Operation, Program, Stage, StageModel, algorithm};
 use allrail_core::{Bytes, DimensionId, Rank};
 use allrail_fabric::{Fabric, Kind};
@@ -188,7 +189,7 @@ impl<'a> MessageLowering<'a> {
                 .collect::<Result<Vec<_>, _>>()?;
             let mut chunks = Vec::new();
             for chunk in &plan.chunks {
-                let mut scattered = DimensionSet::default();
+                let mut scattered = scattered_at_start(&chunk.stages);
                 let mut unreached =
                     plan.dimensions.iter().fold(DimensionSet::default(), |set, d| set.with(*d));
                 let mut stages = Vec::new();

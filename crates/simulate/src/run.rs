@@ -287,6 +287,7 @@ fn lower_bound(
     works: &[Work],
     first: Time,
 ) -> Result<Time, SimulateError> {
+    let latencies: Vec<Time> = scenario.fabric.dimensions.iter().map(|d| d.latency).collect();
     let mut lower = Time::ZERO;
     for (((plan, model), work), collective) in
         plans.iter().zip(models).zip(works).zip(&scenario.collective)
@@ -300,7 +301,17 @@ fn lower_bound(
             (0..model.dimensions()).map(load).max().unwrap_or(Time::ZERO)
         } else {
             let chunks: Vec<_> = plan.chunks.iter().map(|chunk| chunk.bytes).collect();
-            bound::lower(model, plan.operation, &plan.dimensions, &chunks)?
+            let dimensions = &plan.dimensions;
+            match scenario.world {
+                WorldKind::Dims => bound::lower(model, plan.operation, dimensions, &chunks)?,
+                WorldKind::Links => bound::lower_of_messages(
+                    model,
+                    plan.operation,
+                    dimensions,
+                    &chunks,
+                    &latencies,
+                )?,
+            }
         };
         lower = lower.max(collective.start - first + own);
     }

@@ -248,6 +248,14 @@ impl PlanFile {
     pub fn from_json(text: &str) -> Result<Self, SimulateError> {
         let file: Self = serde_json::from_str(text)
             .map_err(|error| SimulateError::Form(format!("the plan is malformed: {error}")))?;
+        if file.schema_version != 1 {
+            return Err(field(
+                "plan.schema_version".to_owned(),
+                file.schema_version,
+                "this version reads 1",
+                "make the plan anew with `allrail plan`",
+            ));
+        }
         for plan in &file.plans {
             plan.check()?;
         }

@@ -90,8 +90,9 @@ impl World for Dims {
         self.events.next_time()
     }
 
-    fn next_event(&mut self) -> Option<(Time, Event)> {
-        while let Some((now, inner)) = self.events.pop() {
+    fn next_event(&mut self, until: Time) -> Option<(Time, Event)> {
+        while self.events.next_time().is_some_and(|time| time <= until) {
+            let (now, inner) = self.events.pop()?;
             match inner {
                 Inner::Departed { stage: id, dimension } => {
                     let server = &mut self.servers[dimension as usize];

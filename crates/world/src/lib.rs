@@ -75,11 +75,14 @@ pub trait World {
     /// Starts, or queues, a transfer at `now`.
     fn submit(&mut self, now: Time, submission: Submission) -> TransferId;
 
-    /// When the next event happens.
+    /// When something happens next. Not all of it is an event for the driver: a message may only
+    /// have reached a switch.
     fn next_time(&self) -> Option<Time>;
 
-    /// Takes the next event. At one time, deliveries come before departures.
-    fn next_event(&mut self) -> Option<(Time, Event)>;
+    /// Takes the next event at `until` or before; `None` if there is none. The world does not move
+    /// beyond `until`: what is submitted then finds it as it is then. At one time, deliveries come
+    /// before departures.
+    fn next_event(&mut self, until: Time) -> Option<(Time, Event)>;
 
     /// Withdraws a transfer at `now`: none of its events that have not been taken will come.
     /// `false` if it was over already.

@@ -41,6 +41,8 @@ struct Message {
     hop: u32,
     /// How many messages had this place before.
     generation: u32,
+    /// Whether the event of its departure is to come.
+    unsent: bool,
     state: State,
 }
 
@@ -48,6 +50,8 @@ struct Message {
 enum State {
     UnderWay,
     Cancelled,
+    /// Cancelled and gone; only the event of its departure, of the same time, is to come.
+    Dropped,
     Over,
 }
 
@@ -193,6 +197,7 @@ impl World for Links {
             destination: to,
             hop: 0,
             generation: 0,
+            unsent: submission.sent_tag.is_some(),
             state: State::UnderWay,
         };
         let id = if let Some(id) = self.unused.pop() {
@@ -215,15 +220,25 @@ impl World for Links {
         self.events.next_time()
     }
 
-    fn next_event(&mut self) -> Option<(Time, Event)> {
-        while let Some((now, inner)) = self.events.pop() {
+    fn next_event(&mut self, until: Time) -> Option<(Time, Event)> {
+        while self.events.next_time().is_some_and(|time| time <= until) {
+            let (now, inner) = self.events.pop()?;
             match inner {
-                Inner::Departed { message, generation, tag } => {
-                    let message = &self.messages[message as usize];
-                    let cancelled =
-                        message.generation == generation && message.state == State::Cancelled;
-                    if !cancelled {
+                Inner::Departed { message: id, generation, tag } => {
+                    let message = &mut self.messages[id as usize];
+                    if message.generation != generation {
                         return Some((now, Event::Sent { tag }));
+                    }
+                    message.unsent = false;
+                    match message.state {
+                        State::UnderWay | State::Over => {
+                            return Some((now, Event::Sent { tag }));
+                        }
+                        State::Cancelled => {}
+                        State::Dropped => {
+                            message.state = State::Over;
+                            self.unused.push(id);
+                        }
                     }
                 }
                 Inner::Arrived { link } => {
@@ -239,6 +254,10 @@ impl World for Links {
                         continue;
                     }
                     let message = &mut self.messages[id as usize];
+                    if message.state == State::Cancelled && message.unsent {
+                        message.state = State::Dropped;
+                        continue;
+                    }
                     let delivered = message.state == State::UnderWay;
                     message.state = State::Over;
                     self.unused.push(id);

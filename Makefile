@@ -1,0 +1,111 @@
+# Every verb of this project. `make` alone prints them.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-builtin-rules
+
+VENV := .venv
+BIN := $(VENV)/bin
+OUT ?= out
+DEPENDENCIES := $(VENV)/.dependencies
+EXTENSION := $(VENV)/.extension
+RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml 2>/dev/null) \
+        Cargo.toml Cargo.lock pyproject.toml
+
+.PHONY: help
+help: ## print this list
+	@echo "allrail: make VERB"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: setup
+setup: $(EXTENSION) ## make .venv: a locked environment with allrail built into it
+
+# Any Python from 3.11 on that can make environments; PYTHON=... overrides the search.
+$(DEPENDENCIES): requirements.lock
+	@python="$${PYTHON:-}"; \
+	if [ -z "$$python" ]; then \
+	  for name in python3 python3.14 python3.13 python3.12 python3.11 python; do \
+	    if "$$name" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
+	        >/dev/null 2>&1; then python="$$name"; break; fi; \
+	  done; \
+	fi; \
+	if [ -z "$$python" ]; then \
+	  echo "error: no Python 3.11 or later with \`venv\` and \`ensurepip\` was found" >&2; \
+	  echo "hint: install one (on Debian also \`python3-venv\`)," \
+	       "or name it: \`make setup PYTHON=/path/to/python\`" >&2; \
+	  exit 1; \
+	fi; \
+	if ! $(BIN)/python -c '' >/dev/null 2>&1; then \
+	  rm -rf $(VENV); "$$python" -m venv $(VENV); \
+	fi
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --require-hashes -r requirements.lock
+	@touch $@
+
+$(EXTENSION): $(DEPENDENCIES) $(RUST)
+	@if ! command -v cargo >/dev/null; then \
+	  echo "error: no Rust toolchain was found: \`cargo\` is not on PATH" >&2; \
+	  echo "hint: install the stable toolchain, with rustfmt and clippy" >&2; exit 1; \
+	fi
+	PATH="$(CURDIR)/$(BIN):$$PATH" MATURIN_PEP517_ARGS="--locked" \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: build
+build: $(EXTENSION) ## build the Rust core into .venv, if it changed
+
+.PHONY: test
+test: build test-rust test-python lint ## everything: Rust tests, Python tests, lint, type check
+
+.PHONY: test-rust
+test-rust: build ## the Rust tests alone
+	cargo test --workspace --locked --quiet
+
+.PHONY: test-python
+test-python: build ## the Python tests alone
+	$(BIN)/python -m pytest -q
+
+.PHONY: lint
+lint: build ## formatters and linters of both languages, and the type check
+	cargo fmt --all --check
+	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+.PHONY: format
+format: build ## format both languages
+	cargo fmt --all
+	$(BIN)/ruff check --fix --quiet
+	$(BIN)/ruff format --quiet
+
+.PHONY: bench
+bench: build ## measure; nothing fails on a time
+	cargo bench --workspace --locked --quiet
+	@if [ -d benches ]; then for file in benches/*.py; do \
+	  echo "== $$file"; $(BIN)/python "$$file"; done; fi
+
+.PHONY: docs
+docs: build ## write docs/reference and the examples' expected outputs again
+	$(BIN)/python docs/generate.py
+	ALLRAIL_UPDATE_EXAMPLES=1 $(BIN)/python -m pytest -q tests/golden/test_examples.py
+
+.PHONY: demo
+demo: build ## three schedulers on 512 NPUs: a table, a picture, a report
+	@$(BIN)/allrail compare examples/02-compare-policies/scenario.yaml --out $(OUT)/demo
+
+.PHONY: reproduce
+reproduce: build ## every published number beside ours
+	@$(BIN)/allrail reproduce themis --out $(OUT)/reproduce/themis
+	@$(BIN)/allrail reproduce astra-sim --out $(OUT)/reproduce/astra-sim
+
+.PHONY: lock
+lock: ## pin the Python set again, with hashes (needs uv)
+	uv pip compile --quiet --generate-hashes --universal --no-emit-index-url --no-header \
+	  --no-annotate --python-version 3.11 --extra dev pyproject.toml -o requirements.lock
+
+.PHONY: clean
+clean: ## remove what the other verbs made
+	rm -rf $(VENV) $(OUT) target .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,177 @@
+//! [`evaluate::finish`](crate::evaluate::finish) under smallest-first, many times faster: the inner
+//! loop of the search.
+//!
+//! Smallest-first serves by (buffer, chunk). There are few different buffers (chunk sizes divided by
+//! products of dimension sizes), so a queue is a bit set of chunks for each of them, and taking the
+//! first one is counting zeros. The plain evaluator is its oracle: a property test compares them.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use allrail_core::{Bytes, Time};
+
+use crate::evaluate::Work;
+
+/// A task, packed.
+#[derive(Clone, Copy, Default)]
+struct Task {
+    occupancy: u64,
+    latency: u64,
+    dimension: u32,
+    class: u32,
+}
+
+/// How a dimension differs from its description, in 1024ths of it.
+#[derive(Clone, Copy)]
+pub(super) struct Condition {
+    /// Of a stage's occupancy.
+    pub(super) occupancy: u64,
+    /// Of its latency.
+    pub(super) latency: u64,
+    /// Of its occupancy, added to its latency.
+    pub(super) relay: u64,
+}
+
+impl Condition {
+    pub(super) const AS_DESCRIBED: Self = Self { occupancy: 1024, latency: 1024, relay: 0 };
+}
+
+/// One dimension's server and its queue.
+#[derive(Clone, Default)]
+struct Server {
+    free_at: u64,
+    active: u32,
+    /// Bit `c`: whether class `c` has a chunk waiting.
+    classes: u128,
+    /// `chunks[class · words ..]`: which chunks wait.
+    chunks: Vec<u64>,
+}
+
+/// A schedule whose chunks can be exchanged, and run again and again.
+pub(super) struct Fast {
+    conditions: Vec<Condition>,
+    /// Every buffer that can occur, ascending: the classes.
+    buffers: Vec<Bytes>,
+    tasks: Vec<Task>,
+    stages: usize,
+    words: usize,
+    servers: Vec<Server>,
+    /// Index of the next stage of each chunk.
+    next: Vec<u32>,
+    finished: BinaryHeap<Reverse<(u64, u32)>>,
+    limit: u32,
+}
+
+impl Fast {
+    /// `None` where there are more than 128 different buffers or chunks differ in their stages.
+    pub(super) fn new(
+        work: &Work,
+        buffers: Vec<Bytes>,
+        conditions: Vec<Condition>,
+        active: Option<u32>,
+    ) -> Option<Self> {
+        let chunks = work.chunks();
+        let stages = work.chunk(0).len();
+        if buffers.len() > 128 || (0..chunks).any(|chunk| work.chunk(chunk).len() != stages) {
+            return None;
+        }
+        let words = chunks.div_ceil(64);
+        let server = Server { chunks: vec![0; words * buffers.len()], ..Server::default() };
+        let mut fast = Self {
+            buffers,
+            tasks: vec![Task::default(); chunks * stages],
+            stages,
+            words,
+            servers: vec![server; conditions.len()],
+            conditions,
+            next: vec![0; chunks],
+            finished: BinaryHeap::new(),
+            limit: active.unwrap_or(u32::MAX),
+        };
+        for chunk in 0..chunks {
+            fast.replace(chunk, work.chunk(chunk));
+        }
+        Some(fast)
+    }
+
+    /// Gives a chunk other tasks.
+    pub(super) fn replace(&mut self, chunk: usize, tasks: &[crate::evaluate::Task]) {
+        for (place, task) in self.tasks[chunk * self.stages..].iter_mut().zip(tasks) {
+            let class = self.buffers.binary_search(&task.buffer);
+            let class = class.expect("every buffer that can occur has a class");
+            let condition = self.conditions[task.dimension as usize];
+            let of = |time: Time, share: u64| {
+                let scaled = u128::from(time.as_ps()) * u128::from(share) / 1024;
+                u64::try_from(scaled).unwrap_or(u64::MAX / 4)
+            };
+            *place = Task {
+                occupancy: of(task.occupancy, condition.occupancy),
+                latency: of(task.latency, condition.latency) + of(task.occupancy, condition.relay),
+                dimension: task.dimension,
+                class: u32::try_from(class).expect("at most 128 classes"),
+            };
+        }
+    }
+
+    fn enqueue(&mut self, chunk: usize) {
+        let task = self.tasks[chunk * self.stages + self.next[chunk] as usize];
+        let server = &mut self.servers[task.dimension as usize];
+        server.classes |= 1 << task.class;
+        server.chunks[task.class as usize * self.words + chunk / 64] |= 1 << (chunk % 64);
+    }
+
+    /// When the schedule ends.
+    pub(super) fn finish(&mut self) -> Time {
+        for server in &mut self.servers {
+            (server.free_at, server.active) = (0, 0);
+        }
+        self.next.fill(0);
+        for chunk in 0..self.next.len() {
+            self.enqueue(chunk);
+        }
+        let mut now = 0u64;
+        loop {
+            while let Some(Reverse((time, chunk))) = self.finished.peek().copied() {
+                if time > now {
+                    break;
+                }
+                self.finished.pop();
+                let chunk = chunk as usize;
+                let done = self.tasks[chunk * self.stages + self.next[chunk] as usize - 1];
+                self.servers[done.dimension as usize].active -= 1;
+                if (self.next[chunk] as usize) < self.stages {
+                    self.enqueue(chunk);
+                }
+            }
+            let mut next = self.finished.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
+            for server in &mut self.servers {
+                if server.free_at <= now && server.classes != 0 && server.active < self.limit {
+                    let class = server.classes.trailing_zeros() as usize;
+                    let words = &mut server.chunks[class * self.words..][..self.words];
+                    let word = words.iter().position(|word| *word != 0);
+                    let word = word.expect("a class that is marked has a chunk");
+                    let chunk = word * 64 + words[word].trailing_zeros() as usize;
+                    words[word] &= words[word] - 1;
+                    if words.iter().all(|word| *word == 0) {
+                        server.classes &= !(1 << class);
+                    }
+                    let task = self.tasks[chunk * self.stages + self.next[chunk] as usize];
+                    self.next[chunk] += 1;
+                    server.free_at = now + task.occupancy;
+                    server.active += 1;
+                    let end = server.free_at + task.latency;
+                    next = next.min(end);
+                    let chunk = u32::try_from(chunk).expect("fewer than 2^32 chunks");
+                    self.finished.push(Reverse((end, chunk)));
+                }
+                if server.classes != 0 && server.active < self.limit {
+                    next = next.min(server.free_at);
+                }
+            }
+            if next == u64::MAX {
+                return Time::from_ps(now);
+            }
+            now = next;
+        }
+    }
+}

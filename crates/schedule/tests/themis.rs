@@ -1,0 +1,114 @@
+//! Themis' Algorithm 1, worked by hand on two dimensions.
+//!
+//! Chunks of 16 MB on 4 NPUs with 12 GB/s and 2 NPUs with 4 GB/s, no latency. A reduce-scatter of a
+//! chunk takes, in ms:
+//!
+//! | order | dim1 | dim2 |
+//! |---|---|---|
+//! | dim1, dim2 | 16 · 3/4 / 12 = 1 | 4 · 1/2 / 4 = 0.5 |
+//! | dim2, dim1 | 8 · 3/4 / 12 = 0.5 | 16 · 1/2 / 4 = 2 |
+//!
+//! A sixteenth of a chunk takes 0.0625 on dim1 and 0.125 on dim2: that is the threshold.
+
+mod common;
+
+use allrail_collective::{Operation, Stage};
+use allrail_fabric::Fabric;
+use allrail_schedule::Request;
+use allrail_schedule::chunk::Loads;
+use common::*;
+
+fn example() -> Fabric {
+    switches(&[(4, "12 GB/s"), (2, "4 GB/s")])
+}
+
+/// Six chunks.
+fn six(operation: Operation) -> Request {
+    Request { chunks: 6, ..request(example(), operation, "96 MB", "themis") }
+}
+
+fn orders(request: &Request) -> Vec<Vec<u32>> {
+    planned(request).chunks.iter().map(|chunk| visits(&chunk.stages)).collect()
+}
+
+/// | chunk | loads before | spread, threshold | order | loads after |
+/// |---|---|---|---|---|
+/// | 1 | 0, 0 | 0 < 0.0625 | baseline | 1, 0.5 |
+/// | 2 | 1, 0.5 | 0.5 ≥ 0.125 | dim2 first | 1.5, 2.5 |
+/// | 3 | 1.5, 2.5 | 1 ≥ 0.0625 | dim1 first | 2.5, 3 |
+/// | 4 | 2.5, 3 | 0.5 ≥ 0.0625 | dim1 first | 3.5, 3.5 |
+/// | 5 | 3.5, 3.5 | 0 | baseline | 4.5, 4 |
+/// | 6 | 4.5, 4 | 0.5 ≥ 0.125 | dim2 first | |
+const SIX: [[u32; 2]; 6] = [[0, 1], [1, 0], [0, 1], [0, 1], [0, 1], [1, 0]];
+
+#[test]
+fn a_reduce_scatter_visits_the_least_loaded_dimension_first() {
+    assert_eq!(orders(&six(Operation::ReduceScatter)), SIX);
+}
+
+#[test]
+fn an_all_gather_visits_the_least_loaded_dimension_last() {
+    let reversed = SIX.map(|[first, second]| [second, first]);
+    assert_eq!(orders(&six(Operation::AllGather)), reversed);
+}
+
+#[test]
+fn an_all_reduce_gathers_in_reverse() {
+    use Operation::{AllGather, ReduceScatter};
+    let plan = planned(&six(Operation::AllReduce));
+    for (chunk, [first, second]) in plan.chunks.iter().zip(SIX) {
+        let expected: [Stage; 4] = [
+            stage(ReduceScatter, first),
+            stage(ReduceScatter, second),
+            stage(AllGather, second),
+            stage(AllGather, first),
+        ];
+        assert_eq!(chunk.stages, expected);
+    }
+}
+
+/// With a whole chunk as the threshold (2 on dim2, the least loaded) the loads may drift apart to
+/// 4 and 2 before the order changes; a spread equal to the threshold does.
+#[test]
+fn loads_that_differ_by_less_than_the_threshold_are_equal() {
+    let mut request = six(Operation::ReduceScatter);
+    request.parameters.threshold = 1;
+    assert_eq!(orders(&request)[..5], [[0, 1], [0, 1], [0, 1], [0, 1], [1, 0]]);
+    // Half a chunk: 1 on dim2. The loads are 2 and 1 after two chunks.
+    request.parameters.threshold = 2;
+    assert_eq!(orders(&request)[..3], [[0, 1], [0, 1], [1, 0]]);
+}
+
+#[test]
+fn the_loads_start_at_the_fixed_delays() {
+    let mut request = six(Operation::ReduceScatter);
+    // Two steps of 0.3 ms: dim1 starts at 0.6, ahead of dim2 by more than the threshold.
+    request.fabric.dimensions[0].latency = "300 us".parse().expect("a time");
+    assert_eq!(orders(&request)[0], [1, 0]);
+    // One that the threshold covers changes nothing.
+    request.fabric.dimensions[0].latency = "30 us".parse().expect("a time");
+    assert_eq!(orders(&request)[0], [0, 1]);
+    // ASTRA-sim's implementation starts at zero.
+    request.fabric.dimensions[0].latency = "300 us".parse().expect("a time");
+    request.parameters.loads = Loads::Zero;
+    assert_eq!(orders(&request)[0], [0, 1]);
+}
+
+#[test]
+fn where_the_order_moves_no_bytes_it_is_the_baseline() {
+    for operation in [Operation::AllToAll, Operation::Broadcast] {
+        let themis = planned(&six(operation));
+        let baseline = planned(&Request { policy: "baseline".into(), ..six(operation) });
+        assert_eq!(themis.chunks, baseline.chunks);
+    }
+}
+
+#[test]
+fn the_baseline_scatters_outwards_and_gathers_inwards() {
+    let order = |operation| orders(&Request { policy: "baseline".into(), ..six(operation) });
+    assert_eq!(order(Operation::AllReduce), vec![vec![0, 1, 1, 0]; 6]);
+    assert_eq!(order(Operation::ReduceScatter), vec![vec![0, 1]; 6]);
+    assert_eq!(order(Operation::AllGather), vec![vec![1, 0]; 6]);
+    assert_eq!(order(Operation::AllToAll), vec![vec![0, 1]; 6]);
+    assert_eq!(order(Operation::Broadcast), vec![vec![1, 0]; 6]);
+}

@@ -1,0 +1,270 @@
+//! What the driver may rely on, in every world: one body, each test run in `dims` and in `links`.
+//!
+//! On one link, and on one dimension of one class, both worlds are a server that is busy for a
+//! transfer's bytes and delivers it a latency after the last of them.
+
+use allrail_core::{Bandwidth, Bytes, DimensionId, Rank, Time};
+use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_world::{Dims, Event, Links, Submission, Transfer, TransferId, World};
+
+const DIMENSION: DimensionId = DimensionId(0);
+
+/// A world with one server, and how it is asked to be busy.
+struct Arm {
+    name: &'static str,
+    world: Box<dyn World>,
+    transfer: Box<dyn Fn(u64) -> Transfer>,
+}
+
+fn ring_of_two(latency: u64) -> Fabric {
+    let dimension = Dimension {
+        kind: Kind::Ring,
+        size: 2,
+        links: 1,
+        bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000).expect("not zero"),
+        latency: Time::from_ns(latency),
+        in_network_reduction: false,
+        contention: Contention::Shared,
+    };
+    Fabric { name: "two".into(), dimensions: vec![dimension] }
+}
+
+/// Both worlds, with a latency in nanoseconds.
+fn arms(latency: u64) -> Vec<Arm> {
+    vec![
+        Arm {
+            name: "dims",
+            world: Box::new(Dims::new(1)),
+            transfer: Box::new(move |ns| Transfer::Stage {
+                dimension: DIMENSION,
+                occupancy: Time::from_ns(ns),
+                latency: Time::from_ns(latency),
+            }),
+        },
+        Arm {
+            name: "links",
+            world: Box::new(Links::new(&ring_of_two(latency))),
+            transfer: Box::new(|ns| Transfer::Message {
+                dimension: DIMENSION,
+                source: Rank(0),
+                destination: Rank(1),
+                bytes: Bytes::new(ns),
+            }),
+        },
+    ]
+}
+
+const ALWAYS: Time = Time::MAX;
+
+impl Arm {
+    /// Submits a transfer of `ns` nanoseconds; its departure is told too.
+    fn submit(&mut self, now: u64, ns: u64, tag: u64) -> TransferId {
+        let transfer = (self.transfer)(ns);
+        let submission = Submission { transfer, tag, sent_tag: Some(tag) };
+        self.world.submit(Time::from_ns(now), submission)
+    }
+
+    fn cancel(&mut self, now: u64, transfer: TransferId) -> bool {
+        self.world.cancel(Time::from_ns(now), transfer)
+    }
+
+    /// Everything up to `until`, as (nanoseconds, text).
+    fn events(&mut self, until: Time) -> Vec<(u64, String)> {
+        std::iter::from_fn(|| self.world.next_event(until))
+            .map(|(time, event)| {
+                let text = match event {
+                    Event::Sent { tag } => format!("sent {tag}"),
+                    Event::Delivered { tag } => format!("delivered {tag}"),
+                };
+                (time.as_ps() / 1_000, text)
+            })
+            .collect()
+    }
+
+    fn expect(&mut self, until: Time, expected: &[(u64, &str)]) {
+        let got = self.events(until);
+        let got: Vec<(u64, &str)> = got.iter().map(|(time, text)| (*time, text.as_str())).collect();
+        assert_eq!(got, expected, "in {}", self.name);
+    }
+}
+
+#[test]
+fn transfers_are_served_one_after_the_other_and_delivered_a_latency_later() {
+    for mut arm in arms(15) {
+        arm.submit(0, 10, 1);
+        arm.submit(0, 20, 2);
+        arm.submit(0, 30, 3);
+        arm.expect(
+            ALWAYS,
+            &[
+                (10, "sent 1"),
+                (25, "delivered 1"),
+                (30, "sent 2"),
+                (45, "delivered 2"),
+                (60, "sent 3"),
+                (75, "delivered 3"),
+            ],
+        );
+        let busy = arm.world.busy(Time::from_ns(120));
+        // In `links` the way back is a link of its own, and idle.
+        let share = if arm.name == "links" { 0.25 } else { 0.5 };
+        assert_eq!(busy, [share], "in {}", arm.name);
+    }
+}
+
+#[test]
+fn at_one_time_deliveries_come_before_departures() {
+    for mut arm in arms(20) {
+        arm.submit(0, 10, 1);
+        arm.submit(0, 20, 2);
+        arm.expect(Time::from_ns(30), &[(10, "sent 1"), (30, "delivered 1"), (30, "sent 2")]);
+    }
+    for mut arm in arms(0) {
+        arm.submit(0, 10, 1);
+        arm.expect(ALWAYS, &[(10, "delivered 1"), (10, "sent 1")]);
+    }
+}
+
+#[test]
+fn a_departure_is_told_only_where_it_is_asked_for() {
+    for mut arm in arms(5) {
+        let transfer = (arm.transfer)(10);
+        arm.world.submit(Time::ZERO, Submission { transfer, tag: 7, sent_tag: None });
+        arm.expect(ALWAYS, &[(15, "delivered 7")]);
+    }
+}
+
+#[test]
+fn a_world_does_not_move_beyond_the_time_it_is_asked_for() {
+    for mut arm in arms(5) {
+        arm.submit(0, 10, 1);
+        assert_eq!(arm.world.next_time(), Some(Time::from_ns(10)));
+        arm.expect(Time::from_ps(9_999), &[]);
+        arm.expect(Time::from_ns(14), &[(10, "sent 1")]);
+        assert_eq!(arm.world.next_time(), Some(Time::from_ns(15)));
+        arm.submit(14, 10, 2);
+        arm.expect(ALWAYS, &[(15, "delivered 1"), (24, "sent 2"), (29, "delivered 2")]);
+        assert_eq!(arm.world.next_time(), None);
+    }
+}
+
+/// A switch is two links: what only reaches the switch is no event, and the world stops there.
+#[test]
+fn a_message_that_reaches_a_switch_is_no_event_and_moves_no_clock() {
+    let mut fabric = ring_of_two(10);
+    fabric.dimensions[0].kind = Kind::Switch;
+    let mut world = Links::new(&fabric);
+    let message = |source, bytes| Transfer::Message {
+        dimension: DIMENSION,
+        source: Rank(source),
+        destination: Rank(1 - source),
+        bytes: Bytes::new(bytes),
+    };
+    let submit = |world: &mut Links, now, source, bytes, tag| {
+        let submission = Submission { transfer: message(source, bytes), tag, sent_tag: None };
+        world.submit(Time::from_ns(now), submission)
+    };
+    submit(&mut world, 0, 0, 100, 1);
+    // Its last byte is at the switch at 105 ns; nothing has happened for the driver.
+    assert_eq!(world.next_event(Time::from_ns(105)), None);
+    assert_eq!(world.next_time(), Some(Time::from_ns(210)));
+    submit(&mut world, 106, 1, 1, 2);
+    let event = |tag| Event::Delivered { tag };
+    assert_eq!(world.next_event(ALWAYS), Some((Time::from_ns(118), event(2))));
+    assert_eq!(world.next_event(ALWAYS), Some((Time::from_ns(210), event(1))));
+    assert_eq!(world.next_event(ALWAYS), None);
+}
+
+#[test]
+fn a_cancelled_transfer_that_waits_emits_nothing() {
+    for mut arm in arms(5) {
+        arm.submit(0, 10, 1);
+        let waiting = arm.submit(0, 20, 2);
+        arm.submit(0, 30, 3);
+        assert!(arm.cancel(0, waiting), "in {}", arm.name);
+        assert!(!arm.cancel(0, waiting), "twice, in {}", arm.name);
+        let others = match arm.name {
+            // The next one takes its place.
+            "dims" => [(10, "sent 1"), (15, "delivered 1"), (40, "sent 3"), (45, "delivered 3")],
+            // Dropped at the far end: the link carries it all the same.
+            _ => [(10, "sent 1"), (15, "delivered 1"), (60, "sent 3"), (65, "delivered 3")],
+        };
+        arm.expect(ALWAYS, &others);
+    }
+}
+
+#[test]
+fn a_cancelled_transfer_that_is_served_emits_nothing() {
+    for mut arm in arms(5) {
+        let served = arm.submit(0, 10, 1);
+        arm.submit(0, 20, 2);
+        assert!(arm.cancel(4, served), "in {}", arm.name);
+        let other = match arm.name {
+            "dims" => [(24, "sent 2"), (29, "delivered 2")],
+            _ => [(30, "sent 2"), (35, "delivered 2")],
+        };
+        arm.expect(ALWAYS, &other);
+        assert!(!arm.cancel(40, served), "in {}", arm.name);
+    }
+}
+
+#[test]
+fn a_transfer_cancelled_on_its_way_is_not_delivered_and_delays_nobody() {
+    for mut arm in arms(50) {
+        let on_its_way = arm.submit(0, 10, 1);
+        arm.submit(0, 10, 2);
+        arm.expect(Time::from_ns(10), &[(10, "sent 1")]);
+        assert!(arm.cancel(12, on_its_way), "in {}", arm.name);
+        arm.expect(ALWAYS, &[(20, "sent 2"), (70, "delivered 2")]);
+    }
+}
+
+#[test]
+fn a_transfer_that_is_over_cannot_be_cancelled() {
+    for mut arm in arms(5) {
+        let over = arm.submit(0, 10, 1);
+        arm.expect(ALWAYS, &[(10, "sent 1"), (15, "delivered 1")]);
+        assert!(!arm.cancel(15, over), "in {}", arm.name);
+        // A later transfer may use its place; the old handle still means the old one.
+        let next = arm.submit(20, 10, 2);
+        assert!(!arm.cancel(20, over), "in {}", arm.name);
+        assert_ne!(over, next, "in {}", arm.name);
+        arm.expect(ALWAYS, &[(30, "sent 2"), (35, "delivered 2")]);
+    }
+}
+
+/// Without a latency it reaches the far end at the time at which it leaves.
+#[test]
+fn a_cancelled_transfer_emits_nothing_where_there_is_no_latency() {
+    for mut arm in arms(0) {
+        let served = arm.submit(0, 10, 1);
+        assert!(arm.cancel(4, served), "in {}", arm.name);
+        arm.expect(Time::from_ns(20), &[]);
+        arm.submit(20, 10, 2);
+        arm.expect(ALWAYS, &[(30, "delivered 2"), (30, "sent 2")]);
+    }
+}
+
+#[test]
+fn the_rest_of_a_cancelled_service_is_given_back_in_dims() {
+    let mut arm = arms(5).remove(0);
+    let served = arm.submit(0, 10, 1);
+    assert!(arm.cancel(4, served));
+    assert_eq!(arm.world.busy(Time::from_ns(8)), [0.5]);
+}
+
+#[test]
+fn dimensions_serve_side_by_side_in_dims() {
+    let mut world = Dims::new(2);
+    for (dimension, tag) in [(0, 1), (1, 2)] {
+        let transfer = Transfer::Stage {
+            dimension: DimensionId(dimension),
+            occupancy: Time::from_ns(10),
+            latency: Time::ZERO,
+        };
+        world.submit(Time::ZERO, Submission { transfer, tag, sent_tag: None });
+    }
+    let times: Vec<Time> = std::iter::from_fn(|| world.next_event(ALWAYS)).map(|e| e.0).collect();
+    assert_eq!(times, [Time::from_ns(10); 2]);
+    assert_eq!(world.busy(Time::from_ns(10)), [1.0, 1.0]);
+}

@@ -1,0 +1,126 @@
+"""Write the generated pages of docs/reference again: `make docs`.
+
+`cli.md` from the commands themselves, the JSON schemas from the models, and the matrix of
+algorithms and operations from the Rust core. A test checks that they are current.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+FOLDER = Path(__file__).parent / "reference"
+OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast")
+
+
+def cli_page() -> str:
+    """Return the command line's page: what every verb's --help prints."""
+    from allrail.cli.main import cli
+
+    blocks = ["# Command line\n\nWritten by `make docs` from the commands' own help.\n"]
+
+    def add(command: click.Command, path: str, parent: click.Context | None) -> None:
+        context = click.Context(command, info_name=path.rpartition(" ")[2], parent=parent)
+        context.max_content_width = context.terminal_width = 88
+        level = "#" * (len(path.split()) + 1)
+        blocks.append(f"{level} {path}\n\n```text\n{command.get_help(context)}\n```\n")
+        if isinstance(command, click.Group):
+            for name in command.list_commands(context):
+                inner = command.get_command(context, name)
+                if inner is not None:
+                    add(inner, f"{path} {name}", context)
+
+    add(cli, "allrail", None)
+    return "\n".join(blocks)
+
+
+def algorithms_page() -> str:
+    """Return the matrix of algorithms and operations, and the other tables of the core."""
+    from allrail.scenario.fields import Table, table
+
+    lines = [
+        "# Algorithms, policies, orders, worlds",
+        "",
+        "Written by `make docs` from the Rust core's own tables.",
+        "",
+        "## Algorithms of one dimension",
+        "",
+        "`schedule.algorithms` names one per dimension. Left out: `ring` on rings, `direct` on",
+        "fully connected dimensions, `halving_doubling` on switches. An empty cell is an error",
+        "that names the algorithms that do the operation.",
+        "",
+        "| algorithm | " + " | ".join(f"`{name}`" for name in OPERATIONS) + " | |",
+        "|---|" + "---|" * (len(OPERATIONS) + 1),
+    ]
+    for row in table("algorithms"):
+        cells = ["yes" if name in row["operations"] else "" for name in OPERATIONS]
+        lines.append(f"| `{row['name']}` | " + " | ".join(cells) + f" | {row['about']} |")
+    titles: dict[Table, str] = {
+        "policies": "Policies (`schedule.policy`)",
+        "orders": "Orders (`schedule.order`)",
+        "worlds": "Worlds (`world`)",
+    }
+    for name, title in titles.items():
+        lines += ["", f"## {title}", "", "| | |", "|---|---|"]
+        lines += [f"| `{row['name']}` | {row['about']} |" for row in table(name)]
+    return "\n".join(lines) + "\n"
+
+
+def fabrics_page() -> str:
+    """Return the presets, with the source of every number."""
+    from allrail.scenario import load_fabric, preset_names
+
+    lines = [
+        "# Fabric presets",
+        "",
+        "Written by `make docs` from the files in `python/allrail/presets/fabrics`. Every one is",
+        "uncalibrated: its numbers come from the sources named, nobody measured the hardware.",
+    ]
+    for name in preset_names():
+        fabric = load_fabric(name)
+        lines += [
+            "",
+            f"## {name}",
+            "",
+            f"{fabric.about} {fabric.npus:,} NPUs.",
+            "",
+            "| dimension | kind | size | links | bandwidth per link | step latency |",
+            "|---|---|---|---|---|---|",
+        ]
+        lines += [
+            f"| dim{index} | `{one.kind}` | {one.size} | {one.links} | {one.bandwidth} "
+            f"| {one.latency} |"
+            for index, one in enumerate(fabric.dimensions, start=1)
+        ]
+        lines += ["", "Sources:", ""]
+        lines += [f"- `{key}`: {source}" for key, source in fabric.sources.items()]
+    return "\n".join(lines) + "\n"
+
+
+def pages() -> dict[str, str]:
+    """Return every generated file of docs/reference by its name."""
+    from allrail.schemas import schema
+
+    texts = {
+        "cli.md": cli_page(),
+        "algorithms.md": algorithms_page(),
+        "fabrics.md": fabrics_page(),
+    }
+    for name in ("scenario", "fabric", "plan"):
+        tree = json.dumps(schema(name), indent=1, ensure_ascii=False)
+        texts[f"{name}.schema.json"] = tree + "\n"
+    return texts
+
+
+def main() -> None:
+    """Write them."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    for name, text in pages().items():
+        (FOLDER / name).write_text(text, encoding="utf-8")
+        print(FOLDER / name)
+
+
+if __name__ == "__main__":
+    main()

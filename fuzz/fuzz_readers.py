@@ -1,0 +1,165 @@
+"""Fuzz the Python readers: whatever bytes a file holds, only `InputError` may come out.
+
+    python fuzz/fuzz_readers.py --seconds 600            # every target in turn
+    python fuzz/fuzz_readers.py --target system_txt      # one of them
+
+With atheris installed it is guided by coverage. Without, inputs of the corpus are mutated, spliced
+and salted with words that the readers know, and those that end in a new way (another message,
+another field) join the corpus in `fuzz/corpus/TARGET`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import random
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from allrail.errors import InputError
+from allrail.formats.astra_sim import read_case
+from allrail.plans import Plan
+from allrail.reproduce.astra_sim import FOLDER
+from allrail.scenario import load_scenario
+
+CORPUS = Path(__file__).parent / "corpus"
+LARGEST = 4096
+
+WORDS = [
+    *(b"Switch Ring FullyConnected MICRO DATA ALLREDUCE ALLGATHER ALLTOALL NONE themis".split()),
+    *(b"baseline SCF FIFO LIFO localBWAware direct direct4 oneRing halvingDoubling".split()),
+    *(b"0 -1 1.5 1e308 1e-320 NaN Infinity .inf .nan 99999999999999999999 true ~ 0x10".split()),
+    *(b"[] {} [1, 2] {a: 1} & * ! !!python/object:os.system --- ... ? | > # % @ ` ' \"".split()),
+    *(b"schema_version fabric dimensions collective schedule chunks world seed 1GiB".split()),
+    *(b"1 GiB", b"50 GB/s", b"700 ns", b"_", b":", b"\n", b"\r\n", b"\t", b"\x00", b"\xff"),
+    b"\xef\xbb\xbf",
+]
+
+
+class Target:
+    """One reader: takes a file's bytes, raises `InputError` or returns."""
+
+    def __init__(self, name: str, suffix: str, read: Callable[[Path], object]) -> None:
+        self.name = name
+        self.read = read
+        self.corpus = CORPUS / name
+        self._file = Path(tempfile.mkdtemp(prefix="allrail-fuzz-")) / f"input{suffix}"
+
+    def __call__(self, data: bytes) -> str:
+        """How reading `data` ended; anything but `InputError` is let through."""
+        self._file.write_bytes(data)
+        try:
+            self.read(self._file)
+        except InputError as error:
+            if not error.why or not error.hint:
+                raise RuntimeError(f"an error without why or hint: {error}") from error
+            return re.sub(r"`[^`]*`|'[^']*'|[0-9]+", "*", error.why)[:32]
+        return "read"
+
+
+def _case(**files: Path) -> object:
+    """Reads an ASTRA-sim case with one file replaced, and the scenario that it makes."""
+    names = {
+        "network": FOLDER / "3d_switch.json",
+        "system": FOLDER / "3d_switch_themis.txt",
+        "workload": FOLDER / "all_reduce.txt",
+    } | files
+    case = read_case(names["network"], system=names["system"], workload=names["workload"])
+    return load_scenario(case.scenario)
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        Target("network_json", ".json", lambda path: _case(network=path)),
+        Target("network_yml", ".yml", lambda path: _case(network=path)),
+        Target("system_txt", ".txt", lambda path: _case(system=path)),
+        Target("system_json", ".json", lambda path: _case(system=path)),
+        Target("workload", ".txt", lambda path: _case(workload=path)),
+        Target("scenario", ".yaml", load_scenario),
+        Target("plan", ".json", Plan.load),
+    )
+}
+
+
+def mutate(data: bytes, other: bytes, draws: random.Random) -> bytes:
+    """A few random edits of `data`."""
+    text = bytearray(data)
+    for _ in range(draws.choice((1, 1, 2, 3, 8))):
+        at = draws.randrange(len(text) + 1)
+        end = min(len(text), at + draws.choice((0, 1, 2, 8, 64)))
+        kind = draws.randrange(6)
+        if kind == 0:
+            text[at:end] = draws.choice(WORDS)
+        elif kind == 1:
+            text[at:end] = bytes(draws.randrange(256) for _ in range(draws.randrange(4)))
+        elif kind == 2:
+            del text[at:end]
+        elif kind == 3:
+            text[at:at] = text[at:end] * draws.choice((1, 2, 100))
+        elif kind == 4 and other:
+            start = draws.randrange(len(other))
+            text[at:end] = other[start : start + draws.randrange(64)]
+        else:
+            words = list(re.finditer(rb"[\w.]+", bytes(text)))
+            if words:
+                word = draws.choice(words)
+                text[word.start() : word.end()] = draws.choice(WORDS)
+    return bytes(text[:LARGEST])
+
+
+def run(target: Target, *, seconds: float, seed: int) -> int:
+    """Mutate the corpus for a while; returns how many inputs were read."""
+    draws = random.Random(seed)
+    pool = [path.read_bytes() for path in sorted(target.corpus.glob("*"))] or [b""]
+    known = {target(data) for data in pool}
+    count, end = 0, time.monotonic() + seconds
+    while time.monotonic() < end:
+        data = mutate(draws.choice(pool), draws.choice(pool), draws)
+        try:
+            ended = target(data)
+        except BaseException:
+            name = f"{target.name}-{hashlib.sha256(data).hexdigest()[:12]}"
+            crash = Path(__file__).parent / "artifacts" / name
+            crash.parent.mkdir(exist_ok=True)
+            crash.write_bytes(data)
+            print(f"{target.name}: wrote {crash}", file=sys.stderr)
+            raise
+        count += 1
+        if ended not in known:
+            known.add(ended)
+            pool.append(data)
+            target.corpus.mkdir(parents=True, exist_ok=True)
+            (target.corpus / hashlib.sha256(data).hexdigest()[:16]).write_bytes(data)
+    print(f"{target.name}: {count} inputs, {len(known)} different ends")
+    return count
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--target", choices=TARGETS, action="append")
+    parser.add_argument("--seconds", type=float, default=60.0, help="for all targets together")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--atheris", action="store_true", help="one target, guided by coverage")
+    options = parser.parse_args()
+    targets = [TARGETS[name] for name in options.target or TARGETS]
+    if options.atheris:
+        import atheris  # type: ignore[import-not-found]
+
+        (target,) = targets
+        atheris.instrument_all()
+        limit = f"-max_total_time={int(options.seconds)}"
+        atheris.Setup([sys.argv[0], str(target.corpus), limit], lambda data: target(data) and None)
+        atheris.Fuzz()
+        return
+    for target in targets:
+        run(target, seconds=options.seconds / len(targets), seed=options.seed)
+
+
+if __name__ == "__main__":
+    main()

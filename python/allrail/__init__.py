@@ -1,0 +1,97 @@
+"""Plan and simulate collectives on multi-dimensional networks.
+
+    import allrail
+
+    result = allrail.simulate({
+        "schema_version": 1,
+        "fabric": "3D-SW_SW_SW_homo",
+        "collective": {"kind": "all_reduce", "size": "1 GiB"},
+        "schedule": {"policy": "themis", "order": "smallest_first", "chunks": 64},
+    })
+    print(result.time_us, result.utilisation)
+
+Everything is imported on first use: `import allrail` alone costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from allrail.api import Row, advise, compare, plan, simulate, simulate_many
+    from allrail.errors import AllrailError, InputError
+    from allrail.plans import Plan
+    from allrail.result import Result
+    from allrail.scenario import (
+        Collective,
+        Dimension,
+        Fabric,
+        Scenario,
+        Schedule,
+        load_fabric,
+        load_scenario,
+        preset_names,
+    )
+
+    __version__: str
+
+_HOMES = {
+    **dict.fromkeys(("Row", "advise", "compare", "plan", "simulate", "simulate_many"), "api"),
+    **dict.fromkeys(("AllrailError", "InputError"), "errors"),
+    "Plan": "plans",
+    "Result": "result",
+    **dict.fromkeys(
+        (
+            "Collective",
+            "Dimension",
+            "Fabric",
+            "Scenario",
+            "Schedule",
+            "load_fabric",
+            "load_scenario",
+            "preset_names",
+        ),
+        "scenario",
+    ),
+}
+
+__all__ = [
+    "AllrailError",
+    "Collective",
+    "Dimension",
+    "Fabric",
+    "InputError",
+    "Plan",
+    "Result",
+    "Row",
+    "Scenario",
+    "Schedule",
+    "__version__",
+    "advise",
+    "compare",
+    "load_fabric",
+    "load_scenario",
+    "plan",
+    "preset_names",
+    "simulate",
+    "simulate_many",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "__version__":
+        from allrail._core import version
+
+        return version()
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module `allrail` has no attribute `{name}`")
+    from importlib import import_module
+
+    value = getattr(import_module(f"allrail.{home}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

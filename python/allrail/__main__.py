@@ -1,0 +1,5 @@
+"""`python -m allrail` is `allrail`."""
+
+from allrail.cli.main import main
+
+main()

@@ -1,0 +1,234 @@
+"""The verbs: `simulate`, `simulate_many`, `plan`, `compare`, `advise`.
+
+    result = allrail.simulate("scenario.yaml", sets={"schedule.policy": "themis"})
+    result.time_us, result.utilisation
+
+Every predicted number comes from the world that the scenario names (`result.world`).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from allrail import _core
+from allrail.errors import InputError
+from allrail.plans import Plan, is_cached, plan_for
+from allrail.result import Result
+from allrail.scenario import Fabric, Scenario, ScenarioLike, load_fabric, load_scenario
+from allrail.scenario.explain import from_core
+from allrail.scenario.overrides import Sets
+from allrail.scenario.places import parse_path, show_path
+
+Progress = Callable[[int, int], None]
+"""Called now and then with how much is done and how much there is."""
+
+
+def simulate(
+    scenario: ScenarioLike,
+    *,
+    sets: Sets = (),
+    plan: Plan | str | os.PathLike[str] | None = None,
+    timeline: bool = False,
+    cache: bool = True,
+    progress: Progress | None = None,
+) -> Result:
+    """Simulate a scenario.
+
+    Args:
+        scenario: A file, a mapping or a `Scenario`.
+        sets: Overrides, such as `{"schedule.policy": "themis"}` or `["schedule.chunks=8"]`.
+        plan: Run this plan, or the one in this file, instead of planning.
+        timeline: Whether the result holds every stage's times.
+        cache: Whether plans that are expensive to make are kept on disk.
+        progress: Told how far it is, in long runs.
+
+    Returns:
+        The result; its times are µs.
+
+    Raises:
+        InputError: Something in the scenario or the plan is wrong.
+    """
+    loaded = load_scenario(scenario, sets=sets)
+    given = Plan.load(plan) if isinstance(plan, (str, os.PathLike)) else plan
+    kept = None
+    planning_ms = 0.0
+    try:
+        if given is None and cache and is_cached(loaded):
+            started = time.perf_counter()
+            kept = plan_for(loaded)
+            planning_ms = (time.perf_counter() - started) * 1e3
+        elif given is not None:
+            _check(given, loaded)
+        chosen = given or kept
+        text = chosen.text if chosen is not None else None
+        tree = json.loads(_core.simulate(loaded.to_json(), text, timeline, progress))
+    except _core.InputError as error:
+        raise from_core(error, places=loaded._places) from None
+    if kept is not None:
+        tree["host"]["planning_ms"] = planning_ms
+        tree["host"]["wall_ms"] += planning_ms
+    tree["host"]["plan_cached"] = kept is not None and kept.cached
+    return Result.from_dict(tree)
+
+
+def simulate_many(
+    scenarios: Iterable[ScenarioLike],
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> list[Result]:
+    """Simulate many scenarios at once, on all cores.
+
+    Args:
+        scenarios: Files, mappings or `Scenario`s.
+        threads: How many cores to use; all if None.
+        progress: Told how many are done.
+
+    Returns:
+        The results in the same order, without timelines; they do not depend on `threads`.
+
+    Raises:
+        InputError: Something is wrong in one of them; its `index` says in which.
+    """
+    loaded = []
+    for index, scenario in enumerate(scenarios):
+        try:
+            loaded.append(load_scenario(scenario))
+        except InputError as error:
+            error.index = index
+            raise
+    try:
+        texts = _core.simulate_many([one.to_json() for one in loaded], threads, progress)
+    except _core.InputError as error:
+        index, told = _of_many(error)
+        raise from_core(told, places=loaded[index]._places, index=index) from None
+    return [Result.from_dict(json.loads(text)) for text in texts]
+
+
+def plan(scenario: ScenarioLike, *, sets: Sets = (), cache: bool = True) -> Plan:
+    """Plan a scenario without simulating it.
+
+    Args:
+        scenario: A file, a mapping or a `Scenario`.
+        sets: Overrides.
+        cache: Whether plans that are expensive to make are kept on disk.
+
+    Returns:
+        The plan: one `CollectivePlan` per collective.
+
+    Raises:
+        InputError: Something in the scenario is wrong.
+    """
+    loaded = load_scenario(scenario, sets=sets)
+    try:
+        return plan_for(loaded, cache=cache)
+    except _core.InputError as error:
+        raise from_core(error, places=loaded._places) from None
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of a comparison.
+
+    Attributes:
+        label: What differs from the other rows, such as `themis`.
+        sets: The overrides that made it.
+        scenario: What was simulated.
+        result: What came out.
+        speedup: The first row's time over this one's.
+    """
+
+    label: str
+    sets: dict[str, object]
+    scenario: Scenario
+    result: Result
+    speedup: float
+
+
+DEFAULT_POLICIES = ("baseline", "themis", "allrail")
+
+
+def compare(
+    scenario: ScenarioLike,
+    *,
+    each: Mapping[str, Sequence[object]] | None = None,
+    sets: Sets = (),
+    timeline: bool = False,
+    cache: bool = True,
+    progress: Progress | None = None,
+) -> list[Row]:
+    """Simulate variants of a scenario side by side.
+
+    Args:
+        scenario: A file, a mapping or a `Scenario`.
+        each: Values to go through by path, such as `{"fabric": ["today", "dgx2"]}`; several paths
+            give every combination. The three policies if left out.
+        sets: Overrides for all of them.
+        timeline: Whether the results hold every stage's times.
+        cache: Whether plans that are expensive to make are kept on disk.
+        progress: Told how many are done.
+
+    Returns:
+        One row a variant; speed-ups are against the first.
+
+    Raises:
+        InputError: Something in one of them is wrong.
+    """
+    axes = each or {"schedule.policy": DEFAULT_POLICIES}
+    variants = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
+    base = load_scenario(scenario, sets=sets)
+    rows: list[Row] = []
+    for done, variant in enumerate(variants):
+        if progress is not None:
+            progress(done, len(variants))
+        loaded = load_scenario(base, sets=variant)
+        result = simulate(loaded, timeline=timeline, cache=cache)
+        label = " ".join(str(value) for value in variant.values())
+        first = rows[0].result.time_us if rows else result.time_us
+        rows.append(Row(label, variant, loaded, result, first / result.time_us))
+    if progress is not None:
+        progress(len(variants), len(variants))
+    return rows
+
+
+def advise(fabric: str | Fabric | os.PathLike[str]) -> dict[str, Any]:
+    """Say which dimensions of a fabric have too much or too little bandwidth (Themis, §6.3).
+
+    Args:
+        fabric: A preset's name, a file, or a `Fabric`.
+
+    Returns:
+        `pairs`, `baseline`, `reachable` and `best_split`; bandwidths are Gb/s per NPU.
+
+    Raises:
+        InputError: It is not a fabric.
+    """
+    loaded = fabric if isinstance(fabric, Fabric) else load_fabric(os.fspath(fabric))
+    try:
+        advice: dict[str, Any] = json.loads(_core.advise(loaded.model_dump_json()))
+    except _core.InputError as error:
+        from allrail.scenario.places import Place, Places
+
+        raise from_core(error, places=Places({(): Place(loaded.name)})) from None
+    return advice
+
+
+def _check(plan: Plan, scenario: Scenario) -> None:
+    try:
+        _core.check_plan(plan.text, scenario.to_json())
+    except _core.InputError as error:
+        raise plan.explain(error) from None
+
+
+def _of_many(error: _core.InputError) -> tuple[int, _core.InputError]:
+    """Split `scenarios[3].seed` into which scenario it was and its own error."""
+    told = json.loads(str(error.args[0]))
+    path = parse_path(told["field"].rstrip(".")) or ("scenarios", 0)
+    told["field"] = show_path(path[2:])
+    return int(path[1]), _core.InputError(json.dumps(told))

@@ -1,0 +1,157 @@
+"""`allrail compare`: variants of one scenario side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from allrail.cli import options
+from allrail.errors import InputError
+
+if TYPE_CHECKING:
+    from allrail.api import Row
+
+SHORT = {
+    "policy": "schedule.policy",
+    "order": "schedule.order",
+    "fabric": "fabric",
+    "chunks": "schedule.chunks",
+    "size": "collective.size",
+    "world": "world",
+}
+
+
+def _axis(name: str, about: str) -> click.Option:
+    return click.Option([f"--{name}"], multiple=True, metavar="A,B,...", help=about)
+
+
+@click.command(
+    params=[
+        _axis("policy", "Policies; baseline,themis,allrail if nothing is named."),
+        _axis("order", "Orders; those that suit each policy if left out."),
+        _axis("fabric", "Presets or files."),
+        _axis("chunks", "Numbers of chunks."),
+        _axis("size", "Sizes of the collective, such as 100 MB,1 GB."),
+        _axis("world", "Worlds."),
+    ]
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option(
+    "--each", multiple=True, metavar="PATH=A,B,...", help="Values to go through at any path."
+)
+@options.sets
+@options.as_json
+@options.out
+@options.cache
+def command(
+    *,
+    file: Path,
+    each: tuple[str, ...],
+    sets: tuple[str, ...],
+    as_json: bool,
+    out: Path | None,
+    cache: bool,
+    **short: tuple[str, ...],
+) -> None:
+    """Simulate variants of the scenario in FILE and print one table.
+
+    Values of one option stand beside each other; several options give every combination. Speed-ups
+    are against the first row.
+    """
+    from allrail import api
+    from allrail.cli import folders, output
+
+    axes: dict[str, list[object]] = {}
+    for name, texts in short.items():
+        for text in texts:
+            axes.setdefault(SHORT[name], []).extend(_values(text, f"--{name}"))
+    for text in each:
+        path, equals, values = text.partition("=")
+        if not equals:
+            raise InputError(
+                "it has no `=`",
+                hint="for example `--each schedule.chunks=4,64,512`",
+                source="--each",
+                value=text,
+            )
+        axes.setdefault(path.strip(), []).extend(_values(values, "--each"))
+    if out is not None:
+        folders.check(out)
+    try:
+        with output.Progress("comparing") as progress:
+            rows = api.compare(
+                file, each=axes, sets=sets, timeline=out is not None, cache=cache, progress=progress
+            )
+    except InputError as error:
+        if not error.source and axes:
+            options_by_path = {path: f"--{name}" for name, path in SHORT.items()}
+            error.source = options_by_path.get(error.field, "--each")
+        raise
+    if out is not None:
+        folders.write(
+            out,
+            results={row.label: row.result for row in rows},
+            scenarios={row.label: row.scenario for row in rows},
+        )
+    if as_json:
+        output.print_json({"rows": [_tree(row) for row in rows]})
+        return
+    show(rows)
+    if out is not None:
+        folders.tell(out)
+
+
+def show(rows: list[Row]) -> None:
+    """Print one line a variant.
+
+    Args:
+        rows: The variants; the first is what the others are compared with.
+    """
+    from allrail.cli import output
+
+    names = {path: name for name, path in SHORT.items()}
+    varied = list(rows[0].sets)
+    header = [names.get(path, path) for path in varied]
+    if "schedule.order" not in varied:
+        header.append("order")
+    header += ["time_us", "speedup", "utilisation_%", "above_bound_%"]
+    lines = []
+    for row in rows:
+        result = row.result
+        line = [str(value).replace(" ", "") for value in row.sets.values()]
+        if "schedule.order" not in varied:
+            line.append(result.order)
+        above = result.time_us / result.bound_time_us - 1
+        line += [
+            f"{result.time_us:.3f}",
+            f"{row.speedup:.3f}",
+            output.percent(result.utilisation),
+            "-" if result.below_physical_bound else output.percent(above),
+        ]
+        lines.append(line)
+    output.table(header, lines)
+    output.predicted(
+        [row.result.world for row in rows],
+        calibrated=all(row.result.calibrated for row in rows),
+        below_bound=any(row.result.below_physical_bound for row in rows),
+    )
+
+
+def _tree(row: Row) -> dict[str, object]:
+    return {
+        "label": row.label,
+        "sets": row.sets,
+        "speedup": row.speedup,
+        "result": row.result.to_dict(timeline=False),
+    }
+
+
+def _values(text: str, source: str) -> list[object]:
+    from allrail.scenario.text import read_text
+
+    texts = [part.strip() for part in text.split(",") if part.strip()]
+    if not texts:
+        raise InputError("no value is named", hint="separate several by `,`", source=source)
+    return [read_text(part, source=source)[0] for part in texts]

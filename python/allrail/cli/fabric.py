@@ -1,0 +1,172 @@
+"""`allrail fabric list|show|advise`: what networks there are, and what to do about one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from allrail.cli import options
+from allrail.cli.group import Group
+
+if TYPE_CHECKING:
+    from allrail.scenario import Fabric
+
+
+@click.group(cls=Group)
+def command() -> None:
+    """List, show and advise on fabrics."""
+
+
+@command.command("list")
+@options.as_json
+def list_fabrics(*, as_json: bool) -> None:
+    """List the presets."""
+    from allrail.cli import output
+    from allrail.scenario import load_fabric, preset_names
+
+    fabrics = [load_fabric(name) for name in preset_names()]
+    if as_json:
+        output.print_json({"fabrics": [_tree(fabric) for fabric in fabrics]})
+        return
+    output.table(
+        ["fabric", "npus", "sizes", "Gb/s", "kinds"],
+        [
+            [
+                fabric.name,
+                str(fabric.npus),
+                "x".join(str(dimension.size) for dimension in fabric.dimensions),
+                "+".join(_gbps(aggregate) for aggregate in _aggregates(fabric)),
+                ",".join(dimension.kind for dimension in fabric.dimensions),
+            ]
+            for fabric in fabrics
+        ],
+    )
+    output.note("Gb/s of one NPU per dimension, innermost first; `allrail fabric show NAME`")
+
+
+@command.command("show")
+@click.argument("name", metavar="FABRIC")
+@options.as_json
+@click.option("--yaml", "as_yaml", is_flag=True, help="Print its file, to start one of your own.")
+def show_fabric(*, name: str, as_json: bool, as_yaml: bool) -> None:
+    """Show a preset's or a file's dimensions, and where its numbers come from."""
+    from allrail.cli import output
+    from allrail.scenario import load_fabric
+
+    fabric = load_fabric(name)
+    if as_yaml:
+        from allrail.scenario.presets import fabric_text
+
+        click.echo(fabric_text(name), nl=False)
+        return
+    if as_json:
+        output.print_json(_tree(fabric))
+        return
+    output.pairs([("fabric", fabric.name), ("npus", f"{fabric.npus:,}"), ("about", fabric.about)])
+    click.echo()
+    output.table(
+        ["dimension", "kind", "size", "links", "per_link", "Gb/s", "latency", "reduces"],
+        [
+            [
+                f"dim{index}",
+                dimension.kind,
+                str(dimension.size),
+                str(dimension.links),
+                dimension.bandwidth.replace(" ", ""),
+                _gbps(aggregate),
+                dimension.latency.replace(" ", ""),
+                "yes" if dimension.in_network_reduction else "no",
+            ]
+            for index, (dimension, aggregate) in enumerate(
+                zip(fabric.dimensions, _aggregates(fabric), strict=True), start=1
+            )
+        ],
+    )
+    for key, source in fabric.sources.items():
+        output.note(f"{key}: {source}")
+    if not fabric.calibrated:
+        output.note("uncalibrated: nobody measured this hardware")
+
+
+@command.command("advise")
+@click.argument("name", metavar="FABRIC")
+@options.as_json
+def advise_fabric(*, name: str, as_json: bool) -> None:
+    """Say which dimensions have too much or too little bandwidth for one another.
+
+    For every pair: just enough, over- or under-provisioned (Themis, section 6.3), and the split of
+    the same total that suits the baseline best.
+    """
+    from allrail import api
+    from allrail.cli import output
+
+    advice = api.advise(name)
+    if as_json:
+        output.print_json(advice)
+        return
+    output.table(
+        ["inner", "outer", "inner_Gb/s", "outer_Gb/s", "just_enough_Gb/s", "idle_Gb/s", "verdict"],
+        [
+            [
+                f"dim{pair['inner'] + 1}",
+                f"dim{pair['outer'] + 1}",
+                _gbps(pair["inner_gbps"]),
+                _gbps(pair["outer_gbps"]),
+                _gbps(pair["just_enough_outer_gbps"]),
+                _gbps(pair["idle_gbps"]),
+                pair["verdict"],
+            ]
+            for pair in advice["pairs"]
+        ],
+    )
+    click.echo()
+    baseline, best = advice["baseline"], advice["best_split"]
+    output.table(
+        ["dimension", "baseline_uses_Gb/s", "leaves_idle_Gb/s", "best_split_Gb/s"],
+        [
+            [f"dim{index}", _gbps(used), _gbps(idle), _gbps(split)]
+            for index, (used, idle, split) in enumerate(
+                zip(baseline["used_gbps"], baseline["idle_gbps"], best["gbps"], strict=True),
+                start=1,
+            )
+        ],
+    )
+    output.note(
+        f"the baseline uses {output.percent(baseline['utilisation'])} % of all bandwidth, bound by "
+        f"dim{baseline['bottleneck'] + 1}; with the best split of the same total "
+        f"{output.percent(best['utilisation_baseline'])} %"
+    )
+    reachable = advice["reachable"]
+    bound = [f"dim{index + 1}" for index in reachable["bound_by"] or ()]
+    by = f", bound by {' and '.join(bound)}" if bound else ""
+    output.note(f"the best schedule can use {output.percent(reachable['utilisation'])} %{by}")
+    output.note("counted from bandwidths alone (large collectives); the fabric is uncalibrated")
+
+
+def _aggregates(fabric: Fabric) -> list[float]:
+    """Gb/s of one NPU on each dimension."""
+    from allrail.scenario.fields import parse_quantity
+
+    return [
+        parse_quantity("bandwidth", dimension.bandwidth) * dimension.links * 8e-9
+        for dimension in fabric.dimensions
+    ]
+
+
+def _gbps(value: float) -> str:
+    return f"{round(value, 6):.6g}"
+
+
+def _tree(fabric: Fabric) -> dict[str, Any]:
+    return {
+        "name": fabric.name,
+        "about": fabric.about,
+        "npus": fabric.npus,
+        "calibrated": fabric.calibrated,
+        "dimensions": [
+            {**dimension.model_dump(), "aggregate_gbps": aggregate}
+            for dimension, aggregate in zip(fabric.dimensions, _aggregates(fabric), strict=True)
+        ],
+        "sources": fabric.sources,
+    }

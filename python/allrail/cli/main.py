@@ -1,0 +1,148 @@
+"""The entry: the help page, unknown verbs, and what an error looks like.
+
+Exit status: 0 done, 1 a check failed (`reproduce`), 2 a mistake in what was given, 130 interrupted,
+141 whoever read the output has left.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from typing import NoReturn
+
+import click
+
+from allrail.cli.group import Group
+from allrail.cli.verbs import SECTIONS, VERBS
+from allrail.errors import AllrailError, InputError, did_you_mean
+
+_PAGE = """\
+allrail plans and simulates collectives on networks of several dimensions.
+
+Usage: allrail VERB [ARGUMENTS] [OPTIONS]
+
+{verbs}
+Examples:
+  allrail simulate scenario.yaml --set schedule.policy=themis
+  allrail compare scenario.yaml --policy baseline,themis,allrail --out out
+  allrail fabric advise 3D-SW_SW_SW_homo
+
+Every verb answers to --help. What a scenario may say: `allrail schema scenario`,
+docs/guides/scenario.md. The same verbs in Python: `import allrail; help(allrail)`.
+
+Options:
+  --version  print the version
+  --help     print this page
+"""
+
+
+class _Stopped(Exception):  # noqa: N818, it is no error
+    """The work has ended early; click must not put its own words to it."""
+
+    def __init__(self, status: int) -> None:
+        super().__init__(status)
+        self.status = status
+
+
+class _Verbs(Group):
+    """Imports a verb's file when it is asked for."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        """Run the verb."""
+        try:
+            outcome: object = super().invoke(ctx)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            raise _Stopped(130) from None
+        except BrokenPipeError:
+            raise _Stopped(141) from None
+        return outcome
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the verbs in the help page's order."""
+        del ctx
+        return list(VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return one verb's command."""
+        del ctx
+        if cmd_name not in VERBS:
+            return None
+        command: click.Command = import_module(f"allrail.cli.{cmd_name}").command
+        return command
+
+    def get_help(self, ctx: click.Context) -> str:
+        """Return the page."""
+        del ctx
+        verbs = ""
+        for title, section in SECTIONS.items():
+            verbs += f"{title}:\n"
+            verbs += "".join(f"  {verb.name:<10} {verb.about}\n" for verb in section) + "\n"
+        return _PAGE.format(verbs=verbs.rstrip("\n") + "\n").rstrip("\n")
+
+
+def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001
+    del param
+    if value:
+        import allrail
+
+        click.echo(f"allrail {allrail.__version__}")
+        ctx.exit()
+
+
+@click.group(cls=_Verbs, invoke_without_command=True)
+@click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version)
+@click.pass_context
+def cli(ctx: click.Context) -> None:
+    """Plan and simulate collectives on networks of several dimensions."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+def main(args: Sequence[str] | None = None) -> NoReturn:
+    """Run the command line and exit.
+
+    Args:
+        args: What was typed after `allrail`; `sys.argv` if None.
+    """
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for them takes 20 ms
+    gc.set_threshold(100_000)  # imports make no garbage: 20 ms of looking for it
+    try:
+        status = cli.main(args=args, prog_name="allrail", standalone_mode=False)
+    except AllrailError as error:
+        _fail(str(error))
+    except click.ClickException as error:
+        _fail(_usage(error))
+    except (_Stopped, click.Abort, KeyboardInterrupt) as stop:
+        status = stop.status if isinstance(stop, _Stopped) else 130
+        if status == 130:
+            print("interrupted", file=sys.stderr)  # noqa: T201
+        else:  # Python flushes stdout once more at exit: give it somewhere to go
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _fail(message: str) -> NoReturn:
+    print(f"error: {message}", file=sys.stderr)  # noqa: T201
+    sys.exit(2)
+
+
+def _usage(error: click.ClickException) -> str:
+    """Put a mistake in the options into the shape of all other messages."""
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "allrail"
+    hint = f"`{path} --help` lists what it takes"
+    if isinstance(error, click.NoSuchOption):
+        known = [name for param in context.command.params for name in param.opts] if context else []
+        near = did_you_mean(error.option_name, known) if known else ""
+        if near.startswith("did you mean"):
+            hint = near
+        wrong = InputError(
+            "there is no such option", hint=hint, source=path, value=error.option_name
+        )
+        return str(wrong)
+    text = error.format_message().rstrip(".")
+    return str(InputError(text[:1].lower() + text[1:], hint=hint, source=path))

@@ -1,0 +1,46 @@
+"""Options that several verbs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def sets(command: F) -> F:
+    """`--set a.b=value`, as often as needed."""
+    return click.option(
+        "--set",
+        "sets",
+        multiple=True,
+        metavar="PATH=VALUE",
+        help="Override one value, such as `schedule.policy=themis`; the value is YAML.",
+    )(command)
+
+
+def as_json(command: F) -> F:
+    """`--json`: one JSON object on stdout instead of a table."""
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON object instead of the table."
+    )(command)
+
+
+def out(command: F) -> F:
+    """`--out DIR`."""
+    return click.option(
+        "--out",
+        type=click.Path(path_type=Path),
+        metavar="DIR",
+        help="Write result, tables, pictures, trace and report into this folder.",
+    )(command)
+
+
+def cache(command: F) -> F:
+    """`--no-cache`."""
+    return click.option(
+        "--cache/--no-cache", default=True, help="Keep expensive plans on disk (on by default)."
+    )(command)

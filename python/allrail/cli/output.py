@@ -1,0 +1,161 @@
+"""Printing: tables that pipe cleanly, JSON, warnings, progress."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self, TextIO
+
+import click
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """Print columns on stdout: aligned, never cut, one line a row, no spaces within a cell.
+
+    Numbers stand to the right. The header is bold on a terminal, unless `NO_COLOR` is set.
+
+    Args:
+        header: A name for each column.
+        rows: The cells.
+    """
+    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
+    right = [all(_is_number(row[i]) for row in rows) for i in range(len(header))]
+    lines = [
+        "  ".join(
+            cell.rjust(width) if to_right else cell.ljust(width)
+            for cell, width, to_right in zip(row, widths, right, strict=True)
+        ).rstrip()
+        for row in (header, *rows)
+    ]
+    if styled(sys.stdout):
+        lines[0] = f"\x1b[1m{lines[0]}\x1b[0m"
+    click.echo("\n".join(lines))
+
+
+def pairs(rows: Sequence[tuple[str, str]]) -> None:
+    """Print names and values on stdout, one pair a line.
+
+    Args:
+        rows: The pairs.
+    """
+    width = max(len(name) for name, _ in rows)
+    click.echo("\n".join(f"{name:<{width}}  {value}".rstrip() for name, value in rows))
+
+
+def note(text: str) -> None:
+    """Print a remark below a table, as a line that starts with `#`.
+
+    Args:
+        text: The remark.
+    """
+    click.echo(f"# {text}")
+
+
+def print_json(tree: object) -> None:
+    """Print one JSON object on stdout.
+
+    Args:
+        tree: What it holds.
+    """
+    click.echo(json.dumps(tree, indent=1, ensure_ascii=False))
+
+
+def warn(text: str) -> None:
+    """Print a warning on stderr.
+
+    Args:
+        text: What to be careful about.
+    """
+    click.echo(f"warning: {text}", err=True)
+
+
+def styled(stream: TextIO) -> bool:
+    """Return whether `stream` is a terminal that may show bold and colour.
+
+    Args:
+        stream: Where the text goes.
+    """
+    return stream.isatty() and "NO_COLOR" not in os.environ and os.environ.get("TERM") != "dumb"
+
+
+def percent(fraction: float | None) -> str:
+    """Return a fraction as a percentage without its sign, `-` for None.
+
+    Args:
+        fraction: 0 to 1.
+    """
+    return "-" if fraction is None else f"{100 * fraction:.2f}"
+
+
+class Progress:
+    """One line on stderr with how much is done and how long the rest takes; on a terminal only.
+
+    Use it as a context manager and as the `progress` argument of the verbs. It appears after half
+    a second, so that short work leaves no trace.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._started = time.monotonic()
+        self._drawn = 0.0
+        self._shown = False
+        self._on = sys.stderr.isatty()
+
+    def __call__(self, done: int, total: int) -> None:
+        """Draw the line again, ten times a second at most."""
+        now = time.monotonic()
+        elapsed = now - self._started
+        if not self._on or elapsed < 0.5 or now - self._drawn < 0.1:
+            return
+        self._drawn = now
+        self._shown = True
+        left = f", {_duration(elapsed / done * (total - done))} left" if done else ""
+        share = f"{100 * done // max(total, 1)} %"
+        sys.stderr.write(f"\r\x1b[K{self._what}: {share} ({done:,} of {total:,}){left}")
+        sys.stderr.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._shown:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _is_number(cell: str) -> bool:
+    text = cell.replace(",", "").rstrip("x%")
+    try:
+        float(text)
+    except ValueError:
+        return cell in ("", "-")
+    return True
+
+
+def predicted(worlds: Sequence[str], *, calibrated: bool, below_bound: bool = False) -> None:
+    """Say below a table where its numbers come from.
+
+    Args:
+        worlds: The worlds that predicted them.
+        calibrated: Whether the fabrics' numbers were measured.
+        below_bound: Whether a time is below what the links can carry.
+    """
+    names = " and ".join(f"`{name}`" for name in dict.fromkeys(worlds))
+    figures = "calibrated" if calibrated else "uncalibrated: nobody measured this hardware"
+    note(f"predicted in world {names}; the fabric is {figures}")
+    if below_bound:
+        note("below the physical bound: messages of a step do not share links (`contention: none`)")

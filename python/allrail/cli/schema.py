@@ -1,0 +1,15 @@
+"""`allrail schema`: the JSON schemas of what allrail reads."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command()
+@click.argument("what", type=click.Choice(["scenario", "fabric", "plan"]), default="scenario")
+def command(*, what: str) -> None:
+    """Print the JSON schema of a scenario, a fabric or a plan."""
+    from allrail.cli import output
+    from allrail.schemas import schema
+
+    output.print_json(schema(what))

@@ -1,0 +1,209 @@
+"""`allrail simulate`: one scenario, or an ASTRA-sim case as its files describe it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from allrail.cli import options
+from allrail.errors import InputError
+
+if TYPE_CHECKING:
+    from allrail.result import Result
+    from allrail.scenario import Scenario
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("file", type=_FILE, required=False)
+@options.sets
+@click.option("--world", metavar="NAME", help="Short for `--set world=NAME`: `dims` or `links`.")
+@click.option("--plan", type=_FILE, metavar="PLAN", help="Run this plan instead of planning.")
+@options.as_json
+@options.out
+@options.cache
+@click.option("--astra-sim", is_flag=True, help="Read ASTRA-sim's files instead of FILE.")
+@click.option("--network", type=_FILE, metavar="N", help="ASTRA-sim's network (.json, .yml).")
+@click.option("--system", type=_FILE, metavar="S", help="ASTRA-sim's system (.txt, .json).")
+@click.option("--workload", type=_FILE, metavar="W", help="ASTRA-sim's workload (.txt).")
+@click.option("--comm-scale", type=float, metavar="X", help="Multiply ASTRA-sim's sizes.")
+@click.option("--compute-scale", type=float, metavar="X", help="Multiply its compute times.")
+@click.option("--num-passes", type=int, metavar="N", help="Repeat its workload.")
+@click.option(
+    "--write-scenario", type=_FILE, metavar="FILE", help="Write the case as a scenario, too."
+)
+def command(
+    *,
+    file: Path | None,
+    sets: tuple[str, ...],
+    world: str | None,
+    plan: Path | None,
+    as_json: bool,
+    out: Path | None,
+    cache: bool,
+    astra_sim: bool,
+    write_scenario: Path | None,
+    **foreign: Any,
+) -> None:
+    """Simulate the scenario in FILE, or an ASTRA-sim case with --astra-sim."""
+    from allrail import api
+    from allrail.cli import folders, output
+    from allrail.scenario import load_scenario
+
+    given = {name: value for name, value in foreign.items() if value is not None}
+    case = None
+    if astra_sim:
+        _refuse_both(file)
+        case = _read_case(given, world)
+        if case.warning:
+            output.warn(case.warning)
+        scenario = load_scenario(case.scenario, sets=sets)
+    else:
+        _refuse_foreign(given, file=file, write_scenario=write_scenario)
+        worlds = () if world is None else (f"world={world}",)
+        scenario = load_scenario(file or "", sets=(*sets, *worlds))
+    if out is not None:
+        folders.check(out)
+    with output.Progress("simulating") as progress:
+        result = api.simulate(
+            scenario, plan=plan, timeline=out is not None, cache=cache, progress=progress
+        )
+    if case is not None and write_scenario is not None:
+        from allrail.formats.astra_sim import write_scenario as write
+
+        write(case, path=write_scenario)
+    if out is not None:
+        folders.write(out, results={result.policy: result}, scenarios={result.policy: scenario})
+    if as_json:
+        output.print_json(result.to_dict(timeline=False))
+    elif case is not None:
+        from allrail.formats.astra_sim import columns
+
+        row = columns(case, result=result.to_dict())
+        output.table([name.replace(" ", "_") for name in row], [list(row.values())])
+        _predicted(result)
+    else:
+        show(scenario, result)
+    if out is not None and not as_json:
+        folders.tell(out)
+
+
+def show(scenario: Scenario, result: Result) -> None:
+    """Print a result: the totals, then one line a dimension.
+
+    Args:
+        scenario: What was simulated.
+        result: What came out.
+    """
+    from allrail.cli import output
+
+    collectives = ", ".join(f"{one.kind} {one.size}" for one in scenario.collective)
+    fastest = f"{100 * (result.time_us / result.bound_time_us - 1):.2f}"
+    pairs = [
+        ("fabric", f"{scenario.fabric.name} ({result.npus:,} NPUs)"),
+        ("collective", collectives),
+        ("schedule", f"{result.policy}, {result.order}, {result.chunks} chunks"),
+        ("time_us", f"{result.time_us:.3f}"),
+        ("ideal_time_us", f"{result.ideal_time_us:.3f}"),
+        ("bound_time_us", f"{result.bound_time_us:.3f} (the time is {fastest} % above it)"),
+        ("utilisation", f"{output.percent(result.utilisation)} %"),
+        ("algbw_GBps", f"{result.algbw_GBps:.3f}"),
+        ("busbw_GBps", f"{result.busbw_GBps:.3f}"),
+        ("bytes_per_npu", f"{result.bytes_per_npu:.0f}"),
+    ]
+    if result.below_physical_bound or result.utilisation is None:
+        pairs = [pair for pair in pairs if pair[0] not in ("utilisation", "bound_time_us")]
+    output.pairs(pairs)
+    click.echo()
+    output.table(
+        [
+            "dimension",
+            "kind",
+            "size",
+            "Gb/s",
+            "algorithm",
+            "bytes_per_npu",
+            "utilisation_%",
+            "busy_%",
+        ],
+        [
+            [
+                dimension.name,
+                dimension.kind,
+                str(dimension.size),
+                f"{dimension.bandwidth_gbps:.6g}",
+                dimension.algorithm,
+                f"{dimension.bytes_per_npu:.0f}",
+                output.percent(dimension.utilisation),
+                output.percent(dimension.busy_fraction),
+            ]
+            for dimension in result.dimensions
+        ],
+    )
+    _predicted(result)
+
+
+def _predicted(result: Result) -> None:
+    from allrail.cli import output
+
+    output.predicted(
+        [result.world], calibrated=result.calibrated, below_bound=result.below_physical_bound
+    )
+
+
+def _read_case(given: dict[str, Any], world: str | None) -> Any:
+    from allrail.formats.astra_sim import read_case
+
+    for name in ("network", "system", "workload"):
+        if name not in given:
+            raise InputError(
+                f"`--{name}` is missing",
+                hint="an ASTRA-sim case has `--network`, `--system` and `--workload`",
+                source="allrail simulate --astra-sim",
+            )
+    if world is not None:
+        from allrail.errors import did_you_mean
+        from allrail.scenario.fields import names
+
+        if world not in names("worlds"):
+            raise InputError(
+                "it is not a world",
+                hint=did_you_mean(world, names("worlds")),
+                source="--world",
+                value=world,
+            )
+        given["world"] = world
+    return read_case(given.pop("network"), **given)
+
+
+def _refuse_both(file: Path | None) -> None:
+    if file is not None:
+        raise InputError(
+            "either a scenario or `--astra-sim`, not both",
+            hint="leave the file out",
+            source="allrail simulate",
+            value=str(file),
+        )
+
+
+def _refuse_foreign(
+    given: dict[str, Any], *, file: Path | None, write_scenario: Path | None
+) -> None:
+    if write_scenario is not None:
+        given = {**given, "write_scenario": write_scenario}
+    for name, value in given.items():
+        raise InputError(
+            f"`--{name.replace('_', '-')}` belongs to ASTRA-sim's files",
+            hint="add `--astra-sim`, or leave it out",
+            source="allrail simulate",
+            value=str(value),
+        )
+    if file is None:
+        raise InputError(
+            "the scenario's file is missing",
+            hint="for example `allrail simulate examples/01-simulate-themis/scenario.yaml`",
+            source="allrail simulate",
+        )

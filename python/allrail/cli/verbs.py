@@ -1,0 +1,34 @@
+"""Every verb: one line here, one file beside this one with `command` in it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Verb:
+    """A verb of the command line.
+
+    Attributes:
+        name: As it is typed.
+        about: One line for the help page.
+    """
+
+    name: str
+    about: str
+
+
+SECTIONS: dict[str, tuple[Verb, ...]] = {
+    "Predict": (
+        Verb("simulate", "simulate one scenario, or an ASTRA-sim case as it is"),
+        Verb("compare", "several policies, fabrics or sizes side by side"),
+        Verb("plan", "make the plan alone, to look at or to reuse"),
+    ),
+    "Networks": (Verb("fabric", "list, show and advise on fabrics"),),
+    "Trust": (
+        Verb("reproduce", "published numbers beside ours, with the difference"),
+        Verb("schema", "the JSON schema of a scenario or of a plan"),
+    ),
+}
+
+VERBS: dict[str, Verb] = {verb.name: verb for verbs in SECTIONS.values() for verb in verbs}

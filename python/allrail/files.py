@@ -1,0 +1,98 @@
+"""Files that are written whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from allrail.errors import InputError
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file in one step: beside it first, then renamed.
+
+    Args:
+        path: The file; its folder is made.
+        text: What it shall hold.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    import tempfile
+
+    with _explained(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        staged = Path(name)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+            staged.chmod(0o666 & ~_umask())
+            staged.replace(path)
+        except BaseException:
+            staged.unlink(missing_ok=True)
+            raise
+
+
+@contextmanager
+def staged_folder(path: Path) -> Iterator[Path]:
+    """Give an empty folder whose files move to `path` at the end, and vanish if that fails.
+
+    Args:
+        path: Where the files shall be; other files there stay.
+
+    Yields:
+        The folder to write to.
+
+    Raises:
+        InputError: `path` is a file or cannot be written.
+    """
+    import shutil
+    import tempfile
+
+    with _explained(path):
+        if path.exists() and not path.is_dir():
+            raise InputError("it is a file", source="--out", value=str(path), hint="name a folder")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        staged = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
+        staged.chmod(0o777 & ~_umask())
+    try:
+        yield staged
+        with _explained(path):
+            if path.exists():
+                _move_into(staged, path)
+            else:
+                staged.rename(path)
+    finally:
+        shutil.rmtree(staged, ignore_errors=True)
+
+
+def _move_into(source: Path, target: Path) -> None:
+    for entry in sorted(source.iterdir()):
+        place = target / entry.name
+        if entry.is_dir():
+            place.mkdir(exist_ok=True)
+            _move_into(entry, place)
+        else:
+            entry.replace(place)
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+@contextmanager
+def _explained(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"it cannot be written: {error.strerror}",
+            source="--out",
+            value=str(path),
+            hint="name a place where you may write",
+        ) from None

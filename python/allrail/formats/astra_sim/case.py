@@ -1,0 +1,279 @@
+"""An ASTRA-sim run (network, system, workload, options) as a scenario of ours.
+
+What changes its form on the way:
+
+- An all-gather's bytes are what each NPU puts in; ours are the whole gathered buffer.
+- A chunk has `floor(bytes / preferred-dataset-splits)` bytes, and the number of chunks is what
+  that makes; ours is given the number.
+- `localBWAware` with the baseline scheduler all-reduces on the last dimension in one stage
+  (`composition: merged`), with Themis it scatters and gathers there too (`stages`); without it,
+  every dimension does a full all-reduce (`sequential`).
+- ASTRA-sim's Themis starts its load tracker at zero and schedules no all-to-all.
+- A dimension of one NPU does nothing and is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from allrail.errors import InputError
+from allrail.formats.astra_sim.implementations import Implementation, on_dimension
+from allrail.formats.astra_sim.network import AstraDimension, AstraNetwork
+from allrail.formats.astra_sim.notes import Notes
+from allrail.formats.astra_sim.read_network import read_network
+from allrail.formats.astra_sim.source import plain
+from allrail.formats.astra_sim.system import IMPLEMENTATION_KEYS, AstraSystem, read_system
+from allrail.formats.astra_sim.workload import LARGEST_SIZE, AstraWorkload, read_workload
+
+LARGEST_CHUNKS = 1_000_000
+LARGEST_PASSES = 10_000
+
+ONLY_ALL_REDUCE = ("double_binary_tree",)
+NO_ALL_TO_ALL = ("halving_doubling", "double_binary_tree")
+
+
+@dataclass(frozen=True, slots=True)
+class AstraCase:
+    """One run as ASTRA-sim's files and options describe it.
+
+    Attributes:
+        name: The network's and the workload's names, for tables.
+        scenario: The resolved scenario.
+        warning: What the files ask for and is not modelled, in one sentence; None if nothing.
+        update_time: What ASTRA-sim adds after the last collective, ns.
+    """
+
+    name: str
+    scenario: dict[str, Any]
+    warning: str | None
+    update_time: int
+
+
+def read_case(
+    network: str | Path,
+    *,
+    system: str | Path,
+    workload: str | Path,
+    comm_scale: float = 1.0,
+    compute_scale: float = 1.0,
+    num_passes: int = 1,
+    world: str = "dims",
+) -> AstraCase:
+    """Read one ASTRA-sim run.
+
+    Args:
+        network: Its network file, of 1.0 or 2.x.
+        system: Its system file, of 1.0 or 2.x.
+        workload: Its workload file, with the training loop `MICRO`.
+        comm_scale: Multiplies the bytes of collectives.
+        compute_scale: Multiplies compute times; `MICRO` has none.
+        num_passes: How often the workload runs.
+        world: `dims` for the congestion-unaware backend, `links` for the congestion-aware one.
+
+    Raises:
+        InputError: A file or an option is wrong.
+    """
+    _check_scale("--comm-scale", comm_scale)
+    _check_scale("--compute-scale", compute_scale)
+    if not 1 <= num_passes <= LARGEST_PASSES:
+        raise InputError(
+            f"it is outside 1 to {LARGEST_PASSES}",
+            field="--num-passes",
+            value=str(num_passes),
+            hint="write a whole number of passes",
+        )
+    notes = Notes()
+    net = read_network(network, notes=notes)
+    sys = read_system(system, notes=notes)
+    work = read_workload(workload, notes=notes)
+    implementations = _implementations(net, sys, work)
+    kept = [i for i, dimension in enumerate(net.dimensions) if dimension.size > 1]
+    if not kept:
+        raise net.source.error(
+            "no dimension has more than one NPU: there is nobody to talk to",
+            hint="give a dimension 2 NPUs at least",
+        )
+    size = _size(work, net, comm_scale)
+    composition = _composition(sys, work)
+    algorithms, dimensions = [], []
+    for i in kept:
+        algorithm, dimension = _dimension(net.dimensions[i], implementations[i], world)
+        _check_algorithm(i, i == kept[-1], implementations[i], composition, work, sys)
+        algorithms.append(algorithm)
+        dimensions.append(dimension)
+    themis = sys.policy == "themis" and work.kind != "all_to_all"
+    scenario: dict[str, Any] = {
+        "schema_version": 1,
+        "fabric": {"name": net.name, "dimensions": dimensions},
+        "collective": [
+            {
+                "name": work.layer if num_passes == 1 else f"{work.layer}, pass {i + 1}",
+                "kind": work.kind,
+                "size": f"{size} B",
+                "start": "0 ns",
+                "dimensions": None,
+            }
+            for i in range(num_passes)
+        ],
+        "schedule": {
+            "policy": "themis" if themis else "baseline",
+            "order": sys.order,
+            "chunks": _chunks(work, sys, comm_scale),
+            "threshold": sys.threshold,
+            "active_chunks": sys.active_chunks,
+            "endpoint_delay": f"{plain(sys.endpoint_delay, decimals=3)} ns",
+            "algorithms": algorithms,
+            "collective_order": sys.collective_order,
+            "composition": composition,
+            "loads": "zero" if themis else "fixed_delay",
+        },
+        "world": world,
+        "seed": 0,
+    }
+    name = f"{net.name}-{Path(workload).stem}"
+    return AstraCase(name, scenario, notes.warning(), work.update_time)
+
+
+def _check_scale(option: str, scale: float) -> None:
+    if not math.isfinite(scale) or scale <= 0:
+        raise InputError(
+            "it is not a positive number", field=option, value=f"{scale:g}", hint="1 is no change"
+        )
+
+
+def _implementations(
+    net: AstraNetwork, sys: AstraSystem, work: AstraWorkload
+) -> tuple[Implementation, ...]:
+    """One implementation per dimension of the network."""
+    key = IMPLEMENTATION_KEYS[work.kind]
+    names = sys.implementations.get(work.kind)
+    count = len(net.dimensions)
+    if names is None:
+        raise sys.source.error(
+            f"the key `{key}` is missing, and the workload runs a {work.kind}",
+            hint=f"write `{key}` with one implementation per dimension",
+        )
+    for i, implementation in enumerate(names):
+        if implementation.whole and sum(d.size > 1 for d in net.dimensions) > 1:
+            raise sys.source.error(
+                f"it joins all {net.npus} NPUs of {count} dimensions in one algorithm, which is "
+                "not modelled",
+                at=(key, i),
+                value=implementation.name,
+                hint="use one implementation per dimension, or a network of one dimension",
+            )
+    if len(names) != count and not names[0].whole:
+        raise sys.source.error(
+            f"it names {len(names)} implementations, the network has {count} dimensions",
+            at=key,
+            value="_".join(implementation.name for implementation in names),
+            hint="write one per dimension",
+        )
+    return names if len(names) == count else (names[0],) * count
+
+
+def _composition(sys: AstraSystem, work: AstraWorkload) -> str:
+    if work.kind != "all_reduce":
+        return "stages"
+    if not sys.local_bw_aware:
+        return "sequential"
+    return "stages" if sys.policy == "themis" else "merged"
+
+
+def _check_algorithm(
+    i: int,
+    last: bool,  # noqa: FBT001
+    implementation: Implementation,
+    composition: str,
+    work: AstraWorkload,
+    sys: AstraSystem,
+) -> None:
+    """Refuse what ASTRA-sim cannot run either, where the file can still be named."""
+    at = (IMPLEMENTATION_KEYS[work.kind], i)
+    if work.kind == "all_to_all" and implementation.algorithm in NO_ALL_TO_ALL:
+        raise sys.source.error(
+            "it does no all-to-all",
+            at=at,
+            value=implementation.name,
+            hint="use `direct` or `ring`",
+        )
+    whole = work.kind == "all_reduce" and (
+        composition == "sequential" or (composition == "merged" and last)
+    )
+    if implementation.algorithm in ONLY_ALL_REDUCE and not whole:
+        raise sys.source.error(
+            "it does only whole all-reduces, and this dimension has to reduce-scatter or "
+            "all-gather",
+            at=at,
+            value=implementation.name,
+            hint="use `ring`, `direct` or `halvingDoubling`",
+        )
+
+
+def _scaled(work: AstraWorkload, comm_scale: float) -> int:
+    scaled = work.size * comm_scale
+    if not 1 <= scaled <= LARGEST_SIZE:
+        raise work.source.error(
+            f"with `--comm-scale {comm_scale:g}` it is outside 1 B to 1 PiB",
+            at="weight-gradient bytes",
+            line=work.size_line,
+            value=work.size,
+            hint="scale it otherwise",
+        )
+    return int(scaled)
+
+
+def _size(work: AstraWorkload, net: AstraNetwork, comm_scale: float) -> int:
+    """The collective's bytes as ours count them."""
+    scaled = _scaled(work, comm_scale)
+    if work.kind != "all_gather":
+        return scaled
+    gathered = scaled * net.npus
+    if gathered > LARGEST_SIZE:
+        raise work.source.error(
+            f"{net.npus} NPUs gather {gathered} B, more than 1 PiB",
+            at="weight-gradient bytes",
+            line=work.size_line,
+            value=work.size,
+            hint="gather less",
+        )
+    return gathered
+
+
+def _chunks(work: AstraWorkload, sys: AstraSystem, comm_scale: float) -> int:
+    size = _scaled(work, comm_scale)
+    chunk = size // sys.splits
+    if chunk == 0:
+        raise sys.source.error(
+            f"a collective of {size} B has no {sys.splits} chunks",
+            at="preferred-dataset-splits",
+            value=sys.splits,
+            hint=f"{size} at most",
+        )
+    chunks = -(-size // chunk)
+    if chunks > LARGEST_CHUNKS:
+        raise sys.source.error(
+            f"it makes {chunks} chunks",
+            at="preferred-dataset-splits",
+            value=sys.splits,
+            hint=f"{LARGEST_CHUNKS} at most; 64 is usual",
+        )
+    return chunks
+
+
+def _dimension(
+    dimension: AstraDimension, implementation: Implementation, world: str
+) -> tuple[str, dict[str, Any]]:
+    algorithm, links, contention = on_dimension(implementation, dimension=dimension, world=world)
+    return algorithm, {
+        "kind": dimension.topology.value,
+        "size": dimension.size,
+        "links": links,
+        "bandwidth": f"{plain(dimension.bandwidth)} GiB/s",
+        "latency": f"{plain(dimension.step_latency, decimals=3)} ns",
+        "in_network_reduction": False,
+        "contention": contention,
+    }

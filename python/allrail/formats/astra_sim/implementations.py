@@ -1,0 +1,105 @@
+"""ASTRA-sim's names of collective algorithms, and the algorithm of ours that each one means.
+
+A name per dimension, joined by `_` (1.0) or in a list (2.x). What a message gets, in the
+congestion-unaware backend: all links of a `Ring` or a `Switch`, the links to one peer of a
+`FullyConnected` dimension; several messages of one step do not share them, and a message's time is
+whole nanoseconds. A dimension that is counted so carries `contention: none`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from allrail.errors import did_you_mean
+from allrail.formats.astra_sim.network import AstraDimension, Topology
+from allrail.formats.astra_sim.notes import Notes
+from allrail.formats.astra_sim.source import Source
+
+NAMES = {
+    "ring": "ring",
+    "direct": "direct",
+    "halvingDoubling": "halving_doubling",
+    "doubleBinaryTree": "double_binary_tree",
+    "oneRing": "ring",
+    "oneDirect": "direct",
+    "oneHalvingDoubling": "halving_doubling",
+}
+
+# What `contention: none` counts as ASTRA-sim does.
+COUNTED = frozenset({"ring", "direct", "halving_doubling"})
+
+WINDOWED = re.compile(r"(direct|oneDirect)(-?[0-9]{1,9})", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Implementation:
+    """An algorithm on one dimension.
+
+    Attributes:
+        name: As the file spells it.
+        algorithm: Ours.
+        whole: Whether the name means one algorithm over all NPUs (`one...`), not one a dimension.
+    """
+
+    name: str
+    algorithm: str
+    whole: bool
+
+
+def read_implementation(
+    name: object, *, at: tuple[str | int, ...], source: Source, notes: Notes
+) -> Implementation:
+    """What a name means.
+
+    Args:
+        name: As the file spells it.
+        at: Its path in the file.
+        source: The file.
+        notes: Takes a window, which is not modelled.
+
+    Raises:
+        InputError: There is no such algorithm.
+    """
+    text = name if isinstance(name, str) else ""
+    windowed = WINDOWED.fullmatch(text)
+    if windowed is not None:
+        text = windowed[1]
+        if int(windowed[2]) > 0:
+            notes.add(str(name), "no window: all messages of a direct step leave at once")
+    if text not in NAMES:
+        raise source.error(
+            "it is not a collective implementation of ASTRA-sim",
+            at=at,
+            value=name,
+            hint=did_you_mean(str(name), NAMES, others="it is one of"),
+        )
+    return Implementation(str(name), NAMES[text], text.startswith("one"))
+
+
+def on_dimension(
+    implementation: Implementation, *, dimension: AstraDimension, world: str
+) -> tuple[str, int, str]:
+    """How one of our dimensions gives an algorithm's messages what ASTRA-sim gives them.
+
+    Args:
+        implementation: The algorithm.
+        dimension: The dimension that it runs on.
+        world: `dims` is the congestion-unaware backend, `links` the congestion-aware one.
+
+    Returns:
+        The name of our algorithm, the links per NPU, and the dimension's `contention`.
+    """
+    algorithm = implementation.algorithm
+    if world == "dims" and algorithm in COUNTED:
+        # A message has all links of a ring or a switch; on a ring that is both directions at once.
+        default = dimension.size - 1 if dimension.topology is Topology.FULLY_CONNECTED else 1
+        return algorithm, dimension.links or default, "none"
+    if dimension.topology is Topology.RING and dimension.links is None:
+        # 2.x gives each direction one link and lets an algorithm use one of them.
+        return ("ring_unidirectional" if algorithm == "ring" else algorithm), 2, "shared"
+    if dimension.topology is Topology.FULLY_CONNECTED:
+        # A message of a ring crosses one link to one peer, whole.
+        name = "ring_unidirectional" if algorithm == "ring" else algorithm
+        return name, dimension.links or dimension.size - 1, "shared"
+    return algorithm, dimension.links or 1, "shared"

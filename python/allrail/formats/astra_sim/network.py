@@ -1,0 +1,83 @@
+"""An ASTRA-sim network of either version, and what it means as dimensions of a fabric."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from allrail.formats.astra_sim.source import Source
+
+
+class Topology(Enum):
+    """The basic topologies that ASTRA-sim's analytical backends know."""
+
+    RING = "ring"
+    FULLY_CONNECTED = "fully_connected"
+    SWITCH = "switch"
+
+
+TOPOLOGIES = {
+    "Ring": Topology.RING,
+    "FullyConnected": Topology.FULLY_CONNECTED,
+    "Switch": Topology.SWITCH,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AstraDimension:
+    """One dimension as the file means it.
+
+    Attributes:
+        topology: How its NPUs are joined.
+        size: How many NPUs it joins.
+        links: Links per NPU; None where the file has no such key (2.x).
+        bandwidth: Of one link and direction, GiB/s.
+        link_latency: Of one link, ns.
+        other_latency: What else a message waits for (network cards, the switch), ns.
+    """
+
+    topology: Topology
+    size: int
+    links: int | None
+    bandwidth: float
+    link_latency: float
+    other_latency: float = 0.0
+
+    @property
+    def step_latency(self) -> float:
+        """From sending a message to a neighbour to its arrival, ns: a switch costs two links."""
+        hops = 2 if self.topology is Topology.SWITCH else 1
+        return hops * self.link_latency + self.other_latency
+
+
+@dataclass(frozen=True, slots=True)
+class AstraNetwork:
+    """A network file.
+
+    Attributes:
+        name: The file's name without its ending.
+        dimensions: Innermost first.
+        source: For errors about it.
+    """
+
+    name: str
+    dimensions: tuple[AstraDimension, ...]
+    source: Source
+
+    @property
+    def npus(self) -> int:
+        """How many NPUs the dimensions make up together."""
+        product = 1
+        for dimension in self.dimensions:
+            product *= dimension.size
+        return product
+
+
+def fabric_name(path: str | Path) -> str:
+    """What the fabric of a file is called.
+
+    Args:
+        path: The network file.
+    """
+    return Path(path).stem or "network"

@@ -1,0 +1,221 @@
+"""System files: how collectives are cut into chunks, scheduled and carried out.
+
+1.0: `.txt`, one `key: value` a line. 2.x: `.json` with the same keys and lists per dimension.
+What ASTRA-sim takes where a key is missing is taken here too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from allrail.formats.astra_sim.implementations import Implementation, read_implementation
+from allrail.formats.astra_sim.notes import Notes
+from allrail.formats.astra_sim.source import (
+    LONGEST_DELAY,
+    Source,
+    near_miss,
+    read_lines,
+    read_tree,
+)
+from allrail.scenario.places import Place
+
+IMPLEMENTATION_KEYS = {
+    "all_reduce": "all-reduce-implementation",
+    "reduce_scatter": "reduce-scatter-implementation",
+    "all_gather": "all-gather-implementation",
+    "all_to_all": "all-to-all-implementation",
+}
+"""Which key says how a kind of collective is carried out."""
+
+COLLECTIVE_ORDERS = {"LIFO": "lifo", "FIFO": "fifo"}
+ORDERS = {"FIFO": "fifo", "SCF": "smallest_first", "smallestFirst": "smallest_first"}
+OTHER_ORDERS = ("RG", "lessRemainingPhaseFirst")
+POLICIES = {
+    "baseline": "baseline",
+    "ascending": "baseline",
+    "themis": "themis",
+    "offlineGreedy": "themis",
+}
+OTHER_POLICIES = {
+    "themisFlex": "themis",
+    "offlineGreedyFlex": "themis",
+    "roundRobin": "baseline",
+    "onlineGreedy": "baseline",
+}
+
+MODELLED = (
+    *IMPLEMENTATION_KEYS.values(),
+    "scheduling-policy",
+    "endpoint-delay",
+    "active-chunks-per-dimension",
+    "preferred-dataset-splits",
+    "collective-optimization",
+    "intra-dimension-scheduling",
+    "inter-dimension-scheduling",
+    "gap-denominator",
+)
+SILENT = ("boost-mode", "seprate-log", "trace-enabled", "replay-only", "track-local-mem")
+"""They change how ASTRA-sim runs or what it writes, not what it models."""
+
+NOT_MODELLED = {
+    "local-reduction-delay": ("1", "the delay of a reduction"),
+    "model-shared-bus": ("0", "the bus of an NPU"),
+    "L": ("0", "the bus of an NPU"),
+    "o": ("0", "the bus of an NPU"),
+    "g": ("0", "the bus of an NPU"),
+    "G": ("0", "the bus of an NPU"),
+    "packet-routing": ("software", "routing of all-to-all"),
+    "direct-collective-window": ("-1", "messages of a direct step leave at once"),
+    "local-mem-bw": ("0", "memory of an NPU"),
+    "peak-perf": ("0", "compute"),
+    "roofline-enabled": ("0", "compute"),
+}
+"""What is not modelled: the value that asks for nothing, and a remark."""
+
+
+@dataclass(frozen=True, slots=True)
+class AstraSystem:
+    """A system file.
+
+    Attributes:
+        collective_order: Which of several waiting collectives is served first.
+        endpoint_delay: Added to each message, ns.
+        active_chunks: How many stages a dimension runs at once.
+        splits: Into how many chunks a collective is cut.
+        local_bw_aware: Whether an all-reduce scatters on the way out and gathers on the way back.
+        order: Which of several waiting chunks a dimension serves first.
+        policy: Which dimension a chunk visits next.
+        threshold: Themis' divisor.
+        implementations: One list per kind of collective that the file has.
+        source: For errors about it.
+    """
+
+    collective_order: str
+    endpoint_delay: float
+    active_chunks: int
+    splits: int
+    local_bw_aware: bool
+    order: str
+    policy: str
+    threshold: int
+    implementations: dict[str, tuple[Implementation, ...]]
+    source: Source
+
+
+def read_system(path: str | Path, *, notes: Notes) -> AstraSystem:
+    """Read a system file of either version.
+
+    Args:
+        path: The file; `.json` is 2.x, everything else 1.0.
+        notes: Takes what it asks for and is not modelled.
+
+    Raises:
+        InputError: Anything in it is wrong.
+    """
+    values, source = read_tree(path) if Path(path).suffix == ".json" else _read_text(path)
+    for key, value in values.items():
+        _check_key(key, value, values, source, notes)
+    policy = _choice(values, "inter-dimension-scheduling", POLICIES | OTHER_POLICIES, source)
+    order = _choice(
+        values, "intra-dimension-scheduling", ORDERS | dict.fromkeys(OTHER_ORDERS, "fifo"), source
+    )
+    for key, others in (
+        ("inter-dimension-scheduling", OTHER_POLICIES),
+        ("intra-dimension-scheduling", dict.fromkeys(OTHER_ORDERS, "FIFO")),
+    ):
+        name = values.get(key)
+        if isinstance(name, str) and name in others:
+            notes.add(f"{key}: {name}", f"`{others[name]}` is run instead")
+    optimization = _choice(
+        values, "collective-optimization", {"baseline": "", "localBWAware": "yes"}, source
+    )
+    return AstraSystem(
+        collective_order=_choice(values, "scheduling-policy", COLLECTIVE_ORDERS, source) or "lifo",
+        endpoint_delay=_delay(values, "endpoint-delay", 10.0, source),
+        active_chunks=_count(values, "active-chunks-per-dimension", 1, source),
+        splits=_count(values, "preferred-dataset-splits", 1, source),
+        local_bw_aware=bool(optimization),
+        order=order or "fifo",
+        policy=policy or "baseline",
+        threshold=_count(values, "gap-denominator", 16, source),
+        implementations={
+            kind: _implementations(values[key], key, source, notes)
+            for kind, key in IMPLEMENTATION_KEYS.items()
+            if key in values
+        },
+        source=source,
+    )
+
+
+def _read_text(path: str | Path) -> tuple[dict[str, object], Source]:
+    lines, source = read_lines(path)
+    values: dict[str, object] = {}
+    for number, line in lines:
+        key, colon, value = (part.strip() for part in line.partition(":"))
+        place = Place(source.file, number)
+        if not colon or not key or " " in key:
+            raise source.error(
+                "it is not `key: value`", line=number, value=line, hint="write one key a line"
+            )
+        if not value:
+            raise source.error(
+                "the key has no value", at=key, line=number, hint=f"write `{key}: VALUE`"
+            )
+        if key in values:
+            raise source.error("the key stands twice", at=key, line=number, hint="keep one of them")
+        values[key] = value
+        source.places.known[(key,)] = place
+    return values, source
+
+
+def _check_key(
+    key: str, value: object, values: dict[str, object], source: Source, notes: Notes
+) -> None:
+    if key in MODELLED or key in SILENT:
+        return
+    if key in NOT_MODELLED:
+        nothing, remark = NOT_MODELLED[key]
+        if str(value) not in (nothing, "0"):
+            notes.add(key, remark)
+        return
+    near = near_miss(key, (*MODELLED, *NOT_MODELLED))
+    if near is not None and near not in values:
+        raise source.error(
+            "there is no such key", at=key, value=value, hint=f"did you mean `{near}`?"
+        )
+    notes.add(key, "unknown system key")
+
+
+def _choice(
+    values: dict[str, object], key: str, table: dict[str, str], source: Source
+) -> str | None:
+    """What the table says about the value of `key`; None if the file does not have it."""
+    return source.choice(values[key], table, at=key) if key in values else None
+
+
+def _count(values: dict[str, object], key: str, default: int, source: Source) -> int:
+    return source.count(values[key], at=key) if key in values else default
+
+
+def _delay(values: dict[str, object], key: str, default: float, source: Source) -> float:
+    if key not in values:
+        return default
+    return source.number(values[key], at=key, unit="ns", at_least=0, at_most=LONGEST_DELAY)
+
+
+def _implementations(
+    value: object, key: str, source: Source, notes: Notes
+) -> tuple[Implementation, ...]:
+    names = value.split("_") if isinstance(value, str) else value
+    if not isinstance(names, list) or not names:
+        raise source.error(
+            "it is not a list of collective implementations",
+            at=key,
+            value=value,
+            hint="one per dimension, joined by `_` (1.0) or in a list (2.x)",
+        )
+    return tuple(
+        read_implementation(name, at=(key, i), source=source, notes=notes)
+        for i, name in enumerate(names)
+    )

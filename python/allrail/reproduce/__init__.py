@@ -1,0 +1,11 @@
+"""Published numbers computed again: one file a publication, each gives a `Reproduction`.
+
+`themis` is the Themis paper (ISCA'22), `astra_sim` the ASTRA-sim tutorial (ASPLOS 2023) and, where
+its cases are at hand, what ASTRA-sim prints for them.
+"""
+
+from __future__ import annotations
+
+from allrail.reproduce.rows import Reproduction, Row
+
+__all__ = ["Reproduction", "Row"]

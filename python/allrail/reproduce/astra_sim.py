@@ -1,0 +1,199 @@
+"""The ASTRA-sim tutorial (ASPLOS 2023), exercises 3-1 and 3-2, from files with the same numbers.
+
+3-1: 512 NPUs on three switches of 8, 1 GiB all-reduce in 64 chunks, baseline and Themis.
+3-2: 64 NPUs on one switch, 1 GiB direct all-reduce, on both backends. The congestion-unaware one
+counts one message's time for all that leave at once, below what an NPU's link can carry; beside it
+stands the same case with shared links.
+
+Where ASTRA-sim's own files and printed times are at hand (a folder with `expected.json`), its other
+cases that are no training loops follow.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from allrail import api
+from allrail.errors import InputError
+from allrail.formats.astra_sim import AstraCase, read_case
+from allrail.reproduce.rows import Progress, Reproduction, Row
+from allrail.result import Result
+
+FOLDER = Path(__file__).parent / "tutorial"
+REFERENCE = "ALLRAIL_REFERENCE"
+"""The environment variable that names a folder with `astra-sim/expected.json` in it."""
+
+LINK_BOUND_US = 39_375.0
+"""3-2: what one NPU sends, 2016 MiB, over its link of 50 GiB/s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Exercise:
+    """One run of the tutorial.
+
+    Attributes:
+        name: Its number and variant.
+        network: Its file.
+        system: Its file.
+        world: The backend.
+        time_us: As published.
+        tolerance: As a fraction.
+        utilisation: In per cent, as published.
+    """
+
+    name: str
+    network: str
+    system: str
+    world: str
+    time_us: float
+    tolerance: float
+    utilisation: float | None = None
+
+
+EXERCISES = (
+    Exercise(
+        "3-1, baseline", "3d_switch.json", "3d_switch_baseline.txt", "dims", 35008.129, 1e-3, 38.01
+    ),
+    Exercise(
+        "3-1, themis + SCF",
+        "3d_switch.json",
+        "3d_switch_themis.txt",
+        "dims",
+        13635.871,
+        2e-3,
+        97.59,
+    ),
+    Exercise("3-2, congestion-unaware", "switch_64.json", "direct.txt", "dims", 633.217, 5e-3),
+    Exercise("3-2, links", "switch_64.yml", "direct.txt", "links", 40008.217, 1e-3),
+)
+
+
+def run(*, reference: Path | None = None, progress: Progress | None = None) -> Reproduction:
+    """Compute the tutorial's numbers, and those of `expected.json` if it is there.
+
+    Args:
+        reference: The folder with `expected.json`; that of `ALLRAIL_REFERENCE` if None.
+        progress: Told how many cases are done.
+
+    Raises:
+        InputError: A named reference cannot be read.
+    """
+    cases = _expected(reference)
+    total = len(EXERCISES) + 1 + len(cases)
+    rows: list[Row] = []
+    notes: list[str] = []
+
+    def tell(done: int) -> None:
+        if progress is not None:
+            progress(done, total)
+
+    for done, exercise in enumerate(EXERCISES):
+        tell(done)
+        case, result = _run(FOLDER, exercise.network, exercise.system, exercise.world)
+        rows.append(
+            _time(f"tutorial {exercise.name}", result, exercise.time_us, exercise.tolerance)
+        )
+        if exercise.utilisation is not None:
+            rows.append(_utilisation(f"tutorial {exercise.name}", result, exercise))
+        if result.below_physical_bound:
+            rows.append(_shared(case))
+            notes.append(
+                f"tutorial {exercise.name}: {result.time_us:.3f} us is below the "
+                f"{LINK_BOUND_US:.0f} us that the link of one NPU needs; it has no utilisation"
+            )
+    for done, expected in enumerate(cases, start=len(EXERCISES) + 1):
+        tell(done)
+        rows.append(_case(expected))
+    tell(total)
+    if not cases:
+        notes.append(f"set {REFERENCE} to check ASTRA-sim's sample cases too")
+    return Reproduction("ASTRA-sim, tutorial at ASPLOS 2023", rows, notes)
+
+
+def _run(
+    folder: Path, network: str, system: str, world: str, **options: Any
+) -> tuple[AstraCase, Result]:
+    case = read_case(
+        folder / network,
+        system=folder / system,
+        workload=folder / options.pop("workload", "all_reduce.txt"),
+        world=world,
+        **({"comm_scale": 1024.0} | options),
+    )
+    return case, api.simulate(case.scenario)
+
+
+def _time(name: str, result: Result, published: float, tolerance: float) -> Row:
+    return Row(name, result.time_us, published, "us", "relative", tolerance, digits=3)
+
+
+def _utilisation(name: str, result: Result, exercise: Exercise) -> Row:
+    """In points; the published time's tolerance carries over."""
+    ours = 100 * (result.utilisation or 0.0)
+    published = exercise.utilisation or 0.0
+    return Row(name, ours, published, "%", "absolute", published * exercise.tolerance)
+
+
+def _shared(case: AstraCase) -> Row:
+    """The same scenario with links that messages share: not below what a link can carry."""
+    tree = json.loads(json.dumps(case.scenario))
+    for dimension in tree["fabric"]["dimensions"]:
+        dimension["contention"] = "shared"
+    result = api.simulate(tree)
+    return Row(
+        "tutorial 3-2, dims with shared links",
+        result.time_us,
+        LINK_BOUND_US,
+        "us",
+        "at_least",
+        digits=3,
+    )
+
+
+def _expected(reference: Path | None) -> list[Mapping[str, Any]]:
+    """The cases at hand, each with its folder, without those that need a training loop."""
+    named = os.environ.get(REFERENCE)
+    if reference is None and not named:
+        return []
+    folder = reference or Path(str(named)) / "astra-sim"
+    file = folder / "expected.json"
+    try:
+        tree = json.loads(file.read_text(encoding="utf-8"))
+        cases = [{**case, "folder": folder} for case in tree["cases"]]
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"its cases cannot be read: {error}",
+            source=str(file),
+            hint=f"{REFERENCE} names a folder with `astra-sim/expected.json`",
+        ) from None
+    return [case for case in cases if case.get("needs") is None]
+
+
+def _case(expected: Mapping[str, Any]) -> Row:
+    options = _options(expected["args"])
+    _, result = _run(
+        expected["folder"],
+        expected["network"],
+        expected["system"],
+        options.pop("world", "dims"),
+        workload=expected["workload"],
+        **({"comm_scale": 1.0} | options),
+    )
+    return _time(
+        str(expected["name"]), result, float(expected["time_us"]), float(expected["tolerance"])
+    )
+
+
+def _options(args: list[str]) -> dict[str, Any]:
+    """ASTRA-sim's options as `read_case` takes them."""
+    types: dict[str, Any] = {"num_passes": int, "world": str}
+    pairs = zip(args[::2], args[1::2], strict=True)
+    return {
+        name: types.get(name, float)(value)
+        for name, value in ((key.lstrip("-").replace("-", "_"), value) for key, value in pairs)
+    }

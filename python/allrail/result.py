@@ -1,0 +1,201 @@
+"""What a simulation gives: the same names as in `result.json` and on the command line."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Self
+
+
+class _Record:
+    """A frozen record of a JSON object; keys that it does not know are left out."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_dict(cls, tree: Mapping[str, Any]) -> Self:
+        """Make one from a JSON object.
+
+        Args:
+            tree: Its keys and values.
+        """
+        return cls(**{name: tree[name] for name in _names(cls) if name in tree})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DimensionResult(_Record):
+    """One dimension's share.
+
+    Attributes:
+        name: `dim1` is the innermost.
+        kind: How its NPUs are joined.
+        size: How many NPUs it joins.
+        bandwidth_gbps: Of one NPU over all its links here, Gb/s.
+        algorithm: Which one ran.
+        bytes_per_npu: Sent by one NPU here.
+        utilisation: Bytes sent over what it could have sent, 0 to 1; None below physical bounds.
+        busy_fraction: Part of the time in which a stage was being sent, 0 to 1.
+    """
+
+    name: str
+    kind: str
+    size: int
+    bandwidth_gbps: float
+    algorithm: str
+    bytes_per_npu: float
+    utilisation: float | None
+    busy_fraction: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollectiveResult(_Record):
+    """One collective's times, µs from the start of the simulation."""
+
+    name: str
+    kind: str
+    size_bytes: int
+    start_us: float
+    finish_us: float
+    time_us: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host(_Record):
+    """Measured on this machine, outside the rule that a result repeats.
+
+    Attributes:
+        planning_ms: Time to plan.
+        wall_ms: Time in the core, planning included.
+        plan_cached: Whether the plan came from the cache.
+    """
+
+    planning_ms: float
+    wall_ms: float
+    plan_cached: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage(_Record):
+    """One stage of one chunk on one dimension.
+
+    Attributes:
+        dimension: Its index, from 0.
+        collective: Its index, from 0.
+        chunk: Its index, from 0.
+        stage: Which of the chunk's stages, from 0.
+        operation: Such as `reduce_scatter`.
+        bytes: Sent by each NPU.
+        start_us: Its first byte is sent.
+        end_us: Its last byte is sent.
+        finish_us: Its last byte has arrived.
+    """
+
+    dimension: int
+    collective: int
+    chunk: int
+    stage: int
+    operation: str
+    bytes: float
+    start_us: float
+    end_us: float
+    finish_us: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result(_Record):
+    """A simulation's result.
+
+    Attributes:
+        time_us: Until the last byte of the last collective has arrived, µs.
+        ideal_time_us: All bytes over all bandwidth, µs.
+        bound_time_us: The tightest proven lower bound, µs.
+        utilisation: Of all bandwidth over that time, 0 to 1; None below physical bounds.
+        bytes_per_npu: Sent by one NPU.
+        world: Which world predicted it.
+        seed: Of everything random.
+        calibrated: Whether the fabric's numbers were measured.
+        npus: In the fabric.
+        algbw_GBps: Size over time, as nccl-tests count it, GB/s.
+        busbw_GBps: The same times the collective's factor.
+        policy: Which chunk scheduler.
+        order: Of the stages that wait for a dimension.
+        chunks: Of each collective.
+        dimensions: Innermost first.
+        collectives: In the scenario's order.
+        host: Measured on this machine.
+        messages: Simulated; in the world `links` only.
+        below_physical_bound: Whether the time is below what the links can carry.
+        timeline: Every stage, if asked for.
+        raw: The JSON object that it was made from.
+    """
+
+    time_us: float
+    ideal_time_us: float
+    bound_time_us: float
+    utilisation: float | None
+    bytes_per_npu: float
+    world: str
+    seed: int
+    calibrated: bool
+    npus: int
+    algbw_GBps: float  # noqa: N815, the name that nccl-tests print
+    busbw_GBps: float  # noqa: N815
+    policy: str
+    order: str
+    chunks: int
+    dimensions: tuple[DimensionResult, ...]
+    collectives: tuple[CollectiveResult, ...]
+    host: Host
+    messages: int | None = None
+    below_physical_bound: bool = False
+    timeline: tuple[Stage, ...] | None = None
+    raw: Mapping[str, Any]
+
+    @classmethod
+    def from_dict(cls, tree: Mapping[str, Any]) -> Self:
+        """Make one from the core's JSON object.
+
+        Args:
+            tree: Its keys and values.
+        """
+        values = {name: tree[name] for name in _names(cls) if name in tree}
+        values["dimensions"] = tuple(map(DimensionResult.from_dict, tree["dimensions"]))
+        values["collectives"] = tuple(map(CollectiveResult.from_dict, tree["collectives"]))
+        values["host"] = Host.from_dict(tree["host"])
+        if tree.get("timeline") is not None:
+            values["timeline"] = tuple(map(Stage.from_dict, tree["timeline"]))
+        return cls(**values, raw=tree)
+
+    def to_dict(self, *, timeline: bool = True) -> dict[str, Any]:
+        """Return it as the JSON object of `--json`.
+
+        Args:
+            timeline: Whether the stages go with it.
+        """
+        tree = dict(self.raw)
+        if not timeline:
+            tree.pop("timeline", None)
+        return tree
+
+    def to_json(self, *, timeline: bool = True) -> str:
+        """Return it as the JSON text of `--json`.
+
+        Args:
+            timeline: Whether the stages go with it.
+        """
+        return json.dumps(self.to_dict(timeline=timeline), indent=1, ensure_ascii=False)
+
+
+_NAMES: dict[type[_Record], tuple[str, ...]] = {}
+
+
+def _names(record: type[_Record]) -> tuple[str, ...]:
+    names = _NAMES.get(record)
+    if names is None:
+        names = _NAMES[record] = tuple(
+            field.name
+            for field in fields(record)  # type: ignore[arg-type]
+            if field.name != "raw"
+        )
+    return names

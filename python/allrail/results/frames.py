@@ -1,0 +1,102 @@
+"""Results as tables of columns (polars), written as CSV and Parquet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allrail.result import Result
+
+if TYPE_CHECKING:
+    import polars as pl
+
+DIMENSION_TYPES = {
+    "name": "String",
+    "kind": "String",
+    "size": "Int64",
+    "bandwidth_gbps": "Float64",
+    "algorithm": "String",
+    "bytes_per_npu": "Float64",
+    "utilisation": "Float64",
+    "busy_fraction": "Float64",
+}
+RESULT_TYPES = {
+    "policy": "String",
+    "order": "String",
+    "chunks": "Int64",
+    "world": "String",
+    "calibrated": "Boolean",
+    "npus": "Int64",
+    "seed": "UInt64",
+    "time_us": "Float64",
+    "ideal_time_us": "Float64",
+    "bound_time_us": "Float64",
+    "utilisation": "Float64",
+    "bytes_per_npu": "Float64",
+    "algbw_GBps": "Float64",
+    "busbw_GBps": "Float64",
+}
+TIMELINE_TYPES = {
+    "dimension": "Int64",
+    "collective": "Int64",
+    "chunk": "Int64",
+    "stage": "Int64",
+    "operation": "String",
+    "bytes": "Float64",
+    "start_us": "Float64",
+    "end_us": "Float64",
+    "finish_us": "Float64",
+}
+
+
+def results_frame(results: Mapping[str, Result]) -> pl.DataFrame:
+    """One row a result.
+
+    Args:
+        results: By name.
+    """
+    return _frame([(name, result) for name, result in results.items()], RESULT_TYPES)
+
+
+def dimensions_frame(results: Mapping[str, Result]) -> pl.DataFrame:
+    """One row a result and dimension.
+
+    Args:
+        results: By name.
+    """
+    rows = [(name, one) for name, result in results.items() for one in result.dimensions]
+    return _frame(rows, DIMENSION_TYPES)
+
+
+def timeline_frame(results: Mapping[str, Result]) -> pl.DataFrame:
+    """One row a result and stage, of the results that have a timeline.
+
+    Args:
+        results: By name.
+    """
+    rows = [(name, one) for name, result in results.items() for one in result.timeline or ()]
+    return _frame(rows, TIMELINE_TYPES)
+
+
+def write_frame(frame: pl.DataFrame, *, folder: Path, name: str) -> None:
+    """Write `name.csv` and `name.parquet`.
+
+    Args:
+        frame: The table.
+        folder: Where.
+        name: Without an ending.
+    """
+    frame.write_csv(folder / f"{name}.csv")
+    frame.write_parquet(folder / f"{name}.parquet")
+
+
+def _frame(rows: Sequence[tuple[str, object]], types: dict[str, str]) -> pl.DataFrame:
+    """The named attributes of records as columns, with the name of their result first."""
+    import polars as pl
+
+    columns: dict[str, list[Any]] = {"result": [name for name, _ in rows]}
+    for attribute in types:
+        columns[attribute] = [getattr(record, attribute) for _, record in rows]
+    schema = {"result": pl.String, **{name: getattr(pl, kind) for name, kind in types.items()}}
+    return pl.DataFrame(columns, schema=schema)

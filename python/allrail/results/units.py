@@ -1,0 +1,58 @@
+"""Numbers as people read them."""
+
+from __future__ import annotations
+
+TIMES = (("s", 1e6), ("ms", 1e3), ("µs", 1.0), ("ns", 1e-3))
+SIZES = (("GB", 1e9), ("MB", 1e6), ("KB", 1e3), ("B", 1.0))
+
+
+def time_unit(longest_us: float) -> tuple[str, float]:
+    """The unit that suits times up to `longest_us`, and how many µs it is.
+
+    Args:
+        longest_us: The longest of them, µs.
+    """
+    for name, factor in TIMES:
+        if longest_us >= 10 * factor or name == "ns":
+            return name, factor
+    raise AssertionError("the last unit always suits")
+
+
+def show_time(us: float) -> str:
+    """A time with its unit and five digits at most.
+
+    Args:
+        us: µs.
+    """
+    name, factor = time_unit(us) if us > 0 else ("µs", 1.0)
+    return f"{us / factor:,.5g} {name}" if us / factor < 1e5 else f"{us / factor:,.0f} {name}"
+
+
+def show_size(count: float) -> str:
+    """A number of bytes with a decimal unit and four digits at most.
+
+    Args:
+        count: Bytes.
+    """
+    for name, factor in SIZES:
+        if count >= factor or name == "B":
+            return f"{count / factor:,.4g} {name}"
+    raise AssertionError("the last unit always suits")
+
+
+def show_percent(fraction: float | None) -> str:
+    """A fraction as a percentage; a dash where there is none.
+
+    Args:
+        fraction: 0 to 1.
+    """
+    return "–" if fraction is None else f"{100 * fraction:.2f} %"
+
+
+def show_bandwidth(gbps: float) -> str:
+    """A bandwidth in Gb/s.
+
+    Args:
+        gbps: Gb/s.
+    """
+    return f"{gbps:,.6g} Gb/s"

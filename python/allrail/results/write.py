@@ -1,0 +1,145 @@
+"""Everything that `--out DIR` writes.
+
+`result.json` (inputs, seed, versions, results), the tables `results`, `dimensions` and `timeline`
+as CSV and Parquet, `trace.json.gz`, the pictures as SVG and PNG, and `report.html`. All files are
+made beside the folder first. An earlier run's files are replaced, or removed where this run does
+not make them; other files stay. A `result.json` of another program is not overwritten: refused.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allrail import _core
+from allrail.errors import InputError
+from allrail.files import staged_folder
+from allrail.results.frames import dimensions_frame, results_frame, timeline_frame, write_frame
+from allrail.results.trace import trace_gzip
+
+if TYPE_CHECKING:
+    from allrail.result import Result
+    from allrail.scenario import Scenario
+
+RESULT_FILE = "result.json"
+MADE_BY = "allrail"
+PICTURES = ("comparison", "gantt", "activity")
+TABLES = ("results", "dimensions", "timeline")
+FILES = (
+    *(f"{name}.{ending}" for name in PICTURES for ending in ("svg", "png")),
+    *(f"{name}.{ending}" for name in TABLES for ending in ("csv", "parquet")),
+    "trace.json.gz",
+    "report.html",
+    RESULT_FILE,
+)
+"""All that may be written; an earlier run's file that this one does not make is removed."""
+
+
+def write_results(
+    folder: Path, *, results: Mapping[str, Result], scenarios: Mapping[str, Scenario]
+) -> None:
+    """Write the folder of one or several results.
+
+    Args:
+        folder: Where; it and its parents are made.
+        results: By name; pictures need their timelines. The first is what others are compared with.
+        scenarios: What was simulated, by the same names.
+
+    Raises:
+        InputError: The folder cannot be written, or a file of another program is in the way.
+    """
+    from allrail.report import activity, comparison, gantt, style
+    from allrail.report.page import page
+
+    check_folder(folder)
+    inputs = {name: json.loads(scenario.to_json()) for name, scenario in scenarios.items()}
+    drawn: dict[str, Any] = {}
+    if len(results) > 1:
+        drawn[comparison.NAME] = comparison.comparison(results)
+    if any(result.timeline for result in results.values()):
+        drawn[gantt.NAME] = gantt.gantt(results)
+        drawn[activity.NAME] = activity.activity(results)
+    with staged_folder(folder) as staged:
+        pictures = {}
+        for name, figure in drawn.items():
+            pictures[name] = style.svg(figure, name=name)
+            (staged / f"{name}.svg").write_text(pictures[name], encoding="utf-8")
+            (staged / f"{name}.png").write_bytes(style.png(figure, name=name))
+        write_frame(results_frame(results), folder=staged, name="results")
+        write_frame(dimensions_frame(results), folder=staged, name="dimensions")
+        if any(result.timeline for result in results.values()):
+            write_frame(timeline_frame(results), folder=staged, name="timeline")
+            (staged / "trace.json.gz").write_bytes(trace_gzip(results))
+        html = page(results, inputs=inputs, pictures=pictures, version=_core.version())
+        (staged / "report.html").write_text(html, encoding="utf-8")
+        write_json(staged / RESULT_FILE, result_tree(results, inputs=inputs))
+        made = {entry.name for entry in staged.iterdir()}
+    for name in FILES:
+        if name not in made:
+            (folder / name).unlink(missing_ok=True)
+
+
+def result_tree(
+    results: Mapping[str, Result], *, inputs: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any]:
+    """What `result.json` holds; timelines are in the table of their own.
+
+    Args:
+        results: By name.
+        inputs: Their scenarios as plain values, by the same names.
+    """
+    return {
+        "schema_version": 1,
+        "made_by": MADE_BY,
+        "versions": {"allrail": _core.version()},
+        "results": [
+            {
+                "name": name,
+                "seed": result.seed,
+                "scenario": inputs[name],
+                "result": {k: v for k, v in result.to_dict().items() if k != "timeline"},
+            }
+            for name, result in results.items()
+        ],
+    }
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder whose `result.json` is not ours.
+
+    Args:
+        folder: Where results shall be written.
+
+    Raises:
+        InputError: Another program's `result.json` is in it.
+    """
+    try:
+        text = (folder / RESULT_FILE).read_text(encoding="utf-8")
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    except (OSError, UnicodeDecodeError):
+        text = ""
+    try:
+        tree = json.loads(text)
+    except ValueError:
+        tree = None
+    if not isinstance(tree, dict) or tree.get("made_by") != MADE_BY:
+        raise InputError(
+            f"its `{RESULT_FILE}` was not written by allrail and would be lost",
+            source="--out",
+            value=str(folder),
+            hint="name another folder",
+        )
+
+
+def write_json(path: Path, tree: object) -> None:
+    """Write a JSON file with one key a line.
+
+    Args:
+        path: The file.
+        tree: What it holds.
+    """
+    text = json.dumps(tree, indent=1, ensure_ascii=False)
+    path.write_text(text + "\n", encoding="utf-8")

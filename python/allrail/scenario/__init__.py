@@ -1,0 +1,21 @@
+"""The scenario: one typed tree that says what to simulate, on what, and how.
+
+`model` is the tree, `load` reads it from YAML or JSON with `--set` overrides, `presets` finds
+named fabrics, `places` remembers where each value stood so that an error can say so.
+"""
+
+from allrail.scenario.load import ScenarioLike, load_scenario
+from allrail.scenario.model import Collective, Dimension, Fabric, Scenario, Schedule
+from allrail.scenario.presets import load_fabric, preset_names
+
+__all__ = [
+    "Collective",
+    "Dimension",
+    "Fabric",
+    "Scenario",
+    "ScenarioLike",
+    "Schedule",
+    "load_fabric",
+    "load_scenario",
+    "preset_names",
+]

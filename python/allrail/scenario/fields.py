@@ -1,0 +1,204 @@
+"""The kinds of value that a scenario's fields take, each with its own message when refused.
+
+They are annotations: `Annotated[int, Count(1)]`. What a name may be comes from the Rust core's own
+tables, so that a new policy or algorithm needs no line here.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache, lru_cache
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
+
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from allrail import _core
+from allrail.errors import did_you_mean, show
+
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+
+QuantityKind = Literal["time", "size", "bandwidth"]
+Table = Literal["algorithms", "policies", "orders", "worlds"]
+
+U32_MAX = 2**32 - 1
+U64_MAX = 2**64 - 1
+
+_EXAMPLES: dict[QuantityKind, list[str]] = {
+    "time": ["700 ns", "1.7 us"],
+    "size": ["1 GiB", "100 MB"],
+    "bandwidth": ["400 Gb/s", "50 GB/s", "50 GiB/s"],
+}
+_SINGULAR: dict[Table, str] = {
+    "algorithms": "an algorithm",
+    "policies": "a policy",
+    "orders": "an order",
+    "worlds": "a world",
+}
+
+
+def refuse(why: str, *, hint: str = "") -> NoReturn:
+    """Refuse the value that is being validated.
+
+    Args:
+        why: What is wrong with it, as half a sentence.
+        hint: What to write instead.
+    """
+    raise PydanticCustomError("refused", "{why}", {"why": why, "hint": hint})
+
+
+@cache
+def table(name: Table) -> tuple[dict[str, Any], ...]:
+    """Return one of the core's tables: each row has `name` and `about`.
+
+    Args:
+        name: Which table.
+    """
+    return tuple(json.loads(getattr(_core, name)()))
+
+
+def names(of: Table) -> list[str]:
+    """Return the names in one of the core's tables, in its order.
+
+    Args:
+        of: Which table.
+    """
+    return [row["name"] for row in table(of)]
+
+
+@lru_cache(maxsize=4096)
+def parse_quantity(kind: QuantityKind, text: str) -> int:
+    """Read a quantity: picoseconds, bytes, or bytes per second.
+
+    Args:
+        kind: What it measures.
+        text: The number and its unit.
+
+    Raises:
+        _core.InputError: It is not such a quantity.
+    """
+    return _core.parse_quantity(kind, text)
+
+
+class _Field:
+    """An annotation whose `check` replaces pydantic's own validation."""
+
+    def check(self, value: Any) -> Any:
+        """Return the value to keep, or `refuse` it."""
+        raise NotImplementedError
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        raise NotImplementedError
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        del source, handler
+        return core_schema.no_info_plain_validator_function(self.check)
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        del schema, handler
+        return self.schema()
+
+
+class Quantity(_Field):
+    """A number with a unit, kept as text; only the Rust core reads it."""
+
+    def __init__(self, kind: QuantityKind, *, positive: bool = False) -> None:
+        self.kind: QuantityKind = kind
+        self.positive = positive
+
+    def check(self, value: Any) -> str:
+        """Return the text."""
+        example = _EXAMPLES[self.kind][0]
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            refuse(f"a {self.kind} is a number with a unit", hint=f"write it as `{example}`")
+        text = value if isinstance(value, str) else show(value)
+        try:
+            amount = parse_quantity(self.kind, text)
+        except _core.InputError as error:
+            told = json.loads(error.args[0])
+            refuse(told["why"], hint=told["hint"])
+        if self.positive and amount == 0:
+            refuse("it is zero", hint=f"for example `{example}`")
+        return text
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        return {"type": "string", "examples": _EXAMPLES[self.kind]}
+
+
+class Count(_Field):
+    """A whole number in a range."""
+
+    def __init__(self, low: int, high: int = U32_MAX, *, hint: str = "") -> None:
+        self.low = low
+        self.high = high
+        self.hint = hint or f"for example `{max(low, 1)}`"
+
+    def check(self, value: Any) -> int:
+        """Return the number."""
+        if isinstance(value, bool) or not isinstance(value, int):
+            refuse("it is not a whole number", hint=self.hint)
+        if value < self.low:
+            refuse(f"it is below {self.low}", hint=self.hint)
+        if value > self.high:
+            refuse(f"it is above {self.high}", hint=self.hint)
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        return {"type": "integer", "minimum": self.low, "maximum": self.high}
+
+
+class Flag(_Field):
+    """`true` or `false`, nothing that merely looks like it."""
+
+    def check(self, value: Any) -> bool:
+        """Return it."""
+        if not isinstance(value, bool):
+            refuse("it is neither `true` nor `false`", hint="write `true` or `false`")
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        return {"type": "boolean"}
+
+
+class Text(_Field):
+    """Text for people."""
+
+    def check(self, value: Any) -> str:
+        """Return it."""
+        if not isinstance(value, str):
+            refuse("it is not text", hint="put it in quotes")
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        return {"type": "string"}
+
+
+class OneOf(_Field):
+    """One of a few names: a fixed set, or those of one of the core's tables."""
+
+    def __init__(self, *fixed: str, table: Table | None = None, what: str = "") -> None:
+        self.what = _SINGULAR[table] if table else what
+        self.known: Callable[[], list[str]] = (
+            (lambda: names(table)) if table else (lambda: list(fixed))
+        )
+
+    def check(self, value: Any) -> str:
+        """Return the name."""
+        known = self.known()
+        if not isinstance(value, str) or value not in known:
+            refuse(f"it is not {self.what}", hint=did_you_mean(show(value), known))
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        return {"type": "string", "enum": self.known()}

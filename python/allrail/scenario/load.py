@@ -1,0 +1,101 @@
+"""Read a scenario from a file, a mapping or the typed object, with overrides."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path as FilePath
+from typing import Any
+
+from pydantic import ValidationError
+
+from allrail.errors import InputError
+from allrail.scenario.explain import at_place, from_pydantic
+from allrail.scenario.model import Fabric, Scenario
+from allrail.scenario.overrides import Sets, apply, parse_sets
+from allrail.scenario.places import Places
+from allrail.scenario.presets import load_fabric, preset_names, read_fabric
+from allrail.scenario.text import read_file
+
+ScenarioLike = str | os.PathLike[str] | Mapping[str, Any] | Scenario
+"""A path, a mapping of the same shape as a file, or a `Scenario`."""
+
+
+def load_scenario(scenario: ScenarioLike, *, sets: Sets = ()) -> Scenario:
+    """Read and check a scenario.
+
+    Args:
+        scenario: A YAML or JSON file, a mapping, or a `Scenario`.
+        sets: Overrides, applied in order: `["schedule.policy=themis"]` (values are YAML), or
+            `{"schedule.policy": "themis"}`. A path into `fabric` opens the preset or file that it
+            names.
+
+    Raises:
+        InputError: It cannot be read, or something in it is refused.
+    """
+    if isinstance(scenario, Scenario):
+        if not sets:
+            return scenario
+        tree: Any = scenario.model_dump(exclude_unset=True)
+        places = Places(dict(scenario._places.known), dict(scenario._places.renamed))
+        folder = FilePath()
+    elif isinstance(scenario, Mapping):
+        tree, places, folder = scenario, Places(), FilePath()
+    else:
+        path = FilePath(scenario)
+        tree, places = read_file(path)
+        folder = path.parent
+    if not isinstance(tree, Mapping):
+        place = places.of(())
+        raise InputError(
+            "a scenario is a mapping of keys to values",
+            hint="it starts with `schema_version: 1`; see `allrail schema scenario`",
+            source=place.source,
+            line=place.line,
+        )
+    tree = dict(tree)
+    for steps, value, place in parse_sets(sets):
+        named = isinstance(tree.get("fabric"), (str, Fabric))
+        if named and steps[0] == "fabric" and len(steps) > 1:
+            _open_fabric(tree, places, folder)
+        chosen = _absolute(value) if steps == ("fabric",) else value
+        tree = apply(tree, steps, chosen, place=place, places=places)
+    if isinstance(tree.get("fabric"), str):
+        _resolve_fabric(tree, places, folder)
+    if isinstance(tree.get("collective"), Mapping):
+        places.renamed["collective", 0] = ("collective",)
+        tree["collective"] = (tree["collective"],)
+    try:
+        loaded = Scenario.model_validate(tree)
+    except ValidationError as error:
+        raise from_pydantic(error, model=Scenario, places=places) from None
+    loaded._places = places
+    return loaded
+
+
+def _absolute(fabric: object) -> object:
+    """A file named in an override starts at the current folder, not at the scenario's."""
+    if isinstance(fabric, str) and fabric not in preset_names() and FilePath(fabric).exists():
+        return str(FilePath(fabric).absolute())
+    return fabric
+
+
+def _resolve_fabric(tree: dict[str, Any], places: Places, folder: FilePath) -> None:
+    """Replace a fabric's name by the fabric."""
+    try:
+        tree["fabric"] = load_fabric(tree["fabric"], folder=folder)
+    except InputError as error:
+        raise at_place(error, places) from None
+
+
+def _open_fabric(tree: dict[str, Any], places: Places, folder: FilePath) -> None:
+    """Replace a fabric's name by plain values, so that an override can reach into it."""
+    fabric = tree["fabric"]
+    if isinstance(fabric, Fabric):
+        tree["fabric"] = fabric.model_dump()
+        return
+    try:
+        tree["fabric"], inner = read_fabric(fabric, folder=folder)
+    except InputError as error:
+        raise at_place(error, places) from None
+    places.put(("fabric",), inner)

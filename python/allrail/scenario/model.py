@@ -1,0 +1,251 @@
+"""The scenario's typed tree.
+
+Quantities stay text with units; names are checked against the Rust core's tables; an unknown key is
+refused. Bounds that need the whole scenario (bytes against chunks, overflow, algorithms against
+operations) are the core's to check.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, model_validator
+
+from allrail.errors import InputError, show
+from allrail.scenario.fields import (
+    U64_MAX,
+    Count,
+    Flag,
+    OneOf,
+    Quantity,
+    Text,
+    refuse,
+)
+from allrail.scenario.places import Places
+
+SCHEMA_VERSION = 1
+
+_DEFAULT_ORDERS = {"themis": "smallest_first", "allrail": "planned"}
+
+
+def _version(value: Any) -> int:
+    if isinstance(value, bool) or value != SCHEMA_VERSION or not isinstance(value, int):
+        refuse("this version reads schema 1 only", hint=f"write `schema_version: {SCHEMA_VERSION}`")
+    return SCHEMA_VERSION
+
+
+SchemaVersion = Annotated[Literal[1], BeforeValidator(_version)]
+
+
+class Node(BaseModel):
+    """Base of the tree: immutable, unknown keys refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Dimension(Node):
+    """One dimension of a fabric: a network that joins `size` NPUs."""
+
+    kind: Annotated[str, OneOf("ring", "fully_connected", "switch", what="a kind of dimension")] = (
+        Field(description="How its NPUs are joined.")
+    )
+    size: Annotated[int, Count(2, hint="a dimension joins 2 NPUs or more")] = Field(
+        description="How many NPUs it joins."
+    )
+    links: Annotated[int, Count(1, 1 << 16, hint="links of one NPU on this dimension")] = Field(
+        default=1, description="Links of one NPU."
+    )
+    bandwidth: Annotated[str, Quantity("bandwidth")] = Field(
+        description="Bandwidth of one link, per direction."
+    )
+    latency: Annotated[str, Quantity("time")] = Field(
+        description="Latency of one step of an algorithm: from sending a message to its arrival, "
+        "without its serialisation. On a switch that is two links."
+    )
+    in_network_reduction: Annotated[bool, Flag()] = Field(
+        default=False, description="Whether the switch reduces; `kind: switch` only."
+    )
+    contention: Annotated[str, OneOf("shared", "none", what="a contention")] = Field(
+        default="shared",
+        description="`none`: messages of a step do not share links, as ASTRA-sim's "
+        "congestion-unaware backend counts; below what the links can carry.",
+    )
+
+
+class Fabric(Node):
+    """The network of a cluster: a list of dimensions, innermost first."""
+
+    schema_version: SchemaVersion = Field(default=1, exclude=True, description="Always 1.")
+    name: Annotated[str, Text()] = Field(default="inline", description="What people call it.")
+    about: Annotated[str, Text()] = Field(default="", exclude=True, description="What it is.")
+    calibrated: Annotated[bool, Flag()] = Field(
+        default=False,
+        exclude=True,
+        description="Whether its numbers were measured on the hardware that it names.",
+    )
+    sources: dict[str, Annotated[str, Text()]] = Field(
+        default={}, exclude=True, description="Where its numbers come from, by key."
+    )
+    dimensions: tuple[Dimension, ...] = Field(
+        min_length=1, max_length=6, description="Innermost (package, node) first."
+    )
+
+    @property
+    def npus(self) -> int:
+        """How many NPUs it joins."""
+        product = 1
+        for dimension in self.dimensions:
+            product *= dimension.size
+        return product
+
+
+class Collective(Node):
+    """One collective operation."""
+
+    kind: Annotated[
+        str,
+        OneOf(
+            "all_reduce",
+            "reduce_scatter",
+            "all_gather",
+            "all_to_all",
+            "broadcast",
+            what="a collective",
+        ),
+    ] = Field(description="What it does.")
+    name: Annotated[str, Text()] = Field(
+        default_factory=lambda data: str(data.get("kind", "")),
+        description="Its name in results; its kind if left out.",
+    )
+    size: Annotated[str, Quantity("size", positive=True)] = Field(
+        description="all_reduce, broadcast: each NPU's buffer; reduce_scatter: each NPU's input; "
+        "all_gather: each NPU's output; all_to_all: what each NPU sends, to itself included."
+    )
+    start: Annotated[str, Quantity("time")] = Field(default="0 ns", description="When it starts.")
+    dimensions: tuple[Annotated[int, Count(0)], ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="The dimensions that it spans, from 0; all if left out.",
+    )
+
+
+class Schedule(Node):
+    """How a collective is cut and ordered."""
+
+    policy: Annotated[str, OneOf(table="policies")] = Field(
+        default="baseline", description="Which dimension a chunk visits next."
+    )
+    order: Annotated[str, OneOf(table="orders")] = Field(
+        default_factory=lambda data: _DEFAULT_ORDERS.get(data.get("policy", ""), "fifo"),
+        description="Which waiting stage a dimension serves next. If left out: `fifo` for "
+        "`baseline`, `smallest_first` for `themis`, `planned` for `allrail`.",
+    )
+    chunks: Annotated[int, Count(1, hint="64 is a good start")] = Field(
+        default=64, description="How many parts each collective is cut into."
+    )
+    threshold: Annotated[int, Count(1, hint="Themis uses 16")] = Field(
+        default=16,
+        description="Themis keeps the baseline's order while loads differ by less than the time "
+        "of a chunk's 1/threshold.",
+    )
+    active_chunks: Annotated[int, Count(1)] | None = Field(
+        default=None, description="How many stages a dimension runs at once; no limit if left out."
+    )
+    endpoint_delay: Annotated[str, Quantity("time")] = Field(
+        default="0 ns", description="Added to every message at its ends."
+    )
+    algorithms: tuple[Annotated[str, OneOf(table="algorithms")], ...] | None = Field(
+        default=None,
+        description="One per dimension; if left out: `ring` on rings, `direct` on fully connected "
+        "dimensions, `halving_doubling` on switches.",
+    )
+    collective_order: Annotated[str, OneOf("fifo", "lifo", what="a collective order")] = Field(
+        default="fifo", description="Which of several waiting collectives a dimension serves first."
+    )
+    composition: Annotated[str, OneOf("stages", "merged", "sequential", what="a composition")] = (
+        Field(
+            default="stages",
+            description="How an all-reduce is composed over dimensions. `stages`: reduce-scatters, "
+            "then all-gathers; `merged`: the last dimension all-reduces in one stage; "
+            "`sequential`: a whole all-reduce per dimension.",
+        )
+    )
+    loads: Annotated[str, OneOf("fixed_delay", "zero", what="a start of the loads")] = Field(
+        default="fixed_delay", description="Where Themis' load tracker starts."
+    )
+    accept_plan: Annotated[str, OneOf("same_fabric", "same_shape", what="a rule for plans")] = (
+        Field(
+            default="same_fabric",
+            description="Which plans a simulation takes: made for this very fabric, or for one of "
+            "the same kinds and sizes.",
+        )
+    )
+
+
+def _as_list(value: Any) -> Any:
+    return (value,) if isinstance(value, (dict, Collective)) else value
+
+
+def _as_fabric(value: Any) -> Any:
+    if isinstance(value, str):
+        from allrail.scenario.presets import load_fabric
+
+        return load_fabric(value)
+    return value
+
+
+class Scenario(Node):
+    """What to simulate, on what, and how."""
+
+    schema_version: SchemaVersion = Field(description="Always 1.")
+    fabric: Annotated[Fabric, BeforeValidator(_as_fabric, json_schema_input_type=str | Fabric)] = (
+        Field(description="A preset's name, a file, or the fabric itself.")
+    )
+    collective: Annotated[
+        tuple[Collective, ...],
+        BeforeValidator(_as_list, json_schema_input_type=Collective | tuple[Collective, ...]),
+    ] = Field(min_length=1, description="One collective, or several that share the fabric.")
+    schedule: Schedule = Field(default=Schedule(), description="How they are scheduled.")
+    world: Annotated[str, OneOf(table="worlds")] = Field(
+        default="dims", description="What carries the transfers out."
+    )
+    seed: Annotated[int, Count(0, U64_MAX)] = Field(
+        default=0, description="Of everything random; it is in every result."
+    )
+    _places: Places = PrivateAttr(default_factory=Places)
+
+    @model_validator(mode="after")
+    def _fits_the_fabric(self) -> Self:
+        count = len(self.fabric.dimensions)
+        algorithms = self.schedule.algorithms
+        if algorithms is not None and len(algorithms) != count:
+            raise InputError(
+                f"it has {len(algorithms)} entries and the fabric {count} dimensions",
+                hint="name one algorithm per dimension",
+                field="schedule.algorithms",
+                value=show(algorithms),
+            )
+        for index, collective in enumerate(self.collective):
+            spanned = collective.dimensions
+            if spanned is None:
+                continue
+            field = f"collective[{index}].dimensions"
+            if len(set(spanned)) != len(spanned):
+                raise InputError(
+                    "a dimension stands twice",
+                    hint="name each dimension once",
+                    field=field,
+                    value=show(spanned),
+                )
+            if max(spanned) >= count:
+                raise InputError(
+                    f"the fabric has no dimension {max(spanned)}",
+                    hint=f"its dimensions are 0 to {count - 1}",
+                    field=field,
+                    value=show(spanned),
+                )
+        return self
+
+    def to_json(self) -> str:
+        """Return what the Rust core reads: everything resolved, nothing for people only."""
+        return self.model_dump_json()

@@ -1,0 +1,98 @@
+"""Named fabrics: one YAML file each, with the source of every number."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any
+
+from allrail.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from allrail.scenario.model import Fabric
+    from allrail.scenario.places import Places
+
+FOLDER = FilePath(__file__).parent.parent / "presets" / "fabrics"
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+@cache
+def preset_names() -> tuple[str, ...]:
+    """Return the names of the packaged fabrics, in alphabetical order."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
+
+
+def load_fabric(name: str, *, folder: FilePath | None = None) -> Fabric:
+    """Read a fabric.
+
+    Args:
+        name: A preset's name or a file's path.
+        folder: Where a relative path starts; the current folder if None.
+
+    Raises:
+        InputError: There is no such preset or file, or it is not a fabric.
+    """
+    if name in preset_names():
+        return _preset(name)
+    return _validated(*read_fabric(name, folder=folder))
+
+
+def read_fabric(name: str, *, folder: FilePath | None = None) -> tuple[dict[str, Any], Places]:
+    """Read a fabric as plain values, unchecked but for being a mapping.
+
+    Args:
+        name: A preset's name or a file's path.
+        folder: Where a relative path starts; the current folder if None.
+
+    Returns:
+        The tree and where its parts stand.
+
+    Raises:
+        InputError: There is no such preset or file.
+    """
+    from allrail.scenario.text import read_file
+
+    path = FOLDER / f"{name}.yaml" if name in preset_names() else (folder or FilePath()) / name
+    if path.parent != FOLDER and path.suffix not in _SUFFIXES and not path.is_file():
+        raise InputError(
+            "there is no such preset",
+            hint=did_you_mean(name, preset_names(), others="the presets are"),
+            field="fabric",
+            value=name,
+        )
+    tree, places = read_file(path)
+    if not isinstance(tree, dict):
+        raise InputError(
+            "it is not a mapping with `dimensions`",
+            hint="`allrail fabric show tutorial-8x8x8 --yaml` prints an example",
+            source=str(path),
+        )
+    return {"name": path.stem, **tree}, places
+
+
+def fabric_text(name: str) -> str:
+    """Return the text of a fabric's file.
+
+    Args:
+        name: A preset's name or a file's path.
+    """
+    from allrail.scenario.text import read_bytes
+
+    return read_bytes(FOLDER / f"{name}.yaml" if name in preset_names() else FilePath(name))
+
+
+@cache
+def _preset(name: str) -> Fabric:
+    return _validated(*read_fabric(name))
+
+
+def _validated(tree: dict[str, Any], places: Places) -> Fabric:
+    from pydantic import ValidationError
+
+    from allrail.scenario.explain import from_pydantic
+    from allrail.scenario.model import Fabric
+
+    try:
+        return Fabric.model_validate(tree)
+    except ValidationError as error:
+        raise from_pydantic(error, model=Fabric, places=places) from None

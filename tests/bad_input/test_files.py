@@ -1,0 +1,205 @@
+"""Mistakes in files, options and plans: one message, a hint, exit status 2, no output file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+REFERENCE = "fabric: tutorial-8x8x8"
+
+# A name, the file's content, what the message names.
+TEXTS = [
+    ("empty", "", ["empty"]),
+    ("only a comment", "# nothing\n", ["empty"]),
+    ("a list", "[1, 2]\n", ["scenario.yaml:1", "mapping"]),
+    ("a word", "hello\n", ["scenario.yaml:1", "mapping"]),
+    ("open bracket", "schema_version: 1\nfabric: {dimensions: [\n", ["scenario.yaml:3", "YAML"]),
+    ("bad indentation", "schema_version: 1\n fabric: today\n", ["scenario.yaml:2", "YAML"]),
+    ("a tab", "schema_version: 1\ncollective:\n\tkind: x\n", ["scenario.yaml:3", "YAML"]),
+    ("a control character", "schema_version: 1\nfabric: \x07\n", ["scenario.yaml", "YAML"]),
+    ("a duplicate key", "seed: 1\nworld: dims\nseed: 2\n", ["scenario.yaml:3", "`seed`", "twice"]),
+    ("two documents", "seed: 1\n---\nseed: 2\n", ["scenario.yaml:2", "second document"]),
+    ("a tag", "seed: !!python/object:os.system 1\n", ["scenario.yaml:1", "`seed`", "tag"]),
+    ("an unknown alias", "seed: *one\n", ["scenario.yaml:1"]),
+    ("an alias of itself", "seed: &a [*a]\n", ["scenario.yaml:1"]),
+    ("deep", "seed: " + "[" * 5000 + "]" * 5000, ["scenario.yaml:1", "nested"]),
+    (
+        "an alias bomb",
+        "a0: &a0 [1, 1, 1, 1, 1, 1, 1, 1]\n"
+        + "".join(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * 8)}]\n" for i in range(1, 12)),
+        ["scenario.yaml:", "values"],
+    ),
+    ("no schema version", f"{REFERENCE}\n", ["`schema_version`", "missing"]),
+    ("no collective", f"schema_version: 1\n{REFERENCE}\n", ["`collective`", "missing"]),
+    ("a key that is a list", "? [1, 2]\n: 3\n", ["scenario.yaml:1", "key"]),
+    ("null", "schema_version: 1\nfabric: ~\ncollective: ~\n", ["scenario.yaml:2", "`fabric`"]),
+]
+
+
+def check(outcome, folder: Path, before: set[str]) -> None:
+    """One message, a hint, and nothing else."""
+    assert outcome.status == 2, outcome
+    assert outcome.stdout == ""
+    assert outcome.stderr.startswith("error: ")
+    assert outcome.stderr.count("error:") == 1
+    assert "\n\nhint: " in outcome.stderr
+    assert "Traceback" not in outcome.stderr
+    assert {path.name for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize(("name", "text", "told"), TEXTS, ids=lambda value: str(value)[:24])
+def test_text_that_is_no_scenario(folder, allrail_cli, name, text, told):
+    (folder / "scenario.yaml").write_text(text)
+    outcome = allrail_cli("simulate", "scenario.yaml", "--out", "out")
+    check(outcome, folder, {"scenario.yaml"})
+    assert outcome.stderr.startswith("error: scenario.yaml")
+    for part in told:
+        assert part in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("{", "scenario.json:1"),
+        ('{"seed": 1,}', "scenario.json:1"),
+        ('{"seed": 1, "seed": 2}', "`seed`"),
+        ("{'seed': 1}", "scenario.json:1"),
+        ('{"schema_version": 1,\n "seeed": 2}', "scenario.json:2"),
+        ('{"schema_version": 1,\n\t"seeed": 2}', "did you mean `seed`?"),
+        ("[" * 100_000, "nested"),
+        ('{"schema_version": 1, "fabric": "today", "collective": NaN}', "`collective`"),
+    ],
+)
+def test_json_that_is_no_scenario(folder, allrail_cli, text, told):
+    (folder / "scenario.json").write_text(text)
+    outcome = allrail_cli("simulate", "scenario.json")
+    check(outcome, folder, {"scenario.yaml", "scenario.json"})
+    assert told in outcome.stderr
+
+
+def test_bytes_that_are_no_text(folder, allrail_cli):
+    (folder / "scenario.yaml").write_bytes(b"fabric: \xff\xfe\n")
+    outcome = allrail_cli("simulate", "scenario.yaml")
+    check(outcome, folder, {"scenario.yaml"})
+    assert "UTF-8" in outcome.stderr
+
+
+# The arguments, what the message names.
+COMMANDS = [
+    (["simulate", "scenari.yaml"], ["scenari.yaml", "did you mean `scenario.yaml`?"]),
+    (["simulate", "no/such/file.yaml"], ["no/such/file.yaml", "`no/such`"]),
+    (["simulate", "."], [".: it cannot be read"]),
+    (["simulate"], ["file is missing"]),
+    (["simulat", "scenario.yaml"], ["`simulat`", "did you mean `simulate`?"]),
+    (["simulate", "scenario.yaml", "--jsn"], ["`--jsn`", "did you mean `--json`?"]),
+    (["simulate", "scenario.yaml", "extra"], ["extra"]),
+    (["simulate", "scenario.yaml", "--set"], ["--set"]),
+    (["simulate", "scenario.yaml", "--set", "policy"], ["--set", "`policy`", "no `=`"]),
+    (["simulate", "scenario.yaml", "--set", "=3"], ["--set", "path"]),
+    (["simulate", "scenario.yaml", "--set", "a..b=3"], ["--set", "`a..b`"]),
+    (["simulate", "scenario.yaml", "--set", "schedule.polic=x"], ["--set", "mean `policy`?"]),
+    (["simulate", "scenario.yaml", "--set", "schedul.policy=x"], ["mean `schedule`?"]),
+    (["simulate", "scenario.yaml", "--set", "schedule.policy=[x"], ["--set", "YAML"]),
+    (["simulate", "scenario.yaml", "--set", "seed.x=1"], ["--set", "`seed` has no keys"]),
+    (
+        ["simulate", "scenario.yaml", "--set", "fabric.dimensions[3].size=2"],
+        ["--set", "the list has 3"],
+    ),
+    (["simulate", "scenario.yaml", "--set", "fabric=3D-SW"], ["`3D-SW`", "no such preset"]),
+    (["simulate", "scenario.yaml", "--set", "fabric=today2"], ["did you mean `today`?"]),
+    (["simulate", "scenario.yaml", "--set", "fabric=mine.yaml"], ["mine.yaml", "no such file"]),
+    (["simulate", "scenario.yaml", "--world", "link"], ["`link`", "did you mean `links`?"]),
+    (["simulate", "scenario.yaml", "--comm-scale", "2"], ["--comm-scale", "--astra-sim"]),
+    (["simulate", "scenario.yaml", "--comm-scale", "x"], ["--comm-scale", "x"]),
+    (["simulate", "--astra-sim", "--network", "n.json"], ["`--system`", "missing"]),
+    (["simulate", "scenario.yaml", "--astra-sim"], ["not both"]),
+    (["simulate", "scenario.yaml", "--plan", "none.json"], ["none.json", "no such file"]),
+    (["simulate", "scenario.yaml", "--plan", "scenario.yaml"], ["scenario.yaml"]),
+    (["simulate", "scenario.yaml", "--out", "scenario.yaml"], ["--out", "it is a file"]),
+    (["compare", "scenario.yaml", "--policy", "themsi"], ["--policy", "did you mean `themis`?"]),
+    (["compare", "scenario.yaml", "--policy", ","], ["--policy", "no value"]),
+    (["compare", "scenario.yaml", "--each", "x"], ["--each", "`x`"]),
+    (["compare", "scenario.yaml", "--each", "sed=1,2"], ["--each", "did you mean `seed`?"]),
+    (["compare", "scenario.yaml", "--chunks", "4,0"], ["--chunks", "`0`"]),
+    (["plan", "scenario.yaml", "--out", "."], ["--out"]),
+    (["fabric", "show", "dgx3"], ["`dgx3`", "did you mean `dgx2`?"]),
+    (["fabric", "advise", "none.yaml"], ["none.yaml", "no such file"]),
+    (["fabric", "lst"], ["`lst`", "did you mean `list`?"]),
+    (["schema", "scenari"], ["scenari"]),
+    (["reproduce", "thems"], ["`thems`", "did you mean `themis`?"]),
+]
+
+
+@pytest.mark.parametrize(("arguments", "told"), COMMANDS, ids=lambda value: " ".join(value)[:60])
+def test_a_command_that_is_no_command(folder, allrail_cli, arguments, told):
+    outcome = allrail_cli(*arguments)
+    check(outcome, folder, {"scenario.yaml"})
+    for part in told:
+        assert part in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("dimensions: []\n", "fabric.yaml:1: `dimensions`"),
+        ("dimensions: [{kind: ring, size: 8}]\n", "fabric.yaml:1: `dimensions[0].bandwidth`"),
+        ("[]\n", "fabric.yaml"),
+        ("dimension: []\n", "did you mean `dimensions`?"),
+        ("fabric: today\n", "fabric.yaml:1: `fabric`"),
+    ],
+)
+def test_a_fabric_file(folder, allrail_cli, text, told):
+    (folder / "fabric.yaml").write_text(text)
+    before = {"scenario.yaml", "fabric.yaml"}
+    outcome = allrail_cli("simulate", "scenario.yaml", "--set", "fabric=fabric.yaml")
+    check(outcome, folder, before)
+    assert told in outcome.stderr
+    outcome = allrail_cli("fabric", "show", "fabric.yaml")
+    check(outcome, folder, before)
+    assert told in outcome.stderr
+
+
+class TestPlans:
+    """Plan files that are broken, edited, or made for something else."""
+
+    @pytest.fixture
+    def plan(self, folder, allrail_cli) -> Path:
+        path = folder / "plan.json"
+        assert allrail_cli("plan", "scenario.yaml", "--out", str(path)).status == 0
+        return path
+
+    def run(self, folder, allrail_cli, *more: str):
+        outcome = allrail_cli("simulate", "scenario.yaml", "--plan", "plan.json", *more)
+        check(outcome, folder, {"scenario.yaml", "plan.json"})
+        assert outcome.stderr.startswith("error: plan.json"), outcome.stderr
+        return outcome
+
+    @pytest.mark.usefixtures("plan")
+    def test_a_plan_for_another_fabric(self, folder, allrail_cli):
+        outcome = self.run(folder, allrail_cli, "--set", "fabric=3D-SW_SW_SW_homo")
+        assert "fabric" in outcome.stderr
+
+    @pytest.mark.usefixtures("plan")
+    def test_a_plan_for_another_size(self, folder, allrail_cli):
+        self.run(folder, allrail_cli, "--set", "collective.size=2 GiB")
+
+    def test_a_plan_that_lost_a_stage(self, folder, allrail_cli, plan):
+        tree = json.loads(plan.read_text())
+        tree["plans"][0]["chunks"][5]["stages"].pop(1)
+        plan.write_text(json.dumps(tree))
+        outcome = self.run(folder, allrail_cli)
+        assert "chunk" in outcome.stderr
+        assert "5" in outcome.stderr
+
+    def test_a_plan_with_an_unknown_key(self, folder, allrail_cli, plan):
+        tree = json.loads(plan.read_text())
+        tree["plans"][0]["polcy"] = "themis"
+        plan.write_text(json.dumps(tree))
+        assert "polcy" in self.run(folder, allrail_cli).stderr
+
+    @pytest.mark.parametrize("text", ["", "{", "[]", "{}", '{"schema_version": 9, "plans": []}'])
+    def test_a_plan_that_is_none(self, folder, allrail_cli, plan, text):
+        plan.write_text(text)
+        self.run(folder, allrail_cli)

@@ -1,0 +1,59 @@
+"""What every test may use: the command line in this process, and a cache of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+SCENARIO = """\
+schema_version: 1
+fabric: tutorial-8x8x8
+collective: {kind: all_reduce, size: 1 GiB}
+schedule: {policy: themis, order: smallest_first, chunks: 64}
+world: dims
+seed: 0
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a command did."""
+
+    status: int
+    stdout: str
+    stderr: str
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path_factory, monkeypatch):
+    monkeypatch.setenv("ALLRAIL_CACHE", str(tmp_path_factory.mktemp("cache")))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch) -> Path:
+    """An empty folder with `scenario.yaml` in it, made the current one."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scenario.yaml").write_text(SCENARIO)
+    return tmp_path
+
+
+@pytest.fixture
+def allrail_cli(capsys) -> Callable[..., Outcome]:
+    """Runs `allrail ARGS...` in this process."""
+    from allrail.cli.main import main
+
+    def run(*args: str) -> Outcome:
+        capsys.readouterr()
+        with pytest.raises(SystemExit) as stop:
+            main(args)
+        told = capsys.readouterr()
+        status = stop.value.code
+        return Outcome(status if isinstance(status, int) else 0, told.out, told.err)
+
+    return run

@@ -1,0 +1,330 @@
+"""ASTRA-sim's files give ASTRA-sim's times.
+
+The tutorial's exercises come with allrail; ASTRA-sim's other samples are used where they are here.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+import allrail
+from allrail.errors import InputError
+from allrail.formats.astra_sim import columns, columns_csv, read_case, scenario_yaml
+from allrail.reproduce.astra_sim import EXERCISES, FOLDER, LINK_BOUND_US, run
+
+
+def exercise_case(exercise, **options):
+    return read_case(
+        FOLDER / exercise.network,
+        system=FOLDER / exercise.system,
+        workload=FOLDER / "all_reduce.txt",
+        world=exercise.world,
+        **({"comm_scale": 1024.0} | options),
+    )
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)
+def test_the_tutorials_times(exercise):
+    result = allrail.simulate(exercise_case(exercise).scenario)
+    assert result.time_us == pytest.approx(exercise.time_us, rel=exercise.tolerance)
+    if exercise.utilisation is not None:
+        assert 100 * result.utilisation == pytest.approx(exercise.utilisation, abs=0.2)
+
+
+def test_a_direct_step_of_one_messages_time_is_below_the_links():
+    unaware = exercise_case(EXERCISES[2])
+    result = allrail.simulate(unaware.scenario)
+    assert result.below_physical_bound
+    assert result.utilisation is None
+    assert result.to_dict()["below_physical_bound"] is True
+    tree = json.loads(json.dumps(unaware.scenario))
+    tree["fabric"]["dimensions"][0]["contention"] = "shared"
+    shared = allrail.simulate(tree)
+    assert shared.time_us >= LINK_BOUND_US
+    assert not shared.below_physical_bound
+    assert "below_physical_bound" not in shared.to_dict()
+
+
+@pytest.mark.parametrize("exercise", EXERCISES, ids=lambda exercise: exercise.name)
+def test_a_written_scenario_gives_the_same(exercise, tmp_path):
+    case = exercise_case(exercise)
+    path = tmp_path / "case.yaml"
+    path.write_text(scenario_yaml(case))
+    ours = allrail.simulate(path).to_dict()
+    theirs = allrail.simulate(case.scenario).to_dict()
+    del ours["host"], theirs["host"]
+    assert ours == theirs
+
+
+def test_reproduce_is_within_tolerance(monkeypatch):
+    monkeypatch.delenv("ALLRAIL_REFERENCE", raising=False)
+    seen = []
+    reproduction = run(progress=lambda done, total: seen.append((done, total)))
+    assert reproduction.ok, [row.cells() for row in reproduction.rows if row.ok is False]
+    assert len([row for row in reproduction.rows if row.ok]) == 7
+    assert seen[-1][0] == seen[-1][1]
+
+
+def test_astra_sims_samples(astra_case):
+    arguments = dict(zip(astra_case["args"][::2], astra_case["args"][1::2], strict=True))
+    folder = astra_case["folder"]
+
+    def read():
+        return read_case(
+            folder / astra_case["network"],
+            system=folder / astra_case["system"],
+            workload=folder / astra_case["workload"],
+            comm_scale=float(arguments.get("--comm-scale", 1)),
+            compute_scale=float(arguments.get("--compute-scale", 1)),
+            world=arguments.get("--world", "dims"),
+        )
+
+    if astra_case.get("needs") == "training":
+        with pytest.raises(InputError, match="training loop"):
+            read()
+        return
+    case = read()
+    result = allrail.simulate(case.scenario)
+    assert result.time_us == pytest.approx(astra_case["time_us"], rel=astra_case["tolerance"])
+    assert case.warning is None
+    if "total_message_MB" in astra_case:
+        row = columns(case, result=result.to_dict())
+        assert float(row["TotalMessageSize(MB)"]) == pytest.approx(astra_case["total_message_MB"])
+
+
+@pytest.fixture
+def files(tmp_path) -> Path:
+    """A copy of the tutorial's files, to be edited."""
+    for entry in FOLDER.iterdir():
+        shutil.copy(entry, tmp_path / entry.name)
+    return tmp_path
+
+
+def read(files: Path, *, network="3d_switch.json", system="3d_switch_baseline.txt", **options):
+    return read_case(
+        files / network,
+        system=files / system,
+        workload=files / "all_reduce.txt",
+        **options,
+    )
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def edit_network(files: Path, **keys) -> None:
+    path = files / "3d_switch.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | keys))
+
+
+def dimensions(case):
+    return case.scenario["fabric"]["dimensions"]
+
+
+class TestNetwork:
+    """What a network file means."""
+
+    def test_bandwidth_is_gib_and_a_switch_two_links(self, files):
+        one = dimensions(read(files))[0]
+        assert (one["kind"], one["size"], one["links"]) == ("switch", 8, 1)
+        assert one["bandwidth"] == "50 GiB/s"
+        assert one["latency"] == "2 ns"
+
+    @pytest.mark.parametrize(("links", "kept"), [(1, 2), (2, 2), (3, 2), (5, 4), (8, 8)])
+    def test_a_ring_has_its_links_in_pairs(self, files, links, kept):
+        edit_network(
+            files, **{"topologies-per-dim": ["Ring"] * 3, "links-count": [links, links, links]}
+        )
+        edit(
+            files / "3d_switch_baseline.txt",
+            "halvingDoubling_" * 2 + "halvingDoubling",
+            "ring_ring_ring",
+        )
+        case = read(files)
+        assert [one["links"] for one in dimensions(case)] == [kept] * 3
+        assert case.scenario["schedule"]["algorithms"] == ["ring"] * 3
+        assert dimensions(case)[0]["latency"] == "1 ns"
+
+    def test_fully_connected_has_the_same_number_of_links_to_every_peer(self, files):
+        edit_network(
+            files,
+            **{
+                "topologies-per-dim": ["FullyConnected", "Switch", "Switch"],
+                "links-count": [16, 1, 1],
+            },
+        )
+        assert dimensions(read(files))[0]["links"] == 14
+
+    def test_cards_and_routers_make_steps_longer(self, files):
+        edit_network(files, **{"nic-latency": [3, 0, 0], "router-latency": [0, 5, 0]})
+        case = read(files)
+        assert [one["latency"] for one in dimensions(case)] == ["8 ns", "7 ns", "2 ns"]
+        assert case.warning is None
+
+    def test_a_dimension_of_one_npu_is_left_out(self, files):
+        edit_network(files, **{"units-count": [8, 1, 8]})
+        case = read(files)
+        assert [one["size"] for one in dimensions(case)] == [8, 8]
+        assert len(case.scenario["schedule"]["algorithms"]) == 2
+
+    def test_a_message_of_a_2x_ring_gets_one_links_bandwidth(self, files):
+        (files / "ring.yml").write_text(
+            "topology: [Ring]\nnpus_count: [8]\nbandwidth: [50.0]\nlatency: [500.0]\n"
+        )
+        (files / "system.json").write_text(
+            json.dumps(
+                {
+                    "all-reduce-implementation": ["ring"],
+                    "preferred-dataset-splits": 4,
+                    "collective-optimization": "localBWAware",
+                }
+            )
+        )
+        case = read(files, network="ring.yml", system="system.json")
+        assert dimensions(case)[0]["links"] == 2
+        assert case.scenario["schedule"]["algorithms"] == ["ring_unidirectional"]
+        result = allrail.simulate(case.scenario)
+        # 4 chunks, 14 steps each: 32 KiB at 50 GiB/s, 500 ns, 10 ns endpoint delay.
+        assert result.time_us == pytest.approx(
+            4 * 14 * (32 * 2**10 / (50 * 2**30) * 1e6 + 0.51), rel=2e-3
+        )
+
+    def test_a_direct_step_on_a_ring_is_one_message(self, files):
+        edit_network(files, **{"topologies-per-dim": ["Ring"] * 3, "links-count": [2, 2, 2]})
+        edit(
+            files / "3d_switch_baseline.txt",
+            "halvingDoubling_" * 2 + "halvingDoubling",
+            "direct_direct_direct",
+        )
+        assert {one["contention"] for one in dimensions(read(files))} == {"none"}
+        assert {one["contention"] for one in dimensions(read(files, world="links"))} == {"shared"}
+
+
+class TestSystem:
+    """What a system file means."""
+
+    def test_localbwaware_merges_the_last_dimension_for_the_baseline_only(self, files):
+        assert read(files).scenario["schedule"]["composition"] == "merged"
+        themis = read(files, system="3d_switch_themis.txt").scenario["schedule"]
+        assert (themis["composition"], themis["loads"], themis["order"]) == (
+            "stages",
+            "zero",
+            "smallest_first",
+        )
+        edit(files / "3d_switch_baseline.txt", "localBWAware", "baseline")
+        assert read(files).scenario["schedule"]["composition"] == "sequential"
+
+    def test_chunks_are_what_the_splits_make(self, files):
+        edit(files / "3d_switch_baseline.txt", "splits: 64", "splits: 1000")
+        # floor(1048576 / 1000) = 1048 bytes a chunk, 1000.55 of them.
+        assert read(files).scenario["schedule"]["chunks"] == 1001
+
+    def test_2x_json_means_the_same(self, files):
+        text = (files / "3d_switch_themis.txt").read_text()
+        tree: dict[str, object] = dict(line.split(": ") for line in text.splitlines())
+        for key, value in tree.items():
+            if key.endswith("implementation"):
+                tree[key] = str(value).split("_")
+            elif str(value).isdecimal():
+                tree[key] = int(str(value))
+        (files / "system.json").write_text(json.dumps(tree))
+        ours = read(files, system="system.json").scenario
+        assert ours == read(files, system="3d_switch_themis.txt").scenario
+
+    def test_what_is_not_modelled_is_said_once_by_key(self, files):
+        with (files / "3d_switch_baseline.txt").open("a") as file:
+            file.write("local-reduction-delay: 100\nmodel-shared-bus: 1\nboost-mode: 1\n")
+        edit_network(files, **{"hbm-latency": [500, 500, 500], "dimension-type": ["N", "N", "N"]})
+        warning = read(files).warning
+        assert warning is not None
+        assert "\n" not in warning
+        for key in ("hbm-latency", "local-reduction-delay", "model-shared-bus"):
+            assert warning.count(f"`{key}`") == 1
+        assert "boost-mode" not in warning
+        assert "dimension-type" not in warning
+
+    def test_other_schedulers_are_replaced_and_said(self, files):
+        edit(
+            files / "3d_switch_baseline.txt",
+            "inter-dimension-scheduling: baseline",
+            "inter-dimension-scheduling: roundRobin",
+        )
+        edit(
+            files / "3d_switch_baseline.txt",
+            "intra-dimension-scheduling: FIFO",
+            "intra-dimension-scheduling: RG",
+        )
+        case = read(files)
+        assert case.scenario["schedule"]["policy"] == "baseline"
+        assert "roundRobin" in (case.warning or "")
+        assert "RG" in (case.warning or "")
+
+
+class TestWorkload:
+    """What a workload file means."""
+
+    def test_an_all_gathers_bytes_are_what_each_npu_puts_in(self, files):
+        edit(files / "all_reduce.txt", "ALLREDUCE", "ALLGATHER")
+        case = read(files)
+        collective = case.scenario["collective"][0]
+        assert (collective["kind"], collective["size"]) == ("all_gather", f"{512 * 2**20} B")
+        result = allrail.simulate(case.scenario)
+        # Every NPU receives what the other 511 put in, over three dimensions.
+        assert result.bytes_per_npu == pytest.approx(511 * 2**20, rel=1e-6)
+
+    def test_themis_plans_no_all_to_all(self, files):
+        edit(files / "all_reduce.txt", "ALLREDUCE", "ALLTOALL")
+        schedule = read(files, system="3d_switch_themis.txt").scenario["schedule"]
+        assert schedule["policy"] == "baseline"
+        assert schedule["algorithms"] == ["direct"] * 3
+
+    def test_passes_start_together_and_share_the_fabric(self, files):
+        once = allrail.simulate(read(files, comm_scale=64).scenario)
+        case = read(files, comm_scale=64, num_passes=3)
+        assert [one["start"] for one in case.scenario["collective"]] == ["0 ns"] * 3
+        thrice = allrail.simulate(case.scenario)
+        assert 2.5 * once.time_us < thrice.time_us < 3.01 * once.time_us
+        assert thrice.bytes_per_npu == 3 * once.bytes_per_npu
+
+    def test_scaling_the_bytes_scales_the_message_size(self, files):
+        small, large = (
+            columns(case, result=allrail.simulate(case.scenario).to_dict())
+            for case in (read(files), read(files, comm_scale=8))
+        )
+        assert float(large["TotalMessageSize(MB)"]) == pytest.approx(
+            8 * float(small["TotalMessageSize(MB)"]), abs=0.05
+        )
+
+    def test_layers_that_micro_does_not_run_are_said(self, files):
+        path = files / "all_reduce.txt"
+        row = path.read_text().splitlines()[2]
+        path.write_text(f"MICRO\n2\n{row}\n{row.replace('NONE 0', 'ALLREDUCE 64', 1)}\n")
+        assert "first" in (read(files).warning or "")
+
+
+def test_the_columns_are_astra_sims(files):
+    case = read(files)
+    row = columns(case, result=allrail.simulate(case.scenario).to_dict())
+    assert list(row)[:5] == [
+        "Name",
+        "TotalTime(us)",
+        "ComputeTime(us)",
+        "ExposedCommunicationTime(us)",
+        "TotalMessageSize(MB)",
+    ]
+    header, values = columns_csv(row).splitlines()
+    assert len(header.split(",")) == len(values.split(",")) == 8
+
+
+def test_the_scenario_file_holds_nothing_that_says_nothing(files):
+    tree = yaml.safe_load(scenario_yaml(read(files)))
+    assert isinstance(tree["collective"], dict)
+    assert "contention" not in tree["fabric"]["dimensions"][0]

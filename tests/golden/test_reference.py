@@ -1,0 +1,73 @@
+"""The generated pages of docs/reference are current, and the schemas accept what we ship."""
+
+from __future__ import annotations
+
+import runpy
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+import allrail
+from allrail.scenario.presets import FOLDER
+from allrail.scenario.text import read_file
+from allrail.schemas import schema
+
+ROOT = Path(__file__).parents[2]
+SCHEMAS = ("scenario", "fabric", "plan")
+NAMES = ("cli.md", "algorithms.md", "fabrics.md", *(f"{name}.schema.json" for name in SCHEMAS))
+
+
+@pytest.fixture(scope="module")
+def pages():
+    return runpy.run_path(str(ROOT / "docs" / "generate.py"))["pages"]()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_is_current(pages, name):
+    assert set(pages) == set(NAMES)
+    written = (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
+    assert written == pages[name], "run `make docs`"
+
+
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_is_a_schema(name):
+    jsonschema.Draft202012Validator.check_schema(schema(name))
+
+
+@pytest.mark.parametrize(
+    "path", sorted(ROOT.glob("examples/*/*.yaml")), ids=lambda p: p.parent.name
+)
+def test_examples_fit_the_scenario_schema(path):
+    jsonschema.validate(read_file(path)[0], schema("scenario"))
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.yaml")), ids=lambda path: path.stem)
+def test_presets_fit_the_fabric_schema(path):
+    jsonschema.validate(read_file(path)[0], schema("fabric"))
+
+
+@pytest.mark.parametrize("policy", ["baseline", "themis", "allrail"])
+def test_plans_fit_the_plan_schema(policy):
+    plan = allrail.plan(
+        ROOT / "examples/03-plan-and-reuse/scenario.yaml", sets={"schedule.policy": policy}
+    )
+    jsonschema.validate(plan.to_dict(), schema("plan"))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"schema_version": 2},
+        {"fabirc": "today"},
+        {"world": "dim"},
+        {"seed": -1},
+        {"schedule": {"policy": "best"}},
+        {"collective": {"kind": "all_reduce"}},
+    ],
+    ids=str,
+)
+def test_the_scenario_schema_refuses(change):
+    tree = read_file(ROOT / "examples/01-simulate-themis/scenario.yaml")[0]
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**tree, **change}, schema("scenario"))
