@@ -15,7 +15,9 @@
 //! `s` and one. Where that is not less than without (P ≤ 3) the switch does not reduce.
 //!
 //! Not modelled: computing the reduction, memory traffic, congestion between dimensions that share
-//! wires, incast at the receivers of a tree on a switch.
+//! wires, incast at the receivers of a tree on a switch. Every step of a pipelined broadcast or tree is
+//! charged its latency, though a rank that awaits nothing runs ahead: at most a latency per NPU too
+//! much.
 
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::{Contention, Dimension, Fabric, Kind, topology};

@@ -172,18 +172,19 @@ impl Bandwidth {
         let share = u128::from(self.0) * u128::from(numerator) / u128::from(denominator);
         Self(u64::try_from(share).unwrap_or(u64::MAX).max(1))
     }
-    /// How long `size` takes, rounded to the nearest picosecond; `None` beyond 2^64 ps.
+    /// How long `size` takes, rounded up to a picosecond; `None` beyond 2^64 ps.
     #[must_use]
     pub fn time_for(self, size: Bytes) -> Option<Time> {
         self.time_for_fraction(u128::from(size.0), 1)
     }
-    /// How long `numerator / denominator` bytes take, rounded once to the nearest picosecond;
+    /// How long `numerator / denominator` bytes take, rounded up once to a picosecond, so
+    /// that nothing is faster than its bandwidth;
     /// `None` where it exceeds 2^64 ps.
     #[must_use]
     pub fn time_for_fraction(self, numerator: u128, denominator: u128) -> Option<Time> {
         let divisor = denominator.checked_mul(u128::from(self.0))?;
-        let scaled = numerator.checked_mul(PS_PER_S)?.checked_add(divisor / 2)?;
-        u64::try_from(scaled / divisor).ok().map(Time)
+        let scaled = numerator.checked_mul(PS_PER_S)?;
+        u64::try_from(scaled.div_ceil(divisor)).ok().map(Time)
     }
 }
 
@@ -503,9 +504,9 @@ mod tests {
     }
 
     #[test]
-    fn time_is_rounded_once() {
+    fn time_is_rounded_up_once() {
         let third = Bandwidth::from_bytes_per_second(3).expect("positive");
-        assert_eq!(third.time_for(Bytes::new(1)), Some(Time::from_ps(333_333_333_333)));
+        assert_eq!(third.time_for(Bytes::new(1)), Some(Time::from_ps(333_333_333_334)));
         assert_eq!(third.time_for(Bytes::new(2)), Some(Time::from_ps(666_666_666_667)));
         assert_eq!(third.time_for(Bytes::new(u64::MAX)), None);
     }

@@ -85,7 +85,7 @@ pub fn simulate(
         WorldKind::Links => {
             let lowering = MessageLowering::new(fabric, plans, &works)?;
             check_links(scenario, &lowering)?;
-            job.endpoint_delay = scenario.schedule.endpoint_delay;
+            job.endpoint_delay = plans[0].endpoint_delay;
             carry_out(&job, &lowering, &mut Links::new(fabric), observer)?
         }
     };
@@ -181,9 +181,10 @@ fn summarise(
         spanned.iter().map(|id| fabric.dimension(*id).aggregate().bytes_per_second() as f64).sum();
     let total: f64 = sent.iter().sum();
     let ideal_us = total / bandwidth * 1e6;
+    let counted = scenario.world == WorldKind::Dims;
     let below_physical_bound = plans.iter().zip(models).any(|(plan, model)| {
         let mut stages = plan.chunks.iter().flat_map(|chunk| &chunk.stages);
-        stages.any(|stage| model.below_physical(stage.operation, stage.dimension))
+        counted && stages.any(|stage| model.below_physical(stage.operation, stage.dimension))
     });
     let known = |value: f64| (!below_physical_bound).then_some(value);
     let dimensions = fabric

@@ -303,6 +303,28 @@ impl PlanFile {
                     collective.kind.to_string(),
                 ));
             }
+            if plan.endpoint_delay != scenario.schedule.endpoint_delay {
+                return Err(other(
+                    "endpoint_delay",
+                    plan.endpoint_delay.to_string(),
+                    scenario.schedule.endpoint_delay.to_string(),
+                ));
+            }
+            if scenario.schedule.algorithms.as_ref().is_some_and(|names| *names != plan.algorithms)
+            {
+                return Err(other(
+                    "algorithms",
+                    plan.algorithms.join(", "),
+                    scenario
+                        .schedule
+                        .algorithms
+                        .iter()
+                        .flatten()
+                        .cloned()
+                        .collect::<Vec<_>>()
+                        .join(", "),
+                ));
+            }
             if plan.size != collective.size {
                 return Err(other("size", plan.size.to_string(), collective.size.to_string()));
             }

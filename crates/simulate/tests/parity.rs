@@ -141,7 +141,7 @@ fn single(kind: Kind, ranks: u32, name: &str, operation: Operation, size: u64) -
 fn run_ahead(name: &str, operation: Operation, ranks: u32) -> u64 {
     match (operation, name) {
         (Operation::Broadcast, "ring_unidirectional") => u64::from(ranks) - 1,
-        (Operation::Broadcast, "ring") => u64::from(ranks % 2 == 0),
+        (Operation::Broadcast, "ring") => u64::from(ranks.is_multiple_of(2)),
         _ => 0,
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! A message of `m` bytes occupies each link on its path for `m / bandwidth`, one after the other;
 //! after each it travels on for the link's latency, the step latency divided by the links of a
-//! step. So on a one-hop dimension a step takes `m/BW + α` as in `dims`, and on a switch one
+//! step (the first takes what is left over). So on a one-hop dimension a step takes `m/BW + α` as in `dims`, and on a switch one
 //! serialisation more. This is what ASTRA-sim calls congestion-aware.
 //!
 //! Parallel links between the same two ends are bonded. Ignored: packets, buffers, back pressure.
@@ -13,7 +13,7 @@
 
 use std::collections::VecDeque;
 
-use allrail_core::{DimensionId, EventQueue, Rank, Time};
+use allrail_core::{Bandwidth, Bytes, DimensionId, EventQueue, Rank, Time};
 use allrail_fabric::topology::{self, Topology};
 use allrail_fabric::{Dimension, Fabric};
 
@@ -26,14 +26,32 @@ struct Plane {
     stride: u32,
     links_per_instance: u32,
     first_link: usize,
+    /// Of the first link of a message, with what dividing the step latency leaves over.
+    first_latency: Time,
+    /// Of the others.
     link_latency: Time,
+    bandwidth: Bandwidth,
+    /// The last message's size and its serialisation: most are alike.
+    last: (Bytes, Time),
+    /// Summed over the links.
     busy: Time,
-    sending_links: u64,
+    /// Links that any message can cross.
+    used_links: u64,
+}
+
+impl Plane {
+    fn serialisation(&mut self, bytes: Bytes) -> Time {
+        if self.last.0 != bytes {
+            let time = self.bandwidth.time_for(bytes);
+            self.last = (bytes, time.expect("the driver bounds the time of a message"));
+        }
+        self.last.1
+    }
 }
 
 struct Message {
     tag: u64,
-    bytes: allrail_core::Bytes,
+    bytes: Bytes,
     dimension: u32,
     instance: u32,
     source: u32,
@@ -100,16 +118,19 @@ impl Links {
             let links_per_instance = topology.link_count(dimension);
             let link_count = usize::try_from(instances * u64::from(links_per_instance))
                 .expect("the driver bounds the number of links");
+            let hops = u64::from(topology.hops_per_step());
+            let per_link = dimension.latency.as_ps() / hops;
             planes.push(Plane {
                 topology,
                 stride,
                 links_per_instance,
                 first_link,
-                link_latency: Time::from_ps(
-                    dimension.latency.as_ps() / u64::from(topology.hops_per_step()),
-                ),
+                first_latency: Time::from_ps(dimension.latency.as_ps() - per_link * (hops - 1)),
+                link_latency: Time::from_ps(per_link),
+                bandwidth: topology.link_bandwidth(dimension),
+                last: (Bytes::default(), Time::ZERO),
                 busy: Time::ZERO,
-                sending_links: npus * topology.links_per_npu(dimension),
+                used_links: npus * topology.links_per_npu(dimension) * hops,
                 dimension: dimension.clone(),
             });
             stride *= dimension.size;
@@ -152,21 +173,16 @@ impl Links {
             message.hop,
         )?;
         message.hop += 1;
-        let serialisation = plane
-            .topology
-            .link_bandwidth(&plane.dimension)
-            .time_for(message.bytes)
-            .expect("the driver bounds the time of a message");
+        let serialisation = plane.serialisation(message.bytes);
         let index = plane.first_link
             + message.instance as usize * plane.links_per_instance as usize
             + link.0 as usize;
         let server = &mut self.links[index];
         let departure = server.free_at.max(now) + serialisation;
         server.free_at = departure;
-        if message.hop == 1 {
-            plane.busy += serialisation;
-        }
-        let arrival = departure + plane.link_latency;
+        plane.busy += serialisation;
+        let latency = if message.hop == 1 { plane.first_latency } else { plane.link_latency };
+        let arrival = departure + latency;
         server.arrivals.push_back((arrival, id));
         if server.arrivals.len() == 1 {
             let link = u32::try_from(index).expect("fewer than 2^32 links");
@@ -284,9 +300,6 @@ impl World for Links {
     }
 
     fn busy(&self, span: Time) -> Vec<f64> {
-        self.planes
-            .iter()
-            .map(|plane| plane.busy.ratio(span) / plane.sending_links as f64)
-            .collect()
+        self.planes.iter().map(|plane| plane.busy.ratio(span) / plane.used_links as f64).collect()
     }
 }

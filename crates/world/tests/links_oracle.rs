@@ -167,7 +167,7 @@ proptest! {
     fn links_serves_each_link_first_come_first_served(traffic in any_traffic()) {
         let (fabric, mut messages) = traffic;
         for (i, message) in (0u64..).zip(&mut messages) {
-            message.at = message.at + Time::from_ps(i);
+            message.at += Time::from_ps(i);
         }
         prop_assert_eq!(simulated(&fabric, &messages)?, plain(&fabric, &messages));
     }

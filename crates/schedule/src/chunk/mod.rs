@@ -5,6 +5,7 @@ mod allrail;
 mod baseline;
 mod themis;
 
+#[cfg(test)]
 pub(crate) use allrail::permutations;
 
 use allrail_collective::{Operation, Stage, StageModel};

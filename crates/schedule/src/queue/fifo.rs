@@ -9,7 +9,7 @@ pub struct Fifo(Ranked);
 
 impl DimensionQueue for Fifo {
     fn push(&mut self, stage: Waiting) {
-        self.0.push(stage, i128::from);
+        self.0.push(stage, |sequence| (0, sequence));
     }
 
     fn pop(&mut self) -> Option<Waiting> {

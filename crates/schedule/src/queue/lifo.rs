@@ -9,7 +9,7 @@ pub struct Lifo(Ranked);
 
 impl DimensionQueue for Lifo {
     fn push(&mut self, stage: Waiting) {
-        self.0.push(stage, |sequence| -i128::from(sequence));
+        self.0.push(stage, |sequence| (0, u32::MAX - sequence));
     }
 
     fn pop(&mut self) -> Option<Waiting> {

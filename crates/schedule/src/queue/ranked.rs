@@ -5,8 +5,8 @@ use std::collections::BinaryHeap;
 
 use super::Waiting;
 
-/// (priority reversed, rank, sequence): smaller goes first.
-type Key = (Reverse<i64>, i128, u64);
+/// (priority reversed, rank, tie-break, sequence): smaller goes first.
+type Key = (Reverse<i64>, u64, u32, u32);
 
 struct Entry(Key, Waiting);
 
@@ -31,15 +31,17 @@ impl Ord for Entry {
 #[derive(Default)]
 pub(super) struct Ranked {
     heap: BinaryHeap<Entry>,
-    sequence: u64,
+    sequence: u32,
 }
 
 impl Ranked {
-    /// Adds a stage; `rank` sees its sequence number, and the lowest rank goes first.
-    pub(super) fn push(&mut self, stage: Waiting, rank: impl FnOnce(u64) -> i128) {
+    /// Adds a stage; `rank` sees its sequence number and gives a rank and a tie-break: the lowest
+    /// goes first.
+    pub(super) fn push(&mut self, stage: Waiting, rank: impl FnOnce(u32) -> (u64, u32)) {
         let sequence = self.sequence;
         self.sequence += 1;
-        self.heap.push(Entry((Reverse(stage.priority), rank(sequence), sequence), stage));
+        let (rank, tie) = rank(sequence);
+        self.heap.push(Entry((Reverse(stage.priority), rank, tie, sequence), stage));
     }
 
     pub(super) fn pop(&mut self) -> Option<Waiting> {

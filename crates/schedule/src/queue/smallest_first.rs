@@ -12,7 +12,7 @@ pub struct SmallestFirst(Ranked);
 
 impl DimensionQueue for SmallestFirst {
     fn push(&mut self, stage: Waiting) {
-        self.0.push(stage, |_| i128::from(stage.buffer.count()) << 32 | i128::from(stage.at.chunk));
+        self.0.push(stage, |_| (stage.buffer.count(), stage.at.chunk));
     }
 
     fn pop(&mut self) -> Option<Waiting> {

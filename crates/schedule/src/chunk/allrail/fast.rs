@@ -175,3 +175,85 @@ impl Fast {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::{Parameters, Problem, stages};
+    use crate::evaluate;
+    use crate::queue::{Order, queues};
+    use allrail_collective::algorithm::named;
+    use allrail_collective::{Operation, StageModel};
+    use allrail_core::DimensionId;
+    use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+    use proptest::prelude::*;
+
+    fn fabric(sizes: &[(u32, u64, u64)]) -> Fabric {
+        let dimensions = sizes.iter().map(|(size, gbps, ns)| Dimension {
+            kind: Kind::Switch,
+            size: *size,
+            links: 1,
+            bandwidth: format!("{gbps} Gb/s").parse().expect("a bandwidth"),
+            latency: Time::from_ns(*ns),
+            in_network_reduction: false,
+            contention: Contention::Shared,
+        });
+        Fabric { name: String::new(), dimensions: dimensions.collect() }
+    }
+
+    proptest! {
+        /// The plain evaluator is the oracle, before and after a chunk has been exchanged.
+        #[test]
+        fn ends_when_the_plain_evaluator_does(
+            sizes in prop::collection::vec((2u32..9, 50u64..2000, 0u64..5000), 2..5),
+            bytes in prop::collection::vec(1u64..5_000_000, 1..90),
+            draws in prop::collection::vec(0usize..24, 180),
+            active in prop::option::of(1u32..4),
+        ) {
+            let fabric = fabric(&sizes);
+            let dimensions: Vec<DimensionId> = fabric.ids().collect();
+            let algorithms = vec![named("halving_doubling").expect("known"); dimensions.len()];
+            let parts = [Operation::ReduceScatter, Operation::AllGather];
+            let model = StageModel::new(&fabric, &algorithms, &dimensions, &parts, Time::ZERO)
+                .expect("modelled");
+            // Two sizes of chunks, as dividing a buffer gives.
+            let chunks: Vec<Bytes> = bytes.iter().map(|b| Bytes::new(1_000_000 + b % 2)).collect();
+            let orders = super::super::permutations(&dimensions);
+            let schedule: Vec<_> = (0..chunks.len()).map(|c| {
+                let order = |draw: usize| &orders[draws[draw] % orders.len()];
+                stages(Operation::AllReduce, order(2 * c), order(2 * c + 1))
+            }).collect();
+            let work = |schedule: &[Vec<_>]| {
+                let stages = schedule.iter().map(Vec::as_slice);
+                Work::new(&model, chunks.iter().copied().zip(stages)).expect("fits")
+            };
+            let plain = |work: &Work| {
+                let mut queues = queues(Order::SmallestFirst, dimensions.len(), &[]);
+                evaluate::finish(work, &mut queues, active)
+            };
+            let problem = Problem {
+                model: &model,
+                operation: Operation::AllReduce,
+                dimensions: &dimensions,
+                chunks: &chunks,
+                order: Order::SmallestFirst,
+                active_chunks: active,
+                parameters: &Parameters::default(),
+                seed: 0,
+            };
+            let first = work(&schedule);
+            let conditions = vec![Condition::AS_DESCRIBED; dimensions.len()];
+            let buffers = super::super::buffers(&problem);
+            let mut fast = Fast::new(&first, buffers, conditions, active).expect("alike chunks");
+            prop_assert_eq!(fast.finish(), plain(&first));
+
+            let mut other = schedule.clone();
+            other[0] = stages(Operation::AllReduce, &orders[orders.len() - 1], &orders[0]);
+            let second = work(&other);
+            fast.replace(0, second.chunk(0));
+            prop_assert_eq!(fast.finish(), plain(&second));
+            fast.replace(0, first.chunk(0));
+            prop_assert_eq!(fast.finish(), plain(&first));
+        }
+    }
+}

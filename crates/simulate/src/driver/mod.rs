@@ -10,16 +10,19 @@
 //! At one time, everything that arrives is taken in before any dimension chooses. Time enters the
 //! deciders only as the order of these events.
 
-use std::collections::VecDeque;
+mod stall;
+mod state;
+
 use std::ops::ControlFlow;
 
 use allrail_collective::{CollectivePlan, StageRef};
 use allrail_core::{EventQueue, Time};
-use allrail_schedule::queue::{self, DimensionQueue, Order, Waiting};
+use allrail_schedule::queue::{self, Order, Waiting};
 use allrail_world::{Event, Submission, World};
 
 use crate::error::SimulateError;
 use crate::lowering::{Lowering, Outgoing, StageAt};
+use state::{CHUNK_BITS, Port, Progress, Timer, pack, unpack};
 
 /// Called now and then with (stages done, stages in all); breaks off the run.
 pub type Observer<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
@@ -62,48 +65,11 @@ pub struct Job<'a> {
     pub order: Order,
     /// How many stages a dimension runs at once.
     pub active_chunks: Option<u32>,
-    /// How long a step's transfers wait before they are submitted, and a stage after its last step.
+    /// How long an endpoint takes over every step, and once more over a stage; the links go on.
     pub endpoint_delay: Time,
     /// Whether spans are kept.
     pub timeline: bool,
 }
-
-/// Of one actor on one dimension.
-struct Port {
-    queue: Box<dyn DimensionQueue>,
-    /// Transfers whose last byte has not left.
-    unsent: u32,
-    /// Stages begun and not over.
-    active: u32,
-    choosing: bool,
-}
-
-/// Of one chunk on one actor.
-#[derive(Default)]
-struct Progress {
-    /// Index of the stage that waits or runs.
-    stage: u32,
-    /// How many steps the stages before it had.
-    base: u32,
-    /// Step of the running stage; meaningful if `running`.
-    step: u32,
-    running: bool,
-    /// Whether the step's transfers have been submitted.
-    issued: bool,
-    /// Arrivals for the current step and those after it.
-    arrived: VecDeque<u32>,
-    /// Index of the running stage's span.
-    span: u32,
-}
-
-enum Timer {
-    Start { collective: u32 },
-    Send { actor: u32, chunk: u32 },
-    Finish { actor: u32, chunk: u32 },
-}
-
-const STEP_BITS: u32 = 20;
-const CHUNK_BITS: u32 = 24;
 
 /// Runs a job in a world.
 pub struct Driver<'a> {
@@ -225,9 +191,6 @@ impl<'a> Driver<'a> {
                 Timer::Start { collective } => self.start(now, collective),
                 Timer::Send { actor, chunk } => {
                     self.submit(now, actor, chunk);
-                    let port = self.port_of(actor, chunk);
-                    self.ports[port].unsent -= 1;
-                    self.links_free(port);
                     self.advance(now, actor, chunk);
                 }
                 Timer::Finish { actor, chunk } => self.finish(now, actor, chunk),
@@ -278,31 +241,17 @@ impl<'a> Driver<'a> {
         StageAt { collective, chunk, stage }
     }
 
-    /// The port on which the chunk's current stage runs or waits.
-    fn port_of(&self, actor: u32, chunk: u32) -> usize {
-        let (collective, index) = self.chunks[chunk as usize];
-        let stage = self.progress[self.index(actor, chunk)].stage;
-        let plan = &self.job.plans[collective as usize];
-        let dimension = plan.chunks[index as usize].stages[stage as usize].dimension;
-        actor as usize * self.dimensions + dimension.index()
-    }
-
     /// Puts the chunk's current stage into its queue; skips stages that do not concern the actor.
     fn enqueue(&mut self, now: Time, actor: u32, chunk: u32) {
         let (collective, index) = self.chunks[chunk as usize];
-        let stages = self.job.plans[collective as usize].chunks[index as usize].stages.len();
-        loop {
-            let progress = self.index(actor, chunk);
-            let stage = self.progress[progress].stage;
-            if stage as usize == stages {
-                self.left[collective as usize] -= 1;
-                let finish = &mut self.run.finish[collective as usize];
-                *finish = (*finish).max(now);
-                return;
-            }
-            let at = self.at(chunk, stage);
+        let stages = &self.job.plans[collective as usize].chunks[index as usize].stages;
+        let place = self.index(actor, chunk);
+        while let Some(next) = stages.get(self.progress[place].stage as usize) {
+            let stage = self.progress[place].stage;
+            let at = StageAt { collective, chunk: index, stage };
             if self.lowering.concerns(actor, at) {
-                let port = self.port_of(actor, chunk);
+                let port = actor as usize * self.dimensions + next.dimension.index();
+                self.progress[place].port = u32::try_from(port).expect("fewer than 2^32 ports");
                 self.ports[port].queue.push(Waiting {
                     collective,
                     at: StageRef { chunk: index, stage },
@@ -312,10 +261,13 @@ impl<'a> Driver<'a> {
                 self.links_free(port);
                 return;
             }
-            self.progress[progress].stage += 1;
-            self.progress[progress].base += self.lowering.steps(at);
+            self.progress[place].stage += 1;
+            self.progress[place].base += self.lowering.steps(at);
             self.done += 1;
         }
+        self.left[collective as usize] -= 1;
+        let finish = &mut self.run.finish[collective as usize];
+        *finish = (*finish).max(now);
     }
 
     /// Lets a port choose once everything that happens now is taken in.
@@ -345,7 +297,7 @@ impl<'a> Driver<'a> {
             let progress = self.index(actor, chunk);
             let progress = &mut self.progress[progress];
             (progress.step, progress.running, progress.span) = (0, true, span);
-            self.send(now, actor, chunk);
+            self.submit(now, actor, chunk);
             self.advance(now, actor, chunk);
         }
     }
@@ -356,19 +308,7 @@ impl<'a> Driver<'a> {
         u32::try_from(first).expect("few chunks") + stage.at.chunk
     }
 
-    /// Submits the current step's transfers, after the endpoint's delay.
-    fn send(&mut self, now: Time, actor: u32, chunk: u32) {
-        if self.job.endpoint_delay == Time::ZERO {
-            self.submit(now, actor, chunk);
-            return;
-        }
-        let port = self.port_of(actor, chunk);
-        let progress = self.index(actor, chunk);
-        self.progress[progress].issued = false;
-        self.ports[port].unsent += 1;
-        self.timers.push(now + self.job.endpoint_delay, 1, Timer::Send { actor, chunk });
-    }
-
+    /// Submits the current step's transfers.
     fn submit(&mut self, now: Time, actor: u32, chunk: u32) {
         let place = self.index(actor, chunk);
         self.progress[place].issued = true;
@@ -376,7 +316,7 @@ impl<'a> Driver<'a> {
         let mut outgoing = std::mem::take(&mut self.outgoing);
         outgoing.clear();
         self.lowering.sends(actor, self.at(chunk, stage), step, &mut outgoing);
-        let port = self.port_of(actor, chunk);
+        let port = self.progress[self.index(actor, chunk)].port as usize;
         let dimension = u32::try_from(port % self.dimensions).expect("few dimensions");
         for Outgoing { transfer, to, last_on_link } in &outgoing {
             let sent_tag = last_on_link.then(|| pack(actor, chunk, dimension));
@@ -408,18 +348,24 @@ impl<'a> Driver<'a> {
             let progress = &mut self.progress[place];
             progress.arrived.pop_front();
             progress.step += 1;
+            let delay = self.job.endpoint_delay;
             if progress.step < self.lowering.steps(at) {
-                self.send(now, actor, chunk);
-                continue;
+                if delay == Time::ZERO {
+                    self.submit(now, actor, chunk);
+                    continue;
+                }
+                progress.issued = false;
+                self.timers.push(now + delay, 1, Timer::Send { actor, chunk });
+                return;
             }
             progress.base += progress.step;
             progress.step = 0;
             progress.running = false;
-            if self.job.endpoint_delay == Time::ZERO {
+            if delay == Time::ZERO {
                 self.finish(now, actor, chunk);
             } else {
-                let end = now + self.job.endpoint_delay;
-                self.timers.push(end, 0, Timer::Finish { actor, chunk });
+                // The last step's, and the stage's own.
+                self.timers.push(now + delay + delay, 0, Timer::Finish { actor, chunk });
             }
             return;
         }
@@ -428,7 +374,7 @@ impl<'a> Driver<'a> {
     /// The chunk's stage is over; the chunk goes on to its next one.
     fn finish(&mut self, now: Time, actor: u32, chunk: u32) {
         let place = self.index(actor, chunk);
-        let port = self.port_of(actor, chunk);
+        let port = self.progress[self.index(actor, chunk)].port as usize;
         if self.job.timeline && actor == 0 {
             self.run.spans[self.progress[place].span as usize].finish = now;
         }
@@ -451,50 +397,4 @@ impl<'a> Driver<'a> {
             span.end = now;
         }
     }
-
-    /// Who waits for what.
-    fn waits(&self) -> String {
-        const SHOWN: usize = 12;
-        let mut lines = Vec::new();
-        for (place, progress) in self.progress.iter().enumerate() {
-            let (actor, chunk) = (place / self.chunks.len(), place % self.chunks.len());
-            let (collective, index) = self.chunks[chunk];
-            let stages = &self.job.plans[collective as usize].chunks[index as usize].stages;
-            let Some(stage) = stages.get(progress.stage as usize) else { continue };
-            if lines.len() == SHOWN {
-                lines.push("  and more".to_owned());
-                break;
-            }
-            let what = format!(
-                "  rank {actor}: chunk {index} of collective {collective}, {} on {}",
-                stage.operation,
-                stage.dimension.name()
-            );
-            lines.push(if progress.running {
-                let at = StageAt { collective, chunk: index, stage: progress.stage };
-                let actor = u32::try_from(actor).expect("fewer than 2^32 actors");
-                let expected = self.lowering.expected(actor, at, progress.step);
-                let arrived = progress.arrived.front().copied().unwrap_or(0);
-                format!(
-                    "{what}, step {}, waits for {} of {expected} messages",
-                    progress.step,
-                    expected - arrived
-                )
-            } else {
-                format!("{what}, waits for its turn")
-            });
-        }
-        lines.join("\n")
-    }
-}
-
-fn pack(actor: u32, chunk: u32, step: u32) -> u64 {
-    u64::from(actor) << (STEP_BITS + CHUNK_BITS) | u64::from(chunk) << STEP_BITS | u64::from(step)
-}
-
-fn unpack(tag: u64) -> (u32, u32, u32) {
-    let part = |shift: u32, bits: u32| {
-        u32::try_from(tag >> shift & ((1 << bits) - 1)).expect("a masked part fits")
-    };
-    (part(STEP_BITS + CHUNK_BITS, 20), part(STEP_BITS, CHUNK_BITS), part(0, STEP_BITS))
 }

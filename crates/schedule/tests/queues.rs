@@ -1,0 +1,147 @@
+//! Which waiting stage a dimension serves next.
+
+use allrail_collective::StageRef;
+use allrail_core::Bytes;
+use allrail_schedule::queue::{Fifo, Lifo, ORDERS, Planned, SmallestFirst, queues};
+use allrail_schedule::{DimensionQueue, Order, Waiting};
+
+fn at(chunk: u32, stage: u32) -> StageRef {
+    StageRef { chunk, stage }
+}
+
+/// The first stage of a chunk of collective 0 with so many bytes.
+fn waiting(chunk: u32, buffer: u64) -> Waiting {
+    Waiting { collective: 0, at: at(chunk, 0), priority: 0, buffer: Bytes::new(buffer) }
+}
+
+/// (Collective, chunk) in the order in which they are served.
+fn served(queue: &mut dyn DimensionQueue) -> Vec<(u32, u32)> {
+    std::iter::from_fn(|| queue.pop()).map(|stage| (stage.collective, stage.at.chunk)).collect()
+}
+
+fn chunks(queue: &mut dyn DimensionQueue) -> Vec<u32> {
+    served(queue).into_iter().map(|(_, chunk)| chunk).collect()
+}
+
+fn filled<Q: DimensionQueue>(mut queue: Q, stages: &[Waiting]) -> Q {
+    for stage in stages {
+        queue.push(*stage);
+    }
+    queue
+}
+
+const FOUR: [(u32, u64); 4] = [(3, 40), (0, 10), (2, 10), (1, 30)];
+
+fn four() -> Vec<Waiting> {
+    FOUR.map(|(chunk, buffer)| waiting(chunk, buffer)).to_vec()
+}
+
+#[test]
+fn fifo_serves_the_stage_that_has_waited_longest() {
+    assert_eq!(chunks(&mut filled(Fifo::default(), &four())), [3, 0, 2, 1]);
+}
+
+#[test]
+fn lifo_serves_the_stage_that_came_last() {
+    let mut queue = filled(Lifo::default(), &four());
+    assert_eq!(queue.pop().map(|stage| stage.at.chunk), Some(1));
+    queue.push(waiting(9, 1));
+    assert_eq!(chunks(&mut queue), [9, 2, 0, 3]);
+}
+
+#[test]
+fn smallest_first_serves_the_smallest_buffer_whatever_came_first() {
+    let mut queue = filled(SmallestFirst::default(), &four());
+    assert_eq!(queue.pop().map(|stage| stage.at.chunk), Some(0));
+    queue.push(waiting(7, 1));
+    assert_eq!(chunks(&mut queue), [7, 2, 1, 3]);
+}
+
+#[test]
+fn of_equal_buffers_the_chunk_issued_first_goes_first() {
+    let stages = [5, 1, 4, 0, 3].map(|chunk| waiting(chunk, 64));
+    assert_eq!(chunks(&mut filled(SmallestFirst::default(), &stages)), [0, 1, 3, 4, 5]);
+}
+
+#[test]
+fn planned_waits_for_its_turn_even_if_the_dimension_idles() {
+    let mut queue = Planned::new(vec![vec![at(1, 0), at(0, 0), at(2, 0)]]);
+    queue.push(waiting(0, 1));
+    queue.push(waiting(2, 1));
+    assert_eq!(queue.pop(), None, "chunk 1 is next and not here");
+    assert_eq!(queue.waiting().len(), 2);
+    queue.push(waiting(1, 1));
+    assert_eq!(chunks(&mut queue), [1, 0, 2]);
+    assert!(queue.waiting().is_empty());
+}
+
+/// A chunk may visit a dimension twice: it is the stage that has a turn.
+#[test]
+fn planned_tells_the_stages_of_a_chunk_apart() {
+    let mut queue = Planned::new(vec![vec![at(0, 0), at(0, 3)]]);
+    queue.push(Waiting { at: at(0, 3), ..waiting(0, 1) });
+    assert_eq!(queue.pop(), None);
+    queue.push(waiting(0, 1));
+    assert_eq!(queue.pop().map(|stage| stage.at), Some(at(0, 0)));
+    assert_eq!(queue.pop().map(|stage| stage.at), Some(at(0, 3)));
+}
+
+/// Collective 1 has the higher priority and comes last, with the larger buffer.
+#[test]
+fn the_higher_priority_goes_first_whatever_the_order() {
+    let low = [waiting(0, 1), waiting(1, 1)];
+    let high = low.map(|stage| Waiting {
+        collective: 1,
+        priority: 3,
+        buffer: Bytes::new(1_000_000),
+        ..stage
+    });
+    let stages = [low, high].concat();
+    let planned = vec![vec![vec![at(0, 0), at(1, 0)]]; 2];
+    for (order, tag, _) in ORDERS {
+        let mut queue = filled(queues(*order, 1, &planned).remove(0), &stages);
+        let collectives: Vec<u32> = served(&mut queue).iter().map(|(c, _)| *c).collect();
+        assert_eq!(collectives, [1, 1, 0, 0], "{tag}");
+    }
+}
+
+#[test]
+fn planned_lets_a_lower_priority_pass_while_the_higher_one_is_not_here() {
+    let mut queue = Planned::new(vec![vec![at(0, 0)], vec![at(0, 0), at(1, 0)]]);
+    queue.push(waiting(0, 1));
+    queue.push(Waiting { collective: 1, priority: 5, ..waiting(1, 1) });
+    assert_eq!(queue.pop().map(|stage| stage.collective), Some(0));
+    assert_eq!(queue.pop(), None, "chunk 0 of collective 1 is next");
+}
+
+#[test]
+fn of_equal_priorities_planned_serves_the_collective_issued_first() {
+    let mut queue = Planned::new(vec![vec![at(0, 0)]; 2]);
+    queue.push(Waiting { collective: 1, ..waiting(0, 1) });
+    queue.push(waiting(0, 1));
+    assert_eq!(served(&mut queue), [(0, 0), (1, 0)]);
+}
+
+#[test]
+fn what_waits_is_listed_in_the_order_of_service() {
+    for (order, expected) in [
+        (Order::Fifo, [3, 0, 2, 1]),
+        (Order::Lifo, [1, 2, 0, 3]),
+        (Order::SmallestFirst, [0, 2, 1, 3]),
+    ] {
+        let queue = filled(queues(order, 1, &[]).remove(0), &four());
+        let listed: Vec<u32> = queue.waiting().iter().map(|stage| stage.at.chunk).collect();
+        assert_eq!(listed, expected, "{order:?}");
+    }
+}
+
+#[test]
+fn every_dimension_has_a_queue_of_its_own() {
+    let planned = vec![vec![vec![at(0, 0)], vec![at(1, 0)]]];
+    let mut queues = queues(Order::Planned, 2, &planned);
+    for queue in &mut queues {
+        queue.push(waiting(0, 1));
+    }
+    assert!(queues[0].pop().is_some());
+    assert_eq!(queues[1].pop(), None);
+}
