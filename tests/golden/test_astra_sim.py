@@ -189,13 +189,14 @@ class TestNetwork:
             )
         )
         case = read(files, network="ring.yml", system="system.json")
-        assert dimensions(case)[0]["links"] == 2
-        assert case.scenario["schedule"]["algorithms"] == ["ring_unidirectional"]
         result = allrail.simulate(case.scenario)
-        # 4 chunks, 14 steps each: 32 KiB at 50 GiB/s, 500 ns, 10 ns endpoint delay.
-        assert result.time_us == pytest.approx(
-            4 * 14 * (32 * 2**10 / (50 * 2**30) * 1e6 + 0.51), rel=2e-3
-        )
+        # 4 chunks, 14 steps each: 32 KiB at 50 GiB/s and 500 ns, in whole ns; 15 delays of 10 ns.
+        assert result.time_us == 4 * (14 * (610 + 500) + 15 * 10) / 1e3
+        assert not result.below_physical_bound
+        links = read(files, network="ring.yml", system="system.json", world="links")
+        assert links.scenario["schedule"]["algorithms"] == ["ring_unidirectional"]
+        assert dimensions(links)[0]["links"] == 2
+        assert allrail.simulate(links.scenario).time_us == pytest.approx(result.time_us, rel=1e-3)
 
     def test_a_direct_step_on_a_ring_is_one_message(self, files):
         edit_network(files, **{"topologies-per-dim": ["Ring"] * 3, "links-count": [2, 2, 2]})
@@ -327,4 +328,4 @@ def test_the_columns_are_astra_sims(files):
 def test_the_scenario_file_holds_nothing_that_says_nothing(files):
     tree = yaml.safe_load(scenario_yaml(read(files)))
     assert isinstance(tree["collective"], dict)
-    assert "contention" not in tree["fabric"]["dimensions"][0]
+    assert "in_network_reduction" not in tree["fabric"]["dimensions"][0]
