@@ -83,7 +83,6 @@ format: build ## format both languages
 
 .PHONY: bench
 bench: build ## measure; nothing fails on a time
-	cargo bench --workspace --locked --quiet
 	@if [ -d benches ]; then for file in benches/*.py; do \
 	  echo "== $$file"; $(BIN)/python "$$file"; done; fi
 

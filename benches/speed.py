@@ -25,14 +25,6 @@ COMMANDS = {
     "allrail simulate --json": (["simulate", str(EXAMPLE), "--json"], "0.3 s"),
     "allrail compare": (["compare", str(EXAMPLE)], ""),
 }
-PLATFORMS = (
-    "2D-SW_SW",
-    "3D-SW_SW_SW_homo",
-    "3D-SW_SW_SW_hetero",
-    "3D-FC_Ring_SW",
-    "4D-Ring_SW_SW_SW",
-    "4D-Ring_FC_Ring_SW",
-)
 Scenario = Mapping[str, Any]
 
 
@@ -76,6 +68,7 @@ def commands() -> None:
 def core() -> None:
     """One simulation in `dims`, planning and wall time as the core measures them."""
     import allrail
+    from allrail.reproduce.grid import PLATFORMS
 
     for name in PLATFORMS:
         tree = scenario(name)

@@ -43,7 +43,8 @@ def simulate(
     Args:
         scenario: A file, a mapping or a `Scenario`.
         sets: Overrides, such as `{"schedule.policy": "themis"}` or `["schedule.chunks=8"]`.
-        plan: Run this plan, or the one in this file, instead of planning.
+        plan: Run this plan, or the one in this file, instead of planning; in its own order unless
+            the scenario names one.
         timeline: Whether the result holds every stage's times.
         cache: Whether plans that are expensive to make are kept on disk.
         progress: Told how far it is, in long runs.
@@ -56,6 +57,8 @@ def simulate(
     """
     loaded = load_scenario(scenario, sets=sets)
     given = Plan.load(plan) if isinstance(plan, (str, os.PathLike)) else plan
+    if given is not None and "order" not in loaded.schedule.model_fields_set:
+        loaded = load_scenario(loaded, sets={"schedule.order": "planned"})
     kept = None
     planning_ms = 0.0
     try:

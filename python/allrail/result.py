@@ -50,7 +50,7 @@ class DimensionResult(_Record):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollectiveResult(_Record):
-    """One collective's times, µs from the start of the simulation."""
+    """One collective's times, µs from the start of the simulation, and bandwidths (nccl-tests)."""
 
     name: str
     kind: str
@@ -58,6 +58,8 @@ class CollectiveResult(_Record):
     start_us: float
     finish_us: float
     time_us: float
+    algbw_GBps: float  # noqa: N815, the name that nccl-tests print
+    busbw_GBps: float  # noqa: N815
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +118,7 @@ class Result(_Record):
         seed: Of everything random.
         calibrated: Whether the fabric's numbers were measured.
         npus: In the fabric.
-        algbw_GBps: Size over time, as nccl-tests count it, GB/s.
+        algbw_GBps: Size over time, as nccl-tests count it, GB/s; None for several collectives.
         busbw_GBps: The same times the collective's factor.
         policy: Which chunk scheduler.
         order: Of the stages that wait for a dimension.
@@ -139,8 +141,8 @@ class Result(_Record):
     seed: int
     calibrated: bool
     npus: int
-    algbw_GBps: float  # noqa: N815, the name that nccl-tests print
-    busbw_GBps: float  # noqa: N815
+    algbw_GBps: float | None  # noqa: N815, the name that nccl-tests print
+    busbw_GBps: float | None  # noqa: N815
     policy: str
     order: str
     chunks: int

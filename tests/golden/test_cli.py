@@ -243,3 +243,43 @@ def test_ctrl_c_leaves_no_files(folder):
     assert out == b""
     assert told == b"interrupted\n"
     assert sorted(path.name for path in folder.iterdir()) == ["scenario.yaml"]
+
+
+TWO = """\
+schema_version: 1
+fabric: tutorial-8x8x8
+collective:
+- {kind: all_reduce, size: 100 MB, name: gradients}
+- {kind: all_gather, size: 1 GB, start: 1 ms, name: parameters}
+schedule: {policy: themis, chunks: 8}
+"""
+
+
+def test_several_collectives_have_a_line_each(folder, allrail_cli):
+    (folder / "two.yaml").write_text(TWO)
+    outcome = allrail_cli("simulate", "two.yaml", "--out", "out")
+    assert outcome.status == 0, outcome.stderr
+    assert "gradients" in outcome.stdout
+    assert "parameters" in outcome.stdout
+    assert "algbw_GBps" not in outcome.stdout
+    assert "parameters" in (folder / "out" / "report.html").read_text()
+
+
+def test_a_plan_keeps_its_own_order_unless_told_otherwise(folder, allrail_cli):
+    base = ["two.yaml", "--set", "schedule.policy=allrail"]
+    (folder / "two.yaml").write_text(TWO)
+    assert allrail_cli("plan", *base, "--out", "plan.json").status == 0
+    assert '"order":"planned"' in allrail_cli(
+        "simulate", "two.yaml", "--plan", "plan.json", "--json"
+    ).stdout.replace(" ", "")
+    told = ["--set", "schedule.order=fifo"]
+    assert '"order":"fifo"' in allrail_cli(
+        "simulate", "two.yaml", "--plan", "plan.json", "--json", *told
+    ).stdout.replace(" ", "")
+
+
+@pytest.mark.parametrize("group", ["fabric", "reproduce"])
+def test_a_group_alone_prints_its_help(allrail_cli, group):
+    page = allrail_cli(group)
+    assert (page.status, page.stderr) == (0, "")
+    assert page.stdout.startswith(f"Usage: allrail {group}")

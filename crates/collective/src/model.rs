@@ -12,7 +12,7 @@
 //! result: a reduce-scatter sends `s` up and `s/P` down, an all-gather `s/P` up and `s` down.
 //! The two directions of a link work at once, so each of the two stages is charged their mean,
 //! `s(P+1)/2P`, and one step; an all-reduce in one stage is charged `s` and two steps, a broadcast
-//! `s` and one. Where that is not less than without (P ≤ 3) the switch does not reduce.
+//! `s` and one. Where that is not less than without, the switch does not reduce (a stage of 2 or 3 NPUs).
 //!
 //! Not modelled: computing the reduction, memory traffic, congestion between dimensions that share
 //! wires, incast at the receivers of a tree on a switch. Every step of a pipelined broadcast or tree is

@@ -176,7 +176,7 @@ pub fn check_stages(
             operation
         };
         return Err(refuse(format!(
-            "chunk {chunk} has no {missing} stage on {}: it lost stage {} or it was never planned",
+            "chunk {chunk} has no {missing} stage on {}, and {} stages in all",
             dimensions[d].name(),
             stages.len(),
         )));
@@ -329,7 +329,10 @@ pub fn divide(size: Bytes, chunks: u32) -> Result<Vec<Bytes>, CollectiveError> {
             } else {
                 format!("the collective has only {} bytes", size.count())
             },
-            hint: "64 is the usual number".to_owned(),
+            hint: match size.count() {
+                most @ 1..64 => format!("{most} at most"),
+                _ => "64 is the usual number".to_owned(),
+            },
         });
     }
     let (size, chunks) = (u128::from(size.count()), u128::from(chunks));

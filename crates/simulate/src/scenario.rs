@@ -83,7 +83,7 @@ impl Default for Schedule {
     fn default() -> Self {
         let parameters = Parameters::default();
         Self {
-            policy: "themis".to_owned(),
+            policy: "baseline".to_owned(),
             order: Order::default(),
             chunks: 64,
             threshold: parameters.threshold,
@@ -348,7 +348,11 @@ fn describe(fabric: &Fabric) -> String {
     let dimensions: Vec<String> = fabric
         .dimensions
         .iter()
-        .map(|d| format!("{} x {} x {}", d.size, d.links, d.bandwidth))
+        .map(|d| {
+            let kind = serde_json::to_value(d.kind).unwrap_or_default();
+            let kind = kind.as_str().unwrap_or_default();
+            format!("{kind} of {}, {} x {}, {}", d.size, d.links, d.bandwidth, d.latency)
+        })
         .collect();
-    format!("{} [{}]", fabric.name, dimensions.join(", ")).trim().to_owned()
+    format!("{} [{}]", fabric.name, dimensions.join("; ")).trim().to_owned()
 }

@@ -114,6 +114,8 @@ def show(rows: list[Row]) -> None:
     names = {path: name for name, path in SHORT.items()}
     varied = list(rows[0].sets)
     header = [names.get(path, path) for path in varied]
+    if "schedule.policy" not in varied:
+        header.append("policy")
     if "schedule.order" not in varied:
         header.append("order")
     header += ["time_us", "speedup", "utilisation_%", "above_bound_%"]
@@ -121,6 +123,8 @@ def show(rows: list[Row]) -> None:
     for row in rows:
         result = row.result
         line = [str(value).replace(" ", "") for value in row.sets.values()]
+        if "schedule.policy" not in varied:
+            line.append(result.policy)
         if "schedule.order" not in varied:
             line.append(result.order)
         above = result.time_us / result.bound_time_us - 1

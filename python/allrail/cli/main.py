@@ -93,7 +93,11 @@ def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  
         ctx.exit()
 
 
-@click.group(cls=_Verbs, invoke_without_command=True)
+@click.group(
+    cls=_Verbs,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.option("--version", is_flag=True, is_eager=True, expose_value=False, callback=_version)
 @click.pass_context
 def cli(ctx: click.Context) -> None:
@@ -114,6 +118,9 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         status = cli.main(args=args, prog_name="allrail", standalone_mode=False)
     except AllrailError as error:
         _fail(str(error))
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message())
+        status = 0
     except click.ClickException as error:
         _fail(_usage(error))
     except (_Stopped, click.Abort, KeyboardInterrupt) as stop:

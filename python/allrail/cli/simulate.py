@@ -110,8 +110,7 @@ def show(scenario: Scenario, result: Result) -> None:
         ("ideal_time_us", f"{result.ideal_time_us:.3f}"),
         ("bound_time_us", f"{result.bound_time_us:.3f} (the time is {fastest} % above it)"),
         ("utilisation", f"{output.percent(result.utilisation)} %"),
-        ("algbw_GBps", f"{result.algbw_GBps:.3f}"),
-        ("busbw_GBps", f"{result.busbw_GBps:.3f}"),
+        *_bandwidths(result),
         ("bytes_per_npu", f"{result.bytes_per_npu:.0f}"),
     ]
     if result.below_physical_bound or result.utilisation is None:
@@ -207,3 +206,16 @@ def _refuse_foreign(
             hint="for example `allrail simulate examples/01-simulate-themis/scenario.yaml`",
             source="allrail simulate",
         )
+
+
+def _bandwidths(result: Result) -> list[tuple[str, str]]:
+    """Of the only collective; several have a line each."""
+    if result.algbw_GBps is None or result.busbw_GBps is None:
+        return [
+            (one.name, f"{one.start_us:.3f} to {one.finish_us:.3f} us, {one.algbw_GBps:.3f} GB/s")
+            for one in result.collectives
+        ]
+    return [
+        ("algbw_GBps", f"{result.algbw_GBps:.3f}"),
+        ("busbw_GBps", f"{result.busbw_GBps:.3f}"),
+    ]

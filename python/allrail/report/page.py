@@ -154,11 +154,22 @@ def _badges(results: Mapping[str, Result]) -> list[tuple[str, str]]:
 def _cards(results: Mapping[str, Result]) -> list[tuple[str, str, str]]:
     best = min(results.values(), key=lambda result: result.time_us)
     above = best.time_us / best.bound_time_us - 1 if best.bound_time_us > 0 else 0.0
+    distance = f"{100 * above:.2f} % above the lower bound"
+    if best.below_physical_bound:
+        distance = "below what the links can carry"
+    if best.algbw_GBps is None or best.busbw_GBps is None:
+        bandwidth = ("collectives", f"{len(best.collectives)}", "at once")
+    else:
+        bandwidth = (
+            "algorithm bandwidth",
+            f"{best.algbw_GBps:,.4g} GB/s",
+            f"bus {best.busbw_GBps:,.4g} GB/s",
+        )
     return [
-        ("time", show_time(best.time_us), f"{100 * above:.2f} % above the lower bound"),
+        ("time", show_time(best.time_us), distance),
         ("bandwidth used", show_percent(best.utilisation), "of all dimensions together"),
         ("sent per NPU", show_size(best.bytes_per_npu), f"{best.npus:,} NPUs"),
-        ("algorithm bandwidth", f"{best.algbw_GBps:,.4g} GB/s", f"bus {best.busbw_GBps:,.4g} GB/s"),
+        bandwidth,
     ]
 
 

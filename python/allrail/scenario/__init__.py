@@ -4,8 +4,9 @@
 named fabrics, `places` remembers where each value stood so that an error can say so.
 """
 
+from allrail.scenario.fabric import Dimension, Fabric
 from allrail.scenario.load import ScenarioLike, load_scenario
-from allrail.scenario.model import Collective, Dimension, Fabric, Scenario, Schedule
+from allrail.scenario.model import Collective, Scenario, Schedule
 from allrail.scenario.presets import load_fabric, preset_names
 
 __all__ = [

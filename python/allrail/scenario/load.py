@@ -11,7 +11,8 @@ from pydantic import ValidationError
 
 from allrail.errors import InputError
 from allrail.scenario.explain import at_place, from_pydantic
-from allrail.scenario.model import Fabric, Scenario
+from allrail.scenario.fabric import Fabric
+from allrail.scenario.model import Scenario
 from allrail.scenario.overrides import Sets, apply, parse_sets
 from allrail.scenario.places import Places
 from allrail.scenario.presets import load_fabric, preset_names, read_fabric

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from allrail.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
-    from allrail.scenario.model import Fabric
+    from allrail.scenario.fabric import Fabric
     from allrail.scenario.places import Places
 
 FOLDER = FilePath(__file__).parent.parent / "presets" / "fabrics"
@@ -90,7 +90,7 @@ def _validated(tree: dict[str, Any], places: Places) -> Fabric:
     from pydantic import ValidationError
 
     from allrail.scenario.explain import from_pydantic
-    from allrail.scenario.model import Fabric
+    from allrail.scenario.fabric import Fabric
 
     try:
         return Fabric.model_validate(tree)

@@ -66,11 +66,11 @@ impl DimensionQueue for Box<dyn DimensionQueue> {
 #[serde(rename_all = "snake_case")]
 pub enum Order {
     /// First come, first served.
+    #[default]
     Fifo,
     /// Last come, first served.
     Lifo,
     /// The smallest chunk first (Themis §4.4, SCF).
-    #[default]
     SmallestFirst,
     /// The order that a deterministic simulation of the plan fixed (Themis §4.6).
     Planned,
