@@ -40,6 +40,10 @@ pub struct StageTime {
     pub latency: Time,
     /// `s`: the buffer that it handles, rounded down.
     pub buffer: Bytes,
+    /// How many steps its messages take.
+    pub steps: u32,
+    /// Whether messages halve from step to step (in an all-gather: double), or are alike.
+    pub halving: bool,
 }
 
 /// Bytes that an NPU sends in a stage; a shard of an odd buffer is not whole.
@@ -89,6 +93,8 @@ struct Charge {
     sent: Fraction,
     busy: Fraction,
     fill: Fraction,
+    steps: u32,
+    halving: bool,
     latency: Time,
     below_physical: bool,
     /// In place of all of these but `sent`, without contention.
@@ -227,7 +233,14 @@ impl StageModel {
         };
         let sent =
             chunk.count() as f64 * (charge.sent.0 as f64 / charge.sent.1 as f64) / divisor as f64;
-        Some(StageTime { sent: Sent(sent), occupancy, latency, buffer })
+        Some(StageTime {
+            sent: Sent(sent),
+            occupancy,
+            latency,
+            buffer,
+            steps: charge.steps,
+            halving: charge.halving,
+        })
     }
 }
 
@@ -254,6 +267,8 @@ fn charge(
         sent: cost.sent,
         busy: cost.sent,
         fill: cost.fill,
+        steps: cost.steps,
+        halving: algorithm.tag() == "halving_doubling" && size.is_power_of_two(),
         latency,
         below_physical: false,
         unaware: None,
@@ -265,6 +280,8 @@ fn charge(
             charge.sent = sent;
             charge.busy = sent;
             charge.fill = (0, 1);
+            charge.steps = u32::try_from(steps).expect("one or two");
+            charge.halving = false;
             charge.latency = fixed_delay(steps)?;
         }
         return Ok(charge);

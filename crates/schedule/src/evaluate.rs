@@ -32,6 +32,10 @@ pub struct Task {
     pub sent: Sent,
     /// The buffer that it handles: before a reduce-scatter, after an all-gather.
     pub buffer: Bytes,
+    /// How many steps its messages take.
+    pub steps: u32,
+    /// Whether messages halve from step to step (in an all-gather: double), or are alike.
+    pub halving: bool,
 }
 
 /// The tasks of every chunk of one collective.
@@ -87,6 +91,8 @@ impl Work {
                     latency: time.latency,
                     sent: time.sent,
                     buffer: time.buffer,
+                    steps: time.steps,
+                    halving: time.halving,
                 });
             }
             work.starts.push(u32::try_from(work.tasks.len()).expect("fewer than 2^32 stages"));

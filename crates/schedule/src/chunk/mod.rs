@@ -5,6 +5,8 @@ mod allrail;
 mod baseline;
 mod themis;
 
+#[doc(hidden)]
+pub use allrail::expected_in_links;
 #[cfg(test)]
 pub(crate) use allrail::permutations;
 

@@ -4,10 +4,15 @@
 //! Smallest-first serves by (buffer, chunk). There are few different buffers (chunk sizes divided by
 //! products of dimension sizes), so a queue is a bit set of chunks for each of them, and taking the
 //! first one is counting zeros. The plain evaluator is its oracle: a property test compares them.
+//!
+//! A [`Condition`] may also take a stage apart into the messages of its steps, as the world `links`
+//! does: a message waits for the last one of its stage to arrive, messages that are ready are served
+//! first come, first served, and another stage begins when there is none.
 
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
+use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
 
 use crate::evaluate::Work;
@@ -15,10 +20,37 @@ use crate::evaluate::Work;
 /// A task, packed.
 #[derive(Clone, Copy, Default)]
 struct Task {
+    /// Of all its messages.
     occupancy: u64,
+    /// Of each.
     latency: u64,
+    /// Whether a node between stores each message first.
+    relay: bool,
+    messages: u32,
+    sizes: Sizes,
     dimension: u32,
     class: u32,
+}
+
+/// How the messages of a task differ.
+#[derive(Clone, Copy, Default)]
+enum Sizes {
+    #[default]
+    Alike,
+    Halving,
+    Doubling,
+}
+
+impl Task {
+    /// The occupancy of the message after which `left` others leave.
+    fn message(&self, left: u32) -> u64 {
+        let share = |power: u32| (self.occupancy << power) / ((1 << self.messages) - 1);
+        match self.sizes {
+            Sizes::Alike => self.occupancy / u64::from(self.messages),
+            Sizes::Halving => share(left),
+            Sizes::Doubling => share(self.messages - 1 - left),
+        }
+    }
 }
 
 /// How a dimension differs from its description, in 1024ths of it.
@@ -28,19 +60,26 @@ pub(super) struct Condition {
     pub(super) occupancy: u64,
     /// Of its latency.
     pub(super) latency: u64,
-    /// Of its occupancy, added to its latency.
-    pub(super) relay: u64,
+    /// Whether a node between stores each message first, and sends it on by a link of its own.
+    pub(super) relay: bool,
+    /// Whether a stage is as many messages as it has steps, or one.
+    pub(super) by_message: bool,
 }
 
 impl Condition {
-    pub(super) const AS_DESCRIBED: Self = Self { occupancy: 1024, latency: 1024, relay: 0 };
+    pub(super) const AS_DESCRIBED: Self =
+        Self { occupancy: 1024, latency: 1024, relay: false, by_message: false };
 }
 
 /// One dimension's server and its queue.
 #[derive(Clone, Default)]
 struct Server {
     free_at: u64,
+    /// Of the link after the relay.
+    relay_free_at: u64,
     active: u32,
+    /// Chunks whose stage has begun and whose next message can leave.
+    ready: VecDeque<u32>,
     /// Bit `c`: whether class `c` has a chunk waiting.
     classes: u128,
     /// `chunks[class · words ..]`: which chunks wait.
@@ -58,7 +97,9 @@ pub(super) struct Fast {
     servers: Vec<Server>,
     /// Index of the next stage of each chunk.
     next: Vec<u32>,
-    finished: BinaryHeap<Reverse<(u64, u32)>>,
+    /// Messages of the stage before it that have not left.
+    left: Vec<u32>,
+    arrived: BinaryHeap<Reverse<(u64, u32)>>,
     limit: u32,
 }
 
@@ -85,7 +126,8 @@ impl Fast {
             servers: vec![server; conditions.len()],
             conditions,
             next: vec![0; chunks],
-            finished: BinaryHeap::new(),
+            left: vec![0; chunks],
+            arrived: BinaryHeap::new(),
             limit: active.unwrap_or(u32::MAX),
         };
         for chunk in 0..chunks {
@@ -104,9 +146,18 @@ impl Fast {
                 let scaled = u128::from(time.as_ps()) * u128::from(share) / 1024;
                 u64::try_from(scaled).unwrap_or(u64::MAX / 4)
             };
+            let messages = if condition.by_message { task.steps.max(1) } else { 1 };
+            let sizes = match task.operation {
+                _ if !task.halving || messages == 1 => Sizes::Alike,
+                Operation::AllGather => Sizes::Doubling,
+                _ => Sizes::Halving,
+            };
             *place = Task {
                 occupancy: of(task.occupancy, condition.occupancy),
-                latency: of(task.latency, condition.latency) + of(task.occupancy, condition.relay),
+                latency: of(task.latency, condition.latency) / u64::from(messages),
+                relay: condition.relay,
+                messages,
+                sizes,
                 dimension: task.dimension,
                 class: u32::try_from(class).expect("at most 128 classes"),
             };
@@ -123,7 +174,7 @@ impl Fast {
     /// When the schedule ends.
     pub(super) fn finish(&mut self) -> Time {
         for server in &mut self.servers {
-            (server.free_at, server.active) = (0, 0);
+            (server.free_at, server.relay_free_at, server.active) = (0, 0, 0);
         }
         self.next.fill(0);
         for chunk in 0..self.next.len() {
@@ -131,40 +182,49 @@ impl Fast {
         }
         let mut now = 0u64;
         loop {
-            while let Some(Reverse((time, chunk))) = self.finished.peek().copied() {
+            while let Some(Reverse((time, chunk))) = self.arrived.peek().copied() {
                 if time > now {
                     break;
                 }
-                self.finished.pop();
-                let chunk = chunk as usize;
-                let done = self.tasks[chunk * self.stages + self.next[chunk] as usize - 1];
-                self.servers[done.dimension as usize].active -= 1;
-                if (self.next[chunk] as usize) < self.stages {
-                    self.enqueue(chunk);
+                self.arrived.pop();
+                let place = chunk as usize;
+                let task = self.tasks[place * self.stages + self.next[place] as usize - 1];
+                let server = &mut self.servers[task.dimension as usize];
+                if self.left[place] > 0 {
+                    server.ready.push_back(chunk);
+                    continue;
+                }
+                server.active -= 1;
+                if (self.next[place] as usize) < self.stages {
+                    self.enqueue(place);
                 }
             }
-            let mut next = self.finished.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
+            let mut next = self.arrived.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
             for server in &mut self.servers {
-                if server.free_at <= now && server.classes != 0 && server.active < self.limit {
-                    let class = server.classes.trailing_zeros() as usize;
-                    let words = &mut server.chunks[class * self.words..][..self.words];
-                    let word = words.iter().position(|word| *word != 0);
-                    let word = word.expect("a class that is marked has a chunk");
-                    let chunk = word * 64 + words[word].trailing_zeros() as usize;
-                    words[word] &= words[word] - 1;
-                    if words.iter().all(|word| *word == 0) {
-                        server.classes &= !(1 << class);
-                    }
-                    let task = self.tasks[chunk * self.stages + self.next[chunk] as usize];
-                    self.next[chunk] += 1;
-                    server.free_at = now + task.occupancy;
-                    server.active += 1;
-                    let end = server.free_at + task.latency;
+                let begins = server.classes != 0 && server.active < self.limit;
+                if !begins && server.ready.is_empty() {
+                    continue;
+                }
+                if server.free_at <= now {
+                    let chunk = if let Some(chunk) = server.ready.pop_front() {
+                        chunk as usize
+                    } else {
+                        let chunk = server.first(self.words);
+                        server.active += 1;
+                        self.next[chunk] += 1;
+                        let task = self.tasks[chunk * self.stages + self.next[chunk] as usize - 1];
+                        self.left[chunk] = task.messages;
+                        chunk
+                    };
+                    let task = self.tasks[chunk * self.stages + self.next[chunk] as usize - 1];
+                    self.left[chunk] -= 1;
+                    let end = server.send(now, task.message(self.left[chunk]), task);
                     next = next.min(end);
                     let chunk = u32::try_from(chunk).expect("fewer than 2^32 chunks");
-                    self.finished.push(Reverse((end, chunk)));
+                    self.arrived.push(Reverse((end, chunk)));
                 }
-                if server.classes != 0 && server.active < self.limit {
+                let begins = server.classes != 0 && server.active < self.limit;
+                if begins || !server.ready.is_empty() {
                     next = next.min(server.free_at);
                 }
             }
@@ -176,14 +236,41 @@ impl Fast {
     }
 }
 
+impl Server {
+    /// Sends a message of a task at `now`; when it arrives.
+    fn send(&mut self, now: u64, occupancy: u64, task: Task) -> u64 {
+        self.free_at = now + occupancy;
+        if !task.relay {
+            return self.free_at + task.latency;
+        }
+        let half = task.latency / 2;
+        self.relay_free_at = self.relay_free_at.max(self.free_at + half) + occupancy;
+        self.relay_free_at + task.latency - half
+    }
+
+    /// Takes the waiting chunk with the smallest buffer.
+    fn first(&mut self, words_per_class: usize) -> usize {
+        let class = self.classes.trailing_zeros() as usize;
+        let words = &mut self.chunks[class * words_per_class..][..words_per_class];
+        let word = words.iter().position(|word| *word != 0);
+        let word = word.expect("a class that is marked has a chunk");
+        let chunk = word * 64 + words[word].trailing_zeros() as usize;
+        words[word] &= words[word] - 1;
+        if words.iter().all(|word| *word == 0) {
+            self.classes &= !(1 << class);
+        }
+        chunk
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::chunk::{Parameters, Problem, stages};
     use crate::evaluate;
     use crate::queue::{Order, queues};
+    use allrail_collective::StageModel;
     use allrail_collective::algorithm::named;
-    use allrail_collective::{Operation, StageModel};
     use allrail_core::DimensionId;
     use allrail_fabric::{Contention, Dimension, Fabric, Kind};
     use proptest::prelude::*;
