@@ -15,7 +15,10 @@ use allrail_simulate::scenario::WorldKind;
 use allrail_simulate::{Scenario, simulate};
 use common::*;
 
-fn dimension((kind, size, links, gbps, ns): (Kind, u32, u32, u64, u64)) -> Dimension {
+/// Kind, size, links, Gb/s per link, latency in ns.
+type Row = (Kind, u32, u32, u64, u64);
+
+fn dimension((kind, size, links, gbps, ns): Row) -> Dimension {
     Dimension {
         kind,
         size,
@@ -30,7 +33,7 @@ fn dimension((kind, size, links, gbps, ns): (Kind, u32, u32, u64, u64)) -> Dimen
 /// The six platforms of the Themis paper, with at most 8 NPUs in a dimension.
 fn platforms() -> Vec<Fabric> {
     use Kind::{FullyConnected as FC, Ring as R, Switch as S};
-    let platforms: [&[(Kind, u32, u32, u64, u64)]; 6] = [
+    let platforms: [&[Row]; 6] = [
         &[(S, 8, 6, 200, 700), (S, 8, 1, 800, 1700)],
         &[(S, 8, 4, 200, 700), (S, 4, 4, 200, 700), (S, 4, 1, 800, 1700)],
         &[(S, 8, 8, 200, 700), (S, 4, 4, 200, 700), (S, 4, 1, 400, 1700)],
@@ -38,7 +41,7 @@ fn platforms() -> Vec<Fabric> {
         &[(R, 4, 2, 1000, 20), (S, 2, 8, 200, 700), (S, 4, 4, 200, 700), (S, 4, 1, 400, 1700)],
         &[(R, 4, 2, 1500, 20), (FC, 4, 3, 200, 700), (R, 4, 6, 200, 700), (S, 2, 1, 800, 1700)],
     ];
-    let fabric = |dimensions: &[(Kind, u32, u32, u64, u64)]| Fabric {
+    let fabric = |dimensions: &[Row]| Fabric {
         name: String::new(),
         dimensions: dimensions.iter().copied().map(dimension).collect(),
     };
