@@ -61,7 +61,7 @@ test: build test-rust test-python lint ## everything: Rust tests, Python tests, 
 
 .PHONY: test-rust
 test-rust: build ## the Rust tests alone
-	cargo test --workspace --locked --quiet
+	PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED:-1} cargo test --workspace --locked --quiet
 
 .PHONY: test-python
 test-python: build ## the Python tests alone

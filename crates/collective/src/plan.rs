@@ -176,7 +176,7 @@ pub fn check_stages(
             operation
         };
         return Err(refuse(format!(
-            "chunk {chunk} has no {missing} stage on {}, and {} stages in all",
+            "chunk {chunk} has no {missing} on {}: stage {}, or one before it, is missing",
             dimensions[d].name(),
             stages.len(),
         )));

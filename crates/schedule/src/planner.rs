@@ -157,6 +157,18 @@ impl Request {
         Ok(())
     }
 
+    /// Whether an all-reduce is one stage: on one dimension, where it is merged or its algorithm does
+    /// nothing else.
+    fn is_one_stage(&self) -> Result<bool, ScheduleError> {
+        let spanned = self.spanned();
+        if self.operation != Operation::AllReduce || spanned.len() != 1 {
+            return Ok(false);
+        }
+        let algorithm = algorithm::named(&self.algorithm_names()?[spanned[0].index()])?;
+        Ok(self.parameters.composition != Composition::Stages
+            || !algorithm.operations().contains(&Operation::ReduceScatter))
+    }
+
     /// The operations that the stages of the plan can have.
     fn stage_operations(&self) -> &'static [Operation] {
         use Operation::{AllGather, AllReduce, ReduceScatter};
@@ -232,15 +244,11 @@ pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
     let scheduler = chunk::named(&request.policy)?;
     let algorithms = request.algorithm_names()?;
     let spanned = request.spanned();
-    let model = model(
-        &request.fabric,
-        &algorithms,
-        &spanned,
-        request.stage_operations(),
-        request.endpoint_delay,
-    )?;
+    let one_stage = request.is_one_stage()?;
+    let operations = if one_stage { &[Operation::AllReduce] } else { request.stage_operations() };
+    let model = model(&request.fabric, &algorithms, &spanned, operations, request.endpoint_delay)?;
     let chunks = divide(request.size, request.chunks)?;
-    let stages = scheduler.schedule(&Problem {
+    let problem = Problem {
         model: &model,
         operation: request.operation,
         dimensions: &spanned,
@@ -249,7 +257,13 @@ pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
         active_chunks: request.active_chunks,
         parameters: &request.parameters,
         seed: request.seed,
-    })?;
+    };
+    let stages = if one_stage {
+        let stage = Stage { operation: Operation::AllReduce, dimension: spanned[0] };
+        vec![vec![stage]; chunks.len()]
+    } else {
+        scheduler.schedule(&problem)?
+    };
     for (i, stages) in stages.iter().enumerate() {
         check_stages(i, stages, request.operation, &spanned)?;
     }

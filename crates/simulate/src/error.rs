@@ -124,8 +124,8 @@ impl SimulateError {
                 "",
                 "",
                 self.to_string(),
-                "ranks that order their stages differently can block each other: use \
-                 `order: planned`, or leave `active_chunks` out"
+                "ranks that order their stages differently can block each other where \
+                 `active_chunks` limits them: leave it out, or use `order: planned`"
                     .to_owned(),
             ),
             Self::Wrong { .. } => report(

@@ -281,7 +281,7 @@ impl PlanFile {
                 field(
                     format!("plan.{what}"),
                     value,
-                    &format!("the plan is for another {what}; the scenario's is {ours}"),
+                    &format!("the plan was made for it; in the scenario it is {ours}"),
                     HINT,
                 )
             };

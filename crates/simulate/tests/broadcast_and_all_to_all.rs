@@ -8,6 +8,7 @@ use std::ops::ControlFlow;
 use allrail_collective::Operation;
 use allrail_core::Time;
 use allrail_fabric::{Dimension, Kind};
+use allrail_schedule::Order;
 use allrail_simulate::{Scenario, simulate};
 use common::*;
 use proptest::prelude::*;
@@ -164,4 +165,35 @@ fn a_ring_of_two_bonds_both_directions() {
         // 20,000 bytes at 10 ps.
         assert_eq!(time(&scenario), 200_000 + 100_000, "{name}");
     }
+}
+
+/// A rank that the data has not reached is in none of the early stages, and must not wait for them.
+#[test]
+fn a_broadcast_in_planned_order_ends_in_links() {
+    for (limit, policy) in [(None, "allrail"), (Some(1), "allrail"), (Some(2), "baseline")] {
+        let fabric = fabric(vec![exact(Kind::Switch, 4, Time::from_ns(700)); 3]);
+        let mut scenario = in_links(&scenario(fabric, Operation::Broadcast, 1 << 20));
+        scenario.schedule.policy = policy.to_owned();
+        scenario.schedule.chunks = 8;
+        scenario.schedule.order = Order::Planned;
+        scenario.schedule.active_chunks = limit;
+        assert!(run(&scenario).time_us > 0.0, "{policy} {limit:?}");
+    }
+}
+
+/// What one collective alone gives does not depend on whether its stages are written down.
+#[test]
+fn the_evaluator_and_the_driver_give_the_same_result() {
+    let fabric = fabric(vec![exact(Kind::Ring, 4, Time::from_ns(700)); 2]);
+    let mut scenario = scenario(fabric, Operation::AllReduce, 1 << 20);
+    scenario.schedule.chunks = 7;
+    scenario.collective[0].start = Time::from_us(3);
+    let result = |timeline| {
+        let mut observer = |_, _| ControlFlow::Continue(());
+        let mut result =
+            allrail_simulate::simulate(&scenario, None, timeline, &mut observer).expect("it runs");
+        (result.host, result.timeline) = (allrail_simulate::result::Host::default(), None);
+        serde_json::to_string(&result).expect("plain data")
+    };
+    assert_eq!(result(false), result(true));
 }

@@ -83,10 +83,18 @@ def _absolute(fabric: object) -> object:
 
 def _resolve_fabric(tree: dict[str, Any], places: Places, folder: FilePath) -> None:
     """Replace a fabric's name by the fabric."""
+    name = tree["fabric"]
     try:
-        tree["fabric"] = load_fabric(tree["fabric"], folder=folder)
+        tree["fabric"] = load_fabric(name, folder=folder)
     except InputError as error:
-        raise at_place(error, places) from None
+        raise at_place(_missing(error, name, folder), places) from None
+
+
+def _missing(error: InputError, name: str, folder: FilePath) -> InputError:
+    """A file that is not there is a mistake of the key that names it."""
+    if error.field or (folder / name).exists():
+        return error
+    return InputError(error.why, hint=error.hint, field="fabric", value=name)
 
 
 def _open_fabric(tree: dict[str, Any], places: Places, folder: FilePath) -> None:
@@ -98,5 +106,5 @@ def _open_fabric(tree: dict[str, Any], places: Places, folder: FilePath) -> None
     try:
         tree["fabric"], inner = read_fabric(fabric, folder=folder)
     except InputError as error:
-        raise at_place(error, places) from None
+        raise at_place(_missing(error, fabric, folder), places) from None
     places.put(("fabric",), inner)

@@ -170,6 +170,9 @@ impl FromStr for Bytes {
             return Err(SIZE.no_unit(text));
         }
         match bytes_unit(unit) {
+            Some((1, 'B')) if !value.is_multiple_of(10u128.pow(decimals)) => {
+                Err(SIZE.error(text, "it is not a whole number of bytes", "for example `25 MiB`"))
+            }
             Some((factor, 'B')) => {
                 let count = SIZE.scale(text, (value, decimals), (factor, 1))?;
                 if count > MAX_SIZE {
@@ -332,7 +335,9 @@ mod tests {
         {
             assert!(text.parse::<Bandwidth>().is_err(), "{text}");
         }
-        for text in ["1 Gb", "5 ns", "1", "99999999999999999999999 GiB", "2 PiB", "1.2.3 B"] {
+        for text in
+            ["1.5 B", "1 Gb", "5 ns", "1", "99999999999999999999999 GiB", "2 PiB", "1.2.3 B"]
+        {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
     }

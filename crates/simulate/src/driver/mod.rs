@@ -15,7 +15,7 @@ mod state;
 
 use std::ops::ControlFlow;
 
-use allrail_collective::{CollectivePlan, StageRef};
+use allrail_collective::{CollectivePlan, Operation, StageRef};
 use allrail_core::{EventQueue, Time};
 use allrail_schedule::queue::{self, Order, Waiting};
 use allrail_world::{Event, Submission, World};
@@ -108,7 +108,9 @@ impl<'a> Driver<'a> {
             _ => Vec::new(),
         };
         let ports = (0..actors)
-            .flat_map(|_| queue::queues(job.order, dimensions, &orders))
+            .flat_map(|actor| {
+                queue::queues(job.order, dimensions, &concerning(actor, job, lowering, &orders))
+            })
             .map(|queue| Port { queue, unsent: 0, active: 0, choosing: false })
             .collect();
         let mut progress = Vec::new();
@@ -397,4 +399,24 @@ impl<'a> Driver<'a> {
             span.end = now;
         }
     }
+}
+
+/// The planned orders without the stages that do not concern an actor: a broadcast's, before the
+/// data has reached its line.
+fn concerning(
+    actor: u32,
+    job: &Job<'_>,
+    lowering: &dyn Lowering,
+    orders: &[Vec<Vec<StageRef>>],
+) -> Vec<Vec<Vec<StageRef>>> {
+    let concerns = |collective: u32, at: &StageRef| {
+        lowering.concerns(actor, StageAt { collective, chunk: at.chunk, stage: at.stage })
+    };
+    let mut orders = orders.to_vec();
+    for ((collective, plan), order) in (0u32..).zip(job.plans).zip(&mut orders) {
+        if plan.operation == Operation::Broadcast {
+            order.iter_mut().for_each(|stages| stages.retain(|at| concerns(collective, at)));
+        }
+    }
+    orders
 }

@@ -36,7 +36,7 @@ use fast::{Condition, Fast};
 pub(super) struct Allrail;
 
 /// Stages evaluated in all, which bounds the time of planning.
-const EFFORT: usize = 6_000_000;
+const EFFORT: usize = 4_500_000;
 /// The same with the plain evaluator.
 const PLAIN_EFFORT: usize = 1_500_000;
 /// How much of its time, relatively, the second part may give away.
