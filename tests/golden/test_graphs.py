@@ -95,3 +95,12 @@ def test_a_failed_board_is_bought_but_gone(folder, allrail_cli):
     tree = json.loads(allrail_cli("fabric", "show", "broken.yaml", "--json").stdout)
     assert (tree["npus"], tree["npus_working"]) == (1024, 1016)
     assert tree["cost_usd"] == count("hx2mesh-1k")["cost_usd"]
+
+
+def test_what_is_too_large_to_build_is_counted(folder, allrail_cli):
+    (folder / "huge.yaml").write_text("topology: torus\nshape: [4096, 4096]\n")
+    tree = json.loads(allrail_cli("fabric", "show", "huge.yaml", "--json").stdout)
+    assert (tree["npus"], tree["diameter"]) == (1 << 24, 4096)
+    assert (tree["npus_working"], tree["diameter_bfs"]) == (None, None)
+    page = allrail_cli("fabric", "show", "huge.yaml").stdout
+    assert "- by search" in page

@@ -7,8 +7,9 @@ use crate::cost::{Prices, Usd};
 use crate::graph::measure;
 use crate::topologies::{Counts, GraphTopology};
 
-/// Graphs of more NPUs than this are not searched: it would take minutes.
-const MOST_SEARCHED: u64 = 1 << 16;
+/// Networks of more NPUs than this are counted only: building and searching them takes minutes and
+/// gigabytes.
+const MOST_BUILT: u64 = 1 << 16;
 
 /// Cables over all planes, by kind.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -54,8 +55,8 @@ pub struct Show {
 /// What was read off the graph of one plane.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Built {
-    /// NPUs that work: those of the graph.
-    pub npus_working: u64,
+    /// NPUs that work: those of the graph; `None` above 65,536 NPUs, which are not built.
+    pub npus_working: Option<u64>,
     /// By breadth-first search from every NPU, in cables; `None` above 65,536 NPUs.
     pub diameter_bfs: Option<u32>,
 }
@@ -84,15 +85,17 @@ pub fn count(topology: &dyn GraphTopology, prices: &Prices) -> Show {
     }
 }
 
-/// Counts, then builds one plane and measures it.
+/// Counts, then builds one plane and measures it, up to 65,536 NPUs.
 ///
 /// # Errors
 /// The graph is not whole.
 pub fn show(topology: &dyn GraphTopology, prices: &Prices) -> Result<Show, FabricError> {
     let counted = count(topology, prices);
-    let graph = topology.build()?;
-    let searched = u64::from(graph.npus()) <= MOST_SEARCHED;
-    let diameter_bfs = searched.then(|| measure::diameter(&graph));
-    let built = Some(Built { npus_working: u64::from(graph.npus()), diameter_bfs });
-    Ok(Show { built, ..counted })
+    let mut built = Built { npus_working: None, diameter_bfs: None };
+    if counted.npus <= MOST_BUILT {
+        let graph = topology.build()?;
+        built.npus_working = Some(u64::from(graph.npus()));
+        built.diameter_bfs = Some(measure::diameter(&graph));
+    }
+    Ok(Show { built: Some(built), ..counted })
 }

@@ -164,7 +164,7 @@ def _show_graph(fabric: GraphFabric, *, as_json: bool) -> None:
         return
     cables, share = shown["cables"], shown["half_plane_cut_share"]
     working, rate = shown["npus_working"], shown["npus_per_million_usd"]
-    failed = "" if working == shown["npus"] else f", {working:,} of them work"
+    failed = "" if working in (None, shown["npus"]) else f", {working:,} of them work"
     cut = shown["half_plane_cut_links"]
     output.pairs(
         [

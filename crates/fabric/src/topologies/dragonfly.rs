@@ -130,7 +130,7 @@ impl GraphTopology for Dragonfly {
             return Err(FabricError::new(
                 "fabric.groups",
                 self.groups,
-                format!("{} global ports do not pair up", self.slots() * self.groups),
+                format!("{} global ports of each group do not pair up", self.slots()),
                 "make a, h or groups even",
             ));
         }
