@@ -22,7 +22,8 @@ def cli_page() -> str:
     blocks = ["# Command line\n\nWritten by `make docs` from the commands' own help.\n"]
 
     def add(command: click.Command, path: str, parent: click.Context | None) -> None:
-        context = click.Context(command, info_name=path.rpartition(" ")[2], parent=parent)
+        name = path.rpartition(" ")[2]
+        context = click.Context(command, parent, name, **command.context_settings)
         context.max_content_width = context.terminal_width = 88
         level = "#" * (len(path.split()) + 1)
         blocks.append(f"{level} {path}\n\n```text\n{command.get_help(context)}\n```\n")
@@ -70,7 +71,8 @@ def algorithms_page() -> str:
 
 def fabrics_page() -> str:
     """Return the presets, with the source of every number."""
-    from allrail.scenario import load_fabric, preset_names
+    from allrail.graphs import count
+    from allrail.scenario import GraphFabric, load_any_fabric, preset_names
 
     lines = [
         "# Fabric presets",
@@ -79,7 +81,17 @@ def fabrics_page() -> str:
         "uncalibrated: its numbers come from the sources named, nobody measured the hardware.",
     ]
     for name in preset_names():
-        fabric = load_fabric(name)
+        fabric = load_any_fabric(name)
+        if isinstance(fabric, GraphFabric):
+            keys = ", ".join(f"{key}: {_text(value)}" for key, value in fabric.keys.items())
+            lines += [
+                *("", f"## {name}", ""),
+                f"{fabric.about} {count(fabric)['npus']:,} NPUs.",
+                *("", f"`topology: {fabric.topology}`: `{keys}`"),
+                *("", "Sources:", ""),
+            ]
+            lines += [f"- `{key}`: {source}" for key, source in fabric.sources.items()]
+            continue
         lines += [
             "",
             f"## {name}",
@@ -99,6 +111,25 @@ def fabrics_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def topologies_page() -> str:
+    """Return every topology's keys, from the Rust core's schemas."""
+    from allrail.scenario.graph import topologies
+
+    lines = ["# Topologies", "", "Written by `make docs` from the Rust core's own schemas."]
+    for tag, row in topologies().items():
+        lines += ["", f"## `topology: {tag}`", "", f"{row['about'].capitalize()}.", ""]
+        lines += ["| key | default | |", "|---|---|---|"]
+        for key, schema in row["schema"]["properties"].items():
+            default = _text(schema["default"]) if "default" in schema else ""
+            about = " ".join(schema.get("description", "").split())
+            lines.append(f"| `{key}` | {f'`{default}`' if default else ''} | {about} |")
+    return "\n".join(lines) + "\n"
+
+
+def _text(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False).replace('"', "")
+
+
 def pages() -> dict[str, str]:
     """Return every generated file of docs/reference by its name."""
     from allrail.schemas import schema
@@ -107,6 +138,7 @@ def pages() -> dict[str, str]:
         "cli.md": cli_page(),
         "algorithms.md": algorithms_page(),
         "fabrics.md": fabrics_page(),
+        "topologies.md": topologies_page(),
     }
     for name in ("scenario", "fabric", "plan"):
         tree = json.dumps(schema(name), indent=1, ensure_ascii=False)

@@ -22,7 +22,32 @@ def schema(of: str) -> dict[str, Any]:
 
         tree: dict[str, Any] = json.loads(_core.plan_schema())
         return tree
-    from allrail.scenario import Fabric, Scenario
+    from allrail.scenario import Scenario
 
-    models: dict[str, type[Scenario | Fabric]] = {"scenario": Scenario, "fabric": Fabric}
-    return {"$schema": DIALECT, **models[of].model_json_schema()}
+    models = {"scenario": Scenario.model_json_schema, "fabric": _fabric}
+    return {"$schema": DIALECT, **models[of]()}
+
+
+def _fabric() -> dict[str, Any]:
+    """A fabric of dimensions, or one of the core's topologies with its keys."""
+    from allrail.scenario import Fabric, GraphFabric
+    from allrail.scenario.graph import topologies
+
+    dimensions = Fabric.model_json_schema()
+    definitions = dimensions.pop("$defs")
+    common = GraphFabric.model_json_schema()["properties"]
+    graphs = []
+    for tag, row in topologies().items():
+        keys = row["schema"]
+        definitions |= keys.get("$defs", {})
+        graphs.append(
+            {
+                "title": tag,
+                "description": row["about"],
+                "type": "object",
+                "properties": {**common, "topology": {"const": tag}, **keys["properties"]},
+                "required": ["topology", *keys.get("required", ())],
+                "additionalProperties": False,
+            }
+        )
+    return {"title": "Fabric", "anyOf": [dimensions, *graphs], "$defs": definitions}

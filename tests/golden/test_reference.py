@@ -15,7 +15,8 @@ from allrail.schemas import schema
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ("scenario", "fabric", "plan")
-NAMES = ("cli.md", "algorithms.md", "fabrics.md", *(f"{name}.schema.json" for name in SCHEMAS))
+PAGES = ("cli.md", "algorithms.md", "fabrics.md", "topologies.md")
+NAMES = (*PAGES, *(f"{name}.schema.json" for name in SCHEMAS))
 
 
 @pytest.fixture(scope="module")

@@ -3,11 +3,18 @@
 //! A [`Fabric`] is a list of [`Dimension`]s: every NPU sits on one network per dimension, each with
 //! its own kind, size, bandwidth and latency. What a kind of dimension means in links is one file
 //! each in [`topology`].
+//!
+//! A network of switches and cables is a [`graph::Graph`], made by one of the [`topologies`]; [`show`]
+//! says what can be known about it without simulating, [`cost`] what it costs.
 
 pub mod advise;
+pub mod cost;
 pub mod dimension;
 pub mod error;
 pub mod fabric;
+pub mod graph;
+pub mod show;
+pub mod topologies;
 pub mod topology;
 
 pub use dimension::{Contention, Dimension, Kind};

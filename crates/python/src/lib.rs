@@ -5,7 +5,9 @@ use std::ops::ControlFlow;
 
 use allrail_collective::algorithm;
 use allrail_core::{Bandwidth, Bytes, Time, UnitError};
-use allrail_fabric::{Fabric, FabricError, advise::advise as advise_on};
+use allrail_fabric::cost::Prices;
+use allrail_fabric::topologies::{self, GraphTopology};
+use allrail_fabric::{Fabric, FabricError, advise::advise as advise_on, show};
 use allrail_schedule::{chunk, queue};
 use allrail_simulate::error::Report;
 use allrail_simulate::scenario::WORLDS;
@@ -240,6 +242,57 @@ fn advise(fabric: &str) -> PyResult<String> {
     Ok(to_json(&advise_on(&fabric)))
 }
 
+fn fabric_error(error: FabricError) -> PyErr {
+    simulate_error(&error.into())
+}
+
+fn topology_and_prices(
+    fabric: &str,
+    prices: Option<&str>,
+) -> PyResult<(Box<dyn GraphTopology>, Prices)> {
+    let tree = |text: &str| {
+        serde_json::from_str::<Value>(text).map_err(|error| form_error(error.to_string()))
+    };
+    let topology = topologies::read(tree(fabric)?).map_err(fabric_error)?;
+    let prices = prices
+        .map_or(Ok(Prices::default()), |text| Prices::read(&tree(text)?).map_err(fabric_error))?;
+    Ok((topology, prices))
+}
+
+/// Counts, price, diameter and half-plane cut of a fabric with `topology`; builds and searches it.
+#[pyfunction]
+#[pyo3(signature = (fabric, prices=None))]
+fn graph_show(py: Python<'_>, fabric: &str, prices: Option<&str>) -> PyResult<String> {
+    let (topology, prices) = topology_and_prices(fabric, prices)?;
+    py.detach(|| show::show(&*topology, &prices)).map(|shown| to_json(&shown)).map_err(fabric_error)
+}
+
+/// The same from closed forms alone, without building it.
+#[pyfunction]
+#[pyo3(signature = (fabric, prices=None))]
+fn graph_count(fabric: &str, prices: Option<&str>) -> PyResult<String> {
+    let (topology, prices) = topology_and_prices(fabric, prices)?;
+    Ok(to_json(&show::count(&*topology, &prices)))
+}
+
+/// Prices (JSON) with the defaults filled in.
+#[pyfunction]
+fn check_prices(prices: &str) -> PyResult<String> {
+    let tree: Value =
+        serde_json::from_str(prices).map_err(|error| form_error(error.to_string()))?;
+    Prices::read(&tree).map(|prices| to_json(&prices)).map_err(fabric_error)
+}
+
+/// The topologies of graph fabrics: name, about, the JSON schema of their keys.
+#[pyfunction]
+#[pyo3(name = "topologies")]
+fn topologies_table() -> String {
+    let rows = topologies::ALL
+        .iter()
+        .map(|t| json!({ "name": t.tag, "about": t.about, "schema": (t.schema)() }));
+    Value::from_iter(rows).to_string()
+}
+
 /// Proves that the messages of a scenario's plan do what its collective asks.
 #[pyfunction]
 fn verify(py: Python<'_>, scenario: &str) -> PyResult<String> {
@@ -271,6 +324,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(orders, module)?)?;
     module.add_function(wrap_pyfunction!(worlds, module)?)?;
     module.add_function(wrap_pyfunction!(advise, module)?)?;
+    module.add_function(wrap_pyfunction!(check_prices, module)?)?;
+    module.add_function(wrap_pyfunction!(graph_show, module)?)?;
+    module.add_function(wrap_pyfunction!(graph_count, module)?)?;
+    module.add_function(wrap_pyfunction!(topologies_table, module)?)?;
     module.add_function(wrap_pyfunction!(verify, module)?)?;
     module.add_function(wrap_pyfunction!(version, module)?)
 }

@@ -10,7 +10,7 @@ from allrail.cli import options
 from allrail.cli.group import Group
 
 if TYPE_CHECKING:
-    from allrail.scenario import Fabric
+    from allrail.scenario import Fabric, GraphFabric
 
 
 @click.group(cls=Group)
@@ -23,15 +23,23 @@ def command() -> None:
 def list_fabrics(*, as_json: bool) -> None:
     """List the presets."""
     from allrail.cli import output
-    from allrail.scenario import load_fabric, preset_names
+    from allrail.graphs import count
+    from allrail.scenario import GraphFabric, load_any_fabric, preset_names
 
-    fabrics = [load_fabric(name) for name in preset_names()]
+    fabrics = [load_any_fabric(name) for name in preset_names()]
     if as_json:
-        output.print_json({"fabrics": [_tree(fabric) for fabric in fabrics]})
+        trees = [
+            {**_head(fabric), **count(fabric)} if isinstance(fabric, GraphFabric) else _tree(fabric)
+            for fabric in fabrics
+        ]
+        output.print_json({"fabrics": trees})
         return
-    output.table(
-        ["fabric", "npus", "sizes", "Gb/s", "kinds"],
-        [
+    rows = []
+    for fabric in fabrics:
+        if isinstance(fabric, GraphFabric):
+            rows.append([fabric.name, str(count(fabric)["npus"]), "-", "-", fabric.topology])
+            continue
+        rows.append(
             [
                 fabric.name,
                 str(fabric.npus),
@@ -39,9 +47,8 @@ def list_fabrics(*, as_json: bool) -> None:
                 "+".join(_gbps(aggregate) for aggregate in _aggregates(fabric)),
                 ",".join(dimension.kind for dimension in fabric.dimensions),
             ]
-            for fabric in fabrics
-        ],
-    )
+        )
+    output.table(["fabric", "npus", "sizes", "Gb/s", "kinds"], rows)
     output.note("Gb/s of one NPU per dimension, innermost first; `allrail fabric show NAME`")
 
 
@@ -50,15 +57,18 @@ def list_fabrics(*, as_json: bool) -> None:
 @options.as_json
 @click.option("--yaml", "as_yaml", is_flag=True, help="Print its file, to start one of your own.")
 def show_fabric(*, name: str, as_json: bool, as_yaml: bool) -> None:
-    """Show a preset's or a file's dimensions, and where its numbers come from."""
+    """Show what a preset or a file is made of, and where its numbers come from."""
     from allrail.cli import output
-    from allrail.scenario import load_fabric
+    from allrail.scenario import GraphFabric, load_any_fabric
 
-    fabric = load_fabric(name)
+    fabric = load_any_fabric(name)
     if as_yaml:
         from allrail.scenario.presets import fabric_text
 
         click.echo(fabric_text(name), nl=False)
+        return
+    if isinstance(fabric, GraphFabric):
+        _show_graph(fabric, as_json=as_json)
         return
     if as_json:
         output.print_json(_tree(fabric))
@@ -142,6 +152,53 @@ def advise_fabric(*, name: str, as_json: bool) -> None:
     by = f", bound by {' and '.join(bound)}" if bound else ""
     output.note(f"the best schedule can use {output.percent(reachable['utilisation'])} %{by}")
     output.note("counted from bandwidths alone (large collectives); the fabric is uncalibrated")
+
+
+def _show_graph(fabric: GraphFabric, *, as_json: bool) -> None:
+    from allrail.cli import output
+    from allrail.graphs import measure
+
+    shown = measure(fabric)
+    if as_json:
+        output.print_json({**_head(fabric), **shown, "sources": fabric.sources})
+        return
+    cables, share = shown["cables"], shown["half_plane_cut_share"]
+    working, rate = shown["npus_working"], shown["npus_per_million_usd"]
+    failed = "" if working in (None, shown["npus"]) else f", {working:,} of them work"
+    cut = shown["half_plane_cut_links"]
+    output.pairs(
+        [
+            ("fabric", fabric.name),
+            ("topology", fabric.topology),
+            ("about", fabric.about),
+            ("npus", f"{shown['npus']:,}{failed}"),
+            ("planes", f"{shown['planes']:,}, with {shown['ports']} ports of an NPU in each"),
+            ("switches", f"{shown['switches']:,}"),
+            ("cables", ", ".join(f"{count:,} {kind}" for kind, count in cables.items())),
+            ("cost", f"{shown['cost_usd'] / 1e6:,.3f} M$"),
+            ("npus per M$", "-" if rate is None else f"{rate:,.1f}"),
+            ("diameter", f"{_or_dash(shown['diameter'])} by formula"),
+            ("", f"{_or_dash(shown['diameter_bfs'])} by search, in cables"),
+            (
+                "half-plane cut",
+                "-" if cut is None else f"{cut:,} links a plane, {100 * share:.1f} % of injection",
+            ),
+        ]
+    )
+    output.note("switches and cables over all planes; `allrail cost` takes other prices")
+
+
+def _or_dash(value: int | None) -> str:
+    return "-" if value is None else str(value)
+
+
+def _head(fabric: GraphFabric) -> dict[str, Any]:
+    return {
+        "name": fabric.name,
+        "about": fabric.about,
+        "calibrated": fabric.calibrated,
+        "keys": fabric.keys,
+    }
 
 
 def _aggregates(fabric: Fabric) -> list[float]:

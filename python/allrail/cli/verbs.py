@@ -24,7 +24,10 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
         Verb("compare", "several policies, fabrics or sizes side by side"),
         Verb("plan", "make the plan alone, to look at or to reuse"),
     ),
-    "Networks": (Verb("fabric", "list, show and advise on fabrics"),),
+    "Networks": (
+        Verb("fabric", "list, show and advise on fabrics"),
+        Verb("cost", "switches, cables and their price, for any list of fabrics"),
+    ),
     "Trust": (
         Verb("reproduce", "published numbers beside ours, with the difference"),
         Verb("schema", "the JSON schema of a scenario or of a plan"),

@@ -5,17 +5,20 @@ named fabrics, `places` remembers where each value stood so that an error can sa
 """
 
 from allrail.scenario.fabric import Dimension, Fabric
+from allrail.scenario.graph import GraphFabric
 from allrail.scenario.load import ScenarioLike, load_scenario
 from allrail.scenario.model import Collective, Scenario, Schedule
-from allrail.scenario.presets import load_fabric, preset_names
+from allrail.scenario.presets import load_any_fabric, load_fabric, preset_names
 
 __all__ = [
     "Collective",
     "Dimension",
     "Fabric",
+    "GraphFabric",
     "Scenario",
     "ScenarioLike",
     "Schedule",
+    "load_any_fabric",
     "load_fabric",
     "load_scenario",
     "preset_names",

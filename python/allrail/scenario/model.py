@@ -7,6 +7,7 @@ operations) are the core's to check.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
 from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
@@ -117,6 +118,11 @@ def _as_fabric(value: Any) -> Any:
         from allrail.scenario.presets import load_fabric
 
         return load_fabric(value)
+    if isinstance(value, Mapping) and "topology" in value:
+        from allrail.scenario.presets import not_yet
+
+        tag = value["topology"]
+        raise not_yet(tag, field="fabric.topology", value=show(tag))
     return value
 
 

@@ -6,10 +6,11 @@ from functools import cache
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
-from allrail.errors import InputError, did_you_mean
+from allrail.errors import InputError, did_you_mean, show
 
 if TYPE_CHECKING:
     from allrail.scenario.fabric import Fabric
+    from allrail.scenario.graph import GraphFabric
     from allrail.scenario.places import Places
 
 FOLDER = FilePath(__file__).parent.parent / "presets" / "fabrics"
@@ -23,7 +24,25 @@ def preset_names() -> tuple[str, ...]:
 
 
 def load_fabric(name: str, *, folder: FilePath | None = None) -> Fabric:
-    """Read a fabric.
+    """Read a fabric of dimensions.
+
+    Args:
+        name: A preset's name or a file's path.
+        folder: Where a relative path starts; the current folder if None.
+
+    Raises:
+        InputError: There is no such preset or file, or it is not a fabric of dimensions.
+    """
+    fabric = load_any_fabric(name, folder=folder)
+    from allrail.scenario.graph import GraphFabric
+
+    if isinstance(fabric, GraphFabric):
+        raise not_yet(fabric.topology, field="fabric", value=name)
+    return fabric
+
+
+def load_any_fabric(name: str, *, folder: FilePath | None = None) -> Fabric | GraphFabric:
+    """Read a fabric, of dimensions or of switches and cables.
 
     Args:
         name: A preset's name or a file's path.
@@ -35,6 +54,23 @@ def load_fabric(name: str, *, folder: FilePath | None = None) -> Fabric:
     if name in preset_names():
         return _preset(name)
     return _validated(*read_fabric(name, folder=folder))
+
+
+def not_yet(topology: object, *, field: str, value: str) -> InputError:
+    """Return the error for a graph where only dimensions are taken.
+
+    Args:
+        topology: The graph's topology.
+        field: The key that names or holds it.
+        value: What stands there.
+    """
+    return InputError(
+        f"graph fabrics (`topology: {show(topology)}`) cannot be simulated or advised on yet",
+        hint="name a fabric of `dimensions`, see `allrail fabric list`; `allrail fabric show` and "
+        "`allrail cost` take graphs",
+        field=field,
+        value=value,
+    )
 
 
 def read_fabric(name: str, *, folder: FilePath | None = None) -> tuple[dict[str, Any], Places]:
@@ -63,7 +99,7 @@ def read_fabric(name: str, *, folder: FilePath | None = None) -> tuple[dict[str,
     tree, places = read_file(path)
     if not isinstance(tree, dict):
         raise InputError(
-            "it is not a mapping with `dimensions`",
+            "it is not a mapping with `dimensions` or `topology`",
             hint="`allrail fabric show tutorial-8x8x8 --yaml` prints an example",
             source=str(path),
         )
@@ -82,17 +118,25 @@ def fabric_text(name: str) -> str:
 
 
 @cache
-def _preset(name: str) -> Fabric:
+def _preset(name: str) -> Fabric | GraphFabric:
     return _validated(*read_fabric(name))
 
 
-def _validated(tree: dict[str, Any], places: Places) -> Fabric:
+def _validated(tree: dict[str, Any], places: Places) -> Fabric | GraphFabric:
     from pydantic import ValidationError
 
     from allrail.scenario.explain import from_pydantic
     from allrail.scenario.fabric import Fabric
+    from allrail.scenario.graph import GraphFabric, check_keys
 
+    model: type[Fabric | GraphFabric] = Fabric
+    if "topology" in tree:
+        check_keys(tree, places=places)
+        model = GraphFabric
     try:
-        return Fabric.model_validate(tree)
+        fabric = model.model_validate(tree)
     except ValidationError as error:
-        raise from_pydantic(error, model=Fabric, places=places) from None
+        raise from_pydantic(error, model=model, places=places) from None
+    if isinstance(fabric, GraphFabric):
+        fabric.check_whole(places)
+    return fabric

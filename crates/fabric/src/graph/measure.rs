@@ -1,0 +1,120 @@
+//! What can be read off a graph: its diameter, its halves, whether it is whole.
+//!
+//! Distances count cables, those at the NPUs included, as `HammingMesh` (SC'22, Table II) does.
+//!
+//! - [`diameter`] is exact: a breadth-first search from every NPU, 64 at once, one bit each. It takes
+//!   some seconds at most for 16,384 NPUs: its cost grows with NPUs, cables and, on a torus, distance.
+//! - [`flow_between`] is the largest flow from some NPUs to all others, each cable of capacity 1. It
+//!   is the plain check of the closed forms of the half-plane cut; use it on small instances.
+
+use super::{Graph, NodeId};
+
+/// The largest distance between two NPUs, in cables; 0 for a single NPU.
+#[must_use]
+pub fn diameter(graph: &Graph) -> u32 {
+    let mut search = Search::new(graph);
+    (0..graph.npus()).step_by(64).map(|first| search.eccentricity(first)).max().unwrap_or(0)
+}
+
+/// An NPU that NPU 0 cannot reach.
+#[must_use]
+pub fn unreachable(graph: &Graph) -> Option<NodeId> {
+    let mut seen = vec![false; graph.nodes()];
+    let mut stack = vec![NodeId(0)];
+    seen[0] = true;
+    while let Some(node) = stack.pop() {
+        for &(next, _) in graph.neighbours(node) {
+            if !std::mem::replace(&mut seen[next.index()], true) {
+                stack.push(next);
+            }
+        }
+    }
+    (0..graph.npus()).map(NodeId).find(|npu| !seen[npu.index()])
+}
+
+/// Breadth-first search from 64 NPUs at once: bit `i` of a word belongs to the `i`-th of them.
+struct Search<'g> {
+    graph: &'g Graph,
+    seen: Vec<u64>,
+    arriving: Vec<u64>,
+}
+
+impl<'g> Search<'g> {
+    fn new(graph: &'g Graph) -> Self {
+        Self { graph, seen: vec![0; graph.nodes()], arriving: vec![0; graph.nodes()] }
+    }
+
+    /// The largest distance of an NPU from one of the NPUs `first .. first + 64`.
+    fn eccentricity(&mut self, first: u32) -> u32 {
+        self.seen.fill(0);
+        let mut front: Vec<(NodeId, u64)> = (first..self.graph.npus())
+            .take(64)
+            .map(|npu| (NodeId(npu), 1u64 << (npu - first)))
+            .collect();
+        for &(npu, bit) in &front {
+            self.seen[npu.index()] |= bit;
+        }
+        let mut touched: Vec<NodeId> = Vec::new();
+        let (mut distance, mut farthest) = (0, 0);
+        while !front.is_empty() {
+            distance += 1;
+            for &(node, bits) in &front {
+                for &(next, _) in self.graph.neighbours(node) {
+                    let new = bits & !self.seen[next.index()];
+                    if new == 0 {
+                        continue;
+                    }
+                    if self.arriving[next.index()] == 0 {
+                        touched.push(next);
+                    }
+                    self.arriving[next.index()] |= new;
+                }
+            }
+            front.clear();
+            for node in touched.drain(..) {
+                let bits = std::mem::take(&mut self.arriving[node.index()]);
+                self.seen[node.index()] |= bits;
+                front.push((node, bits));
+                if node.0 < self.graph.npus() {
+                    farthest = distance;
+                }
+            }
+        }
+        farthest
+    }
+}
+
+/// The largest flow, in cables, from the NPUs that are `inside` to all others (Edmonds and Karp).
+#[must_use]
+pub fn flow_between(graph: &Graph, inside: impl Fn(NodeId) -> bool) -> u64 {
+    let mut free = vec![1u8; 2 * graph.cables().len()];
+    let is_npu = |node: NodeId| node.0 < graph.npus();
+    let sources: Vec<NodeId> = (0..graph.npus()).map(NodeId).filter(|&n| inside(n)).collect();
+    let mut flow = 0;
+    loop {
+        let mut via: Vec<Option<(NodeId, u32)>> = vec![None; graph.nodes()];
+        let mut queue: std::collections::VecDeque<NodeId> = sources.iter().copied().collect();
+        let mut end = None;
+        'search: while let Some(node) = queue.pop_front() {
+            for &(next, link) in graph.neighbours(node) {
+                let inner = is_npu(next) && inside(next);
+                if free[link as usize] == 0 || inner || via[next.index()].is_some() {
+                    continue;
+                }
+                via[next.index()] = Some((node, link));
+                if is_npu(next) {
+                    end = Some(next);
+                    break 'search;
+                }
+                queue.push_back(next);
+            }
+        }
+        let Some(mut node) = end else { return flow };
+        while let Some((before, link)) = via[node.index()] {
+            free[link as usize] -= 1;
+            free[link as usize ^ 1] += 1;
+            node = before;
+        }
+        flow += 1;
+    }
+}

@@ -1,0 +1,101 @@
+//! What a graph fabric is, without simulating it: the object that `allrail fabric show --json` prints.
+
+use serde::Serialize;
+
+use crate::FabricError;
+use crate::cost::{Prices, Usd};
+use crate::graph::measure;
+use crate::topologies::{Counts, GraphTopology};
+
+/// Networks of more NPUs than this are counted only: building and searching them takes minutes and
+/// gigabytes.
+const MOST_BUILT: u64 = 1 << 16;
+
+/// Cables over all planes, by kind.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Cables {
+    /// Active optical.
+    pub aoc: u64,
+    /// Direct attach copper.
+    pub dac: u64,
+    /// Traces of boards.
+    pub pcb: u64,
+}
+
+/// Counts, price, diameter and half-plane cut.
+#[derive(Clone, Debug, Serialize)]
+pub struct Show {
+    /// Such as `hammingmesh`.
+    pub topology: &'static str,
+    /// NPUs that were bought.
+    pub npus: u64,
+    /// Planes, all alike.
+    pub planes: u64,
+    /// Ports of an NPU in one plane.
+    pub ports: u64,
+    /// Switches over all planes.
+    pub switches: u64,
+    /// Cables over all planes.
+    pub cables: Cables,
+    /// Price of switches and cables.
+    pub cost_usd: Usd,
+    /// NPUs per million dollars; `None` where it costs nothing.
+    pub npus_per_million_usd: Option<f64>,
+    /// By the topology's formula, in cables.
+    pub diameter: Option<u32>,
+    /// Links of one plane between its halves.
+    pub half_plane_cut_links: Option<u64>,
+    /// Them as a share of what half of the NPUs inject.
+    pub half_plane_cut_share: Option<f64>,
+    /// What only the graph tells.
+    #[serde(flatten)]
+    pub built: Option<Built>,
+}
+
+/// What was read off the graph of one plane.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Built {
+    /// NPUs that work: those of the graph; `None` above 65,536 NPUs, which are not built.
+    pub npus_working: Option<u64>,
+    /// By breadth-first search from every NPU, in cables; `None` above 65,536 NPUs.
+    pub diameter_bfs: Option<u32>,
+}
+
+/// Counts only, nothing built.
+#[must_use]
+pub fn count(topology: &dyn GraphTopology, prices: &Prices) -> Show {
+    let counts: Counts = topology.counts();
+    let cost = prices.cost(&counts);
+    let cut = topology.half_plane_cut_links();
+    let half = (counts.npus * counts.ports) as f64 / 2.0;
+    let million = cost.dollars() / 1e6;
+    Show {
+        topology: topology.tag(),
+        npus: counts.npus,
+        planes: counts.planes,
+        ports: counts.ports,
+        switches: counts.switches,
+        cables: Cables { aoc: counts.aoc, dac: counts.dac, pcb: counts.pcb },
+        cost_usd: cost,
+        npus_per_million_usd: (million > 0.0).then(|| counts.npus as f64 / million),
+        diameter: topology.diameter_formula(),
+        half_plane_cut_links: cut,
+        half_plane_cut_share: cut.map(|cut| cut as f64 / half),
+        built: None,
+    }
+}
+
+/// Counts, then builds one plane and measures it, up to 65,536 NPUs.
+///
+/// # Errors
+/// The graph is not whole.
+pub fn show(topology: &dyn GraphTopology, prices: &Prices) -> Result<Show, FabricError> {
+    let counted = count(topology, prices);
+    let mut built = Built { npus_working: None, diameter_bfs: None };
+    if counted.npus <= MOST_BUILT {
+        let graph = topology.build()?;
+        built.npus_working = Some(u64::from(graph.npus()));
+        built.diameter_bfs = Some(measure::diameter(&graph));
+    }
+    Ok(Show { built: Some(built), ..counted })
+}

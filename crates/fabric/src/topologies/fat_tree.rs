@@ -1,0 +1,117 @@
+//! Fat tree: NPUs under leaves, leaves under spines, tapered or not.
+//!
+//! The formulas are those of the switches' trees (`tree.rs`). Endpoint cables are copper and one is
+//! counted for every leaf port, used or not, as the paper does; all cables between switches are
+//! optical. Diameter: 4 cables over two levels, 6 over three, 2 below one switch.
+//!
+//! What it ignores: where leaves stand, and hence the lengths of cables.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::checks;
+use super::tree::Tree;
+use super::{Counts, GraphTopology};
+use crate::FabricError;
+use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
+
+/// The tag in fabric files.
+pub const TAG: &str = "fat_tree";
+pub(super) const ABOUT: &str = "leaves and spines, two or three levels, tapered or not";
+
+/// The keys of a fat tree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FatTree {
+    /// How many NPUs.
+    pub npus: u32,
+    /// Ports of a switch.
+    #[serde(default = "checks::radix_64")]
+    pub switch_radix: u32,
+    /// Levels of switches: 2 or 3.
+    pub levels: u32,
+    /// Share of the leaves' uplinks left out, from 0 to below 1.
+    #[serde(default)]
+    pub taper: f64,
+    /// Alike networks side by side.
+    #[serde(default = "checks::one")]
+    pub planes: u32,
+    /// Every cable.
+    #[serde(default = "Wire::cable")]
+    pub link: Wire,
+}
+
+impl FatTree {
+    fn plan(&self) -> Option<Tree> {
+        Tree::of_levels(u64::from(self.npus), self.switch_radix, self.taper, self.levels)
+    }
+
+    fn tree(&self) -> Tree {
+        self.plan().expect("a validated fat tree fits its levels")
+    }
+}
+
+impl GraphTopology for FatTree {
+    fn tag(&self) -> &'static str {
+        TAG
+    }
+
+    fn validate(&self) -> Result<(), FabricError> {
+        checks::npus("npus", &[self.npus])?;
+        checks::switch_radix(self.switch_radix)?;
+        if !(2..=3).contains(&self.levels) {
+            return Err(FabricError::new(
+                "fabric.levels",
+                self.levels,
+                "a fat tree has 2 or 3 levels of switches",
+                "write `levels: 2` or `levels: 3`",
+            ));
+        }
+        checks::taper(self.taper)?;
+        checks::planes(self.planes)?;
+        match self.plan() {
+            Some(tree) if tree.levels == 1 => checks::nothing_to_taper(self.taper),
+            Some(_) => Ok(()),
+            None => Err(FabricError::new(
+                "fabric.switch_radix",
+                self.switch_radix,
+                format!("{} NPUs do not fit {} levels of it", self.npus, self.levels),
+                "take `levels: 3`, larger switches or fewer NPUs",
+            )),
+        }
+    }
+
+    fn counts(&self) -> Counts {
+        let tree = self.tree();
+        Counts {
+            npus: u64::from(self.npus),
+            switches: tree.switches(),
+            aoc: tree.inner_cables(),
+            dac: tree.leaves * tree.down,
+            pcb: 0,
+            planes: 1,
+            ports: 1,
+        }
+        .of_planes(self.planes)
+    }
+
+    fn diameter_formula(&self) -> Option<u32> {
+        let one_pod = self.tree().leaves <= u64::from(self.switch_radix / 2);
+        Some(if one_pod { self.tree().span().min(4) } else { self.tree().span() })
+    }
+
+    fn half_plane_cut_links(&self) -> Option<u64> {
+        self.npus.is_multiple_of(2).then(|| self.tree().half_cut())
+    }
+
+    fn build(&self) -> Result<Graph, FabricError> {
+        let mut builder = Builder::new(self.npus);
+        let tree = self.tree();
+        let leaves = tree.build(&mut builder, self.link)?;
+        for npu in 0..self.npus {
+            let leaf = leaves[tree.leaf_of(u64::from(npu))];
+            builder.cable(NodeId(npu), leaf, CableKind::Dac, self.link)?;
+        }
+        builder.build()
+    }
+}

@@ -1,0 +1,269 @@
+//! `HammingMesh` (Hoefler et al., SC'22): boards of `a × b` NPUs, meshed by traces, in a grid of
+//! `x × y` boards; every row and every column of NPUs ends in a tree of switches.
+//!
+//! A board has `a` rows and `b` columns of NPUs. The grid has `x` boards in a row and `y` in a
+//! column. So there are `a·y` rows, each with `2x` ends at its tree (copper), and `b·x` columns, each
+//! with `2y` ends (optical). Where the rows of a row of boards fit one switch (`2·x·a ≤ radix`), they
+//! share it (`rows: merged`), columns alike; where one row does not fit a switch, its tree has two
+//! levels. Per plane:
+//!
+//! ```text
+//! DAC = a·y · 2x     AoC = b·x · 2y + cables between switches     PCB = x·y · (a(b−1) + b(a−1))
+//! diameter = 2(floor((a−1)/2) + floor((b−1)/2)) + T(2x) + T(2y),  T = 2, 4, 6 for 1, 2, 3 levels
+//! half-plane cut = a·x·y
+//! ```
+//!
+//! The formula of the diameter counts one switch per row: a merged switch may shorten it (6 instead
+//! of 8 on the small Hx4Mesh), and with `x = 1` or `y = 1` it is too long.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::checks;
+use super::tree::Tree;
+use super::{Counts, GraphTopology};
+use crate::FabricError;
+use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
+
+/// The tag in fabric files.
+pub const TAG: &str = "hammingmesh";
+pub(super) const ABOUT: &str = "meshed boards, their rows and columns joined by trees";
+
+/// Whether the rows of a row of boards share a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Rows {
+    /// They share one.
+    Merged,
+    /// Each has a tree of its own.
+    PerAccelerator,
+}
+
+/// The keys of a `HammingMesh`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HammingMesh {
+    /// Rows and columns of NPUs of a board.
+    pub board: [u32; 2],
+    /// Boards in a row and in a column.
+    pub grid: [u32; 2],
+    /// Alike networks side by side.
+    #[serde(default = "checks::one")]
+    pub planes: u32,
+    /// Ports of a switch.
+    #[serde(default = "checks::radix_64")]
+    pub switch_radix: u32,
+    /// Whether rows (and columns) share switches; if left out, where they fit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rows: Option<Rows>,
+    /// Share of the uplinks left out in trees of more than one level, from 0 to below 1.
+    #[serde(default)]
+    pub taper: f64,
+    /// A cable.
+    #[serde(default = "Wire::cable")]
+    pub link: Wire,
+    /// A trace within a board.
+    #[serde(default = "Wire::trace")]
+    pub board_link: Wire,
+    /// Boards that do not work, each as its place in its row and in its column, from 0.
+    #[serde(default)]
+    pub failed_boards: Vec<[u32; 2]>,
+}
+
+/// The trees of all rows, or of all columns.
+struct Trees {
+    /// How many there are.
+    count: u64,
+    /// Rows (or columns) that share one.
+    shared: u32,
+    tree: Tree,
+}
+
+impl HammingMesh {
+    /// Rows (0) or columns (1): what the trees of `across` NPUs per board and `boards` boards need.
+    fn trees(&self, axis: usize) -> Option<Trees> {
+        let (across, boards, others) = (self.board[axis], self.grid[axis], self.grid[1 - axis]);
+        let ends = 2 * u64::from(boards);
+        let merged = ends * u64::from(across) <= u64::from(self.switch_radix);
+        let shared = if merged && self.rows != Some(Rows::PerAccelerator) { across } else { 1 };
+        let tree = Tree::lowest(ends * u64::from(shared), self.switch_radix, self.taper)?;
+        Some(Trees { count: u64::from(across / shared) * u64::from(others), shared, tree })
+    }
+
+    fn both(&self) -> [Trees; 2] {
+        [0, 1].map(|axis| self.trees(axis).expect("a validated HammingMesh fits its trees"))
+    }
+
+    fn too_small(&self, why: String, hint: &str) -> FabricError {
+        FabricError::new("fabric.switch_radix", self.switch_radix, why, hint)
+    }
+
+    fn check_failed(&self) -> Result<(), FabricError> {
+        let [x, y] = self.grid;
+        let boards = u64::from(x) * u64::from(y);
+        if self.failed_boards.len() as u64 >= boards {
+            return Err(FabricError::new(
+                "fabric.failed_boards",
+                format!("{} boards", self.failed_boards.len()),
+                format!("the grid has {boards} boards, and one must work"),
+                "name fewer boards",
+            ));
+        }
+        for (i, &[column, row]) in self.failed_boards.iter().enumerate() {
+            let field = format!("fabric.failed_boards[{i}]");
+            let value = checks::list(&[column, row]);
+            if column >= x || row >= y {
+                let hint = format!("from `[0, 0]` to `[{}, {}]`", x - 1, y - 1);
+                return Err(FabricError::new(field, value, "there is no such board", hint));
+            }
+            if self.failed_boards[..i].contains(&[column, row]) {
+                return Err(FabricError::new(
+                    field,
+                    value,
+                    "the board stands twice",
+                    "name each board once",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Numbers the NPUs on working boards, row by row over the whole mesh.
+    fn numbers(&self) -> (Vec<Option<NodeId>>, u32) {
+        let ([a, b], [x, y]) = (self.board, self.grid);
+        let mut works = vec![true; (x * y) as usize];
+        for [column, row] in &self.failed_boards {
+            works[(row * x + column) as usize] = false;
+        }
+        let mut next = 0;
+        let numbers = (0..a * y)
+            .flat_map(|row| (0..b * x).map(move |column| (row / a * x + column / b) as usize))
+            .map(|board| {
+                works[board].then(|| {
+                    next += 1;
+                    NodeId(next - 1)
+                })
+            })
+            .collect();
+        (numbers, next)
+    }
+}
+
+impl GraphTopology for HammingMesh {
+    fn tag(&self) -> &'static str {
+        TAG
+    }
+
+    fn validate(&self) -> Result<(), FabricError> {
+        for (key, [one, other]) in [("board", self.board), ("grid", self.grid)] {
+            if one == 0 || other == 0 {
+                return Err(FabricError::new(
+                    format!("fabric.{key}"),
+                    checks::list(&[one, other]),
+                    "a side is 0",
+                    "write 1 or more for each side",
+                ));
+            }
+        }
+        checks::npus("grid", &[self.board, self.grid].concat())?;
+        checks::planes(self.planes)?;
+        checks::switch_radix(self.switch_radix)?;
+        checks::taper(self.taper)?;
+        for (axis, name) in ["row", "column"].into_iter().enumerate() {
+            let (across, boards) = (self.board[axis], self.grid[axis]);
+            let Some(trees) = self.trees(axis) else {
+                return Err(self.too_small(
+                    format!("the {} ends of a {name} do not fit three levels", 2 * boards),
+                    "take larger switches or a smaller grid",
+                ));
+            };
+            if self.rows == Some(Rows::Merged) && trees.shared != across {
+                let ends = 2 * u64::from(boards) * u64::from(across);
+                return Err(self.too_small(
+                    format!(
+                        "`rows: merged` needs {ends} ports for the {name}s of a {name} of boards"
+                    ),
+                    "leave `rows` out: it merges where it fits",
+                ));
+            }
+        }
+        if self.both().iter().all(|trees| trees.tree.levels == 1) {
+            checks::nothing_to_taper(self.taper)?;
+        }
+        self.check_failed()
+    }
+
+    fn counts(&self) -> Counts {
+        let [a, b, x, y] =
+            [self.board[0], self.board[1], self.grid[0], self.grid[1]].map(u64::from);
+        let trees = self.both();
+        let sum = |of: fn(&Tree) -> u64| trees.iter().map(|t| t.count * of(&t.tree)).sum::<u64>();
+        Counts {
+            npus: a * b * x * y,
+            switches: sum(Tree::switches),
+            aoc: trees[1].count * trees[1].tree.ends + sum(Tree::inner_cables),
+            dac: trees[0].count * trees[0].tree.ends,
+            pcb: x * y * (a * (b - 1) + b * (a - 1)),
+            planes: 1,
+            ports: 4,
+        }
+        .of_planes(self.planes)
+    }
+
+    fn diameter_formula(&self) -> Option<u32> {
+        if !self.failed_boards.is_empty() || self.grid.contains(&1) {
+            return None;
+        }
+        let across = self.board.iter().map(|side| 2 * ((side - 1) / 2)).sum::<u32>();
+        Some(across + self.both().iter().map(|trees| trees.tree.span()).sum::<u32>())
+    }
+
+    /// Between the left and the right half of the boards.
+    fn half_plane_cut_links(&self) -> Option<u64> {
+        if !self.failed_boards.is_empty() || self.grid[0] % 2 == 1 {
+            return None;
+        }
+        let [rows, _] = self.both();
+        Some(rows.count * rows.tree.half_cut())
+    }
+
+    fn build(&self) -> Result<Graph, FabricError> {
+        let ([a, b], [x, y]) = (self.board, self.grid);
+        let (numbers, npus) = self.numbers();
+        let npu = |row: u32, column: u32| numbers[(row * b * x + column) as usize];
+        let mut builder = Builder::new(npus);
+        for row in 0..a * y {
+            for column in 0..b * x {
+                let Some(here) = npu(row, column) else { continue };
+                let east = ((column + 1) % b != 0).then(|| npu(row, column + 1)).flatten();
+                let south = ((row + 1) % a != 0).then(|| npu(row + 1, column)).flatten();
+                for next in [east, south].into_iter().flatten() {
+                    builder.cable(here, next, CableKind::Pcb, self.board_link)?;
+                }
+            }
+        }
+        let [rows, columns] = self.both();
+        for (trees, [lines, boards, along], kind) in
+            [(&rows, [a * y, x, b], CableKind::Dac), (&columns, [b * x, y, a], CableKind::Aoc)]
+        {
+            let end = |line: u32, place: u32| match kind {
+                CableKind::Dac => npu(line, place),
+                _ => npu(place, line),
+            };
+            for first in (0..lines).step_by(trees.shared as usize) {
+                let leaves = trees.tree.build(&mut builder, self.link)?;
+                let mut number = 0;
+                for line in first..first + trees.shared {
+                    for place in (0..boards).flat_map(|i| [i * along, i * along + along - 1]) {
+                        let leaf = leaves[trees.tree.leaf_of(number)];
+                        number += 1;
+                        if let Some(npu) = end(line, place) {
+                            builder.parallel(npu, leaf, kind, self.link)?;
+                        }
+                    }
+                }
+            }
+        }
+        builder.build()
+    }
+}

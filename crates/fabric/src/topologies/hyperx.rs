@@ -1,0 +1,115 @@
+//! `HyperX` of two dimensions, as `HammingMesh` (SC'22, Table II) has it: two facts in one row.
+//!
+//! It is *costed*, and its diameter counted, as a `HammingMesh` of 1 × 1 boards: every NPU has two
+//! ports to the tree of its row and two to that of its column. That is what [`GraphTopology::counts`]
+//! and [`GraphTopology::build`] give. Its published bandwidth is that of direct links between
+//! routers, one to every other router of the row and of the column: [`HyperX::direct`], which no price
+//! is printed for.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::checks;
+use super::hammingmesh::HammingMesh;
+use super::{Counts, GraphTopology};
+use crate::FabricError;
+use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
+
+/// The tag in fabric files.
+pub const TAG: &str = "hyperx";
+pub(super) const ABOUT: &str = "all joined in each row and column, priced as 1 x 1 boards";
+
+/// The keys of a `HyperX`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HyperX {
+    /// NPUs in a row and in a column.
+    pub shape: [u32; 2],
+    /// Alike networks side by side.
+    #[serde(default = "checks::one")]
+    pub planes: u32,
+    /// Ports of a switch.
+    #[serde(default = "checks::radix_64")]
+    pub switch_radix: u32,
+    /// Every cable.
+    #[serde(default = "Wire::cable")]
+    pub link: Wire,
+}
+
+impl HyperX {
+    fn as_costed(&self) -> HammingMesh {
+        HammingMesh {
+            board: [1, 1],
+            grid: self.shape,
+            planes: self.planes,
+            switch_radix: self.switch_radix,
+            rows: None,
+            taper: 0.0,
+            link: self.link,
+            board_link: self.link,
+            failed_boards: Vec::new(),
+        }
+    }
+
+    /// One plane with direct links: a router for each NPU, four cables between the two, one cable
+    /// from each router to every other of its row and its column.
+    ///
+    /// # Errors
+    /// None for a validated `HyperX`.
+    pub fn direct(&self) -> Result<Graph, FabricError> {
+        let [x, y] = self.shape;
+        let mut builder = Builder::new(x * y);
+        let routers: Vec<NodeId> = (0..x * y).map(|_| builder.switch()).collect();
+        for npu in 0..x * y {
+            let here = routers[npu as usize];
+            for _ in 0..4 {
+                builder.parallel(NodeId(npu), here, CableKind::Pcb, self.link)?;
+            }
+            let row = npu + 1..(npu / x + 1) * x;
+            let column = (npu + x..x * y).step_by(x as usize);
+            for (others, kind) in
+                [(row.collect::<Vec<_>>(), CableKind::Dac), (column.collect(), CableKind::Aoc)]
+            {
+                for other in others {
+                    builder.cable(here, routers[other as usize], kind, self.link)?;
+                }
+            }
+        }
+        builder.build()
+    }
+}
+
+impl GraphTopology for HyperX {
+    fn tag(&self) -> &'static str {
+        TAG
+    }
+
+    fn validate(&self) -> Result<(), FabricError> {
+        if self.shape.contains(&0) {
+            return Err(FabricError::new(
+                "fabric.shape",
+                checks::list(&self.shape),
+                "a side is 0",
+                "for example `shape: [32, 32]`",
+            ));
+        }
+        checks::npus("shape", &self.shape)?;
+        self.as_costed().validate()
+    }
+
+    fn counts(&self) -> Counts {
+        self.as_costed().counts()
+    }
+
+    fn diameter_formula(&self) -> Option<u32> {
+        self.as_costed().diameter_formula()
+    }
+
+    fn half_plane_cut_links(&self) -> Option<u64> {
+        self.as_costed().half_plane_cut_links()
+    }
+
+    fn build(&self) -> Result<Graph, FabricError> {
+        self.as_costed().build()
+    }
+}

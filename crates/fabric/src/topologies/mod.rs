@@ -1,0 +1,163 @@
+//! Real networks as graphs: one file a topology, one line in [`ALL`].
+//!
+//! A topology is the value of `fabric.topology` and a few keys beside it. Its counts, its diameter
+//! and its half-plane cut have closed forms; the graph is what they are checked against, and what
+//! worlds of links and switches run on.
+//!
+//! ```
+//! let fabric = serde_json::json!({ "topology": "hammingmesh", "board": [2, 2], "grid": [16, 16],
+//!                                  "planes": 4 });
+//! let mesh = allrail_fabric::topologies::read(fabric).unwrap();
+//! assert_eq!(mesh.counts().switches, 128);
+//! ```
+
+mod checks;
+pub mod dragonfly;
+pub mod fat_tree;
+pub mod hammingmesh;
+pub mod hyperx;
+pub mod torus;
+mod tree;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::FabricError;
+use crate::graph::Graph;
+
+/// What a network is made of, over all planes, counted as `HammingMesh` (SC'22, Appendix) does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// NPUs that were bought; failed ones are among them.
+    pub npus: u64,
+    /// Switches.
+    pub switches: u64,
+    /// Active optical cables.
+    pub aoc: u64,
+    /// Direct attach copper cables.
+    pub dac: u64,
+    /// Traces on boards.
+    pub pcb: u64,
+    /// Planes, all alike.
+    pub planes: u64,
+    /// Ports of one NPU in one plane, those to its board included.
+    pub ports: u64,
+}
+
+impl Counts {
+    /// These counts of one plane, taken for `planes` planes on the same NPUs.
+    fn of_planes(mut self, planes: u32) -> Self {
+        self.planes = u64::from(planes);
+        for count in [&mut self.switches, &mut self.aoc, &mut self.dac, &mut self.pcb] {
+            *count *= self.planes;
+        }
+        self
+    }
+}
+
+/// A network whose parameters are known. Callers validate it before they ask anything else;
+/// [`read`] has done so.
+pub trait GraphTopology: Send + Sync {
+    /// The tag in fabric files.
+    fn tag(&self) -> &'static str;
+
+    /// Checks every parameter.
+    ///
+    /// # Errors
+    /// Names the first parameter that is out of range or does not fit the others, with a hint.
+    fn validate(&self) -> Result<(), FabricError>;
+
+    /// What it is made of.
+    fn counts(&self) -> Counts;
+
+    /// The largest distance between two NPUs in cables by the topology's formula; `None` where there
+    /// is none. `show` prints it beside what breadth-first search finds.
+    fn diameter_formula(&self) -> Option<u32>;
+
+    /// The largest flow between the two halves of one plane, in cables; `None` where it cannot be
+    /// halved or has no closed form. It is not the bisection: other halves may have less between
+    /// them.
+    fn half_plane_cut_links(&self) -> Option<u64>;
+
+    /// One plane as a graph.
+    ///
+    /// # Errors
+    /// What was left out has cut it in parts.
+    fn build(&self) -> Result<Graph, FabricError>;
+}
+
+/// A topology's line in the list.
+pub struct Entry {
+    /// The tag in fabric files.
+    pub tag: &'static str,
+    /// One line for help pages.
+    pub about: &'static str,
+    read: fn(Value) -> Result<Box<dyn GraphTopology>, serde_json::Error>,
+    /// The JSON schema of its keys, `topology` not among them.
+    pub schema: fn() -> schemars::Schema,
+}
+
+const fn entry<T>(tag: &'static str, about: &'static str) -> Entry
+where
+    T: GraphTopology + DeserializeOwned + JsonSchema + 'static,
+{
+    Entry {
+        tag,
+        about,
+        read: |value| Ok(Box::new(serde_json::from_value::<T>(value)?)),
+        schema: || schemars::schema_for!(T),
+    }
+}
+
+/// Every topology.
+pub const ALL: &[Entry] = &[
+    entry::<fat_tree::FatTree>(fat_tree::TAG, fat_tree::ABOUT),
+    entry::<dragonfly::Dragonfly>(dragonfly::TAG, dragonfly::ABOUT),
+    entry::<torus::Torus>(torus::TAG, torus::ABOUT),
+    entry::<hyperx::HyperX>(hyperx::TAG, hyperx::ABOUT),
+    entry::<hammingmesh::HammingMesh>(hammingmesh::TAG, hammingmesh::ABOUT),
+];
+
+/// Reads a mapping with `topology` and its keys, and checks it.
+///
+/// # Errors
+/// There is no such topology, or a key is missing, unknown or out of range.
+pub fn read(mut fabric: Value) -> Result<Box<dyn GraphTopology>, FabricError> {
+    let tags = || ALL.iter().map(|entry| format!("`{}`", entry.tag)).collect::<Vec<_>>().join(", ");
+    let tag = fabric.as_object_mut().and_then(|keys| keys.remove("topology")).unwrap_or_default();
+    let name = tag.as_str().map_or_else(|| tag.to_string(), str::to_owned);
+    let Some(entry) = ALL.iter().find(|entry| entry.tag == name) else {
+        let hint = format!("the topologies are {}", tags());
+        return Err(FabricError::new("fabric.topology", name, "there is no such topology", hint));
+    };
+    let read = (entry.read)(fabric).map_err(|error| {
+        let hint = "docs/concepts/topologies.md lists what each topology takes";
+        FabricError::new("fabric", name, error.to_string(), hint)
+    })?;
+    read.validate()?;
+    Ok(read)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_tag_is_its_own() {
+        for (i, one) in ALL.iter().enumerate() {
+            assert!(ALL[..i].iter().all(|other| other.tag != one.tag));
+            assert!(!one.about.is_empty());
+        }
+    }
+
+    #[test]
+    fn refuses_unknown_topologies_and_keys() {
+        let refused = |value| read(value).err().expect("it is refused");
+        assert_eq!(refused(serde_json::json!({ "topology": "tree" })).field, "fabric.topology");
+        assert_eq!(refused(serde_json::json!([])).value, "null");
+        let colour = serde_json::json!({ "topology": "torus", "shape": [4, 4], "colour": 1 });
+        assert!(refused(colour).why.contains("colour"));
+    }
+}

@@ -1,0 +1,48 @@
+"""`allrail cost`: what fabrics are made of, and what that costs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from allrail.cli import options
+
+
+@click.command()
+@click.argument("fabrics", metavar="FABRIC...", nargs=-1, required=True)
+@click.option(
+    "--prices",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="US dollars for `switch`, `aoc`, `dac`, `pcb`; `hammingmesh` if left out.",
+)
+@options.as_json
+def command(*, fabrics: tuple[str, ...], prices: Path | None, as_json: bool) -> None:
+    """Print switches, cables and their price: HammingMesh's Table II for any fabrics."""
+    from allrail.cli import output
+    from allrail.graphs import cost
+
+    priced = cost(fabrics, prices=prices)
+    if as_json:
+        output.print_json(priced)
+        return
+    output.table(
+        ["fabric", "npus", "switches", "AoC", "DAC", "M$", "npus/M$"],
+        [
+            [
+                row["name"],
+                str(row["npus"]),
+                str(row["switches"]),
+                str(row["cables"]["aoc"]),
+                str(row["cables"]["dac"]),
+                f"{row['cost_usd'] / 1e6:.3f}",
+                "-"
+                if row["npus_per_million_usd"] is None
+                else f"{row['npus_per_million_usd']:.1f}",
+            ]
+            for row in priced["fabrics"]
+        ],
+    )
+    parts = ", ".join(f"{part} {price:,.6g} $" for part, price in priced["prices"].items())
+    output.note(f"over all planes; {parts}")

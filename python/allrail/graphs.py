@@ -1,0 +1,158 @@
+"""Graph fabrics without simulating them: counts, price, diameter, half-plane cut.
+
+from allrail.graphs import cost, measure
+
+measure("hx2mesh-1k")["diameter_bfs"]
+cost(["fat-tree-1k", "hx2mesh-1k"])["fabrics"][1]["cost_usd"]
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from allrail import _core
+from allrail.errors import InputError, did_you_mean, show
+from allrail.scenario import GraphFabric, load_any_fabric
+
+PRICES = Path(__file__).parent / "presets" / "prices"
+_FOR_PEOPLE = ("schema_version", "name", "about", "sources")
+
+GraphLike = str | os.PathLike[str] | GraphFabric
+"""A preset's name, a file, or a `GraphFabric`."""
+
+
+def measure(fabric: GraphLike, *, prices: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+    """Build one plane of a fabric and say what it is.
+
+    Args:
+        fabric: A preset's name, a file, or a `GraphFabric`.
+        prices: A file of prices or a preset of them; the paper's if None.
+
+    Returns:
+        `npus`, `switches`, `cables`, `cost_usd`, `diameter`, `diameter_bfs` (cables),
+        `half_plane_cut_links` (of one plane), `planes` and more.
+
+    Raises:
+        InputError: It is no graph fabric, or not a whole one.
+    """
+    tree: dict[str, Any] = _graph(fabric).ask(_core.graph_show, _prices(prices))
+    return tree
+
+
+def count(fabric: GraphLike, *, prices: str | os.PathLike[str] | None = None) -> dict[str, Any]:
+    """Say what `measure` says, but for what only the built graph tells.
+
+    Args:
+        fabric: A preset's name, a file, or a `GraphFabric`.
+        prices: A file of prices or a preset of them; the paper's if None.
+
+    Raises:
+        InputError: It is no graph fabric.
+    """
+    tree: dict[str, Any] = _graph(fabric).ask(_core.graph_count, _prices(prices))
+    return tree
+
+
+def cost(
+    fabrics: Sequence[GraphLike], *, prices: str | os.PathLike[str] | None = None
+) -> dict[str, Any]:
+    """Price several fabrics: the columns of HammingMesh's Table II.
+
+    Args:
+        fabrics: Presets' names, files, or `GraphFabric`s.
+        prices: A file of prices or a preset of them; the paper's if None.
+
+    Returns:
+        `prices` (US dollars a part) and `fabrics`, each as `count` gives it, with its `name`.
+
+    Raises:
+        InputError: One is no graph fabric, or a price is none.
+    """
+    rows = []
+    for fabric in fabrics:
+        graph = _graph(fabric)
+        rows.append({"name": graph.name, **count(graph, prices=prices)})
+    return {"prices": read_prices(prices), "fabrics": rows}
+
+
+@cache
+def price_names() -> tuple[str, ...]:
+    """Return the names of the packaged prices."""
+    return tuple(sorted(path.stem for path in PRICES.glob("*.yaml")))
+
+
+def read_prices(prices: str | os.PathLike[str] | None = None) -> dict[str, float]:
+    """Read the prices of parts, in US dollars.
+
+    Args:
+        prices: A file of prices or a preset of them; `hammingmesh` if None.
+
+    Raises:
+        InputError: There is no such file, or a price in it is none.
+    """
+    from allrail.scenario.places import parse_path, show_path
+    from allrail.scenario.text import read_file
+
+    name = os.fspath("hammingmesh" if prices is None else prices)
+    path = PRICES / f"{name}.yaml" if name in price_names() else Path(name)
+    if path.parent != PRICES and path.suffix not in (".yaml", ".yml", ".json"):
+        raise InputError(
+            "there are no such prices",
+            hint=did_you_mean(name, price_names(), others="the presets are"),
+            source="--prices",
+            value=name,
+        )
+    tree, places = read_file(path)
+    parts = tree
+    if isinstance(tree, dict):
+        parts = {key: value for key, value in tree.items() if key not in _FOR_PEOPLE}
+    try:
+        read: dict[str, float] = json.loads(_core.check_prices(json.dumps(parts, allow_nan=False)))
+    except ValueError as error:
+        told = _told(error)
+        field = (parse_path(told["field"]) or ())[1:]
+        place = places.of(field)
+        raise InputError(
+            told["why"],
+            hint=told["hint"] or "",
+            source=place.source or str(path),
+            line=place.line,
+            field=show_path(field),
+            value=show(told["value"]) if told["value"] else None,
+        ) from None
+    return read
+
+
+def _told(error: ValueError) -> dict[str, Any]:
+    if isinstance(error, _core.InputError):
+        told: dict[str, Any] = json.loads(str(error.args[0]))
+        return told
+    return {
+        "field": "",
+        "value": "",
+        "why": "a price is not a finite number",
+        "hint": "write dollars, such as `aoc: 603`",
+    }
+
+
+def _prices(prices: str | os.PathLike[str] | None) -> str | None:
+    return None if prices is None else json.dumps(read_prices(prices))
+
+
+def _graph(fabric: GraphLike) -> GraphFabric:
+    if isinstance(fabric, GraphFabric):
+        return fabric
+    loaded = load_any_fabric(os.fspath(fabric))
+    if not isinstance(loaded, GraphFabric):
+        raise InputError(
+            "it is made of dimensions, which have no switches and cables to count",
+            hint="name a fabric with `topology`, such as `hx2mesh-1k`",
+            field="fabric",
+            value=os.fspath(fabric),
+        )
+    return loaded
