@@ -164,6 +164,8 @@ impl<'a> Driver<'a> {
             // A stage in which an actor only sends is over at once, and the next may begin.
             while !self.choosing.is_empty() {
                 let mut choosing = std::mem::take(&mut self.choosing);
+                // Whatever happened first: what is chosen now must not depend on it.
+                choosing.sort_unstable();
                 for (actor, dimension) in choosing.drain(..) {
                     self.choose(now, actor, dimension);
                 }
