@@ -117,9 +117,8 @@ impl Unaware {
                     }
                 }
                 if both || !reduces {
-                    let parts = buffer / self.size;
                     for round in 0..rounds {
-                        steps.push(step(parts << round, hops(1 << (rounds - 1 - round)), 0, 1));
+                        steps.push(step(part << round, hops(1 << (rounds - 1 - round)), 0, 1));
                     }
                 }
                 steps

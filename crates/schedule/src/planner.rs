@@ -295,7 +295,10 @@ pub(crate) fn run(
     order: Order,
     active_chunks: Option<u32>,
 ) -> Result<Outcome, ScheduleError> {
-    let order = if order == Order::Planned { Order::SmallestFirst } else { order };
     let work = Work::new(model, chunks.iter().copied().zip(stages.iter().map(Vec::as_slice)))?;
-    Ok(evaluate(&work, &mut queue::queues(order, model.dimensions(), &[]), active_chunks))
+    Ok(evaluate(
+        &work,
+        &mut queue::queues(order.while_planning(), model.dimensions(), &[]),
+        active_chunks,
+    ))
 }

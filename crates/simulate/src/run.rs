@@ -118,7 +118,7 @@ fn carry_out(
 
 /// The same as [`carry_out`] in `dims`, for one collective.
 fn evaluated(job: &Job<'_>, work: &Work) -> (Run, Vec<f64>) {
-    let orders = job.plans.iter().map(|plan| plan.dimension_order.clone()).collect::<Vec<_>>();
+    let orders = job.planned_orders();
     let dimensions = job.plans[0].fabric.dimensions.len();
     let mut queues = queue::queues(job.order, dimensions, &orders);
     let time = evaluate::finish(work, &mut queues, job.active_chunks);

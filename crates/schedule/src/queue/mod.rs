@@ -76,6 +76,17 @@ pub enum Order {
     Planned,
 }
 
+impl Order {
+    /// The order that runs while a plan is made: a planned one is fixed by smallest-first.
+    #[must_use]
+    pub fn while_planning(self) -> Self {
+        match self {
+            Self::Planned => Self::SmallestFirst,
+            order => order,
+        }
+    }
+}
+
 /// Every order: tag and one line for the docs.
 pub const ORDERS: &[(Order, &str, &str)] = &[
     (Order::Fifo, "fifo", "the stage that has waited longest"),

@@ -10,18 +10,20 @@
 //! At one time, everything that arrives is taken in before any dimension chooses. Time enters the
 //! deciders only as the order of these events.
 
+mod orders;
 mod stall;
 mod state;
 
 use std::ops::ControlFlow;
 
-use allrail_collective::{CollectivePlan, Operation, StageRef};
+use allrail_collective::{CollectivePlan, StageRef};
 use allrail_core::{EventQueue, Time};
 use allrail_schedule::queue::{self, Order, Waiting};
 use allrail_world::{Event, Submission, World};
 
 use crate::error::SimulateError;
 use crate::lowering::{Lowering, Outgoing, StageAt};
+use orders::concerning;
 use state::{CHUNK_BITS, Port, Progress, Timer, pack, unpack};
 
 /// Called now and then with (stages done, stages in all); breaks off the run.
@@ -103,10 +105,7 @@ impl<'a> Driver<'a> {
             .flat_map(|(c, plan)| (0u32..).zip(&plan.chunks).map(move |(i, _)| (c, i)))
             .collect();
         assert!(chunks.len() < 1 << CHUNK_BITS, "fewer than 2^24 chunks in a run");
-        let orders: Vec<_> = match job.order {
-            Order::Planned => job.plans.iter().map(|plan| plan.dimension_order.clone()).collect(),
-            _ => Vec::new(),
-        };
+        let orders = job.planned_orders();
         let ports = (0..actors)
             .flat_map(|actor| {
                 queue::queues(job.order, dimensions, &concerning(actor, job, lowering, &orders))
@@ -401,24 +400,4 @@ impl<'a> Driver<'a> {
             span.end = now;
         }
     }
-}
-
-/// The planned orders without the stages that do not concern an actor: a broadcast's, before the
-/// data has reached its line.
-fn concerning(
-    actor: u32,
-    job: &Job<'_>,
-    lowering: &dyn Lowering,
-    orders: &[Vec<Vec<StageRef>>],
-) -> Vec<Vec<Vec<StageRef>>> {
-    let concerns = |collective: u32, at: &StageRef| {
-        lowering.concerns(actor, StageAt { collective, chunk: at.chunk, stage: at.stage })
-    };
-    let mut orders = orders.to_vec();
-    for ((collective, plan), order) in (0u32..).zip(job.plans).zip(&mut orders) {
-        if plan.operation == Operation::Broadcast {
-            order.iter_mut().for_each(|stages| stages.retain(|at| concerns(collective, at)));
-        }
-    }
-    orders
 }

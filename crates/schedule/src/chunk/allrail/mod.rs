@@ -110,8 +110,7 @@ impl<'a> Search<'a> {
             problem.chunks.iter().copied().zip(start.iter().map(Vec::as_slice)),
         )?;
         let stages = work.tasks().len().max(1);
-        // A planned order is the one that smallest-first gives: it is fixed after the search.
-        let smallest_first = matches!(problem.order, Order::SmallestFirst | Order::Planned);
+        let smallest_first = problem.order.while_planning() == Order::SmallestFirst;
         let fast = smallest_first.then(|| clocks(problem, &work, rng)).flatten();
         let (clocks, effort) = match fast {
             Some(clocks) => (Clocks::Fast(clocks), EFFORT),
@@ -236,10 +235,7 @@ impl<'a> Search<'a> {
                 }
             }
             Clocks::Plain(work) => {
-                let order = match self.problem.order {
-                    Order::Planned => Order::SmallestFirst,
-                    order => order,
-                };
+                let order = self.problem.order.while_planning();
                 let mut queues = queue::queues(order, self.problem.model.dimensions(), &[]);
                 time = evaluate::finish(work, &mut queues, self.problem.active_chunks).as_ps();
                 cost = time;
