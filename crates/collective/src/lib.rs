@@ -1,6 +1,7 @@
 //! Collective algorithms: what every rank sends and receives, proved right, and how long it takes.
 //!
 //! - [`program`]: the common form of an algorithm, steps of sends and receives per rank.
+//! - [`steps`]: what worlds need of it: who sends how much to whom in each step.
 //! - [`algorithm`]: one file per algorithm, emitting a [`Program`] for any number of ranks.
 //! - [`hierarchical`]: algorithms composed over the dimensions of a fabric, in any order.
 //! - [`verify`]: proves a program right by running it symbolically.
@@ -14,6 +15,7 @@ pub mod kind;
 pub mod model;
 pub mod plan;
 pub mod program;
+pub mod steps;
 mod unaware;
 pub mod verify;
 
@@ -23,3 +25,4 @@ pub use kind::Operation;
 pub use model::{DimensionSet, StageModel, StageTime};
 pub use plan::{ChunkPlan, CollectivePlan, Stage, StageRef};
 pub use program::Program;
+pub use steps::Steps;

@@ -82,6 +82,17 @@ pub struct Cable {
     pub wire: Wire,
 }
 
+/// One direction of a cable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Link {
+    /// Where it starts.
+    pub from: NodeId,
+    /// Where it ends.
+    pub to: NodeId,
+    /// How fast it is.
+    pub wire: Wire,
+}
+
 /// One plane of a network, connected. Made by a [`Builder`].
 #[derive(Clone, Debug)]
 pub struct Graph {
@@ -116,6 +127,29 @@ impl Graph {
     #[must_use]
     pub fn cables(&self) -> &[Cable] {
         &self.cables
+    }
+
+    /// How many directed links: two for each cable.
+    #[must_use]
+    pub fn links(&self) -> u32 {
+        u32::try_from(2 * self.cables.len()).expect("fewer than 2^32 links")
+    }
+
+    /// The directed link `link`: cable `link / 2`, forwards if even.
+    #[must_use]
+    pub fn link(&self, link: u32) -> Link {
+        let cable = &self.cables[link as usize / 2];
+        let [from, to] =
+            if link.is_multiple_of(2) { cable.ends } else { [cable.ends[1], cable.ends[0]] };
+        Link { from, to, wire: cable.wire }
+    }
+
+    /// What an NPU can send at once: the sum over its cables.
+    #[must_use]
+    pub fn injection(&self, npu: NodeId) -> Bandwidth {
+        let cables = self.neighbours(npu).iter().map(|&(_, link)| self.link(link).wire.bandwidth);
+        let sum = cables.map(Bandwidth::bytes_per_second).sum();
+        Bandwidth::from_bytes_per_second(sum).expect("an NPU has a cable")
     }
 
     /// The nodes next to `node`, each with the directed link to it; once for each parallel cable.

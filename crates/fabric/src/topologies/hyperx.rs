@@ -51,8 +51,8 @@ impl HyperX {
         }
     }
 
-    /// One plane with direct links: a router for each NPU, four cables between the two, one cable
-    /// from each router to every other of its row and its column.
+    /// One plane with direct links: a router for each NPU, one cable between the two, one cable from
+    /// each router to every other of its row and its column.
     ///
     /// # Errors
     /// None for a validated `HyperX`.
@@ -62,9 +62,7 @@ impl HyperX {
         let routers: Vec<NodeId> = (0..x * y).map(|_| builder.switch()).collect();
         for npu in 0..x * y {
             let here = routers[npu as usize];
-            for _ in 0..4 {
-                builder.parallel(NodeId(npu), here, CableKind::Pcb, self.link)?;
-            }
+            builder.cable(NodeId(npu), here, CableKind::Pcb, self.link)?;
             let row = npu + 1..(npu / x + 1) * x;
             let column = (npu + x..x * y).step_by(x as usize);
             for (others, kind) in
@@ -111,5 +109,13 @@ impl GraphTopology for HyperX {
 
     fn build(&self) -> Result<Graph, FabricError> {
         self.as_costed().build()
+    }
+
+    fn simulated(&self) -> Result<Graph, FabricError> {
+        self.direct()
+    }
+
+    fn simulated_as(&self) -> Option<&'static str> {
+        Some("costed as a HammingMesh of 1 x 1 boards, simulated with direct links between routers")
     }
 }

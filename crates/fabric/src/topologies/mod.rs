@@ -24,8 +24,9 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use crate::FabricError;
 use crate::graph::Graph;
+use crate::routing::{Adaptive, Routing};
+use crate::{Dimension, FabricError};
 
 /// What a network is made of, over all planes, counted as `HammingMesh` (SC'22, Appendix) does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -86,6 +87,34 @@ pub trait GraphTopology: Send + Sync {
     /// # Errors
     /// What was left out has cut it in parts.
     fn build(&self) -> Result<Graph, FabricError>;
+
+    /// One plane as worlds simulate it: [`GraphTopology::build`]'s graph, unless what is simulated is
+    /// not what is costed ([`GraphTopology::simulated_as`] says so then).
+    ///
+    /// # Errors
+    /// As [`GraphTopology::build`].
+    fn simulated(&self) -> Result<Graph, FabricError> {
+        self.build()
+    }
+
+    /// One sentence for results where the simulated graph is not the costed one.
+    fn simulated_as(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// How packets find their way through [`GraphTopology::simulated`]'s graph.
+    fn routing(&self, graph: &Graph) -> Box<dyn Routing> {
+        Box::new(Adaptive::new(graph))
+    }
+
+    /// The dimensions that planners see, the innermost first, with NPUs numbered as in the graph;
+    /// `None`, with the reason, where the topology is no product of dimensions.
+    ///
+    /// # Errors
+    /// The topology has none: why, in one sentence.
+    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
+        Err(format!("a `{}` is not a product of dimensions", self.tag()))
+    }
 }
 
 /// A topology's line in the list.
