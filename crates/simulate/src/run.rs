@@ -85,11 +85,11 @@ pub fn simulate(
             let lowering = StageLowering { work: &works };
             carry_out(&job, &lowering, &mut Dims::new(fabric.dimensions.len()), observer)?
         }
-        WorldKind::Links => {
-            let lowering = MessageLowering::new(fabric, plans, &works)?;
-            check_links(scenario, &lowering)?;
+        world => {
+            let lowering = MessageLowering::new(fabric, plans, &works, world)?;
             job.endpoint_delay = plans[0].endpoint_delay;
-            carry_out(&job, &lowering, &mut Links::new(fabric), observer)?
+            let mut world = message_world(scenario, &lowering)?;
+            carry_out(&job, &lowering, &mut *world, observer)?
         }
     };
     let mut result = summarise(scenario, plans, &models, &works, &run, &busy)?;
@@ -128,6 +128,29 @@ fn evaluated(job: &Job<'_>, work: &Work) -> (Run, Vec<f64>) {
     }
     let run = Run { finish: vec![job.starts[0] + time], ..Run::default() };
     (run, served.iter().map(|busy| busy.ratio(time)).collect())
+}
+
+/// The world that carries the messages of `lowering`, empty.
+fn message_world(
+    scenario: &Scenario,
+    lowering: &MessageLowering<'_>,
+) -> Result<Box<dyn World>, SimulateError> {
+    if scenario.world == WorldKind::Links {
+        check_links(scenario, lowering)?;
+        return Ok(Box::new(Links::new(&scenario.fabric)));
+    }
+    let (graph, planes) = scenario.graph()?;
+    let graph = Arc::new(graph);
+    if scenario.world == WorldKind::Flows {
+        let world = Flows::new(graph, Splitting::Minimal);
+        return Ok(Box::new(OnePlane { world, planes }));
+    }
+    let routing = match &scenario.topology {
+        Some(Topology(topology)) => topology.routing(&graph),
+        None => Box::new(Adaptive::new(&graph)),
+    };
+    let world = Packets::new(graph, routing, &scenario.packets, scenario.seed)?;
+    Ok(Box::new(OnePlane { world, planes }))
 }
 
 /// `links` keeps every link and every rank in memory, and its messages must fit the clock.
@@ -186,7 +209,7 @@ fn summarise(
                 sent[task.dimension as usize] += task.sent.0;
             }
         }
-        WorldKind::Links => {
+        _ => {
             for (place, bytes) in run.sent.iter().enumerate() {
                 let dimension = place % sent.len();
                 sent[dimension] = sent[dimension].max(*bytes as f64);
@@ -249,7 +272,7 @@ fn summarise(
         policy: plans[0].policy.clone(),
         order: tag(&scenario.schedule.order),
         chunks: u32::try_from(plans[0].chunks.len()).expect("few chunks"),
-        messages: (scenario.world == WorldKind::Links).then_some(run.transfers),
+        messages: scenario.world.carries_messages().then_some(run.transfers),
         dimensions,
         collectives,
         host: Host::default(),
