@@ -55,14 +55,15 @@ impl TreeSteps {
         self.ranks.ilog2()
     }
 
-    /// When segments go from depth `depth` up, and when they come down to it.
-    fn up(&self, depth: u32) -> Range<u32> {
-        let first = self.height() - depth;
+    /// When segments go from a node up.
+    fn up(&self, node: u32) -> Range<u32> {
+        let first = self.height() - node.ilog2();
         first..first + SEGMENTS
     }
 
-    fn down(&self, depth: u32) -> Range<u32> {
-        let first = self.height() + depth - 1;
+    /// When they come down to it.
+    fn down(&self, node: u32) -> Range<u32> {
+        let first = self.height() + node.ilog2() - 1;
         first..first + SEGMENTS
     }
 
@@ -84,31 +85,27 @@ impl Steps for TreeSteps {
     fn sends(&self, rank: u32, step: u32, out: &mut Vec<(u32, Bytes)>) {
         for tree in Heap::both(0, self.ranks) {
             let node = tree.node(rank);
-            let depth = node.ilog2();
-            if node > 1 && self.up(depth).contains(&step) {
+            if node > 1 && self.up(node).contains(&step) {
                 out.push((tree.rank(node / 2), self.bytes));
             }
-            if self.down(depth + 1).contains(&step) {
-                out.extend(self.children(node).map(|child| (tree.rank(child), self.bytes)));
-            }
+            let due = self.children(node).filter(|child| self.down(*child).contains(&step));
+            out.extend(due.map(|child| (tree.rank(child), self.bytes)));
         }
     }
 
     fn expected(&self, rank: u32, step: u32) -> u32 {
         let of_tree = |tree: Heap| {
             let node = tree.node(rank);
-            let depth = node.ilog2();
-            let below =
-                if self.up(depth + 1).contains(&step) { self.children(node).count() } else { 0 };
-            below + usize::from(node > 1 && self.down(depth).contains(&step))
+            let below = self.children(node).filter(|child| self.up(*child).contains(&step));
+            below.count() + usize::from(node > 1 && self.down(node).contains(&step))
         };
         let all: usize = Heap::both(0, self.ranks).map(of_tree).iter().sum();
         u32::try_from(all).expect("six at most")
     }
 
     fn alike(&self) -> Vec<Range<u32>> {
-        let depths = 1..=self.height();
-        let runs = depths.flat_map(|depth| [self.up(depth), self.down(depth)]);
+        let leftmost = (1..=self.height()).map(|depth| 1 << depth);
+        let runs = leftmost.flat_map(|node| [self.up(node), self.down(node)]);
         let mut ends: Vec<u32> = runs.flat_map(|run| [run.start, run.end]).collect();
         ends.sort_unstable();
         ends.dedup();
