@@ -20,8 +20,8 @@ use serde::{Deserialize, Serialize};
 
 use super::checks;
 use super::{Counts, GraphTopology};
-use crate::FabricError;
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
+use crate::{Dimension, FabricError};
 
 /// The tag in fabric files.
 pub const TAG: &str = "dragonfly";
@@ -222,5 +222,10 @@ impl GraphTopology for Dragonfly {
             }
         }
         builder.build()
+    }
+
+    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
+        Err("the groups of a dragonfly share their global cables: no dimension joins NPU to NPU"
+            .to_owned())
     }
 }
