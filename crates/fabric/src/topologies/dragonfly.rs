@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 
 use super::checks;
 use super::{Counts, GraphTopology, or_adaptive};
-use crate::FabricError;
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::routing::{DragonflyRouting, Routing};
+use crate::{Dimension, FabricError};
 
 /// The tag in fabric files.
 pub const TAG: &str = "dragonfly";
@@ -242,5 +242,10 @@ impl GraphTopology for Dragonfly {
     fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
         let detours = self.routing == Route::Ugal;
         or_adaptive(DragonflyRouting::new(graph, self.groups, detours), graph)
+    }
+
+    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
+        Err("the groups of a dragonfly share their global cables: no dimension joins NPU to NPU"
+            .to_owned())
     }
 }

@@ -15,17 +15,24 @@
 //!
 //! The formula of the diameter counts one switch per row: a merged switch may shorten it (6 instead
 //! of 8 on the small Hx4Mesh), and with `x = 1` or `y = 1` it is too long.
+//!
+//! To planners it is two rings, along the rows (innermost) and along the columns. A ring is what an
+//! NPU has towards its row: a port east and a port west in each plane, to its neighbour on the board
+//! or, at the edge, to the tree, through which the next board is two cables away. Two rings use every
+//! port both ways, as the paper's all-reduce does. An all-to-all along a row gains from the trees,
+//! which pass boards by: there a ring promises too little.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
+use super::dimension::{cables, ring};
 use super::tree::Tree;
 use super::{Counts, GraphTopology, or_adaptive};
-use crate::FabricError;
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::routing::hammingmesh::Variant;
 use crate::routing::{HammingMeshRouting, Routing};
+use crate::{Dimension, FabricError};
 
 /// The tag in fabric files.
 pub const TAG: &str = "hammingmesh";
@@ -279,5 +286,20 @@ impl GraphTopology for HammingMesh {
 
     fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
         or_adaptive(HammingMeshRouting::new(graph, &self.places(), Variant::default())?, graph)
+    }
+
+    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
+        if !self.failed_boards.is_empty() {
+            return Err("boards of it have failed: its NPUs are no longer alike".to_owned());
+        }
+        let ([a, b], [x, y]) = (self.board, self.grid);
+        let through = Wire { latency: cables(2, self.link), ..self.link };
+        let line = |(on_board, boards): (u32, u32)| {
+            let traces = u64::from(boards) * u64::from(on_board - 1);
+            let hops = [(traces, self.board_link), (u64::from(boards), through)];
+            ring(on_board * boards, 2 * self.planes, &hops)
+        };
+        let lines = [(b, x), (a, y)].into_iter().filter(|(on_board, boards)| on_board * boards > 1);
+        Ok(lines.map(line).collect())
     }
 }

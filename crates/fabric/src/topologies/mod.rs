@@ -12,10 +12,14 @@
 //! ```
 
 mod checks;
+mod dimension;
 pub mod dragonfly;
+mod failed;
 pub mod fat_tree;
+pub mod graph;
 pub mod hammingmesh;
 pub mod hyperx;
+pub mod mesh;
 pub mod torus;
 mod tree;
 
@@ -121,8 +125,11 @@ pub trait GraphTopology: Send + Sync {
         Ok(Box::new(Adaptive::new(graph)?))
     }
 
-    /// The dimensions that planners see, the innermost first, with NPUs numbered as in the graph;
-    /// `None`, with the reason, where the topology is no product of dimensions.
+    /// The dimensions that planners see, the innermost first, with NPUs numbered as in the graph.
+    ///
+    /// The bandwidth of a dimension is what an NPU has on it, over all planes, while the others are
+    /// idle. Where dimensions share an NPU's ports (`fat_tree`, `hyperx`) a plan that uses several
+    /// at once is promised too much; the world `flows` on the graph tells.
     ///
     /// # Errors
     /// The topology has none: why, in one sentence.
@@ -131,7 +138,8 @@ pub trait GraphTopology: Send + Sync {
     }
 }
 
-/// A topology's line in the list.
+/// A topology's line in the list. Every topology but `graph`, which has names, takes `failed_nodes`
+/// and `failed_links` beside its own keys.
 pub struct Entry {
     /// The tag in fabric files.
     pub tag: &'static str,
@@ -146,12 +154,7 @@ const fn entry<T>(tag: &'static str, about: &'static str) -> Entry
 where
     T: GraphTopology + DeserializeOwned + JsonSchema + 'static,
 {
-    Entry {
-        tag,
-        about,
-        read: |value| Ok(Box::new(serde_json::from_value::<T>(value)?)),
-        schema: || schemars::schema_for!(T),
-    }
+    Entry { tag, about, read: failed::read::<T>, schema: failed::schema::<T> }
 }
 
 /// Every topology.
@@ -161,6 +164,8 @@ pub const ALL: &[Entry] = &[
     entry::<torus::Torus>(torus::TAG, torus::ABOUT),
     entry::<hyperx::HyperX>(hyperx::TAG, hyperx::ABOUT),
     entry::<hammingmesh::HammingMesh>(hammingmesh::TAG, hammingmesh::ABOUT),
+    entry::<mesh::Mesh>(mesh::TAG, mesh::ABOUT),
+    graph::ENTRY,
 ];
 
 /// Reads a mapping with `topology` and its keys, and checks it.
