@@ -54,6 +54,12 @@ impl FatTree {
     fn tree(&self) -> Tree {
         self.plan().expect("a validated fat tree fits its levels")
     }
+
+    /// The leaf of each NPU.
+    pub(crate) fn leaves(&self) -> Vec<u32> {
+        let tree = self.tree();
+        (0..u64::from(self.npus)).map(|npu| tree.leaf_of(npu) as u32).collect()
+    }
 }
 
 impl GraphTopology for FatTree {

@@ -103,6 +103,13 @@ impl HammingMesh {
         [0, 1].map(|axis| self.trees(axis).expect("a validated HammingMesh fits its trees"))
     }
 
+    /// The leaf of each board in its row's tree (axis 0) or its column's (axis 1), by its first end.
+    pub(crate) fn leaves(&self, axis: usize) -> Vec<u32> {
+        let tree = self.both()[axis].tree;
+        let leaf = |board| if tree.levels == 1 { 0 } else { tree.leaf_of(2 * board) as u32 };
+        (0..u64::from(self.grid[axis])).map(leaf).collect()
+    }
+
     fn too_small(&self, why: String, hint: &str) -> FabricError {
         FabricError::new("fabric.switch_radix", self.switch_radix, why, hint)
     }
@@ -138,7 +145,7 @@ impl HammingMesh {
     }
 
     /// Numbers the NPUs on working boards, row by row over the whole mesh.
-    fn numbers(&self) -> (Vec<Option<NodeId>>, u32) {
+    pub(crate) fn numbers(&self) -> (Vec<Option<NodeId>>, u32) {
         let ([a, b], [x, y]) = (self.board, self.grid);
         let mut works = vec![true; (x * y) as usize];
         for [column, row] in &self.failed_boards {
