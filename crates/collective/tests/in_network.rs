@@ -6,7 +6,11 @@ use allrail_core::{Bandwidth, Bytes, Time};
 use allrail_fabric::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use allrail_fabric::topologies::GraphTopology;
 use allrail_fabric::topologies::{
-    dragonfly::Dragonfly, fat_tree::FatTree, hammingmesh::HammingMesh, hyperx::HyperX, torus::Torus,
+    dragonfly::{Dragonfly, Route},
+    fat_tree::FatTree,
+    hammingmesh::HammingMesh,
+    hyperx::HyperX,
+    torus::Torus,
 };
 
 const SIZE: Bytes = Bytes::new(100_000_000);
@@ -59,7 +63,16 @@ fn on_a_fat_tree_the_buffer_goes_up_and_down_once_even_if_tapered() {
 #[test]
 fn a_dragonfly_sums_as_fast() {
     let link = Wire::cable();
-    let dragonfly = Dragonfly { a: 4, p: 2, h: 2, groups: 9, switch_radix: 7, planes: 1, link };
+    let dragonfly = Dragonfly {
+        a: 4,
+        p: 2,
+        h: 2,
+        groups: 9,
+        switch_radix: 7,
+        planes: 1,
+        link,
+        routing: Route::default(),
+    };
     let sum = sum(&dragonfly.build().expect("a graph"));
     assert_eq!((sum.busiest_link, sum.roots.len()), (SIZE, 1));
     assert!((3..=4).contains(&sum.height), "{}", sum.height);
