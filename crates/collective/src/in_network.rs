@@ -79,12 +79,18 @@ impl InNetwork {
 pub fn in_network(graph: &Graph, size: Bytes) -> Result<InNetwork, CollectiveError> {
     let roots = roots(graph)?;
     let mut trees = Trees::new(graph);
+    // No trees are faster than the NPU with the least bandwidth can send.
+    let injection = (0..graph.npus()).map(|npu| graph.injection(NodeId(npu)).bytes_per_second());
+    let least = Ratio(1, injection.min().expect("a network has an NPU").into());
     let mut best: Option<(usize, Load)> = None;
     for (count, root) in (1..).zip(&roots) {
         trees.add(*root);
         let load = trees.busiest();
         if best.is_none_or(|(fewer, other)| load.time(count) < other.time(fewer)) {
             best = Some((count, load));
+        }
+        if load.time(count) <= least {
+            break;
         }
     }
     let (count, load) = best.expect("a network of switches has a root");
