@@ -25,7 +25,7 @@
 //! ```
 //! use allrail_collective::in_network::in_network;
 //! use allrail_core::{Bytes, Time};
-//! use allrail_fabric::topologies::{GraphTopology, torus::Torus, fat_tree::FatTree};
+//! use allrail_fabric::topologies::{GraphTopology, fat_tree::FatTree};
 //! use allrail_fabric::graph::Wire;
 //!
 //! let tree = FatTree {
