@@ -7,6 +7,7 @@
 //! - [`links`]: each link is a server of whole messages, store and forward.
 
 pub mod dims;
+pub mod flows;
 pub mod links;
 
 use allrail_core::{Bytes, DimensionId, Rank, Time};
