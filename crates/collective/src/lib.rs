@@ -10,6 +10,7 @@
 
 pub mod algorithm;
 pub mod error;
+pub mod grid;
 pub mod hierarchical;
 pub mod kind;
 pub mod model;

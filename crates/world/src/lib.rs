@@ -7,7 +7,9 @@
 //! - [`links`]: each link is a server of whole messages, store and forward.
 
 pub mod dims;
+pub mod flows;
 pub mod links;
+pub mod packets;
 
 use allrail_core::{Bytes, DimensionId, Rank, Time};
 
