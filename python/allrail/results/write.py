@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 RESULT_FILE = "result.json"
 MADE_BY = "allrail"
-PICTURES = ("comparison", "gantt", "activity")
-TABLES = ("results", "dimensions", "timeline")
+PICTURES = ("comparison", "gantt", "activity", "shares", "bandwidths")
+TABLES = ("results", "dimensions", "timeline", "traffic", "npus")
 FILES = (
     *(f"{name}.{ending}" for name in PICTURES for ending in ("svg", "png")),
     *(f"{name}.{ending}" for name in TABLES for ending in ("csv", "parquet")),
