@@ -101,9 +101,8 @@ def show(scenario: Scenario, result: TrafficResult) -> None:
         result: What came out.
     """
     built = result.built
-    traffic = scenario.traffic
-    assert traffic is not None, "a scenario of traffic"
-    what = [result.pattern, *([traffic.size] if traffic.size else [])]
+    size = scenario.traffic.size if scenario.traffic is not None else None
+    what = [result.pattern, *([size] if size else [])]
     what += [text for text in (result.algorithm, _simulated(result)) if text and text != "all"]
     planes = f"{result.planes} plane" + ("s" if result.planes > 1 else "")
     pairs = [

@@ -1,8 +1,8 @@
 """What `--out DIR` writes of traffic on graph fabrics.
 
-`result.json`, the tables `traffic` (one row a result) and `npus` (bandwidth of each NPU, where it was
-measured) as CSV and Parquet, and a picture as SVG and PNG: the distribution of the NPUs' bandwidths,
-or else the shares of injection.
+`result.json`, the tables `traffic` (one row a result) and `npus` (bandwidth of each NPU, where it
+was measured) as CSV and Parquet, and a picture as SVG and PNG: the distribution of the NPUs'
+bandwidths, or else the shares of injection.
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ def not_yet(topology: object, *, field: str, value: str) -> InputError:
     )
 
 
-def graph_in_place(tree: dict[str, Any]) -> GraphFabric:
+def graph_in_place(tree: dict[str, Any]) -> Fabric | GraphFabric:
     """Check a graph fabric that is written within a scenario.
 
     Args:
@@ -85,15 +85,11 @@ def graph_in_place(tree: dict[str, Any]) -> GraphFabric:
     from allrail.scenario.places import Places, parse_path, show_path
 
     try:
-        fabric = _validated(tree, Places())
+        return _validated(tree, Places())
     except InputError as error:
         error.field = show_path(("fabric", *(parse_path(error.field) or ())))
         error.source = ""
         raise
-    from allrail.scenario.graph import GraphFabric
-
-    assert isinstance(fabric, GraphFabric)
-    return fabric
 
 
 def read_fabric(name: str, *, folder: FilePath | None = None) -> tuple[dict[str, Any], Places]:

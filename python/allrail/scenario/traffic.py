@@ -90,14 +90,15 @@ class Traffic(Node):
             what="a pattern",
         ),
     ] = Field(
-        description="all_to_all: every NPU to every other, in shift phases; uniform: to all at once "
-        "(`flows`) or to NPUs drawn one by one (`packets`); permutation: every NPU to one other, "
-        "drawn; incast: many to one; all_reduce: by an algorithm; trace: messages with times."
+        description="all_to_all: every NPU to every other, in shift phases; uniform: to all at "
+        "once (`flows`) or to NPUs drawn one by one (`packets`); permutation: every NPU to one "
+        "other, drawn; incast: many to one; all_reduce: by an algorithm; trace: messages with "
+        "times."
     )
     size: Annotated[str, Quantity("size", positive=True)] | None = Field(
         default=None,
-        description="From one NPU to another, over all planes, split evenly; all_reduce: each NPU's "
-        "buffer. A trace has none.",
+        description="From one NPU to another, over all planes, split evenly; all_reduce: each "
+        "NPU's buffer. A trace has none.",
     )
     phases: Annotated[int | None, Phases()] = Field(
         default=None,
@@ -111,8 +112,8 @@ class Traffic(Node):
     )
     window: Annotated[int, Count(1)] | None = Field(
         default=None,
-        description="How many messages of an NPU may be leaving it at once: `uniform` in `packets`, "
-        "and `all_to_all` without a barrier. 8 if left out.",
+        description="How many messages of an NPU may be leaving it at once: `uniform` in "
+        "`packets`, and `all_to_all` without a barrier. 8 if left out.",
     )
     paths: Annotated[str, OneOf("ideal", "minimal", "ecmp", "single", what="a choice of paths")] | (
         None
