@@ -279,6 +279,13 @@ fn graph_count(fabric: &str, prices: Option<&str>) -> PyResult<String> {
     Ok(to_json(&show::count(&*topology, &prices)))
 }
 
+/// One plane of a fabric with `topology`, to be drawn: NPUs, nodes, cables with their kinds.
+#[pyfunction]
+fn graph_cables(fabric: &str) -> PyResult<String> {
+    let (topology, _) = topology_and_prices(fabric, None)?;
+    show::draw(&*topology).map(|drawn| to_json(&drawn)).map_err(fabric_error)
+}
+
 /// Prices (JSON) with the defaults filled in.
 #[pyfunction]
 fn check_prices(prices: &str) -> PyResult<String> {
@@ -331,6 +338,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(check_prices, module)?)?;
     module.add_function(wrap_pyfunction!(graph_show, module)?)?;
     module.add_function(wrap_pyfunction!(graph_count, module)?)?;
+    module.add_function(wrap_pyfunction!(graph_cables, module)?)?;
     module.add_function(wrap_pyfunction!(topologies_table, module)?)?;
     module.add_function(wrap_pyfunction!(verify, module)?)?;
     traffic::register(module)?;

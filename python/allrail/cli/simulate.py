@@ -170,11 +170,13 @@ def _read_case(given: dict[str, Any], world: str | None) -> Any:
     if world is not None:
         from allrail.errors import did_you_mean
         from allrail.scenario.fields import names
+        from allrail.scenario.model import GRAPH_WORLDS
 
-        if world not in names("worlds"):
+        known = [name for name in names("worlds") if name not in GRAPH_WORLDS]
+        if world not in known:
             raise InputError(
-                "it is not a world",
-                hint=did_you_mean(world, names("worlds")),
+                "it is not a world of dimensions",
+                hint=did_you_mean(world, known),
                 source="--world",
                 value=world,
             )

@@ -15,7 +15,13 @@ from typing import TYPE_CHECKING
 from allrail import _core
 from allrail.files import staged_folder
 from allrail.results.frames import write_frame
-from allrail.results.write import FILES, MADE_BY, RESULT_FILE, check_folder, write_json
+from allrail.results.write import (
+    MADE_BY,
+    RESULT_FILE,
+    check_folder,
+    remove_others,
+    write_json,
+)
 
 if TYPE_CHECKING:
     import polars as pl
@@ -79,9 +85,7 @@ def write_traffic(
             write_frame(npus_frame(each), folder=staged, name="npus")
         write_json(staged / RESULT_FILE, _tree(results, scenarios))
         made = {entry.name for entry in staged.iterdir()}
-    for file in FILES:
-        if file not in made:
-            (folder / file).unlink(missing_ok=True)
+    remove_others(folder, made)
 
 
 def traffic_frame(results: Mapping[str, TrafficResult]) -> pl.DataFrame:

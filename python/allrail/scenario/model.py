@@ -244,9 +244,9 @@ def _check_form(scenario: Scenario) -> None:
     if collective and graph is not None:
         raise InputError(
             f"collectives on a graph fabric (`topology: {graph}`) cannot be simulated yet",
-            hint="write `traffic: ...` instead, or name a fabric of `dimensions`, see "
-            "`allrail fabric list`",
-            field="fabric",
+            hint="name a fabric of `dimensions`, see `allrail fabric list`, or write `traffic` "
+            "instead of `collective`",
+            field="fabric.topology" if fabric.name == "inline" else "fabric",
             value=graph if fabric.name == "inline" else fabric.name,
         )
     if traffic and graph is None:
