@@ -77,7 +77,9 @@ fn dragonfly() -> impl Strategy<Value = Value> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig {
+        cases: 256, failure_persistence: None, ..ProptestConfig::default()
+    })]
 
     #[test]
     fn minimal_walks_take_the_fewest_links(
