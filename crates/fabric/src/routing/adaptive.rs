@@ -1,32 +1,92 @@
-//! Adaptive minimal routing: every next link on a shortest path, on one virtual channel.
+//! Adaptive minimal routing on any graph: up and down, on as few virtual channels as that takes.
 //!
-//! In a tree of switches shortest paths go up and then down, which cannot deadlock. Elsewhere one
-//! channel may not be enough: the channel dependency graph tells.
+//! Nodes are in an order: by their distance from the nearest NPU (0 for NPUs); where that is equal, the
+//! farther from NPU 0 the earlier; then by number. A link leads *up* if it leads to a later node. A packet may take every link that begins a
+//! shortest path; its channel rises whenever it goes up after having gone down. Within one channel
+//! packets go up, then down, and cannot wait for each other in a circle; channels only rise. So it is
+//! free of deadlock on any graph.
+//!
+//! There are as many channels as the pair in need of most takes on its best shortest path; a path that
+//! would need more is left out. Trees take one, and so does a mesh; a ring takes two.
 
-use super::{Hop, NextHops, RouteState, Routing};
+use std::cmp::Reverse;
+
+use super::layered::{Layered, Turn};
+use super::{Hop, RouteState, Routing};
+use crate::FabricError;
 use crate::graph::{Graph, NodeId};
+
+/// More channels than this are refused.
+const MOST: u8 = 16;
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Adaptive {
-    next: NextHops,
+    tables: Layered,
 }
 
 impl Adaptive {
     /// Tables for `graph`.
-    #[must_use]
-    pub fn new(graph: &Graph) -> Self {
-        Self { next: NextHops::new(graph) }
+    ///
+    /// # Errors
+    /// Its paths need too many channels, or are too long.
+    pub fn new(graph: &Graph) -> Result<Self, FabricError> {
+        let heights = distances(graph, graph.npus());
+        let depths = distances(graph, 1);
+        let rank = |node: NodeId| (heights[node.index()], Reverse(depths[node.index()]), node.0);
+        let tables = Layered::new(graph, true, |link, went_down| {
+            let link = graph.link(link);
+            let up = rank(link.to) > rank(link.from);
+            Some(Turn { rises: up && went_down, flag: !up })
+        })?;
+        match tables.needed().filter(|&needed| needed <= MOST) {
+            Some(_) => Ok(Self { tables }),
+            None => Err(FabricError::new(
+                "fabric",
+                format!("{} nodes", graph.nodes()),
+                format!("its shortest paths need more than {MOST} virtual channels"),
+                "use `world: flows`",
+            )),
+        }
     }
+
+    /// Bytes of its tables.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.tables.bytes()
+    }
+}
+
+/// How many links lie between each node and the nearest of the first `roots` nodes.
+fn distances(graph: &Graph, roots: u32) -> Vec<u32> {
+    let mut distances = vec![u32::MAX; graph.nodes()];
+    let mut queue: Vec<NodeId> = (0..roots).map(NodeId).collect();
+    for root in &queue {
+        distances[root.index()] = 0;
+    }
+    let mut head = 0;
+    while let Some(&node) = queue.get(head) {
+        head += 1;
+        for &(next, _) in graph.neighbours(node) {
+            if distances[next.index()] == u32::MAX {
+                distances[next.index()] = distances[node.index()] + 1;
+                queue.push(next);
+            }
+        }
+    }
+    distances
 }
 
 impl Routing for Adaptive {
     fn about(&self) -> String {
-        "minimal, adaptive".to_owned()
+        match self.channels() {
+            1 => "minimal, adaptive, up and down".to_owned(),
+            many => format!("minimal, adaptive, up and down on {many} channels"),
+        }
     }
 
     fn channels(&self) -> u8 {
-        1
+        self.tables.channels()
     }
 
     fn hops(
@@ -37,8 +97,6 @@ impl Routing for Adaptive {
         _draw: u32,
         out: &mut Vec<Hop>,
     ) {
-        let weight = self.next.distance(node, destination) as u8;
-        let links = self.next.links(node, destination);
-        out.extend(links.iter().map(|&link| Hop { link, channel: 0, weight, state }));
+        self.tables.hops(node, state, destination, out);
     }
 }

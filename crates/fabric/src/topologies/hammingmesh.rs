@@ -21,9 +21,11 @@ use serde::{Deserialize, Serialize};
 
 use super::checks;
 use super::tree::Tree;
-use super::{Counts, GraphTopology};
+use super::{Counts, GraphTopology, or_adaptive};
 use crate::FabricError;
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
+use crate::routing::hammingmesh::Variant;
+use crate::routing::{HammingMeshRouting, Routing};
 
 /// The tag in fabric files.
 pub const TAG: &str = "hammingmesh";
@@ -147,6 +149,14 @@ impl HammingMesh {
             .collect();
         (numbers, next)
     }
+
+    /// Row and column, in the whole mesh, of every NPU on a working board.
+    #[must_use]
+    pub fn places(&self) -> Vec<[u32; 2]> {
+        let width = self.board[1] * self.grid[0];
+        let numbers = (0u32..).zip(self.numbers().0);
+        numbers.filter_map(|(at, npu)| npu.map(|_| [at / width, at % width])).collect()
+    }
 }
 
 impl GraphTopology for HammingMesh {
@@ -265,5 +275,9 @@ impl GraphTopology for HammingMesh {
             }
         }
         builder.build()
+    }
+
+    fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
+        or_adaptive(HammingMeshRouting::new(graph, &self.places(), Variant::default())?, graph)
     }
 }

@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 
 use super::checks;
 use super::hammingmesh::HammingMesh;
-use super::{Counts, GraphTopology};
+use super::{Counts, GraphTopology, or_adaptive};
 use crate::FabricError;
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
+use crate::routing::{HyperXRouting, Routing};
 
 /// The tag in fabric files.
 pub const TAG: &str = "hyperx";
@@ -117,5 +118,9 @@ impl GraphTopology for HyperX {
 
     fn simulated_as(&self) -> Option<&'static str> {
         Some("costed as a HammingMesh of 1 x 1 boards, simulated with direct links between routers")
+    }
+
+    fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
+        or_adaptive(HyperXRouting::new(graph, self.shape), graph)
     }
 }

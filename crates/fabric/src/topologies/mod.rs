@@ -58,6 +58,17 @@ impl Counts {
     }
 }
 
+/// The rule of a topology, or the one for any graph where the graph is not whole.
+fn or_adaptive(
+    rule: Option<impl Routing + 'static>,
+    graph: &Graph,
+) -> Result<Box<dyn Routing>, FabricError> {
+    match rule {
+        Some(rule) => Ok(Box::new(rule)),
+        None => Ok(Box::new(Adaptive::new(graph)?)),
+    }
+}
+
 /// A network whose parameters are known. Callers validate it before they ask anything else;
 /// [`read`] has done so.
 pub trait GraphTopology: Send + Sync {
@@ -103,8 +114,11 @@ pub trait GraphTopology: Send + Sync {
     }
 
     /// How packets find their way through [`GraphTopology::simulated`]'s graph.
-    fn routing(&self, graph: &Graph) -> Box<dyn Routing> {
-        Box::new(Adaptive::new(graph))
+    ///
+    /// # Errors
+    /// No rule fits the graph: its paths are too long, or need too many virtual channels.
+    fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
+        Ok(Box::new(Adaptive::new(graph)?))
     }
 
     /// The dimensions that planners see, the innermost first, with NPUs numbered as in the graph;

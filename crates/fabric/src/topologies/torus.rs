@@ -11,9 +11,10 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
-use super::{Counts, GraphTopology};
+use super::{Counts, GraphTopology, or_adaptive};
 use crate::FabricError;
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
+use crate::routing::{Routing, TorusRouting};
 
 /// The tag in fabric files.
 pub const TAG: &str = "torus";
@@ -147,5 +148,9 @@ impl GraphTopology for Torus {
             }
         }
         builder.build()
+    }
+
+    fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
+        or_adaptive(TorusRouting::new(graph, &self.shape), graph)
     }
 }
