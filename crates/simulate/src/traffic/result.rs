@@ -149,6 +149,40 @@ pub struct PacketsResult {
     pub packets: u64,
     /// Links that they crossed.
     pub packet_hops: u64,
+    /// From when its NPU takes a packet up to its last byte's arrival, µs.
+    pub packet_latency_us: PacketLatency,
+    /// Packets that arrived after a later one of their message.
+    pub out_of_order: u64,
+    /// Of links, of the time.
+    pub link_use: LinkUse,
+    /// The most that a virtual channel held.
+    pub deepest_queue_bytes: u64,
+    /// What a link held on average.
+    pub mean_queue_bytes: u64,
+}
+
+/// Percentiles of packets' latencies, µs.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct PacketLatency {
+    /// Half take no longer.
+    pub median: f64,
+    /// Nine of ten take no longer.
+    pub p90: f64,
+    /// 99 of 100 take no longer.
+    pub p99: f64,
+    /// The longest.
+    pub max: f64,
+}
+
+/// How much of what links could carry they did, 0 to 1.
+#[derive(Clone, Debug, Serialize)]
+pub struct LinkUse {
+    /// Of all links.
+    pub mean: f64,
+    /// Of the busiest.
+    pub max: f64,
+    /// Its ends, such as `NPU 3 to switch 1`.
+    pub busiest: String,
 }
 
 /// Measurements of the host.

@@ -115,7 +115,8 @@ impl Best {
                 balance(&capacities, floor, &mut commodities, &mut oracle)
             }
             None => {
-                let mut oracle = Shortest { ways: &all_ways, costs: Vec::new(), latencies: &latencies };
+                let mut oracle =
+                    Shortest { ways: &all_ways, costs: Vec::new(), latencies: &latencies };
                 balance(&capacities, floor, &mut commodities, &mut oracle)
             }
         };
