@@ -47,6 +47,7 @@ pub fn simulate(
         planes,
         begin,
         built: None,
+        routing: None,
         notes: Vec::new(),
     };
     let mut result = job.run(observer)?;
@@ -80,6 +81,8 @@ pub(super) struct Job<'a> {
     pub(super) planes: u64,
     pub(super) begin: Instant,
     pub(super) built: Option<Instant>,
+    /// What it says of itself, and its channels.
+    pub(super) routing: Option<(String, u8)>,
     pub(super) notes: Vec<String>,
 }
 
@@ -87,6 +90,8 @@ pub(super) struct Job<'a> {
 #[derive(Default)]
 pub(super) struct Outcome {
     pub(super) seconds: f64,
+    /// The time of what was simulated, in the world's clock.
+    pub(super) simulated: Time,
     /// Tighter than what the cables of an NPU allow, if it is known.
     pub(super) lower_bound: f64,
     /// Sent by an NPU on average; by all to the destination of an incast.
@@ -148,7 +153,8 @@ impl Job<'_> {
                 Ok((carry_out(&mut world, demand, observer)?, None))
             }
             TrafficWorld::Packets => {
-                let routing = self.topology.routing(&self.graph);
+                let routing = self.topology.routing(&self.graph)?;
+                self.routing = Some((routing.about(), routing.channels()));
                 let (settings, seed) = (&self.scenario.packets, self.scenario.seed);
                 let mut world = Packets::new(self.graph.clone(), routing, settings, seed)
                     .map_err(in_packets)?;
@@ -200,6 +206,7 @@ impl Job<'_> {
         let mut lists = Lists::new(npus, taken, bytes, window, &to);
         let (carried, packets) = self.carry(&mut lists, observer)?;
         outcome.seconds = carried.end.as_s() * scale;
+        outcome.simulated = carried.end;
         outcome.packets = packets;
         Ok(outcome)
     }
@@ -269,6 +276,7 @@ impl Job<'_> {
         let bytes = count * self.size().count();
         Ok(Outcome {
             seconds: carried.end.as_s(),
+            simulated: carried.end,
             bytes_per_npu: bytes as f64,
             messages: carried.messages,
             packets,
@@ -298,6 +306,7 @@ impl Job<'_> {
         }
         Ok(Outcome {
             seconds: shortened.whole(rounds.completed()).as_s(),
+            simulated: carried.end,
             bytes_per_npu: shortened.whole_bytes(rounds.bytes()) as f64 / f64::from(self.npus()),
             messages: carried.messages,
             packets,
@@ -316,6 +325,7 @@ impl Job<'_> {
         let (carried, packets) = self.carry(&mut timed, observer)?;
         Ok(Outcome {
             seconds: carried.end.as_s(),
+            simulated: carried.end,
             bytes_per_npu: carried.bytes as f64 / f64::from(self.npus()),
             messages: carried.messages,
             packets,

@@ -3,9 +3,11 @@
 use allrail_core::{Bytes, Time};
 use allrail_fabric::graph::NodeId;
 use allrail_world::flows::Splitting;
-use allrail_world::packets::Packets;
+use allrail_world::packets::{Packets, Statistics};
 
-use super::result::{Built, Distribution, PacketsResult, TrafficHost, TrafficResult};
+use super::result::{
+    Built, Distribution, LinkUse, PacketLatency, PacketsResult, TrafficHost, TrafficResult,
+};
 use super::run::{Job, Outcome};
 use super::scenario::{Pattern, TrafficWorld, WINDOW, wrong};
 use super::tag;
@@ -72,8 +74,7 @@ impl Job<'_> {
             message_latency_us: outcome.latencies,
             messages: outcome.messages,
             built: self.built(),
-            packets: statistics
-                .map(|s| PacketsResult { packets: s.packets, packet_hops: s.packet_hops }),
+            packets: statistics.map(|s| self.packets(&s, outcome.simulated)),
             simulated_as: self.topology.simulated_as(),
             notes: std::mem::take(&mut self.notes),
             calibrated: false,
@@ -85,11 +86,44 @@ impl Job<'_> {
         })
     }
 
+    fn packets(&self, statistics: &Statistics, simulated: Time) -> PacketsResult {
+        let mut link_use = LinkUse { mean: 0.0, max: 0.0, busiest: String::new() };
+        for (number, bytes) in (0u32..).zip(&statistics.link_bytes) {
+            let link = self.graph.link(number);
+            let rate = link.wire.bandwidth.bytes_per_second() as f64;
+            let used = bytes.count() as f64 / rate / simulated.as_s();
+            link_use.mean += used / f64::from(self.graph.links());
+            if used > link_use.max {
+                link_use.max = used;
+                link_use.busiest = format!("{} to {}", self.name(link.from), self.name(link.to));
+            }
+        }
+        PacketsResult {
+            packets: statistics.packets,
+            packet_hops: statistics.packet_hops,
+            packet_latency_us: PacketLatency {
+                median: statistics.latency_p50.as_us(),
+                p90: statistics.latency_p90.as_us(),
+                p99: statistics.latency_p99.as_us(),
+                max: statistics.latency_max.as_us(),
+            },
+            out_of_order: statistics.out_of_order,
+            link_use,
+            deepest_queue_bytes: statistics.deepest_queue.count(),
+            mean_queue_bytes: statistics.mean_queue.count(),
+        }
+    }
+
+    fn name(&self, node: NodeId) -> String {
+        match node.0.checked_sub(self.npus()) {
+            None => format!("NPU {}", node.0),
+            Some(switch) => format!("switch {switch}"),
+        }
+    }
+
     fn built(&self) -> Built {
         let (graph, settings) = (&self.graph, &self.scenario.packets);
         let packets = self.scenario.world == TrafficWorld::Packets;
-        let routing = packets.then(|| self.topology.routing(graph));
-        let about = routing.as_ref().map(|routing| routing.about());
         let paths = || match (self.splitting(), self.detours()) {
             (Splitting::Ideal, true) => "best splitting, over detours too",
             (Splitting::Ideal, false) => "best splitting",
@@ -101,8 +135,8 @@ impl Job<'_> {
             npus: graph.npus(),
             switches: graph.switches(),
             links: graph.links(),
-            routing: about.unwrap_or_else(|| paths().to_owned()),
-            channels: routing.map(|routing| routing.channels()),
+            routing: self.routing.as_ref().map_or_else(|| paths().to_owned(), |r| r.0.clone()),
+            channels: self.routing.as_ref().map(|routing| routing.1),
             buffer_bytes: packets.then(|| settings.buffer.count()),
             packet_bytes: packets.then(|| settings.packet.count()),
         }
