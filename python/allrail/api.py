@@ -21,7 +21,7 @@ from allrail.errors import InputError
 from allrail.plans import Plan, is_cached, plan_for
 from allrail.result import Result
 from allrail.scenario import Fabric, Scenario, ScenarioLike, load_fabric, load_scenario
-from allrail.scenario.explain import from_core
+from allrail.scenario.explain import at_place, from_core
 from allrail.scenario.overrides import Sets
 from allrail.scenario.places import parse_path, show_path
 
@@ -55,7 +55,7 @@ def simulate(
     Raises:
         InputError: Something in the scenario or the plan is wrong.
     """
-    loaded = load_scenario(scenario, sets=sets)
+    loaded = _of_collectives(load_scenario(scenario, sets=sets))
     given = Plan.load(plan) if isinstance(plan, (str, os.PathLike)) else plan
     if given is not None and "order" not in loaded.schedule.model_fields_set:
         loaded = load_scenario(loaded, sets={"schedule.order": "planned"})
@@ -102,7 +102,7 @@ def simulate_many(
     loaded = []
     for index, scenario in enumerate(scenarios):
         try:
-            loaded.append(load_scenario(scenario))
+            loaded.append(_of_collectives(load_scenario(scenario)))
         except InputError as error:
             error.index = index
             raise
@@ -128,7 +128,7 @@ def plan(scenario: ScenarioLike, *, sets: Sets = (), cache: bool = True) -> Plan
     Raises:
         InputError: Something in the scenario is wrong.
     """
-    loaded = load_scenario(scenario, sets=sets)
+    loaded = _of_collectives(load_scenario(scenario, sets=sets))
     try:
         return plan_for(loaded, cache=cache)
     except _core.InputError as error:
@@ -185,7 +185,7 @@ def compare(
     """
     axes = each or {"schedule.policy": DEFAULT_POLICIES}
     variants = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    base = load_scenario(scenario, sets=sets)
+    base = _of_collectives(load_scenario(scenario, sets=sets))
     rows: list[Row] = []
     for done, variant in enumerate(variants):
         if progress is not None:
@@ -220,6 +220,21 @@ def advise(fabric: str | Fabric | os.PathLike[str]) -> dict[str, Any]:
 
         raise from_core(error, places=Places({(): Place(loaded.name)})) from None
     return advice
+
+
+def _of_collectives(scenario: Scenario) -> Scenario:
+    """Return a scenario that has collectives; refuse one that has traffic."""
+    if scenario.traffic is not None:
+        raise at_place(
+            InputError(
+                "it has traffic, which is neither planned nor a collective",
+                hint="`allrail simulate` and `allrail.simulate_traffic` take it",
+                field="traffic",
+                value=scenario.traffic.pattern,
+            ),
+            scenario._places,
+        )
+    return scenario
 
 
 def _check(plan: Plan, scenario: Scenario) -> None:

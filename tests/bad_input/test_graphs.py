@@ -185,4 +185,4 @@ def test_simulating_a_graph_is_refused(folder, allrail_cli, fabric, field):
 def test_advising_on_a_graph_is_refused(allrail_cli):
     outcome = allrail_cli("fabric", "advise", "hx2mesh-1k")
     assert (outcome.status, outcome.stdout) == (2, "")
-    assert "cannot be simulated or advised on yet" in outcome.stderr
+    assert "cannot be advised on yet" in outcome.stderr

@@ -1,6 +1,8 @@
 //! The Python module `allrail._core`. Bindings only: JSON text in, JSON text out; every decision is
 //! in the crates beneath.
 
+mod traffic;
+
 use std::ops::ControlFlow;
 
 use allrail_collective::algorithm;
@@ -11,6 +13,7 @@ use allrail_fabric::{Fabric, FabricError, advise::advise as advise_on, show};
 use allrail_schedule::{chunk, queue};
 use allrail_simulate::error::Report;
 use allrail_simulate::scenario::WORLDS;
+use allrail_simulate::traffic::scenario::TRAFFIC_WORLDS;
 use allrail_simulate::{PlanFile, Scenario, SimulateError};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
@@ -228,8 +231,9 @@ fn orders() -> String {
 /// The worlds: name, about.
 #[pyfunction]
 fn worlds() -> String {
-    let rows = WORLDS.iter().map(|(_, name, about)| json!({ "name": name, "about": about }));
-    Value::from_iter(rows).to_string()
+    let rows = WORLDS.iter().map(|(_, name, about)| (name, about));
+    let rows = rows.chain(TRAFFIC_WORLDS.iter().map(|(name, about)| (name, about)));
+    Value::from_iter(rows.map(|(name, about)| json!({ "name": name, "about": about }))).to_string()
 }
 
 /// Which dimensions are over- and under-provisioned (Themis §6.3).
@@ -337,5 +341,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(graph_cables, module)?)?;
     module.add_function(wrap_pyfunction!(topologies_table, module)?)?;
     module.add_function(wrap_pyfunction!(verify, module)?)?;
+    traffic::register(module)?;
     module.add_function(wrap_pyfunction!(version, module)?)
 }

@@ -5,15 +5,18 @@
 //!
 //! - [`dims`]: each dimension is one server; a stage is one transfer.
 //! - [`links`]: each link is a server of whole messages, store and forward.
+//! - [`packets`]: routers with queues, virtual channels, credits and adaptive routing.
 
 pub mod dims;
 pub mod flows;
 pub mod links;
+pub mod packets;
 
 use allrail_core::{Bytes, DimensionId, Rank, Time};
 
 pub use dims::Dims;
 pub use links::Links;
+pub use packets::Packets;
 
 /// A transfer's handle, unique within a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,7 +34,8 @@ pub enum Transfer {
         /// How long after its last byte it ends.
         latency: Time,
     },
-    /// A message between two ranks that differ on one dimension only (`links`).
+    /// A message between two ranks that differ on one dimension only (`links`),
+    /// or between any two NPUs of a graph (`packets`).
     Message {
         /// That dimension.
         dimension: DimensionId,

@@ -1,11 +1,17 @@
-//! What the driver may rely on, in every world: one body, each test run in `dims` and in `links`.
+//! What the driver may rely on, in every world: one body, each test run in `dims`, `links` and
+//! `packets`.
 //!
-//! On one link, and on one dimension of one class, both worlds are a server that is busy for a
+//! On one link, and on one dimension of one class, all worlds are a server that is busy for a
 //! transfer's bytes and delivers it a latency after the last of them.
 
+use std::sync::Arc;
+
 use allrail_core::{Bandwidth, Bytes, DimensionId, Rank, Time};
+use allrail_fabric::graph::{Builder, CableKind, NodeId, Wire};
+use allrail_fabric::routing::Adaptive;
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
-use allrail_world::{Dims, Event, Links, Submission, Transfer, TransferId, World};
+use allrail_world::packets::Settings;
+use allrail_world::{Dims, Event, Links, Packets, Submission, Transfer, TransferId, World};
 
 const DIMENSION: DimensionId = DimensionId(0);
 
@@ -29,7 +35,19 @@ fn ring_of_two(latency: u64) -> Fabric {
     Fabric { name: "two".into(), dimensions: vec![dimension] }
 }
 
-/// Both worlds, with a latency in nanoseconds.
+fn two_npus(latency: u64) -> Packets {
+    let mut builder = Builder::new(2);
+    let wire = Wire {
+        bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000).expect("not zero"),
+        latency: Time::from_ns(latency),
+    };
+    builder.cable(NodeId(0), NodeId(1), CableKind::Dac, wire).expect("a cable");
+    let graph = Arc::new(builder.build().expect("a graph"));
+    let routing = Box::new(Adaptive::new(&graph));
+    Packets::new(graph, routing, &Settings::default(), 0).expect("a world")
+}
+
+/// All worlds, with a latency in nanoseconds.
 fn arms(latency: u64) -> Vec<Arm> {
     vec![
         Arm {
@@ -44,6 +62,16 @@ fn arms(latency: u64) -> Vec<Arm> {
         Arm {
             name: "links",
             world: Box::new(Links::new(&ring_of_two(latency))),
+            transfer: Box::new(|ns| Transfer::Message {
+                dimension: DIMENSION,
+                source: Rank(0),
+                destination: Rank(1),
+                bytes: Bytes::new(ns),
+            }),
+        },
+        Arm {
+            name: "packets",
+            world: Box::new(two_npus(latency)),
             transfer: Box::new(|ns| Transfer::Message {
                 dimension: DIMENSION,
                 source: Rank(0),
@@ -106,8 +134,8 @@ fn transfers_are_served_one_after_the_other_and_delivered_a_latency_later() {
             ],
         );
         let busy = arm.world.busy(Time::from_ns(120));
-        // In `links` the way back is a link of its own, and idle.
-        let share = if arm.name == "links" { 0.25 } else { 0.5 };
+        // In `links` and `packets` the way back is a link of its own, and idle.
+        let share = if arm.name == "dims" { 0.5 } else { 0.25 };
         assert_eq!(busy, [share], "in {}", arm.name);
     }
 }
@@ -185,7 +213,9 @@ fn a_cancelled_transfer_that_waits_emits_nothing() {
         assert!(!arm.cancel(0, waiting), "twice, in {}", arm.name);
         let others = match arm.name {
             // The next one takes its place.
-            "dims" => [(10, "sent 1"), (15, "delivered 1"), (40, "sent 3"), (45, "delivered 3")],
+            "dims" | "packets" => {
+                [(10, "sent 1"), (15, "delivered 1"), (40, "sent 3"), (45, "delivered 3")]
+            }
             // Dropped at the far end: the link carries it all the same.
             _ => [(10, "sent 1"), (15, "delivered 1"), (60, "sent 3"), (65, "delivered 3")],
         };

@@ -21,7 +21,11 @@ from allrail.scenario.fabric import Node, SchemaVersion
 from allrail.scenario.fields import U32_MAX, Flag, Quantity, Text
 from allrail.scenario.places import Path, Places, parse_path, show_path
 
-_QUANTITIES = {"Bandwidth": Quantity("bandwidth"), "Time": Quantity("time")}
+_QUANTITIES = {
+    "Bandwidth": Quantity("bandwidth"),
+    "Bytes": Quantity("size"),
+    "Time": Quantity("time"),
+}
 
 
 class GraphFabric(Node):
@@ -115,6 +119,21 @@ def check_keys(tree: dict[str, Any], *, places: Places) -> None:
     _Check(schema.get("$defs", {}), places).mapping(keys, schema, (), extra=list(common))
 
 
+def check_mapping(tree: Any, schema: dict[str, Any], *, path: Path, places: Places) -> None:
+    """Check a mapping against one of the core's JSON schemas, key by key.
+
+    Args:
+        tree: The mapping as plain values.
+        schema: Of its keys.
+        path: Where it stands.
+        places: Where its values were written.
+
+    Raises:
+        InputError: A key is missing, unknown or of the wrong kind.
+    """
+    _Check(schema.get("$defs", {}), places).mapping(tree, schema, path)
+
+
 class _Check:
     """Compares values with a JSON schema, in our words."""
 
@@ -172,6 +191,8 @@ class _Check:
             self._list(value, schema, path)
         elif kind == "integer":
             self._count(value, path)
+        elif kind == "boolean":
+            self._flag(value, path)
         else:
             self._number(value, path)
 
@@ -206,6 +227,11 @@ class _Check:
         if not 0 <= value <= U32_MAX:
             side = "below 0" if value < 0 else f"above {U32_MAX}"
             raise self.refuse(f"it is {side}", hint, path, value)
+
+    def _flag(self, value: Any, path: Path) -> None:
+        if not isinstance(value, bool):
+            hint = "write `true` or `false`"
+            raise self.refuse("it is neither `true` nor `false`", hint, path, value)
 
     def _number(self, value: Any, path: Path) -> None:
         fits = isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -65,12 +65,31 @@ def not_yet(topology: object, *, field: str, value: str) -> InputError:
         value: What stands there.
     """
     return InputError(
-        f"graph fabrics (`topology: {show(topology)}`) cannot be simulated or advised on yet",
+        f"graph fabrics (`topology: {show(topology)}`) cannot be advised on yet",
         hint="name a fabric of `dimensions`, see `allrail fabric list`; `allrail fabric show` and "
         "`allrail cost` take graphs",
         field=field,
         value=value,
     )
+
+
+def graph_in_place(tree: dict[str, Any]) -> Fabric | GraphFabric:
+    """Check a graph fabric that is written within a scenario.
+
+    Args:
+        tree: The fabric as plain values.
+
+    Raises:
+        InputError: It is not one; its field starts with `fabric`.
+    """
+    from allrail.scenario.places import Places, parse_path, show_path
+
+    try:
+        return _validated(tree, Places())
+    except InputError as error:
+        error.field = show_path(("fabric", *(parse_path(error.field) or ())))
+        error.source = ""
+        raise
 
 
 def read_fabric(name: str, *, folder: FilePath | None = None) -> tuple[dict[str, Any], Places]:

@@ -1,13 +1,15 @@
 //! Adaptive minimal routing on any graph: up and down, on as few virtual channels as that takes.
 //!
-//! Nodes are in an order: NPUs first, then switches by their distance from the nearest NPU, then by
-//! number. A link leads *up* if it leads to a later node. A packet may take every link that begins a
+//! Nodes are in an order: by their distance from the nearest NPU (0 for NPUs); where that is equal, the
+//! farther from NPU 0 the earlier; then by number. A link leads *up* if it leads to a later node. A packet may take every link that begins a
 //! shortest path; its channel rises whenever it goes up after having gone down. Within one channel
 //! packets go up, then down, and cannot wait for each other in a circle; channels only rise. So it is
 //! free of deadlock on any graph.
 //!
 //! There are as many channels as the pair in need of most takes on its best shortest path; a path that
 //! would need more is left out. Trees take one, and so does a mesh; a ring takes two.
+
+use std::cmp::Reverse;
 
 use super::layered::{Layered, Turn};
 use super::{Hop, RouteState, Routing};
@@ -29,8 +31,9 @@ impl Adaptive {
     /// # Errors
     /// Its paths need too many channels, or are too long.
     pub fn new(graph: &Graph) -> Result<Self, FabricError> {
-        let heights = heights(graph);
-        let rank = |node: NodeId| (heights[node.index()], node.0);
+        let heights = distances(graph, graph.npus());
+        let depths = distances(graph, 1);
+        let rank = |node: NodeId| (heights[node.index()], Reverse(depths[node.index()]), node.0);
         let tables = Layered::new(graph, true, |link, went_down| {
             let link = graph.link(link);
             let up = rank(link.to) > rank(link.from);
@@ -54,24 +57,24 @@ impl Adaptive {
     }
 }
 
-/// How many links lie between each node and the nearest NPU.
-fn heights(graph: &Graph) -> Vec<u32> {
-    let mut heights = vec![u32::MAX; graph.nodes()];
-    let mut queue: Vec<NodeId> = (0..graph.npus()).map(NodeId).collect();
-    for npu in &queue {
-        heights[npu.index()] = 0;
+/// How many links lie between each node and the nearest of the first `roots` nodes.
+fn distances(graph: &Graph, roots: u32) -> Vec<u32> {
+    let mut distances = vec![u32::MAX; graph.nodes()];
+    let mut queue: Vec<NodeId> = (0..roots).map(NodeId).collect();
+    for root in &queue {
+        distances[root.index()] = 0;
     }
     let mut head = 0;
     while let Some(&node) = queue.get(head) {
         head += 1;
         for &(next, _) in graph.neighbours(node) {
-            if heights[next.index()] == u32::MAX {
-                heights[next.index()] = heights[node.index()] + 1;
+            if distances[next.index()] == u32::MAX {
+                distances[next.index()] = distances[node.index()] + 1;
                 queue.push(next);
             }
         }
     }
-    heights
+    distances
 }
 
 impl Routing for Adaptive {

@@ -22,7 +22,7 @@ pub struct Channel {
     pub channel: u8,
 }
 
-/// A packet that no hop is left for.
+/// A packet that cannot arrive any more: no hop is left for it, or only hops to such states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Stuck {
     /// Where it is.
@@ -42,7 +42,7 @@ pub struct Dependencies {
     pub cycle: Option<Vec<Channel>>,
     /// Pairs, source first, that no way joins.
     pub unreachable: Vec<[NodeId; 2]>,
-    /// Where packets can get stuck.
+    /// States that packets can come into and not arrive from. Whoever avoids them needs look-ahead.
     pub stuck: Vec<Stuck>,
     /// How many states of a packet were explored, over all destinations.
     pub states: usize,
@@ -88,7 +88,7 @@ impl Dependencies {
             .collect();
         lines.extend(self.stuck.iter().map(|stuck| {
             let (at, to) = (name(graph, stuck.node), stuck.destination.0);
-            format!("a packet for NPU {to} can get stuck at {at}")
+            format!("a packet for NPU {to} may come to {at} and get stuck")
         }));
         let circle = self.cycle.iter().flatten();
         lines.extend(circle.clone().zip(circle.cycle().skip(1)).map(|(held, wanted)| {
@@ -191,11 +191,13 @@ impl<'a> Walks<'a> {
                 arrived.extend(&self.before[state]);
             }
         }
-        let apart = sources.enumerate().filter(|&(number, _)| !joined[number]);
-        found.unreachable.extend(apart.map(|(_, source)| [source, self.destination]));
+        let lost = self.states.iter().zip(&joined).filter(|&(_, joined)| !joined);
+        stuck.extend(lost.map(|(&(node, _, state), _)| Stuck { node, destination, state }));
         stuck.sort_unstable();
         stuck.dedup();
         found.stuck.extend(stuck);
+        let apart = sources.zip(&joined).filter(|&(_, joined)| !joined);
+        found.unreachable.extend(apart.map(|(source, _)| [source, destination]));
         found.states += self.states.len();
     }
 }

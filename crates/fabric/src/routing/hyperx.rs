@@ -53,6 +53,12 @@ impl HyperXRouting {
         self.channels = channels;
         self
     }
+
+    /// Bytes of its tables.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        8 * self.ends.len() + 4 * self.links.len()
+    }
 }
 
 impl Routing for HyperXRouting {

@@ -71,6 +71,12 @@ impl TorusRouting {
         self
     }
 
+    /// Bytes of its tables.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        4 * (self.places.len() + self.links.len())
+    }
+
     fn places(&self, node: NodeId) -> &[u32] {
         let dimensions = self.shape.len();
         &self.places[node.index() * dimensions..][..dimensions]
@@ -134,9 +140,9 @@ impl Routing for TorusRouting {
             if !(1..dimensions).all(fits) {
                 continue;
             }
-            for d in 0..dimensions {
+            for (d, (_, directions)) in ways[..dimensions].iter().enumerate() {
                 for direction in 0..2 {
-                    if !ways[d].1[direction] || !leads(d, direction) {
+                    if !directions[direction] || !leads(d, direction) {
                         continue;
                     }
                     let at = self.places[node.index() * dimensions + d];
