@@ -47,8 +47,7 @@ impl Detours {
             let distances = paths.distances(trunk, destination);
             let from = tables.order.len();
             tables.order.extend(0..nodes as u32);
-            tables.order[from..]
-                .sort_by_key(|&number| distances[inner[number as usize] as usize]);
+            tables.order[from..].sort_by_key(|&number| distances[inner[number as usize] as usize]);
             for &node in &inner {
                 tables.starts.push(tables.next.len() as u32);
                 for arc in trunk.leaving(node) {

@@ -192,13 +192,17 @@ impl<'g> Phases<'g> {
             let arcs = self.trunk.arcs();
             longest = longest.max(ways.longest(|arc| arcs[arc as usize].latency));
             let (loads, touched) = (&mut self.loads, &mut self.touched);
-            ways.evenly(&mut self.shares, |arc| arcs[arc as usize].cables, |arc, share| {
-                let class = symmetry.classes[arc as usize];
-                if loads[class as usize] == 0.0 {
-                    touched.push(class);
-                }
-                loads[class as usize] += share * demand.messages;
-            });
+            ways.evenly(
+                &mut self.shares,
+                |arc| arcs[arc as usize].cables,
+                |arc, share| {
+                    let class = symmetry.classes[arc as usize];
+                    if loads[class as usize] == 0.0 {
+                        touched.push(class);
+                    }
+                    loads[class as usize] += share * demand.messages;
+                },
+            );
         }
         let mut most = Most { load: 0.0, link: 0 };
         for class in self.touched.drain(..) {
@@ -212,9 +216,8 @@ impl<'g> Phases<'g> {
     fn best(&mut self, pairs: &[(NodeId, NodeId)], floor: f64) -> (Most, f64, u64) {
         let (demands, which) = self.demands(pairs);
         let symmetry = &self.symmetries[which];
-        let best = self.best[which].get_or_insert_with(|| {
-            Best::new(&self.trunk, &mut self.paths, symmetry, self.detours)
-        });
+        let best = self.best[which]
+            .get_or_insert_with(|| Best::new(&self.trunk, &mut self.paths, symmetry, self.detours));
         let split = best.split(&self.trunk, &mut self.paths, symmetry, &demands, floor);
         let mut loads = vec![0.0; split.links.len()];
         let mut longest = 0;

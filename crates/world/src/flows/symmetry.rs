@@ -122,8 +122,9 @@ fn nodes(trunk: &Trunk, shift: u32) -> Option<Vec<u32>> {
             images[node as usize] = image;
         }
         // The switches that join what is known, by its images, and by itself.
-        let unknown: Vec<u32> =
-            (npus..trunk.nodes() as u32).filter(|&node| images[node as usize] == u32::MAX).collect();
+        let unknown: Vec<u32> = (npus..trunk.nodes() as u32)
+            .filter(|&node| images[node as usize] == u32::MAX)
+            .collect();
         let joined = |node: u32, image: &dyn Fn(u32) -> u32| {
             let arcs = trunk.leaving(node).filter_map(|arc| {
                 let to = trunk.arcs()[arc].to;
