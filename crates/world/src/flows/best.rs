@@ -70,7 +70,8 @@ impl Best {
         for demand in demands {
             let mut ways = paths.ways(trunk, demand.from, demand.to);
             let latency = ways.longest(|arc| trunk.arcs()[arc as usize].latency);
-            let mut column = Column { entries: Vec::new(), share: 1.0, latency };
+            let mut column =
+                Column { entries: Vec::new(), share: 1.0, latency, ..Column::default() };
             let cables = |arc: u32| trunk.arcs()[arc as usize].cables;
             ways.evenly(&mut self.shares, cables, |arc, share| {
                 let class = symmetry.classes[arc as usize];
