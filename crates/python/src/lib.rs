@@ -13,7 +13,6 @@ use allrail_fabric::{Fabric, FabricError, advise::advise as advise_on, show};
 use allrail_schedule::{chunk, queue};
 use allrail_simulate::error::Report;
 use allrail_simulate::scenario::WORLDS;
-use allrail_simulate::traffic::scenario::TRAFFIC_WORLDS;
 use allrail_simulate::{PlanFile, Scenario, SimulateError};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
@@ -231,9 +230,8 @@ fn orders() -> String {
 /// The worlds: name, about.
 #[pyfunction]
 fn worlds() -> String {
-    let rows = WORLDS.iter().map(|(_, name, about)| (name, about));
-    let rows = rows.chain(TRAFFIC_WORLDS.iter().map(|(name, about)| (name, about)));
-    Value::from_iter(rows.map(|(name, about)| json!({ "name": name, "about": about }))).to_string()
+    let rows = WORLDS.iter().map(|(_, name, about)| json!({ "name": name, "about": about }));
+    Value::from_iter(rows).to_string()
 }
 
 /// Which dimensions are over- and under-provisioned (Themis §6.3).

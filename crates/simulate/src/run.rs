@@ -1,18 +1,23 @@
 //! From a scenario to a result.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use allrail_collective::{CollectivePlan, Operation, StageModel};
 use allrail_core::{DimensionId, Time};
+use allrail_fabric::Dimension;
+use allrail_fabric::routing::{Adaptive, Routing};
 use allrail_schedule::evaluate::{self, Work};
 use allrail_schedule::{bound, planner, queue};
-use allrail_world::{Dims, Links, World};
+use allrail_world::flows::{Flows, Splitting};
+use allrail_world::packets::Packets;
+use allrail_world::{Dims, Links, OnePlane, World};
 
 use crate::driver::{Driver, Job, Observer, Run};
 use crate::error::SimulateError;
 use crate::lowering::{Lowering, MessageLowering, StageLowering, work};
 use crate::result::{CollectiveResult, DimensionResult, Host, SimulationResult, SpanResult};
-use crate::scenario::{CollectiveOrder, PlanFile, Scenario, WorldKind};
+use crate::scenario::{CollectiveOrder, PlanFile, Scenario, Topology, WorldKind};
 
 /// Plans every collective of a scenario.
 ///
@@ -142,12 +147,12 @@ fn message_world(
     let (graph, planes) = scenario.graph()?;
     let graph = Arc::new(graph);
     if scenario.world == WorldKind::Flows {
-        let world = Flows::new(graph, Splitting::Minimal);
+        let world = Flows::new(&graph, Splitting::Minimal);
         return Ok(Box::new(OnePlane { world, planes }));
     }
     let routing = match &scenario.topology {
-        Some(Topology(topology)) => topology.routing(&graph),
-        None => Box::new(Adaptive::new(&graph)),
+        Some(Topology(topology)) => topology.routing(&graph)?,
+        None => Box::new(Adaptive::new(&graph)?) as Box<dyn Routing>,
     };
     let world = Packets::new(graph, routing, &scenario.packets, scenario.seed)?;
     Ok(Box::new(OnePlane { world, planes }))
@@ -329,7 +334,12 @@ fn lower_bound(
     works: &[Work],
     first: Time,
 ) -> Result<Time, SimulateError> {
-    let latencies: Vec<Time> = scenario.fabric.dimensions.iter().map(|d| d.latency).collect();
+    // A graph's cables may be nearer than its dimensions say: its bound is that of bandwidth alone.
+    let latency = |d: &Dimension| match scenario.world {
+        WorldKind::Dims | WorldKind::Links => d.latency,
+        WorldKind::Flows | WorldKind::Packets => Time::ZERO,
+    };
+    let latencies: Vec<Time> = scenario.fabric.dimensions.iter().map(latency).collect();
     let mut lower = Time::ZERO;
     for (((plan, model), work), collective) in
         plans.iter().zip(models).zip(works).zip(&scenario.collective)
@@ -346,7 +356,7 @@ fn lower_bound(
             let dimensions = &plan.dimensions;
             match scenario.world {
                 WorldKind::Dims => bound::lower(model, plan.operation, dimensions, &chunks)?,
-                WorldKind::Links => bound::lower_of_messages(
+                _ => bound::lower_of_messages(
                     model,
                     plan.operation,
                     dimensions,

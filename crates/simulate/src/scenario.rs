@@ -9,6 +9,7 @@ use allrail_fabric::graph::Graph;
 use allrail_fabric::topologies::{self, GraphTopology};
 use allrail_schedule::chunk::{Composition, Loads, Parameters};
 use allrail_schedule::{Order, Request};
+use allrail_world::packets::Settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -34,6 +35,9 @@ pub struct Scenario {
     /// Where they run.
     #[serde(default)]
     pub world: WorldKind,
+    /// Switches and packets; the world `packets` alone reads it.
+    #[serde(default)]
+    pub packets: Settings,
     /// For everything that draws.
     #[serde(default)]
     pub seed: u64,
@@ -147,7 +151,8 @@ impl Topology {
     fn fabric(&self) -> Result<Fabric, SimulateError> {
         let tag = self.0.tag();
         let dimensions = self.0.dimensions().map_err(|why| {
-            let hint = "run `traffic` on it, or take a torus, a HyperX, a HammingMesh or a fat tree";
+            let hint =
+                "run `traffic` on it, or take a torus, a HyperX, a HammingMesh or a fat tree";
             field("fabric.topology".to_owned(), tag, &why, hint)
         })?;
         Ok(Fabric { name: tag.to_owned(), dimensions })

@@ -12,6 +12,7 @@ pub mod dims;
 pub mod flows;
 pub mod links;
 pub mod packets;
+mod planes;
 
 use allrail_core::{Bytes, DimensionId, Rank, Time};
 
@@ -19,6 +20,7 @@ pub use dims::Dims;
 pub use flows::Flows;
 pub use links::Links;
 pub use packets::Packets;
+pub use planes::OnePlane;
 
 /// A transfer's handle, unique within a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

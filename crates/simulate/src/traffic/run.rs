@@ -17,10 +17,11 @@ use super::driver::{Carried, Demand, carry_out};
 use super::lists::{Lists, Timed};
 use super::result::{Distribution, TrafficResult};
 use super::rounds::{Rounds, STEADY, Shortened};
-use super::scenario::{COUNT, Pattern, Traffic, TrafficScenario, TrafficWorld, WINDOW, wrong};
+use super::scenario::{COUNT, Pattern, Traffic, TrafficScenario, WINDOW, wrong};
 use super::{draw, grid, phases};
 use crate::SimulateError;
 use crate::driver::Observer;
+use crate::scenario::WorldKind;
 
 /// Tables of next links hold 5 bytes for each pair of a node and an NPU.
 const MOST_PAIRS: u64 = 1 << 30;
@@ -147,12 +148,15 @@ impl Job<'_> {
         observer: Observer<'_>,
     ) -> Result<(Carried, Option<Packets>), SimulateError> {
         match self.scenario.world {
-            TrafficWorld::Flows => {
-                let mut world = Flows::new(self.graph.clone(), self.splitting());
+            WorldKind::Dims | WorldKind::Links => {
+                unreachable!("a read scenario's world has cables")
+            }
+            WorldKind::Flows => {
+                let mut world = Flows::new(&self.graph, self.splitting());
                 self.built = Some(Instant::now());
                 Ok((carry_out(&mut world, demand, observer)?, None))
             }
-            TrafficWorld::Packets => {
+            WorldKind::Packets => {
                 let routing = self.topology.routing(&self.graph)?;
                 self.routing = Some((routing.about(), routing.channels()));
                 let (settings, seed) = (&self.scenario.packets, self.scenario.seed);
@@ -193,7 +197,7 @@ impl Job<'_> {
             ..Outcome::default()
         };
         let barrier = self.traffic.barrier(self.scenario.world);
-        if barrier && self.scenario.world == TrafficWorld::Flows {
+        if barrier && self.scenario.world == WorldKind::Flows {
             let (graph, splitting, detours) =
                 (self.graph.clone(), self.splitting(), self.detours());
             let sum = phases::shifts(&graph, splitting, detours, &shifts, bytes, observer)?;
@@ -213,7 +217,7 @@ impl Job<'_> {
 
     fn uniform(&mut self, observer: Observer<'_>) -> Result<Outcome, SimulateError> {
         let (npus, bytes) = (self.npus(), self.size());
-        if self.scenario.world == TrafficWorld::Flows {
+        if self.scenario.world == WorldKind::Flows {
             let pairs: Vec<(NodeId, NodeId)> = (0..npus)
                 .flat_map(|from| (0..npus).map(move |to| (NodeId(from), NodeId(to))))
                 .filter(|(from, to)| from != to)

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::SimulateError;
+use crate::scenario::WorldKind;
 
 /// A simulation's whole input.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -22,8 +23,8 @@ pub struct TrafficScenario {
     /// What is sent.
     pub traffic: Traffic,
     /// Where it runs.
-    #[serde(default)]
-    pub world: TrafficWorld,
+    #[serde(default = "flows")]
+    pub world: WorldKind,
     /// Switches and packets; the world `packets` alone reads it.
     #[serde(default)]
     pub packets: Settings,
@@ -32,22 +33,9 @@ pub struct TrafficScenario {
     pub seed: u64,
 }
 
-/// The worlds of graph fabrics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TrafficWorld {
-    /// Messages share links like fluids.
-    #[default]
-    Flows,
-    /// Packets wait in the buffers of switches.
-    Packets,
+const fn flows() -> WorldKind {
+    WorldKind::Flows
 }
-
-/// Every world of graph fabrics: tag and one line for the docs.
-pub const TRAFFIC_WORLDS: &[(&str, &str)] = &[
-    ("flows", "messages share the links of a graph fabric like fluids, max-min fairly"),
-    ("packets", "packets wait in the buffers of a graph fabric's switches, with credits"),
-];
 
 /// Who sends to whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -177,8 +165,8 @@ impl TrafficScenario {
 impl Traffic {
     /// Whether a phase waits for the one before.
     #[must_use]
-    pub fn barrier(&self, world: TrafficWorld) -> bool {
-        self.phase_barrier.unwrap_or(world == TrafficWorld::Flows)
+    pub fn barrier(&self, world: WorldKind) -> bool {
+        self.phase_barrier.unwrap_or(world == WorldKind::Flows)
     }
 
     /// Bytes in one of `planes` planes, rounded up.
@@ -187,7 +175,7 @@ impl Traffic {
     }
 
     /// Refuses keys that do not belong to the pattern or the world.
-    fn check_keys(&self, world: TrafficWorld) -> Result<(), SimulateError> {
+    fn check_keys(&self, world: WorldKind) -> Result<(), SimulateError> {
         use Pattern::{AllReduce, AllToAll, Incast, Trace, Uniform};
         let of = |key: &str, given: Option<String>, patterns: &[Pattern]| {
             let Some(value) = given.filter(|_| !patterns.contains(&self.pattern)) else {
@@ -261,9 +249,17 @@ impl Traffic {
         }
     }
 
-    fn check_world(&self, world: TrafficWorld) -> Result<(), SimulateError> {
+    fn check_world(&self, world: WorldKind) -> Result<(), SimulateError> {
         match world {
-            TrafficWorld::Packets => {
+            WorldKind::Dims | WorldKind::Links => {
+                return Err(wrong(
+                    "world",
+                    world.tag(),
+                    "it knows dimensions, not switches and cables",
+                    "write `world: flows` or `world: packets`",
+                ));
+            }
+            WorldKind::Packets => {
                 if let Some(paths) = self.paths {
                     return Err(wrong(
                         "traffic.paths",
@@ -273,7 +269,7 @@ impl Traffic {
                     ));
                 }
             }
-            TrafficWorld::Flows => {
+            _ => {
                 if let Some(count) = self.count {
                     return Err(wrong(
                         "traffic.count",

@@ -9,9 +9,10 @@ use super::result::{
     Built, Distribution, LinkUse, PacketLatency, PacketsResult, TrafficHost, TrafficResult,
 };
 use super::run::{Job, Outcome};
-use super::scenario::{Pattern, TrafficWorld, WINDOW, wrong};
+use super::scenario::{Pattern, WINDOW, wrong};
 use super::tag;
 use crate::SimulateError;
+use crate::scenario::WorldKind;
 
 impl Job<'_> {
     /// What an NPU's cables carry in one plane, on average, bytes per second.
@@ -36,7 +37,7 @@ impl Job<'_> {
         let share = |bytes: f64| bytes / injection / outcome.seconds;
         let gbps = |(bytes, finish): &(u64, Time)| *bytes as f64 * 8e-9 * planes / finish.as_s();
         let each: Vec<f64> = outcome.each.iter().map(gbps).collect();
-        let flows = self.scenario.world == TrafficWorld::Flows;
+        let flows = self.scenario.world == WorldKind::Flows;
         let listed = matches!(traffic.pattern, Pattern::AllToAll | Pattern::Uniform);
         let barrier = traffic.barrier(self.scenario.world);
         let windowed = listed
@@ -123,7 +124,7 @@ impl Job<'_> {
 
     fn built(&self) -> Built {
         let (graph, settings) = (&self.graph, &self.scenario.packets);
-        let packets = self.scenario.world == TrafficWorld::Packets;
+        let packets = self.scenario.world == WorldKind::Packets;
         let paths = || match (self.splitting(), self.detours()) {
             (Splitting::Ideal, true) => "best splitting, over detours too",
             (Splitting::Ideal, false) => "best splitting",
