@@ -20,7 +20,15 @@ from allrail import _core
 from allrail.errors import InputError
 from allrail.plans import Plan, is_cached, plan_for
 from allrail.result import Result
-from allrail.scenario import Fabric, Scenario, ScenarioLike, load_fabric, load_scenario
+from allrail.scenario import (
+    Fabric,
+    GraphFabric,
+    Scenario,
+    ScenarioLike,
+    load_any_fabric,
+    load_scenario,
+)
+from allrail.scenario.dimensions import dimensions_of
 from allrail.scenario.explain import at_place, from_core
 from allrail.scenario.overrides import Sets
 from allrail.scenario.places import parse_path, show_path
@@ -200,19 +208,20 @@ def compare(
     return rows
 
 
-def advise(fabric: str | Fabric | os.PathLike[str]) -> dict[str, Any]:
+def advise(fabric: str | Fabric | GraphFabric | os.PathLike[str]) -> dict[str, Any]:
     """Say which dimensions of a fabric have too much or too little bandwidth (Themis, §6.3).
 
     Args:
-        fabric: A preset's name, a file, or a `Fabric`.
+        fabric: A preset's name, a file, a `Fabric` or a `GraphFabric` that has dimensions.
 
     Returns:
         `pairs`, `baseline`, `reachable` and `best_split`; bandwidths are Gb/s per NPU.
 
     Raises:
-        InputError: It is not a fabric.
+        InputError: It is not a fabric, or not one of dimensions.
     """
-    loaded = fabric if isinstance(fabric, Fabric) else load_fabric(os.fspath(fabric))
+    named = fabric if isinstance(fabric, (Fabric, GraphFabric)) else load_any_fabric(os.fspath(fabric))
+    loaded = dimensions_of(named)
     try:
         advice: dict[str, Any] = json.loads(_core.advise(loaded.model_dump_json()))
     except _core.InputError as error:

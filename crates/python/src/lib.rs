@@ -12,7 +12,7 @@ use allrail_fabric::topologies::{self, GraphTopology};
 use allrail_fabric::{Fabric, FabricError, advise::advise as advise_on, show};
 use allrail_schedule::{chunk, queue};
 use allrail_simulate::error::Report;
-use allrail_simulate::scenario::WORLDS;
+use allrail_simulate::scenario::{Topology, WORLDS};
 use allrail_simulate::{PlanFile, Scenario, SimulateError};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
@@ -284,6 +284,14 @@ fn graph_cables(fabric: &str) -> PyResult<String> {
     show::draw(&*topology).map(|drawn| to_json(&drawn)).map_err(fabric_error)
 }
 
+/// What planners see of a fabric with `topology`: its dimensions, as a fabric (JSON).
+#[pyfunction]
+fn graph_dimensions(fabric: &str) -> PyResult<String> {
+    let tree = serde_json::from_str(fabric).map_err(|error| form_error(error.to_string()))?;
+    let topology = Topology::read(tree).map_err(|error| simulate_error(&error))?;
+    topology.fabric().map(|fabric| to_json(&fabric)).map_err(|error| simulate_error(&error))
+}
+
 /// Prices (JSON) with the defaults filled in.
 #[pyfunction]
 fn check_prices(prices: &str) -> PyResult<String> {
@@ -336,6 +344,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(check_prices, module)?)?;
     module.add_function(wrap_pyfunction!(graph_show, module)?)?;
     module.add_function(wrap_pyfunction!(graph_count, module)?)?;
+    module.add_function(wrap_pyfunction!(graph_dimensions, module)?)?;
     module.add_function(wrap_pyfunction!(graph_cables, module)?)?;
     module.add_function(wrap_pyfunction!(topologies_table, module)?)?;
     module.add_function(wrap_pyfunction!(verify, module)?)?;

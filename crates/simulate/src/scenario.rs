@@ -143,12 +143,19 @@ impl std::fmt::Debug for Topology {
 }
 
 impl Topology {
-    fn read(keys: Value) -> Result<Self, SimulateError> {
+    /// From `topology` and its keys.
+    ///
+    /// # Errors
+    /// There is no such topology, or a key is wrong.
+    pub fn read(keys: Value) -> Result<Self, SimulateError> {
         Ok(Self(topologies::read(keys)?.into()))
     }
 
     /// What planners see.
-    fn fabric(&self) -> Result<Fabric, SimulateError> {
+    ///
+    /// # Errors
+    /// It is no product of dimensions.
+    pub fn fabric(&self) -> Result<Fabric, SimulateError> {
         let tag = self.0.tag();
         let dimensions = self.0.dimensions().map_err(|why| {
             let hint =

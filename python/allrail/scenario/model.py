@@ -21,6 +21,7 @@ from pydantic import (
 )
 
 from allrail.errors import InputError, show
+from allrail.scenario.dimensions import dimensions_of
 from allrail.scenario.fabric import Fabric, Node, SchemaVersion
 from allrail.scenario.fields import (
     U64_MAX,
@@ -28,7 +29,6 @@ from allrail.scenario.fields import (
     OneOf,
     Quantity,
     Text,
-    names,
 )
 from allrail.scenario.graph import GraphFabric
 from allrail.scenario.places import Places
@@ -146,11 +146,11 @@ AnyFabric = Annotated[
     BeforeValidator(_as_fabric, json_schema_input_type=str | Fabric | GraphFabric),
 ]
 GRAPH_WORLDS = ("flows", "packets")
-"""The worlds of graph fabrics; the others take fabrics of dimensions."""
+"""The worlds that carry traffic; the others know dimensions only."""
 
 
 class Scenario(Node):
-    """What to simulate, on what, and how: collectives on dimensions, or traffic on a graph."""
+    """What to simulate, on what, and how: planned collectives, or traffic on a graph."""
 
     schema_version: SchemaVersion = Field(description="Always 1.")
     fabric: AnyFabric = Field(description="A preset's name, a file, or the fabric itself.")
@@ -160,7 +160,7 @@ class Scenario(Node):
     ] = Field(
         default=(),
         min_length=1,
-        description="One collective, or several that share a fabric of dimensions.",
+        description="One collective, or several that share the fabric.",
     )
     schedule: Schedule = Field(default=Schedule(), description="How they are scheduled.")
     traffic: Traffic | None = Field(
@@ -171,8 +171,8 @@ class Scenario(Node):
     )
     world: Annotated[str, OneOf(table="worlds")] = Field(
         default_factory=lambda data: "dims" if data.get("traffic") is None else "flows",
-        description="What carries the transfers out: `dims` or `links` on dimensions, `flows` or "
-        "`packets` on graphs. If left out: `dims`, or `flows`.",
+        description="What carries the transfers out; traffic takes `flows` or `packets`. If left "
+        "out: `dims`, for traffic `flows`.",
     )
     seed: Annotated[int, Count(0, U64_MAX)] = Field(
         default=0, description="Of everything random; it is in every result."
@@ -182,9 +182,9 @@ class Scenario(Node):
     @model_validator(mode="after")
     def _fits_the_fabric(self) -> Self:
         _check_form(self)
-        if isinstance(self.fabric, GraphFabric):
+        if self.traffic is not None:
             return self
-        count = len(self.fabric.dimensions)
+        count = len(dimensions_of(self.fabric).dimensions)
         algorithms = self.schedule.algorithms
         if algorithms is not None and len(algorithms) != count:
             raise InputError(
@@ -217,7 +217,8 @@ class Scenario(Node):
     def to_json(self) -> str:
         """Return what the Rust core reads: everything resolved, nothing for people only."""
         if self.traffic is None:
-            return self.model_dump_json(exclude={"traffic", "packets"})
+            without = {"traffic"} if self.packets is not None else {"traffic", "packets"}
+            return self.model_dump_json(exclude=without)
         tree = self.model_dump(exclude={"collective", "schedule"}, exclude_none=True)
         return json.dumps(tree, ensure_ascii=False)
 
@@ -241,14 +242,6 @@ def _check_form(scenario: Scenario) -> None:
             else "for example `traffic: {pattern: all_to_all, size: 1 MiB}`",
             field="collective" if graph is None else "traffic",
         )
-    if collective and graph is not None:
-        raise InputError(
-            f"collectives on a graph fabric (`topology: {graph}`) cannot be simulated yet",
-            hint="name a fabric of `dimensions`, see `allrail fabric list`, or write `traffic` "
-            "instead of `collective`",
-            field="fabric.topology" if fabric.name == "inline" else "fabric",
-            value=graph if fabric.name == "inline" else fabric.name,
-        )
     if traffic and graph is None:
         raise InputError(
             "traffic needs a fabric of switches and cables, and this one is of `dimensions`",
@@ -256,17 +249,18 @@ def _check_form(scenario: Scenario) -> None:
             field="fabric",
             value=fabric.name,
         )
-    if (world in GRAPH_WORLDS) != traffic:
-        worlds = [name for name in names("worlds") if (name in GRAPH_WORLDS) == traffic]
+    if traffic and world not in GRAPH_WORLDS:
         raise InputError(
-            "it does not carry traffic" if traffic else "it does not carry collectives yet",
-            hint="the worlds here are " + ", ".join(f"`{name}`" for name in worlds),
+            "it knows dimensions, not switches and cables",
+            hint="the worlds here are " + ", ".join(f"`{name}`" for name in GRAPH_WORLDS),
             field="world",
             value=world,
         )
     if traffic and "schedule" in scenario.model_fields_set:
         raise InputError("traffic has no schedule", hint="leave it out", field="schedule")
-    if not traffic and scenario.packets is not None:
+    if scenario.packets is not None and world != "packets":
         raise InputError(
-            "only traffic in the world `packets` reads it", hint="leave it out", field="packets"
+            "only the world `packets` reads it",
+            hint="leave it out, or write `world: packets`",
+            field="packets",
         )
