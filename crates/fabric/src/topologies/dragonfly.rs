@@ -180,6 +180,11 @@ impl GraphTopology for Dragonfly {
         Some(cables.min(u64::from(self.a * self.p) * half))
     }
 
+    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
+        Err("the groups of a dragonfly share their global cables: no dimension joins NPU to NPU"
+            .to_owned())
+    }
+
     fn build(&self) -> Result<Graph, FabricError> {
         let npus = u32::try_from(self.counts().npus).expect("validated");
         let mut builder = Builder::new(npus);
@@ -222,10 +227,5 @@ impl GraphTopology for Dragonfly {
             }
         }
         builder.build()
-    }
-
-    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
-        Err("the groups of a dragonfly share their global cables: no dimension joins NPU to NPU"
-            .to_owned())
     }
 }

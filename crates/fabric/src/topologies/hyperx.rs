@@ -111,6 +111,14 @@ impl GraphTopology for HyperX {
         self.as_costed().half_plane_cut_links()
     }
 
+    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
+        let latency = cables(3, self.link);
+        let sizes = self.shape.into_iter().filter(|&size| size > 1);
+        let line =
+            |size| dimension(Kind::FullyConnected, size, self.planes, self.link.bandwidth, latency);
+        Ok(sizes.map(line).collect())
+    }
+
     fn build(&self) -> Result<Graph, FabricError> {
         self.as_costed().build()
     }
@@ -121,13 +129,5 @@ impl GraphTopology for HyperX {
 
     fn simulated_as(&self) -> Option<&'static str> {
         Some("costed as a HammingMesh of 1 x 1 boards, simulated with direct links between routers")
-    }
-
-    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
-        let latency = cables(3, self.link);
-        let sizes = self.shape.into_iter().filter(|&size| size > 1);
-        let line =
-            |size| dimension(Kind::FullyConnected, size, self.planes, self.link.bandwidth, latency);
-        Ok(sizes.map(line).collect())
     }
 }

@@ -128,6 +128,15 @@ impl GraphTopology for Torus {
         Some(self.npus() / u64::from(*longest) * if *longest == 2 { 1 } else { 2 })
     }
 
+    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
+        let ring = |(index, &size): (usize, &u32)| {
+            let (all, traces) = self.ring(index);
+            let links = self.planes * if size == 2 { 1 } else { 2 };
+            dimension::ring(size, links, &[(all - traces, self.link), (traces, self.board_link)])
+        };
+        Ok(self.shape.iter().enumerate().rev().map(ring).collect())
+    }
+
     fn build(&self) -> Result<Graph, FabricError> {
         let npus = u32::try_from(self.npus()).expect("validated");
         let mut builder = Builder::new(npus);
@@ -150,14 +159,5 @@ impl GraphTopology for Torus {
             }
         }
         builder.build()
-    }
-
-    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
-        let ring = |(index, &size): (usize, &u32)| {
-            let (all, traces) = self.ring(index);
-            let links = self.planes * if size == 2 { 1 } else { 2 };
-            dimension::ring(size, links, &[(all - traces, self.link), (traces, self.board_link)])
-        };
-        Ok(self.shape.iter().enumerate().rev().map(ring).collect())
     }
 }
