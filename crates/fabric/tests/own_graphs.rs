@@ -196,3 +196,60 @@ fn refuses_failed_parts_that_are_not_there_or_cut_it() {
     assert_eq!(hyperx.build().expect("a graph").npus(), 15);
     assert_eq!(hyperx.simulated().expect("a graph").npus(), 15);
 }
+
+/// Any network can be written down node by node, its failed parts too, and is the same network.
+#[test]
+fn every_topology_can_be_written_as_a_graph() {
+    for (keys, nodes, link) in [
+        (
+            json!({ "topology": "fat_tree", "npus": 30, "switch_radix": 8, "levels": 3 }),
+            [7, 40],
+            [30, 38],
+        ),
+        (json!({ "topology": "dragonfly", "a": 4, "p": 2, "h": 4, "groups": 4 }), [3, 6], [32, 33]),
+        (json!({ "topology": "torus", "shape": [3, 4, 2] }), [0, 23], [5, 4]),
+        (
+            json!({ "topology": "hammingmesh", "board": [1, 2], "grid": [3, 2], "planes": 3 }),
+            [4, 9],
+            [0, 12],
+        ),
+        (json!({ "topology": "mesh", "shape": [3, 4], "npus_per_switch": 2 }), [1, 2], [24, 25]),
+    ] {
+        let whole = topology(keys.clone()).build().expect("a graph");
+        let name = |node: NodeId| format!("n{}", node.0);
+        let mut links: Vec<(Value, u32)> = Vec::new();
+        for cable in whole.cables() {
+            let [from, to] = cable.ends;
+            let link = json!({
+                "from": name(from), "to": name(to), "cable": cable.kind,
+                "bandwidth": cable.wire.bandwidth, "latency": cable.wire.latency,
+            });
+            match links.iter_mut().find(|(known, _)| *known == link) {
+                Some((_, count)) => *count += 1,
+                None => links.push((link, 1)),
+            }
+        }
+        let links = links.into_iter().map(|(mut link, count)| {
+            link["count"] = json!(count);
+            link
+        });
+        let names: Vec<String> = (0..whole.nodes() as u32).map(|n| name(NodeId(n))).collect();
+        let (npus, switches) = names.split_at(whole.npus() as usize);
+        let written = json!({
+            "topology": "graph", "npus": npus, "switches": switches,
+            "links": links.collect::<Vec<_>>(),
+            "failed_nodes": nodes.map(|node| name(NodeId(node))),
+            "failed_links": [link.map(|node| name(NodeId(node)))],
+        });
+        let mut numbered = keys.clone();
+        (numbered["failed_nodes"], numbered["failed_links"]) = (json!(nodes), json!([link]));
+        let sorted = |keys: Value| {
+            let graph = topology(keys).build().expect("it is still whole");
+            let mut cables: Vec<String> =
+                graph.cables().iter().map(|cable| format!("{cable:?}")).collect();
+            cables.sort();
+            (graph.npus(), graph.nodes(), cables)
+        };
+        assert_eq!(sorted(written), sorted(numbered), "{keys}");
+    }
+}

@@ -83,7 +83,7 @@ class GraphFabric(Node):
                 hint=told["hint"] or "",
                 source=place.source or self.name,
                 line=place.line,
-                field=show_path(path),
+                field=show_path(self._places.as_written(path)),
                 value=told["value"],
             ) from None
 
@@ -193,6 +193,8 @@ class _Check:
             self._count(value, path)
         elif kind == "boolean":
             self._flag(value, path)
+        elif kind == "string":
+            self._text(value, path)
         else:
             self._number(value, path)
 
@@ -233,6 +235,10 @@ class _Check:
             hint = "write `true` or `false`"
             raise self.refuse("it is neither `true` nor `false`", hint, path, value)
 
+    def _text(self, value: Any, path: Path) -> None:
+        if not isinstance(value, str):
+            raise self.refuse("it is not a name", "put it in quotes", path, value)
+
     def _number(self, value: Any, path: Path) -> None:
         fits = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not fits or not math.isfinite(value):
@@ -246,6 +252,6 @@ def _wrong(why: str, hint: str, path: Path, value: object, places: Places) -> In
         hint=hint,
         source=place.source,
         line=place.line,
-        field=show_path(path),
+        field=show_path(places.as_written(path)),
         value=show(value),
     )

@@ -85,6 +85,7 @@ def read_fabric(name: str, *, folder: FilePath | None = None) -> tuple[dict[str,
     Raises:
         InputError: There is no such preset or file.
     """
+    from allrail.scenario.graph_file import resolve
     from allrail.scenario.text import read_file
 
     path = FOLDER / f"{name}.yaml" if name in preset_names() else (folder or FilePath()) / name
@@ -102,6 +103,7 @@ def read_fabric(name: str, *, folder: FilePath | None = None) -> tuple[dict[str,
             hint="`allrail fabric show tutorial-8x8x8 --yaml` prints an example",
             source=str(path),
         )
+    tree = resolve(tree, places=places, folder=path.parent)
     return {"name": path.stem, **tree}, places
 
 

@@ -195,6 +195,11 @@ impl GraphTopology for Dragonfly {
         Some(cables.min(u64::from(self.a * self.p) * half))
     }
 
+    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
+        Err("the groups of a dragonfly share their global cables: no dimension joins NPU to NPU"
+            .to_owned())
+    }
+
     fn build(&self) -> Result<Graph, FabricError> {
         let npus = u32::try_from(self.counts().npus).expect("validated");
         let mut builder = Builder::new(npus);
@@ -242,10 +247,5 @@ impl GraphTopology for Dragonfly {
     fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
         let detours = self.routing == Route::Ugal;
         or_adaptive(DragonflyRouting::new(graph, self.groups, detours), graph)
-    }
-
-    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
-        Err("the groups of a dragonfly share their global cables: no dimension joins NPU to NPU"
-            .to_owned())
     }
 }

@@ -115,17 +115,6 @@ impl GraphTopology for FatTree {
         self.npus.is_multiple_of(2).then(|| self.tree().half_cut())
     }
 
-    fn build(&self) -> Result<Graph, FabricError> {
-        let mut builder = Builder::new(self.npus);
-        let tree = self.tree();
-        let leaves = tree.build(&mut builder, self.link)?;
-        for npu in 0..self.npus {
-            let leaf = leaves[tree.leaf_of(u64::from(npu))];
-            builder.cable(NodeId(npu), leaf, CableKind::Dac, self.link)?;
-        }
-        builder.build()
-    }
-
     fn dimensions(&self) -> Result<Vec<Dimension>, String> {
         let tree = self.tree();
         if u64::from(self.npus) != tree.leaves * tree.down {
@@ -151,5 +140,16 @@ impl GraphTopology for FatTree {
             dimension(Kind::Switch, size, self.planes, bandwidth, cables(2 * level, self.link))
         };
         Ok((1u64..).zip(levels).filter(|(_, (size, _))| *size > 1).map(switch).collect())
+    }
+
+    fn build(&self) -> Result<Graph, FabricError> {
+        let mut builder = Builder::new(self.npus);
+        let tree = self.tree();
+        let leaves = tree.build(&mut builder, self.link)?;
+        for npu in 0..self.npus {
+            let leaf = leaves[tree.leaf_of(u64::from(npu))];
+            builder.cable(NodeId(npu), leaf, CableKind::Dac, self.link)?;
+        }
+        builder.build()
     }
 }

@@ -251,6 +251,21 @@ impl GraphTopology for HammingMesh {
         Some(rows.count * rows.tree.half_cut())
     }
 
+    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
+        if !self.failed_boards.is_empty() {
+            return Err("boards of it have failed: its NPUs are no longer alike".to_owned());
+        }
+        let ([a, b], [x, y]) = (self.board, self.grid);
+        let through = Wire { latency: cables(2, self.link), ..self.link };
+        let line = |(on_board, boards): (u32, u32)| {
+            let traces = u64::from(boards) * u64::from(on_board - 1);
+            let hops = [(traces, self.board_link), (u64::from(boards), through)];
+            ring(on_board * boards, 2 * self.planes, &hops)
+        };
+        let lines = [(b, x), (a, y)].into_iter().filter(|(on_board, boards)| on_board * boards > 1);
+        Ok(lines.map(line).collect())
+    }
+
     fn build(&self) -> Result<Graph, FabricError> {
         let ([a, b], [x, y]) = (self.board, self.grid);
         let (numbers, npus) = self.numbers();
@@ -293,20 +308,5 @@ impl GraphTopology for HammingMesh {
 
     fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
         or_adaptive(HammingMeshRouting::new(graph, &self.places(), Variant::default())?, graph)
-    }
-
-    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
-        if !self.failed_boards.is_empty() {
-            return Err("boards of it have failed: its NPUs are no longer alike".to_owned());
-        }
-        let ([a, b], [x, y]) = (self.board, self.grid);
-        let through = Wire { latency: cables(2, self.link), ..self.link };
-        let line = |(on_board, boards): (u32, u32)| {
-            let traces = u64::from(boards) * u64::from(on_board - 1);
-            let hops = [(traces, self.board_link), (u64::from(boards), through)];
-            ring(on_board * boards, 2 * self.planes, &hops)
-        };
-        let lines = [(b, x), (a, y)].into_iter().filter(|(on_board, boards)| on_board * boards > 1);
-        Ok(lines.map(line).collect())
     }
 }

@@ -112,6 +112,14 @@ impl GraphTopology for HyperX {
         self.as_costed().half_plane_cut_links()
     }
 
+    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
+        let latency = cables(3, self.link);
+        let sizes = self.shape.into_iter().filter(|&size| size > 1);
+        let line =
+            |size| dimension(Kind::FullyConnected, size, self.planes, self.link.bandwidth, latency);
+        Ok(sizes.map(line).collect())
+    }
+
     fn build(&self) -> Result<Graph, FabricError> {
         self.as_costed().build()
     }
@@ -126,13 +134,5 @@ impl GraphTopology for HyperX {
 
     fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
         or_adaptive(HyperXRouting::new(graph, self.shape), graph)
-    }
-
-    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
-        let latency = cables(3, self.link);
-        let sizes = self.shape.into_iter().filter(|&size| size > 1);
-        let line =
-            |size| dimension(Kind::FullyConnected, size, self.planes, self.link.bandwidth, latency);
-        Ok(sizes.map(line).collect())
     }
 }

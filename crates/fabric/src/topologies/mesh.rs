@@ -124,6 +124,10 @@ impl GraphTopology for Mesh {
         Some(self.switches() / u64::from(*longest))
     }
 
+    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
+        Err("a line of switches is neither a ring nor a switch nor fully connected".to_owned())
+    }
+
     fn build(&self) -> Result<Graph, FabricError> {
         let count = u32::try_from(self.switches()).expect("validated");
         let mut builder = Builder::new(count * self.npus_per_switch);
@@ -144,9 +148,5 @@ impl GraphTopology for Mesh {
             }
         }
         builder.build()
-    }
-
-    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
-        Err("a line of switches is neither a ring nor a switch nor fully connected".to_owned())
     }
 }

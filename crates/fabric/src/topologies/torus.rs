@@ -129,6 +129,15 @@ impl GraphTopology for Torus {
         Some(self.npus() / u64::from(*longest) * if *longest == 2 { 1 } else { 2 })
     }
 
+    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
+        let ring = |(index, &size): (usize, &u32)| {
+            let (all, traces) = self.ring(index);
+            let links = self.planes * if size == 2 { 1 } else { 2 };
+            dimension::ring(size, links, &[(all - traces, self.link), (traces, self.board_link)])
+        };
+        Ok(self.shape.iter().enumerate().rev().map(ring).collect())
+    }
+
     fn build(&self) -> Result<Graph, FabricError> {
         let npus = u32::try_from(self.npus()).expect("validated");
         let mut builder = Builder::new(npus);
@@ -155,14 +164,5 @@ impl GraphTopology for Torus {
 
     fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
         or_adaptive(TorusRouting::new(graph, &self.shape), graph)
-    }
-
-    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
-        let ring = |(index, &size): (usize, &u32)| {
-            let (all, traces) = self.ring(index);
-            let links = self.planes * if size == 2 { 1 } else { 2 };
-            dimension::ring(size, links, &[(all - traces, self.link), (traces, self.board_link)])
-        };
-        Ok(self.shape.iter().enumerate().rev().map(ring).collect())
     }
 }
