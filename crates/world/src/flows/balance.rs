@@ -49,13 +49,6 @@ pub(super) struct Commodity {
     pub(super) columns: Vec<Column>,
 }
 
-/// What is reached, and what is proved to be the least.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Balanced {
-    pub(super) load: f64,
-    pub(super) bound: f64,
-}
-
 /// Knows the paths of commodities.
 pub(super) trait Oracle {
     /// Called at the start of every round with its prices.
@@ -176,13 +169,13 @@ impl State<'_> {
 }
 
 /// Balances. Every commodity comes with one column at least, shares adding up to 1; those that are
-/// left at the end are in use. It also stops where no link is loaded beyond `floor`.
+/// left at the end are in use. It also stops where no link is loaded beyond `floor`. Returns the bound.
 pub(super) fn balance(
     capacities: &[f64],
     floor: f64,
     commodities: &mut [Commodity],
     oracle: &mut dyn Oracle,
-) -> Balanced {
+) -> f64 {
     let mut state = State {
         capacities,
         loads: vec![0.0; capacities.len()],
@@ -232,7 +225,7 @@ pub(super) fn balance(
             state.leap(commodities);
         }
     }
-    Balanced { load: state.greatest, bound: bound.min(state.greatest) }
+    bound.min(state.greatest)
 }
 
 /// Adds a path to the columns unless it is there.

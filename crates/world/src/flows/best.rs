@@ -2,7 +2,7 @@
 //!
 //! The first column of a commodity is ECMP's splitting, which often is the best already.
 
-use super::balance::{Balanced, Column, Commodity, Oracle, balance};
+use super::balance::{Column, Commodity, Oracle, balance};
 use super::detours::Detours;
 use super::paths::{Paths, Ways};
 use super::symmetry::Symmetry;
@@ -20,7 +20,8 @@ pub(super) struct Demand {
 
 /// The best splitting found.
 pub(super) struct Split {
-    pub(super) balanced: Balanced,
+    /// No splitting loads the most loaded link less.
+    pub(super) bound: f64,
     /// As demanded; links are places in `links`.
     pub(super) commodities: Vec<Commodity>,
     /// Classes of arcs.
@@ -110,7 +111,7 @@ impl Best {
                 }
             }
         }
-        let balanced = match &mut self.detours {
+        let bound = match &mut self.detours {
             Some(detours) => {
                 let mut oracle = ByWay { detours, demands, latencies: &latencies };
                 balance(&capacities, floor, &mut commodities, &mut oracle)
@@ -121,7 +122,7 @@ impl Best {
                 balance(&capacities, floor, &mut commodities, &mut oracle)
             }
         };
-        Split { balanced, commodities, links }
+        Split { bound, commodities, links }
     }
 }
 

@@ -157,7 +157,7 @@ impl Solver {
             flow.rate = limits
                 .map(|&(resource, weight)| self.resources[resource as usize].capacity / weight)
                 .fold(f64::INFINITY, f64::min);
-            flow.filling = self.filling;
+            (flow.filling, flow.frozen) = (self.filling, true);
             self.changed.push(id);
             false
         });
