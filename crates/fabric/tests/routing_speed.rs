@@ -14,7 +14,7 @@ use allrail_fabric::routing::{
     TorusRouting,
 };
 use allrail_fabric::topologies::hammingmesh::HammingMesh;
-use allrail_fabric::topologies::{GraphTopology, read};
+use allrail_fabric::topologies::read;
 use serde_json::{Value, json};
 
 /// Walks 100,000 packets to random destinations, then asks for all their hops again, in the order in

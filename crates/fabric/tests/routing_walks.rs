@@ -100,6 +100,32 @@ proptest! {
         }
     }
 
+    /// Odd rings leave no choice of direction, so that nothing is lost with the choice of a network.
+    #[test]
+    fn tori_offer_every_minimal_path(
+        shape in prop::collection::vec((1u32..4).prop_map(|half| 2 * half + 1), 2..4),
+        pair: [u32; 2],
+        choices in prop::collection::vec(any::<u32>(), 20),
+    ) {
+        let topology = read(json!({ "topology": "torus", "shape": shape })).expect("valid keys");
+        let graph = topology.build().expect("a graph");
+        let routing = topology.routing(&graph).expect("a rule");
+        let [source, destination] = pair.map(|npu| NodeId(npu % graph.npus()));
+        let next = NextHops::new(&graph);
+        let (mut node, mut state) = (source, RouteState::default());
+        for hop in walk(&graph, &*routing, [source.0, destination.0], &choices) {
+            let mut hops = Vec::new();
+            routing.hops(node, state, destination, 0, &mut hops);
+            let mut links: Vec<u32> = hops.iter().map(|hop| hop.link).collect();
+            links.sort_unstable();
+            links.dedup();
+            let mut all = next.links(node, destination).to_vec();
+            all.sort_unstable();
+            prop_assert_eq!(links, all);
+            (node, state) = (graph.link(hop.link).to, hop.state);
+        }
+    }
+
     /// Minimal: local, global, local, and the NPUs' own cables. A detour takes a global and a local
     /// cable more.
     #[test]

@@ -114,48 +114,56 @@ impl Routing for TorusRouting {
         out: &mut Vec<Hop>,
     ) {
         let dimensions = self.shape.len();
-        let mut ways = [(0, [false; 2]); 3];
-        let mut weight = 0;
-        let places = self.places(node).iter().zip(self.places(destination));
-        for ((way, &size), (&at, &to)) in ways.iter_mut().zip(&self.shape).zip(places) {
-            *way = Self::way(size, at, to);
-            weight += way.0;
+        let (here, there) = (self.places(node), self.places(destination));
+        // What leads nearer, whatever the network: dimension, direction, and whether it closes a ring.
+        let mut moves = [(0, 0, false); 6];
+        let (mut count, mut weight) = (0, 0);
+        // For each dimension but the first, a bit: whether its packets may go forwards, backwards.
+        let mut open = [u32::MAX; 2];
+        for (d, &size) in self.shape.iter().enumerate() {
+            let (steps, directions) = Self::way(size, here[d], there[d]);
+            if steps == 0 {
+                continue;
+            }
+            weight += steps;
+            for (direction, end) in [(0, size - 1), (1, 0)] {
+                if directions[direction] {
+                    moves[count] = (d, direction, size > 2 && here[d] == end);
+                    count += 1;
+                } else {
+                    open[direction] &= !(1 << d);
+                }
+            }
         }
+        let all = (1 << (dimensions - 1)) - 1;
         let networks = if state.0 & CHOSEN == 0 {
-            0..1 << (dimensions - 1)
+            0..all + 1
         } else {
-            let network = state.0 >> NETWORK & ((1 << (LEVEL - NETWORK)) - 1);
+            let network = state.0 >> NETWORK & 3;
             network..network + 1
         };
         let level = state.0 >> LEVEL;
+        let weight = weight.min(u32::from(u8::MAX)) as u8;
         for network in networks {
-            // The direction of dimension `d` in this network is bit `d - 1`; the first has both.
-            let leads = |d: usize, direction: usize| {
-                d == 0 || (network >> (d - 1) & 1) as usize == direction
-            };
-            let fits = |d: usize| {
-                let (steps, directions) = ways[d];
-                steps == 0 || (0..2).any(|i| directions[i] && leads(d, i))
-            };
-            if !(1..dimensions).all(fits) {
+            // Bit `d - 1` of a network: dimension `d` goes backwards. Both ways are open to the first.
+            if network & !(open[1] >> 1) != 0 || !network & all & !(open[0] >> 1) != 0 {
                 continue;
             }
-            for (d, (_, directions)) in ways[..dimensions].iter().enumerate() {
-                for direction in 0..2 {
-                    if !directions[direction] || !leads(d, direction) {
-                        continue;
-                    }
-                    let at = self.places[node.index() * dimensions + d];
-                    let end = if direction == 0 { self.shape[d] - 1 } else { 0 };
-                    let level = level + u32::from(at == end && self.shape[d] > 2);
-                    let channel = (network * self.levels + level) % self.channels;
-                    out.push(Hop {
-                        link: self.links[(node.index() * dimensions + d) * 2 + direction],
-                        channel: channel as u8,
-                        weight: weight.min(u32::from(u8::MAX)) as u8,
-                        state: RouteState(CHOSEN | network << NETWORK | level << LEVEL),
-                    });
+            for &(d, direction, closes) in &moves[..count] {
+                if d > 0 && (network >> (d - 1) & 1) as usize != direction {
+                    continue;
                 }
+                let level = level + u32::from(closes);
+                let mut channel = network * self.levels + level;
+                if channel >= self.channels {
+                    channel %= self.channels;
+                }
+                out.push(Hop {
+                    link: self.links[(node.index() * dimensions + d) * 2 + direction],
+                    channel: channel as u8,
+                    weight,
+                    state: RouteState(CHOSEN | network << NETWORK | level << LEVEL),
+                });
             }
         }
     }
