@@ -78,6 +78,22 @@ fn dragonfly() -> impl Strategy<Value = Value> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
+        cases: 48, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn random_instances_are_free_of_deadlock(keys in prop_oneof![minimal(), dragonfly()]) {
+        let topology = read(keys).expect("valid keys");
+        let graph = topology.simulated().expect("a graph");
+        prop_assume!(graph.npus() <= 64);
+        let routing = topology.routing(&graph).expect("a rule");
+        let found = Dependencies::explore(&graph, &*routing);
+        prop_assert!(found.sound(), "{:?}", found.in_words(&graph));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
         cases: 256, failure_persistence: None, ..ProptestConfig::default()
     })]
 
