@@ -198,7 +198,11 @@ impl Layered {
         }
         let list = self.list_of[column as usize * self.nodes + node.index()] as usize;
         let range = self.starts[list] as usize..self.starts[list + 1] as usize;
-        out.extend(self.entries[range].iter().filter_map(|&entry| self.hop(entry, state)));
+        for &entry in &self.entries[range] {
+            if let Some(hop) = self.hop(entry, state) {
+                out.push(hop);
+            }
+        }
     }
 
     fn hop(&self, entry: Entry, state: RouteState) -> Option<Hop> {
