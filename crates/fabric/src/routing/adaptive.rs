@@ -12,7 +12,7 @@
 
 use std::cmp::Reverse;
 
-use super::layered::{Layered, Turn};
+use super::layered::{Layered, Turn, distances};
 use super::{Hop, RouteState, Routing};
 use crate::FabricError;
 use crate::graph::{Graph, NodeId};
@@ -53,26 +53,6 @@ impl Adaptive {
     pub fn bytes(&self) -> usize {
         self.tables.bytes()
     }
-}
-
-/// How many links lie between each node and the nearest of the first `roots` nodes.
-fn distances(graph: &Graph, roots: u32) -> Vec<u32> {
-    let mut distances = vec![u32::MAX; graph.nodes()];
-    let mut queue: Vec<NodeId> = (0..roots).map(NodeId).collect();
-    for root in &queue {
-        distances[root.index()] = 0;
-    }
-    let mut head = 0;
-    while let Some(&node) = queue.get(head) {
-        head += 1;
-        for &(next, _) in graph.neighbours(node) {
-            if distances[next.index()] == u32::MAX {
-                distances[next.index()] = distances[node.index()] + 1;
-                queue.push(next);
-            }
-        }
-    }
-    distances
 }
 
 impl Routing for Adaptive {

@@ -261,7 +261,10 @@ fn entry(link: u32, distance: u8, rule: &impl Rule, ahead: impl Fn(usize) -> u8)
 }
 
 fn near_enough(graph: &Graph) -> Result<(), FabricError> {
-    let farthest = measure::diameter(graph);
+    // From anywhere by way of NPU 0.
+    let from_first = distances(graph, 1);
+    let bound = 2 * from_first[..graph.npus() as usize].iter().max().copied().unwrap_or(0);
+    let farthest = if bound <= FARTHEST { bound } else { measure::diameter(graph) };
     if farthest <= FARTHEST {
         return Ok(());
     }
@@ -271,4 +274,24 @@ fn near_enough(graph: &Graph) -> Result<(), FabricError> {
         format!("packets are routed over {FARTHEST} links at most"),
         "use `world: flows`, or a network of a smaller diameter",
     ))
+}
+
+/// How many links lie between each node and the nearest of the first `roots` nodes.
+pub(super) fn distances(graph: &Graph, roots: u32) -> Vec<u32> {
+    let mut distances = vec![u32::MAX; graph.nodes()];
+    let mut queue: Vec<NodeId> = (0..roots).map(NodeId).collect();
+    for root in &queue {
+        distances[root.index()] = 0;
+    }
+    let mut head = 0;
+    while let Some(&node) = queue.get(head) {
+        head += 1;
+        for &(next, _) in graph.neighbours(node) {
+            if distances[next.index()] == u32::MAX {
+                distances[next.index()] = distances[node.index()] + 1;
+                queue.push(next);
+            }
+        }
+    }
+    distances
 }
