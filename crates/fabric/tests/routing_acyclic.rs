@@ -249,6 +249,10 @@ fn trees_and_meshes_take_one_channel_however_they_are_numbered() {
         (0..40).flat_map(|i| [[i, 40 + i], [40 + i, (i + 1) % 41]]).collect();
     let line = of_npus(80, 0, &zigzag[..79]);
     assert_eq!(Adaptive::new(&line).expect("a rule").channels(), 1);
+    // NPUs at every other switch of a line.
+    let mut cables: Vec<[u32; 2]> = (0..39).map(|i| [20 + i, 21 + i]).collect();
+    cables.extend((0..20).map(|npu| [npu, 20 + 2 * npu]));
+    assert_eq!(Adaptive::new(&of_npus(20, 40, &cables)).expect("a rule").channels(), 1);
     // A mesh of 4 x 4 switches, an NPU at each.
     let at = |row: u32, column: u32| 16 + row * 4 + column;
     let mut cables: Vec<[u32; 2]> = (0..16).map(|npu| [npu, 16 + npu]).collect();

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use allrail_fabric::graph::{Graph, NodeId};
 use allrail_fabric::routing::hammingmesh::Variant;
-use allrail_fabric::routing::{HammingMeshRouting, RouteState, Routing};
+use allrail_fabric::routing::{HammingMeshRouting, NextHops, RouteState, Routing};
 use allrail_fabric::topologies::GraphTopology;
 use allrail_fabric::topologies::hammingmesh::HammingMesh;
 use serde_json::json;
@@ -68,5 +68,62 @@ fn north_last_leaves_most_minimal_paths() {
         let share = left as f64 / all as f64;
         assert!((share - kept).abs() < 0.005, "{side} {rows}: {share}");
         assert_eq!(fewest, worst, "{side} {rows}");
+    }
+}
+
+/// All minimal paths that keep the rule, found by walking all of them and looking at each as a whole.
+fn plainly(
+    graph: &Graph,
+    next: &NextHops,
+    places: &[[u32; 2]],
+    path: &mut Vec<NodeId>,
+    to: NodeId,
+) -> u64 {
+    let &at = path.last().expect("a path has a start");
+    if at == to {
+        let place = |node: &NodeId| places.get(node.index());
+        let mut moved_north = false;
+        for hop in path.windows(2) {
+            let (Some(from), Some(to)) = (place(&hop[0]), place(&hop[1])) else {
+                moved_north = false;
+                continue;
+            };
+            if moved_north && from[0] == to[0] {
+                return 0;
+            }
+            moved_north |= to[0] < from[0];
+        }
+        return 1;
+    }
+    let mut count = 0;
+    for &link in next.links(at, to) {
+        path.push(graph.link(link).to);
+        count += plainly(graph, next, places, path, to);
+        path.pop();
+    }
+    count
+}
+
+#[test]
+fn look_ahead_leaves_out_no_path_that_keeps_the_rule() {
+    for keys in [
+        json!({ "board": [3, 3], "grid": [2, 2], "rows": "per_accelerator" }),
+        json!({ "board": [4, 2], "grid": [2, 3], "rows": "merged" }),
+        json!({ "board": [2, 3], "grid": [3, 3], "failed_boards": [[1, 1], [0, 2]], "switch_radix": 4 }),
+    ] {
+        let mesh: HammingMesh = serde_json::from_value(keys).expect("keys");
+        let graph = mesh.build().expect("a graph");
+        let routing = HammingMeshRouting::new(&graph, &mesh.places(), Variant::default());
+        let routing = routing.expect("short paths").expect("a path for every pair");
+        let next = NextHops::new(&graph);
+        for to in (0..graph.npus()).step_by(3).map(NodeId) {
+            let mut known = Known::new();
+            for from in (0..graph.npus()).map(NodeId) {
+                let start = (from, RouteState::default());
+                let found = paths(&graph, &routing, start, to, &mut known);
+                let all = plainly(&graph, &next, &mesh.places(), &mut vec![from], to);
+                assert_eq!(found, all, "{from:?} to {to:?} of {mesh:?}");
+            }
+        }
     }
 }

@@ -78,6 +78,22 @@ fn dragonfly() -> impl Strategy<Value = Value> {
 
 proptest! {
     #![proptest_config(ProptestConfig {
+        cases: 48, failure_persistence: None, ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn random_instances_are_free_of_deadlock(keys in prop_oneof![minimal(), dragonfly()]) {
+        let topology = read(keys).expect("valid keys");
+        let graph = topology.simulated().expect("a graph");
+        prop_assume!(graph.npus() <= 64);
+        let routing = topology.routing(&graph).expect("a rule");
+        let found = Dependencies::explore(&graph, &*routing);
+        prop_assert!(found.sound(), "{:?}", found.in_words(&graph));
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
         cases: 256, failure_persistence: None, ..ProptestConfig::default()
     })]
 
@@ -97,6 +113,32 @@ proptest! {
         prop_assert_eq!(hops.len() as u32, next.distance(source, destination));
         for (hop, left) in hops.iter().rev().zip(1..) {
             prop_assert_eq!(hop.weight, left);
+        }
+    }
+
+    /// Odd rings leave no choice of direction, so that nothing is lost with the choice of a network.
+    #[test]
+    fn tori_offer_every_minimal_path(
+        shape in prop::collection::vec((1u32..4).prop_map(|half| 2 * half + 1), 2..4),
+        pair: [u32; 2],
+        choices in prop::collection::vec(any::<u32>(), 20),
+    ) {
+        let topology = read(json!({ "topology": "torus", "shape": shape })).expect("valid keys");
+        let graph = topology.build().expect("a graph");
+        let routing = topology.routing(&graph).expect("a rule");
+        let [source, destination] = pair.map(|npu| NodeId(npu % graph.npus()));
+        let next = NextHops::new(&graph);
+        let (mut node, mut state) = (source, RouteState::default());
+        for hop in walk(&graph, &*routing, [source.0, destination.0], &choices) {
+            let mut hops = Vec::new();
+            routing.hops(node, state, destination, 0, &mut hops);
+            let mut links: Vec<u32> = hops.iter().map(|hop| hop.link).collect();
+            links.sort_unstable();
+            links.dedup();
+            let mut all = next.links(node, destination).to_vec();
+            all.sort_unstable();
+            prop_assert_eq!(links, all);
+            (node, state) = (graph.link(hop.link).to, hop.state);
         }
     }
 

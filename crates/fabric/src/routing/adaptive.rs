@@ -1,23 +1,21 @@
 //! Adaptive minimal routing on any graph: up and down, on as few virtual channels as that takes.
 //!
-//! Nodes are in an order: by their distance from the nearest NPU (0 for NPUs); where that is equal, the
-//! farther from NPU 0 the earlier; then by number. A link leads *up* if it leads to a later node. A packet may take every link that begins a
-//! shortest path; its channel rises whenever it goes up after having gone down. Within one channel
-//! packets go up, then down, and cannot wait for each other in a circle; channels only rise. So it is
-//! free of deadlock on any graph.
+//! Nodes are in an order, and a link leads *up* if it leads to a later node. A packet may take every
+//! link that begins a shortest path; its channel rises whenever it goes up after having gone down.
+//! Within one channel packets go up, then down, and cannot wait for each other in a circle; channels
+//! only rise. So it is free of deadlock on any graph.
 //!
 //! There are as many channels as the pair in need of most takes on its best shortest path; a path that
-//! would need more is left out. Trees take one, and so does a mesh; a ring takes two.
+//! would need more is left out. Two orders are tried, and that which takes fewer channels is used:
+//! by the distance from the nearest NPU, as in fat trees, then the nearer to NPU 0 the later; or by
+//! the latter alone. Fat trees, all trees and meshes take one channel, rings and tori two.
 
 use std::cmp::Reverse;
 
-use super::layered::{Layered, Turn};
+use super::layered::{Layered, Turn, distances};
 use super::{Hop, RouteState, Routing};
 use crate::FabricError;
 use crate::graph::{Graph, NodeId};
-
-/// More channels than this are refused.
-const MOST: u8 = 16;
 
 /// See the module.
 #[derive(Clone, Debug)]
@@ -29,25 +27,25 @@ impl Adaptive {
     /// Tables for `graph`.
     ///
     /// # Errors
-    /// Its paths need too many channels, or are too long.
+    /// Its paths are too long.
     pub fn new(graph: &Graph) -> Result<Self, FabricError> {
-        let heights = distances(graph, graph.npus());
         let depths = distances(graph, 1);
+        let by_height = Self::in_order(graph, &distances(graph, graph.npus()), &depths)?;
+        if by_height.channels() == 1 {
+            return Ok(by_height);
+        }
+        let by_depth = Self::in_order(graph, &vec![0; graph.nodes()], &depths)?;
+        Ok(if by_depth.channels() < by_height.channels() { by_depth } else { by_height })
+    }
+
+    fn in_order(graph: &Graph, heights: &[u32], depths: &[u32]) -> Result<Self, FabricError> {
         let rank = |node: NodeId| (heights[node.index()], Reverse(depths[node.index()]), node.0);
         let tables = Layered::new(graph, true, |link, went_down| {
             let link = graph.link(link);
             let up = rank(link.to) > rank(link.from);
             Some(Turn { rises: up && went_down, flag: !up })
         })?;
-        match tables.needed().filter(|&needed| needed <= MOST) {
-            Some(_) => Ok(Self { tables }),
-            None => Err(FabricError::new(
-                "fabric",
-                format!("{} nodes", graph.nodes()),
-                format!("its shortest paths need more than {MOST} virtual channels"),
-                "use `world: flows`",
-            )),
-        }
+        Ok(Self { tables })
     }
 
     /// Bytes of its tables.
@@ -55,26 +53,6 @@ impl Adaptive {
     pub fn bytes(&self) -> usize {
         self.tables.bytes()
     }
-}
-
-/// How many links lie between each node and the nearest of the first `roots` nodes.
-fn distances(graph: &Graph, roots: u32) -> Vec<u32> {
-    let mut distances = vec![u32::MAX; graph.nodes()];
-    let mut queue: Vec<NodeId> = (0..roots).map(NodeId).collect();
-    for root in &queue {
-        distances[root.index()] = 0;
-    }
-    let mut head = 0;
-    while let Some(&node) = queue.get(head) {
-        head += 1;
-        for &(next, _) in graph.neighbours(node) {
-            if distances[next.index()] == u32::MAX {
-                distances[next.index()] = distances[node.index()] + 1;
-                queue.push(next);
-            }
-        }
-    }
-    distances
 }
 
 impl Routing for Adaptive {

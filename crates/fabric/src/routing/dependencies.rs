@@ -243,11 +243,44 @@ fn cycle(next_of: &[Vec<u32>]) -> Option<Vec<u32>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn finds_a_circle_if_there_is_one() {
         assert_eq!(cycle(&[vec![1], vec![2, 3], vec![], vec![2]]), None);
         assert_eq!(cycle(&[vec![1], vec![2, 3], vec![], vec![1]]), Some(vec![1, 3]));
         assert_eq!(cycle(&[vec![0]]), Some(vec![0]));
+    }
+
+    /// Whether something is left after all nodes that none leads to were taken away, again and again.
+    fn has_circle(next_of: &[Vec<u32>]) -> bool {
+        let mut left: Vec<bool> = vec![true; next_of.len()];
+        loop {
+            let led_to = |node: usize| {
+                let mut others = next_of.iter().zip(&left).filter(|&(_, left)| *left);
+                others.any(|(next, _)| next.contains(&(node as u32)))
+            };
+            let Some(free) = (0..left.len()).find(|&node| left[node] && !led_to(node)) else {
+                return left.contains(&true);
+            };
+            left[free] = false;
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn finds_circles_as_the_plain_way_does(
+            edges in prop::collection::vec((0usize..9, 0u32..9), 0..14),
+        ) {
+            let mut next_of = vec![Vec::new(); 9];
+            for (from, to) in edges {
+                next_of[from].push(to);
+            }
+            let found = cycle(&next_of);
+            prop_assert_eq!(found.is_some(), has_circle(&next_of));
+            for (held, wanted) in found.iter().flatten().zip(found.iter().flatten().cycle().skip(1)) {
+                prop_assert!(next_of[*held as usize].contains(wanted));
+            }
+        }
     }
 }

@@ -115,6 +115,12 @@ impl DragonflyRouting {
         let local = |from: u32| cables(from).filter(|(_, next)| !next.global);
         let only = |(_, next): (u32, Next)| next;
 
+        let mut adjacent = vec![false; switches as usize * switches as usize];
+        for from in 0..switches {
+            for (to, _) in cables(from) {
+                adjacent[(from * switches + to) as usize] = true;
+            }
+        }
         let mut to_group = Lists::new(groups);
         for (from, goal) in pairs(switches, groups) {
             let enters = |at: u32| cables(at).any(|(to, _)| group(to) == goal);
@@ -128,7 +134,7 @@ impl DragonflyRouting {
         }
         let mut to_switch = Lists::new(switches);
         for (from, goal) in pairs(switches, switches) {
-            let joins = |at: u32| cables(at).any(|(to, _)| to == goal);
+            let joins = |at: u32| adjacent[(at * switches + goal) as usize];
             let (in_turn, distance) = to_group.get(from, group(goal));
             let straight = if distance == 1 { in_turn } else { &[] };
             let before: Vec<Next> = match distance {

@@ -7,8 +7,11 @@
 //!
 //! For every node, destination and flag the tables know the fewest rises on a minimal path that keeps
 //! the rule. A link is offered only if the levels that are left suffice: this is the look-ahead
-//! without which packets get stuck. A node has few different lists of links, each kept once: 4 bytes
-//! for every node and NPU, and 8 for every link of a list.
+//! without which packets get stuck.
+//!
+//! NPUs that hang by their only cable on one switch share a column of the table, which leads to that
+//! switch. A node has few different lists of links, each kept once: 4 bytes for every node and column,
+//! and 8 for every link of a list.
 
 use std::collections::HashMap;
 
@@ -44,11 +47,31 @@ struct Entry {
     distance: u8,
 }
 
+/// Where paths to some NPUs meet: at their only neighbour, or, for an NPU of more cables, at itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Column {
+    root: NodeId,
+    /// Rises from the root on, for each flag.
+    needs: [u8; 2],
+    /// Links from the root on.
+    distance: u8,
+}
+
+/// How an NPU is reached.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    column: u32,
+    /// The root of the column and the link from there; none if the root is the NPU.
+    last: Option<(NodeId, Entry)>,
+}
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Layered {
     nodes: usize,
-    /// For each destination, for each node: which list.
+    /// For each NPU.
+    ends: Vec<End>,
+    /// For each column, for each node: which list.
     list_of: Vec<u32>,
     /// Where each list starts; one entry more than lists.
     starts: Vec<u32>,
@@ -71,29 +94,31 @@ impl Layered {
         rule: impl Rule,
     ) -> Result<Self, FabricError> {
         near_enough(graph)?;
+        let (columns, ends) = columns(graph, &rule);
         let nodes = graph.nodes();
         let mut tables = Self {
             nodes,
-            list_of: Vec::with_capacity(nodes * graph.npus() as usize),
-            starts: vec![0],
+            ends,
+            list_of: vec![0; nodes * columns.len()],
+            starts: vec![0, 0],
             entries: Vec::new(),
             needed: None,
             top: 0,
             limit: 0,
         };
-        let (mut known, mut list): (HashMap<Vec<Entry>, u32>, _) = (HashMap::new(), Vec::new());
+        // List 0 is empty.
+        let mut known: HashMap<Vec<Entry>, u32> = HashMap::from([(Vec::new(), 0)]);
+        let mut list = Vec::new();
         let mut most = 0;
         let (mut distances, mut needs) = (vec![u8::MAX; nodes], vec![[NEVER; 2]; nodes]);
         let mut queue = Vec::new();
-        for destination in (0..graph.npus()).map(NodeId) {
-            let from = tables.list_of.len();
-            tables.list_of.resize(from + nodes, 0);
+        for (number, &(column, only)) in columns.iter().enumerate() {
             distances.fill(u8::MAX);
             needs.fill([NEVER; 2]);
-            distances[destination.index()] = 0;
-            needs[destination.index()] = [0; 2];
+            distances[column.root.index()] = column.distance;
+            needs[column.root.index()] = column.needs;
             queue.clear();
-            queue.push(destination);
+            queue.push(column.root);
             let mut head = 0;
             // Nodes come in the order of their distance, so that what lies ahead is known.
             while let Some(&node) = queue.get(head) {
@@ -112,21 +137,21 @@ impl Layered {
                         }));
                     }
                 }
-                if node != destination {
+                if node != column.root {
                     needs[node.index()] = [0, 1]
                         .map(|flag| list.iter().map(|e| e.needs[flag]).min().unwrap_or(NEVER));
                 }
-                if node.0 < graph.npus() {
+                if node.0 < graph.npus() && only != Some(node) {
                     most = most.max(needs[node.index()][0]);
                 }
-                let number = known.get(&list).copied().unwrap_or_else(|| {
+                let of_list = known.get(&list).copied().unwrap_or_else(|| {
                     let number = u32::try_from(known.len()).expect("few lists");
                     tables.entries.extend(&list);
                     tables.starts.push(u32::try_from(tables.entries.len()).expect("few links"));
                     known.insert(list.clone(), number);
                     number
                 });
-                tables.list_of[from + node.index()] = number;
+                tables.list_of[number * nodes + node.index()] = of_list;
             }
         }
         tables.needed = (most < NEVER).then_some(most + 1);
@@ -154,7 +179,9 @@ impl Layered {
 
     /// Bytes of the tables.
     pub(super) fn bytes(&self) -> usize {
-        4 * (self.list_of.len() + self.starts.len()) + size_of::<Entry>() * self.entries.len()
+        size_of::<End>() * self.ends.len()
+            + 4 * (self.list_of.len() + self.starts.len())
+            + size_of::<Entry>() * self.entries.len()
     }
 
     pub(super) fn hops(
@@ -164,25 +191,62 @@ impl Layered {
         destination: NodeId,
         out: &mut Vec<Hop>,
     ) {
-        let (level, flag) = (state.0 >> 1, state.0 & 1);
-        let list = self.list_of[destination.index() * self.nodes + node.index()] as usize;
+        let End { column, last } = self.ends[destination.index()];
+        if let Some((_, entry)) = last.filter(|&(root, _)| root == node) {
+            out.extend(self.hop(entry, state));
+            return;
+        }
+        let list = self.list_of[column as usize * self.nodes + node.index()] as usize;
         let range = self.starts[list] as usize..self.starts[list + 1] as usize;
-        for entry in &self.entries[range] {
-            let needs = u32::from(entry.needs[flag as usize]);
-            // A path that the rule forbids needs more than any limit.
-            if needs == u32::from(NEVER) || level + needs > self.limit {
-                continue;
+        for &entry in &self.entries[range] {
+            if let Some(hop) = self.hop(entry, state) {
+                out.push(hop);
             }
-            let turns = u32::from(entry.turns) >> flag;
-            let level = (level + (turns & 1)).min(self.top);
-            out.push(Hop {
-                link: entry.link,
-                channel: level as u8,
-                weight: entry.distance,
-                state: RouteState(level << 1 | turns >> 2 & 1),
-            });
         }
     }
+
+    fn hop(&self, entry: Entry, state: RouteState) -> Option<Hop> {
+        let (level, flag) = (state.0 >> 1, state.0 & 1);
+        let needs = entry.needs[flag as usize];
+        if needs == NEVER || level + u32::from(needs) > self.limit {
+            return None;
+        }
+        let turns = u32::from(entry.turns) >> flag;
+        let level = (level + (turns & 1)).min(self.top);
+        Some(Hop {
+            link: entry.link,
+            channel: level as u8,
+            weight: entry.distance,
+            state: RouteState(level << 1 | turns >> 2 & 1),
+        })
+    }
+}
+
+/// The columns, each with its NPU if it has only one, and how every NPU is reached.
+fn columns(graph: &Graph, rule: &impl Rule) -> (Vec<(Column, Option<NodeId>)>, Vec<End>) {
+    let mut known: HashMap<Column, u32> = HashMap::new();
+    let mut columns = Vec::new();
+    let ends = (0..graph.npus())
+        .map(|npu| {
+            let npu = NodeId(npu);
+            let last = match graph.neighbours(npu) {
+                &[(root, link)] => entry(link ^ 1, 1, rule, |_| 0).map(|entry| (root, entry)),
+                _ => None,
+            };
+            let column = match last {
+                Some((root, Entry { needs, distance, .. })) => Column { root, needs, distance },
+                None => Column { root: npu, needs: [0; 2], distance: 0 },
+            };
+            let number = *known.entry(column).or_insert_with(|| {
+                columns.push((column, Some(npu)));
+                columns.len() as u32 - 1
+            });
+            let only = &mut columns[number as usize].1;
+            *only = only.filter(|&only| only == npu);
+            End { column: number, last }
+        })
+        .collect();
+    (columns, ends)
 }
 
 /// The entry of a link, if one of the flags may take it. `ahead` has the rises from its end on.
@@ -197,7 +261,10 @@ fn entry(link: u32, distance: u8, rule: &impl Rule, ahead: impl Fn(usize) -> u8)
 }
 
 fn near_enough(graph: &Graph) -> Result<(), FabricError> {
-    let farthest = measure::diameter(graph);
+    // From anywhere by way of NPU 0.
+    let from_first = distances(graph, 1);
+    let bound = 2 * from_first[..graph.npus() as usize].iter().max().copied().unwrap_or(0);
+    let farthest = if bound <= FARTHEST { bound } else { measure::diameter(graph) };
     if farthest <= FARTHEST {
         return Ok(());
     }
@@ -207,4 +274,24 @@ fn near_enough(graph: &Graph) -> Result<(), FabricError> {
         format!("packets are routed over {FARTHEST} links at most"),
         "use `world: flows`, or a network of a smaller diameter",
     ))
+}
+
+/// How many links lie between each node and the nearest of the first `roots` nodes.
+pub(super) fn distances(graph: &Graph, roots: u32) -> Vec<u32> {
+    let mut distances = vec![u32::MAX; graph.nodes()];
+    let mut queue: Vec<NodeId> = (0..roots).map(NodeId).collect();
+    for root in &queue {
+        distances[root.index()] = 0;
+    }
+    let mut head = 0;
+    while let Some(&node) = queue.get(head) {
+        head += 1;
+        for &(next, _) in graph.neighbours(node) {
+            if distances[next.index()] == u32::MAX {
+                distances[next.index()] = distances[node.index()] + 1;
+                queue.push(next);
+            }
+        }
+    }
+    distances
 }

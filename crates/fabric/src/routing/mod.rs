@@ -41,7 +41,8 @@ pub struct Hop {
     pub link: u32,
     /// The virtual channel of that link, from 0.
     pub channel: u8,
-    /// Links to go from here, this one among them: loads are compared times this (UGAL).
+    /// Links to go from here, this one among them: loads are compared times this (UGAL). A dragonfly
+    /// counts links between switches, and on a detour as many as it can take.
     pub weight: u8,
     /// What the packet carries from then on.
     pub state: RouteState,

@@ -82,18 +82,66 @@ impl TorusRouting {
         &self.places[node.index() * dimensions..][..dimensions]
     }
 
-    /// The steps from place `at` to place `to` of a ring of `size` by the shorter way, and whether it
-    /// leads forwards, backwards, or either. A ring of 2 is one cable: forwards from 0.
-    fn way(size: u32, at: u32, to: u32) -> (u32, [bool; 2]) {
-        let forwards = if to >= at { to - at } else { to + size - at };
-        let steps = forwards.min(size - forwards);
-        let directions = match steps {
-            0 => [false; 2],
-            _ if size == 2 => [at == 0, at == 1],
-            _ => [steps == forwards, steps + forwards == size],
-        };
-        (steps, directions)
+    /// Appends the hops of a packet in `network`, each on a shortest path.
+    fn onward(
+        &self,
+        node: NodeId,
+        network: u32,
+        level: u32,
+        destination: NodeId,
+        out: &mut Vec<Hop>,
+    ) {
+        let from = out.len();
+        let first_link = node.index() * self.shape.len() * 2;
+        let mut left = 0;
+        let places = self.places(node).iter().zip(self.places(destination));
+        for (d, ((&at, &to), &size)) in places.zip(&self.shape).enumerate() {
+            if at == to {
+                continue;
+            }
+            let (steps, shortest) = way(size, at, to);
+            left += steps;
+            let directions = match d {
+                0 => shortest,
+                _ => [backwards(network, d) == 0, backwards(network, d) == 1],
+            };
+            for (direction, end) in [(0, size - 1), (1, 0)] {
+                if !directions[direction] {
+                    continue;
+                }
+                let level = level + u32::from(at == end && size > 2);
+                let mut channel = network * self.levels + level;
+                if channel >= self.channels {
+                    channel %= self.channels;
+                }
+                out.push(Hop {
+                    link: self.links[first_link + 2 * d + direction],
+                    channel: channel as u8,
+                    weight: 0,
+                    state: RouteState(CHOSEN | network << NETWORK | level << LEVEL),
+                });
+            }
+        }
+        for hop in &mut out[from..] {
+            hop.weight = left.min(u32::from(u8::MAX)) as u8;
+        }
     }
+}
+
+/// The steps from place `at` to another place `to` of a ring of `size` by the shorter way, and whether
+/// it leads forwards, backwards, or either. A ring of 2 is one cable: forwards from 0.
+fn way(size: u32, at: u32, to: u32) -> (u32, [bool; 2]) {
+    let forwards = if to >= at { to - at } else { to + size - at };
+    let back = size - forwards;
+    if size == 2 {
+        return (1, [at == 0, at == 1]);
+    }
+    (forwards.min(back), [forwards <= back, back <= forwards])
+}
+
+/// 1 if packets of a network go backwards in dimension `d`, which is not the first.
+fn backwards(network: u32, d: usize) -> u32 {
+    network >> (d - 1) & 1
 }
 
 impl Routing for TorusRouting {
@@ -113,49 +161,19 @@ impl Routing for TorusRouting {
         _draw: u32,
         out: &mut Vec<Hop>,
     ) {
-        let dimensions = self.shape.len();
-        let mut ways = [(0, [false; 2]); 3];
-        let mut weight = 0;
-        let places = self.places(node).iter().zip(self.places(destination));
-        for ((way, &size), (&at, &to)) in ways.iter_mut().zip(&self.shape).zip(places) {
-            *way = Self::way(size, at, to);
-            weight += way.0;
+        if state.0 & CHOSEN != 0 {
+            let network = state.0 >> NETWORK & 3;
+            self.onward(node, network, state.0 >> LEVEL, destination, out);
+            return;
         }
-        let networks = if state.0 & CHOSEN == 0 {
-            0..1 << (dimensions - 1)
-        } else {
-            let network = state.0 >> NETWORK & ((1 << (LEVEL - NETWORK)) - 1);
-            network..network + 1
+        let (here, there) = (self.places(node), self.places(destination));
+        let shortest = |network: u32, d: usize| {
+            let (at, to) = (here[d], there[d]);
+            at == to || way(self.shape[d], at, to).1[backwards(network, d) as usize]
         };
-        let level = state.0 >> LEVEL;
-        for network in networks {
-            // The direction of dimension `d` in this network is bit `d - 1`; the first has both.
-            let leads = |d: usize, direction: usize| {
-                d == 0 || (network >> (d - 1) & 1) as usize == direction
-            };
-            let fits = |d: usize| {
-                let (steps, directions) = ways[d];
-                steps == 0 || (0..2).any(|i| directions[i] && leads(d, i))
-            };
-            if !(1..dimensions).all(fits) {
-                continue;
-            }
-            for (d, (_, directions)) in ways[..dimensions].iter().enumerate() {
-                for direction in 0..2 {
-                    if !directions[direction] || !leads(d, direction) {
-                        continue;
-                    }
-                    let at = self.places[node.index() * dimensions + d];
-                    let end = if direction == 0 { self.shape[d] - 1 } else { 0 };
-                    let level = level + u32::from(at == end && self.shape[d] > 2);
-                    let channel = (network * self.levels + level) % self.channels;
-                    out.push(Hop {
-                        link: self.links[(node.index() * dimensions + d) * 2 + direction],
-                        channel: channel as u8,
-                        weight: weight.min(u32::from(u8::MAX)) as u8,
-                        state: RouteState(CHOSEN | network << NETWORK | level << LEVEL),
-                    });
-                }
+        for network in 0..1 << (self.shape.len() - 1) {
+            if (1..self.shape.len()).all(|d| shortest(network, d)) {
+                self.onward(node, network, 0, destination, out);
             }
         }
     }
