@@ -28,7 +28,16 @@ fn study(name: &str, (side, npus): Mesh, options: Options, count: u64, failed: u
     let mut floor = Floor::read(&fabric).expect("a mesh");
     floor.leaves = allrail_fabric::placement::Leaves::of(side, side, 16);
     let histogram = histogram(name);
-    let study = Study { floor, histogram, unit: Unit::Boards, count, options, failed, seed: 0 };
+    let study = Study {
+        floor,
+        histogram,
+        unit: Unit::Boards,
+        count,
+        options,
+        failed,
+        mover: None,
+        seed: 0,
+    };
     let found = study.run(&mut |_, _| ControlFlow::Continue(())).expect("a study").expect("whole");
     found.mixes.iter().map(|mix| (100.0 * mix.utilisation, mix.upper)).collect()
 }
@@ -214,7 +223,9 @@ fn all_clusters_use_what_was_published() {
 }
 
 /// Medians for 0, 10, 20, 30, 40 failed boards: sorted, in the order of arrival.
-const FAILURES: [(&str, Mesh, [(f64, f64); 5]); 4] = [
+type Medians = [(f64, f64); 5];
+
+const FAILURES: [(&str, Mesh, Medians); 4] = [
     (ALI, (8, 4), [(100., 100.), (63., 63.), (55., 55.), (47., 47.), (58., 58.)]),
     (FRAC, (8, 4), [(100., 100.), (100., 81.), (89., 77.), (99., 85.), (100., 100.)]),
     (ALI, (16, 2), [(100., 96.), (100., 92.), (100., 87.), (100., 85.), (95., 81.)]),

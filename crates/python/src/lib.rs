@@ -1,6 +1,8 @@
 //! The Python module `allrail._core`. Bindings only: JSON text in, JSON text out; every decision is
 //! in the crates beneath.
 
+mod placement;
+
 use std::ops::ControlFlow;
 
 use allrail_collective::algorithm;
@@ -329,5 +331,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(graph_count, module)?)?;
     module.add_function(wrap_pyfunction!(topologies_table, module)?)?;
     module.add_function(wrap_pyfunction!(verify, module)?)?;
+    placement::register(module)?;
     module.add_function(wrap_pyfunction!(version, module)?)
 }
