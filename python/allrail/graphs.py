@@ -40,7 +40,7 @@ def measure(fabric: GraphLike, *, prices: str | os.PathLike[str] | None = None) 
     Raises:
         InputError: It is no graph fabric, or not a whole one.
     """
-    tree: dict[str, Any] = _graph(fabric).ask(_core.graph_show, _prices(prices))
+    tree: dict[str, Any] = graph_fabric(fabric).ask(_core.graph_show, _prices(prices))
     return tree
 
 
@@ -54,7 +54,7 @@ def count(fabric: GraphLike, *, prices: str | os.PathLike[str] | None = None) ->
     Raises:
         InputError: It is no graph fabric.
     """
-    tree: dict[str, Any] = _graph(fabric).ask(_core.graph_count, _prices(prices))
+    tree: dict[str, Any] = graph_fabric(fabric).ask(_core.graph_count, _prices(prices))
     return tree
 
 
@@ -75,7 +75,7 @@ def cost(
     """
     rows = []
     for fabric in fabrics:
-        graph = _graph(fabric)
+        graph = graph_fabric(fabric)
         rows.append({"name": graph.name, **count(graph, prices=prices)})
     return {"prices": read_prices(prices), "fabrics": rows}
 
@@ -144,7 +144,15 @@ def _prices(prices: str | os.PathLike[str] | None) -> str | None:
     return None if prices is None else json.dumps(read_prices(prices))
 
 
-def _graph(fabric: GraphLike) -> GraphFabric:
+def graph_fabric(fabric: GraphLike) -> GraphFabric:
+    """Return the graph fabric that is named or given.
+
+    Args:
+        fabric: A preset's name, a file, or a `GraphFabric`.
+
+    Raises:
+        InputError: It is no graph fabric.
+    """
     if isinstance(fabric, GraphFabric):
         return fabric
     loaded = load_any_fabric(os.fspath(fabric))
