@@ -40,7 +40,7 @@ def measure(fabric: GraphLike, *, prices: str | os.PathLike[str] | None = None) 
     Raises:
         InputError: It is no graph fabric, or not a whole one.
     """
-    tree: dict[str, Any] = _graph(fabric).ask(_core.graph_show, _prices(prices))
+    tree: dict[str, Any] = graph_fabric(fabric).ask(_core.graph_show, _prices(prices))
     return tree
 
 
@@ -54,7 +54,7 @@ def count(fabric: GraphLike, *, prices: str | os.PathLike[str] | None = None) ->
     Raises:
         InputError: It is no graph fabric.
     """
-    tree: dict[str, Any] = _graph(fabric).ask(_core.graph_count, _prices(prices))
+    tree: dict[str, Any] = graph_fabric(fabric).ask(_core.graph_count, _prices(prices))
     return tree
 
 
@@ -76,7 +76,7 @@ def cost(
     """
     rows: list[dict[str, Any]] = []
     for fabric in fabrics:
-        graph = _graph(fabric)
+        graph = graph_fabric(fabric)
         rows.append({"name": graph.name, **count(graph, prices=prices)})
     for row in rows:
         row["savings"] = rows[0]["cost_usd"] / row["cost_usd"] if row["cost_usd"] else None
@@ -101,7 +101,7 @@ def picture(fabric: GraphLike | Fabric, path: str | os.PathLike[str]) -> None:
         raise InputError(
             "pictures are SVG", hint="name it `.svg`", source="--picture", value=str(path)
         )
-    graph = _graph(fabric)
+    graph = graph_fabric(fabric)
     from allrail.report.style import svg
     from allrail.report.topology import NAME, topology
 
@@ -172,7 +172,15 @@ def _prices(prices: str | os.PathLike[str] | None) -> str | None:
     return None if prices is None else json.dumps(read_prices(prices))
 
 
-def _graph(fabric: GraphLike | Fabric) -> GraphFabric:
+def graph_fabric(fabric: GraphLike | Fabric) -> GraphFabric:
+    """Return the graph fabric that is named or given.
+
+    Args:
+        fabric: A preset's name, a file, or a `GraphFabric`.
+
+    Raises:
+        InputError: It is no graph fabric.
+    """
     loaded = fabric
     if not isinstance(loaded, (Fabric, GraphFabric)):
         loaded = load_any_fabric(os.fspath(loaded))

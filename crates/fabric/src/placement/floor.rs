@@ -8,6 +8,7 @@
 //!
 //! A fat tree has no boards: each NPU counts as one.
 
+use allrail_core::Bandwidth;
 use serde_json::Value;
 
 use super::boards::{Block, Boards};
@@ -16,6 +17,7 @@ use super::locality::{Leaves, find_near};
 use super::shape::{Choice, Shape, shapes};
 use super::torus;
 use crate::FabricError;
+use crate::graph::Wire;
 use crate::topologies::{self, fat_tree, hammingmesh};
 
 /// What a job's block may be.
@@ -36,6 +38,8 @@ pub struct Floor {
     pub per_board: u64,
     /// Boards that the fabric's file names as failed, as row and column.
     pub failed: Vec<[u32; 2]>,
+    /// What a board can send into the network, over all planes.
+    pub board_bandwidth: Bandwidth,
     /// The leaf switches of rows and columns; one leaf where there is no upper level.
     pub leaves: Leaves,
     rule: Rule,
@@ -70,6 +74,7 @@ impl Floor {
         Self {
             topology: hammingmesh::TAG,
             per_board: mesh.board.iter().map(|&side| u64::from(side)).product(),
+            board_bandwidth: at_edges(&mesh.board, mesh.planes, mesh.link),
             failed: mesh.failed_boards.iter().map(|&[column, row]| [row, column]).collect(),
             leaves: Leaves { of_rows: mesh.leaves(1), of_columns: mesh.leaves(0) },
             rule: Rule::SubGrid,
@@ -84,6 +89,11 @@ impl Floor {
         Self {
             topology: topologies::torus::TAG,
             per_board: (0..sides.len()).map(|d| u64::from(on_board(d))).product(),
+            board_bandwidth: at_edges(
+                &(0..sides.len()).map(on_board).collect::<Vec<u32>>(),
+                torus.planes,
+                torus.link,
+            ),
             failed: Vec::new(),
             leaves: Leaves::of(sides[0], columns, u32::MAX),
             rule: Rule::Contiguous(sides),
@@ -94,10 +104,16 @@ impl Floor {
         Self {
             topology: fat_tree::TAG,
             per_board: 1,
+            board_bandwidth: times(tree.link.bandwidth, u64::from(tree.planes)),
             failed: Vec::new(),
             leaves: Leaves { of_rows: vec![0], of_columns: tree.leaves() },
             rule: Rule::SubGrid,
         }
+    }
+
+    /// Whether any rows crossed with any columns are a block.
+    pub(super) fn takes_sub_grids(&self) -> bool {
+        self.rule == Rule::SubGrid
     }
 
     /// Rows of boards.
@@ -151,6 +167,18 @@ impl Floor {
             }
         })
     }
+}
+
+/// Two cables at the ends of every line of NPUs of a board, in every plane.
+fn at_edges(board: &[u32], planes: u32, link: Wire) -> Bandwidth {
+    let npus: u64 = board.iter().map(|&side| u64::from(side)).product();
+    let cables: u64 = board.iter().map(|&side| 2 * npus / u64::from(side)).sum();
+    times(link.bandwidth, cables * u64::from(planes))
+}
+
+fn times(bandwidth: Bandwidth, links: u64) -> Bandwidth {
+    let sum = bandwidth.bytes_per_second().saturating_mul(links);
+    Bandwidth::from_bytes_per_second(sum).expect("a board has cables")
 }
 
 /// The keys of a topology, which `topologies::read` has taken.

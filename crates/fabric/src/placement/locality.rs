@@ -61,8 +61,11 @@ pub fn find_near(boards: &Boards, shape: Shape, leaves: &Leaves) -> Option<Block
         }
         let own = start..start + run.len() as u32;
         start = own.end;
-        let order = own.clone().chain(own.end..boards.rows()).chain((0..own.start).rev());
-        let Some((mut rows, common)) = rows_in_common(boards, shape, order) else { continue };
+        let order: Vec<u32> =
+            own.clone().chain(own.end..boards.rows()).chain((0..own.start).rev()).collect();
+        let Some((mut rows, common)) = rows_in_common(boards, shape, order.into_iter()) else {
+            continue;
+        };
         rows.sort_unstable();
         let columns = columns_leaf_by_leaf(&common, shape.columns, &leaves.of_columns);
         let block = Block { rows, columns };

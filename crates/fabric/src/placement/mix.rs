@@ -104,7 +104,8 @@ impl Histogram {
 }
 
 /// What a size of a histogram counts.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// Boards.
     #[default]
@@ -136,10 +137,21 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    fn draw(&self, random: &mut Pcg64Mcg) -> u32 {
+    pub(super) fn draw(&self, random: &mut Pcg64Mcg) -> u32 {
         let total = *self.until.last().expect("a histogram has jobs");
         let at = random.random_range(0..total);
         self.boards[self.until.partition_point(|&until| until <= at)]
+    }
+
+    /// The mean of a job's boards.
+    pub(super) fn mean(&self) -> f64 {
+        let mut before = 0;
+        let weighted = self.boards.iter().zip(&self.until).map(|(&boards, &until)| {
+            let jobs = until - before;
+            before = until;
+            f64::from(boards) * jobs as f64
+        });
+        weighted.sum::<f64>() / *self.until.last().expect("a histogram has jobs") as f64
     }
 
     /// The smallest job.

@@ -15,22 +15,32 @@
 //! ```
 
 mod boards;
+mod defragment;
 mod floor;
+mod fold;
 mod greedy;
 mod locality;
 mod mix;
+mod npus;
 mod place;
+mod queue;
+mod report;
 mod shape;
 mod study;
 mod torus;
 mod upper;
 
 pub use boards::{Block, Boards};
+pub use defragment::{Defragmentation, Move, Mover, defragment};
 pub use floor::Floor;
+pub use fold::Fold;
 pub use greedy::find;
 pub use locality::{Leaves, find_near};
 pub use mix::{Histogram, Mixes, Sizes, Unit};
+pub use npus::{Numbering, VirtualGrid};
 pub use place::{Options, Placed, Placement, place};
+pub use queue::{Arrival, Queue, Ran, Run, arrivals};
+pub use report::{place_mixes, run_queue};
 pub use shape::{Choice, Shape, shapes};
-pub use study::{Found, Map, Outcome, Study};
+pub use study::{Found, Map, Moved, Outcome, Study};
 pub use upper::{Upper, upper};

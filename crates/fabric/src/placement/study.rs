@@ -12,6 +12,7 @@ use rand_pcg::Pcg64Mcg;
 use rayon::prelude::*;
 
 use super::boards::{Block, Boards};
+use super::defragment::{Mover, defragment};
 use super::floor::Floor;
 use super::mix::{Histogram, Mixes, Unit};
 use super::place::{Options, Placement, place};
@@ -36,8 +37,23 @@ pub struct Study {
     pub options: Options,
     /// Boards that fail beside those that the fabric names, others in each mix.
     pub failed: u64,
+    /// What boards hold, if jobs move to make room for those that found none (`defragment.rs`).
+    pub mover: Option<Mover>,
     /// For mixes and failures.
     pub seed: u64,
+}
+
+/// What was moved to make room in one mix.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Moved {
+    /// Jobs that found boards only so.
+    pub jobs_placed: u64,
+    /// Jobs that moved; one that moves twice counts twice.
+    pub jobs_moved: u64,
+    /// Bytes that moved.
+    pub bytes: u64,
+    /// How long that took, one after the other, in picoseconds.
+    pub time_ps: u64,
 }
 
 /// A mix, placed.
@@ -51,6 +67,8 @@ pub struct Outcome {
     pub left_out: u64,
     /// Traffic across the upper levels; `None` where no job uses a tree.
     pub upper: Option<Upper>,
+    /// What moved; `None` if nothing may move.
+    pub moved: Option<Moved>,
 }
 
 /// The boards of one mix, for a picture.
@@ -101,14 +119,16 @@ impl Study {
                 .take(batch.min(left) as usize)
                 .map(|jobs| (jobs, self.fail(&mut random)))
                 .collect();
-            let placed: Vec<Placement> = cases.par_iter().map(|case| self.place(case).0).collect();
-            for (placement, (jobs, failed)) in placed.into_iter().zip(cases) {
+            let placed: Vec<(Placement, Option<Moved>)> =
+                cases.par_iter().map(|case| self.place(case)).collect();
+            for ((placement, moved), (jobs, failed)) in placed.into_iter().zip(cases) {
                 let working = self.floor.boards() - failed.len() as u64;
                 found.push(Outcome {
                     utilisation: placement.boards() as f64 / working as f64,
                     placed: placement.jobs.len() as u64,
                     left_out: placement.left_out.len() as u64,
                     upper: upper(&placement.jobs, &self.floor.leaves),
+                    moved,
                 });
                 map.get_or_insert(Map { sizes: jobs, placement, failed });
             }
@@ -151,11 +171,27 @@ impl Study {
         failed
     }
 
-    fn place(&self, (jobs, failed): &(Vec<u32>, Vec<[u32; 2]>)) -> (Placement, Boards) {
+    fn place(&self, (jobs, failed): &(Vec<u32>, Vec<[u32; 2]>)) -> (Placement, Option<Moved>) {
         let mut free = Boards::new(self.floor.rows(), self.floor.columns());
         for &[row, column] in failed {
             free.take(&Block { rows: vec![row], columns: vec![column] });
         }
-        (place(&self.floor, &mut free, jobs, self.options), free)
+        let mut placement = place(&self.floor, &mut free, jobs, self.options);
+        let moved = self.mover.map(|mover| {
+            let mut moved = Moved::default();
+            for job in placement.left_out.clone() {
+                let new = (job, jobs[job as usize]);
+                let made =
+                    defragment(&self.floor, &mut free, &mut placement, new, self.options, mover);
+                if let Some(made) = made {
+                    moved.jobs_placed += 1;
+                    moved.jobs_moved += made.moves.len() as u64;
+                    moved.bytes = moved.bytes.saturating_add(made.bytes.count());
+                    moved.time_ps = moved.time_ps.saturating_add(made.time.as_ps());
+                }
+            }
+            moved
+        });
+        (placement, moved)
     }
 }
