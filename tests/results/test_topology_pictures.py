@@ -110,6 +110,13 @@ def test_large_networks_are_drawn_smaller_and_say_so(name, said):
     assert any(said in text for text in texts(topology(load_any_fabric(name))))
 
 
+def test_what_has_failed_in_a_large_network_is_left_out_aloud():
+    some = fabric("torus", shape=[32, 32], failed_nodes=[7])
+    told = texts(topology(some))
+    assert any("failed_nodes [] instead of [7]" in text for text in told)
+    assert not any(text.startswith("failed:") for text in told)
+
+
 def test_a_picture_repeats_byte_for_byte(tmp_path):
     for file in ("one.svg", "two.svg"):
         picture("hx2mesh-1k", tmp_path / file)

@@ -46,6 +46,7 @@ def topology(fabric: GraphFabric) -> Figure:
     drawn, changed = _drawn(fabric, keys)
     if changed:
         keys |= {key: value for key, (_, value) in changed.items()}
+        changed |= {key: (some, []) for key, some in failed.items() if some}
         failed = {"failed_nodes": [], "failed_links": []}
     drawing = layout(fabric.topology, keys, drawn)
     names = [str(node) for node in range(drawn.nodes)]
