@@ -70,7 +70,9 @@ fn stall(fabric: &Fabric, plans: &[CollectivePlan], links: bool, lost: u32) -> S
         timeline: false,
     };
     let lowering: Box<dyn Lowering> = if links {
-        Box::new(MessageLowering::new(fabric, plans, &works, WorldKind::Links).expect("a small fabric"))
+        Box::new(
+            MessageLowering::new(fabric, plans, &works, WorldKind::Links).expect("a small fabric"),
+        )
     } else {
         Box::new(StageLowering { work: &works })
     };

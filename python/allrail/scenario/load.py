@@ -64,6 +64,10 @@ def load_scenario(scenario: ScenarioLike, *, sets: Sets = ()) -> Scenario:
         tree = apply(tree, steps, chosen, place=place, places=places)
     if isinstance(tree.get("fabric"), str):
         _resolve_fabric(tree, places, folder)
+    elif isinstance(tree.get("fabric"), Mapping) and "topology" in tree["fabric"]:
+        from allrail.scenario.graph_file import resolve
+
+        tree["fabric"] = resolve(tree["fabric"], places=places, folder=folder, at=("fabric",))
     if isinstance(tree.get("traffic"), Mapping) and isinstance(tree["traffic"].get("file"), str):
         _read_trace(tree, places, folder)
     if isinstance(tree.get("collective"), Mapping):
