@@ -14,7 +14,7 @@ ALL = "{pattern: all_to_all, size: 64 KiB}"
 TRACE = "{pattern: trace, messages: [[0 us, 0, 1, 1 KiB], [2 us, 1, 0, 1 KiB]]}"
 REDUCE = "{pattern: all_reduce, size: 1 MiB, algorithm: rings}"
 
-# The traffic, what is written in the file, what is written instead, the field, a part of the message.
+# The traffic, what is written in the file, what instead, the field, a part of the message.
 CASES = [
     (ALL, "pattern: all_to_all", "pattern: alltoall", "traffic.pattern", "mean `all_to_all`?"),
     (ALL, ", size: 64 KiB", "", "traffic.size", "missing"),
