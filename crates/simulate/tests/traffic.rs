@@ -3,8 +3,12 @@
 
 use std::ops::ControlFlow;
 
+use allrail_core::{Bytes, EventQueue, Time};
 use allrail_simulate::SimulateError;
+use allrail_simulate::traffic::driver::carry_out;
+use allrail_simulate::traffic::lists::Lists;
 use allrail_simulate::traffic::{TrafficResult, TrafficScenario, simulate};
+use allrail_world::{Event, Submission, TransferId, World};
 use serde_json::{Value, json};
 
 const WORLDS: [&str; 2] = ["flows", "packets"];
@@ -192,4 +196,54 @@ fn what_does_not_fit_is_refused_by_its_field() {
         assert_eq!(report.field, field, "{traffic}");
         assert!(!report.hint.is_empty(), "{traffic}");
     }
+}
+
+/// Takes messages and delivers all but every `loses`-th.
+#[derive(Default)]
+struct Lossy {
+    events: EventQueue<Event>,
+    loses: u64,
+    taken: u64,
+}
+
+impl World for Lossy {
+    fn submit(&mut self, now: Time, submission: Submission) -> TransferId {
+        self.taken += 1;
+        if self.taken % self.loses != 0 {
+            let event = Event::Delivered { tag: submission.tag };
+            self.events.push(now + Time::from_ns(5), 0, event);
+        }
+        TransferId(self.taken)
+    }
+
+    fn next_time(&self) -> Option<Time> {
+        self.events.next_time()
+    }
+
+    fn next_event(&mut self, until: Time) -> Option<(Time, Event)> {
+        self.events.next_time().filter(|time| *time <= until).and_then(|_| self.events.pop())
+    }
+
+    fn cancel(&mut self, _: Time, _: TransferId) -> bool {
+        false
+    }
+
+    fn busy(&self, _: Time) -> Vec<f64> {
+        Vec::new()
+    }
+}
+
+#[test]
+fn a_world_that_loses_a_message_is_a_stall_and_not_a_result() {
+    let shift = |npu: u32, k: u32| Some((npu + k + 1) % 8);
+    let run = |loses: u64| {
+        let mut world = Lossy { loses, ..Lossy::default() };
+        let mut lists = Lists::new(8, 3, Bytes::new(64), None, &shift);
+        carry_out(&mut world, &mut lists, &mut |_, _| ControlFlow::Continue(()))
+    };
+    let Err(SimulateError::Stalled { waits, .. }) = run(20) else { panic!("one message is lost") };
+    assert!(waits.contains("1 of 24 messages") || waits.contains("5 of 24 messages"), "{waits}");
+    let carried = run(1000).expect("none is lost");
+    // Three phases, one after another.
+    assert_eq!((carried.messages, carried.end), (24, Time::from_ns(15)));
 }

@@ -161,8 +161,9 @@ impl Job<'_> {
                 self.built = Some(Instant::now());
                 let carried = carry_out(&mut world, demand, observer).map_err(|error| {
                     match (error, world.stalled()) {
-                        (SimulateError::Stalled { time_us, waits }, Some(cycle)) => {
-                            SimulateError::Stalled { time_us, waits: format!("{waits}\n{cycle}") }
+                        (SimulateError::Stalled { time_us, waits, hint }, Some(cycle)) => {
+                            let waits = format!("{waits}\n{cycle}");
+                            SimulateError::Stalled { time_us, waits, hint }
                         }
                         (error, _) => error,
                     }

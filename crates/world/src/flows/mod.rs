@@ -9,5 +9,3 @@ mod symmetry;
 mod trunk;
 pub use phase::{Phase, Phases};
 pub use splitting::Splitting;
-mod standin;
-pub use standin::Flows;
