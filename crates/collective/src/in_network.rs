@@ -25,7 +25,7 @@
 //! ```
 //! use allrail_collective::in_network::in_network;
 //! use allrail_core::{Bytes, Time};
-//! use allrail_fabric::topologies::{GraphTopology, torus::Torus, fat_tree::FatTree};
+//! use allrail_fabric::topologies::{GraphTopology, fat_tree::FatTree};
 //! use allrail_fabric::graph::Wire;
 //!
 //! let tree = FatTree {
@@ -79,12 +79,18 @@ impl InNetwork {
 pub fn in_network(graph: &Graph, size: Bytes) -> Result<InNetwork, CollectiveError> {
     let roots = roots(graph)?;
     let mut trees = Trees::new(graph);
+    // No trees are faster than the NPU with the least bandwidth can send.
+    let injection = (0..graph.npus()).map(|npu| graph.injection(NodeId(npu)).bytes_per_second());
+    let least = Ratio(1, injection.min().expect("a network has an NPU").into());
     let mut best: Option<(usize, Load)> = None;
     for (count, root) in (1..).zip(&roots) {
         trees.add(*root);
         let load = trees.busiest();
         if best.is_none_or(|(fewer, other)| load.time(count) < other.time(fewer)) {
             best = Some((count, load));
+        }
+        if load.time(count) <= least {
+            break;
         }
     }
     let (count, load) = best.expect("a network of switches has a root");
@@ -118,7 +124,7 @@ fn roots(graph: &Graph) -> Result<Vec<NodeId>, CollectiveError> {
     let mut distances = Distances::new(graph);
     let switches = npus..u32::try_from(graph.nodes()).expect("nodes are counted in 32 bits");
     let heights: Vec<Option<u32>> =
-        switches.clone().map(|root| distances.from_root(graph, NodeId(root))).collect();
+        switches.clone().map(|root| distances.search(graph, NodeId(root))).collect();
     let Some(least) = heights.iter().flatten().min() else {
         let why = "no switch reaches all NPUs over switches alone: sums would pass through NPUs";
         return Err(refusal(why.to_owned()));
@@ -153,7 +159,7 @@ impl Distances {
     }
 
     /// Breadth first, NPUs not passed; the distance of the farthest NPU if all are reached.
-    fn from_root(&mut self, graph: &Graph, root: NodeId) -> Option<u32> {
+    fn search(&mut self, graph: &Graph, root: NodeId) -> Option<u32> {
         self.of.fill(Self::FAR);
         self.of[root.index()] = 0;
         self.queue.clear();
@@ -219,7 +225,7 @@ impl<'g> Trees<'g> {
 
     /// From the NPUs up: each node that carries something takes one uplink.
     fn add(&mut self, root: NodeId) {
-        let height = self.distances.from_root(self.graph, root);
+        let height = self.distances.search(self.graph, root);
         self.height = self.height.max(height.expect("a root reaches all NPUs"));
         let mut carries = vec![false; self.graph.nodes()];
         carries[..self.graph.npus() as usize].fill(true);

@@ -6,8 +6,14 @@ use allrail_core::{Bandwidth, Bytes, Time};
 use allrail_fabric::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use allrail_fabric::topologies::GraphTopology;
 use allrail_fabric::topologies::{
-    dragonfly::Dragonfly, fat_tree::FatTree, hammingmesh::HammingMesh, hyperx::HyperX, torus::Torus,
+    dragonfly::{Dragonfly, Route},
+    fat_tree::FatTree,
+    hammingmesh::HammingMesh,
+    hyperx::HyperX,
+    torus::Torus,
 };
+use proptest::prelude::*;
+use proptest::sample::Index;
 
 const SIZE: Bytes = Bytes::new(100_000_000);
 
@@ -59,13 +65,22 @@ fn on_a_fat_tree_the_buffer_goes_up_and_down_once_even_if_tapered() {
 #[test]
 fn a_dragonfly_sums_as_fast() {
     let link = Wire::cable();
-    let dragonfly = Dragonfly { a: 4, p: 2, h: 2, groups: 9, switch_radix: 7, planes: 1, link };
+    let dragonfly = Dragonfly {
+        a: 4,
+        p: 2,
+        h: 2,
+        groups: 9,
+        switch_radix: 7,
+        planes: 1,
+        link,
+        routing: Route::default(),
+    };
     let sum = sum(&dragonfly.build().expect("a graph"));
     assert_eq!((sum.busiest_link, sum.roots.len()), (SIZE, 1));
     assert!((3..=4).contains(&sum.height), "{}", sum.height);
 }
 
-/// `rails` switches, an NPU with a cable to each; all joined above by one switch.
+/// `rails` switches, an NPU with a cable to each.
 fn rails(npus: u32, rails: u32, down: Wire) -> Graph {
     let mut builder = Builder::new(npus);
     for _ in 0..rails {
@@ -110,10 +125,9 @@ fn slow_uplinks_take_as_many_spines_as_they_need_and_no_more() {
     for (slower, spines) in [(1, 1), (2, 2), (3, 3), (4, 4), (8, 4)] {
         let sum = sum(&slow_uplinks(slower));
         assert_eq!(sum.roots.len(), spines, "{slower} times slower");
-        // From four times on, four spines are what there is.
-        let time = SIZE.count() * slower.max(4).div_ceil(4) * 1000 / 48;
-        let expected = Time::from_ps(time.max(1) + u64::from(SIZE.count() * 1000 % 48 > 0));
-        assert_eq!(sum.serialisation, Some(expected), "{slower} times slower");
+        // Up to four times slower the NPUs' own cables are what takes longest.
+        let expected = wire(48, 0).bandwidth.fraction(4, slower.max(4)).time_for(SIZE);
+        assert_eq!(sum.serialisation, expected, "{slower} times slower");
         assert_eq!(sum.latency, Time::from_ns(520));
     }
 }
@@ -157,4 +171,74 @@ fn a_buffer_beyond_what_time_holds_has_no_time() {
         },
     );
     assert_eq!(in_network(&graph, Bytes::new(u64::MAX)).expect("leaves").time(), None);
+}
+
+/// Switches joined as a tree, NPUs below any of them: paths are unique, so there is nothing to choose.
+fn tree(switches: &[(Index, u64, u64)], npus: &[(Index, u64, u64)]) -> Graph {
+    let mut builder = Builder::new(u32::try_from(npus.len()).expect("few"));
+    let mut laid: Vec<NodeId> = Vec::new();
+    for (above, bandwidth, latency) in switches {
+        let switch = builder.switch();
+        if !laid.is_empty() {
+            let cable = wire(*bandwidth, *latency);
+            builder.cable(switch, *above.get(&laid), CableKind::Aoc, cable).expect("a cable");
+        }
+        laid.push(switch);
+    }
+    for (npu, (above, bandwidth, latency)) in (0..).zip(npus) {
+        let cable = wire(*bandwidth, *latency);
+        builder.cable(NodeId(npu), *above.get(&laid), CableKind::Dac, cable).expect("a cable");
+    }
+    builder.build().expect("a graph")
+}
+
+/// (Cables, latency) from every node to every other, by Floyd and Warshall.
+fn all_pairs(graph: &Graph) -> Vec<Vec<(u32, Time)>> {
+    let nodes = graph.nodes();
+    let mut pairs = vec![vec![(1000, Time::ZERO); nodes]; nodes];
+    for (node, from) in (0..).map(NodeId).zip(&mut pairs) {
+        from[node.index()] = (0, Time::ZERO);
+        for &(next, link) in graph.neighbours(node) {
+            from[next.index()] = (1, graph.link(link).wire.latency);
+        }
+    }
+    for via in 0..nodes {
+        for from in 0..nodes {
+            for to in 0..nodes {
+                let (first, second) = (pairs[from][via], pairs[via][to]);
+                if first.0 + second.0 < pairs[from][to].0 {
+                    pairs[from][to] = (first.0 + second.0, first.1 + second.1);
+                }
+            }
+        }
+    }
+    pairs
+}
+
+proptest! {
+    #[test]
+    fn where_paths_are_unique_all_follows_from_them(
+        switches in prop::collection::vec((any::<Index>(), 1u64..=5, 1u64..=900), 1..=9),
+        npus in prop::collection::vec((any::<Index>(), 1u64..=5, 1u64..=900), 2..=12),
+    ) {
+        let graph = tree(&switches, &npus);
+        let sum = sum(&graph);
+        let pairs = all_pairs(&graph);
+        let farthest = |switch: usize| pairs[switch][..npus.len()].iter().map(|pair| pair.0).max();
+        let least = (npus.len()..graph.nodes()).filter_map(farthest).min();
+        prop_assert_eq!(sum.roots.len(), 1);
+        let root = sum.roots[0].index();
+        prop_assert_eq!((Some(sum.height), least), (farthest(root), Some(sum.height)));
+        let latency = pairs[root][..npus.len()].iter().map(|pair| pair.1).max();
+        prop_assert_eq!(Some(sum.latency), latency);
+        // The sum crosses each cable that has NPUs on both sides.
+        let crossed = graph.cables().iter().filter(|cable| {
+            let [a, b] = cable.ends.map(NodeId::index);
+            let nearer_a = (0..npus.len()).filter(|npu| pairs[a][*npu].0 < pairs[b][*npu].0);
+            (1..npus.len()).contains(&nearer_a.count())
+        });
+        let slowest = crossed.map(|cable| cable.wire.bandwidth).min_by_key(|b| b.bytes_per_second());
+        prop_assert_eq!(sum.serialisation, slowest.and_then(|slowest| slowest.time_for(SIZE)));
+        prop_assert_eq!(sum.busiest_link, SIZE);
+    }
 }

@@ -82,21 +82,22 @@ pub fn check_pair(rows: u32, columns: u32) -> Result<(), CollectiveError> {
 /// One Hamiltonian cycle of a torus, the ranks in its order; on every grid of 2 ranks or more.
 #[must_use]
 pub fn cycle(rows: u32, columns: u32) -> Vec<u32> {
-    let as_it_is = rows % 2 == 0 || (columns % 2 == 1 && rows >= columns);
+    let as_it_is = rows.is_multiple_of(2) || (columns % 2 == 1 && rows >= columns);
     let (r, c) = if as_it_is { (rows, columns) } else { (columns, rows) };
     let mut order = Vec::with_capacity(rows as usize * columns as usize);
     let mut start = 0;
     for row in 0..r {
         // For odd sides the surplus of rows to the right comes first: c of them move it round once.
-        let right = if r % 2 == 0 { row % 2 == 0 } else { row < c || (row - c) % 2 == 0 };
-        let step = if right { 1 } else { c - 1 };
-        let columns_of_row = (0..c).map(|i| (start + (i * step) % c) % c);
-        order.extend(
-            columns_of_row.map(|column| {
-                if as_it_is { row * columns + column } else { column * columns + row }
-            }),
-        );
-        start = (start + (c - 1) * step) % c;
+        let right = if r.is_multiple_of(2) {
+            row.is_multiple_of(2)
+        } else {
+            row < c || (row - c).is_multiple_of(2)
+        };
+        order.extend((0..c).map(|i| {
+            let column = if right { (start + i) % c } else { (start + c - i) % c };
+            if as_it_is { row * columns + column } else { column * columns + row }
+        }));
+        start = if right { (start + c - 1) % c } else { (start + 1) % c };
     }
     order
 }
@@ -107,7 +108,10 @@ fn fits(rows: u32, columns: u32) -> bool {
 
 /// The multiple of `short` next to `long` that has a pair with it; the smaller of two.
 fn nearest(long: u32, short: u32) -> Option<u32> {
-    let near = long / short.max(1);
+    if short < 2 {
+        return None;
+    }
+    let near = long / short;
     let around = (0..=near).flat_map(|away| [near - away, near + away]);
     around.filter(|k| *k > 0).find_map(|k| short.checked_mul(k).filter(|long| fits(*long, short)))
 }
@@ -246,6 +250,9 @@ mod tests {
                 assert!(valid(r, c, &[on_grid(&cycle(r, c), c)]), "{r}x{c}");
             }
         }
+        for (r, c) in [(2, 70_001), (70_001, 3), (1, 70_001)] {
+            assert!(valid(r, c, &[on_grid(&cycle(r, c), c)]), "{r}x{c}");
+        }
     }
 
     #[test]
@@ -260,7 +267,7 @@ mod tests {
         assert_eq!(hint, "take `torus`, or a side of 92 with 4");
         assert_eq!(refused(4, 96).1, why);
         assert!(refused(10, 4).1.contains("10 is none of 4"));
-        assert!(refused(1, 8).1.contains("2 rows"));
+        assert!(refused(1, 1 << 31).1.contains("2 rows"));
         assert!(refused(0, 0).1.contains("2 rows"));
         assert!(pair(92, 4).is_ok());
     }

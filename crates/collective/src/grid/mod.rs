@@ -33,7 +33,7 @@
 //! steps.sends(0, 7, &mut sends);
 //! let block = Bytes::new(1 << 10);
 //! assert_eq!(sends, [(1, block), (992, block), (32, block), (31, block)]);
-//! assert_eq!(steps.alike(), [0..2 * 1023]);
+//! assert_eq!(steps.alike()[0], 0..2 * 1023);
 //! assert!(rings.check(96, 4).is_err());
 //! # Ok::<(), allrail_collective::CollectiveError>(())
 //! ```

@@ -3,8 +3,9 @@
 //!
 //! Each half is [`super::hierarchical`]. On q × q the two never use the same links at once: 4(q − 1)
 //! steps, (S/2)(1 − 1/p) on every link, as few bytes as `rings` in far fewer steps. With sides
-//! `l > s` the links of the long side carry (S/2)(1 − 1/l)(1 + 1/s), and in the `l − s` steps in which both
-//! halves want them both are slowed down: (2ls − s² − 1)/(2ls) of S in all while ranks keep step.
+//! `l > s` the links of the long side carry more, (S/2)(1 − 1/l)(1 + 1/s), and there is more waiting:
+//! in a step the two halves send messages of different sizes, some over the same links. While ranks
+//! keep step, it takes (2ls − s² − 1)/(2ls) of S: 0.734 on 8 × 4, whose busiest link carries 0.547.
 //!
 //! Source: Ying et al., "Image classification at supercomputer scale", 2018 (the 2D gradient
 //! summation); Hoefler et al., "`HammingMesh`", SC'22, Section V. The coefficient printed there,
