@@ -4,6 +4,7 @@
 //! transfers, and takes events; all waiting for decisions is the driver's.
 //!
 //! - [`dims`]: each dimension is one server; a stage is one transfer.
+//! - [`flows`]: messages share the links of a graph max-min fairly.
 //! - [`links`]: each link is a server of whole messages, store and forward.
 //! - [`packets`]: routers with queues, virtual channels, credits and adaptive routing.
 
@@ -15,6 +16,7 @@ pub mod packets;
 use allrail_core::{Bytes, DimensionId, Rank, Time};
 
 pub use dims::Dims;
+pub use flows::Flows;
 pub use links::Links;
 pub use packets::Packets;
 

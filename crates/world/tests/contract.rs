@@ -1,8 +1,9 @@
 //! What the driver may rely on, in every world: one body, each test run in `dims`, `links` and
-//! `packets`.
+//! `packets`, and in `flows` where no two transfers meet.
 //!
-//! On one link, and on one dimension of one class, all worlds are a server that is busy for a
-//! transfer's bytes and delivers it a latency after the last of them.
+//! On one link, and on one dimension of one class, the others are a server that is busy for a
+//! transfer's bytes and delivers it a latency after the last of them; a fluid is one, too, for one
+//! transfer at a time.
 
 use std::sync::Arc;
 
@@ -10,8 +11,9 @@ use allrail_core::{Bandwidth, Bytes, DimensionId, Rank, Time};
 use allrail_fabric::graph::{Builder, CableKind, NodeId, Wire};
 use allrail_fabric::routing::Adaptive;
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_world::flows::Splitting;
 use allrail_world::packets::Settings;
-use allrail_world::{Dims, Event, Links, Packets, Submission, Transfer, TransferId, World};
+use allrail_world::{Dims, Event, Flows, Links, Packets, Submission, Transfer, TransferId, World};
 
 const DIMENSION: DimensionId = DimensionId(0);
 
@@ -82,6 +84,29 @@ fn arms(latency: u64) -> Vec<Arm> {
     ]
 }
 
+/// All worlds, for one transfer at a time.
+fn all_arms(latency: u64) -> Vec<Arm> {
+    let mut arms = arms(latency);
+    let wire = Wire {
+        bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000).expect("not zero"),
+        latency: Time::from_ns(latency),
+    };
+    let mut builder = Builder::new(2);
+    builder.cable(NodeId(0), NodeId(1), CableKind::Dac, wire).expect("a cable");
+    let graph = Arc::new(builder.build().expect("a graph"));
+    arms.push(Arm {
+        name: "flows",
+        world: Box::new(Flows::new(&graph, Splitting::Ideal)),
+        transfer: Box::new(|ns| Transfer::Message {
+            dimension: DIMENSION,
+            source: Rank(0),
+            destination: Rank(1),
+            bytes: Bytes::new(ns),
+        }),
+    });
+    arms
+}
+
 const ALWAYS: Time = Time::MAX;
 
 impl Arm {
@@ -147,7 +172,7 @@ fn at_one_time_deliveries_come_before_departures() {
         arm.submit(0, 20, 2);
         arm.expect(Time::from_ns(30), &[(10, "sent 1"), (30, "delivered 1"), (30, "sent 2")]);
     }
-    for mut arm in arms(0) {
+    for mut arm in all_arms(0) {
         arm.submit(0, 10, 1);
         arm.expect(ALWAYS, &[(10, "delivered 1"), (10, "sent 1")]);
     }
@@ -155,7 +180,7 @@ fn at_one_time_deliveries_come_before_departures() {
 
 #[test]
 fn a_departure_is_told_only_where_it_is_asked_for() {
-    for mut arm in arms(5) {
+    for mut arm in all_arms(5) {
         let transfer = (arm.transfer)(10);
         arm.world.submit(Time::ZERO, Submission { transfer, tag: 7, sent_tag: None });
         arm.expect(ALWAYS, &[(15, "delivered 7")]);
@@ -164,7 +189,7 @@ fn a_departure_is_told_only_where_it_is_asked_for() {
 
 #[test]
 fn a_world_does_not_move_beyond_the_time_it_is_asked_for() {
-    for mut arm in arms(5) {
+    for mut arm in all_arms(5) {
         arm.submit(0, 10, 1);
         assert_eq!(arm.world.next_time(), Some(Time::from_ns(10)));
         arm.expect(Time::from_ps(9_999), &[]);
@@ -251,7 +276,7 @@ fn a_transfer_cancelled_on_its_way_is_not_delivered_and_delays_nobody() {
 
 #[test]
 fn a_transfer_that_is_over_cannot_be_cancelled() {
-    for mut arm in arms(5) {
+    for mut arm in all_arms(5) {
         let over = arm.submit(0, 10, 1);
         arm.expect(ALWAYS, &[(10, "sent 1"), (15, "delivered 1")]);
         assert!(!arm.cancel(15, over), "in {}", arm.name);
@@ -266,7 +291,7 @@ fn a_transfer_that_is_over_cannot_be_cancelled() {
 /// Without a latency it reaches the far end at the time at which it leaves.
 #[test]
 fn a_cancelled_transfer_emits_nothing_where_there_is_no_latency() {
-    for mut arm in arms(0) {
+    for mut arm in all_arms(0) {
         let served = arm.submit(0, 10, 1);
         assert!(arm.cancel(4, served), "in {}", arm.name);
         arm.expect(Time::from_ns(20), &[]);

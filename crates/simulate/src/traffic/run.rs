@@ -148,7 +148,8 @@ impl Job<'_> {
     ) -> Result<(Carried, Option<Packets>), SimulateError> {
         match self.scenario.world {
             TrafficWorld::Flows => {
-                let mut world = Flows::new(self.graph.clone(), self.splitting());
+                let (splitting, detours) = (self.splitting(), self.detours());
+                let mut world = Flows::with_detours(&self.graph, splitting, detours);
                 self.built = Some(Instant::now());
                 Ok((carry_out(&mut world, demand, observer)?, None))
             }

@@ -11,9 +11,11 @@
 //! Prices follow loads, `y = exp(β u / max u) / c`: the gradient of a smooth stand-in for the
 //! maximum, the closer the larger β is. Round after round, each commodity's cheapest path under these
 //! prices joins its list of columns, and share is moved from its dearer columns to its cheapest by a
-//! Newton step of that stand-in (gradient projection, as in road traffic assignment); β grows as the
-//! gap between the greatest load and the bound closes. It stops at a gap of [`GAP`], or after
-//! [`ROUNDS`]: the gap that is left is in the answer.
+//! Newton step of that stand-in (gradient projection, as in road traffic assignment). Every
+//! [`LEAP_EVERY`] rounds a leap follows: on in the direction of all moves since the last one, as far
+//! as that helps; chains of links that are all full give way slowly without. β rises while the
+//! stand-in is too smooth, and falls while shares have not settled. It stops at a gap of [`GAP`], or
+//! after [`ROUNDS`]: the gap that is left is in the answer.
 //!
 //! A first column need not be a path: any splitting will do, such as ECMP's.
 
@@ -23,6 +25,10 @@ pub(super) const GAP: f64 = 0.01;
 const ROUNDS: usize = 2_000;
 /// No link's load moves by more than this much of the exponent in one step.
 const STEP: f64 = 1.0;
+/// Rounds from one leap to the next.
+const LEAP_EVERY: usize = 8;
+/// No leap is longer than so many times what was moved since the last.
+const LEAP: f64 = 100.0;
 
 /// A path, or a splitting over several: how much of a message crosses each link.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +36,8 @@ pub(super) struct Column {
     pub(super) entries: Vec<(u32, f64)>,
     /// How much of the commodity takes it.
     pub(super) share: f64,
+    /// The share at the last leap.
+    pub(super) before: f64,
     /// Of its longest path, in picoseconds.
     pub(super) latency: u64,
 }
@@ -39,13 +47,6 @@ pub(super) struct Column {
 pub(super) struct Commodity {
     pub(super) demand: f64,
     pub(super) columns: Vec<Column>,
-}
-
-/// What is reached, and what is proved to be the least.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Balanced {
-    pub(super) load: f64,
-    pub(super) bound: f64,
 }
 
 /// Knows the paths of commodities.
@@ -76,6 +77,57 @@ impl State<'_> {
 
     fn cost(&self, column: &Column) -> f64 {
         column.entries.iter().map(|&(link, weight)| weight * self.prices[link as usize]).sum()
+    }
+
+    /// Goes on in the direction of all moves since the last leap.
+    fn leap(&mut self, commodities: &mut [Commodity]) {
+        let mut direction = vec![0.0; self.loads.len()];
+        let mut most = f64::INFINITY;
+        for commodity in &*commodities {
+            for column in &commodity.columns {
+                let by = column.share - column.before;
+                if by < 0.0 {
+                    most = most.min(column.share / -by);
+                }
+                if by != 0.0 {
+                    for &(link, weight) in &column.entries {
+                        direction[link as usize] += commodity.demand * by * weight;
+                    }
+                }
+            }
+        }
+        let slope = |length: f64| -> f64 {
+            let mut slope = 0.0;
+            for link in 0..direction.len() {
+                let by = direction[link] / self.capacities[link];
+                if by != 0.0 {
+                    let over =
+                        self.loads[link] / self.capacities[link] + length * by - self.greatest;
+                    slope += by * (self.steepness * over).exp();
+                }
+            }
+            slope
+        };
+        let (mut low, mut high) = (0.0, most.min(LEAP));
+        if slope(high) <= 0.0 {
+            low = high;
+        }
+        for _ in 0..12 {
+            let middle = 0.5 * (low + high);
+            *(if slope(middle) > 0.0 { &mut high } else { &mut low }) = middle;
+        }
+        for commodity in commodities {
+            let columns = &mut commodity.columns;
+            for column in &mut *columns {
+                column.share = (column.share + low * (column.share - column.before)).max(0.0);
+            }
+            columns.retain(|column| column.share > 0.0);
+            let all: f64 = columns.iter().map(|column| column.share).sum();
+            for column in columns {
+                column.share /= all;
+                column.before = column.share;
+            }
+        }
     }
 
     /// Moves share from one column to a cheaper one.
@@ -117,13 +169,13 @@ impl State<'_> {
 }
 
 /// Balances. Every commodity comes with one column at least, shares adding up to 1; those that are
-/// left at the end are in use. It also stops where no link is loaded beyond `floor`.
+/// left at the end are in use. It also stops where no link is loaded beyond `floor`. Returns the bound.
 pub(super) fn balance(
     capacities: &[f64],
     floor: f64,
     commodities: &mut [Commodity],
     oracle: &mut dyn Oracle,
-) -> Balanced {
+) -> f64 {
     let mut state = State {
         capacities,
         loads: vec![0.0; capacities.len()],
@@ -132,7 +184,7 @@ pub(super) fn balance(
         greatest: 0.0,
         moved: vec![0.0; capacities.len()],
     };
-    let many = (capacities.len() as f64).ln().max(1.0);
+    let mut beta = 20.0;
     let (mut bound, mut path) = (0.0f64, Vec::new());
     for round in 0.. {
         state.loads.fill(0.0);
@@ -149,8 +201,6 @@ pub(super) fn balance(
         if state.greatest <= aim || round == ROUNDS {
             break;
         }
-        let gap = 1.0 - bound / state.greatest;
-        let beta = (2.0 * many / gap).min(20.0 + 2.0 * round as f64 * many);
         state.steepness = beta / state.greatest;
         for link in 0..capacities.len() {
             state.prices[link] = state.price(link);
@@ -158,6 +208,7 @@ pub(super) fn balance(
         let start = state.prices.clone();
         oracle.prices(&start);
         let all: f64 = start.iter().zip(capacities).map(|(price, capacity)| price * capacity).sum();
+        let mean: f64 = start.iter().zip(&state.loads).map(|(price, load)| price * load).sum();
         let mut paid = 0.0;
         for (number, commodity) in commodities.iter_mut().enumerate() {
             path.clear();
@@ -166,9 +217,15 @@ pub(super) fn balance(
             join(&mut commodity.columns, &mut path, latency);
             settle(&mut state, commodity);
         }
-        bound = bound.max(paid / all);
+        // Too smooth, or not settled yet?
+        let (least, mean) = (paid / all, mean / all);
+        beta *= if 2.0 * (state.greatest - mean) > mean - least { 1.01 } else { 0.995 };
+        bound = bound.max(least);
+        if (round + 1) % LEAP_EVERY == 0 {
+            state.leap(commodities);
+        }
     }
-    Balanced { load: state.greatest, bound: bound.min(state.greatest) }
+    bound.min(state.greatest)
 }
 
 /// Adds a path to the columns unless it is there.
@@ -182,7 +239,7 @@ fn join(columns: &mut Vec<Column>, path: &mut [u32], latency: u64) {
         }
     }
     if columns.iter().all(|column| column.entries != entries) {
-        columns.push(Column { entries, share: 0.0, latency });
+        columns.push(Column { entries, share: 0.0, before: 0.0, latency });
     }
 }
 
@@ -204,9 +261,4 @@ fn settle(state: &mut State<'_>, commodity: &mut Commodity) {
             }
         }
     }
-    let mut number = 0;
-    commodity.columns.retain(|column| {
-        number += 1;
-        column.share > 0.0 || number - 1 == to
-    });
 }

@@ -2,7 +2,7 @@
 //!
 //! The first column of a commodity is ECMP's splitting, which often is the best already.
 
-use super::balance::{Balanced, Column, Commodity, Oracle, balance};
+use super::balance::{Column, Commodity, Oracle, balance};
 use super::detours::Detours;
 use super::paths::{Paths, Ways};
 use super::symmetry::Symmetry;
@@ -20,7 +20,8 @@ pub(super) struct Demand {
 
 /// The best splitting found.
 pub(super) struct Split {
-    pub(super) balanced: Balanced,
+    /// No splitting loads the most loaded link less.
+    pub(super) bound: f64,
     /// As demanded; links are places in `links`.
     pub(super) commodities: Vec<Commodity>,
     /// Classes of arcs.
@@ -70,7 +71,8 @@ impl Best {
         for demand in demands {
             let mut ways = paths.ways(trunk, demand.from, demand.to);
             let latency = ways.longest(|arc| trunk.arcs()[arc as usize].latency);
-            let mut column = Column { entries: Vec::new(), share: 1.0, latency };
+            let mut column =
+                Column { entries: Vec::new(), share: 1.0, latency, ..Column::default() };
             let cables = |arc: u32| trunk.arcs()[arc as usize].cables;
             ways.evenly(&mut self.shares, cables, |arc, share| {
                 let class = symmetry.classes[arc as usize];
@@ -109,7 +111,7 @@ impl Best {
                 }
             }
         }
-        let balanced = match &mut self.detours {
+        let bound = match &mut self.detours {
             Some(detours) => {
                 let mut oracle = ByWay { detours, demands, latencies: &latencies };
                 balance(&capacities, floor, &mut commodities, &mut oracle)
@@ -120,7 +122,7 @@ impl Best {
                 balance(&capacities, floor, &mut commodities, &mut oracle)
             }
         };
-        Split { balanced, commodities, links }
+        Split { bound, commodities, links }
     }
 }
 

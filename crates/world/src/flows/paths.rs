@@ -33,22 +33,28 @@ impl Ways {
         self.arcs.iter_mut().map(|(arc, _)| arc)
     }
 
-    /// Splits evenly over the next links of every node: calls `add` with each arc and its share.
+    /// Splits evenly over all paths, parallel cables told apart: calls `add` with each arc and its
+    /// share.
     pub(super) fn evenly(
         &self,
         shares: &mut Vec<f64>,
         cables: impl Fn(u32) -> u32,
         mut add: impl FnMut(u32, f64),
     ) {
+        let mut counts = vec![0.0f64; self.nodes()];
+        counts[self.nodes() - 1] = 1.0;
+        for node in (0..self.nodes() - 1).rev() {
+            let next = self.leaving(node).iter();
+            counts[node] =
+                next.map(|&(arc, to)| f64::from(cables(arc)) * counts[to as usize]).sum();
+        }
         shares.clear();
         shares.resize(self.nodes(), 0.0);
         shares[0] = 1.0;
         for node in 0..self.nodes() {
-            let next = self.leaving(node);
-            let total: u32 = next.iter().map(|&(arc, _)| cables(arc)).sum();
-            let each = shares[node] / f64::from(total);
-            for &(arc, to) in next {
-                let share = each * f64::from(cables(arc));
+            let each = shares[node] / counts[node];
+            for &(arc, to) in self.leaving(node) {
+                let share = each * f64::from(cables(arc)) * counts[to as usize];
                 shares[to as usize] += share;
                 add(arc, share);
             }

@@ -234,7 +234,7 @@ impl<'g> Phases<'g> {
             most.see(load / symmetry.capacities[class as usize], class);
         }
         self.name(&mut most, which);
-        (most, split.balanced.bound, longest)
+        (most, split.bound, longest)
     }
 
     /// Turns a class into one of its links.

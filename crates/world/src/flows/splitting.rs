@@ -3,9 +3,13 @@
 //! | splitting | paths | shares |
 //! |---|---|---|
 //! | `single` | one shortest path, by destination ([`Paths::single`]'s rule) | all |
-//! | `ecmp` | all shortest paths | even over the next links of every node |
+//! | `ecmp` | all shortest paths | even over paths, parallel cables told apart |
 //! | `minimal` | all shortest paths | those that load the most loaded link least |
 //! | `ideal` | those that the topology's routing may take: shortest ones, and with `detours` also those by way of any one switch (dragonfly) | those that load the most loaded link least |
+//!
+//! `ecmp` is even over paths, so a node weights its next links by the paths that go on from them
+//! (weighted ECMP). Even over the next links alone would overload cables where a tree's uplinks do not
+//! divide evenly among spines, and miss the published figures there.
 //!
 //! The last two look at all messages that start together; see `balance.rs`.
 //!
@@ -21,7 +25,7 @@ pub enum Splitting {
     Ideal,
     /// The best splitting over shortest paths.
     Minimal,
-    /// Evenly over all next links, at every node.
+    /// Evenly over all shortest paths.
     Ecmp,
     /// One shortest path.
     Single,
