@@ -165,8 +165,13 @@ fn settings_have_the_published_defaults_and_refuse_unknown_keys() {
 fn a_withdrawn_message_leaves_nothing_behind() {
     let graph = Arc::new(line(1, 400, 20_000));
     let settings = Settings::default();
-    let mut world = Packets::new(Arc::clone(&graph), Box::new(Adaptive::new(&graph)), &settings, 0)
-        .expect("a world");
+    let mut world = Packets::new(
+        Arc::clone(&graph),
+        Box::new(Adaptive::new(&graph).expect("a tree")),
+        &settings,
+        0,
+    )
+    .expect("a world");
     let first = submit(&mut world, 0, &message(0, 0, 1, 1_000_000));
     submit(&mut world, 1, &message(0, 0, 1, 8192));
     let early = Time::from_ns(200);

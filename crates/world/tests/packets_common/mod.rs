@@ -113,7 +113,7 @@ pub(crate) fn run_world(
     settings: &Settings,
     messages: &[Message],
 ) -> (Vec<Times>, Packets) {
-    let routing = Box::new(Adaptive::new(graph));
+    let routing = Box::new(Adaptive::new(graph).expect("few channels"));
     let mut world = Packets::new(Arc::clone(graph), routing, settings, 0).expect("a world");
     let mut times = vec![Times { sent: Time::MAX, delivered: Time::MAX }; messages.len()];
     let mut last = (Time::ZERO, 0);
