@@ -45,7 +45,7 @@ fn two_npus(latency: u64) -> Packets {
     };
     builder.cable(NodeId(0), NodeId(1), CableKind::Dac, wire).expect("a cable");
     let graph = Arc::new(builder.build().expect("a graph"));
-    let routing = Box::new(Adaptive::new(&graph));
+    let routing = Box::new(Adaptive::new(&graph).expect("a tree"));
     Packets::new(graph, routing, &Settings::default(), 0).expect("a world")
 }
 
