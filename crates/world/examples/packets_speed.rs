@@ -28,7 +28,7 @@ struct Row {
 const NPUS: u32 = 1024;
 
 /// Phase `i`: everyone sends to the one that is `i` further on.
-fn shifts(phases: impl Iterator<Item = u32> + Clone, bytes: u64) -> Traffic {
+fn shifts(phases: &(impl Iterator<Item = u32> + Clone), bytes: u64) -> Traffic {
     let of = |npu| phases.clone().map(|i| ((npu + i) % NPUS, bytes)).collect();
     (0..NPUS).map(of).collect()
 }
@@ -48,12 +48,12 @@ fn permutation(bytes: u64) -> Traffic {
 
 fn rows() -> Vec<Row> {
     let tree = || json!({ "topology": "fat_tree", "npus": NPUS, "levels": 2 });
-    let pairs = || shifts(1..NPUS, 8192);
+    let pairs = || shifts(&(1..NPUS), 8192);
     let all = NPUS as usize;
     let sixteen = (1..=16).map(|i| i * 61);
     let row = |name, fabric, traffic, window, peer| Row { name, fabric, traffic, window, peer };
     vec![
-        row("shift fat tree", tree(), shifts(sixteen, 128 << 10), 2, "htsim 17 s, 186 MB"),
+        row("shift fat tree", tree(), shifts(&sixteen, 128 << 10), 2, "htsim 17 s, 186 MB"),
         row("groups of 64", tree(), in_groups(64, 128 << 10), 8, "htsim 137 s, 707 MB"),
         row("pairs fat tree", tree(), pairs(), all, "merlin 14-18 s, 375 MB"),
         row(
@@ -149,7 +149,7 @@ fn main() {
     for row in rows().into_iter().filter(|row| row.name.contains(&only)) {
         let topology = topologies::read(row.fabric).expect("a fabric");
         let graph = Arc::new(topology.simulated().expect("a graph"));
-        let routing = topology.routing(&graph);
+        let routing = topology.routing(&graph).expect("a routing");
         let settings = Settings::default();
         let before = peak_megabytes();
         let mut world = Packets::new(Arc::clone(&graph), routing, &settings, 1).expect("a world");

@@ -126,7 +126,12 @@ pub fn carry_out(
     let (done, total) = demand.progress();
     if done < total {
         let waits = demand.waits();
-        return Err(SimulateError::Stalled { time_us: now.as_us(), waits });
+        return Err(SimulateError::Stalled {
+            time_us: now.as_us(),
+            waits,
+            hint: "ports that wait for each other in a circle never go on: the routing needs more \
+                   virtual channels, or another order of turns",
+        });
     }
     Ok(run)
 }

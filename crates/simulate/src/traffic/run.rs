@@ -152,7 +152,8 @@ impl Job<'_> {
                 unreachable!("a read scenario's world has cables")
             }
             WorldKind::Flows => {
-                let mut world = Flows::new(&self.graph, self.splitting());
+                let (splitting, detours) = (self.splitting(), self.detours());
+                let mut world = Flows::with_detours(&self.graph, splitting, detours);
                 self.built = Some(Instant::now());
                 Ok((carry_out(&mut world, demand, observer)?, None))
             }
@@ -165,8 +166,9 @@ impl Job<'_> {
                 self.built = Some(Instant::now());
                 let carried = carry_out(&mut world, demand, observer).map_err(|error| {
                     match (error, world.stalled()) {
-                        (SimulateError::Stalled { time_us, waits }, Some(cycle)) => {
-                            SimulateError::Stalled { time_us, waits: format!("{waits}\n{cycle}") }
+                        (SimulateError::Stalled { time_us, waits, hint }, Some(cycle)) => {
+                            let waits = format!("{waits}\n{cycle}");
+                            SimulateError::Stalled { time_us, waits, hint }
                         }
                         (error, _) => error,
                     }

@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What happens.
+/// What happens; of the actions of one time, the upper ones first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Action {
     /// The first packet on the link reaches its far end.
@@ -24,22 +24,24 @@ pub(super) enum Action {
 /// One event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry {
-    /// Twice the time in picoseconds, plus the class.
+    /// Four times the time in picoseconds, plus the class.
     key: u64,
     pub(super) link: u32,
     pub(super) action: Action,
 }
 
 impl Entry {
-    /// Departures are of the second class: they come after everything else of their time.
+    /// An action is its own class.
     fn new(time: u64, link: u32, action: Action) -> Self {
-        Self { key: time << 1 | u64::from(action == Action::SourceFree), link, action }
+        Self { key: time << CLASS_BITS | action as u64, link, action }
     }
 
     pub(super) const fn time(self) -> u64 {
-        self.key >> 1
+        self.key >> CLASS_BITS
     }
 }
+
+const CLASS_BITS: u32 = 2;
 
 const BUCKETS: u64 = 2048;
 
@@ -129,7 +131,7 @@ impl Calendar {
         } else {
             None
         };
-        near.or_else(|| self.later.peek().map(|Reverse((key, ..))| key >> 1))
+        near.or_else(|| self.later.peek().map(|Reverse((key, ..))| key >> CLASS_BITS))
     }
 
     /// The number of the next bucket that holds anything; beyond the calendar, of the first of
@@ -151,7 +153,7 @@ impl Calendar {
                 return Some(self.base + 1 + (place + BUCKETS - start) % BUCKETS);
             }
         }
-        self.later.peek().map(|Reverse((key, ..))| (key >> 1) >> self.shift)
+        self.later.peek().map(|Reverse((key, ..))| (key >> CLASS_BITS) >> self.shift)
     }
 
     fn turn_to(&mut self, bucket: u64) {
@@ -160,7 +162,7 @@ impl Calendar {
         self.position = 0;
         // What comes into reach goes in before anything that is pushed from now on.
         while let Some(&Reverse((key, _, entry))) = self.later.peek() {
-            let number = (key >> 1) >> self.shift;
+            let number = (key >> CLASS_BITS) >> self.shift;
             if number >= self.base + BUCKETS {
                 break;
             }
@@ -188,17 +190,22 @@ mod tests {
         fn leaves_in_the_order_of_the_event_queue(
             reach in 1u64..100_000,
             steps in prop::collection::vec(
-                (prop::collection::vec((0u64..12, 0u32..24, any::<bool>()), 0..4), 0u64..50_000), 1..120)
+                (prop::collection::vec((0u64..12, 0u32..24, 0usize..4), 0..4), 0u64..50_000), 1..120)
         ) {
             let mut calendar = Calendar::new(reach);
             let mut queue = EventQueue::new();
             let (mut now, mut link) = (0, 0);
             for (pushes, ahead) in steps {
-                for (mantissa, exponent, source) in pushes {
+                for (mantissa, exponent, class) in pushes {
                     let time = now + (mantissa << exponent >> 4);
-                    let action = if source { Action::SourceFree } else { Action::Arrive };
+                    let action = [
+                        Action::Arrive,
+                        Action::InputFree,
+                        Action::OutputFree,
+                        Action::SourceFree,
+                    ][class];
                     calendar.push(time, link, action);
-                    queue.push(Time::from_ps(time), u8::from(source), (time, link));
+                    queue.push(Time::from_ps(time), class as u8, (time, link));
                     link += 1;
                 }
                 prop_assert_eq!(calendar.next_time(), queue.next_time().map(Time::as_ps));

@@ -24,18 +24,11 @@ impl Packets {
             let on_its_way: u64 = output.returns.iter().map(|&(_, bytes)| u64::from(bytes)).sum();
             assert!(output.used == on_its_way, "credit of {} is lost", name());
         }
-        for (number, link) in self.links.iter().enumerate() {
-            let clear = link.flight.is_empty() && link.queued == 0 && link.asking == 0;
+        for (number, (link, input)) in self.links.iter().zip(&self.inputs).enumerate() {
+            let clear = link.flight.is_empty() && input.queued == 0 && link.asking == 0;
             assert!(clear, "a packet is left on {}", self.name(number * self.channels));
         }
-        let unused = |first: u32, next: &dyn Fn(u32) -> u32| {
-            let place = |id: u32| (id != NONE).then_some(id);
-            std::iter::successors(place(first), |&id| place(next(id))).count()
-        };
-        let packets = unused(self.unused_packets, &|id| self.packets[id as usize].next);
-        assert!(packets == self.packets.len(), "a packet's place is lost");
-        let messages = unused(self.unused_messages, &|id| self.messages[id as usize].next());
-        assert!(messages == self.messages.len(), "a message's place is lost");
+        assert!(self.open_messages == 0, "{} messages are not over", self.open_messages);
     }
 
     /// If packets are inside and nothing will happen any more: the ports that wait for each other, in

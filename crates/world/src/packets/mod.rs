@@ -32,6 +32,7 @@
 //!   16 oldest). It takes its place among what is forwarded. What has arrived leaves at once when it
 //!   is first in its queue.
 //!
+//! At one time, arrivals come first, then inputs that are free again, outputs that are, and departures.
 //! Ignored: allocation between flits, corrupted packets, separate networks for requests.
 //!
 //! The [`Calendar`] and the lists within arrays are the clever part; `tests/packets_oracle.rs` has
@@ -59,7 +60,7 @@ use crate::{Event, Submission, Transfer, TransferId, World};
 use calendar::{Action, Calendar};
 pub use settings::Settings;
 use source::{Message, Slot, Source};
-use state::{Ask, Link, NONE, Output, Packet, Queue, Speed};
+use state::{Ask, Input, Link, NONE, Output, Packet, Queue, Speed};
 use statistics::Counters;
 pub use statistics::Statistics;
 
@@ -78,8 +79,7 @@ pub struct Packets {
     speeds: Vec<Speed>,
 
     links: Vec<Link>,
-    /// When each link will have sent what is in its output queue.
-    free_at: Vec<u64>,
+    inputs: Vec<Input>,
     /// For each (link, channel): the queue at its far end.
     queues: Vec<Queue>,
     /// For each (link, channel): its credits and who asks for it.
@@ -94,6 +94,7 @@ pub struct Packets {
     unused_packets: u32,
     messages: Vec<Message>,
     unused_messages: u32,
+    open_messages: usize,
 
     events: Calendar,
     /// What the driver has not taken yet.
@@ -131,7 +132,7 @@ impl Packets {
             packet_bytes: settings.packet.count() as u32,
             buffer_latency: settings.buffer_latency.as_ps(),
             speeds,
-            free_at: vec![0; count],
+            inputs: links.iter().map(Input::of).collect(),
             queues: vec![Queue::default(); count * channels],
             outputs: (0..count * channels).map(|_| Output::default()).collect(),
             asks: vec![Ask::default(); count * channels + count],
@@ -141,6 +142,7 @@ impl Packets {
             unused_packets: NONE,
             messages: Vec::new(),
             unused_messages: NONE,
+            open_messages: 0,
             events: Calendar::new(4 * slowest),
             ready: VecDeque::new(),
             now: 0,

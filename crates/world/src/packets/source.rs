@@ -42,10 +42,6 @@ impl Message {
     const fn unfinished(&self) -> bool {
         self.left > 0 || self.made == 0
     }
-
-    pub(super) const fn next(&self) -> u32 {
-        self.next
-    }
 }
 
 /// An NPU's messages that are not all in packets, the oldest first.
@@ -109,6 +105,7 @@ impl Packets {
             reordered: false,
         };
         self.counters.submits(dimension.index());
+        self.open_messages += 1;
         let id = if self.unused_messages == NONE {
             self.messages.push(message);
             u32::try_from(self.messages.len() - 1).expect("fewer than 2^32 messages at once")
@@ -209,7 +206,7 @@ impl Packets {
             sequence: message.made - 1,
             made: self.now,
             claimed: self.now,
-            arrival: 0,
+            next_arrival: 0,
             tail: 0,
             dimension: message.dimension,
             channel: 0,
@@ -281,6 +278,7 @@ impl Packets {
             message.over = true;
             message.next = self.unused_messages;
             self.unused_messages = id;
+            self.open_messages -= 1;
         }
     }
 }

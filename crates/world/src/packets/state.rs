@@ -26,8 +26,8 @@ pub(super) struct Packet {
     pub(super) made: u64,
     /// When it got its credit for the link that it is on, or came by.
     pub(super) claimed: u64,
-    /// When it can be seen at the far end of that link: its first flit, at its destination all of it.
-    pub(super) arrival: u64,
+    /// When the one behind it on that link arrives.
+    pub(super) next_arrival: u64,
     /// When its last byte is at the far end.
     pub(super) tail: u64,
     pub(super) dimension: u16,
@@ -99,33 +99,46 @@ impl Speed {
     }
 }
 
-/// A directed link: an output of one node, an input of the next.
+/// A directed link, as the node at its start sees it: an output.
 #[derive(Clone)]
+#[repr(align(64))]
 pub(super) struct Link {
     pub(super) from: u32,
     pub(super) to: u32,
     pub(super) latency: u64,
-    pub(super) speed: u16,
-    /// The channel whose turn it is, at the output and at the input.
-    pub(super) output_turn: u8,
-    pub(super) input_turn: u8,
-    /// Whether the event `InputFree` is to come.
-    pub(super) input_wakes: bool,
-    /// How many packets are in the queues of its far end.
-    pub(super) queued: u32,
-    /// How many ask for it.
-    pub(super) asking: u32,
-    /// Packets in the output queue and on the wire, in order.
-    pub(super) flight: Queue,
-    /// When the last of them arrives.
-    pub(super) last_arrival: u64,
+    /// When it will have sent what is in its output queue.
+    pub(super) free_at: u64,
     /// When the crossbar may bring it another packet.
-    pub(super) output_free: u64,
-    /// When its far end may pass on another packet.
-    pub(super) input_free: u64,
+    pub(super) crossbar_free: u64,
     /// The next event `OutputFree`.
     pub(super) wakes_at: u64,
+    /// When the last packet of `flight` arrives.
+    pub(super) last_arrival: u64,
+    /// Packets in the output queue and on the wire, in order.
+    pub(super) flight: Queue,
+    /// How many ask for it.
+    pub(super) asking: u32,
+    pub(super) speed: u16,
+    /// The channel whose turn it is.
+    pub(super) turn: u8,
 }
+
+/// The same link, as the node at its end sees it.
+#[derive(Clone)]
+pub(super) struct Input {
+    pub(super) node: u32,
+    /// How many packets are in its queues.
+    pub(super) queued: u32,
+    /// When it may pass on another packet.
+    pub(super) free_at: u64,
+    pub(super) latency: u64,
+    /// Whether the event `InputFree` is to come.
+    pub(super) wakes: bool,
+    /// The channel whose turn it is.
+    pub(super) turn: u8,
+}
+
+const _: () = assert!(size_of::<Link>() == 64 && size_of::<Input>() <= 32);
 
 /// A list of packets, linked by [`Packet::next`].
 #[derive(Clone, Copy)]
@@ -178,6 +191,7 @@ impl Default for Ask {
 }
 
 /// A virtual channel of a link at its sending end.
+#[repr(align(64))]
 pub(super) struct Output {
     /// Bytes of the far buffer that are claimed.
     pub(super) used: u64,
@@ -230,21 +244,24 @@ pub(super) fn links(graph: &Graph, settings: &Settings) -> (Vec<Speed>, Vec<Link
             from: link.from.0,
             to: link.to.0,
             latency: link.wire.latency.as_ps(),
-            speed: u16::try_from(speed).expect("fewer than 65,536 bandwidths"),
-            output_turn: 0,
-            input_turn: 0,
-            input_wakes: false,
-            queued: 0,
-            asking: 0,
-            flight: Queue::default(),
-            last_arrival: 0,
-            output_free: 0,
-            input_free: 0,
+            free_at: 0,
+            crossbar_free: 0,
             wakes_at: u64::MAX,
+            last_arrival: 0,
+            flight: Queue::default(),
+            asking: 0,
+            speed: u16::try_from(speed).expect("fewer than 65,536 bandwidths"),
+            turn: 0,
         }
     });
     let links = links.collect();
     (speeds, links)
+}
+
+impl Input {
+    pub(super) const fn of(link: &Link) -> Self {
+        Self { node: link.to, queued: 0, free_at: 0, latency: link.latency, wakes: false, turn: 0 }
+    }
 }
 
 impl Packets {

@@ -11,16 +11,15 @@ use super::state::NONE;
 impl Packets {
     /// The first packet on `link` reaches its far end.
     pub(super) fn arrive(&mut self, link: u32) {
-        let at = &mut self.links[link as usize];
-        let id = at.flight.pop(&self.packets);
-        if !at.flight.is_empty() {
-            let next = self.packets[at.flight.first as usize].arrival;
-            self.events.push(next, link, Action::Arrive);
+        let flight = &mut self.links[link as usize].flight;
+        let id = flight.pop(&self.packets);
+        let packet = &self.packets[id as usize];
+        if !flight.is_empty() {
+            self.events.push(packet.next_arrival, link, Action::Arrive);
         }
-        at.queued += 1;
-        let channel = usize::from(self.packets[id as usize].channel);
-        let queue = link as usize * self.channels + channel;
+        let queue = link as usize * self.channels + usize::from(packet.channel);
         let waits = !self.queues[queue].is_empty();
+        self.inputs[link as usize].queued += 1;
         self.queues[queue].push(&mut self.packets, id);
         if !waits {
             self.advance(queue);
@@ -29,12 +28,12 @@ impl Packets {
 
     /// The far end of `link` may pass on another packet.
     pub(super) fn input_free(&mut self, link: u32) {
-        let at = &mut self.links[link as usize];
-        at.input_wakes = false;
-        let turn = usize::from(at.input_turn);
+        let at = &mut self.inputs[link as usize];
+        at.wakes = false;
+        let turn = usize::from(at.turn);
         for step in 0..self.channels {
-            let at = &self.links[link as usize];
-            if at.input_free > self.now || at.queued == 0 {
+            let at = &self.inputs[link as usize];
+            if at.free_at > self.now || at.queued == 0 {
                 break;
             }
             let channel = (turn + step) % self.channels;
@@ -61,10 +60,10 @@ impl Packets {
 
     /// Makes sure that whoever waits at the far end of `link` is looked at when it is free.
     fn wake_input(&mut self, link: u32) {
-        let at = &mut self.links[link as usize];
-        if at.queued > 0 && at.input_free > self.now && !at.input_wakes {
-            at.input_wakes = true;
-            self.events.push(at.input_free, link, Action::InputFree);
+        let at = &mut self.inputs[link as usize];
+        if at.queued > 0 && at.free_at > self.now && !at.wakes {
+            at.wakes = true;
+            self.events.push(at.free_at, link, Action::InputFree);
         }
     }
 
@@ -85,11 +84,11 @@ impl Packets {
             if id == NONE {
                 return;
             }
-            let at = &self.links[link as usize];
-            if at.input_free > self.now {
+            let at = &self.inputs[link as usize];
+            if at.free_at > self.now {
                 return self.wake_input(link);
             }
-            let (node, latency) = (at.to, at.latency);
+            let (node, latency) = (at.node, at.latency);
             let packet = &self.packets[id as usize];
             let (destination, state) = (packet.destination, packet.state);
             if destination != node {
@@ -98,7 +97,7 @@ impl Packets {
                 return self.ask(queue as u32, hop);
             }
             self.queues[queue].pop(&self.packets);
-            self.links[link as usize].queued -= 1;
+            self.inputs[link as usize].queued -= 1;
             self.give_back(queue, id, self.now + latency);
             self.deliver(id);
         }
@@ -117,9 +116,9 @@ impl Packets {
                 let output =
                     &mut self.outputs[hop.link as usize * self.channels + usize::from(hop.channel)];
                 output.settle(self.now);
-                let link = hop.link as usize;
-                let rate = self.speeds[usize::from(self.links[link].speed)].rate;
-                let waiting = self.free_at[link].saturating_sub(self.now) as f64 * rate;
+                let link = &self.links[hop.link as usize];
+                let rate = self.speeds[usize::from(link.speed)].rate;
+                let waiting = link.free_at.saturating_sub(self.now) as f64 * rate;
                 let load = (waiting + output.used as f64) * f64::from(hop.weight);
                 if load < least {
                     (best, least) = (hop, load);
@@ -151,11 +150,11 @@ impl Packets {
         if at.asking == 0 {
             return;
         }
-        if at.output_free > self.now {
-            let time = at.output_free;
+        if at.crossbar_free > self.now {
+            let time = at.crossbar_free;
             return self.wake_output(link, time);
         }
-        let turn = usize::from(at.output_turn);
+        let turn = usize::from(at.turn);
         for step in 0..self.channels {
             let mut channel = turn + step;
             if channel >= self.channels {
@@ -183,7 +182,7 @@ impl Packets {
                 output.last = before;
             }
             let turn = if channel + 1 == self.channels { 0 } else { channel as u8 + 1 };
-            self.links[link as usize].output_turn = turn;
+            self.links[link as usize].turn = turn;
             self.cross(asker, number);
             return;
         }
@@ -194,8 +193,7 @@ impl Packets {
         let (mut before, mut asker) = (NONE, self.outputs[output].first);
         while asker != NONE {
             let queue = asker as usize;
-            if queue >= self.queues.len()
-                || self.links[queue / self.channels].input_free <= self.now
+            if queue >= self.queues.len() || self.inputs[queue / self.channels].free_at <= self.now
             {
                 return Some((before, asker));
             }
@@ -233,22 +231,21 @@ impl Packets {
             let fed = tail + 2 * self.buffer_latency + speed.head(bytes);
             ready = (now + self.buffer_latency).max(fed.saturating_sub(serialisation));
             self.queues[queue].pop(&self.packets);
-            let at = &mut self.links[input];
+            let at = &mut self.inputs[input];
             at.queued -= 1;
-            at.input_free = crossed;
+            at.free_at = crossed;
             let turn = queue % self.channels + 1;
-            at.input_turn = if turn == self.channels { 0 } else { turn as u8 };
+            at.turn = if turn == self.channels { 0 } else { turn as u8 };
             let back = tail.max(crossed) + at.latency;
             self.give_back(queue, id, back);
             self.wake_input(input as u32);
         }
 
         // It takes its place on the link.
-        let start = ready.max(self.free_at[link as usize]);
-        let end = start + serialisation;
-        self.free_at[link as usize] = end;
-        let packet = &mut self.packets[id as usize];
         let at = &mut self.links[link as usize];
+        let start = ready.max(at.free_at);
+        let end = start + serialisation;
+        let packet = &mut self.packets[id as usize];
         let arrival = if packet.destination == at.to {
             end + at.latency
         } else {
@@ -256,17 +253,17 @@ impl Packets {
         };
         // Nothing overtakes on a link.
         let arrival = arrival.max(at.last_arrival);
-        at.last_arrival = arrival;
-        at.output_free = crossed;
+        (at.free_at, at.last_arrival, at.crossbar_free) = (end, arrival, crossed);
         at.asking -= 1;
-        (packet.claimed, packet.arrival, packet.tail) = (now, arrival, end + at.latency);
+        (packet.claimed, packet.tail) = (now, end + at.latency);
         packet.channel = (number % self.channels) as u8;
         self.counters.sends(link, serialisation, packet);
-        let waits = !at.flight.is_empty();
-        at.flight.push(&mut self.packets, id);
-        if !waits {
+        if at.flight.is_empty() {
             self.events.push(arrival, link, Action::Arrive);
+        } else {
+            self.packets[at.flight.last as usize].next_arrival = arrival;
         }
+        at.flight.push(&mut self.packets, id);
         let output = &mut self.outputs[number];
         output.used += u64::from(bytes);
         self.counters.holds(output.used);

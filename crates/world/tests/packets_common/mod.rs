@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use allrail_core::{Bandwidth, Bytes, DimensionId, Rank, Time};
 use allrail_fabric::graph::{Builder, CableKind, Graph, NodeId, Wire};
-use allrail_fabric::routing::Adaptive;
+use allrail_fabric::routing::{Adaptive, Routing};
 use allrail_world::packets::Settings;
 use allrail_world::{Event, Packets, Submission, Transfer, TransferId, World};
 use proptest::prelude::*;
@@ -80,8 +80,7 @@ pub(crate) fn tree(leaves: u32, down: u32, spines: u32, wires: &[Wire]) -> Graph
     builder.build().expect("a graph")
 }
 
-/// NPUs that all pass on: a square grid without wrap-around. Adaptive routing can deadlock on it, so
-/// its buffers must hold everything.
+/// NPUs that all pass on: a square grid without wrap-around.
 pub(crate) fn grid(side: u32, wires: &[Wire]) -> Graph {
     let mut builder = Builder::new(side * side);
     let mut wires = wires.iter().copied().cycle();
@@ -113,7 +112,7 @@ pub(crate) fn run_world(
     settings: &Settings,
     messages: &[Message],
 ) -> (Vec<Times>, Packets) {
-    let routing = Box::new(Adaptive::new(graph).expect("a routing"));
+    let routing = Box::new(Adaptive::new(graph).expect("few channels"));
     let mut world = Packets::new(Arc::clone(graph), routing, settings, 0).expect("a world");
     let mut times = vec![Times { sent: Time::MAX, delivered: Time::MAX }; messages.len()];
     let mut last = (Time::ZERO, 0);
@@ -151,28 +150,30 @@ fn any_wire() -> impl Strategy<Value = Wire> {
     })
 }
 
-fn any_graph() -> impl Strategy<Value = (Graph, bool)> {
+fn any_graph() -> impl Strategy<Value = Graph> {
     let wires = prop::collection::vec(any_wire(), 1..9);
     (0u32..3, 2u32..4, 1u32..4, 1u32..4, wires).prop_map(|(kind, leaves, down, spines, wires)| {
         match kind {
-            0 => (tree(leaves, down, spines, &wires), true),
-            1 => (tree(1, leaves + down, 1, &wires), true),
-            _ => (grid(leaves, &wires), false),
+            0 => tree(leaves, down, spines, &wires),
+            1 => tree(1, leaves + down, 1, &wires),
+            _ => grid(leaves, &wires),
         }
     })
 }
 
-/// A network, settings and messages sorted by time. Where buffers are small, routing goes up and down.
-pub(crate) fn any_case() -> impl Strategy<Value = (Graph, Settings, Vec<Message>)> {
-    let draws = (0u64..600_000, any::<u32>(), any::<u32>(), 0u64..9_000);
+/// A network, settings and messages of `bytes`, sorted by time. Buffers hold 1 to 4 packets a channel.
+pub(crate) fn any_case(
+    bytes: std::ops::Range<u64>,
+) -> impl Strategy<Value = (Graph, Settings, Vec<Message>)> {
+    let draws = (0u64..600_000, any::<u32>(), any::<u32>(), bytes);
     let messages = prop::collection::vec(draws, 1..40);
-    let ports = (500u64..3_000, 1u64..400, 0u64..60_000, 100u32..300, 0u64..4);
-    (any_graph(), ports, messages).prop_map(|((graph, small), ports, draws)| {
+    let ports = (500u64..3_000, 1u64..400, 0u64..60_000, 101u32..300, 0u64..4);
+    (any_graph(), ports, messages).prop_map(|(graph, ports, draws)| {
         let (packet, flit, latency, speedup, room) = ports;
-        let buffer = if small { packet * (room + 1) } else { 1_000_000 };
+        let channels = Adaptive::new(&graph).expect("few channels").channels();
         let settings = Settings {
             packet: Bytes::new(packet),
-            buffer: Bytes::new(buffer),
+            buffer: Bytes::new(packet * (room + 1) * u64::from(channels)),
             flit: Bytes::new(flit),
             buffer_latency: Time::from_ps(latency),
             crossbar_speedup: f64::from(speedup) / 100.0,
