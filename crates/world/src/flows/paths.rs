@@ -179,8 +179,8 @@ impl Paths {
     /// A switch takes the next link number `q mod count`, where links are listed cable by cable (the
     /// first to every next node, then the second), `q` is the destination at first and is divided by
     /// the number of next nodes at every switch: destination mod k in trees. An NPU that forwards
-    /// takes number `destination mod count`: on a torus, that is the order of its dimensions for
-    /// destinations of one parity, and the opposite order for the other.
+    /// goes to the node whose number is nearest to its own: on a torus, that is dimension order, the last
+    /// one first.
     pub(super) fn single(
         &mut self,
         trunk: &Trunk,
@@ -197,15 +197,20 @@ impl Paths {
                 .leaving(node)
                 .map(|number| (number as u32, trunk.arcs()[number]))
                 .filter(|(_, arc)| distances[arc.to as usize] + 1 == here);
+            if node < trunk.npus() {
+                let nearest = next.min_by_key(|(_, arc)| arc.to.abs_diff(node));
+                let (number, arc) = nearest.expect("a path goes on");
+                add(number, quotient % arc.cables);
+                node = arc.to;
+                continue;
+            }
             let (mut nodes, mut links) = (0, 0);
             for (_, arc) in next.clone() {
                 nodes += 1;
                 links += arc.cables;
             }
             let mut skip = quotient % links;
-            if node >= trunk.npus() {
-                quotient /= nodes;
-            }
+            quotient /= nodes;
             let mut cable = 0;
             let (number, arc) = loop {
                 let mut listed = next.clone().filter(|(_, arc)| arc.cables > cable);
