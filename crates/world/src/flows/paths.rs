@@ -105,6 +105,8 @@ impl Ways {
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Paths {
+    /// How many nodes have arcs.
+    inner: usize,
     distances: Vec<Option<Box<[u8]>>>,
     kept: usize,
     queue: Vec<u32>,
@@ -113,7 +115,9 @@ pub(super) struct Paths {
 
 impl Paths {
     pub(super) fn new(trunk: &Trunk) -> Self {
+        let inner = (0..trunk.nodes() as u32).filter(|&node| !trunk.leaving(node).is_empty());
         Self {
+            inner: inner.count(),
             distances: vec![None; trunk.nodes()],
             kept: 0,
             queue: Vec::new(),
@@ -132,7 +136,7 @@ impl Paths {
                 self.kept = 0;
             }
             self.kept += trunk.nodes();
-            let found = search(trunk, destination, &mut self.queue);
+            let found = search(trunk, destination, self.inner, &mut self.queue);
             self.distances[destination as usize] = Some(found);
         }
         self.distances[destination as usize].as_deref().expect("it was just found")
@@ -226,13 +230,14 @@ impl Paths {
     }
 }
 
-fn search(trunk: &Trunk, destination: u32, queue: &mut Vec<u32>) -> Box<[u8]> {
+fn search(trunk: &Trunk, destination: u32, inner: usize, queue: &mut Vec<u32>) -> Box<[u8]> {
     let mut distances = vec![u8::MAX; trunk.nodes()].into_boxed_slice();
     distances[destination as usize] = 0;
     queue.clear();
     queue.push(destination);
     let mut head = 0;
-    while let Some(&node) = queue.get(head) {
+    // Once all are seen, the rest of the queue has nothing to tell.
+    while let (Some(&node), true) = (queue.get(head), queue.len() < inner) {
         head += 1;
         let next = distances[node as usize] + 1;
         for arc in &trunk.arcs()[trunk.leaving(node)] {
