@@ -15,7 +15,7 @@
 //! [`LEAP_EVERY`] rounds a leap follows: on in the direction of all moves since the last one, as far
 //! as that helps; chains of links that are all full give way slowly without. β rises while the
 //! stand-in is too smooth, and falls while shares have not settled. It stops at a gap of [`GAP`], or
-//! after [`ROUNDS`]: the gap that is left is in the answer.
+//! after [`ROUNDS`] or [`WORK`]: the gap that is left is in the answer.
 //!
 //! A first column need not be a path: any splitting will do, such as ECMP's.
 
@@ -23,6 +23,8 @@
 pub(super) const GAP: f64 = 0.01;
 /// Rounds at most.
 const ROUNDS: usize = 2_000;
+/// Entries of columns looked at, at most: seconds on large networks.
+const WORK: usize = 500_000_000;
 /// No link's load moves by more than this much of the exponent in one step.
 const STEP: f64 = 1.0;
 /// Rounds from one leap to the next.
@@ -185,11 +187,12 @@ pub(super) fn balance(
         moved: vec![0.0; capacities.len()],
     };
     let mut beta = 20.0;
-    let (mut bound, mut path) = (0.0f64, Vec::new());
+    let (mut bound, mut path, mut work) = (0.0f64, Vec::new(), 0);
     for round in 0.. {
         state.loads.fill(0.0);
         for commodity in &*commodities {
             for column in &commodity.columns {
+                work += column.entries.len();
                 for &(link, weight) in &column.entries {
                     state.loads[link as usize] += commodity.demand * column.share * weight;
                 }
@@ -198,7 +201,7 @@ pub(super) fn balance(
         let loads = state.loads.iter().zip(capacities).map(|(load, capacity)| load / capacity);
         state.greatest = loads.fold(0.0, f64::max);
         let aim = floor.max(bound * (1.0 + GAP)) * (1.0 + 1e-12);
-        if state.greatest <= aim || round == ROUNDS {
+        if state.greatest <= aim || round == ROUNDS || work > WORK {
             break;
         }
         state.steepness = beta / state.greatest;

@@ -105,6 +105,8 @@ impl Ways {
 /// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Paths {
+    /// How many nodes have arcs.
+    inner: usize,
     distances: Vec<Option<Box<[u8]>>>,
     kept: usize,
     queue: Vec<u32>,
@@ -113,7 +115,9 @@ pub(super) struct Paths {
 
 impl Paths {
     pub(super) fn new(trunk: &Trunk) -> Self {
+        let inner = (0..trunk.nodes() as u32).filter(|&node| !trunk.leaving(node).is_empty());
         Self {
+            inner: inner.count(),
             distances: vec![None; trunk.nodes()],
             kept: 0,
             queue: Vec::new(),
@@ -132,7 +136,7 @@ impl Paths {
                 self.kept = 0;
             }
             self.kept += trunk.nodes();
-            let found = search(trunk, destination, &mut self.queue);
+            let found = search(trunk, destination, self.inner, &mut self.queue);
             self.distances[destination as usize] = Some(found);
         }
         self.distances[destination as usize].as_deref().expect("it was just found")
@@ -179,8 +183,8 @@ impl Paths {
     /// A switch takes the next link number `q mod count`, where links are listed cable by cable (the
     /// first to every next node, then the second), `q` is the destination at first and is divided by
     /// the number of next nodes at every switch: destination mod k in trees. An NPU that forwards
-    /// takes number `destination mod count`: on a torus, that is the order of its dimensions for
-    /// destinations of one parity, and the opposite order for the other.
+    /// goes to the node whose number is nearest to its own: on a torus, that is dimension order, the last
+    /// one first.
     pub(super) fn single(
         &mut self,
         trunk: &Trunk,
@@ -197,15 +201,20 @@ impl Paths {
                 .leaving(node)
                 .map(|number| (number as u32, trunk.arcs()[number]))
                 .filter(|(_, arc)| distances[arc.to as usize] + 1 == here);
+            if node < trunk.npus() {
+                let nearest = next.min_by_key(|(_, arc)| arc.to.abs_diff(node));
+                let (number, arc) = nearest.expect("a path goes on");
+                add(number, quotient % arc.cables);
+                node = arc.to;
+                continue;
+            }
             let (mut nodes, mut links) = (0, 0);
             for (_, arc) in next.clone() {
                 nodes += 1;
                 links += arc.cables;
             }
             let mut skip = quotient % links;
-            if node >= trunk.npus() {
-                quotient /= nodes;
-            }
+            quotient /= nodes;
             let mut cable = 0;
             let (number, arc) = loop {
                 let mut listed = next.clone().filter(|(_, arc)| arc.cables > cable);
@@ -221,13 +230,14 @@ impl Paths {
     }
 }
 
-fn search(trunk: &Trunk, destination: u32, queue: &mut Vec<u32>) -> Box<[u8]> {
+fn search(trunk: &Trunk, destination: u32, inner: usize, queue: &mut Vec<u32>) -> Box<[u8]> {
     let mut distances = vec![u8::MAX; trunk.nodes()].into_boxed_slice();
     distances[destination as usize] = 0;
     queue.clear();
     queue.push(destination);
     let mut head = 0;
-    while let Some(&node) = queue.get(head) {
+    // Once all are seen, the rest of the queue has nothing to tell.
+    while let (Some(&node), true) = (queue.get(head), queue.len() < inner) {
         head += 1;
         let next = distances[node as usize] + 1;
         for arc in &trunk.arcs()[trunk.leaving(node)] {
