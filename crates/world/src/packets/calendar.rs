@@ -120,6 +120,11 @@ impl Calendar {
         Some(entry)
     }
 
+    /// The link of an event a little ahead, most often.
+    pub(super) fn ahead(&self) -> Option<u32> {
+        self.current.get(self.position + 6).map(|entry| entry.link)
+    }
+
     /// When the next event happens.
     pub(super) fn next_time(&self) -> Option<u64> {
         if let Some(entry) = self.current.get(self.position) {

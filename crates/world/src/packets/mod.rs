@@ -156,6 +156,9 @@ impl Packets {
 
     fn handle(&mut self, entry: calendar::Entry) {
         self.now = entry.time();
+        if let Some(link) = self.events.ahead() {
+            state::prefetch(&self.packets, self.links[link as usize].flight.first);
+        }
         match entry.action {
             Action::Arrive => self.arrive(entry.link),
             Action::InputFree => self.input_free(entry.link),

@@ -37,6 +37,18 @@ pub(super) struct Packet {
 
 const _: () = assert!(size_of::<Packet>() <= 64);
 
+/// Asks for a packet's cache line before it is needed.
+pub(super) fn prefetch(packets: &[Packet], id: u32) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(packet) = packets.get(id as usize) {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint, which reads and writes nothing; the address is that of a packet.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(packet).cast()) };
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = (packets, id);
+}
+
 /// How fast a link is; most links are alike.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) struct Speed {

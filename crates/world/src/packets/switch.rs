@@ -131,6 +131,17 @@ impl Packets {
     /// `asker` (a queue, or a slot) wants its first packet to take `hop`.
     pub(super) fn ask(&mut self, asker: u32, hop: Hop) {
         let number = hop.link as usize * self.channels + usize::from(hop.channel);
+        let at = &mut self.links[hop.link as usize];
+        at.asking += 1;
+        if at.asking == 1 && at.crossbar_free <= self.now {
+            // It is alone: there is no one to serve first. Its input is free, or it would not ask.
+            let bytes = self.packets[self.first_packet(asker) as usize].bytes;
+            let output = &mut self.outputs[number];
+            output.settle(self.now);
+            if output.used + u64::from(bytes) <= self.share {
+                return self.cross(asker, number);
+            }
+        }
         self.asks[asker as usize].output = number as u32;
         self.asks[asker as usize].next = NONE;
         let output = &mut self.outputs[number];
@@ -140,7 +151,6 @@ impl Packets {
             self.asks[output.last as usize].next = asker;
         }
         output.last = asker;
-        self.links[hop.link as usize].asking += 1;
         self.serve(hop.link);
     }
 
@@ -181,8 +191,6 @@ impl Packets {
             if output.last == asker {
                 output.last = before;
             }
-            let turn = if channel + 1 == self.channels { 0 } else { channel as u8 + 1 };
-            self.links[link as usize].turn = turn;
             self.cross(asker, number);
             return;
         }
@@ -255,8 +263,10 @@ impl Packets {
         let arrival = arrival.max(at.last_arrival);
         (at.free_at, at.last_arrival, at.crossbar_free) = (end, arrival, crossed);
         at.asking -= 1;
+        let channel = number % self.channels;
+        at.turn = if channel + 1 == self.channels { 0 } else { channel as u8 + 1 };
         (packet.claimed, packet.tail) = (now, end + at.latency);
-        packet.channel = (number % self.channels) as u8;
+        packet.channel = channel as u8;
         self.counters.sends(link, serialisation, packet);
         if at.flight.is_empty() {
             self.events.push(arrival, link, Action::Arrive);
