@@ -144,7 +144,11 @@ impl Layered {
                 if node.0 < graph.npus() && only != Some(node) {
                     most = most.max(needs[node.index()][0]);
                 }
-                let of_list = known.get(&list).copied().unwrap_or_else(|| {
+                // Often it is the list for the column before.
+                let before = (number * nodes + node.index()).checked_sub(nodes);
+                let before = before.map(|at| tables.list_of[at]);
+                let same = before.filter(|&list_before| tables.list(list_before) == list);
+                let of_list = same.or_else(|| known.get(&list).copied()).unwrap_or_else(|| {
                     let number = u32::try_from(known.len()).expect("few lists");
                     tables.entries.extend(&list);
                     tables.starts.push(u32::try_from(tables.entries.len()).expect("few links"));
@@ -196,13 +200,17 @@ impl Layered {
             out.extend(self.hop(entry, state));
             return;
         }
-        let list = self.list_of[column as usize * self.nodes + node.index()] as usize;
-        let range = self.starts[list] as usize..self.starts[list + 1] as usize;
-        for &entry in &self.entries[range] {
+        let list = self.list_of[column as usize * self.nodes + node.index()];
+        for &entry in self.list(list) {
             if let Some(hop) = self.hop(entry, state) {
                 out.push(hop);
             }
         }
+    }
+
+    fn list(&self, number: u32) -> &[Entry] {
+        let number = number as usize;
+        &self.entries[self.starts[number] as usize..self.starts[number + 1] as usize]
     }
 
     fn hop(&self, entry: Entry, state: RouteState) -> Option<Hop> {

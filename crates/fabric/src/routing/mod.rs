@@ -1,7 +1,7 @@
-//! How messages find their way through a [`Graph`]: which links a packet may take next.
+//! How messages find their way through a [`Graph`](crate::graph::Graph): which links a packet may take next.
 //!
 //! A [`Routing`] is a pure function. It names every hop that is allowed; the world `packets` takes
-//! the one that is least loaded. Links are directed and numbered as [`Graph::link`] does.
+//! the one that is least loaded. Links are directed and numbered as [`Graph::link`](crate::graph::Graph::link) does.
 //!
 //! - [`adaptive`]: any graph: shortest paths, up and down; the other rules fall back on it where a
 //!   network is not whole.
