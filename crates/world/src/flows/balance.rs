@@ -100,13 +100,10 @@ impl State<'_> {
         }
         let slope = |length: f64| -> f64 {
             let mut slope = 0.0;
-            for link in 0..direction.len() {
-                let by = direction[link] / self.capacities[link];
-                if by != 0.0 {
-                    let over =
-                        self.loads[link] / self.capacities[link] + length * by - self.greatest;
-                    slope += by * (self.steepness * over).exp();
-                }
+            let links = direction.iter().zip(&self.loads).zip(self.capacities);
+            for ((by, load), capacity) in links.filter(|((by, _), _)| **by != 0.0) {
+                let over = (load + length * by) / capacity - self.greatest;
+                slope += by / capacity * (self.steepness * over).exp();
             }
             slope
         };

@@ -105,10 +105,9 @@ impl Best {
         let mut local = vec![0; symmetry.capacities.len()];
         (0..).zip(&links).for_each(|(place, &class)| local[class as usize] = place);
         for (arc, &class) in trunk.arcs().iter().zip(&symmetry.classes) {
-            if let Some(latency) = latencies.get_mut(local[class as usize] as usize) {
-                if links[local[class as usize] as usize] == class {
-                    *latency = arc.latency;
-                }
+            let place = local[class as usize];
+            if links.get(place as usize) == Some(&class) {
+                latencies[place as usize] = arc.latency;
             }
         }
         let bound = match &mut self.detours {
