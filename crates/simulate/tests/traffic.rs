@@ -209,7 +209,7 @@ struct Lossy {
 impl World for Lossy {
     fn submit(&mut self, now: Time, submission: Submission) -> TransferId {
         self.taken += 1;
-        if self.taken % self.loses != 0 {
+        if !self.taken.is_multiple_of(self.loses) {
             let event = Event::Delivered { tag: submission.tag };
             self.events.push(now + Time::from_ns(5), 0, event);
         }

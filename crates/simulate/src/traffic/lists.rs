@@ -116,7 +116,7 @@ pub struct Timed {
     messages: Vec<(Time, Message)>,
     next: usize,
     done: u64,
-    /// Longest time from leaving to arriving, and the sum of all.
+    /// From leaving to arriving, in the order of arrival.
     latencies: Vec<Time>,
 }
 
