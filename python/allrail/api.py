@@ -220,7 +220,9 @@ def advise(fabric: str | Fabric | GraphFabric | os.PathLike[str]) -> dict[str, A
     Raises:
         InputError: It is not a fabric, or not one of dimensions.
     """
-    named = fabric if isinstance(fabric, (Fabric, GraphFabric)) else load_any_fabric(os.fspath(fabric))
+    named = (
+        fabric if isinstance(fabric, (Fabric, GraphFabric)) else load_any_fabric(os.fspath(fabric))
+    )
     loaded = dimensions_of(named)
     try:
         advice: dict[str, Any] = json.loads(_core.advise(loaded.model_dump_json()))

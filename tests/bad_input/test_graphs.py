@@ -346,25 +346,34 @@ def test_unknown_prices_and_fabrics_have_a_near_miss(folder, allrail_cli):
 @pytest.mark.parametrize(
     ("fabric", "field"),
     [
-        ("hx2mesh-1k", "`fabric`"),
+        ("dragonfly-1k", "`fabric`"),
         ("mine.yaml", "`fabric`"),
-        ("{topology: torus, shape: [4, 4]}", "`fabric.topology`"),
+        ("{topology: mesh, shape: [4, 4], npus_per_switch: 1}", "`fabric.topology`"),
+        ("{topology: torus, shape: [4, 4], failed_nodes: [3]}", "`fabric.topology`"),
     ],
     ids=str,
 )
-def test_simulating_a_graph_is_refused(folder, allrail_cli, fabric, field):
-    (folder / "mine.yaml").write_text(FILES["torus"])
+def test_planning_on_a_graph_without_dimensions_is_refused(folder, allrail_cli, fabric, field):
+    (folder / "mine.yaml").write_text(
+        "{topology: dragonfly, a: 4, p: 2, h: 2, groups: 4, switch_radix: 16}"
+    )
     text = (folder / "scenario.yaml").read_text().replace("tutorial-8x8x8", fabric)
     (folder / "scenario.yaml").write_text(text)
     for verb in ("simulate", "plan"):
         outcome = allrail_cli(verb, "scenario.yaml")
         assert (outcome.status, outcome.stdout) == (2, "")
         assert outcome.stderr.startswith("error: scenario.yaml:2: " + field)
-        assert "cannot be simulated" in outcome.stderr
-        assert "hint: name a fabric of `dimensions`" in outcome.stderr
+        assert "hint: run `traffic` on it" in outcome.stderr
 
 
-def test_advising_on_a_graph_is_refused(allrail_cli):
-    outcome = allrail_cli("fabric", "advise", "hx2mesh-1k")
+def test_advising_on_a_graph_without_dimensions_is_refused(allrail_cli):
+    outcome = allrail_cli("fabric", "advise", "dragonfly-1k")
     assert (outcome.status, outcome.stdout) == (2, "")
-    assert "cannot be advised on yet" in outcome.stderr
+    assert "no dimension joins NPU to NPU" in outcome.stderr
+
+
+def test_only_packets_reads_its_settings(folder, allrail_cli):
+    outcome = allrail_cli("simulate", "scenario.yaml", "--set", "packets={packet: 4 KiB}")
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert "`packets`" in outcome.stderr
+    assert "world: packets" in outcome.stderr

@@ -154,7 +154,10 @@ fn failed_parts_leave_the_graph_but_not_the_bill() {
         (json!({ "topology": "fat_tree", "npus": 32, "switch_radix": 8, "levels": 2 }), [32, 40]),
         (json!({ "topology": "dragonfly", "a": 4, "p": 2, "h": 2, "groups": 5 }), [40, 42]),
         (json!({ "topology": "torus", "shape": [4, 4] }), [1, 2]),
-        (json!({ "topology": "hammingmesh", "board": [2, 2], "grid": [3, 3] }), [0, 1]),
+        (
+            json!({ "topology": "hammingmesh", "board": [2, 2], "grid": [3, 3], "rows": "merged" }),
+            [0, 1],
+        ),
         (json!({ "topology": "mesh", "shape": [3, 3] }), [9, 10]),
     ] {
         let mut broken = whole.clone();
@@ -209,7 +212,7 @@ fn every_topology_can_be_written_as_a_graph() {
         (json!({ "topology": "dragonfly", "a": 4, "p": 2, "h": 4, "groups": 4 }), [3, 6], [32, 33]),
         (json!({ "topology": "torus", "shape": [3, 4, 2] }), [0, 23], [5, 4]),
         (
-            json!({ "topology": "hammingmesh", "board": [1, 2], "grid": [3, 2], "planes": 3 }),
+            json!({ "topology": "hammingmesh", "board": [1, 2], "grid": [3, 2], "planes": 3, "rows": "merged" }),
             [4, 9],
             [0, 12],
         ),

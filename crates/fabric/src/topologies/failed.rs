@@ -77,11 +77,14 @@ impl<T: GraphTopology> Damaged<T> {
     fn check_numbers(&self) -> Result<(), FabricError> {
         let Some(told) = self.whole.simulated_as() else { return Ok(()) };
         let npus = self.whole.counts().npus;
-        let switch = self.nodes.iter().position(|node| u64::from(node.0) >= npus);
-        let (field, value) = match (switch, self.links.first()) {
+        let is_switch = |node: &NodeId| u64::from(node.0) >= npus;
+        let node = self.nodes.iter().position(is_switch);
+        let link = self.links.iter().position(|ends| ends.iter().any(is_switch));
+        let (field, value) = match (node, link) {
             (Some(i), _) => (format!("fabric.failed_nodes[{i}]"), self.nodes[i].0.to_string()),
-            (None, Some([one, other])) => {
-                ("fabric.failed_links[0]".to_owned(), format!("[{}, {}]", one.0, other.0))
+            (None, Some(i)) => {
+                let [one, other] = self.links[i];
+                (format!("fabric.failed_links[{i}]"), format!("[{}, {}]", one.0, other.0))
             }
             (None, None) => return Ok(()),
         };
