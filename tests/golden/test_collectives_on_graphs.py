@@ -1,8 +1,8 @@
-"""Planned collectives on real topologies: on their dimensions in `dims`, on the graph in the others.
+"""Planned collectives on real topologies: in `dims` on their dimensions, else on the graph.
 
-Rings along the rows and columns of a torus or a HammingMesh have cables of their own, so what Themis
-gains on the dimensions it gains on the graph. The levels of a fat tree share the NPUs' cables: there
-the dimensions promise what the graph cannot keep.
+Rings along the rows and columns of a torus or a HammingMesh have cables of their own, so what
+Themis gains on the dimensions it gains on the graph. The levels of a fat tree share the NPUs'
+cables: there the dimensions promise what the graph cannot keep.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """A fabric of switches and cables as planners see it: its dimensions.
 
-A torus, a HyperX, a HammingMesh, a mesh and a fat tree are products of dimensions; the core knows which and how
-fast each is. A collective is planned on them, and carried out in `dims` on them or in `flows` and
-`packets` on the graph.
+A torus, a HyperX, a HammingMesh and a fat tree are products of dimensions; the core knows how fast
+each of them is. A collective is planned on them, and carried out in `dims` on them or in `flows`
+and `packets` on the graph.
 """
 
 from __future__ import annotations
