@@ -85,6 +85,10 @@ format: build ## format both languages
 bench: build ## measure; nothing fails on a time
 	@if [ -d benches ]; then for file in benches/*.py; do \
 	  echo "== $$file"; $(BIN)/python "$$file"; done; fi
+	@for example in allrail-world/flows_speed allrail-world/packets_speed \
+	    allrail-fabric/placement_speed; do \
+	  echo "== $$example"; cargo run --release --locked --quiet -p $${example%/*} \
+	    --example $${example#*/}; done
 
 .PHONY: docs
 docs: build ## write docs/reference and the examples' expected outputs again

@@ -134,3 +134,25 @@ def test_an_override_reaches_into_a_preset():
     scenario = {**SMALL, "fabric": "torus-1k"}
     result = allrail.simulate_traffic(scenario, sets={"fabric.shape": [4, 8], "fabric.planes": 1})
     assert (result.npus, result.planes) == (32, 1)
+
+
+def test_switches_that_sum_halve_an_all_reduce():
+    tree = {"topology": "fat_tree", "npus": 64, "switch_radix": 16, "levels": 2, "planes": 2}
+    scenario = {
+        "schema_version": 1,
+        "fabric": {**tree, "in_network_reduction": True},
+        "traffic": {"pattern": "all_reduce", "size": "100 MB", "algorithm": "in_network"},
+    }
+    # 50 MB a plane at 50 GB/s, and four cables of 20 ns.
+    assert allrail.simulate_traffic(scenario).time_us == pytest.approx(1000.08)
+    ring = {**scenario, "traffic": {**scenario["traffic"], "algorithm": "ring"}}
+    assert allrail.simulate_traffic(ring).time_us > 1.9 * 1000
+    for changed, told in [
+        ({"fabric": tree}, "in_network_reduction: true"),
+        ({"world": "packets"}, "world: flows"),
+        ({"fabric": {"topology": "torus", "shape": [4, 4]}}, "fat_tree"),
+    ]:
+        with pytest.raises(InputError) as refused:
+            allrail.simulate_traffic({**scenario, **changed})
+        assert refused.value.field == "traffic.algorithm"
+        assert told in (refused.value.hint or "")

@@ -30,6 +30,7 @@
 //!
 //! let tree = FatTree {
 //!     npus: 64, switch_radix: 16, levels: 2, taper: 0.0, planes: 1, link: Wire::cable(),
+//!     in_network_reduction: true,
 //! };
 //! let sum = in_network(&tree.build()?, Bytes::new(1_000_000))?;
 //! assert_eq!((sum.roots.len(), sum.height), (1, 2));

@@ -24,7 +24,8 @@ fn wire(gigabytes: u64, nanoseconds: u64) -> Wire {
 
 fn fat_tree(npus: u32, switch_radix: u32, levels: u32, taper: f64) -> Graph {
     let link = Wire::cable();
-    let tree = FatTree { npus, switch_radix, levels, taper, planes: 1, link };
+    let tree =
+        FatTree { npus, switch_radix, levels, taper, planes: 1, link, in_network_reduction: true };
     tree.validate().expect("a fat tree");
     tree.build().expect("a graph")
 }

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use allrail_collective::grid;
+use allrail_collective::{grid, in_network};
 use allrail_simulate::SimulateError;
 use allrail_simulate::traffic::{TrafficScenario, scenario, simulate};
 use pyo3::exceptions::PyValueError;
@@ -86,10 +86,11 @@ fn packets_schema() -> String {
     to_json(&scenario::packets_schema())
 }
 
-/// The all-reduces on grids of ranks: name, about.
+/// The all-reduces of traffic: name.
 #[pyfunction]
 fn grid_algorithms() -> String {
-    let rows = grid::ALL.iter().map(|one| serde_json::json!({ "name": one.tag() }));
+    let names = grid::ALL.iter().map(|one| one.tag()).chain([in_network::TAG]);
+    let rows = names.map(|name| serde_json::json!({ "name": name }));
     serde_json::Value::from_iter(rows).to_string()
 }
 

@@ -107,6 +107,10 @@ impl<T: GraphTopology> GraphTopology for Damaged<T> {
         Ok(())
     }
 
+    fn reduces(&self) -> bool {
+        self.whole.reduces()
+    }
+
     fn counts(&self) -> Counts {
         self.whole.counts()
     }

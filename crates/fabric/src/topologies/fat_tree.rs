@@ -44,6 +44,9 @@ pub struct FatTree {
     /// Every cable.
     #[serde(default = "Wire::cable")]
     pub link: Wire,
+    /// Whether switches sum what passes through them (all-reduce `in_network`).
+    #[serde(default)]
+    pub in_network_reduction: bool,
 }
 
 impl FatTree {
@@ -90,6 +93,10 @@ impl GraphTopology for FatTree {
                 "take `levels: 3`, larger switches or fewer NPUs",
             )),
         }
+    }
+
+    fn reduces(&self) -> bool {
+        self.in_network_reduction
     }
 
     fn counts(&self) -> Counts {

@@ -117,6 +117,11 @@ pub trait GraphTopology: Send + Sync {
         None
     }
 
+    /// Whether its switches can sum what passes through them.
+    fn reduces(&self) -> bool {
+        false
+    }
+
     /// How packets find their way through [`GraphTopology::simulated`]'s graph.
     ///
     /// # Errors

@@ -60,7 +60,7 @@ pub(super) fn algorithm(
 }
 
 /// The field is the traffic's, whatever a collective calls it.
-fn explain(name: &str, error: &CollectiveError) -> SimulateError {
+pub(super) fn explain(name: &str, error: &CollectiveError) -> SimulateError {
     let report = SimulateError::from(error.clone()).report();
     wrong("traffic.algorithm", name, report.why, report.hint)
 }

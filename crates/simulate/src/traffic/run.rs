@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use allrail_collective::Steps;
+use allrail_collective::{Steps, in_network};
 use allrail_core::{Bytes, Time};
 use allrail_fabric::FabricError;
 use allrail_fabric::graph::{Graph, NodeId, measure};
@@ -293,6 +293,9 @@ impl Job<'_> {
 
     fn all_reduce(&mut self, observer: Observer<'_>) -> Result<Outcome, SimulateError> {
         let name = self.traffic.algorithm.as_deref().unwrap_or_default();
+        if name == in_network::TAG {
+            return self.in_network();
+        }
         let shape = grid::shape(self.traffic, &self.scenario.fabric, self.npus())?;
         let algorithm = grid::algorithm(name, shape)?;
         let steps = algorithm.steps(shape[0], shape[1], self.size());
@@ -318,6 +321,34 @@ impl Job<'_> {
             packets,
             steps: Some((shortened.steps(), steps.steps())),
             shape: Some(shape),
+            ..Outcome::default()
+        })
+    }
+
+    /// By the switches: a closed form, which is what fluids would do.
+    fn in_network(&mut self) -> Result<Outcome, SimulateError> {
+        let refuse = |why: &str, hint: &str| {
+            Err(wrong("traffic.algorithm", in_network::TAG, why.to_owned(), hint))
+        };
+        if !self.topology.reduces() {
+            let hint = "write `in_network_reduction: true` in a fabric of `topology: fat_tree`";
+            return refuse("the switches do not reduce", hint);
+        }
+        if self.scenario.world != WorldKind::Flows {
+            return refuse("`packets` has no switches that reduce", "write `world: flows`");
+        }
+        let size = self.size();
+        let sum = in_network::in_network(&self.graph, size)
+            .map_err(|error| grid::explain(in_network::TAG, &error))?;
+        let Some(time) = sum.time() else {
+            return refuse("it takes longer than the clock can tell", "make `size` smaller");
+        };
+        let (roots, height) = (sum.roots.len(), sum.height);
+        self.notes.push(format!("switches sum, at {roots} roots, {height} cables above the NPUs"));
+        Ok(Outcome {
+            seconds: time.as_s(),
+            simulated: time,
+            bytes_per_npu: size.count() as f64,
             ..Outcome::default()
         })
     }
