@@ -1,5 +1,6 @@
 //! Jobs side by side on a `HammingMesh` with failed boards: what each keeps of its bandwidth.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
@@ -37,10 +38,21 @@ fn mesh(keys: Value) -> HammingMesh {
 
 /// A mix on a mesh, placed as the paper does best, with so many failed boards.
 fn placed(mesh: &HammingMesh, failed: u64, seed: u64) -> (HammingMesh, Vec<Placed>) {
+    let options = json!({ "sort": true, "transpose": true, "aspect": 8 });
+    placed_as(mesh, failed, seed, options)
+}
+
+fn placed_as(
+    mesh: &HammingMesh,
+    failed: u64,
+    seed: u64,
+    mut request: Value,
+) -> (HammingMesh, Vec<Placed>) {
     let mut fabric = serde_json::to_value(mesh).expect("plain data");
     fabric["topology"] = json!("hammingmesh");
-    let request = json!({ "fabric": fabric, "mix": mix(), "count": 1, "sort": true, "seed": seed,
-                          "transpose": true, "aspect": 8, "failed": failed });
+    request["fabric"] = fabric;
+    request["mix"] = json!(mix());
+    (request["count"], request["seed"], request["failed"]) = (json!(1), json!(seed), json!(failed));
     let told = place(request, &mut |_, _| ControlFlow::Continue(())).expect("it fits");
     let map = told.expect("nobody stops it")["map"].clone();
     let failed: Vec<[u32; 2]> = serde_json::from_value(map["failed"].clone()).expect("boards");
@@ -55,6 +67,12 @@ fn least(shares: &Shares) -> f64 {
 
 fn job(job: u32, rows: &[u32], columns: &[u32]) -> Placed {
     Placed { job, rows: rows.to_vec(), columns: columns.to_vec() }
+}
+
+/// A contiguous block of the same shape.
+fn block(of: &Placed) -> Placed {
+    let lines = |count: usize| (0..count as u32).collect();
+    Placed { job: 0, rows: lines(of.rows.len()), columns: lines(of.columns.len()) }
 }
 
 /// The jobs as a world runs them.
@@ -151,7 +169,7 @@ fn spread() -> (HammingMesh, Vec<Placed>) {
     let rows: Vec<u32> = (0..4).collect();
     let jobs = vec![
         job(0, &rows, &[0, 2, 4, 6]),
-        job(1, &[0, 2], &[1, 5]),
+        job(1, &[0, 2, 3], &[1, 5]),
         job(2, &rows, &[7]),
         job(3, &[0, 2, 3], &[3]),
         job(4, &[1], &[1, 5]),
@@ -176,14 +194,18 @@ fn together(
 #[test]
 fn in_the_long_run_messages_in_flows_come_to_the_steady_shares() {
     let (mesh, jobs) = spread();
-    let found = shares(&mesh, &jobs, Work::AllReduce).expect("they run");
-    assert!(least(&found) < 0.9, "they must be in each other's way");
-    let all = together(&mesh, &jobs, Work::AllReduce, 0, 40);
-    for ((one, found), rate) in jobs.iter().zip(&found.jobs).zip(all) {
-        let alone = together(&mesh, std::slice::from_ref(one), Work::AllReduce, 0, 40)[0];
-        let (measured, steady) = (rate / alone, found.together / found.in_place);
-        println!("{} {measured} {steady}", found.algorithm);
-        assert!((measured / steady - 1.0).abs() < 0.03, "{found:?}: {measured} {steady}");
+    for work in [Work::AllReduce, Work::AllToAll] {
+        let found = shares(&mesh, &jobs, work).expect("they run");
+        assert!(least(&found) < 0.9, "they must be in each other's way");
+        let all = together(&mesh, &jobs, work, 0, 40);
+        for ((one, found), rate) in jobs.iter().zip(&found.jobs).zip(all) {
+            let alone = together(&mesh, std::slice::from_ref(one), work, 0, 40)[0];
+            let (measured, steady) = (rate / alone, found.together / found.in_place);
+            let told = format!("{found:?}: {measured} {steady}");
+            assert!(measured > steady * 0.97, "{told}");
+            // Shifts one at a time leave links idle, alone too: they lose less than steady ones.
+            assert!(work == Work::AllToAll || measured < steady * 1.03, "{told}");
+        }
     }
 }
 
@@ -194,14 +216,8 @@ fn one_body_in_two_worlds_keeps_97_percent() {
     for which in 0..2 {
         let all = together(&mesh, &jobs, Work::AllReduce, which, 4);
         for (one, rate) in jobs.iter().zip(all) {
-            let block = job(
-                0,
-                &(0..one.rows.len() as u32).collect::<Vec<_>>(),
-                &(0..one.columns.len() as u32).collect::<Vec<_>>(),
-            );
             let empty = HammingMesh { failed_boards: Vec::new(), ..mesh.clone() };
-            let alone = together(&empty, &[block], Work::AllReduce, which, 4)[0];
-            println!("{which} {} {}", one.job, rate / alone);
+            let alone = together(&empty, &[block(one)], Work::AllReduce, which, 4)[0];
             assert!(rate / alone >= 0.97, "world {which}, job {}: {}", one.job, rate / alone);
         }
     }
@@ -270,6 +286,127 @@ fn loads_are_those_of_all_shortest_paths_walked() {
                 (found - expected).abs() < 1e-9 * expected.max(1.0),
                 "{link}: {found} {expected}"
             );
+        }
+    }
+}
+
+#[test]
+fn a_whole_mix_message_by_message_keeps_97_percent() {
+    let (mesh, jobs) = placed(&small(), 10, 2);
+    let all = together(&mesh, &jobs, Work::AllReduce, 0, 4);
+    let mut alone: BTreeMap<[usize; 2], f64> = BTreeMap::new();
+    for (one, rate) in jobs.iter().zip(all) {
+        let shape = [one.rows.len(), one.columns.len()];
+        let alone = *alone
+            .entry(shape)
+            .or_insert_with(|| together(&small(), &[block(one)], Work::AllReduce, 0, 4)[0]);
+        assert!(rate / alone >= 0.97, "{one:?}: {}", rate / alone);
+    }
+}
+
+/// A ring, both ways, along each of three dimensions, all at once.
+struct Rings3 {
+    shape: [u32; 3],
+}
+
+impl Rings3 {
+    fn at(&self, rank: u32) -> [u32; 3] {
+        let [_, q, s] = self.shape;
+        [rank / (q * s), rank / s % q, rank % s]
+    }
+}
+
+impl Steps for Rings3 {
+    fn ranks(&self) -> u32 {
+        self.shape.iter().product()
+    }
+
+    fn steps(&self) -> u32 {
+        1
+    }
+
+    fn sends(&self, rank: u32, _: u32, out: &mut Vec<(u32, Bytes)>) {
+        let [_, q, s] = self.shape;
+        for dimension in 0..3 {
+            for by in [1, self.shape[dimension] - 1] {
+                let mut at = self.at(rank);
+                at[dimension] = (at[dimension] + by) % self.shape[dimension];
+                out.push(((at[0] * q + at[1]) * s + at[2], Bytes::new(1 << 18)));
+            }
+        }
+    }
+
+    fn expected(&self, _: u32, _: u32) -> u32 {
+        6
+    }
+}
+
+#[test]
+fn a_folded_job_of_three_dimensions_keeps_what_it_has_alone() {
+    let shape = [4, 4, 2];
+    let fold = Fold::new(shape, [2, 2]).expect("it tiles boards");
+    assert_eq!(fold.boards.iter().product::<u32>(), 8);
+    let folded = |mesh: &HammingMesh, placed: &Placed| {
+        let grid = Numbering::new(mesh).grid(placed);
+        let steps = Rings3 { shape };
+        let place = |rank| fold.place(steps.at(rank));
+        let npus = (0..32).map(place).map(|[row, column]| grid.at(row, column)).collect();
+        Side { steps: Box::new(steps), npus }
+    };
+    let empty = mesh(json!({ "board": [2, 2], "grid": [6, 6] }));
+    let rates = |mesh: &HammingMesh, sides: &[Side]| {
+        let world = &mut *worlds(mesh).into_iter().next().expect("flows");
+        rates(world, sides, 8, &mut |_, _| ControlFlow::Continue(())).expect("nothing stalls")
+    };
+    let lines = |count: u32, first: &[u32]| -> Vec<u32> {
+        first.iter().copied().take(count as usize).collect()
+    };
+    let [rows, columns] = fold.boards;
+    let contiguous = job(0, &lines(rows, &[0, 1, 2, 3]), &lines(columns, &[0, 1, 2, 3]));
+    let alone = rates(&empty, &[folded(&empty, &contiguous)])[0];
+
+    let failed = HammingMesh { failed_boards: vec![[2, 2], [4, 0]], ..empty };
+    let apart = job(0, &lines(rows, &[0, 1, 3, 5]), &lines(columns, &[1, 3, 5, 0]));
+    let other = job(1, &[2, 4], &[0, 1, 3, 5]);
+    let mut both = vec![folded(&failed, &apart)];
+    both.extend(sides(&failed, &[other], Work::AllReduce, Bytes::new(1 << 18)));
+    let share = rates(&failed, &both)[0] / alone;
+    // Six messages of 256 KiB an NPU and step, of four cables of 50 GB/s.
+    println!("folded: {} of injection, share {share}", alone * 6.0 * f64::from(1 << 18) / 200e9);
+    assert!(share >= 0.97, "{share}");
+}
+
+#[test]
+#[ignore = "the large cluster: minutes; it prints the table of docs/concepts/placement.md"]
+fn the_large_cluster_with_fewer_uplinks() {
+    for taper in [0.0, 0.5, 0.75] {
+        let empty = mesh(json!({ "board": [2, 2], "grid": [64, 64], "taper": taper }));
+        for (order, options) in [
+            ("sorted", json!({ "sort": true, "transpose": true, "aspect": 8 })),
+            (
+                "sorted, locality",
+                json!({ "sort": true, "transpose": true, "aspect": 8, "locality": true }),
+            ),
+            ("arrival", json!({ "transpose": true, "aspect": 8 })),
+        ] {
+            let (mesh, jobs) = placed_as(&empty, 40, 0, options);
+            for work in [Work::AllReduce, Work::AllToAll] {
+                let found = shares(&mesh, &jobs, work).expect("jobs keep to their boards");
+                let mut all: Vec<f64> = found.jobs.iter().map(|job| job.share).collect();
+                all.sort_by(f64::total_cmp);
+                let whole: f64 = all.iter().sum::<f64>() / all.len() as f64;
+                println!(
+                    "{taper} {order} {work:?}: {} jobs, share mean {:.1} p1 {:.1} min {:.1}; less \
+                     than 97: {}; above leaves {:.1}",
+                    all.len(),
+                    100.0 * whole,
+                    100.0 * all[all.len() / 100],
+                    100.0 * all[0],
+                    all.iter().filter(|share| **share < 0.97).count(),
+                    100.0 * found.above_leaves,
+                );
+                assert!(taper > 0.0 || all[0] > 0.97);
+            }
         }
     }
 }

@@ -1,11 +1,10 @@
 //! Jobs side by side in a world, message by message.
 //!
-//! Every job runs its steps again and again, so that all are under load until the slowest is done. With
-//! `t(k)` the time at which all its ranks have completed its step `k`, and `n` the last one before the
-//! slowest job has completed `2K`:
+//! Every job runs its steps again and again, so that all are under load until the slowest has completed
+//! `2K` of them. With `t(k)` the time at which all ranks of a job have completed its step `k`:
 //!
 //! ```text
-//! rate = (n − K) / (t(n) − t(K))   steps per second
+//! rate = K / (t(2K) − t(K))   steps per second
 //! ```
 //!
 //! The first `K` steps are for becoming steady. A job on its own has the same measure.
@@ -55,9 +54,8 @@ pub fn rates(
     };
     carry_out(world, &mut together, observer)?;
     let rate = |job: &Rounds<'_>| {
-        let (last, first) = (job.done_by_all() - 1, steady - 1);
-        let time = |step: u32| job.completed()[step as usize];
-        f64::from(last - first) / (time(last) - time(first)).as_s()
+        let time = |steps: u32| job.completed()[steps as usize - 1];
+        f64::from(steady) / (time(2 * steady) - time(steady)).as_s()
     };
     Ok(together.jobs.iter().map(rate).collect())
 }

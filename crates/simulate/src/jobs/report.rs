@@ -47,17 +47,21 @@ pub fn place(
     let of = |value: fn(&JobShare) -> f64| {
         Distribution::of(&jobs.iter().map(value).collect::<Vec<f64>>())
     };
-    told["shares"] = json!({
+    let mut told_shares = json!(of(|job| job.share).unwrap_or_default());
+    let rest = json!({
         "run": work,
         "world": "flows",
         "paths": "ecmp",
-        "share": of(|job| job.share),
         "alone": of(|job| job.alone),
         "in_place": of(|job| job.in_place),
         "together": of(|job| job.together),
         "above_leaves": above_leaves,
         "jobs": jobs,
     });
+    if let (Some(all), Value::Object(rest)) = (told_shares.as_object_mut(), rest) {
+        all.extend(rest);
+    }
+    told["shares"] = told_shares;
     Ok(Some(told))
 }
 
@@ -66,7 +70,11 @@ fn placed(mut fabric: Value, map: &Value) -> (HammingMesh, Vec<Placed>) {
     let failed: Vec<[u32; 2]> = read(&map["failed"]);
     let failed: Vec<[u32; 2]> = failed.into_iter().map(|[row, column]| [column, row]).collect();
     fabric["failed_boards"] = json!(failed);
-    fabric.as_object_mut().map(|keys| keys.remove("topology"));
+    if let Some(keys) = fabric.as_object_mut() {
+        for key in ["topology", "failed_nodes", "failed_links"] {
+            keys.remove(key);
+        }
+    }
     (read(&fabric), read(&map["jobs"]))
 }
 
