@@ -187,13 +187,15 @@ def _show_mixes(told: dict[str, Any]) -> None:
     output.table(["of_a_mix", "mean", "median", "p1", "p99", "min", "max"], rows)
     _notes(told)
     if shares:
-        algorithms = sorted({job["algorithm"] for job in shares["jobs"]})
+        algorithms = ", ".join(sorted({job["algorithm"] for job in shares["jobs"]}))
         output.note(
-            f"`{shares['run']}` of all {len(shares['jobs'])} jobs of the first mix at once, in "
-            f"`{shares['world']}` over all shortest paths: {', '.join(algorithms)}; "
-            f"{output.percent(shares['above_leaves'])} % of what enters trees goes above leaves"
+            f"{len(shares['jobs'])} jobs run `{shares['run']}` ({algorithms}) at once, in "
+            f"`{shares['world']}` over all shortest paths"
         )
-    output.note(f"{told['count']:,} mixes of `{told['mix']}`, sizes in {told['unit']}")
+        above = output.percent(shares["above_leaves"])
+        output.note(f"{above} % of what they send into trees goes above leaf switches")
+    mixes = "1 mix" if told["count"] == 1 else f"{told['count']:,} mixes"
+    output.note(f"{mixes} of `{told['mix']}`, sizes in {told['unit']}")
     if told["sizes_dropped"]:
         output.note(f"{told['sizes_dropped']:,} jobs of it are larger than the fabric: never drawn")
 
