@@ -95,7 +95,7 @@ def place(
     fabric: GraphLike,
     *,
     mix: MixLike = "alibaba-2020",
-    count: int = 1000,
+    count: int | None = None,
     unit: str | None = None,
     sort: bool = False,
     transpose: bool = False,
@@ -104,6 +104,7 @@ def place(
     failed: int = 0,
     leaf_boards: int | None = None,
     memory: str | None = None,
+    run: str | None = None,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> dict[str, Any]:
@@ -112,7 +113,7 @@ def place(
     Args:
         fabric: A HammingMesh, a torus or a fat tree: a preset's name, a file, or a `GraphFabric`.
         mix: Sizes of jobs: a preset's name, a file, or pairs.
-        count: How many mixes.
+        count: How many mixes; if None 1000, or 1 with `run`.
         unit: What a size counts, `boards` or `npus`; what the mix says, else boards, if None.
         sort: The largest job first.
         transpose: Try each shape with rows and columns exchanged, too.
@@ -121,12 +122,16 @@ def place(
         failed: Boards that fail, others in each mix.
         leaf_boards: Boards under one leaf switch; the fabric's own if None.
         memory: Of a board, such as `320 GiB`; with it, jobs move to make room for others.
+        run: What all jobs of the first mix run at once, `all_reduce` or `all_to_all`; on a
+            HammingMesh.
         seed: Of the mixes and the failures.
         progress: Called with what is done and the total.
 
     Returns:
         `utilisation` (0 to 1), `left_out`, `upper_level` and others, each with `mean`, `median`,
         `p1`, `p99`, `min`, `max` over the mixes; `mixes`, one by one; `map`, the first's boards.
+        With `run` also `shares`: bandwidth with all jobs running over bandwidth alone on a
+        contiguous block, with `mean`, `min` and others over jobs, and `jobs`, one by one.
 
     Raises:
         InputError: Something given is refused.
@@ -135,7 +140,9 @@ def place(
     request = {
         "mix": read.rows,
         "unit": _unit(unit, read),
-        "count": _count(count, {"field": "count"}),
+        "count": _count(
+            (1000 if run is None else 1) if count is None else count, {"field": "count"}
+        ),
         "sort": sort,
         "transpose": transpose,
         "aspect": None if aspect is None else _count(aspect, {"field": "aspect"}),
@@ -145,6 +152,7 @@ def place(
         if leaf_boards is None
         else _count(leaf_boards, {"field": "leaf_boards"}),
         "memory": None if memory is None else _quantity("size", memory, {"field": "memory"}),
+        "run": run,
         "seed": _count(seed, {"field": "seed"}),
     }
     told = _ask(_core.place, fabric, request, progress, read.source, read.lines)

@@ -97,6 +97,9 @@ OPTIONS = [
     (["--jobs", "5", "--load", "0"], "--load", "above 0"),
     (["--jobs", "5", "--duration", "1"], "--duration", "unit"),
     (["--jobs", "5", "--duration", "0 s"], "--duration", "picoseconds"),
+    (["--run", "all_gather"], "--run", "`all_reduce` or `all_to_all`"),
+    (["--run", "all_reduce", "--fabric", "fat-tree-1k"], "--run", "on a `hammingmesh`"),
+    (["--run", "all_reduce", "--jobs", "5"], "--run", "queue"),
     (["--fabric", "dragonfly-1k"], "dragonfly-1k", "no boards"),
     (["--fabric", "dgx2"], "--fabric", "made of dimensions"),
     (["--fabric", "hx2mesh"], "--fabric", "did you mean `hx2mesh-1k`?"),
@@ -109,6 +112,16 @@ def test_options(folder, allrail_cli, options, where, why):
     assert (outcome.status, outcome.stdout) == (2, "")
     assert outcome.stderr.startswith(f"error: {where}: "), outcome.stderr
     assert why in outcome.stderr
+
+
+def test_failed_links_are_no_boards(folder, allrail_cli):
+    (folder / "mesh.yaml").write_text(
+        "schema_version: 1\nname: mesh\ntopology: hammingmesh\nboard: [2, 2]\ngrid: [4, 4]\n"
+        "failed_links: [[0, 1]]\n"
+    )
+    outcome = allrail_cli("place", "--fabric", "mesh.yaml", "--count", "2")
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert "whole boards" in outcome.stderr
 
 
 def test_a_foreign_result_is_not_overwritten(folder, allrail_cli):

@@ -102,6 +102,35 @@ def test_a_queue_from_a_trace(folder, allrail_cli):
     assert filled["makespan_s"] == 24
 
 
+@pytest.mark.parametrize("run", ["all_reduce", "all_to_all"])
+def test_jobs_that_run_at_once_keep_97_percent(allrail_cli, run):
+    options = ("--fabric", "hx2mesh-1k", "--sort", "--transpose", "--aspect", "8", "--failed", "10")
+    for seed in ("0", "1"):
+        shares = told(allrail_cli, *options, "--seed", seed, "--run", run)["shares"]
+        assert shares["min"] >= 0.97
+        assert {"mean", "p1"} <= set(shares)
+        assert min(job["share"] for job in shares["jobs"]) == shares["min"]
+    page = allrail_cli("place", *options, "--run", run).stdout
+    assert "\nshare_of_alone_% " in page
+
+
+def test_fewer_uplinks_leave_less(folder, allrail_cli):
+    def least(taper):
+        (folder / "mesh.yaml").write_text(
+            "schema_version: 1\nname: mesh\ntopology: hammingmesh\nboard: [2, 2]\n"
+            f"grid: [16, 16]\nswitch_radix: 16\ntaper: {taper}\n"
+        )
+        args = ["--fabric", "mesh.yaml", "--sort", "--transpose", "--aspect", "8"]
+        args += ["--failed", "10", "--seed", "3", "--run", "all_reduce", "--out", "out"]
+        shares = told(allrail_cli, *args)["shares"]
+        table = (folder / "out" / "shares.csv").read_text()
+        assert table.count("\n") == len(shares["jobs"]) + 1
+        return shares["min"]
+
+    assert least("0.0") >= 0.97
+    assert least("0.75") < 0.9
+
+
 def test_tables_and_notes(allrail_cli):
     page = allrail_cli("place", "--fabric", "hx2mesh-1k", "--count", "5").stdout
     assert page.startswith("of_a_mix ")

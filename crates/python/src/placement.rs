@@ -2,16 +2,15 @@
 
 use std::ops::ControlFlow;
 
-use allrail_fabric::FabricError;
-use allrail_fabric::placement::{Fold, place_mixes, run_queue};
-use allrail_simulate::SimulateError;
+use allrail_fabric::placement::{Fold, run_queue};
+use allrail_simulate::{SimulateError, jobs};
 use pyo3::prelude::*;
 use serde_json::Value;
 
 use crate::{Watch, fabric_error, form_error, to_json};
 
 type Work =
-    fn(Value, &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<Option<Value>, FabricError>;
+    fn(Value, &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<Option<Value>, SimulateError>;
 
 fn run(py: Python<'_>, request: &str, progress: Option<Py<PyAny>>, work: Work) -> PyResult<String> {
     let request = serde_json::from_str(request).map_err(|error| form_error(error.to_string()))?;
@@ -19,22 +18,22 @@ fn run(py: Python<'_>, request: &str, progress: Option<Py<PyAny>>, work: Work) -
     match py.detach(|| work(request, &mut |done, total| watch.observe(done, total))) {
         Ok(Some(told)) => Ok(told.to_string()),
         Ok(None) => Err(watch.error(&SimulateError::Interrupted)),
-        Err(error) => Err(fabric_error(error)),
+        Err(error) => Err(watch.error(&error)),
     }
 }
 
-/// Places mixes of jobs on a fabric's boards.
+/// Places mixes of jobs on a fabric's boards; with `run`, runs the first one's at once.
 #[pyfunction]
 #[pyo3(signature = (request, progress=None))]
 fn place(py: Python<'_>, request: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
-    run(py, request, progress, place_mixes)
+    run(py, request, progress, jobs::place)
 }
 
 /// Runs jobs that arrive and leave on a fabric's boards.
 #[pyfunction]
 #[pyo3(signature = (request, progress=None))]
 fn place_queue(py: Python<'_>, request: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
-    run(py, request, progress, run_queue)
+    run(py, request, progress, |request, observe| Ok(run_queue(request, observe)?))
 }
 
 /// Folds a job of three dimensions onto boards.

@@ -11,6 +11,7 @@
 
 pub mod driver;
 pub mod error;
+pub mod jobs;
 pub mod lowering;
 pub mod prove;
 pub mod result;

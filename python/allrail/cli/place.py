@@ -23,6 +23,7 @@ _OPTIONS = {
     "seed": "--seed",
     "mix": "--mix",
     "fabric": "--fabric",
+    "run": "--run",
 }
 
 
@@ -30,7 +31,7 @@ _OPTIONS = {
 @click.option("--fabric", required=True, help="A HammingMesh, torus or fat tree: preset or file.")
 @click.option("--mix", default="alibaba-2020", show_default=True, help="Job sizes: preset or file.")
 @click.option("--unit", help="What a size counts: `boards` (default) or `npus`.")
-@click.option("--count", type=int, default=1000, show_default=True, help="How many mixes.")
+@click.option("--count", type=int, help="How many mixes: 1000, or 1 with --run.")
 @click.option("--sort", is_flag=True, help="The largest job first.")
 @click.option("--transpose", is_flag=True, help="Try shapes with rows and columns exchanged, too.")
 @click.option("--aspect", type=int, help="Try shapes up to this many times as long as wide.")
@@ -39,6 +40,9 @@ _OPTIONS = {
 @click.option("--failed", type=int, default=0, help="Boards that fail, others in each mix.")
 @click.option(
     "--memory", metavar="SIZE", help="Of a board; then jobs move to make room for others."
+)
+@click.option(
+    "--run", help="Run all jobs of a mix at once: `all_reduce` or `all_to_all` (HammingMesh)."
 )
 @click.option("--seed", type=int, default=0, help="Of mixes and failures.")
 @click.option(
@@ -60,7 +64,7 @@ def command(
     fabric: str,
     mix: str,
     unit: str | None,
-    count: int,
+    count: int | None,
     sort: bool,
     transpose: bool,
     aspect: int | None,
@@ -68,6 +72,7 @@ def command(
     leaf_boards: int | None,
     failed: int,
     memory: str | None,
+    run: str | None,
     seed: int,
     trace: Path | None,
     jobs: int | None,
@@ -90,7 +95,7 @@ def command(
     shapes = {"transpose": transpose, "aspect": aspect, "locality": locality}
     waits = trace is not None or jobs is not None
     _refuse_mixed(
-        {"--sort": sort, "--failed": failed, "--memory": memory, "--leaf-boards": leaf_boards}
+        {"--sort": sort, "--failed": failed, "--memory": memory, "--leaf-boards": leaf_boards, "--run": run}
         if waits
         else {"--backfill": backfill},
         waits=waits,
@@ -121,6 +126,7 @@ def command(
                     failed=failed,
                     leaf_boards=leaf_boards,
                     memory=memory,
+                    run=run,
                     seed=seed,
                     progress=progress,
                     **shapes,  # type: ignore[arg-type]
@@ -142,6 +148,9 @@ def command(
     if out is not None and not as_json:
         _tell(out)
 
+
+_RUNS = ("alone", "in_place", "together")
+"""Bandwidths of jobs that run: alone on a contiguous block, alone in place, with the others."""
 
 _LONG = ("mixes", "map", "timeline", "ran")
 """What is in `result.json` and the tables only."""
@@ -171,9 +180,22 @@ def _show_mixes(told: dict[str, Any]) -> None:
         rows.append(_row("jobs_moved", moved["jobs_moved"]))
         rows.append(_row("TB_moved", moved["bytes"], 1e-12))
         rows.append(_row("moving_s", moved["time_us"], 1e-6))
+    shares = told.get("shares")
+    if shares:
+        rows.append(_row("share_of_alone_%", shares, 100))
+        rows += [_row(f"{key}_%_of_injection", shares[key], 100) for key in _RUNS]
     output.table(["of_a_mix", "mean", "median", "p1", "p99", "min", "max"], rows)
     _notes(told)
-    output.note(f"{told['count']:,} mixes of `{told['mix']}`, sizes in {told['unit']}")
+    if shares:
+        algorithms = ", ".join(sorted({job["algorithm"] for job in shares["jobs"]}))
+        output.note(
+            f"{len(shares['jobs'])} jobs run `{shares['run']}` ({algorithms}) at once, in "
+            f"`{shares['world']}` over all shortest paths"
+        )
+        above = output.percent(shares["above_leaves"])
+        output.note(f"{above} % of what they send into trees goes above leaf switches")
+    mixes = "1 mix" if told["count"] == 1 else f"{told['count']:,} mixes"
+    output.note(f"{mixes} of `{told['mix']}`, sizes in {told['unit']}")
     if told["sizes_dropped"]:
         output.note(f"{told['sizes_dropped']:,} jobs of it are larger than the fabric: never drawn")
 

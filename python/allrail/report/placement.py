@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PICTURES = ("utilisation", "boards", "queue")
-TABLES = ("mixes", "jobs", "timeline")
+TABLES = ("mixes", "shares", "jobs", "timeline")
 MOST_NAMED = 6
 """Jobs with a colour and a line in the legend of their own, the largest."""
 BINS = 50
@@ -50,6 +50,13 @@ def write(folder: Path, told: dict[str, Any]) -> None:
             }
             for index, mix in enumerate(told["mixes"])
         ]
+        if told.get("shares"):
+            tables["shares"] = [
+                {**job, "rows": job["boards"][0], "columns": job["boards"][1]}
+                for job in told["shares"]["jobs"]
+            ]
+            for row in tables["shares"]:
+                del row["boards"]
     else:
         drawn = {"queue": queue(told)}
         tables["jobs"] = told["ran"]

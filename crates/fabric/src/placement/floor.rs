@@ -45,6 +45,9 @@ pub struct Floor {
     rule: Rule,
 }
 
+/// Keys of every topology that name failed parts; boards are not among them.
+const PARTS: [&str; 2] = ["failed_nodes", "failed_links"];
+
 /// One of the shapes that a job may take: its sides along the dimensions of the floor.
 type Sides = Vec<u32>;
 
@@ -55,6 +58,16 @@ impl Floor {
     /// It is no such mapping, or jobs cannot be placed on that topology.
     pub fn read(fabric: &Value) -> Result<Self, FabricError> {
         let tag = topologies::read(fabric.clone())?.tag();
+        for key in PARTS {
+            if fabric.get(key).and_then(Value::as_array).is_some_and(|parts| !parts.is_empty()) {
+                return Err(FabricError::new(
+                    format!("fabric.{key}"),
+                    &fabric[key],
+                    "jobs are placed on whole boards",
+                    "leave it out; a `hammingmesh` takes `failed_boards`",
+                ));
+            }
+        }
         match tag {
             hammingmesh::TAG => Ok(Self::of_mesh(&keys(fabric))),
             topologies::torus::TAG => Ok(Self::of_torus(&keys(fabric))),
@@ -186,6 +199,9 @@ fn keys<T: serde::de::DeserializeOwned>(fabric: &Value) -> T {
     let mut keys = fabric.clone();
     if let Some(keys) = keys.as_object_mut() {
         keys.remove("topology");
+        for key in PARTS {
+            keys.remove(key);
+        }
     }
     serde_json::from_value(keys).expect("the topology has read these keys")
 }

@@ -9,7 +9,7 @@ use super::shape::Choice;
 
 /// A job on its boards. Its sub-grid is `rows × columns`: on a `HammingMesh` neighbours in it are
 /// adjacent, by a trace or by the tree of their row or column.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Placed {
     /// Its place in the mix.
     pub job: u32,

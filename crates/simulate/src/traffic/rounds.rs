@@ -154,6 +154,12 @@ impl<'a> Rounds<'a> {
         &self.completed
     }
 
+    /// How many steps, from the first on, all ranks have completed.
+    #[must_use]
+    pub fn done_by_all(&self) -> u32 {
+        self.open.partition_point(|&open| open == 0) as u32
+    }
+
     /// Bytes sent in each step, by all ranks.
     #[must_use]
     pub fn bytes(&self) -> &[u64] {
