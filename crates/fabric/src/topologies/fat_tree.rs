@@ -8,6 +8,11 @@
 //! NPUs of a leaf, the leaves (of a pod, with three levels), the pods. An NPU has its whole bandwidth
 //! on the first and, on the others, its part of the leaf's uplinks: `up / down`.
 //!
+//! A tapered tree of two levels is *costed* with as few spines as have ports enough. Where they then get
+//! two cables from some leaves and three from others, as with 22 uplinks and 9 or 10 spines, which leaf
+//! pairs do well depends on the wiring. It is *simulated* with one cable from each leaf to each of `up`
+//! spines, as by the paper's authors ([`GraphTopology::simulated`]); both have the same cables.
+//!
 //! What it ignores: where leaves stand, and hence the lengths of cables.
 
 use schemars::JsonSchema;
@@ -56,6 +61,21 @@ impl FatTree {
 
     fn tree(&self) -> Tree {
         self.plan().expect("a validated fat tree fits its levels")
+    }
+
+    /// NPUs under the leaves of what `tree` builds.
+    fn with_npus(
+        &self,
+        tree: impl Fn(&Tree, &mut Builder, Wire) -> Result<Vec<NodeId>, FabricError>,
+    ) -> Result<Graph, FabricError> {
+        let mut builder = Builder::new(self.npus);
+        let plan = self.tree();
+        let leaves = tree(&plan, &mut builder, self.link)?;
+        for npu in 0..self.npus {
+            let leaf = leaves[plan.leaf_of(u64::from(npu))];
+            builder.cable(NodeId(npu), leaf, CableKind::Dac, self.link)?;
+        }
+        builder.build()
     }
 
     /// The leaf of each NPU.
@@ -150,13 +170,16 @@ impl GraphTopology for FatTree {
     }
 
     fn build(&self) -> Result<Graph, FabricError> {
-        let mut builder = Builder::new(self.npus);
-        let tree = self.tree();
-        let leaves = tree.build(&mut builder, self.link)?;
-        for npu in 0..self.npus {
-            let leaf = leaves[tree.leaf_of(u64::from(npu))];
-            builder.cable(NodeId(npu), leaf, CableKind::Dac, self.link)?;
-        }
-        builder.build()
+        self.with_npus(Tree::build)
+    }
+
+    fn simulated(&self) -> Result<Graph, FabricError> {
+        if self.tree().is_even() { self.build() } else { self.with_npus(Tree::build_evenly) }
+    }
+
+    fn simulated_as(&self) -> Option<&'static str> {
+        const TOLD: &str = "costed with as few spines as have ports enough, simulated with one cable \
+                            from each leaf to each of as many spines as a leaf has uplinks";
+        (!self.tree().is_even()).then_some(TOLD)
     }
 }

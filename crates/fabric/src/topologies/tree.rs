@@ -110,6 +110,23 @@ impl Tree {
         Ok(leaves)
     }
 
+    /// Whether two levels can be wired alike: every leaf with as many cables to each spine.
+    pub(crate) fn is_even(&self) -> bool {
+        self.levels != 2 || self.up.is_multiple_of(self.uplinks().div_ceil(self.radix))
+    }
+
+    /// Two levels with one cable from each leaf to each of `up` spines; returns the leaves.
+    pub(crate) fn build_evenly(
+        &self,
+        to: &mut Builder,
+        wire: Wire,
+    ) -> Result<Vec<NodeId>, FabricError> {
+        let leaves: Vec<NodeId> = (0..self.leaves).map(|_| to.switch()).collect();
+        let spines: Vec<NodeId> = (0..self.up).map(|_| to.switch()).collect();
+        round(to, &leaves, &vec![self.up; leaves.len()], &spines, wire)?;
+        Ok(leaves)
+    }
+
     fn build_pods(
         &self,
         to: &mut Builder,
