@@ -8,6 +8,7 @@
 //! - [`prove`]: the plan's messages, proved right.
 //! - [`result`]: what comes out.
 //! - [`traffic`]: all of that for traffic on graph fabrics.
+//! - [`jobs`]: jobs side by side on a `HammingMesh`.
 
 pub mod driver;
 pub mod error;

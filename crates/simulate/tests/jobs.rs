@@ -213,13 +213,35 @@ fn in_the_long_run_messages_in_flows_come_to_the_steady_shares() {
 fn one_body_in_two_worlds_keeps_97_percent() {
     let mesh = mesh(json!({ "board": [2, 2], "grid": [4, 4], "failed_boards": [[1, 1]] }));
     let jobs = [job(0, &[0, 2], &[0, 3]), job(1, &[1, 3], &[0, 3]), job(2, &[0, 2, 3], &[2])];
-    for which in 0..2 {
-        let all = together(&mesh, &jobs, Work::AllReduce, which, 4);
+    for (which, work) in
+        [0, 1].into_iter().flat_map(|which| [(which, Work::AllReduce), (which, Work::AllToAll)])
+    {
+        let all = together(&mesh, &jobs, work, which, 4);
         for (one, rate) in jobs.iter().zip(all) {
             let empty = HammingMesh { failed_boards: Vec::new(), ..mesh.clone() };
-            let alone = together(&empty, &[block(one)], Work::AllReduce, which, 4)[0];
-            assert!(rate / alone >= 0.97, "world {which}, job {}: {}", one.job, rate / alone);
+            let alone = together(&empty, &[block(one)], work, which, 4)[0];
+            assert!(
+                rate / alone >= 0.97,
+                "world {which}, {work:?}, job {}: {}",
+                one.job,
+                rate / alone
+            );
         }
+    }
+}
+
+#[test]
+fn packets_see_the_same_interference() {
+    let (mesh, jobs) = spread();
+    let found = shares(&mesh, &jobs, Work::AllReduce).expect("they run");
+    let all = together(&mesh, &jobs, Work::AllReduce, 1, 16);
+    for ((one, found), rate) in jobs.iter().zip(&found.jobs).zip(all) {
+        let alone = together(&mesh, std::slice::from_ref(one), Work::AllReduce, 1, 16)[0];
+        let (measured, steady) = (rate / alone, found.together / found.in_place);
+        // Switches serve what came first, not jobs alike: `rings` gets 9 % less, `torus` 23 % more.
+        let ratio = measured / steady;
+        assert!((0.75..1.3).contains(&ratio), "{found:?}: {measured} {steady}");
+        assert!((measured < 0.9) == (steady < 0.9), "{found:?}: {measured} {steady}");
     }
 }
 
@@ -293,14 +315,16 @@ fn loads_are_those_of_all_shortest_paths_walked() {
 #[test]
 fn a_whole_mix_message_by_message_keeps_97_percent() {
     let (mesh, jobs) = placed(&small(), 10, 2);
-    let all = together(&mesh, &jobs, Work::AllReduce, 0, 4);
-    let mut alone: BTreeMap<[usize; 2], f64> = BTreeMap::new();
-    for (one, rate) in jobs.iter().zip(all) {
-        let shape = [one.rows.len(), one.columns.len()];
-        let alone = *alone
-            .entry(shape)
-            .or_insert_with(|| together(&small(), &[block(one)], Work::AllReduce, 0, 4)[0]);
-        assert!(rate / alone >= 0.97, "{one:?}: {}", rate / alone);
+    for work in [Work::AllReduce, Work::AllToAll] {
+        let all = together(&mesh, &jobs, work, 0, 4);
+        let mut alone: BTreeMap<[usize; 2], f64> = BTreeMap::new();
+        for (one, rate) in jobs.iter().zip(all) {
+            let shape = [one.rows.len(), one.columns.len()];
+            let alone = *alone
+                .entry(shape)
+                .or_insert_with(|| together(&small(), &[block(one)], work, 0, 4)[0]);
+            assert!(rate / alone >= 0.97, "{one:?}: {}", rate / alone);
+        }
     }
 }
 
@@ -372,12 +396,14 @@ fn a_folded_job_of_three_dimensions_keeps_what_it_has_alone() {
     both.extend(sides(&failed, &[other], Work::AllReduce, Bytes::new(1 << 18)));
     let share = rates(&failed, &both)[0] / alone;
     // Six messages of 256 KiB an NPU and step, of four cables of 50 GB/s.
-    println!("folded: {} of injection, share {share}", alone * 6.0 * f64::from(1 << 18) / 200e9);
+    let injection = alone * 6.0 * f64::from(1 << 18) / 200e9;
+    assert!((injection / 0.5 - 1.0).abs() < 0.01, "{injection}");
     assert!(share >= 0.97, "{share}");
 }
 
 #[test]
 #[ignore = "the large cluster: minutes; it prints the table of docs/concepts/placement.md"]
+#[expect(clippy::print_stdout, reason = "what it is for")]
 fn the_large_cluster_with_fewer_uplinks() {
     for taper in [0.0, 0.5, 0.75] {
         let empty = mesh(json!({ "board": [2, 2], "grid": [64, 64], "taper": taper }));
@@ -405,7 +431,9 @@ fn the_large_cluster_with_fewer_uplinks() {
                     all.iter().filter(|share| **share < 0.97).count(),
                     100.0 * found.above_leaves,
                 );
-                assert!(taper > 0.0 || all[0] > 0.97);
+                let kept = taper < 0.75 && work == Work::AllReduce || taper == 0.0;
+                assert!(kept == (all[0] >= 0.97) || work == Work::AllToAll, "{}", all[0]);
+                assert!(whole > 0.97, "{whole}");
             }
         }
     }

@@ -95,7 +95,13 @@ def command(
     shapes = {"transpose": transpose, "aspect": aspect, "locality": locality}
     waits = trace is not None or jobs is not None
     _refuse_mixed(
-        {"--sort": sort, "--failed": failed, "--memory": memory, "--leaf-boards": leaf_boards, "--run": run}
+        {
+            "--sort": sort,
+            "--failed": failed,
+            "--memory": memory,
+            "--leaf-boards": leaf_boards,
+            "--run": run,
+        }
         if waits
         else {"--backfill": backfill},
         waits=waits,

@@ -47,7 +47,11 @@ pub fn place(
     let of = |value: fn(&JobShare) -> f64| {
         Distribution::of(&jobs.iter().map(value).collect::<Vec<f64>>())
     };
-    let mut told_shares = json!(of(|job| job.share).unwrap_or_default());
+    let Some(of_all) = of(|job| job.share) else {
+        let why = "no job that was placed has more than one NPU".to_owned();
+        return Err(refuse(why, "leave it out, or take larger jobs or boards"));
+    };
+    let mut told_shares = json!(of_all);
     let rest = json!({
         "run": work,
         "world": "flows",

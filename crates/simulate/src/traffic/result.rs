@@ -107,7 +107,7 @@ pub struct Built {
 }
 
 /// A distribution by nearest rank.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Distribution {
     /// The smallest.
     pub min: f64,
