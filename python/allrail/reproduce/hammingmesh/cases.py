@@ -1,0 +1,241 @@
+"""What is simulated for HammingMesh: each case is one scenario of traffic on one cluster.
+
+All-to-alls are shift phases: in phase `i`, NPU `n` sends to `n + i`. Fewer phases than all are a
+sample that the seed draws; the share is the sample's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Literal
+
+from allrail.reproduce.hammingmesh.published import TABLE_TWO, Published, Size
+
+Pattern = Literal["all_to_all", "all_reduce", "permutation"]
+WorldName = Literal["flows", "packets"]
+
+ALL_TO_ALL_SIZE = "1 MiB"
+"""Of a message from one NPU to another, over all planes."""
+ALL_REDUCE_SIZE = "32 GB"
+"""Of an NPU's buffer, over all planes."""
+PERMUTATION_SIZE = "4 MiB"
+MESSAGE_SIZES = ("8 KiB", "32 KiB", "128 KiB", "512 KiB", "2 MiB")
+"""Fig. 11; the figure's own sizes are not printed."""
+BUFFER_SIZES = ("16 MB", "64 MB", "256 MB", "1 GB", "4 GB", "16 GB")
+"""Fig. 13; the figure's own sizes are not printed."""
+CURVE_PHASES = 16
+"""Of an all-to-all in Fig. 11, unless all are asked for."""
+
+_MEAN_LINKS = {
+    "fat tree": 4.0,
+    "fat tree 50%": 4.0,
+    "fat tree 75%": 4.0,
+    "dragonfly": 5.5,
+    "HyperX": 4.0,
+    "Hx2Mesh": 5.0,
+    "Hx4Mesh": 6.5,
+    "2D torus": 18.0,
+}
+_HOPS_PER_SECOND = 3e6
+_FLOWS_PER_SECOND = 3e5
+_STEPS = 32
+"""Steps of an all-reduce that are simulated, the rest being skipped."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficCase:
+    """One simulation.
+
+    Attributes:
+        cluster: Where.
+        pattern: Who sends to whom.
+        world: What carries it.
+        size: As the scenario writes it.
+        phases: Of an all-to-all: how many; all if None.
+        algorithm: Of an all-reduce.
+        buffer: Of a switch's port, `packets` only; the core's default if empty.
+        seed: Of what is drawn.
+    """
+
+    cluster: Published
+    pattern: Pattern
+    world: WorldName
+    size: str
+    phases: int | None = None
+    algorithm: str = ""
+    buffer: str = ""
+    seed: int = 0
+
+    @property
+    def scenario(self) -> dict[str, Any]:
+        """What `allrail.simulate` takes."""
+        traffic: dict[str, Any] = {"pattern": self.pattern, "size": self.size}
+        if self.pattern == "all_to_all":
+            traffic["phases"] = "all" if self.phases is None else self.phases
+        if self.world == "flows":
+            traffic["paths"] = "ideal"
+        if self.algorithm:
+            traffic["algorithm"] = self.algorithm
+        tree: dict[str, Any] = {
+            "schema_version": 1,
+            "fabric": self.cluster.fabric,
+            "traffic": traffic,
+            "world": self.world,
+            "seed": self.seed,
+        }
+        if self.buffer:
+            tree["packets"] = {"buffer": self.buffer}
+        return tree
+
+    @property
+    def weight(self) -> float:
+        """About how many seconds of a core it takes."""
+        npus, planes = _counts(self.cluster.fabric)
+        rounds = {"all_to_all": self.phases or npus - 1, "all_reduce": 4 * _STEPS}.get(
+            self.pattern, 1
+        )
+        messages = npus * rounds
+        if self.world == "flows":
+            return 0.1 + messages / _FLOWS_PER_SECOND
+        per_message = _bytes(self.size) / planes
+        if self.pattern == "all_reduce":
+            per_message /= 4 * npus
+        links = 2.0 if self.pattern == "all_reduce" else _MEAN_LINKS[self.cluster.name]
+        return 0.1 + messages * max(1.0, per_message / 8192) * links / _HOPS_PER_SECOND
+
+
+@cache
+def _counts(fabric: str) -> tuple[int, int]:
+    from allrail.graphs import count
+
+    tree = count(fabric)
+    return int(tree["npus"]), int(tree["planes"])
+
+
+@cache
+def _bytes(size: str) -> int:
+    from allrail import _core
+
+    return _core.parse_quantity("size", size)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """How much is computed.
+
+    Attributes:
+        sizes: The halves of Table II.
+        worlds: Where traffic runs.
+        phases: Shift phases of an all-to-all in `packets` and on large clusters; all if None.
+        curves: Whether Figures 11, 12 and 13 are computed.
+    """
+
+    sizes: tuple[Size, ...] = ("small", "large")
+    worlds: tuple[WorldName, ...] = ("flows", "packets")
+    phases: int | None = 64
+    curves: bool = True
+
+    @property
+    def clusters(self) -> list[Published]:
+        """The rows of Table II that are computed."""
+        return [cluster for cluster in TABLE_TWO if cluster.size in self.sizes]
+
+    def worlds_of(self, cluster: Published) -> list[WorldName]:
+        """Where a cluster's traffic runs: large ones are too large for `packets`."""
+        return [w for w in self.worlds if w == "flows" or cluster.size == "small"]
+
+
+def all_to_all(cluster: Published, world: WorldName, scope: Scope) -> TrafficCase:
+    """Return Table II's global bandwidth; all phases of a small cluster in `flows`.
+
+    Args:
+        cluster: Where.
+        world: What carries it.
+        scope: Says how many phases.
+    """
+    whole = world == "flows" and cluster.size == "small"
+    phases = None if whole else scope.phases
+    return TrafficCase(cluster, "all_to_all", world, ALL_TO_ALL_SIZE, phases)
+
+
+def all_reduce(cluster: Published, world: WorldName) -> TrafficCase:
+    """Return Table II's all-reduce.
+
+    Args:
+        cluster: Where.
+        world: What carries it.
+    """
+    return TrafficCase(
+        cluster, "all_reduce", world, ALL_REDUCE_SIZE, algorithm=algorithms(cluster)[0]
+    )
+
+
+def algorithms(cluster: Published) -> tuple[str, ...]:
+    """Return the all-reduce algorithms that a cluster runs, Table II's first.
+
+    Args:
+        cluster: Where. The large dragonfly's 16,320 NPUs have no two disjoint rings.
+    """
+    first = "ring" if cluster.fabric == "dragonfly-16k" else "rings"
+    return (first, "torus")
+
+
+def permutation(cluster: Published, world: WorldName) -> TrafficCase:
+    """Return Fig. 12's case.
+
+    Args:
+        cluster: Where.
+        world: What carries it.
+    """
+    return TrafficCase(cluster, "permutation", world, PERMUTATION_SIZE)
+
+
+def message_sizes(cluster: Published, world: WorldName, scope: Scope) -> list[TrafficCase]:
+    """Return Fig. 11's cases.
+
+    Args:
+        cluster: Where.
+        world: What carries it.
+        scope: Says whether all phases are simulated.
+    """
+    phases = None if scope.phases is None else min(scope.phases, CURVE_PHASES)
+    return [TrafficCase(cluster, "all_to_all", world, size, phases) for size in MESSAGE_SIZES]
+
+
+def buffer_sizes(cluster: Published, world: WorldName) -> list[TrafficCase]:
+    """Return Fig. 13's cases.
+
+    Args:
+        cluster: Where.
+        world: What carries it.
+    """
+    return [
+        TrafficCase(cluster, "all_reduce", world, size, algorithm=algorithm)
+        for algorithm in algorithms(cluster)
+        for size in BUFFER_SIZES
+    ]
+
+
+def cases_of(scope: Scope) -> Sequence[TrafficCase]:
+    """Return everything that is simulated, what Table II needs first.
+
+    Args:
+        scope: How much.
+    """
+    pairs = [(cluster, world) for cluster in scope.clusters for world in scope.worlds_of(cluster)]
+    table = [case for c, w in pairs for case in (all_to_all(c, w, scope), all_reduce(c, w))]
+    if not scope.curves:
+        return table
+    small = [(cluster, world) for cluster, world in pairs if cluster.size == "small"]
+    curves = [
+        case
+        for cluster, world in small
+        for case in (
+            permutation(cluster, world),
+            *message_sizes(cluster, world, scope),
+            *buffer_sizes(cluster, world),
+        )
+    ]
+    return list(dict.fromkeys([*table, *curves]))
