@@ -38,7 +38,11 @@ class FakeCore:
     def __call__(self, scenario: Mapping[str, Any], progress) -> dict[str, Any]:
         self.asked.append(json.dumps(scenario, sort_keys=True))
         progress(0, 1)
-        cluster, traffic = PUBLISHED[scenario["fabric"]], scenario["traffic"]
+        fabric, traffic = scenario["fabric"], scenario["traffic"]
+        if isinstance(fabric, dict):
+            assert fabric["topology"] == "hammingmesh"
+            fabric = f"hx{fabric['board'][0]}mesh-1k"
+        cluster = PUBLISHED[fabric]
         npus = count(cluster.fabric)["npus"]
         world, pattern = scenario["world"], traffic["pattern"]
         factor = self._factors.get(world, 1.0)
@@ -57,6 +61,7 @@ class FakeCore:
         if pattern == "all_to_all":
             wanted = traffic["phases"]
             result["phases"] = npus - 1
+            result["phase_barrier"] = world == "flows"
             result["phases_simulated"] = npus - 1 if wanted == "all" else wanted
         if pattern == "all_reduce":
             result["share_of_optimum"] = factor * cluster.all_reduce / 100

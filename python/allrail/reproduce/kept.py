@@ -61,7 +61,8 @@ class Kept:
             write_text(self._path(scenario), json.dumps(document, ensure_ascii=False) + "\n")
 
     def _path(self, scenario: Mapping[str, Any]) -> Path:
-        what = [core(), scenario, _fabric(str(scenario["fabric"]))]
+        fabric = scenario["fabric"]
+        what = [core(), scenario, _preset(fabric) if isinstance(fabric, str) else ""]
         text = json.dumps(what, sort_keys=True, ensure_ascii=False)
         return self._folder / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
 
@@ -74,6 +75,6 @@ def core() -> str:
 
 
 @cache
-def _fabric(name: str) -> str:
+def _preset(name: str) -> str:
     """The keys of a preset: its file may change while its name stays."""
     return load_any_fabric(name).model_dump_json()

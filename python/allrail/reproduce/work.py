@@ -47,10 +47,9 @@ def core_simulate(scenario: Mapping[str, Any], progress: Progress) -> dict[str, 
         scenario: What to simulate.
         progress: Told how far it is.
     """
-    from allrail import api
+    from allrail.traffic import simulate_traffic
 
-    result: dict[str, Any] = api.simulate(dict(scenario), progress=progress).to_dict()
-    return result
+    return simulate_traffic(dict(scenario), progress=progress).to_dict()
 
 
 def carry_out(

@@ -7,24 +7,26 @@ sample that the seed draws; the share is the sample's.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
 from allrail.reproduce.hammingmesh.published import TABLE_TWO, Published, Size
+from allrail.scenario import GraphFabric, load_any_fabric
 
 Pattern = Literal["all_to_all", "all_reduce", "permutation"]
 WorldName = Literal["flows", "packets"]
 
-ALL_TO_ALL_SIZE = "1 MiB"
-"""Of a message from one NPU to another, over all planes."""
+ALL_TO_ALL_SIZE = 1 << 20
+"""Of a message from one NPU to another in one plane, bytes."""
 ALL_REDUCE_SIZE = "32 GB"
 """Of an NPU's buffer, over all planes."""
-PERMUTATION_SIZE = "4 MiB"
-MESSAGE_SIZES = ("8 KiB", "32 KiB", "128 KiB", "512 KiB", "2 MiB")
-"""Fig. 11; the figure's own sizes are not printed."""
-BUFFER_SIZES = ("16 MB", "64 MB", "256 MB", "1 GB", "4 GB", "16 GB")
-"""Fig. 13; the figure's own sizes are not printed."""
+PERMUTATION_SIZE = 1 << 20
+"""Of a message in one plane, bytes."""
+MESSAGE_SIZES = (1 << 13, 1 << 15, 1 << 17, 1 << 19)
+"""Fig. 11, and Table II's size; in one plane, bytes. The figure's own are not printed."""
+BUFFER_SIZES = ("64 MB", "256 MB", "1 GB", "4 GB", "16 GB", ALL_REDUCE_SIZE)
+"""Fig. 13; the figure's own are not printed."""
 CURVE_PHASES = 16
 """Of an all-to-all in Fig. 11, unless all are asked for."""
 
@@ -52,9 +54,10 @@ class TrafficCase:
         cluster: Where.
         pattern: Who sends to whom.
         world: What carries it.
-        size: As the scenario writes it.
+        size: As the scenario writes it, over all planes.
         phases: Of an all-to-all: how many; all if None.
         algorithm: Of an all-reduce.
+        rows: How a HammingMesh joins the rows of its boards; the preset's way if empty.
         buffer: Of a switch's port, `packets` only; the core's default if empty.
         seed: Of what is drawn.
     """
@@ -65,6 +68,7 @@ class TrafficCase:
     size: str
     phases: int | None = None
     algorithm: str = ""
+    rows: str = ""
     buffer: str = ""
     seed: int = 0
 
@@ -74,13 +78,18 @@ class TrafficCase:
         traffic: dict[str, Any] = {"pattern": self.pattern, "size": self.size}
         if self.pattern == "all_to_all":
             traffic["phases"] = "all" if self.phases is None else self.phases
+            if self.world == "packets":
+                traffic["window"] = 1
         if self.world == "flows":
             traffic["paths"] = "ideal"
         if self.algorithm:
             traffic["algorithm"] = self.algorithm
+        fabric: str | dict[str, Any] = self.cluster.fabric
+        if self.rows:
+            fabric = {**_keys(self.cluster.fabric), "rows": self.rows}
         tree: dict[str, Any] = {
             "schema_version": 1,
-            "fabric": self.cluster.fabric,
+            "fabric": fabric,
             "traffic": traffic,
             "world": self.world,
             "seed": self.seed,
@@ -93,10 +102,12 @@ class TrafficCase:
     def weight(self) -> float:
         """About how many seconds of a core it takes."""
         npus, planes = _counts(self.cluster.fabric)
-        rounds = {"all_to_all": self.phases or npus - 1, "all_reduce": 4 * _STEPS}.get(
-            self.pattern, 1
-        )
-        messages = npus * rounds
+        rounds = {
+            "all_to_all": self.phases or npus - 1,
+            "all_reduce": 4 * _STEPS,
+            "permutation": 1,
+        }
+        messages = npus * rounds[self.pattern]
         if self.world == "flows":
             return 0.1 + messages / _FLOWS_PER_SECOND
         per_message = _bytes(self.size) / planes
@@ -104,6 +115,22 @@ class TrafficCase:
             per_message /= 4 * npus
         links = 2.0 if self.pattern == "all_reduce" else _MEAN_LINKS[self.cluster.name]
         return 0.1 + messages * max(1.0, per_message / 8192) * links / _HOPS_PER_SECOND
+
+
+def merged(case: TrafficCase) -> TrafficCase:
+    """Return the same case on the mesh as it is priced, its rows of boards at one switch each.
+
+    Args:
+        case: On a small HammingMesh.
+    """
+    return replace(case, rows="merged")
+
+
+@cache
+def _keys(fabric: str) -> dict[str, Any]:
+    graph = load_any_fabric(fabric)
+    assert isinstance(graph, GraphFabric), "the presets of Table II are graphs"  # noqa: S101
+    return {"topology": graph.topology, **graph.keys}
 
 
 @cache
@@ -157,7 +184,8 @@ def all_to_all(cluster: Published, world: WorldName, scope: Scope) -> TrafficCas
     """
     whole = world == "flows" and cluster.size == "small"
     phases = None if whole else scope.phases
-    return TrafficCase(cluster, "all_to_all", world, ALL_TO_ALL_SIZE, phases)
+    size = planes_size(cluster, ALL_TO_ALL_SIZE)
+    return TrafficCase(cluster, "all_to_all", world, size, phases, rows=rows_of(cluster))
 
 
 def all_reduce(cluster: Published, world: WorldName) -> TrafficCase:
@@ -167,9 +195,33 @@ def all_reduce(cluster: Published, world: WorldName) -> TrafficCase:
         cluster: Where.
         world: What carries it.
     """
+    algorithm = algorithms(cluster)[0]
+    size = ALL_REDUCE_SIZE
     return TrafficCase(
-        cluster, "all_reduce", world, ALL_REDUCE_SIZE, algorithm=algorithms(cluster)[0]
+        cluster, "all_reduce", world, size, algorithm=algorithm, rows=rows_of(cluster)
     )
+
+
+def rows_of(cluster: Published) -> str:
+    """Return how the paper simulates the rows of a mesh: one tree per row of NPUs.
+
+    It prices the small ones with merged switches; on the large ones nothing can be merged.
+
+    Args:
+        cluster: Where.
+    """
+    return "per_accelerator" if cluster.fabric in ("hx2mesh-1k", "hx4mesh-1k") else ""
+
+
+def planes_size(cluster: Published, size: int) -> str:
+    """Return a size over all planes, as a scenario writes it.
+
+    Args:
+        cluster: Says how many planes.
+        size: In one plane, bytes.
+    """
+    kib = _counts(cluster.fabric)[1] * size // 1024
+    return f"{kib // 1024} MiB" if kib % 1024 == 0 else f"{kib} KiB"
 
 
 def algorithms(cluster: Published) -> tuple[str, ...]:
@@ -189,7 +241,8 @@ def permutation(cluster: Published, world: WorldName) -> TrafficCase:
         cluster: Where.
         world: What carries it.
     """
-    return TrafficCase(cluster, "permutation", world, PERMUTATION_SIZE)
+    size = planes_size(cluster, PERMUTATION_SIZE)
+    return TrafficCase(cluster, "permutation", world, size, rows=rows_of(cluster))
 
 
 def message_sizes(cluster: Published, world: WorldName, scope: Scope) -> list[TrafficCase]:
@@ -201,7 +254,10 @@ def message_sizes(cluster: Published, world: WorldName, scope: Scope) -> list[Tr
         scope: Says whether all phases are simulated.
     """
     phases = None if scope.phases is None else min(scope.phases, CURVE_PHASES)
-    return [TrafficCase(cluster, "all_to_all", world, size, phases) for size in MESSAGE_SIZES]
+    rows = rows_of(cluster)
+    sizes = [planes_size(cluster, size) for size in MESSAGE_SIZES]
+    smaller = [TrafficCase(cluster, "all_to_all", world, size, phases, rows=rows) for size in sizes]
+    return [*smaller, all_to_all(cluster, world, scope)]
 
 
 def buffer_sizes(cluster: Published, world: WorldName) -> list[TrafficCase]:
@@ -212,7 +268,7 @@ def buffer_sizes(cluster: Published, world: WorldName) -> list[TrafficCase]:
         world: What carries it.
     """
     return [
-        TrafficCase(cluster, "all_reduce", world, size, algorithm=algorithm)
+        TrafficCase(cluster, "all_reduce", world, size, algorithm=algorithm, rows=rows_of(cluster))
         for algorithm in algorithms(cluster)
         for size in BUFFER_SIZES
     ]
@@ -226,6 +282,7 @@ def cases_of(scope: Scope) -> Sequence[TrafficCase]:
     """
     pairs = [(cluster, world) for cluster in scope.clusters for world in scope.worlds_of(cluster)]
     table = [case for c, w in pairs for case in (all_to_all(c, w, scope), all_reduce(c, w))]
+    table += [merged(all_to_all(c, w, scope)) for c, w in pairs if rows_of(c)]
     if not scope.curves:
         return table
     small = [(cluster, world) for cluster, world in pairs if cluster.size == "small"]

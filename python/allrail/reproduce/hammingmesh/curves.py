@@ -28,7 +28,7 @@ class Curves:
     results: Results
 
     def of(self, pattern: str) -> list[TrafficCase]:
-        """The cases of a pattern, in order, without Table II's own."""
+        """The cases of a pattern, in order."""
         pairs = [
             (cluster, world)
             for cluster in self.scope.clusters

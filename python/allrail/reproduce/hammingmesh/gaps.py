@@ -28,6 +28,12 @@ DIAMETERS = {
     "priced lets a packet change rows in it",
 }
 
+MERGED = (
+    "the paper prices one switch per row of boards and simulates one tree per row of NPUs: the "
+    "links between such a switch and a board are the same, but a packet that arrives there may "
+    "leave on any of the board's rows"
+)
+
 SAVINGS = (
     "five printed ones do not follow by rounding: small Hx2Mesh and torus all-reduce, small "
     "Hx4Mesh all-to-all, large dragonfly all-to-all, large torus all-reduce"

@@ -56,6 +56,7 @@ def how(case: TrafficCase, result: Mapping[str, Any]) -> str:
         words.append(f"{result['paths']} paths")
     if case.pattern == "all_to_all":
         words.append(f"{result['phases_simulated']} of {result['phases']} phases")
+        words.append("a barrier after each" if result["phase_barrier"] else "no barrier")
         words.append(f"{case.size} a pair")
     elif case.pattern == "all_reduce":
         steps = f"{result['steps_simulated']} of {result['steps']} steps"
@@ -66,6 +67,10 @@ def how(case: TrafficCase, result: Mapping[str, Any]) -> str:
         words.append(f"buffers {result['built']['buffer_bytes'] / 1e6:g} MB")
     if case.cluster.name == "HyperX":
         words.append("direct links; priced as 1x1 boards")
+    if case.rows == "per_accelerator":
+        words.append("a tree per row of NPUs; priced with merged switches")
+    elif case.rows:
+        words.append("merged switches, as priced")
     return ", ".join(words)
 
 
@@ -132,7 +137,7 @@ class TableTwo:
                 for world in self.scope.worlds_of(cluster)
             ]
             if kind == "all-to-all":
-                rows += self._nearer()
+                rows += self._merged() + self._nearer()
         for kind in KINDS:
             rows += [
                 self._saving(cluster, kind, world)
@@ -204,6 +209,19 @@ class TableTwo:
             how=how(case, result),
             why=gaps.share(cluster, kind, world, ours, published),
         )
+
+    def _merged(self) -> list[Row]:
+        """The small meshes as they are priced."""
+        rows = []
+        for cluster in self.clusters:
+            for world in self.scope.worlds_of(cluster) if cases.rows_of(cluster) else ():
+                case = cases.merged(self.case(cluster, KINDS[0], world))
+                result = self.results[case]
+                label = f"{cluster.label} as priced, all-to-all, {world}"
+                published = cluster.all_to_all
+                ours, why = percent(result), gaps.MERGED
+                rows.append(Row(label, ours, published, "%", how=how(case, result), why=why))
+        return rows
 
     def _nearer(self) -> list[Row]:
         """On how many of four `packets` is nearer to the published share than `flows`."""
