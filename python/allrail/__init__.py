@@ -28,9 +28,17 @@ if TYPE_CHECKING:
         Fabric,
         Scenario,
         Schedule,
+        Traffic,
         load_fabric,
         load_scenario,
         preset_names,
+    )
+    from allrail.traffic import (
+        TrafficResult,
+        TrafficRow,
+        compare_traffic,
+        simulate_traffic,
+        simulate_traffic_many,
     )
 
     __version__: str
@@ -47,11 +55,22 @@ _HOMES = {
             "Fabric",
             "Scenario",
             "Schedule",
+            "Traffic",
             "load_fabric",
             "load_scenario",
             "preset_names",
         ),
         "scenario",
+    ),
+    **dict.fromkeys(
+        (
+            "TrafficResult",
+            "TrafficRow",
+            "compare_traffic",
+            "simulate_traffic",
+            "simulate_traffic_many",
+        ),
+        "traffic",
     ),
 }
 
@@ -66,15 +85,21 @@ __all__ = [
     "Row",
     "Scenario",
     "Schedule",
+    "Traffic",
+    "TrafficResult",
+    "TrafficRow",
     "__version__",
     "advise",
     "compare",
+    "compare_traffic",
     "load_fabric",
     "load_scenario",
     "plan",
     "preset_names",
     "simulate",
     "simulate_many",
+    "simulate_traffic",
+    "simulate_traffic_many",
 ]
 
 

@@ -20,8 +20,16 @@ from allrail import _core
 from allrail.errors import InputError
 from allrail.plans import Plan, is_cached, plan_for
 from allrail.result import Result
-from allrail.scenario import Fabric, Scenario, ScenarioLike, load_fabric, load_scenario
-from allrail.scenario.explain import from_core
+from allrail.scenario import (
+    Fabric,
+    GraphFabric,
+    Scenario,
+    ScenarioLike,
+    load_any_fabric,
+    load_scenario,
+)
+from allrail.scenario.dimensions import dimensions_of
+from allrail.scenario.explain import at_place, from_core
 from allrail.scenario.overrides import Sets
 from allrail.scenario.places import parse_path, show_path
 
@@ -55,7 +63,7 @@ def simulate(
     Raises:
         InputError: Something in the scenario or the plan is wrong.
     """
-    loaded = load_scenario(scenario, sets=sets)
+    loaded = _of_collectives(load_scenario(scenario, sets=sets))
     given = Plan.load(plan) if isinstance(plan, (str, os.PathLike)) else plan
     if given is not None and "order" not in loaded.schedule.model_fields_set:
         loaded = load_scenario(loaded, sets={"schedule.order": "planned"})
@@ -102,7 +110,7 @@ def simulate_many(
     loaded = []
     for index, scenario in enumerate(scenarios):
         try:
-            loaded.append(load_scenario(scenario))
+            loaded.append(_of_collectives(load_scenario(scenario)))
         except InputError as error:
             error.index = index
             raise
@@ -128,7 +136,7 @@ def plan(scenario: ScenarioLike, *, sets: Sets = (), cache: bool = True) -> Plan
     Raises:
         InputError: Something in the scenario is wrong.
     """
-    loaded = load_scenario(scenario, sets=sets)
+    loaded = _of_collectives(load_scenario(scenario, sets=sets))
     try:
         return plan_for(loaded, cache=cache)
     except _core.InputError as error:
@@ -185,7 +193,7 @@ def compare(
     """
     axes = each or {"schedule.policy": DEFAULT_POLICIES}
     variants = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
-    base = load_scenario(scenario, sets=sets)
+    base = _of_collectives(load_scenario(scenario, sets=sets))
     rows: list[Row] = []
     for done, variant in enumerate(variants):
         if progress is not None:
@@ -200,19 +208,20 @@ def compare(
     return rows
 
 
-def advise(fabric: str | Fabric | os.PathLike[str]) -> dict[str, Any]:
+def advise(fabric: str | Fabric | GraphFabric | os.PathLike[str]) -> dict[str, Any]:
     """Say which dimensions of a fabric have too much or too little bandwidth (Themis, §6.3).
 
     Args:
-        fabric: A preset's name, a file, or a `Fabric`.
+        fabric: A preset's name, a file, a `Fabric` or a `GraphFabric` that has dimensions.
 
     Returns:
         `pairs`, `baseline`, `reachable` and `best_split`; bandwidths are Gb/s per NPU.
 
     Raises:
-        InputError: It is not a fabric.
+        InputError: It is not a fabric, or not one of dimensions.
     """
-    loaded = fabric if isinstance(fabric, Fabric) else load_fabric(os.fspath(fabric))
+    named = fabric if isinstance(fabric, (Fabric, GraphFabric)) else load_any_fabric(os.fspath(fabric))
+    loaded = dimensions_of(named)
     try:
         advice: dict[str, Any] = json.loads(_core.advise(loaded.model_dump_json()))
     except _core.InputError as error:
@@ -220,6 +229,21 @@ def advise(fabric: str | Fabric | os.PathLike[str]) -> dict[str, Any]:
 
         raise from_core(error, places=Places({(): Place(loaded.name)})) from None
     return advice
+
+
+def _of_collectives(scenario: Scenario) -> Scenario:
+    """Return a scenario that has collectives; refuse one that has traffic."""
+    if scenario.traffic is not None:
+        raise at_place(
+            InputError(
+                "it has traffic, which is neither planned nor a collective",
+                hint="`allrail simulate` and `allrail.simulate_traffic` take it",
+                field="traffic",
+                value=scenario.traffic.pattern,
+            ),
+            scenario._places,
+        )
+    return scenario
 
 
 def _check(plan: Plan, scenario: Scenario) -> None:

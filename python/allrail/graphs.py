@@ -1,4 +1,4 @@
-"""Graph fabrics without simulating them: counts, price, diameter, half-plane cut.
+"""Graph fabrics without simulating them: counts, price, diameter, half-plane cut, a picture.
 
 from allrail.graphs import cost, measure
 
@@ -17,7 +17,7 @@ from typing import Any
 
 from allrail import _core
 from allrail.errors import InputError, did_you_mean, show
-from allrail.scenario import GraphFabric, load_any_fabric
+from allrail.scenario import Fabric, GraphFabric, load_any_fabric
 
 PRICES = Path(__file__).parent / "presets" / "prices"
 _FOR_PEOPLE = ("schema_version", "name", "about", "sources")
@@ -40,7 +40,7 @@ def measure(fabric: GraphLike, *, prices: str | os.PathLike[str] | None = None) 
     Raises:
         InputError: It is no graph fabric, or not a whole one.
     """
-    tree: dict[str, Any] = _graph(fabric).ask(_core.graph_show, _prices(prices))
+    tree: dict[str, Any] = graph_fabric(fabric).ask(_core.graph_show, _prices(prices))
     return tree
 
 
@@ -54,7 +54,7 @@ def count(fabric: GraphLike, *, prices: str | os.PathLike[str] | None = None) ->
     Raises:
         InputError: It is no graph fabric.
     """
-    tree: dict[str, Any] = _graph(fabric).ask(_core.graph_count, _prices(prices))
+    tree: dict[str, Any] = graph_fabric(fabric).ask(_core.graph_count, _prices(prices))
     return tree
 
 
@@ -68,16 +68,44 @@ def cost(
         prices: A file of prices or a preset of them; the paper's if None.
 
     Returns:
-        `prices` (US dollars a part) and `fabrics`, each as `count` gives it, with its `name`.
+        `prices` (US dollars a part) and `fabrics`, each as `count` gives it, with its `name` and
+        `savings`: the first one's price over its own; None where that is zero.
 
     Raises:
         InputError: One is no graph fabric, or a price is none.
     """
-    rows = []
+    rows: list[dict[str, Any]] = []
     for fabric in fabrics:
-        graph = _graph(fabric)
+        graph = graph_fabric(fabric)
         rows.append({"name": graph.name, **count(graph, prices=prices)})
+    for row in rows:
+        row["savings"] = rows[0]["cost_usd"] / row["cost_usd"] if row["cost_usd"] else None
     return {"prices": read_prices(prices), "fabrics": rows}
+
+
+def picture(fabric: GraphLike | Fabric, path: str | os.PathLike[str]) -> None:
+    """Draw one plane of a fabric.
+
+    Args:
+        fabric: A preset's name, a file, or a `GraphFabric`; one of more than 256 NPUs is drawn as a
+            smaller one of its kind, and the picture says so.
+        path: The SVG file to write.
+
+    Raises:
+        InputError: It is no graph fabric, too large to be drawn, or the file cannot be written.
+    """
+    from allrail.files import write_text
+
+    path = Path(path)
+    if path.suffix != ".svg":
+        raise InputError(
+            "pictures are SVG", hint="name it `.svg`", source="--picture", value=str(path)
+        )
+    graph = graph_fabric(fabric)
+    from allrail.report.style import svg
+    from allrail.report.topology import NAME, topology
+
+    write_text(path, svg(topology(graph), name=NAME))
 
 
 @cache
@@ -144,15 +172,23 @@ def _prices(prices: str | os.PathLike[str] | None) -> str | None:
     return None if prices is None else json.dumps(read_prices(prices))
 
 
-def _graph(fabric: GraphLike) -> GraphFabric:
-    if isinstance(fabric, GraphFabric):
-        return fabric
-    loaded = load_any_fabric(os.fspath(fabric))
-    if not isinstance(loaded, GraphFabric):
+def graph_fabric(fabric: GraphLike | Fabric) -> GraphFabric:
+    """Return the graph fabric that is named or given.
+
+    Args:
+        fabric: A preset's name, a file, or a `GraphFabric`.
+
+    Raises:
+        InputError: It is no graph fabric.
+    """
+    loaded = fabric
+    if not isinstance(loaded, (Fabric, GraphFabric)):
+        loaded = load_any_fabric(os.fspath(loaded))
+    if isinstance(loaded, Fabric):
         raise InputError(
             "it is made of dimensions, which have no switches and cables to count",
             hint="name a fabric with `topology`, such as `hx2mesh-1k`",
             field="fabric",
-            value=os.fspath(fabric),
+            value=loaded.name,
         )
     return loaded

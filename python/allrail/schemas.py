@@ -36,18 +36,21 @@ def _fabric() -> dict[str, Any]:
     dimensions = Fabric.model_json_schema()
     definitions = dimensions.pop("$defs")
     common = GraphFabric.model_json_schema()["properties"]
-    graphs = []
+    graphs: list[dict[str, Any]] = []
     for tag, row in topologies().items():
         keys = row["schema"]
         definitions |= keys.get("$defs", {})
-        graphs.append(
-            {
-                "title": tag,
-                "description": row["about"],
-                "type": "object",
-                "properties": {**common, "topology": {"const": tag}, **keys["properties"]},
-                "required": ["topology", *keys.get("required", ())],
-                "additionalProperties": False,
-            }
-        )
+        graph = {
+            "title": tag,
+            "description": row["about"],
+            "type": "object",
+            "properties": {**common, "topology": {"const": tag}, **keys["properties"]},
+            "required": ["topology", *keys.get("required", ())],
+            "additionalProperties": False,
+        }
+        graphs.append(graph)
+        if tag == "graph":
+            file = {"type": "string", "description": "A file with its nodes and links."}
+            properties = {**graph["properties"], "file": file}
+            graphs.append({**graph, "properties": properties, "required": ["topology", "file"]})
     return {"title": "Fabric", "anyOf": [dimensions, *graphs], "$defs": definitions}

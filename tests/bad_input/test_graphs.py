@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from allrail.scenario.presets import fabric_text
@@ -12,7 +14,21 @@ FILES = {
     "dragonfly": fabric_text("dragonfly-1k"),
     "torus": fabric_text("torus-1k"),
     "hyperx": fabric_text("hyperx-1k"),
+    "mesh": "topology: mesh\nshape: [4, 3]\nnpus_per_switch: 2\n",
+    "failing": "topology: torus\nshape: [4, 4]\nfailed_nodes: [3]\nfailed_links: [[0, 1]]\n",
+    "graph": """\
+topology: graph
+npus: [a, b, c]
+switches: [hub, top]
+link: {bandwidth: 200 Gb/s, cable: aoc}
+links: [{from: a, to: hub}, {from: b, to: hub, latency: 5 ns}, \
+{from: c, to: top, count: 2}, {from: hub, to: top}]
+failed_nodes: []
+failed_links: []
+""",
 }
+
+NODES = '{"nodes": [{"id": 0, "kind": "npu"}, {"id": 1, "type": "npu"}],\n'
 
 # Which file, what is written, what is written instead, the field, the value, a part of why or hint.
 CASES = [
@@ -95,6 +111,64 @@ CASES = [
     ("torus", "shape: [32, 32]", "shape: [32, 1]", "shape", "[32, 1]", "ring"),
     ("torus", "planes: 4", "dimensions: []", "dimensions", "[]", "the keys here are"),
     ("hyperx", "shape: [32, 32]", "shape: [0, 32]", "shape", "[0, 32]", "0"),
+    (
+        "hyperx",
+        "planes: 4",
+        "planes: 4\nfailed_nodes: [5, 1024]",
+        "failed_nodes[1]",
+        "1024",
+        "only NPUs",
+    ),
+    ("mesh", "shape: [4, 3]", "shape: [4, 1]", "shape", "[4, 1]", "no neighbours"),
+    ("mesh", "shape: [4, 3]", "shape: [4]", "shape", "[4]", "2 to 3"),
+    ("mesh", "npus_per_switch: 2", "npus_per_switch: 0", "npus_per_switch", "0", "below 1"),
+    (
+        "mesh",
+        "npus_per_switch: 2",
+        "npus_per_switch: 7\nswitch_radix: 10",
+        "switch_radix",
+        "10",
+        "11 ports",
+    ),
+    ("failing", "failed_nodes: [3]", "failed_nodes: [16]", "failed_nodes[0]", "16", "0 to 15"),
+    ("failing", "failed_nodes: [3]", "failed_nodes: [3, 3]", "failed_nodes[1]", "3", "twice"),
+    ("failing", "failed_nodes: [3]", "failed_nodes: [-3]", "failed_nodes[0]", "-3", "below 0"),
+    ("failing", "failed_nodes: [3]", "failed_nodes: 3", "failed_nodes", "3", "list"),
+    (
+        "failing",
+        "failed_nodes: [3]",
+        f"failed_nodes: {list(range(16))}",
+        "failed_nodes",
+        "16 NPUs",
+        "one must work",
+    ),
+    ("failing", "[[0, 1]]", "[[0, 5]]", "failed_links[0]", "0 to 5", "no cable joins"),
+    ("failing", "[[0, 1]]", "[[0, 1], [1, 0]]", "failed_links[1]", "1 to 0", "fewer cables"),
+    ("failing", "[[0, 1]]", "[[0, 77]]", "failed_links[0]", "77", "no such node"),
+    ("failing", "[[0, 1]]", "[[0]]", "failed_links[0]", "[0]", "2 values"),
+    ("graph", "to: hub}", "to: hubb}", "links[0].to", "hubb", "`a`, `b`"),
+    ("graph", "to: hub}", "to: a}", "links[0].to", "a", "itself"),
+    ("graph", "{from: a,", "{form: a,", "links[0].form", "a", "did you mean `from`?"),
+    ("graph", "from: hub, to: top", "from: hub, to: b", "links[3]", "hub to b", "`count`"),
+    ("graph", "count: 2", "count: 0", "links[2].count", "0", "below 1"),
+    ("graph", "count: 2", "count: two", "links[2].count", "two", "whole"),
+    ("graph", "latency: 5 ns", "latency: 5", "links[1].latency", "5", "unit"),
+    ("graph", "latency: 5 ns", "bandwidth: 0 Gb/s", "links[1].bandwidth", "0 Gb/s", "zero"),
+    ("graph", "latency: 5 ns", "cable: glass", "links[1].cable", "glass", "`aoc`"),
+    ("graph", "npus: [a, b, c]", "npus: [a, b, a]", "npus[2]", "a", "twice"),
+    ("graph", "[hub, top]", "[hub, top, b]", "switches[2]", "b", "rename one"),
+    ("graph", "npus: [a, b, c]", "npus: []", "npus", "[]", "2 NPUs"),
+    ("graph", "npus: [a, b, c]", "npus: [a, b, c, d]", "npus[3]", "d", "no path"),
+    ("graph", "npus: [a, b, c]", "npus: [a, b, [c]]", "npus[2]", '["c"]', "name"),
+    ("graph", "failed_nodes: []", "failed_nodes: [bb]", "failed_nodes[0]", "bb", "no such node"),
+    (
+        "graph",
+        "failed_links: []",
+        "failed_links: [[a, b]]",
+        "failed_links[0]",
+        "a to b",
+        "no cable",
+    ),
 ]
 
 
@@ -115,6 +189,114 @@ def test_is_told_once_with_its_place(folder, allrail_cli, verb, base, old, new, 
     assert told in outcome.stderr
     line = int(message.split(":")[2])
     assert field.split("[")[0].split(".")[0] in text.splitlines()[line - 1]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "line", "field", "told"),
+    [
+        ("net.yaml", "npus: [a, b]\nlinks:\n- {from: a, to: z}\n", 3, "links[0].to", "`b`"),
+        ("net.yaml", "npus: [a, b]\nlinks: []\n", 1, "npus[1]", "no path"),
+        ("net.yaml", "npus: [a, b]\nlink: {latency: 3}\nlinks: []\n", 2, "link.latency", "unit"),
+        ("net.yaml", "topology: torus\nshape: [4, 4]\n", 1, "topology", "`graph`"),
+        ("net.yaml", "- a\n", None, "", "`nodes`"),
+        ("net.json", '{"nodes": [{"id": "a"}],\n "links": []}', 1, "nodes[0].kind", "`a`"),
+        ("net.json", '{"nodes": [{"kind": "npu"}],\n "links": []}', 1, "nodes[0]", "name"),
+        ("net.json", '{"nodes": [{"id": 1, "kind": "host"}],\n "links": []}', 1, "kind", "switch"),
+        ("net.json", '{"nodes": []}', 1, "", "`edges`"),
+        ("net.json", '{"nodes": [], "edges":\n [7]}', 2, "edges[0]", "mapping"),
+        ("net.json", '{"nodes": [], "edges":\n [{"source": 1}]}', 2, "edges[0]", "`target`"),
+        ("net.json", '{"directed": true, "nodes": [], "links": []}', 1, "directed", "undirected"),
+        (
+            "net.json",
+            NODES + ' "edges": [{"source": 0, "target": 1, "bandwith": "1 Gb/s"}]}',
+            2,
+            "edges[0].bandwith",
+            "`bandwidth`",
+        ),
+        (
+            "net.json",
+            NODES + ' "edges": [{"source": 0, "target": 3}]}',
+            2,
+            "edges[0].target",
+            "no such node",
+        ),
+        (
+            "net.json",
+            NODES + ' "edges": [{"source": 0, "target": 1}, \n {"source": 1, "target": 0}]}',
+            3,
+            "edges[1]",
+            "`count`",
+        ),
+        ("net.yaml", "npus: [" + "a, " * 200_000 + "a]\n", 1, "", "more than 200000 values"),
+    ],
+    ids=str,
+)
+def test_a_mistake_in_a_file_of_nodes_and_links(folder, allrail_cli, file, text, line, field, told):
+    (folder / file).write_text(text)
+    (folder / "mine.yaml").write_text(f"topology: graph\nfile: {file}\n")
+    outcome = allrail_cli("fabric", "show", "mine.yaml")
+    assert (outcome.status, outcome.stdout) == (2, "")
+    place = f"error: {file}:" + (f"{line}: " if line else " ")
+    assert outcome.stderr.startswith(place), outcome.stderr
+    assert field in outcome.stderr
+    assert told in outcome.stderr
+    assert "\n\nhint: " in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("more", "field", "told"),
+    [
+        ("file: nowhere.yaml\n", "file", "no such file"),
+        ("file: 7\n", "file", "no such file"),
+        ("file: net.yaml\nnpus: [a]\n", "npus", "stands in the file too"),
+        ("file: net.yaml\nplanes: 0\n", "planes", "below 1"),
+    ],
+    ids=str,
+)
+def test_a_mistake_beside_the_file(folder, allrail_cli, more, field, told):
+    (folder / "net.yaml").write_text("npus: [a, b]\nlinks: [{from: a, to: b}]\n")
+    (folder / "mine.yaml").write_text("topology: graph\n" + more)
+    outcome = allrail_cli("fabric", "show", "mine.yaml")
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert outcome.stderr.startswith("error: mine.yaml:")
+    assert f"`{field}`" in outcome.stderr
+    assert told in outcome.stderr
+
+
+def test_only_a_graph_has_a_file(folder, allrail_cli):
+    (folder / "mine.yaml").write_text("topology: torus\nshape: [4, 4]\nfile: net.yaml\n")
+    assert "`file`" in allrail_cli("fabric", "show", "mine.yaml").stderr
+
+
+def test_failed_parts_that_strand_an_npu_name_it(folder, allrail_cli):
+    text = "topology: fat_tree\nnpus: 32\nswitch_radix: 8\nlevels: 2\nfailed_nodes: [33]\n"
+    (folder / "mine.yaml").write_text(text)
+    for verb in (["fabric", "show"], ["cost"]):
+        outcome = allrail_cli(*verb, "mine.yaml")
+        assert (outcome.status, outcome.stdout) == (2, "")
+        assert "`NPU 4`: no path leads to it from NPU 0" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("fabric", "file", "told"),
+    [
+        ("hx2mesh-1k", "mesh.pdf", "SVG"),
+        ("hx2mesh-1k", "big.yaml/mesh.svg", "big.yaml"),
+        ("dgx2", "dgx.svg", "dimensions"),
+        ("big.yaml", "big.svg", "256 NPUs at most"),
+    ],
+    ids=str,
+)
+def test_pictures(folder, allrail_cli, fabric, file, told):
+    names = [f"n{i}" for i in range(300)]
+    links = [{"from": name, "to": "hub"} for name in names]
+    tree = {"topology": "graph", "npus": names, "switches": ["hub"], "links": links}
+    (folder / "big.yaml").write_text(json.dumps(tree))
+    outcome = allrail_cli("fabric", "show", fabric, "--picture", file)
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert told in outcome.stderr
+    assert "\n\nhint: " in outcome.stderr
+    assert not (folder / file).exists()
 
 
 def test_a_missing_key_is_named(folder, allrail_cli):
@@ -185,4 +367,4 @@ def test_simulating_a_graph_is_refused(folder, allrail_cli, fabric, field):
 def test_advising_on_a_graph_is_refused(allrail_cli):
     outcome = allrail_cli("fabric", "advise", "hx2mesh-1k")
     assert (outcome.status, outcome.stdout) == (2, "")
-    assert "cannot be simulated or advised on yet" in outcome.stderr
+    assert "cannot be advised on yet" in outcome.stderr

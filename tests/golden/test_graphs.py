@@ -69,8 +69,13 @@ def test_list_names_graphs_too(allrail_cli):
 def test_cost_is_table_ii(allrail_cli):
     table = allrail_cli("cost", *TABLE_II).stdout
     rows = [line.split() for line in table.splitlines() if not line.startswith("#")]
-    assert rows[0] == ["fabric", "npus", "switches", "AoC", "DAC", "M$", "npus/M$"]
-    assert rows[1][:6] == ["fat-tree-1k", "1024", "768", "16384", "16384", "25.303"]
+    assert rows[0] == [
+        *("fabric", "npus", "switches", "AoC", "DAC", "diameter", "M$", "npus/M$", "savings")
+    ]
+    assert rows[1][:7] == ["fat-tree-1k", "1024", "768", "16384", "16384", "4", "25.303"]
+    assert [row[8] for row in rows[1:8]] == [
+        *("1.000", "1.434", "1.912", "0.906", "2.338", "4.675", "9.351")
+    ]
     assert [row[0] for row in rows[1:]] == list(TABLE_II)
 
 
@@ -95,6 +100,85 @@ def test_a_failed_board_is_bought_but_gone(folder, allrail_cli):
     tree = json.loads(allrail_cli("fabric", "show", "broken.yaml", "--json").stdout)
     assert (tree["npus"], tree["npus_working"]) == (1024, 1016)
     assert tree["cost_usd"] == count("hx2mesh-1k")["cost_usd"]
+
+
+def show(allrail_cli, name):
+    return json.loads(allrail_cli("fabric", "show", name, "--json").stdout)
+
+
+def test_failed_nodes_and_links_are_bought_but_gone(folder, allrail_cli):
+    text = allrail_cli("fabric", "show", "fat-tree-1k", "--yaml").stdout
+    failed = "failed_nodes: [7, 1056]\nfailed_links: [[1024, 1057]]\n"
+    (folder / "broken.yaml").write_text(text + failed)
+    tree, whole = show(allrail_cli, "broken.yaml"), show(allrail_cli, "fat-tree-1k")
+    assert (tree["npus"], tree["npus_working"], tree["diameter"]) == (1024, 1023, None)
+    assert (tree["cost_usd"], tree["diameter_bfs"]) == (whole["cost_usd"], 4)
+    page = allrail_cli("fabric", "show", "broken.yaml").stdout
+    assert "NPUs 0 to 1023, switches 1024 to 1071" in page
+
+
+def test_planners_see_dimensions_of_products(allrail_cli):
+    torus = show(allrail_cli, "torus-1k")["dimensions"]
+    assert [(one["kind"], one["size"], one["links"]) for one in torus] == [("ring", 32, 8)] * 2
+    mesh = show(allrail_cli, "hx2mesh-1k")["dimensions"]
+    assert [(one["kind"], one["size"], one["links"]) for one in mesh] == [("ring", 32, 8)] * 2
+    dragonfly = show(allrail_cli, "dragonfly-1k")
+    assert dragonfly["dimensions"] is None
+    assert "groups" in dragonfly["no_dimensions"]
+    page = allrail_cli("fabric", "show", "hyperx-1k").stdout
+    assert "fully_connected of 32 with 4 x 400 Gb/s" in page
+    assert "simulated with direct links" in page
+
+
+OWN = """\
+npus: [0, 1, 2]
+switches: [left, right]
+links:
+  - {from: 0, to: left, bandwidth: 100 Gb/s}
+  - {from: 1, to: left}
+  - {from: 2, to: right, cable: aoc}
+  - {from: left, to: right, count: 2}
+"""
+
+
+def networkx_tree(*, edges, kind):
+    nodes = [*({"id": npu, kind: "npu", "pos": [npu, 0]} for npu in range(3))]
+    nodes += [{"id": "left", kind: "switch"}, {"id": "right", kind: "switch"}]
+    between = {"source": "left", "target": "right"}
+    links = [
+        {"source": 0, "target": "left", "bandwidth": "100 Gb/s", "key": 0},
+        {"source": 1, "target": "left", "key": 0},
+        {"source": 2, "target": "right", "cable": "aoc", "key": 0},
+        *({**between, "key": key} for key in range(2)),
+    ]
+    return {"directed": False, "multigraph": True, "graph": {}, "nodes": nodes, edges: links}
+
+
+@pytest.mark.parametrize(("edges", "kind"), [("edges", "kind"), ("links", "type")])
+def test_a_graph_of_ones_own_from_yaml_and_networkx(folder, allrail_cli, edges, kind):
+    (folder / "inline.yaml").write_text("topology: graph\nplanes: 2\n" + OWN)
+    inner = folder / "nets"
+    inner.mkdir()
+    (inner / "own.yaml").write_text("schema_version: 1\nabout: A test.\n" + OWN)
+    (inner / "own.json").write_text(json.dumps(networkx_tree(edges=edges, kind=kind), indent=1))
+    expected = show(allrail_cli, "inline.yaml")
+    assert (expected["npus"], expected["switches"], expected["diameter_bfs"]) == (3, 4, 3)
+    assert expected["cables"] == {"aoc": 2, "dac": 8, "pcb": 0}
+    for file in ("own.yaml", "own.json"):
+        (inner / "mine.yaml").write_text(f"topology: graph\nplanes: 2\nfile: {file}\n")
+        tree = show(allrail_cli, "nets/mine.yaml")
+        assert {**tree, "name": "", "keys": 0} == {**expected, "name": "", "keys": 0}
+        assert tree["keys"] == expected["keys"]
+
+
+def test_a_mesh_is_counted_and_priced(folder, allrail_cli):
+    (folder / "mesh.yaml").write_text("topology: mesh\nshape: [4, 6]\nnpus_per_switch: 2\n")
+    tree = show(allrail_cli, "mesh.yaml")
+    assert (tree["npus"], tree["switches"]) == (48, 24)
+    assert tree["cables"] == {"aoc": 20, "dac": 18, "pcb": 48}
+    assert tree["cost_usd"] == 24 * 14_280 + 20 * 603 + 18 * 272
+    assert tree["diameter"] == tree["diameter_bfs"] == 10
+    assert (tree["half_plane_cut_links"], tree["half_plane_cut_share"]) == (4, 4 / 24)
 
 
 def test_what_is_too_large_to_build_is_counted(folder, allrail_cli):

@@ -48,6 +48,21 @@ def test_presets_fit_the_fabric_schema(path):
     jsonschema.validate(read_file(path)[0], schema("fabric"))
 
 
+@pytest.mark.parametrize(
+    "tree",
+    [
+        {"topology": "graph", "file": "mine.yaml", "planes": 2},
+        {"topology": "graph", "npus": ["a", "b"], "links": [{"from": "a", "to": "b"}]},
+        {"topology": "torus", "shape": [4, 4], "failed_nodes": [1], "failed_links": [[2, 3]]},
+    ],
+    ids=str,
+)
+def test_graphs_fit_the_fabric_schema(tree):
+    jsonschema.validate(tree, schema("fabric"))
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({**tree, "colour": 1}, schema("fabric"))
+
+
 @pytest.mark.parametrize("policy", ["baseline", "themis", "allrail"])
 def test_plans_fit_the_plan_schema(policy):
     plan = allrail.plan(

@@ -3,14 +3,18 @@
 //! - [`program`]: the common form of an algorithm, steps of sends and receives per rank.
 //! - [`steps`]: what worlds need of it: who sends how much to whom in each step.
 //! - [`algorithm`]: one file per algorithm, emitting a [`Program`] for any number of ranks.
+//! - [`grid`]: all-reduces over NPUs in a grid, as programs and as steps for thousands of ranks.
 //! - [`hierarchical`]: algorithms composed over the dimensions of a fabric, in any order.
+//! - [`in_network`]: the time of an all-reduce that switches do.
 //! - [`verify`]: proves a program right by running it symbolically.
 //! - [`model`]: bytes and time of one stage on one dimension.
 //! - [`plan`]: a [`CollectivePlan`], what a chunk scheduler decides, as data.
 
 pub mod algorithm;
 pub mod error;
+pub mod grid;
 pub mod hierarchical;
+pub mod in_network;
 pub mod kind;
 pub mod model;
 pub mod plan;

@@ -155,6 +155,55 @@ impl Program {
         });
     }
 
+    /// The same with rank `order[i]` in the place of rank `i`; blocks keep their numbers.
+    #[must_use]
+    pub fn relabelled(mut self, order: &[u32]) -> Self {
+        let mut steps = vec![Vec::new(); self.steps.len()];
+        for (place, mut of_rank) in self.steps.into_iter().enumerate() {
+            for step in &mut of_rank {
+                step.sends.iter_mut().for_each(|send| send.to = order[send.to as usize]);
+                step.receives.iter_mut().for_each(|one| one.from = order[one.from as usize]);
+            }
+            steps[order[place] as usize] = of_rank;
+        }
+        self.steps = steps;
+        self
+    }
+
+    /// Both at once over the same ranks, on a buffer of this one's blocks and then the other's.
+    #[must_use]
+    pub fn beside(mut self, other: Self) -> Self {
+        let (first, second) = (self.blocks, other.blocks);
+        // A run that wraps in its own buffer does not in the common one.
+        let moved = |blocks: &Blocks, by: u32, of: u32| {
+            Blocks::of(blocks.iter(of).map(|block| by + block).collect(), first + second)
+        };
+        let steps = self.step_count().max(other.step_count());
+        for (mine, others) in self.steps.iter_mut().zip(other.steps) {
+            mine.resize(steps, Step::default());
+            for step in mine.iter_mut() {
+                let sent = step.sends.iter_mut().map(|send| &mut send.blocks);
+                for blocks in sent.chain(step.receives.iter_mut().map(|one| &mut one.blocks)) {
+                    *blocks = moved(blocks, 0, first);
+                }
+            }
+            for (step, also) in mine.iter_mut().zip(others) {
+                step.sends.extend(
+                    also.sends
+                        .into_iter()
+                        .map(|send| Send { blocks: moved(&send.blocks, first, second), ..send }),
+                );
+                step.receives.extend(
+                    also.receives
+                        .into_iter()
+                        .map(|one| Receive { blocks: moved(&one.blocks, first, second), ..one }),
+                );
+            }
+        }
+        self.blocks = first + second;
+        self
+    }
+
     /// How many steps each rank has.
     #[must_use]
     pub fn step_count(&self) -> usize {

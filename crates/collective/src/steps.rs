@@ -24,7 +24,7 @@ pub trait Steps: Sync {
     /// How many messages `rank` receives in `step`.
     fn expected(&self, rank: u32, step: u32) -> u32;
 
-    /// Runs of steps in which every rank sends as much to the same ranks as in the step before.
+    /// Runs of steps in all of which every rank sends as much to the same ranks; in order, disjoint.
     fn alike(&self) -> Vec<Range<u32>> {
         Vec::new()
     }

@@ -3,8 +3,9 @@
 use allrail_collective::algorithm::{ALL, named};
 use allrail_collective::program::{Blocks, Combine, Receive, Send};
 use allrail_collective::verify::{Violation, verify};
-use allrail_collective::{Operation, Program};
+use allrail_collective::{Operation, Program, grid};
 use proptest::prelude::*;
+use proptest::sample::Index;
 
 fn program(name: &str, operation: Operation, ranks: u32) -> Program {
     named(name).expect("known").program(operation, ranks)
@@ -190,12 +191,73 @@ fn the_wrong_operation_is_not_proved() {
     }
 }
 
+/// One change of one message, or of the order of a rank's steps.
 #[derive(Clone, Debug)]
-enum Mutation {
+struct Mutation {
+    kind: MutationKind,
+    rank: Index,
+    at: Index,
+    which: Index,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum MutationKind {
     Drop,
     MoveBlock,
     OtherCombine,
     SwapSteps,
+}
+
+impl Mutation {
+    fn any() -> impl Strategy<Value = Self> {
+        use MutationKind::{Drop, MoveBlock, OtherCombine, SwapSteps};
+        let kind = prop::sample::select(vec![Drop, MoveBlock, OtherCombine, SwapSteps]);
+        (kind, any::<Index>(), any::<Index>(), any::<Index>())
+            .prop_map(|(kind, rank, at, which)| Self { kind, rank, at, which })
+    }
+
+    /// Changes the program; `false` if there is nothing to change.
+    fn apply(&self, program: &mut Program) -> bool {
+        let blocks = program.blocks;
+        let rank = self.rank.index(program.ranks as usize);
+        let busy: Vec<usize> = (0..program.step_count())
+            .filter(|step| !program.steps[rank][*step].receives.is_empty())
+            .collect();
+        if busy.is_empty() {
+            return false;
+        }
+        let step = *self.at.get(&busy);
+        let nth = self.which.index(program.steps[rank][step].receives.len());
+        match self.kind {
+            MutationKind::Drop => {
+                let receive = program.steps[rank][step].receives.remove(nth);
+                let sends = &mut program.steps[receive.from as usize][step].sends;
+                let sent = sends.iter().position(|send| send.to as usize == rank);
+                sends.remove(sent.expect("what is awaited is sent"));
+            }
+            MutationKind::MoveBlock => {
+                let receive = &mut program.steps[rank][step].receives[nth];
+                let moved: Vec<u32> =
+                    receive.blocks.iter(blocks).map(|block| (block + 1) % blocks).collect();
+                receive.blocks = Blocks::List(moved.into());
+            }
+            MutationKind::OtherCombine => {
+                let combine = &mut program.steps[rank][step].receives[nth].combine;
+                *combine = match combine {
+                    Combine::Reduce => Combine::Replace,
+                    Combine::Replace => Combine::Reduce,
+                };
+            }
+            MutationKind::SwapSteps => {
+                let other = *self.which.get(&busy);
+                if other == step {
+                    return false;
+                }
+                program.steps[rank].swap(step, other);
+            }
+        }
+        true
+    }
 }
 
 proptest! {
@@ -205,13 +267,8 @@ proptest! {
     /// halving-doubling's broadcast, whose all-gather also sends rank 0 what it has.)
     #[test]
     fn every_single_change_is_refused(
-        algorithm in 0..ALL.len(), operation in any::<prop::sample::Index>(), ranks in 3u32..=17,
-        rank in any::<prop::sample::Index>(), at in any::<prop::sample::Index>(),
-        which in any::<prop::sample::Index>(),
-        mutation in prop_oneof![
-            Just(Mutation::Drop), Just(Mutation::MoveBlock), Just(Mutation::OtherCombine),
-            Just(Mutation::SwapSteps),
-        ],
+        algorithm in 0..ALL.len(), operation in any::<Index>(), ranks in 3u32..=17,
+        mutation in Mutation::any(),
     ) {
         let algorithm = ALL[algorithm];
         let operation = *operation.get(algorithm.operations());
@@ -219,43 +276,25 @@ proptest! {
             algorithm.tag() != "halving_doubling" || operation != Operation::Broadcast
         );
         let mut program = algorithm.program(operation, ranks);
-        let blocks = program.blocks;
-        let rank = rank.index(ranks as usize);
-        let busy: Vec<usize> = (0..program.step_count())
-            .filter(|step| !program.steps[rank][*step].receives.is_empty())
-            .collect();
-        prop_assume!(!busy.is_empty());
-        let step = *at.get(&busy);
-        let nth = which.index(program.steps[rank][step].receives.len());
-        match mutation {
-            Mutation::Drop => {
-                let receive = program.steps[rank][step].receives.remove(nth);
-                let sends = &mut program.steps[receive.from as usize][step].sends;
-                let sent = sends.iter().position(|send| send.to as usize == rank);
-                sends.remove(sent.expect("what is awaited is sent"));
-            }
-            Mutation::MoveBlock => {
-                let receive = &mut program.steps[rank][step].receives[nth];
-                let moved: Vec<u32> =
-                    receive.blocks.iter(blocks).map(|block| (block + 1) % blocks).collect();
-                receive.blocks = Blocks::List(moved.into());
-            }
-            Mutation::OtherCombine => {
-                let combine = &mut program.steps[rank][step].receives[nth].combine;
-                *combine = match combine {
-                    Combine::Reduce => Combine::Replace,
-                    Combine::Replace => Combine::Reduce,
-                };
-            }
-            Mutation::SwapSteps => {
-                let other = *which.get(&busy);
-                prop_assume!(other != step);
-                program.steps[rank].swap(step, other);
-            }
-        }
+        prop_assume!(mutation.apply(&mut program));
         prop_assert!(
             verify(&program, operation).is_err(),
-            "{} {operation} over {ranks}: {mutation:?} in step {step} of rank {rank} passed",
+            "{} {operation} over {ranks}: {mutation:?} passed",
+            algorithm.tag()
+        );
+    }
+
+    #[test]
+    fn every_single_change_of_an_all_reduce_over_a_grid_is_refused(
+        algorithm in prop::sample::select(grid::ALL.to_vec()), rows in 1u32..=6, columns in 1u32..=6,
+        mutation in Mutation::any(),
+    ) {
+        prop_assume!(rows * columns > 2 && algorithm.check(rows, columns).is_ok());
+        let mut program = algorithm.program(rows, columns);
+        prop_assume!(mutation.apply(&mut program));
+        prop_assert!(
+            verify(&program, Operation::AllReduce).is_err(),
+            "{} over {rows}x{columns}: {mutation:?} passed",
             algorithm.tag()
         );
     }

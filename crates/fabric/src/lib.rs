@@ -13,6 +13,7 @@ pub mod dimension;
 pub mod error;
 pub mod fabric;
 pub mod graph;
+pub mod placement;
 pub mod routing;
 pub mod show;
 pub mod topologies;

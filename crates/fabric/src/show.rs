@@ -2,10 +2,10 @@
 
 use serde::Serialize;
 
-use crate::FabricError;
 use crate::cost::{Prices, Usd};
-use crate::graph::measure;
+use crate::graph::{CableKind, measure};
 use crate::topologies::{Counts, GraphTopology};
+use crate::{Dimension, FabricError};
 
 /// Networks of more NPUs than this are counted only: building and searching them takes minutes and
 /// gigabytes.
@@ -31,7 +31,7 @@ pub struct Show {
     pub npus: u64,
     /// Planes, all alike.
     pub planes: u64,
-    /// Ports of an NPU in one plane.
+    /// Ports of an NPU in one plane; the most, where they differ.
     pub ports: u64,
     /// Switches over all planes.
     pub switches: u64,
@@ -47,6 +47,12 @@ pub struct Show {
     pub half_plane_cut_links: Option<u64>,
     /// Them as a share of what half of the NPUs inject.
     pub half_plane_cut_share: Option<f64>,
+    /// As planners see it, the innermost first; `None` if it is no product of dimensions.
+    pub dimensions: Option<Vec<Dimension>>,
+    /// Why not.
+    pub no_dimensions: Option<String>,
+    /// Where what is simulated is not what is counted: how they differ.
+    pub simulated_as: Option<&'static str>,
     /// What only the graph tells.
     #[serde(flatten)]
     pub built: Option<Built>,
@@ -69,6 +75,7 @@ pub fn count(topology: &dyn GraphTopology, prices: &Prices) -> Show {
     let cut = topology.half_plane_cut_links();
     let half = (counts.npus * counts.ports) as f64 / 2.0;
     let million = cost.dollars() / 1e6;
+    let dimensions = topology.dimensions();
     Show {
         topology: topology.tag(),
         npus: counts.npus,
@@ -81,6 +88,9 @@ pub fn count(topology: &dyn GraphTopology, prices: &Prices) -> Show {
         diameter: topology.diameter_formula(),
         half_plane_cut_links: cut,
         half_plane_cut_share: cut.map(|cut| cut as f64 / half),
+        no_dimensions: dimensions.as_ref().err().cloned(),
+        dimensions: dimensions.ok(),
+        simulated_as: topology.simulated_as(),
         built: None,
     }
 }
@@ -98,4 +108,31 @@ pub fn show(topology: &dyn GraphTopology, prices: &Prices) -> Result<Show, Fabri
         built.diameter_bfs = Some(measure::diameter(&graph));
     }
     Ok(Show { built: Some(built), ..counted })
+}
+
+/// The graph of one plane, for pictures.
+#[derive(Clone, Debug, Serialize)]
+pub struct Drawn {
+    /// NPUs: the first of the nodes.
+    pub npus: u32,
+    /// NPUs and switches.
+    pub nodes: usize,
+    /// Each cable as its two nodes and its kind.
+    pub cables: Vec<(u32, u32, CableKind)>,
+}
+
+/// Builds one plane to be drawn.
+///
+/// # Errors
+/// The graph is not whole, or has more than 65,536 NPUs.
+pub fn draw(topology: &dyn GraphTopology) -> Result<Drawn, FabricError> {
+    let npus = topology.counts().npus;
+    if npus > MOST_BUILT {
+        let why = format!("networks of more than {MOST_BUILT} NPUs are not built");
+        return Err(FabricError::new("fabric", format!("{npus} NPUs"), why, "draw a smaller one"));
+    }
+    let graph = topology.build()?;
+    let cables = graph.cables().iter();
+    let cables = cables.map(|cable| (cable.ends[0].0, cable.ends[1].0, cable.kind)).collect();
+    Ok(Drawn { npus: graph.npus(), nodes: graph.nodes(), cables })
 }

@@ -1,6 +1,9 @@
 //! The Python module `allrail._core`. Bindings only: JSON text in, JSON text out; every decision is
 //! in the crates beneath.
 
+mod placement;
+mod traffic;
+
 use std::ops::ControlFlow;
 
 use allrail_collective::algorithm;
@@ -10,7 +13,7 @@ use allrail_fabric::topologies::{self, GraphTopology};
 use allrail_fabric::{Fabric, FabricError, advise::advise as advise_on, show};
 use allrail_schedule::{chunk, queue};
 use allrail_simulate::error::Report;
-use allrail_simulate::scenario::WORLDS;
+use allrail_simulate::scenario::{Topology, WORLDS};
 use allrail_simulate::{PlanFile, Scenario, SimulateError};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
@@ -275,6 +278,21 @@ fn graph_count(fabric: &str, prices: Option<&str>) -> PyResult<String> {
     Ok(to_json(&show::count(&*topology, &prices)))
 }
 
+/// One plane of a fabric with `topology`, to be drawn: NPUs, nodes, cables with their kinds.
+#[pyfunction]
+fn graph_cables(fabric: &str) -> PyResult<String> {
+    let (topology, _) = topology_and_prices(fabric, None)?;
+    show::draw(&*topology).map(|drawn| to_json(&drawn)).map_err(fabric_error)
+}
+
+/// What planners see of a fabric with `topology`: its dimensions, as a fabric (JSON).
+#[pyfunction]
+fn graph_dimensions(fabric: &str) -> PyResult<String> {
+    let tree = serde_json::from_str(fabric).map_err(|error| form_error(error.to_string()))?;
+    let topology = Topology::read(tree).map_err(|error| simulate_error(&error))?;
+    topology.fabric().map(|fabric| to_json(&fabric)).map_err(|error| simulate_error(&error))
+}
+
 /// Prices (JSON) with the defaults filled in.
 #[pyfunction]
 fn check_prices(prices: &str) -> PyResult<String> {
@@ -327,7 +345,11 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(check_prices, module)?)?;
     module.add_function(wrap_pyfunction!(graph_show, module)?)?;
     module.add_function(wrap_pyfunction!(graph_count, module)?)?;
+    module.add_function(wrap_pyfunction!(graph_dimensions, module)?)?;
+    module.add_function(wrap_pyfunction!(graph_cables, module)?)?;
     module.add_function(wrap_pyfunction!(topologies_table, module)?)?;
     module.add_function(wrap_pyfunction!(verify, module)?)?;
+    placement::register(module)?;
+    traffic::register(module)?;
     module.add_function(wrap_pyfunction!(version, module)?)
 }

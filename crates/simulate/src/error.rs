@@ -35,6 +35,8 @@ pub enum SimulateError {
         time_us: f64,
         /// Who waits for what, a line each.
         waits: String,
+        /// What may help.
+        hint: &'static str,
     },
     /// The plan's messages do not do what the collective asks: our mistake, not the user's.
     #[error("chunk {chunk}: {violation}")]
@@ -120,14 +122,7 @@ impl SimulateError {
                 "make the collective smaller or the bandwidths larger".to_owned(),
             ),
             Self::Form(why) => report("", "", why.clone(), String::new()),
-            Self::Stalled { .. } => report(
-                "",
-                "",
-                self.to_string(),
-                "ranks that order their stages differently can block each other where \
-                 `active_chunks` limits them: leave it out, or use `order: planned`"
-                    .to_owned(),
-            ),
+            Self::Stalled { hint, .. } => report("", "", self.to_string(), (*hint).to_owned()),
             Self::Wrong { .. } => report(
                 "",
                 "",

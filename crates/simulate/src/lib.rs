@@ -7,6 +7,7 @@
 //!   in `links`.
 //! - [`prove`]: the plan's messages, proved right.
 //! - [`result`]: what comes out.
+//! - [`traffic`]: all of that for traffic on graph fabrics.
 
 pub mod driver;
 pub mod error;
@@ -15,6 +16,7 @@ pub mod prove;
 pub mod result;
 pub mod run;
 pub mod scenario;
+pub mod traffic;
 
 pub use error::SimulateError;
 pub use result::SimulationResult;

@@ -13,6 +13,7 @@ use allrail_schedule::evaluate::Work;
 use allrail_world::Transfer;
 
 use crate::SimulateError;
+use crate::scenario::WorldKind;
 
 /// A stage of a collective.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,18 +125,19 @@ pub struct MessageLowering<'a> {
 
 /// More messages than this in one stage's program are refused.
 const MAX_PROGRAM: u64 = 1 << 24;
-/// More ranks than this are refused in `links`.
+/// More ranks than this are refused where every rank is simulated.
 pub const MAX_RANKS: u64 = 1 << 17;
 
 impl<'a> MessageLowering<'a> {
     /// Expands the stages of `plans`, whose times in `dims` are `work`.
     ///
     /// # Errors
-    /// If the fabric or a program is too large, or a switch reduces.
+    /// If the fabric or a program is too large for `world`, or a switch reduces.
     pub fn new(
         fabric: &Fabric,
         plans: &[CollectivePlan],
         work: &'a [Work],
+        world: WorldKind,
     ) -> Result<Self, SimulateError> {
         let too_large = |field: &str, value: String, why: String| SimulateError::Field {
             field: field.to_owned(),
@@ -149,7 +151,7 @@ impl<'a> MessageLowering<'a> {
             .ok_or_else(|| {
             too_large(
                 "world",
-                "links".to_owned(),
+                world.tag().to_owned(),
                 format!("it simulates every rank, and {} are too many", fabric.npus()),
             )
         })?;
@@ -158,7 +160,7 @@ impl<'a> MessageLowering<'a> {
                 return Err(too_large(
                     &format!("fabric.dimensions[{i}].in_network_reduction"),
                     "true".to_owned(),
-                    "`links` does not model a switch that reduces".to_owned(),
+                    format!("`{}` does not model a switch that reduces", world.tag()),
                 ));
             }
         }

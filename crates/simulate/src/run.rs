@@ -1,18 +1,23 @@
 //! From a scenario to a result.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use allrail_collective::{CollectivePlan, Operation, StageModel};
 use allrail_core::{DimensionId, Time};
+use allrail_fabric::Dimension;
+use allrail_fabric::routing::{Adaptive, Routing};
 use allrail_schedule::evaluate::{self, Work};
 use allrail_schedule::{bound, planner, queue};
-use allrail_world::{Dims, Links, World};
+use allrail_world::flows::{Flows, Splitting};
+use allrail_world::packets::Packets;
+use allrail_world::{Dims, Links, OnePlane, World};
 
 use crate::driver::{Driver, Job, Observer, Run};
 use crate::error::SimulateError;
 use crate::lowering::{Lowering, MessageLowering, StageLowering, work};
 use crate::result::{CollectiveResult, DimensionResult, Host, SimulationResult, SpanResult};
-use crate::scenario::{CollectiveOrder, PlanFile, Scenario, WorldKind};
+use crate::scenario::{CollectiveOrder, PlanFile, Scenario, Topology, WorldKind};
 
 /// Plans every collective of a scenario.
 ///
@@ -85,11 +90,11 @@ pub fn simulate(
             let lowering = StageLowering { work: &works };
             carry_out(&job, &lowering, &mut Dims::new(fabric.dimensions.len()), observer)?
         }
-        WorldKind::Links => {
-            let lowering = MessageLowering::new(fabric, plans, &works)?;
-            check_links(scenario, &lowering)?;
+        world => {
+            let lowering = MessageLowering::new(fabric, plans, &works, world)?;
             job.endpoint_delay = plans[0].endpoint_delay;
-            carry_out(&job, &lowering, &mut Links::new(fabric), observer)?
+            let mut world = message_world(scenario, &lowering)?;
+            carry_out(&job, &lowering, &mut *world, observer)?
         }
     };
     let mut result = summarise(scenario, plans, &models, &works, &run, &busy)?;
@@ -128,6 +133,29 @@ fn evaluated(job: &Job<'_>, work: &Work) -> (Run, Vec<f64>) {
     }
     let run = Run { finish: vec![job.starts[0] + time], ..Run::default() };
     (run, served.iter().map(|busy| busy.ratio(time)).collect())
+}
+
+/// The world that carries the messages of `lowering`, empty.
+fn message_world(
+    scenario: &Scenario,
+    lowering: &MessageLowering<'_>,
+) -> Result<Box<dyn World>, SimulateError> {
+    if scenario.world == WorldKind::Links {
+        check_links(scenario, lowering)?;
+        return Ok(Box::new(Links::new(&scenario.fabric)));
+    }
+    let (graph, planes) = scenario.graph()?;
+    let graph = Arc::new(graph);
+    if scenario.world == WorldKind::Flows {
+        let world = Flows::new(&graph, Splitting::Minimal);
+        return Ok(Box::new(OnePlane { world, planes }));
+    }
+    let routing = match &scenario.topology {
+        Some(Topology(topology)) => topology.routing(&graph)?,
+        None => Box::new(Adaptive::new(&graph)?) as Box<dyn Routing>,
+    };
+    let world = Packets::new(graph, routing, &scenario.packets, scenario.seed)?;
+    Ok(Box::new(OnePlane { world, planes }))
 }
 
 /// `links` keeps every link and every rank in memory, and its messages must fit the clock.
@@ -186,7 +214,7 @@ fn summarise(
                 sent[task.dimension as usize] += task.sent.0;
             }
         }
-        WorldKind::Links => {
+        _ => {
             for (place, bytes) in run.sent.iter().enumerate() {
                 let dimension = place % sent.len();
                 sent[dimension] = sent[dimension].max(*bytes as f64);
@@ -249,7 +277,7 @@ fn summarise(
         policy: plans[0].policy.clone(),
         order: tag(&scenario.schedule.order),
         chunks: u32::try_from(plans[0].chunks.len()).expect("few chunks"),
-        messages: (scenario.world == WorldKind::Links).then_some(run.transfers),
+        messages: scenario.world.carries_messages().then_some(run.transfers),
         dimensions,
         collectives,
         host: Host::default(),
@@ -306,7 +334,12 @@ fn lower_bound(
     works: &[Work],
     first: Time,
 ) -> Result<Time, SimulateError> {
-    let latencies: Vec<Time> = scenario.fabric.dimensions.iter().map(|d| d.latency).collect();
+    // A graph's cables may be nearer than its dimensions say: its bound is that of bandwidth alone.
+    let latency = |d: &Dimension| match scenario.world {
+        WorldKind::Dims | WorldKind::Links => d.latency,
+        WorldKind::Flows | WorldKind::Packets => Time::ZERO,
+    };
+    let latencies: Vec<Time> = scenario.fabric.dimensions.iter().map(latency).collect();
     let mut lower = Time::ZERO;
     for (((plan, model), work), collective) in
         plans.iter().zip(models).zip(works).zip(&scenario.collective)
@@ -323,7 +356,7 @@ fn lower_bound(
             let dimensions = &plan.dimensions;
             match scenario.world {
                 WorldKind::Dims => bound::lower(model, plan.operation, dimensions, &chunks)?,
-                WorldKind::Links => bound::lower_of_messages(
+                _ => bound::lower_of_messages(
                     model,
                     plan.operation,
                     dimensions,

@@ -1,12 +1,18 @@
 //! The resolved scenario: every default filled in, quantities as text with units.
 
+use std::sync::Arc;
+
 use allrail_collective::{CollectivePlan, Operation};
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::Fabric;
+use allrail_fabric::graph::Graph;
+use allrail_fabric::topologies::{self, GraphTopology};
 use allrail_schedule::chunk::{Composition, Loads, Parameters};
 use allrail_schedule::{Order, Request};
+use allrail_world::packets::Settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::SimulateError;
 
@@ -16,8 +22,11 @@ use crate::SimulateError;
 pub struct Scenario {
     /// 1.
     pub schema_version: u32,
-    /// The network.
+    /// The network; of a topology, its dimensions.
     pub fabric: Fabric,
+    /// The topology that the dimensions were read off.
+    #[serde(skip)]
+    pub topology: Option<Topology>,
     /// Collectives that share the fabric.
     pub collective: Vec<Collective>,
     /// How they are scheduled.
@@ -26,6 +35,9 @@ pub struct Scenario {
     /// Where they run.
     #[serde(default)]
     pub world: WorldKind,
+    /// Switches and packets; the world `packets` alone reads it.
+    #[serde(default)]
+    pub packets: Settings,
     /// For everything that draws.
     #[serde(default)]
     pub seed: u64,
@@ -120,6 +132,40 @@ pub enum AcceptPlan {
     SameShape,
 }
 
+/// A graph fabric of which a scenario's dimensions were read off.
+#[derive(Clone)]
+pub struct Topology(pub Arc<dyn GraphTopology>);
+
+impl std::fmt::Debug for Topology {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.0.tag())
+    }
+}
+
+impl Topology {
+    /// From `topology` and its keys.
+    ///
+    /// # Errors
+    /// There is no such topology, or a key is wrong.
+    pub fn read(keys: Value) -> Result<Self, SimulateError> {
+        Ok(Self(topologies::read(keys)?.into()))
+    }
+
+    /// What planners see.
+    ///
+    /// # Errors
+    /// It is no product of dimensions.
+    pub fn fabric(&self) -> Result<Fabric, SimulateError> {
+        let tag = self.0.tag();
+        let dimensions = self.0.dimensions().map_err(|why| {
+            let hint =
+                "run `traffic` on it, or take a torus, a HyperX, a HammingMesh or a fat tree";
+            field("fabric.topology".to_owned(), tag, &why, hint)
+        })?;
+        Ok(Fabric { name: tag.to_owned(), dimensions })
+    }
+}
+
 /// The worlds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -129,6 +175,10 @@ pub enum WorldKind {
     Dims,
     /// Each link is a server of whole messages.
     Links,
+    /// Messages share links max-min fairly.
+    Flows,
+    /// Switches with buffers, virtual channels and credits.
+    Packets,
 }
 
 /// Every world: tag and one line for the docs.
@@ -143,7 +193,31 @@ pub const WORLDS: &[(WorldKind, &str, &str)] = &[
         "links",
         "every link serves whole messages first come, first served, store and forward",
     ),
+    (
+        WorldKind::Flows,
+        "flows",
+        "messages share the links of a graph max-min fairly, over one path or several",
+    ),
+    (
+        WorldKind::Packets,
+        "packets",
+        "input-queued switches with virtual channels, credits and adaptive routing",
+    ),
 ];
+
+impl WorldKind {
+    /// The tag in scenario files.
+    #[must_use]
+    pub fn tag(self) -> &'static str {
+        WORLDS.iter().find(|(kind, ..)| *kind == self).expect("every world is listed").1
+    }
+
+    /// Whether it carries messages between ranks, and not stages of classes of ranks.
+    #[must_use]
+    pub fn carries_messages(self) -> bool {
+        self != Self::Dims
+    }
+}
 
 /// A file of plans, one per collective of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -170,10 +244,28 @@ impl Scenario {
     /// # Errors
     /// [`SimulateError::Form`] where it is not one; the first field that is out of range.
     pub fn from_json(text: &str) -> Result<Self, SimulateError> {
-        let scenario: Self = serde_json::from_str(text)
-            .map_err(|error| SimulateError::Form(format!("the scenario is malformed: {error}")))?;
+        let form = |error| SimulateError::Form(format!("the scenario is malformed: {error}"));
+        let mut tree: Value = serde_json::from_str(text).map_err(form)?;
+        let topology = tree.get("fabric").filter(|keys| keys.get("topology").is_some());
+        let topology = topology.cloned().map(Topology::read).transpose()?;
+        if let Some(topology) = &topology {
+            tree["fabric"] = serde_json::to_value(topology.fabric()?).map_err(form)?;
+        }
+        let mut scenario: Self = serde_json::from_value(tree).map_err(form)?;
+        scenario.topology = topology;
         scenario.validate()?;
         Ok(scenario)
+    }
+
+    /// The graph that `flows` and `packets` run on, and how many planes are alike.
+    ///
+    /// # Errors
+    /// The graph is not whole, or too large.
+    pub fn graph(&self) -> Result<(Graph, u64), SimulateError> {
+        match &self.topology {
+            Some(Topology(topology)) => Ok((topology.simulated()?, topology.counts().planes)),
+            None => Ok((self.fabric.graph()?, 1)),
+        }
     }
 
     fn validate(&self) -> Result<(), SimulateError> {

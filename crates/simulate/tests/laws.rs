@@ -15,7 +15,7 @@ use proptest::prelude::*;
 const HAIR: f64 = 1.0 + 1e-9;
 
 fn any_world() -> impl Strategy<Value = WorldKind> {
-    prop::sample::select(&[WorldKind::Dims, WorldKind::Links])
+    prop::sample::select(&[WorldKind::Dims, WorldKind::Links, WorldKind::Flows, WorldKind::Packets])
 }
 
 fn any_limit() -> impl Strategy<Value = Option<u32>> {
@@ -72,7 +72,7 @@ proptest! {
                 prop_assert!((sent(&result) as f64 - expected).abs() <= 3.0, "{expected}");
             }
             // Blocks are padded to whole bytes: one per block at most, of 128 in a stage.
-            WorldKind::Links => {
+            _ => {
                 let stages = 2 * scenario.fabric.dimensions.len() * scenario.schedule.chunks as usize;
                 let excess = sent(&result) as f64 - expected;
                 prop_assert!((-3.0..=128.0 * stages as f64).contains(&excess), "{excess}");

@@ -10,6 +10,7 @@ use allrail_fabric::{Fabric, Kind};
 use allrail_schedule::Order;
 use allrail_simulate::driver::{Driver, Job};
 use allrail_simulate::lowering::{Lowering, MessageLowering, StageLowering, work};
+use allrail_simulate::scenario::WorldKind;
 use allrail_simulate::{Scenario, SimulateError, plan};
 use allrail_world::{Dims, Event, Links, Submission, TransferId, World};
 use common::*;
@@ -69,7 +70,9 @@ fn stall(fabric: &Fabric, plans: &[CollectivePlan], links: bool, lost: u32) -> S
         timeline: false,
     };
     let lowering: Box<dyn Lowering> = if links {
-        Box::new(MessageLowering::new(fabric, plans, &works).expect("a small fabric"))
+        Box::new(
+            MessageLowering::new(fabric, plans, &works, WorldKind::Links).expect("a small fabric"),
+        )
     } else {
         Box::new(StageLowering { work: &works })
     };

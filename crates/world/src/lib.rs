@@ -4,15 +4,23 @@
 //! transfers, and takes events; all waiting for decisions is the driver's.
 //!
 //! - [`dims`]: each dimension is one server; a stage is one transfer.
+//! - [`flows`]: messages share the links of a graph max-min fairly.
 //! - [`links`]: each link is a server of whole messages, store and forward.
+//! - [`packets`]: routers with queues, virtual channels, credits and adaptive routing.
 
 pub mod dims;
+pub mod flows;
 pub mod links;
+pub mod packets;
+mod planes;
 
 use allrail_core::{Bytes, DimensionId, Rank, Time};
 
 pub use dims::Dims;
+pub use flows::Flows;
 pub use links::Links;
+pub use packets::Packets;
+pub use planes::OnePlane;
 
 /// A transfer's handle, unique within a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -30,7 +38,8 @@ pub enum Transfer {
         /// How long after its last byte it ends.
         latency: Time,
     },
-    /// A message between two ranks that differ on one dimension only (`links`).
+    /// A message between two ranks that differ on one dimension only (`links`),
+    /// or between any two NPUs of a graph (`packets`).
     Message {
         /// That dimension.
         dimension: DimensionId,

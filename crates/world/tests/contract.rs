@@ -1,11 +1,19 @@
-//! What the driver may rely on, in every world: one body, each test run in `dims` and in `links`.
+//! What the driver may rely on, in every world: one body, each test run in `dims`, `links` and
+//! `packets`, and in `flows` where no two transfers meet.
 //!
-//! On one link, and on one dimension of one class, both worlds are a server that is busy for a
-//! transfer's bytes and delivers it a latency after the last of them.
+//! On one link, and on one dimension of one class, the first three are a server that is busy for a
+//! transfer's bytes and delivers it a latency after the last of them; a fluid is one, too, for one
+//! transfer at a time.
+
+use std::sync::Arc;
 
 use allrail_core::{Bandwidth, Bytes, DimensionId, Rank, Time};
+use allrail_fabric::graph::{Builder, CableKind, Graph, NodeId, Wire};
+use allrail_fabric::routing::Adaptive;
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
-use allrail_world::{Dims, Event, Links, Submission, Transfer, TransferId, World};
+use allrail_world::flows::Splitting;
+use allrail_world::packets::Settings;
+use allrail_world::{Dims, Event, Flows, Links, Packets, Submission, Transfer, TransferId, World};
 
 const DIMENSION: DimensionId = DimensionId(0);
 
@@ -29,7 +37,22 @@ fn ring_of_two(latency: u64) -> Fabric {
     Fabric { name: "two".into(), dimensions: vec![dimension] }
 }
 
-/// Both worlds, with a latency in nanoseconds.
+fn two_npus(latency: u64) -> Arc<Graph> {
+    let mut builder = Builder::new(2);
+    let wire = Wire {
+        bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000).expect("not zero"),
+        latency: Time::from_ns(latency),
+    };
+    builder.cable(NodeId(0), NodeId(1), CableKind::Dac, wire).expect("a cable");
+    Arc::new(builder.build().expect("a graph"))
+}
+
+fn packets(graph: Arc<Graph>) -> Packets {
+    let routing = Box::new(Adaptive::new(&graph).expect("two NPUs"));
+    Packets::new(graph, routing, &Settings::default(), 0).expect("a world")
+}
+
+/// The worlds that are servers, with a latency in nanoseconds.
 fn arms(latency: u64) -> Vec<Arm> {
     vec![
         Arm {
@@ -51,7 +74,33 @@ fn arms(latency: u64) -> Vec<Arm> {
                 bytes: Bytes::new(ns),
             }),
         },
+        Arm {
+            name: "packets",
+            world: Box::new(packets(two_npus(latency))),
+            transfer: Box::new(|ns| Transfer::Message {
+                dimension: DIMENSION,
+                source: Rank(0),
+                destination: Rank(1),
+                bytes: Bytes::new(ns),
+            }),
+        },
     ]
+}
+
+/// All worlds, for one transfer at a time.
+fn all_arms(latency: u64) -> Vec<Arm> {
+    let mut arms = arms(latency);
+    arms.push(Arm {
+        name: "flows",
+        world: Box::new(Flows::new(&two_npus(latency), Splitting::Ideal)),
+        transfer: Box::new(|ns| Transfer::Message {
+            dimension: DIMENSION,
+            source: Rank(0),
+            destination: Rank(1),
+            bytes: Bytes::new(ns),
+        }),
+    });
+    arms
 }
 
 const ALWAYS: Time = Time::MAX;
@@ -106,8 +155,8 @@ fn transfers_are_served_one_after_the_other_and_delivered_a_latency_later() {
             ],
         );
         let busy = arm.world.busy(Time::from_ns(120));
-        // In `links` the way back is a link of its own, and idle.
-        let share = if arm.name == "links" { 0.25 } else { 0.5 };
+        // In `links` and `packets` the way back is a link of its own, and idle.
+        let share = if arm.name == "dims" { 0.5 } else { 0.25 };
         assert_eq!(busy, [share], "in {}", arm.name);
     }
 }
@@ -119,7 +168,7 @@ fn at_one_time_deliveries_come_before_departures() {
         arm.submit(0, 20, 2);
         arm.expect(Time::from_ns(30), &[(10, "sent 1"), (30, "delivered 1"), (30, "sent 2")]);
     }
-    for mut arm in arms(0) {
+    for mut arm in all_arms(0) {
         arm.submit(0, 10, 1);
         arm.expect(ALWAYS, &[(10, "delivered 1"), (10, "sent 1")]);
     }
@@ -127,7 +176,7 @@ fn at_one_time_deliveries_come_before_departures() {
 
 #[test]
 fn a_departure_is_told_only_where_it_is_asked_for() {
-    for mut arm in arms(5) {
+    for mut arm in all_arms(5) {
         let transfer = (arm.transfer)(10);
         arm.world.submit(Time::ZERO, Submission { transfer, tag: 7, sent_tag: None });
         arm.expect(ALWAYS, &[(15, "delivered 7")]);
@@ -136,7 +185,7 @@ fn a_departure_is_told_only_where_it_is_asked_for() {
 
 #[test]
 fn a_world_does_not_move_beyond_the_time_it_is_asked_for() {
-    for mut arm in arms(5) {
+    for mut arm in all_arms(5) {
         arm.submit(0, 10, 1);
         assert_eq!(arm.world.next_time(), Some(Time::from_ns(10)));
         arm.expect(Time::from_ps(9_999), &[]);
@@ -185,7 +234,9 @@ fn a_cancelled_transfer_that_waits_emits_nothing() {
         assert!(!arm.cancel(0, waiting), "twice, in {}", arm.name);
         let others = match arm.name {
             // The next one takes its place.
-            "dims" => [(10, "sent 1"), (15, "delivered 1"), (40, "sent 3"), (45, "delivered 3")],
+            "dims" | "packets" => {
+                [(10, "sent 1"), (15, "delivered 1"), (40, "sent 3"), (45, "delivered 3")]
+            }
             // Dropped at the far end: the link carries it all the same.
             _ => [(10, "sent 1"), (15, "delivered 1"), (60, "sent 3"), (65, "delivered 3")],
         };
@@ -221,7 +272,7 @@ fn a_transfer_cancelled_on_its_way_is_not_delivered_and_delays_nobody() {
 
 #[test]
 fn a_transfer_that_is_over_cannot_be_cancelled() {
-    for mut arm in arms(5) {
+    for mut arm in all_arms(5) {
         let over = arm.submit(0, 10, 1);
         arm.expect(ALWAYS, &[(10, "sent 1"), (15, "delivered 1")]);
         assert!(!arm.cancel(15, over), "in {}", arm.name);
@@ -236,7 +287,7 @@ fn a_transfer_that_is_over_cannot_be_cancelled() {
 /// Without a latency it reaches the far end at the time at which it leaves.
 #[test]
 fn a_cancelled_transfer_emits_nothing_where_there_is_no_latency() {
-    for mut arm in arms(0) {
+    for mut arm in all_arms(0) {
         let served = arm.submit(0, 10, 1);
         assert!(arm.cancel(4, served), "in {}", arm.name);
         arm.expect(Time::from_ns(20), &[]);

@@ -62,6 +62,7 @@ def command(
     """
     from allrail import api
     from allrail.cli import folders, output
+    from allrail.scenario import load_scenario
 
     axes: dict[str, list[object]] = {}
     for name, texts in short.items():
@@ -80,6 +81,9 @@ def command(
     if out is not None:
         folders.check(out)
     try:
+        if load_scenario(file, sets=sets).traffic is not None:
+            _compare_traffic(file, axes, sets=sets, as_json=as_json, out=out)
+            return
         with output.Progress("comparing") as progress:
             rows = api.compare(
                 file, each=axes, sets=sets, timeline=out is not None, cache=cache, progress=progress
@@ -101,6 +105,27 @@ def command(
     show(rows)
     if out is not None:
         folders.tell(out)
+
+
+def _compare_traffic(
+    file: Path,
+    axes: dict[str, list[object]],
+    *,
+    sets: tuple[str, ...],
+    as_json: bool,
+    out: Path | None,
+) -> None:
+    from allrail.cli import traffic
+
+    if "collective.size" in axes:
+        axes["traffic.size"] = axes.pop("collective.size")
+    if not axes:
+        raise InputError(
+            "nothing to compare is named",
+            hint="for example `--each traffic.paths=ideal,ecmp`",
+            source="allrail compare",
+        )
+    traffic.compare(file, each=axes, sets=sets, as_json=as_json, out=out)
 
 
 def show(rows: list[Row]) -> None:

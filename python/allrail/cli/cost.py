@@ -19,7 +19,10 @@ from allrail.cli import options
 )
 @options.as_json
 def command(*, fabrics: tuple[str, ...], prices: Path | None, as_json: bool) -> None:
-    """Print switches, cables and their price: HammingMesh's Table II for any fabrics."""
+    """Print switches, cables and their price: HammingMesh's Table II for any fabrics.
+
+    Savings are prices alone: the first fabric's over each one's.
+    """
     from allrail.cli import output
     from allrail.graphs import cost
 
@@ -28,7 +31,7 @@ def command(*, fabrics: tuple[str, ...], prices: Path | None, as_json: bool) -> 
         output.print_json(priced)
         return
     output.table(
-        ["fabric", "npus", "switches", "AoC", "DAC", "M$", "npus/M$"],
+        ["fabric", "npus", "switches", "AoC", "DAC", "diameter", "M$", "npus/M$", "savings"],
         [
             [
                 row["name"],
@@ -36,13 +39,16 @@ def command(*, fabrics: tuple[str, ...], prices: Path | None, as_json: bool) -> 
                 str(row["switches"]),
                 str(row["cables"]["aoc"]),
                 str(row["cables"]["dac"]),
+                "-" if row["diameter"] is None else str(row["diameter"]),
                 f"{row['cost_usd'] / 1e6:.3f}",
                 "-"
                 if row["npus_per_million_usd"] is None
                 else f"{row['npus_per_million_usd']:.1f}",
+                "-" if row["savings"] is None else f"{row['savings']:.3f}",
             ]
             for row in priced["fabrics"]
         ],
     )
     parts = ", ".join(f"{part} {price:,.6g} $" for part, price in priced["prices"].items())
     output.note(f"over all planes; {parts}")
+    output.note("diameter by formula, in cables; savings: the first fabric's price over this one's")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -56,7 +57,13 @@ def list_fabrics(*, as_json: bool) -> None:
 @click.argument("name", metavar="FABRIC")
 @options.as_json
 @click.option("--yaml", "as_yaml", is_flag=True, help="Print its file, to start one of your own.")
-def show_fabric(*, name: str, as_json: bool, as_yaml: bool) -> None:
+@click.option(
+    "--picture",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Draw one plane of its switches and cables into this SVG file.",
+)
+def show_fabric(*, name: str, as_json: bool, as_yaml: bool, picture: Path | None) -> None:
     """Show what a preset or a file is made of, and where its numbers come from."""
     from allrail.cli import output
     from allrail.scenario import GraphFabric, load_any_fabric
@@ -67,8 +74,14 @@ def show_fabric(*, name: str, as_json: bool, as_yaml: bool) -> None:
 
         click.echo(fabric_text(name), nl=False)
         return
+    if picture is not None:
+        from allrail.graphs import picture as draw
+
+        draw(fabric, picture)
     if isinstance(fabric, GraphFabric):
         _show_graph(fabric, as_json=as_json)
+        if picture is not None and not as_json:
+            output.note(f"one plane is drawn in {picture}")
         return
     if as_json:
         output.print_json(_tree(fabric))
@@ -173,6 +186,7 @@ def _show_graph(fabric: GraphFabric, *, as_json: bool) -> None:
             ("about", fabric.about),
             ("npus", f"{shown['npus']:,}{failed}"),
             ("planes", f"{shown['planes']:,}, with {shown['ports']} ports of an NPU in each"),
+            ("numbers", _numbers(fabric, shown)),
             ("switches", f"{shown['switches']:,}"),
             ("cables", ", ".join(f"{count:,} {kind}" for kind, count in cables.items())),
             ("cost", f"{shown['cost_usd'] / 1e6:,.3f} M$"),
@@ -183,9 +197,34 @@ def _show_graph(fabric: GraphFabric, *, as_json: bool) -> None:
                 "half-plane cut",
                 "-" if cut is None else f"{cut:,} links a plane, {100 * share:.1f} % of injection",
             ),
+            ("to planners", _dimensions(shown)),
         ]
     )
+    if shown["simulated_as"]:
+        output.note(shown["simulated_as"])
     output.note("switches and cables over all planes; `allrail cost` takes other prices")
+
+
+def _numbers(fabric: GraphFabric, shown: dict[str, Any]) -> str:
+    """Which numbers the nodes of a plane have: what `failed_nodes` goes by."""
+    if fabric.topology == "graph":
+        return "NPUs as they stand, then switches; what has failed goes by name"
+    npus = shown["npus"]
+    if boards := fabric.keys.get("failed_boards"):
+        rows, columns = fabric.keys["board"]
+        npus -= len(boards) * rows * columns
+    switches = shown["switches"] // shown["planes"]
+    text = f"NPUs 0 to {npus - 1}"
+    return text + (f", switches {npus} to {npus + switches - 1}" if switches else "")
+
+
+def _dimensions(shown: dict[str, Any]) -> str:
+    if shown["dimensions"] is None:
+        return f"no dimensions: {shown['no_dimensions']}"
+    return ", ".join(
+        f"{one['kind']} of {one['size']} with {one['links']} x {one['bandwidth']}"
+        for one in shown["dimensions"]
+    )
 
 
 def _or_dash(value: int | None) -> str:

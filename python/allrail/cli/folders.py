@@ -54,7 +54,8 @@ def tell(folder: Path) -> None:
     import click
 
     pictures = sorted(folder.glob("*.png"))
-    lines = [f"report    {folder / 'report.html'}"]
+    report = folder / "report.html"
+    lines = [f"report    {report}"] if report.exists() else []
     lines += [f"picture   {path}" for path in pictures]
     if (folder / "trace.json.gz").exists():
         lines.append(f"trace     {folder / 'trace.json.gz'} (for ui.perfetto.dev)")

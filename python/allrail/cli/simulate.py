@@ -20,7 +20,7 @@ _FILE = click.Path(path_type=Path)
 @click.command()
 @click.argument("file", type=_FILE, required=False)
 @options.sets
-@click.option("--world", metavar="NAME", help="Short for `--set world=NAME`: `dims` or `links`.")
+@click.option("--world", metavar="NAME", help="Short for `--set world=NAME`, such as `links`.")
 @click.option("--plan", type=_FILE, metavar="PLAN", help="Run this plan instead of planning.")
 @options.as_json
 @options.out
@@ -50,7 +50,7 @@ def command(
 ) -> None:
     """Simulate the scenario in FILE, or an ASTRA-sim case with --astra-sim."""
     from allrail import api
-    from allrail.cli import folders, output
+    from allrail.cli import folders, output, traffic
     from allrail.scenario import load_scenario
 
     given = {name: value for name, value in foreign.items() if value is not None}
@@ -67,6 +67,10 @@ def command(
         scenario = load_scenario(file or "", sets=(*sets, *worlds))
     if out is not None:
         folders.check(out)
+    if scenario.traffic is not None:
+        _refuse_plan(plan)
+        traffic.run(scenario, as_json=as_json, out=out)
+        return
     with output.Progress("simulating") as progress:
         result = api.simulate(
             scenario, plan=plan, timeline=out is not None, cache=cache, progress=progress
@@ -166,16 +170,28 @@ def _read_case(given: dict[str, Any], world: str | None) -> Any:
     if world is not None:
         from allrail.errors import did_you_mean
         from allrail.scenario.fields import names
+        from allrail.scenario.model import GRAPH_WORLDS
 
-        if world not in names("worlds"):
+        known = [name for name in names("worlds") if name not in GRAPH_WORLDS]
+        if world not in known:
             raise InputError(
-                "it is not a world",
-                hint=did_you_mean(world, names("worlds")),
+                "it is not a world of dimensions",
+                hint=did_you_mean(world, known),
                 source="--world",
                 value=world,
             )
         given["world"] = world
     return read_case(given.pop("network"), **given)
+
+
+def _refuse_plan(plan: Path | None) -> None:
+    if plan is not None:
+        raise InputError(
+            "traffic has no plan",
+            hint="leave it out, or simulate a `collective`",
+            source="--plan",
+            value=str(plan),
+        )
 
 
 def _refuse_both(file: Path | None) -> None:

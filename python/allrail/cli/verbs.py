@@ -27,6 +27,7 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
     "Networks": (
         Verb("fabric", "list, show and advise on fabrics"),
         Verb("cost", "switches, cables and their price, for any list of fabrics"),
+        Verb("place", "jobs on boards: how much of a fabric mixes of jobs can use"),
     ),
     "Trust": (
         Verb("reproduce", "published numbers beside ours, with the difference"),

@@ -34,7 +34,17 @@ FILES = (
     "report.html",
     RESULT_FILE,
 )
-"""All that may be written; an earlier run's file that this one does not make is removed."""
+"""All that may be written of collectives."""
+TRAFFIC_FILES = tuple(
+    f"{name}.{ending}"
+    for names, endings in (
+        (("shares", "bandwidths"), ("svg", "png")),
+        (("traffic", "npus"), ("csv", "parquet")),
+    )
+    for name in names
+    for ending in endings
+)
+"""What may be written of traffic, beside `result.json`."""
 
 
 def write_results(
@@ -76,7 +86,17 @@ def write_results(
         (staged / "report.html").write_text(html, encoding="utf-8")
         write_json(staged / RESULT_FILE, result_tree(results, inputs=inputs))
         made = {entry.name for entry in staged.iterdir()}
-    for name in FILES:
+    remove_others(folder, made)
+
+
+def remove_others(folder: Path, made: set[str]) -> None:
+    """Remove an earlier run's files that this run did not make.
+
+    Args:
+        folder: Of the results.
+        made: The names of those that it made.
+    """
+    for name in (*FILES, *TRAFFIC_FILES):
         if name not in made:
             (folder / name).unlink(missing_ok=True)
 

@@ -9,6 +9,7 @@ from allrail.scenario.graph import GraphFabric
 from allrail.scenario.load import ScenarioLike, load_scenario
 from allrail.scenario.model import Collective, Scenario, Schedule
 from allrail.scenario.presets import load_any_fabric, load_fabric, preset_names
+from allrail.scenario.traffic import Traffic
 
 __all__ = [
     "Collective",
@@ -18,6 +19,7 @@ __all__ = [
     "Scenario",
     "ScenarioLike",
     "Schedule",
+    "Traffic",
     "load_any_fabric",
     "load_fabric",
     "load_scenario",

@@ -49,7 +49,8 @@ def from_pydantic(error: ValidationError, *, model: type[BaseModel], places: Pla
     if isinstance(inner, InputError):
         return at_place(inner, places)
     why, hint = _words(first, model)
-    path: Path = tuple(first["loc"])
+    # Which form of a fabric it is stands between `<` and `>`; people did not write it.
+    path: Path = tuple(step for step in first["loc"] if not str(step).startswith("<"))
     place = places.of(path)
     return InputError(
         why,
@@ -111,7 +112,7 @@ def _words(detail: ErrorDetails, model: type[BaseModel]) -> tuple[str, str]:
         return detail["ctx"]["why"], detail["ctx"]["hint"]
     last = detail["loc"][-1] if detail["loc"] else ""
     if kind == "extra_forbidden":
-        known = list(_model_at(model, detail["loc"][:-1]).model_fields)
+        known = list(_model_at(model, tuple(detail["loc"])[:-1]).model_fields)
         return "there is no such key", did_you_mean(str(last), known, others="the keys here are")
     if kind == "missing":
         return "it is missing", _MISSING.get(str(last), f"add `{last}: ...`")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 
 QuantityKind = Literal["time", "size", "bandwidth"]
-Table = Literal["algorithms", "policies", "orders", "worlds"]
+Table = Literal["algorithms", "policies", "orders", "worlds", "grid_algorithms"]
 
 U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
@@ -35,6 +35,7 @@ _SINGULAR: dict[Table, str] = {
     "policies": "a policy",
     "orders": "an order",
     "worlds": "a world",
+    "grid_algorithms": "an all-reduce on a grid",
 }
 
 

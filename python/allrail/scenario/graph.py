@@ -21,7 +21,11 @@ from allrail.scenario.fabric import Node, SchemaVersion
 from allrail.scenario.fields import U32_MAX, Flag, Quantity, Text
 from allrail.scenario.places import Path, Places, parse_path, show_path
 
-_QUANTITIES = {"Bandwidth": Quantity("bandwidth"), "Time": Quantity("time")}
+_QUANTITIES = {
+    "Bandwidth": Quantity("bandwidth"),
+    "Bytes": Quantity("size"),
+    "Time": Quantity("time"),
+}
 
 
 class GraphFabric(Node):
@@ -79,7 +83,7 @@ class GraphFabric(Node):
                 hint=told["hint"] or "",
                 source=place.source or self.name,
                 line=place.line,
-                field=show_path(path),
+                field=show_path(self._places.as_written(path)),
                 value=told["value"],
             ) from None
 
@@ -113,6 +117,21 @@ def check_keys(tree: dict[str, Any], *, places: Places) -> None:
     common = GraphFabric.model_fields
     keys = {key: value for key, value in tree.items() if key not in common}
     _Check(schema.get("$defs", {}), places).mapping(keys, schema, (), extra=list(common))
+
+
+def check_mapping(tree: Any, schema: dict[str, Any], *, path: Path, places: Places) -> None:
+    """Check a mapping against one of the core's JSON schemas, key by key.
+
+    Args:
+        tree: The mapping as plain values.
+        schema: Of its keys.
+        path: Where it stands.
+        places: Where its values were written.
+
+    Raises:
+        InputError: A key is missing, unknown or of the wrong kind.
+    """
+    _Check(schema.get("$defs", {}), places).mapping(tree, schema, path)
 
 
 class _Check:
@@ -172,6 +191,10 @@ class _Check:
             self._list(value, schema, path)
         elif kind == "integer":
             self._count(value, path)
+        elif kind == "boolean":
+            self._flag(value, path)
+        elif kind == "string":
+            self._text(value, path)
         else:
             self._number(value, path)
 
@@ -207,6 +230,15 @@ class _Check:
             side = "below 0" if value < 0 else f"above {U32_MAX}"
             raise self.refuse(f"it is {side}", hint, path, value)
 
+    def _flag(self, value: Any, path: Path) -> None:
+        if not isinstance(value, bool):
+            hint = "write `true` or `false`"
+            raise self.refuse("it is neither `true` nor `false`", hint, path, value)
+
+    def _text(self, value: Any, path: Path) -> None:
+        if not isinstance(value, str):
+            raise self.refuse("it is not a name", "put it in quotes", path, value)
+
     def _number(self, value: Any, path: Path) -> None:
         fits = isinstance(value, (int, float)) and not isinstance(value, bool)
         if not fits or not math.isfinite(value):
@@ -220,6 +252,6 @@ def _wrong(why: str, hint: str, path: Path, value: object, places: Places) -> In
         hint=hint,
         source=place.source,
         line=place.line,
-        field=show_path(path),
+        field=show_path(places.as_written(path)),
         value=show(value),
     )

@@ -12,10 +12,11 @@ from pydantic import ValidationError
 from allrail.errors import InputError
 from allrail.scenario.explain import at_place, from_pydantic
 from allrail.scenario.fabric import Fabric
+from allrail.scenario.graph import GraphFabric
 from allrail.scenario.model import Scenario
 from allrail.scenario.overrides import Sets, apply, parse_sets
 from allrail.scenario.places import Places
-from allrail.scenario.presets import load_fabric, preset_names, read_fabric
+from allrail.scenario.presets import load_any_fabric, preset_names, read_fabric
 from allrail.scenario.text import read_file
 
 ScenarioLike = str | os.PathLike[str] | Mapping[str, Any] | Scenario
@@ -37,7 +38,7 @@ def load_scenario(scenario: ScenarioLike, *, sets: Sets = ()) -> Scenario:
     if isinstance(scenario, Scenario):
         if not sets:
             return scenario
-        tree: Any = scenario.model_dump(exclude_unset=True)
+        tree: Any = {**scenario.model_dump(exclude_unset=True), "fabric": scenario.fabric}
         places = Places(dict(scenario._places.known), dict(scenario._places.renamed))
         folder = FilePath()
     elif isinstance(scenario, Mapping):
@@ -56,13 +57,19 @@ def load_scenario(scenario: ScenarioLike, *, sets: Sets = ()) -> Scenario:
         )
     tree = dict(tree)
     for steps, value, place in parse_sets(sets):
-        named = isinstance(tree.get("fabric"), (str, Fabric))
+        named = isinstance(tree.get("fabric"), (str, Fabric, GraphFabric))
         if named and steps[0] == "fabric" and len(steps) > 1:
             _open_fabric(tree, places, folder)
         chosen = _absolute(value) if steps == ("fabric",) else value
         tree = apply(tree, steps, chosen, place=place, places=places)
     if isinstance(tree.get("fabric"), str):
         _resolve_fabric(tree, places, folder)
+    elif isinstance(tree.get("fabric"), Mapping) and "topology" in tree["fabric"]:
+        from allrail.scenario.graph_file import resolve
+
+        tree["fabric"] = resolve(tree["fabric"], places=places, folder=folder, at=("fabric",))
+    if isinstance(tree.get("traffic"), Mapping) and isinstance(tree["traffic"].get("file"), str):
+        _read_trace(tree, places, folder)
     if isinstance(tree.get("collective"), Mapping):
         places.renamed["collective", 0] = ("collective",)
         tree["collective"] = (tree["collective"],)
@@ -85,9 +92,26 @@ def _resolve_fabric(tree: dict[str, Any], places: Places, folder: FilePath) -> N
     """Replace a fabric's name by the fabric."""
     name = tree["fabric"]
     try:
-        tree["fabric"] = load_fabric(name, folder=folder)
+        tree["fabric"] = load_any_fabric(name, folder=folder)
     except InputError as error:
         raise at_place(_missing(error, name, folder), places) from None
+
+
+def _read_trace(tree: dict[str, Any], places: Places, folder: FilePath) -> None:
+    """Put a trace's messages in place of the file that holds them."""
+    from allrail.scenario.trace_file import read_trace
+
+    traffic = dict(tree["traffic"])
+    if "messages" in traffic:
+        both = InputError(
+            "a trace has either `messages` or a `file`",
+            hint="leave one of them out",
+            field="traffic.file",
+            value=traffic["file"],
+        )
+        raise at_place(both, places)
+    traffic["messages"] = read_trace(folder / traffic.pop("file"))
+    tree["traffic"] = traffic
 
 
 def _missing(error: InputError, name: str, folder: FilePath) -> InputError:
@@ -100,8 +124,8 @@ def _missing(error: InputError, name: str, folder: FilePath) -> InputError:
 def _open_fabric(tree: dict[str, Any], places: Places, folder: FilePath) -> None:
     """Replace a fabric's name by plain values, so that an override can reach into it."""
     fabric = tree["fabric"]
-    if isinstance(fabric, Fabric):
-        tree["fabric"] = fabric.model_dump()
+    if isinstance(fabric, (Fabric, GraphFabric)):
+        tree["fabric"] = {"name": fabric.name, **fabric.model_dump()}
         return
     try:
         tree["fabric"], inner = read_fabric(fabric, folder=folder)

@@ -7,12 +7,21 @@ operations) are the core's to check.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
 
-from pydantic import BeforeValidator, Field, PrivateAttr, model_validator
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PrivateAttr,
+    Tag,
+    model_validator,
+)
 
 from allrail.errors import InputError, show
+from allrail.scenario.dimensions import dimensions_of
 from allrail.scenario.fabric import Fabric, Node, SchemaVersion
 from allrail.scenario.fields import (
     U64_MAX,
@@ -21,7 +30,9 @@ from allrail.scenario.fields import (
     Quantity,
     Text,
 )
+from allrail.scenario.graph import GraphFabric
 from allrail.scenario.places import Places
+from allrail.scenario.traffic import PacketSettings, Traffic
 
 _DEFAULT_ORDERS = {"themis": "smallest_first", "allrail": "planned"}
 
@@ -115,31 +126,53 @@ def _as_list(value: Any) -> Any:
 
 def _as_fabric(value: Any) -> Any:
     if isinstance(value, str):
-        from allrail.scenario.presets import load_fabric
+        from allrail.scenario.presets import load_any_fabric
 
-        return load_fabric(value)
+        return load_any_fabric(value)
     if isinstance(value, Mapping) and "topology" in value:
-        from allrail.scenario.presets import not_yet
+        from allrail.scenario.presets import graph_in_place
 
-        tag = value["topology"]
-        raise not_yet(tag, field="fabric.topology", value=show(tag))
+        return graph_in_place(dict(value))
     return value
 
 
+def _form(value: Any) -> str:
+    return "<graph>" if isinstance(value, GraphFabric) else "<dimensions>"
+
+
+AnyFabric = Annotated[
+    Annotated[Fabric, Tag("<dimensions>")] | Annotated[GraphFabric, Tag("<graph>")],
+    Discriminator(_form),
+    BeforeValidator(_as_fabric, json_schema_input_type=str | Fabric | GraphFabric),
+]
+GRAPH_WORLDS = ("flows", "packets")
+"""The worlds that carry traffic; the others know dimensions only."""
+
+
 class Scenario(Node):
-    """What to simulate, on what, and how."""
+    """What to simulate, on what, and how: planned collectives, or traffic on a graph."""
 
     schema_version: SchemaVersion = Field(description="Always 1.")
-    fabric: Annotated[Fabric, BeforeValidator(_as_fabric, json_schema_input_type=str | Fabric)] = (
-        Field(description="A preset's name, a file, or the fabric itself.")
-    )
+    fabric: AnyFabric = Field(description="A preset's name, a file, or the fabric itself.")
     collective: Annotated[
         tuple[Collective, ...],
         BeforeValidator(_as_list, json_schema_input_type=Collective | tuple[Collective, ...]),
-    ] = Field(min_length=1, description="One collective, or several that share the fabric.")
+    ] = Field(
+        default=(),
+        min_length=1,
+        description="One collective, or several that share the fabric.",
+    )
     schedule: Schedule = Field(default=Schedule(), description="How they are scheduled.")
+    traffic: Traffic | None = Field(
+        default=None, description="What is sent on a graph fabric; instead of `collective`."
+    )
+    packets: Annotated[dict[str, Any], PacketSettings()] | None = Field(
+        default=None, description="Switches and packets, in the world `packets`."
+    )
     world: Annotated[str, OneOf(table="worlds")] = Field(
-        default="dims", description="What carries the transfers out."
+        default_factory=lambda data: "dims" if data.get("traffic") is None else "flows",
+        description="What carries the transfers out; traffic takes `flows` or `packets`. If left "
+        "out: `dims`, for traffic `flows`.",
     )
     seed: Annotated[int, Count(0, U64_MAX)] = Field(
         default=0, description="Of everything random; it is in every result."
@@ -148,7 +181,10 @@ class Scenario(Node):
 
     @model_validator(mode="after")
     def _fits_the_fabric(self) -> Self:
-        count = len(self.fabric.dimensions)
+        _check_form(self)
+        if self.traffic is not None:
+            return self
+        count = len(dimensions_of(self.fabric).dimensions)
         algorithms = self.schedule.algorithms
         if algorithms is not None and len(algorithms) != count:
             raise InputError(
@@ -180,4 +216,51 @@ class Scenario(Node):
 
     def to_json(self) -> str:
         """Return what the Rust core reads: everything resolved, nothing for people only."""
-        return self.model_dump_json()
+        if self.traffic is None:
+            without = {"traffic"} if self.packets is not None else {"traffic", "packets"}
+            return self.model_dump_json(exclude=without)
+        tree = self.model_dump(exclude={"collective", "schedule"}, exclude_none=True)
+        return json.dumps(tree, ensure_ascii=False)
+
+
+def _check_form(scenario: Scenario) -> None:
+    """Collectives belong to dimensions, traffic to graphs, and each to its worlds."""
+    fabric, world = scenario.fabric, scenario.world
+    graph = fabric.topology if isinstance(fabric, GraphFabric) else None
+    traffic, collective = scenario.traffic is not None, "collective" in scenario.model_fields_set
+    if traffic and collective:
+        raise InputError(
+            "a scenario has either `collective` or `traffic`",
+            hint="leave one of them out",
+            field="traffic",
+        )
+    if not traffic and not collective:
+        raise InputError(
+            "it is missing",
+            hint="for example `collective: {kind: all_reduce, size: 1 GiB}`"
+            if graph is None
+            else "for example `traffic: {pattern: all_to_all, size: 1 MiB}`",
+            field="collective" if graph is None else "traffic",
+        )
+    if traffic and graph is None:
+        raise InputError(
+            "traffic needs a fabric of switches and cables, and this one is of `dimensions`",
+            hint="name a fabric with `topology`, such as `hx2mesh-1k`",
+            field="fabric",
+            value=fabric.name,
+        )
+    if traffic and world not in GRAPH_WORLDS:
+        raise InputError(
+            "it knows dimensions, not switches and cables",
+            hint="the worlds here are " + ", ".join(f"`{name}`" for name in GRAPH_WORLDS),
+            field="world",
+            value=world,
+        )
+    if traffic and "schedule" in scenario.model_fields_set:
+        raise InputError("traffic has no schedule", hint="leave it out", field="schedule")
+    if scenario.packets is not None and world != "packets":
+        raise InputError(
+            "only the world `packets` reads it",
+            hint="leave it out, or write `world: packets`",
+            field="packets",
+        )

@@ -43,6 +43,8 @@ class Places:
             del self.known[known]
         for known, place in other.known.items():
             self.known[path + known] = place
+        for tree, written in other.renamed.items():
+            self.renamed[path + tree] = path + written
 
     def as_written(self, path: Path) -> Path:
         """Return `path` as the author of the file would write it."""

@@ -6,7 +6,7 @@ from functools import cache
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
-from allrail.errors import InputError, did_you_mean, show
+from allrail.errors import InputError, did_you_mean
 
 if TYPE_CHECKING:
     from allrail.scenario.fabric import Fabric
@@ -24,21 +24,18 @@ def preset_names() -> tuple[str, ...]:
 
 
 def load_fabric(name: str, *, folder: FilePath | None = None) -> Fabric:
-    """Read a fabric of dimensions.
+    """Read a fabric as planners see it: of one of switches and cables, its dimensions.
 
     Args:
         name: A preset's name or a file's path.
         folder: Where a relative path starts; the current folder if None.
 
     Raises:
-        InputError: There is no such preset or file, or it is not a fabric of dimensions.
+        InputError: There is no such preset or file, or it is no product of dimensions.
     """
-    fabric = load_any_fabric(name, folder=folder)
-    from allrail.scenario.graph import GraphFabric
+    from allrail.scenario.dimensions import dimensions_of
 
-    if isinstance(fabric, GraphFabric):
-        raise not_yet(fabric.topology, field="fabric", value=name)
-    return fabric
+    return dimensions_of(load_any_fabric(name, folder=folder))
 
 
 def load_any_fabric(name: str, *, folder: FilePath | None = None) -> Fabric | GraphFabric:
@@ -56,21 +53,23 @@ def load_any_fabric(name: str, *, folder: FilePath | None = None) -> Fabric | Gr
     return _validated(*read_fabric(name, folder=folder))
 
 
-def not_yet(topology: object, *, field: str, value: str) -> InputError:
-    """Return the error for a graph where only dimensions are taken.
+def graph_in_place(tree: dict[str, Any]) -> Fabric | GraphFabric:
+    """Check a graph fabric that is written within a scenario.
 
     Args:
-        topology: The graph's topology.
-        field: The key that names or holds it.
-        value: What stands there.
+        tree: The fabric as plain values.
+
+    Raises:
+        InputError: It is not one; its field starts with `fabric`.
     """
-    return InputError(
-        f"graph fabrics (`topology: {show(topology)}`) cannot be simulated or advised on yet",
-        hint="name a fabric of `dimensions`, see `allrail fabric list`; `allrail fabric show` and "
-        "`allrail cost` take graphs",
-        field=field,
-        value=value,
-    )
+    from allrail.scenario.places import Places, parse_path, show_path
+
+    try:
+        return _validated(tree, Places())
+    except InputError as error:
+        error.field = show_path(("fabric", *(parse_path(error.field) or ())))
+        error.source = ""
+        raise
 
 
 def read_fabric(name: str, *, folder: FilePath | None = None) -> tuple[dict[str, Any], Places]:
@@ -86,6 +85,7 @@ def read_fabric(name: str, *, folder: FilePath | None = None) -> tuple[dict[str,
     Raises:
         InputError: There is no such preset or file.
     """
+    from allrail.scenario.graph_file import resolve
     from allrail.scenario.text import read_file
 
     path = FOLDER / f"{name}.yaml" if name in preset_names() else (folder or FilePath()) / name
@@ -103,6 +103,7 @@ def read_fabric(name: str, *, folder: FilePath | None = None) -> tuple[dict[str,
             hint="`allrail fabric show tutorial-8x8x8 --yaml` prints an example",
             source=str(path),
         )
+    tree = resolve(tree, places=places, folder=path.parent)
     return {"name": path.stem, **tree}, places
 
 

@@ -78,20 +78,26 @@ impl Algorithm for DoubleBinaryTree {
 
 /// The heap of `size` ranks from `first` on.
 #[derive(Clone, Copy)]
-struct Tree {
+pub(crate) struct Tree {
     first: u32,
     size: u32,
     reversed: bool,
 }
 
 impl Tree {
-    fn both(first: u32, size: u32) -> [Self; 2] {
+    pub(crate) fn both(first: u32, size: u32) -> [Self; 2] {
         [Self { first, size, reversed: false }, Self { first, size, reversed: true }]
     }
 
     /// The rank of node 1, 2, …
-    fn rank(self, node: u32) -> u32 {
+    pub(crate) fn rank(self, node: u32) -> u32 {
         self.first + if self.reversed { self.size - node } else { node - 1 }
+    }
+
+    /// The node of a rank.
+    pub(crate) fn node(self, rank: u32) -> u32 {
+        let place = rank - self.first;
+        if self.reversed { self.size - place } else { place + 1 }
     }
 
     /// (child, parent, depth of the child) for every edge.

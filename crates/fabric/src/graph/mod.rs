@@ -8,7 +8,9 @@
 //! node itself, a second cable between two nodes unless it is asked for, NPUs that cannot reach each
 //! other.
 
+mod failed;
 pub mod measure;
+mod product;
 
 use std::collections::HashSet;
 
@@ -19,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::FabricError;
 
 /// What a cable is made of, which is what it costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CableKind {
     /// Active optical.
@@ -247,7 +249,8 @@ impl Builder {
         Ok(graph)
     }
 
-    fn join(self) -> Graph {
+    /// The graph, in parts perhaps.
+    pub(crate) fn join(self) -> Graph {
         let mut starts = vec![0u32; self.nodes as usize + 1];
         for cable in &self.cables {
             for end in cable.ends {

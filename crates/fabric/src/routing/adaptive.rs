@@ -1,32 +1,70 @@
-//! Adaptive minimal routing: every next link on a shortest path, on one virtual channel.
+//! Adaptive minimal routing on any graph: up and down, on as few virtual channels as that takes.
 //!
-//! In a tree of switches shortest paths go up and then down, which cannot deadlock. Elsewhere one
-//! channel may not be enough: the channel dependency graph tells.
+//! Nodes are in an order, and a link leads *up* if it leads to a later node. A packet may take every
+//! link that begins a shortest path; its channel rises whenever it goes up after having gone down.
+//! Within one channel packets go up, then down, and cannot wait for each other in a circle; channels
+//! only rise. So it is free of deadlock on any graph.
+//!
+//! There are as many channels as the pair in need of most takes on its best shortest path; a path that
+//! would need more is left out. Two orders are tried, and that which takes fewer channels is used:
+//! by the distance from the nearest NPU, as in fat trees, then the nearer to NPU 0 the later; or by
+//! the latter alone. Fat trees, all trees and meshes take one channel, rings and tori two.
 
-use super::{Hop, NextHops, RouteState, Routing};
+use std::cmp::Reverse;
+
+use super::layered::{Layered, Turn, distances};
+use super::{Hop, RouteState, Routing};
+use crate::FabricError;
 use crate::graph::{Graph, NodeId};
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Adaptive {
-    next: NextHops,
+    tables: Layered,
 }
 
 impl Adaptive {
     /// Tables for `graph`.
+    ///
+    /// # Errors
+    /// Its paths are too long.
+    pub fn new(graph: &Graph) -> Result<Self, FabricError> {
+        let depths = distances(graph, 1);
+        let by_height = Self::in_order(graph, &distances(graph, graph.npus()), &depths)?;
+        if by_height.channels() == 1 {
+            return Ok(by_height);
+        }
+        let by_depth = Self::in_order(graph, &vec![0; graph.nodes()], &depths)?;
+        Ok(if by_depth.channels() < by_height.channels() { by_depth } else { by_height })
+    }
+
+    fn in_order(graph: &Graph, heights: &[u32], depths: &[u32]) -> Result<Self, FabricError> {
+        let rank = |node: NodeId| (heights[node.index()], Reverse(depths[node.index()]), node.0);
+        let tables = Layered::new(graph, true, |link, went_down| {
+            let link = graph.link(link);
+            let up = rank(link.to) > rank(link.from);
+            Some(Turn { rises: up && went_down, flag: !up })
+        })?;
+        Ok(Self { tables })
+    }
+
+    /// Bytes of its tables.
     #[must_use]
-    pub fn new(graph: &Graph) -> Self {
-        Self { next: NextHops::new(graph) }
+    pub fn bytes(&self) -> usize {
+        self.tables.bytes()
     }
 }
 
 impl Routing for Adaptive {
     fn about(&self) -> String {
-        "minimal, adaptive".to_owned()
+        match self.channels() {
+            1 => "minimal, adaptive, up and down".to_owned(),
+            many => format!("minimal, adaptive, up and down on {many} channels"),
+        }
     }
 
     fn channels(&self) -> u8 {
-        1
+        self.tables.channels()
     }
 
     fn hops(
@@ -37,8 +75,6 @@ impl Routing for Adaptive {
         _draw: u32,
         out: &mut Vec<Hop>,
     ) {
-        let weight = self.next.distance(node, destination) as u8;
-        let links = self.next.links(node, destination);
-        out.extend(links.iter().map(|&link| Hop { link, channel: 0, weight, state }));
+        self.tables.hops(node, state, destination, out);
     }
 }

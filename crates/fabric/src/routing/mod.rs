@@ -1,22 +1,37 @@
-//! How messages find their way through a [`Graph`]: which links a packet may take next.
+//! How messages find their way through a [`Graph`](crate::graph::Graph): which links a packet may take next.
 //!
 //! A [`Routing`] is a pure function. It names every hop that is allowed; the world `packets` takes
-//! the one that is least loaded. Links are directed and numbered as [`Graph::link`] does.
+//! the one that is least loaded. Links are directed and numbered as [`Graph::link`](crate::graph::Graph::link) does.
 //!
-//! - [`adaptive`]: every next link on a shortest path; in trees, up and down.
+//! - [`adaptive`]: any graph: shortest paths, up and down; the other rules fall back on it where a
+//!   network is not whole.
+//! - [`dragonfly`], [`hammingmesh`], [`hyperx`], [`torus`]: rules of one topology each.
+//! - [`dependencies`]: which link a packet may wait for while it holds another: the proof that a rule
+//!   cannot deadlock.
 //! - [`next_hops`]: all next links on shortest paths, for every pair, in tables. The world `flows`
 //!   splits over them.
 
 pub mod adaptive;
+pub mod dependencies;
+pub mod dragonfly;
+pub mod hammingmesh;
+pub mod hyperx;
+mod layered;
 pub mod next_hops;
+pub mod torus;
 
 pub use adaptive::Adaptive;
+pub use dependencies::Dependencies;
+pub use dragonfly::DragonflyRouting;
+pub use hammingmesh::HammingMeshRouting;
+pub use hyperx::HyperXRouting;
 pub use next_hops::NextHops;
+pub use torus::TorusRouting;
 
 use crate::graph::NodeId;
 
 /// What a packet carries of its way so far. What the bits mean is each routing's own; 0 at the source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RouteState(pub u32);
 
 /// One way on.
@@ -26,7 +41,8 @@ pub struct Hop {
     pub link: u32,
     /// The virtual channel of that link, from 0.
     pub channel: u8,
-    /// Links to go from here, this one among them: loads are compared times this (UGAL).
+    /// Links to go from here, this one among them: loads are compared times this (UGAL). A dragonfly
+    /// counts links between switches, and on a detour as many as it can take.
     pub weight: u8,
     /// What the packet carries from then on.
     pub state: RouteState,

@@ -19,13 +19,25 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
-use super::{Counts, GraphTopology};
-use crate::FabricError;
+use super::{Counts, GraphTopology, or_adaptive};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
+use crate::routing::{DragonflyRouting, Routing};
+use crate::{Dimension, FabricError};
 
 /// The tag in fabric files.
 pub const TAG: &str = "dragonfly";
 pub(super) const ABOUT: &str = "groups of routers, all-to-all within and between groups";
+
+/// Which paths packets take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Route {
+    /// One global cable at most.
+    Minimal,
+    /// Minimal, or a detour through a random group, by their loads at the source.
+    #[default]
+    Ugal,
+}
 
 /// The keys of a dragonfly.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -48,6 +60,9 @@ pub struct Dragonfly {
     /// Every cable.
     #[serde(default = "Wire::cable")]
     pub link: Wire,
+    /// Which paths packets take.
+    #[serde(default)]
+    pub routing: Route,
 }
 
 impl Dragonfly {
@@ -180,6 +195,11 @@ impl GraphTopology for Dragonfly {
         Some(cables.min(u64::from(self.a * self.p) * half))
     }
 
+    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
+        Err("the groups of a dragonfly share their global cables: no dimension joins NPU to NPU"
+            .to_owned())
+    }
+
     fn build(&self) -> Result<Graph, FabricError> {
         let npus = u32::try_from(self.counts().npus).expect("validated");
         let mut builder = Builder::new(npus);
@@ -222,5 +242,10 @@ impl GraphTopology for Dragonfly {
             }
         }
         builder.build()
+    }
+
+    fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
+        let detours = self.routing == Route::Ugal;
+        or_adaptive(DragonflyRouting::new(graph, self.groups, detours), graph)
     }
 }

@@ -4,16 +4,21 @@
 //! counted for every leaf port, used or not, as the paper does; all cables between switches are
 //! optical. Diameter: 4 cables over two levels, 6 over three, 2 below one switch.
 //!
+//! To planners it is a switch for each level, where all switches of a level are equally full: the
+//! NPUs of a leaf, the leaves (of a pod, with three levels), the pods. An NPU has its whole bandwidth
+//! on the first and, on the others, its part of the leaf's uplinks: `up / down`.
+//!
 //! What it ignores: where leaves stand, and hence the lengths of cables.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
+use super::dimension::{cables, dimension};
 use super::tree::Tree;
 use super::{Counts, GraphTopology};
-use crate::FabricError;
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
+use crate::{Dimension, FabricError, Kind};
 
 /// The tag in fabric files.
 pub const TAG: &str = "fat_tree";
@@ -48,6 +53,12 @@ impl FatTree {
 
     fn tree(&self) -> Tree {
         self.plan().expect("a validated fat tree fits its levels")
+    }
+
+    /// The leaf of each NPU.
+    pub(crate) fn leaves(&self) -> Vec<u32> {
+        let tree = self.tree();
+        (0..u64::from(self.npus)).map(|npu| tree.leaf_of(npu) as u32).collect()
     }
 }
 
@@ -102,6 +113,33 @@ impl GraphTopology for FatTree {
 
     fn half_plane_cut_links(&self) -> Option<u64> {
         self.npus.is_multiple_of(2).then(|| self.tree().half_cut())
+    }
+
+    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
+        let tree = self.tree();
+        if u64::from(self.npus) != tree.leaves * tree.down {
+            return Err(format!(
+                "its leaves are not equally full: {} NPUs are no multiple of {}",
+                self.npus, tree.down
+            ));
+        }
+        let pod = if self.levels == 3 { u64::from(self.switch_radix / 2) } else { tree.leaves };
+        let pod = pod.min(tree.leaves);
+        if !tree.leaves.is_multiple_of(pod) {
+            let leaves = tree.leaves;
+            return Err(format!("its pods are not equally full: {leaves} leaves in pods of {pod}"));
+        }
+        let across = if tree.levels == 1 {
+            self.link.bandwidth
+        } else {
+            self.link.bandwidth.fraction(tree.up.min(tree.down), tree.down)
+        };
+        let levels = [(tree.down, self.link.bandwidth), (pod, across), (tree.leaves / pod, across)];
+        let switch = |(level, (size, bandwidth))| {
+            let size = u32::try_from(size).expect("validated");
+            dimension(Kind::Switch, size, self.planes, bandwidth, cables(2 * level, self.link))
+        };
+        Ok((1u64..).zip(levels).filter(|(_, (size, _))| *size > 1).map(switch).collect())
     }
 
     fn build(&self) -> Result<Graph, FabricError> {

@@ -15,15 +15,24 @@
 //!
 //! The formula of the diameter counts one switch per row: a merged switch may shorten it (6 instead
 //! of 8 on the small Hx4Mesh), and with `x = 1` or `y = 1` it is too long.
+//!
+//! To planners it is two rings, along the rows (innermost) and along the columns. A ring is what an
+//! NPU has towards its row: a port east and a port west in each plane, to its neighbour on the board
+//! or, at the edge, to the tree, through which the next board is two cables away. Two rings use every
+//! port both ways, as the paper's all-reduce does. An all-to-all along a row gains from the trees,
+//! which pass boards by: there a ring promises too little.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
+use super::dimension::{cables, ring};
 use super::tree::Tree;
-use super::{Counts, GraphTopology};
-use crate::FabricError;
+use super::{Counts, GraphTopology, or_adaptive};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
+use crate::routing::hammingmesh::Variant;
+use crate::routing::{HammingMeshRouting, Routing};
+use crate::{Dimension, FabricError};
 
 /// The tag in fabric files.
 pub const TAG: &str = "hammingmesh";
@@ -94,6 +103,13 @@ impl HammingMesh {
         [0, 1].map(|axis| self.trees(axis).expect("a validated HammingMesh fits its trees"))
     }
 
+    /// The leaf of each board in its row's tree (axis 0) or its column's (axis 1), by its first end.
+    pub(crate) fn leaves(&self, axis: usize) -> Vec<u32> {
+        let tree = self.both()[axis].tree;
+        let leaf = |board| if tree.levels == 1 { 0 } else { tree.leaf_of(2 * board) as u32 };
+        (0..u64::from(self.grid[axis])).map(leaf).collect()
+    }
+
     fn too_small(&self, why: String, hint: &str) -> FabricError {
         FabricError::new("fabric.switch_radix", self.switch_radix, why, hint)
     }
@@ -129,7 +145,7 @@ impl HammingMesh {
     }
 
     /// Numbers the NPUs on working boards, row by row over the whole mesh.
-    fn numbers(&self) -> (Vec<Option<NodeId>>, u32) {
+    pub(crate) fn numbers(&self) -> (Vec<Option<NodeId>>, u32) {
         let ([a, b], [x, y]) = (self.board, self.grid);
         let mut works = vec![true; (x * y) as usize];
         for [column, row] in &self.failed_boards {
@@ -146,6 +162,14 @@ impl HammingMesh {
             })
             .collect();
         (numbers, next)
+    }
+
+    /// Row and column, in the whole mesh, of every NPU on a working board.
+    #[must_use]
+    pub fn places(&self) -> Vec<[u32; 2]> {
+        let width = self.board[1] * self.grid[0];
+        let numbers = (0u32..).zip(self.numbers().0);
+        numbers.filter_map(|(at, npu)| npu.map(|_| [at / width, at % width])).collect()
     }
 }
 
@@ -227,6 +251,21 @@ impl GraphTopology for HammingMesh {
         Some(rows.count * rows.tree.half_cut())
     }
 
+    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
+        if !self.failed_boards.is_empty() {
+            return Err("boards of it have failed: its NPUs are no longer alike".to_owned());
+        }
+        let ([a, b], [x, y]) = (self.board, self.grid);
+        let through = Wire { latency: cables(2, self.link), ..self.link };
+        let line = |(on_board, boards): (u32, u32)| {
+            let traces = u64::from(boards) * u64::from(on_board - 1);
+            let hops = [(traces, self.board_link), (u64::from(boards), through)];
+            ring(on_board * boards, 2 * self.planes, &hops)
+        };
+        let lines = [(b, x), (a, y)].into_iter().filter(|(on_board, boards)| on_board * boards > 1);
+        Ok(lines.map(line).collect())
+    }
+
     fn build(&self) -> Result<Graph, FabricError> {
         let ([a, b], [x, y]) = (self.board, self.grid);
         let (numbers, npus) = self.numbers();
@@ -265,5 +304,9 @@ impl GraphTopology for HammingMesh {
             }
         }
         builder.build()
+    }
+
+    fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
+        or_adaptive(HammingMeshRouting::new(graph, &self.places(), Variant::default())?, graph)
     }
 }

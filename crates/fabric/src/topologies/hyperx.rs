@@ -5,15 +5,20 @@
 //! and [`GraphTopology::build`] give. Its published bandwidth is that of direct links between
 //! routers, one to every other router of the row and of the column: [`HyperX::direct`], which no price
 //! is printed for.
+//!
+//! To planners its rows and its columns are fully connected, as in the direct graph. Both leave an
+//! NPU by the one cable to its router, so each has that cable's bandwidth, over all planes.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
+use super::dimension::{cables, dimension};
 use super::hammingmesh::HammingMesh;
-use super::{Counts, GraphTopology};
-use crate::FabricError;
+use super::{Counts, GraphTopology, or_adaptive};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
+use crate::routing::{HyperXRouting, Routing};
+use crate::{Dimension, FabricError, Kind};
 
 /// The tag in fabric files.
 pub const TAG: &str = "hyperx";
@@ -107,6 +112,14 @@ impl GraphTopology for HyperX {
         self.as_costed().half_plane_cut_links()
     }
 
+    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
+        let latency = cables(3, self.link);
+        let sizes = self.shape.into_iter().filter(|&size| size > 1);
+        let line =
+            |size| dimension(Kind::FullyConnected, size, self.planes, self.link.bandwidth, latency);
+        Ok(sizes.map(line).collect())
+    }
+
     fn build(&self) -> Result<Graph, FabricError> {
         self.as_costed().build()
     }
@@ -117,5 +130,9 @@ impl GraphTopology for HyperX {
 
     fn simulated_as(&self) -> Option<&'static str> {
         Some("costed as a HammingMesh of 1 x 1 boards, simulated with direct links between routers")
+    }
+
+    fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
+        or_adaptive(HyperXRouting::new(graph, self.shape), graph)
     }
 }

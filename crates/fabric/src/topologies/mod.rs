@@ -12,10 +12,14 @@
 //! ```
 
 mod checks;
+mod dimension;
 pub mod dragonfly;
+mod failed;
 pub mod fat_tree;
+pub mod graph;
 pub mod hammingmesh;
 pub mod hyperx;
+pub mod mesh;
 pub mod torus;
 mod tree;
 
@@ -55,6 +59,17 @@ impl Counts {
             *count *= self.planes;
         }
         self
+    }
+}
+
+/// The rule of a topology, or the one for any graph where the graph is not whole.
+fn or_adaptive(
+    rule: Option<impl Routing + 'static>,
+    graph: &Graph,
+) -> Result<Box<dyn Routing>, FabricError> {
+    match rule {
+        Some(rule) => Ok(Box::new(rule)),
+        None => Ok(Box::new(Adaptive::new(graph)?)),
     }
 }
 
@@ -103,12 +118,18 @@ pub trait GraphTopology: Send + Sync {
     }
 
     /// How packets find their way through [`GraphTopology::simulated`]'s graph.
-    fn routing(&self, graph: &Graph) -> Box<dyn Routing> {
-        Box::new(Adaptive::new(graph))
+    ///
+    /// # Errors
+    /// No rule fits the graph: its paths are too long, or need too many virtual channels.
+    fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
+        Ok(Box::new(Adaptive::new(graph)?))
     }
 
-    /// The dimensions that planners see, the innermost first, with NPUs numbered as in the graph;
-    /// `None`, with the reason, where the topology is no product of dimensions.
+    /// The dimensions that planners see, the innermost first, with NPUs numbered as in the graph.
+    ///
+    /// The bandwidth of a dimension is what an NPU has on it, over all planes, while the others are
+    /// idle. Where dimensions share an NPU's ports (`fat_tree`, `hyperx`) a plan that uses several
+    /// at once is promised too much; the world `flows` on the graph tells.
     ///
     /// # Errors
     /// The topology has none: why, in one sentence.
@@ -117,7 +138,8 @@ pub trait GraphTopology: Send + Sync {
     }
 }
 
-/// A topology's line in the list.
+/// A topology's line in the list. Every topology but `graph`, which has names, takes `failed_nodes`
+/// and `failed_links` beside its own keys.
 pub struct Entry {
     /// The tag in fabric files.
     pub tag: &'static str,
@@ -132,12 +154,7 @@ const fn entry<T>(tag: &'static str, about: &'static str) -> Entry
 where
     T: GraphTopology + DeserializeOwned + JsonSchema + 'static,
 {
-    Entry {
-        tag,
-        about,
-        read: |value| Ok(Box::new(serde_json::from_value::<T>(value)?)),
-        schema: || schemars::schema_for!(T),
-    }
+    Entry { tag, about, read: failed::read::<T>, schema: failed::schema::<T> }
 }
 
 /// Every topology.
@@ -147,6 +164,8 @@ pub const ALL: &[Entry] = &[
     entry::<torus::Torus>(torus::TAG, torus::ABOUT),
     entry::<hyperx::HyperX>(hyperx::TAG, hyperx::ABOUT),
     entry::<hammingmesh::HammingMesh>(hammingmesh::TAG, hammingmesh::ABOUT),
+    entry::<mesh::Mesh>(mesh::TAG, mesh::ABOUT),
+    graph::ENTRY,
 ];
 
 /// Reads a mapping with `topology` and its keys, and checks it.

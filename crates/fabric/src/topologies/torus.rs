@@ -6,14 +6,18 @@
 //! boards of `b` along a dimension of `s`: `npus/b` optical cables in that dimension.
 //!
 //! Diameter: the sum of `floor(s/2)`. Half-plane cut: `2 · npus / s` over the longest even dimension.
+//!
+//! To planners it is a ring for each dimension, the last of `shape` innermost, with all planes' links.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
-use super::{Counts, GraphTopology};
-use crate::FabricError;
+use super::dimension;
+use super::{Counts, GraphTopology, or_adaptive};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
+use crate::routing::{Routing, TorusRouting};
+use crate::{Dimension, FabricError};
 
 /// The tag in fabric files.
 pub const TAG: &str = "torus";
@@ -125,6 +129,15 @@ impl GraphTopology for Torus {
         Some(self.npus() / u64::from(*longest) * if *longest == 2 { 1 } else { 2 })
     }
 
+    fn dimensions(&self) -> Result<Vec<Dimension>, String> {
+        let ring = |(index, &size): (usize, &u32)| {
+            let (all, traces) = self.ring(index);
+            let links = self.planes * if size == 2 { 1 } else { 2 };
+            dimension::ring(size, links, &[(all - traces, self.link), (traces, self.board_link)])
+        };
+        Ok(self.shape.iter().enumerate().rev().map(ring).collect())
+    }
+
     fn build(&self) -> Result<Graph, FabricError> {
         let npus = u32::try_from(self.npus()).expect("validated");
         let mut builder = Builder::new(npus);
@@ -147,5 +160,9 @@ impl GraphTopology for Torus {
             }
         }
         builder.build()
+    }
+
+    fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
+        or_adaptive(TorusRouting::new(graph, &self.shape), graph)
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Tree {
     pub(crate) levels: u32,
     pub(crate) leaves: u64,
     pub(crate) down: u64,
-    up: u64,
+    pub(crate) up: u64,
     radix: u64,
 }
 

@@ -175,7 +175,12 @@ impl<'a> Driver<'a> {
             }
         }
         if self.left.iter().any(|left| *left > 0) {
-            return Err(SimulateError::Stalled { time_us: now.as_us(), waits: self.waits() });
+            return Err(SimulateError::Stalled {
+                time_us: now.as_us(),
+                waits: self.waits(),
+                hint: "ranks that order their stages differently can block each other where \
+                       `active_chunks` limits them: leave it out, or use `order: planned`",
+            });
         }
         Ok(self.run)
     }

@@ -61,7 +61,9 @@ pub(crate) fn scenario(fabric: Fabric, kind: Operation, size: u64) -> Scenario {
         fabric,
         collective: vec![collective(kind, size)],
         schedule: Schedule { policy: "baseline".into(), chunks: 1, ..Schedule::default() },
+        topology: None,
         world: WorldKind::Dims,
+        packets: Default::default(),
         seed: 0,
     }
 }

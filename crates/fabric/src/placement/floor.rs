@@ -1,0 +1,191 @@
+//! What jobs are placed on: the boards of a fabric as rows and columns, and what a block may be.
+//!
+//! | topology | rows × columns | a job takes |
+//! |---|---|---|
+//! | `hammingmesh` | boards | any rows crossed with any columns |
+//! | `torus` | boards (of three dimensions, the last two as columns) | neighbouring boards, also around the ends |
+//! | `fat_tree` | one row of NPUs | any NPUs |
+//!
+//! A fat tree has no boards: each NPU counts as one.
+
+use allrail_core::Bandwidth;
+use serde_json::Value;
+
+use super::boards::{Block, Boards};
+use super::greedy::find;
+use super::locality::{Leaves, find_near};
+use super::shape::{Choice, Shape, shapes};
+use super::torus;
+use crate::FabricError;
+use crate::graph::Wire;
+use crate::topologies::{self, fat_tree, hammingmesh};
+
+/// What a job's block may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Rule {
+    /// Any rows crossed with any columns.
+    SubGrid,
+    /// Neighbours on a torus of boards with these sides.
+    Contiguous(Vec<u32>),
+}
+
+/// The boards of a fabric.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Floor {
+    /// Such as `hammingmesh`.
+    pub topology: &'static str,
+    /// NPUs of a board.
+    pub per_board: u64,
+    /// Boards that the fabric's file names as failed, as row and column.
+    pub failed: Vec<[u32; 2]>,
+    /// What a board can send into the network, over all planes.
+    pub board_bandwidth: Bandwidth,
+    /// The leaf switches of rows and columns; one leaf where there is no upper level.
+    pub leaves: Leaves,
+    rule: Rule,
+}
+
+/// One of the shapes that a job may take: its sides along the dimensions of the floor.
+type Sides = Vec<u32>;
+
+impl Floor {
+    /// Reads a mapping with `topology` and its keys.
+    ///
+    /// # Errors
+    /// It is no such mapping, or jobs cannot be placed on that topology.
+    pub fn read(fabric: &Value) -> Result<Self, FabricError> {
+        let tag = topologies::read(fabric.clone())?.tag();
+        match tag {
+            hammingmesh::TAG => Ok(Self::of_mesh(&keys(fabric))),
+            topologies::torus::TAG => Ok(Self::of_torus(&keys(fabric))),
+            fat_tree::TAG => Ok(Self::of_tree(&keys(fabric))),
+            _ => Err(FabricError::new(
+                "fabric.topology",
+                tag,
+                "it has no boards to place jobs on",
+                "jobs are placed on a `hammingmesh`, a `torus` or a `fat_tree`",
+            )),
+        }
+    }
+
+    /// The boards of a validated `HammingMesh`.
+    #[must_use]
+    pub fn of_mesh(mesh: &hammingmesh::HammingMesh) -> Self {
+        Self {
+            topology: hammingmesh::TAG,
+            per_board: mesh.board.iter().map(|&side| u64::from(side)).product(),
+            board_bandwidth: at_edges(&mesh.board, mesh.planes, mesh.link),
+            failed: mesh.failed_boards.iter().map(|&[column, row]| [row, column]).collect(),
+            leaves: Leaves { of_rows: mesh.leaves(1), of_columns: mesh.leaves(0) },
+            rule: Rule::SubGrid,
+        }
+    }
+
+    fn of_torus(torus: &topologies::torus::Torus) -> Self {
+        let on_board = |dimension| torus.board.get(dimension).copied().unwrap_or(1);
+        let sides: Vec<u32> =
+            torus.shape.iter().enumerate().map(|(d, &size)| size / on_board(d)).collect();
+        let columns: u32 = sides[1..].iter().product();
+        Self {
+            topology: topologies::torus::TAG,
+            per_board: (0..sides.len()).map(|d| u64::from(on_board(d))).product(),
+            board_bandwidth: at_edges(
+                &(0..sides.len()).map(on_board).collect::<Vec<u32>>(),
+                torus.planes,
+                torus.link,
+            ),
+            failed: Vec::new(),
+            leaves: Leaves::of(sides[0], columns, u32::MAX),
+            rule: Rule::Contiguous(sides),
+        }
+    }
+
+    fn of_tree(tree: &fat_tree::FatTree) -> Self {
+        Self {
+            topology: fat_tree::TAG,
+            per_board: 1,
+            board_bandwidth: times(tree.link.bandwidth, u64::from(tree.planes)),
+            failed: Vec::new(),
+            leaves: Leaves { of_rows: vec![0], of_columns: tree.leaves() },
+            rule: Rule::SubGrid,
+        }
+    }
+
+    /// Whether any rows crossed with any columns are a block.
+    pub(super) fn takes_sub_grids(&self) -> bool {
+        self.rule == Rule::SubGrid
+    }
+
+    /// Rows of boards.
+    #[must_use]
+    pub fn rows(&self) -> u32 {
+        self.leaves.of_rows.len() as u32
+    }
+
+    /// Columns of boards.
+    #[must_use]
+    pub fn columns(&self) -> u32 {
+        self.leaves.of_columns.len() as u32
+    }
+
+    /// All boards, failed ones among them.
+    #[must_use]
+    pub fn boards(&self) -> u64 {
+        u64::from(self.rows()) * u64::from(self.columns())
+    }
+
+    /// The boards that are free when no job is there.
+    #[must_use]
+    pub fn empty(&self) -> Boards {
+        let mut boards = Boards::new(self.rows(), self.columns());
+        for &[row, column] in &self.failed {
+            boards.fail(row, column);
+        }
+        boards
+    }
+
+    /// The shapes of a job of so many boards, the first choice first.
+    #[must_use]
+    pub fn shapes(&self, boards: u32, choice: Choice) -> Vec<Sides> {
+        match &self.rule {
+            Rule::SubGrid => shapes(boards, self.rows(), self.columns(), choice)
+                .into_iter()
+                .map(|shape| vec![shape.rows, shape.columns])
+                .collect(),
+            Rule::Contiguous(sides) => torus::shapes(boards, sides, choice),
+        }
+    }
+
+    /// Free boards of the first of `shapes` that has a block; below few leaves if `near`.
+    #[must_use]
+    pub fn find(&self, free: &Boards, shapes: &[Sides], near: bool) -> Option<Block> {
+        shapes.iter().find_map(|sides| match &self.rule {
+            Rule::Contiguous(whole) => torus::find(free, sides, whole),
+            Rule::SubGrid => {
+                let shape = Shape { rows: sides[0], columns: sides[1] };
+                if near { find_near(free, shape, &self.leaves) } else { find(free, shape) }
+            }
+        })
+    }
+}
+
+/// Two cables at the ends of every line of NPUs of a board, in every plane.
+fn at_edges(board: &[u32], planes: u32, link: Wire) -> Bandwidth {
+    let npus: u64 = board.iter().map(|&side| u64::from(side)).product();
+    let cables: u64 = board.iter().map(|&side| 2 * npus / u64::from(side)).sum();
+    times(link.bandwidth, cables * u64::from(planes))
+}
+
+fn times(bandwidth: Bandwidth, links: u64) -> Bandwidth {
+    let sum = bandwidth.bytes_per_second().saturating_mul(links);
+    Bandwidth::from_bytes_per_second(sum).expect("a board has cables")
+}
+
+/// The keys of a topology, which `topologies::read` has taken.
+fn keys<T: serde::de::DeserializeOwned>(fabric: &Value) -> T {
+    let mut keys = fabric.clone();
+    if let Some(keys) = keys.as_object_mut() {
+        keys.remove("topology");
+    }
+    serde_json::from_value(keys).expect("the topology has read these keys")
+}

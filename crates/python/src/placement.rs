@@ -1,0 +1,50 @@
+//! Jobs on boards, for Python.
+
+use std::ops::ControlFlow;
+
+use allrail_fabric::FabricError;
+use allrail_fabric::placement::{Fold, place_mixes, run_queue};
+use allrail_simulate::SimulateError;
+use pyo3::prelude::*;
+use serde_json::Value;
+
+use crate::{Watch, fabric_error, form_error, to_json};
+
+type Work =
+    fn(Value, &mut dyn FnMut(u64, u64) -> ControlFlow<()>) -> Result<Option<Value>, FabricError>;
+
+fn run(py: Python<'_>, request: &str, progress: Option<Py<PyAny>>, work: Work) -> PyResult<String> {
+    let request = serde_json::from_str(request).map_err(|error| form_error(error.to_string()))?;
+    let mut watch = Watch { progress, raised: None };
+    match py.detach(|| work(request, &mut |done, total| watch.observe(done, total))) {
+        Ok(Some(told)) => Ok(told.to_string()),
+        Ok(None) => Err(watch.error(&SimulateError::Interrupted)),
+        Err(error) => Err(fabric_error(error)),
+    }
+}
+
+/// Places mixes of jobs on a fabric's boards.
+#[pyfunction]
+#[pyo3(signature = (request, progress=None))]
+fn place(py: Python<'_>, request: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
+    run(py, request, progress, place_mixes)
+}
+
+/// Runs jobs that arrive and leave on a fabric's boards.
+#[pyfunction]
+#[pyo3(signature = (request, progress=None))]
+fn place_queue(py: Python<'_>, request: &str, progress: Option<Py<PyAny>>) -> PyResult<String> {
+    run(py, request, progress, run_queue)
+}
+
+/// Folds a job of three dimensions onto boards.
+#[pyfunction]
+fn fold_job(shape: [u32; 3], board: [u32; 2]) -> PyResult<String> {
+    Fold::new(shape, board).map(|fold| to_json(&fold)).map_err(fabric_error)
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(place, module)?)?;
+    module.add_function(wrap_pyfunction!(place_queue, module)?)?;
+    module.add_function(wrap_pyfunction!(fold_job, module)?)
+}

@@ -1,0 +1,42 @@
+//! Traffic on graph fabrics: from a scenario to a result.
+//!
+//! - [`scenario`]: what is asked.
+//! - [`driver`]: connects a [`driver::Demand`], which says what may leave, to any world.
+//! - [`lists`], [`rounds`]: the demands: lists of messages with a window or a barrier, messages with
+//!   times, steps of a collective.
+//! - [`run`]: chooses world and demand, and sums up. Shift phases with a barrier have a closed form in
+//!   `flows`: [`phases`].
+//!
+//! One plane is simulated: `size` is divided evenly over the planes, which are alike.
+//!
+//! ```
+//! let text = r#"{ "schema_version": 1, "fabric": { "topology": "torus", "shape": [4, 4] },
+//!                 "traffic": { "pattern": "all_to_all", "size": "1 MiB" }, "world": "flows" }"#;
+//! let scenario = allrail_simulate::traffic::TrafficScenario::from_json(text).unwrap();
+//! let go_on = &mut |_, _| std::ops::ControlFlow::Continue(());
+//! let result = allrail_simulate::traffic::simulate(&scenario, go_on).unwrap();
+//! assert_eq!((result.phases, result.phases_simulated), (Some(15), Some(15)));
+//! ```
+
+mod draw;
+pub mod driver;
+mod grid;
+pub mod lists;
+pub mod phases;
+pub mod result;
+pub mod rounds;
+mod run;
+pub mod scenario;
+mod summary;
+
+pub use result::TrafficResult;
+pub use run::simulate;
+pub use scenario::TrafficScenario;
+
+/// A unit variant as files write it.
+fn tag<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_value(value)
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .expect("a tag is text")
+}

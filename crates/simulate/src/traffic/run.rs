@@ -1,0 +1,350 @@
+//! Chooses the world and the demand of a scenario, runs them, and sums up.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::time::Instant;
+
+use allrail_collective::Steps;
+use allrail_core::{Bytes, Time};
+use allrail_fabric::FabricError;
+use allrail_fabric::graph::{Graph, NodeId, measure};
+use allrail_fabric::routing::next_hops::FARTHEST;
+use allrail_fabric::topologies::{self, GraphTopology};
+use allrail_world::flows::{Flows, Phases, Splitting};
+use allrail_world::packets::Packets;
+
+use super::driver::{Carried, Demand, carry_out};
+use super::lists::{Lists, Timed};
+use super::result::{Distribution, TrafficResult};
+use super::rounds::{Rounds, STEADY, Shortened};
+use super::scenario::{COUNT, Pattern, Traffic, TrafficScenario, WINDOW, wrong};
+use super::{draw, grid, phases};
+use crate::SimulateError;
+use crate::driver::Observer;
+use crate::scenario::WorldKind;
+
+/// Tables of next links hold 5 bytes for each pair of a node and an NPU.
+const MOST_PAIRS: u64 = 1 << 30;
+
+/// Simulates a scenario of traffic.
+///
+/// # Errors
+/// Names the field that is wrong; a stall with who waits for what; an interruption.
+pub fn simulate(
+    scenario: &TrafficScenario,
+    observer: Observer<'_>,
+) -> Result<TrafficResult, SimulateError> {
+    let begin = Instant::now();
+    let topology = topologies::read(scenario.fabric.clone())?;
+    let graph = Arc::new(topology.simulated()?);
+    check_size(&*topology, &graph)?;
+    let planes = topology.counts().planes;
+    scenario.traffic.check(graph.npus(), planes)?;
+    let mut job = Job {
+        scenario,
+        traffic: &scenario.traffic,
+        topology: &*topology,
+        graph,
+        planes,
+        begin,
+        built: None,
+        routing: None,
+        notes: Vec::new(),
+    };
+    let mut result = job.run(observer)?;
+    result.host.wall_ms = begin.elapsed().as_secs_f64() * 1e3;
+    Ok(result)
+}
+
+/// Refuses what tables of next links cannot hold.
+fn check_size(topology: &dyn GraphTopology, graph: &Graph) -> Result<(), SimulateError> {
+    let pairs = graph.nodes() as u64 * u64::from(graph.npus());
+    if pairs > MOST_PAIRS {
+        let value = format!("{} NPUs and {} switches", graph.npus(), graph.switches());
+        let why = "its tables of paths would not fit into memory".to_owned();
+        return Err(wrong("fabric", value, why, "take a smaller network of the same kind"));
+    }
+    let diameter = topology.diameter_formula().filter(|d| *d < FARTHEST);
+    let diameter = diameter.unwrap_or_else(|| measure::diameter(graph));
+    if diameter > FARTHEST {
+        let why = format!("two NPUs are {diameter} links apart, more than {FARTHEST}");
+        return Err(wrong("fabric", topology.tag(), why, "take a network that is less long"));
+    }
+    Ok(())
+}
+
+/// A scenario on the way to its result.
+pub(super) struct Job<'a> {
+    pub(super) scenario: &'a TrafficScenario,
+    pub(super) traffic: &'a Traffic,
+    pub(super) topology: &'a dyn GraphTopology,
+    pub(super) graph: Arc<Graph>,
+    pub(super) planes: u64,
+    pub(super) begin: Instant,
+    pub(super) built: Option<Instant>,
+    /// What it says of itself, and its channels.
+    pub(super) routing: Option<(String, u8)>,
+    pub(super) notes: Vec<String>,
+}
+
+/// What a pattern came to, in one plane.
+#[derive(Default)]
+pub(super) struct Outcome {
+    pub(super) seconds: f64,
+    /// The time of what was simulated, in the world's clock.
+    pub(super) simulated: Time,
+    /// Tighter than what the cables of an NPU allow, if it is known.
+    pub(super) lower_bound: f64,
+    /// Sent by an NPU on average; by all to the destination of an incast.
+    pub(super) bytes_per_npu: f64,
+    pub(super) messages: u64,
+    pub(super) packets: Option<Packets>,
+    /// Of each NPU that sends, the bytes and when the last one arrived.
+    pub(super) each: Vec<(u64, Time)>,
+    pub(super) phases: Option<(u32, u32)>,
+    pub(super) steps: Option<(u32, u32)>,
+    pub(super) shape: Option<[u32; 2]>,
+    pub(super) latencies: Option<Distribution>,
+}
+
+impl Job<'_> {
+    fn run(&mut self, observer: Observer<'_>) -> Result<TrafficResult, SimulateError> {
+        if self.planes > 1 {
+            let planes = self.planes;
+            self.notes.push(format!("one of {planes} alike planes is simulated"));
+        }
+        let outcome = match self.traffic.pattern {
+            Pattern::AllToAll => self.all_to_all(observer)?,
+            Pattern::Uniform => self.uniform(observer)?,
+            Pattern::Permutation => self.permutation(observer)?,
+            Pattern::Incast => self.incast(observer)?,
+            Pattern::AllReduce => self.all_reduce(observer)?,
+            Pattern::Trace => self.trace(observer)?,
+        };
+        self.summarise(&outcome)
+    }
+
+    pub(super) fn npus(&self) -> u32 {
+        self.graph.npus()
+    }
+
+    pub(super) fn splitting(&self) -> Splitting {
+        self.traffic.paths.unwrap_or(Splitting::Ideal)
+    }
+
+    /// Detours are part of the best splitting where minimal paths alone leave most links unused.
+    pub(super) fn detours(&self) -> bool {
+        self.splitting() == Splitting::Ideal && self.topology.tag() == topologies::dragonfly::TAG
+    }
+
+    pub(super) fn size(&self) -> Bytes {
+        self.traffic.plane_size(self.planes)
+    }
+
+    /// Carries a demand out in the scenario's world.
+    fn carry(
+        &mut self,
+        demand: &mut dyn Demand,
+        observer: Observer<'_>,
+    ) -> Result<(Carried, Option<Packets>), SimulateError> {
+        match self.scenario.world {
+            WorldKind::Dims | WorldKind::Links => {
+                unreachable!("a read scenario's world has cables")
+            }
+            WorldKind::Flows => {
+                let (splitting, detours) = (self.splitting(), self.detours());
+                let mut world = Flows::with_detours(&self.graph, splitting, detours);
+                self.built = Some(Instant::now());
+                Ok((carry_out(&mut world, demand, observer)?, None))
+            }
+            WorldKind::Packets => {
+                let routing = self.topology.routing(&self.graph)?;
+                self.routing = Some((routing.about(), routing.channels()));
+                let (settings, seed) = (&self.scenario.packets, self.scenario.seed);
+                let mut world = Packets::new(self.graph.clone(), routing, settings, seed)
+                    .map_err(in_packets)?;
+                self.built = Some(Instant::now());
+                let carried = carry_out(&mut world, demand, observer).map_err(|error| {
+                    match (error, world.stalled()) {
+                        (SimulateError::Stalled { time_us, waits, hint }, Some(cycle)) => {
+                            let waits = format!("{waits}\n{cycle}");
+                            SimulateError::Stalled { time_us, waits, hint }
+                        }
+                        (error, _) => error,
+                    }
+                })?;
+                world.check_empty();
+                Ok((carried, Some(world)))
+            }
+        }
+    }
+
+    fn all_to_all(&mut self, observer: Observer<'_>) -> Result<Outcome, SimulateError> {
+        let (npus, bytes) = (self.npus(), self.size());
+        let all = npus - 1;
+        let taken = self.traffic.phases.unwrap_or(all);
+        let shifts: Vec<u32> =
+            draw::sample(self.scenario.seed, all, taken).iter().map(|shift| shift + 1).collect();
+        let scale = f64::from(all) / f64::from(taken);
+        if taken < all {
+            self.notes.push(format!(
+                "{taken} of {all} phases are simulated, drawn by the seed: the time is theirs \
+                 times {all}/{taken}"
+            ));
+        }
+        let mut outcome = Outcome {
+            bytes_per_npu: f64::from(all) * bytes.count() as f64,
+            messages: u64::from(taken) * u64::from(npus),
+            phases: Some((taken, all)),
+            ..Outcome::default()
+        };
+        let barrier = self.traffic.barrier(self.scenario.world);
+        if barrier && self.scenario.world == WorldKind::Flows {
+            let (graph, splitting, detours) =
+                (self.graph.clone(), self.splitting(), self.detours());
+            let sum = phases::shifts(&graph, splitting, detours, &shifts, bytes, observer)?;
+            outcome.seconds = sum.seconds * scale;
+            outcome.lower_bound = sum.lower_bound * scale;
+            return Ok(outcome);
+        }
+        let to = |npu: u32, k: u32| Some((npu + shifts[k as usize]) % npus);
+        let window = (!barrier).then(|| self.traffic.window.unwrap_or(WINDOW));
+        let mut lists = Lists::new(npus, taken, bytes, window, &to);
+        let (carried, packets) = self.carry(&mut lists, observer)?;
+        outcome.seconds = carried.end.as_s() * scale;
+        outcome.simulated = carried.end;
+        outcome.packets = packets;
+        Ok(outcome)
+    }
+
+    fn uniform(&mut self, observer: Observer<'_>) -> Result<Outcome, SimulateError> {
+        let (npus, bytes) = (self.npus(), self.size());
+        if self.scenario.world == WorldKind::Flows {
+            let pairs: Vec<(NodeId, NodeId)> = (0..npus)
+                .flat_map(|from| (0..npus).map(move |to| (NodeId(from), NodeId(to))))
+                .filter(|(from, to)| from != to)
+                .collect();
+            if observer(0, 1) == ControlFlow::Break(()) {
+                return Err(SimulateError::Interrupted);
+            }
+            let graph = self.graph.clone();
+            let mut phases = Phases::new(&graph, self.splitting(), self.detours());
+            self.built = Some(Instant::now());
+            let phase = phases.run(&pairs);
+            return Ok(Outcome {
+                seconds: bytes.count() as f64 * phase.seconds_per_byte + phase.latency.as_s(),
+                lower_bound: bytes.count() as f64 * phase.lower_bound,
+                bytes_per_npu: f64::from(npus - 1) * bytes.count() as f64,
+                messages: pairs.len() as u64,
+                ..Outcome::default()
+            });
+        }
+        let count = self.traffic.count.unwrap_or(COUNT);
+        let others = draw::others(self.scenario.seed, npus, count);
+        let to = |npu: u32, k: u32| Some(others[npu as usize][k as usize]);
+        let window = self.traffic.window.unwrap_or(WINDOW);
+        let lists = Lists::new(npus, count, bytes, Some(window), &to);
+        self.listed(lists, u64::from(count), observer)
+    }
+
+    fn permutation(&mut self, observer: Observer<'_>) -> Result<Outcome, SimulateError> {
+        let npus = self.npus();
+        let permutation = draw::permutation(self.scenario.seed, npus);
+        let to = |npu: u32, _| Some(permutation[npu as usize]);
+        let lists = Lists::new(npus, 1, self.size(), Some(1), &to);
+        self.listed(lists, 1, observer)
+    }
+
+    fn incast(&mut self, observer: Observer<'_>) -> Result<Outcome, SimulateError> {
+        let npus = self.npus();
+        let destination = self.traffic.destination.unwrap_or(0);
+        let fan_in = self.traffic.fan_in.unwrap_or(npus - 1);
+        let mut sends = vec![false; npus as usize];
+        for other in draw::sample(self.scenario.seed, npus - 1, fan_in) {
+            sends[(other + u32::from(other >= destination)) as usize] = true;
+        }
+        let to = |npu: u32, _| sends[npu as usize].then_some(destination);
+        let lists = Lists::new(npus, 1, self.size(), Some(1), &to);
+        let mut outcome = self.listed(lists, 1, observer)?;
+        outcome.each = (0..).zip(outcome.each).filter_map(|(n, e)| to(n, 0).map(|_| e)).collect();
+        outcome.bytes_per_npu = f64::from(fan_in) * self.size().count() as f64;
+        Ok(outcome)
+    }
+
+    /// Every NPU sends `count` messages, and how long each of them took is kept.
+    fn listed(
+        &mut self,
+        mut lists: Lists<'_>,
+        count: u64,
+        observer: Observer<'_>,
+    ) -> Result<Outcome, SimulateError> {
+        let (carried, packets) = self.carry(&mut lists, observer)?;
+        let bytes = count * self.size().count();
+        Ok(Outcome {
+            seconds: carried.end.as_s(),
+            simulated: carried.end,
+            bytes_per_npu: bytes as f64,
+            messages: carried.messages,
+            packets,
+            each: lists.finish().iter().map(|finish| (bytes, *finish)).collect(),
+            ..Outcome::default()
+        })
+    }
+
+    fn all_reduce(&mut self, observer: Observer<'_>) -> Result<Outcome, SimulateError> {
+        let name = self.traffic.algorithm.as_deref().unwrap_or_default();
+        let shape = grid::shape(self.traffic, &self.scenario.fabric, self.npus())?;
+        let algorithm = grid::algorithm(name, shape)?;
+        let steps = algorithm.steps(shape[0], shape[1], self.size());
+        let steady = self.traffic.skip.unwrap_or(true).then_some(STEADY);
+        let shortened = Shortened::new(&*steps, steady);
+        let mut rounds = Rounds::new(&shortened);
+        let (carried, packets) = self.carry(&mut rounds, observer)?;
+        let left_out = shortened.left_out();
+        if left_out > 0 {
+            self.notes.push(format!(
+                "{left_out} steps that repeat the ones before them are not simulated: in each run \
+                 of L alike steps {} are, and (L - {}) * (t_{} - t_{STEADY}) / {STEADY} is added",
+                2 * STEADY,
+                2 * STEADY,
+                2 * STEADY
+            ));
+        }
+        Ok(Outcome {
+            seconds: shortened.whole(rounds.completed()).as_s(),
+            simulated: carried.end,
+            bytes_per_npu: shortened.whole_bytes(rounds.bytes()) as f64 / f64::from(self.npus()),
+            messages: carried.messages,
+            packets,
+            steps: Some((shortened.steps(), steps.steps())),
+            shape: Some(shape),
+            ..Outcome::default()
+        })
+    }
+
+    fn trace(&mut self, observer: Observer<'_>) -> Result<Outcome, SimulateError> {
+        let planes = self.planes;
+        let messages = self.traffic.messages.iter().flatten().map(|&(time, from, to, bytes)| {
+            (time, from, to, Bytes::new(bytes.count().div_ceil(planes)))
+        });
+        let mut timed = Timed::new(messages);
+        let (carried, packets) = self.carry(&mut timed, observer)?;
+        Ok(Outcome {
+            seconds: carried.end.as_s(),
+            simulated: carried.end,
+            bytes_per_npu: carried.bytes as f64 / f64::from(self.npus()),
+            messages: carried.messages,
+            packets,
+            latencies: Distribution::of_times(timed.latencies()),
+            ..Outcome::default()
+        })
+    }
+}
+
+/// The world does not know under which key its settings stand.
+fn in_packets(mut error: FabricError) -> FabricError {
+    if let Some(key) = error.field.strip_prefix("world.") {
+        error.field = format!("packets.{key}");
+    }
+    error
+}

@@ -1,0 +1,379 @@
+//! The resolved scenario of traffic: what is sent on which graph fabric, in which world.
+//!
+//! Keys that do not belong to the pattern are refused. What needs the built network (a destination
+//! that does not exist) is checked by [`Traffic::check`], once its NPUs are counted.
+
+use allrail_core::{Bytes, Time};
+use allrail_world::flows::Splitting;
+use allrail_world::packets::Settings;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::SimulateError;
+use crate::scenario::WorldKind;
+
+/// A simulation's whole input.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrafficScenario {
+    /// 1.
+    pub schema_version: u32,
+    /// A graph fabric: `topology` and its keys.
+    pub fabric: Value,
+    /// What is sent.
+    pub traffic: Traffic,
+    /// Where it runs.
+    #[serde(default = "flows")]
+    pub world: WorldKind,
+    /// Switches and packets; the world `packets` alone reads it.
+    #[serde(default)]
+    pub packets: Settings,
+    /// For everything that draws.
+    #[serde(default)]
+    pub seed: u64,
+}
+
+const fn flows() -> WorldKind {
+    WorldKind::Flows
+}
+
+/// Who sends to whom.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pattern {
+    /// Every NPU to every other, in shift phases: in phase `i`, NPU `n` sends to `n + i`.
+    AllToAll,
+    /// Every NPU to all others at once (`flows`), or to NPUs drawn one by one (`packets`).
+    Uniform,
+    /// Every NPU to one other and from one other, drawn; all at once.
+    Permutation,
+    /// Some NPUs to a single one, all at once.
+    Incast,
+    /// An all-reduce by an algorithm.
+    AllReduce,
+    /// Messages that are listed, each with its time.
+    Trace,
+}
+
+impl Pattern {
+    /// As files write it.
+    #[must_use]
+    pub const fn tag(self) -> &'static str {
+        match self {
+            Self::AllToAll => "all_to_all",
+            Self::Uniform => "uniform",
+            Self::Permutation => "permutation",
+            Self::Incast => "incast",
+            Self::AllReduce => "all_reduce",
+            Self::Trace => "trace",
+        }
+    }
+}
+
+/// What is sent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Traffic {
+    /// Who sends to whom.
+    pub pattern: Pattern,
+    /// Bytes from one NPU to another, over all planes; `all_reduce`: each NPU's buffer; absent in a
+    /// `trace`.
+    #[serde(default)]
+    pub size: Option<Bytes>,
+    /// `all_to_all`: how many shift phases, a sample drawn by the seed; all where absent.
+    #[serde(default)]
+    pub phases: Option<u32>,
+    /// `all_to_all`: whether a phase begins when the one before is over everywhere. If absent, so in
+    /// `flows` and not in `packets`.
+    #[serde(default)]
+    pub phase_barrier: Option<bool>,
+    /// How many messages of an NPU may be leaving it at once; 8 where absent.
+    #[serde(default)]
+    pub window: Option<u32>,
+    /// `flows`: over which paths a message is split; `ideal` where absent.
+    #[serde(default)]
+    pub paths: Option<Splitting>,
+    /// `uniform` in `packets`: how many messages each NPU sends; 16 where absent.
+    #[serde(default)]
+    pub count: Option<u32>,
+    /// `incast`: how many NPUs send, drawn by the seed; all others where absent.
+    #[serde(default)]
+    pub fan_in: Option<u32>,
+    /// `incast`: to which NPU; 0 where absent.
+    #[serde(default)]
+    pub destination: Option<u32>,
+    /// `all_reduce`: by which algorithm.
+    #[serde(default)]
+    pub algorithm: Option<String>,
+    /// `all_reduce`: rows and columns of the grid of ranks; the fabric's own where absent.
+    #[serde(default)]
+    pub shape: Option<[u32; 2]>,
+    /// `all_reduce`: whether steps that repeat are skipped once they are steady; so where absent.
+    #[serde(default)]
+    pub skip: Option<bool>,
+    /// `trace`: time, source, destination and bytes of each message, in the order of time.
+    #[serde(default)]
+    pub messages: Option<Vec<(Time, u32, u32, Bytes)>>,
+}
+
+/// The JSON schema of the key `packets`.
+#[must_use]
+pub fn packets_schema() -> schemars::Schema {
+    schemars::schema_for!(Settings)
+}
+
+/// Messages of an NPU that leave at once, if the scenario does not say.
+pub const WINDOW: u32 = 8;
+/// Messages of an NPU in `uniform`, if the scenario does not say.
+pub const COUNT: u32 = 16;
+
+pub(super) fn wrong(
+    key: &str,
+    value: impl std::fmt::Display,
+    why: impl Into<String>,
+    hint: impl Into<String>,
+) -> SimulateError {
+    SimulateError::Field {
+        field: key.to_owned(),
+        value: value.to_string(),
+        why: why.into(),
+        hint: hint.into(),
+    }
+}
+
+impl TrafficScenario {
+    /// From JSON, checked as far as it can be without building the fabric.
+    ///
+    /// # Errors
+    /// [`SimulateError::Form`] where it is not one; the first field that is out of range.
+    pub fn from_json(text: &str) -> Result<Self, SimulateError> {
+        let scenario: Self = serde_json::from_str(text)
+            .map_err(|error| SimulateError::Form(format!("the scenario is malformed: {error}")))?;
+        if scenario.schema_version != 1 {
+            return Err(wrong(
+                "schema_version",
+                scenario.schema_version,
+                "this version reads 1",
+                "write `schema_version: 1`",
+            ));
+        }
+        scenario.traffic.check_keys(scenario.world)?;
+        Ok(scenario)
+    }
+}
+
+impl Traffic {
+    /// Whether a phase waits for the one before.
+    #[must_use]
+    pub fn barrier(&self, world: WorldKind) -> bool {
+        self.phase_barrier.unwrap_or(world == WorldKind::Flows)
+    }
+
+    /// Bytes in one of `planes` planes, rounded up.
+    pub(super) fn plane_size(&self, planes: u64) -> Bytes {
+        Bytes::new(self.size.unwrap_or_default().count().div_ceil(planes))
+    }
+
+    /// Refuses keys that do not belong to the pattern or the world.
+    fn check_keys(&self, world: WorldKind) -> Result<(), SimulateError> {
+        use Pattern::{AllReduce, AllToAll, Incast, Trace, Uniform};
+        let of = |key: &str, given: Option<String>, patterns: &[Pattern]| {
+            let Some(value) = given.filter(|_| !patterns.contains(&self.pattern)) else {
+                return Ok(());
+            };
+            let names: Vec<_> = patterns.iter().map(|p| format!("`{}`", p.tag())).collect();
+            let why = format!("it belongs to the pattern {}", names.join(" or "));
+            let hint = format!("leave it out, or write `pattern: {}`", patterns[0].tag());
+            Err(wrong(&format!("traffic.{key}"), value, why, hint))
+        };
+        of("phases", self.phases.map(|v| v.to_string()), &[AllToAll])?;
+        of("phase_barrier", self.phase_barrier.map(|v| v.to_string()), &[AllToAll])?;
+        of("window", self.window.map(|v| v.to_string()), &[AllToAll, Uniform])?;
+        of("count", self.count.map(|v| v.to_string()), &[Uniform])?;
+        of("fan_in", self.fan_in.map(|v| v.to_string()), &[Incast])?;
+        of("destination", self.destination.map(|v| v.to_string()), &[Incast])?;
+        of("algorithm", self.algorithm.clone(), &[AllReduce])?;
+        of("shape", self.shape.map(|v| format!("{v:?}")), &[AllReduce])?;
+        of("skip", self.skip.map(|v| v.to_string()), &[AllReduce])?;
+        of("messages", self.messages.as_ref().map(|m| format!("{} of them", m.len())), &[Trace])?;
+        self.check_missing()?;
+        self.check_world(world)?;
+        for (key, value) in [
+            ("phases", self.phases),
+            ("window", self.window),
+            ("count", self.count),
+            ("fan_in", self.fan_in),
+        ] {
+            if value == Some(0) {
+                let key = format!("traffic.{key}");
+                return Err(wrong(&key, 0, "nothing would be sent", "write 1 or more"));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_missing(&self) -> Result<(), SimulateError> {
+        let trace = self.pattern == Pattern::Trace;
+        match self.size {
+            Some(size) if trace => Err(wrong(
+                "traffic.size",
+                size,
+                "each message of a trace has its own",
+                "leave it out",
+            )),
+            None if !trace => Err(wrong(
+                "traffic.size",
+                "",
+                "it is missing",
+                "bytes from one NPU to another, for example `size: 1 MiB`",
+            )),
+            Some(size) if size == Bytes::default() => Err(wrong(
+                "traffic.size",
+                size,
+                "a message has 1 byte at least",
+                "for example `size: 1 MiB`",
+            )),
+            _ if trace && self.messages.as_ref().is_none_or(Vec::is_empty) => Err(wrong(
+                "traffic.messages",
+                "",
+                "a trace without messages",
+                "name a `file:`, or list `messages: [[0 us, 0, 1, 1 MiB]]`",
+            )),
+            _ if self.pattern == Pattern::AllReduce && self.algorithm.is_none() => Err(wrong(
+                "traffic.algorithm",
+                "",
+                "it is missing",
+                "for example `algorithm: rings`",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_world(&self, world: WorldKind) -> Result<(), SimulateError> {
+        match world {
+            WorldKind::Dims | WorldKind::Links => {
+                return Err(wrong(
+                    "world",
+                    world.tag(),
+                    "it knows dimensions, not switches and cables",
+                    "write `world: flows` or `world: packets`",
+                ));
+            }
+            WorldKind::Packets => {
+                if let Some(paths) = self.paths {
+                    return Err(wrong(
+                        "traffic.paths",
+                        super::tag(&paths),
+                        "in `packets` each packet finds its own path",
+                        "leave it out, or write `world: flows`",
+                    ));
+                }
+            }
+            _ => {
+                if let Some(count) = self.count {
+                    return Err(wrong(
+                        "traffic.count",
+                        count,
+                        "in `flows` every NPU sends to all others at once",
+                        "leave it out, or write `world: packets`",
+                    ));
+                }
+                if self.pattern == Pattern::Uniform
+                    && let Some(window) = self.window
+                {
+                    return Err(wrong(
+                        "traffic.window",
+                        window,
+                        "in `flows` every NPU sends to all others at once",
+                        "leave it out, or write `world: packets`",
+                    ));
+                }
+            }
+        }
+        match self.window {
+            Some(window) if self.pattern == Pattern::AllToAll && self.barrier(world) => Err(wrong(
+                "traffic.window",
+                window,
+                "with a barrier after each phase an NPU has one message",
+                "leave it out, or write `phase_barrier: false`",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Refuses what does not fit a network of `npus` NPUs in `planes` planes.
+    ///
+    /// # Errors
+    /// Names the field.
+    pub fn check(&self, npus: u32, planes: u64) -> Result<(), SimulateError> {
+        let last = npus - 1;
+        if npus < 2 {
+            return Err(wrong("fabric", "1 NPU", "it has no one to send to", "take more NPUs"));
+        }
+        if let Some(size) = self.size.filter(|size| size.count() < planes) {
+            return Err(wrong(
+                "traffic.size",
+                size,
+                format!("it is below a byte for each of the {planes} planes"),
+                format!("write `size: {planes} B` or more"),
+            ));
+        }
+        if let Some(phases) = self.phases.filter(|phases| *phases > last) {
+            return Err(wrong(
+                "traffic.phases",
+                phases,
+                format!("{npus} NPUs have {last} shift phases"),
+                "write `phases: all`, or fewer",
+            ));
+        }
+        let exists = format!("the NPUs are 0 to {last}");
+        if let Some(destination) = self.destination.filter(|destination| *destination > last) {
+            let hint = "name an NPU that exists";
+            return Err(wrong("traffic.destination", destination, exists, hint));
+        }
+        if let Some(fan_in) = self.fan_in.filter(|fan_in| *fan_in > last) {
+            let why = format!("only {last} other NPUs can send to one");
+            return Err(wrong("traffic.fan_in", fan_in, why, format!("write {last} or fewer")));
+        }
+        self.check_messages(npus, planes)
+    }
+
+    fn check_messages(&self, npus: u32, planes: u64) -> Result<(), SimulateError> {
+        let mut before = Time::ZERO;
+        for (i, &(time, source, destination, bytes)) in self.messages.iter().flatten().enumerate() {
+            let at = |key: &str| format!("traffic.messages[{i}].{key}");
+            for (key, npu) in [("source", source), ("destination", destination)] {
+                if npu >= npus {
+                    let why = format!("the NPUs are 0 to {}", npus - 1);
+                    return Err(wrong(&at(key), npu, why, "name an NPU that exists"));
+                }
+            }
+            if source == destination {
+                return Err(wrong(
+                    &at("destination"),
+                    destination,
+                    "an NPU does not send to itself",
+                    "name two different NPUs",
+                ));
+            }
+            if time < before {
+                return Err(wrong(
+                    &at("time"),
+                    time,
+                    format!("time goes backwards: the message before it leaves at {before}"),
+                    "sort the messages by time",
+                ));
+            }
+            if bytes.count() < planes {
+                return Err(wrong(
+                    &at("size"),
+                    bytes,
+                    format!("it is below a byte for each of the {planes} planes"),
+                    "leave the message out, or make it larger",
+                ));
+            }
+            before = time;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,143 @@
+//! A network's inner part: what is left when NPUs that hang on a switch by one cable are cut off.
+//!
+//! Whatever such an NPU sends or receives crosses its one cable, so only its switch has a choice of
+//! paths: fat trees and dragonflies shrink to their switches. NPUs with several cables (torus,
+//! `HammingMesh`) forward, and stay. Parallel cables of one bandwidth are one arc.
+
+use allrail_fabric::graph::{Graph, NodeId};
+
+/// Directed cables between the same two nodes, of the same bandwidth.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Arc {
+    pub(super) to: u32,
+    /// Where its links start in [`Trunk::lanes`].
+    first: u32,
+    pub(super) cables: u32,
+    /// Bytes a second, of all its cables.
+    pub(super) capacity: f64,
+    /// The largest of its cables, in picoseconds.
+    pub(super) latency: u64,
+}
+
+/// The cable of an NPU that hangs on a switch.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Access {
+    /// The link to the switch; the one back is its sibling.
+    pub(super) up: u32,
+    pub(super) down: u32,
+    pub(super) capacity: f64,
+    pub(super) latency: u64,
+}
+
+/// See the module. Nodes keep their numbers.
+#[derive(Clone, Debug)]
+pub(super) struct Trunk {
+    npus: u32,
+    hosts: Vec<u32>,
+    access: Vec<Option<Access>>,
+    starts: Vec<u32>,
+    arcs: Vec<Arc>,
+    lanes: Vec<u32>,
+}
+
+impl Trunk {
+    pub(super) fn new(graph: &Graph) -> Self {
+        let npus = graph.npus();
+        let hangs = |node: NodeId| {
+            let neighbours = graph.neighbours(node);
+            (node.0 < npus && neighbours.len() == 1 && neighbours[0].0.0 >= npus)
+                .then(|| neighbours[0])
+        };
+        let mut trunk = Self {
+            npus,
+            hosts: Vec::with_capacity(npus as usize),
+            access: Vec::with_capacity(npus as usize),
+            starts: vec![0],
+            arcs: Vec::new(),
+            lanes: Vec::new(),
+        };
+        for npu in (0..npus).map(NodeId) {
+            let hanging = hangs(npu);
+            trunk.hosts.push(hanging.map_or(npu.0, |(switch, _)| switch.0));
+            trunk.access.push(hanging.map(|(_, up)| {
+                let wire = graph.link(up).wire;
+                Access {
+                    up,
+                    down: up ^ 1,
+                    capacity: wire.bandwidth.bytes_per_second() as f64,
+                    latency: wire.latency.as_ps(),
+                }
+            }));
+        }
+        let mut arc_to = vec![u32::MAX; graph.nodes()];
+        let mut lanes: Vec<Vec<u32>> = Vec::new();
+        for node in (0..graph.nodes() as u32).map(NodeId) {
+            let first = trunk.arcs.len();
+            lanes.clear();
+            let inner = if hangs(node).is_some() { &[] } else { graph.neighbours(node) };
+            for &(to, link) in inner {
+                if hangs(to).is_some() {
+                    continue;
+                }
+                let wire = graph.link(link).wire;
+                let (bandwidth, latency) =
+                    (wire.bandwidth.bytes_per_second() as f64, wire.latency.as_ps());
+                let known = arc_to[to.index()] as usize;
+                let alike = known < trunk.arcs.len()
+                    && known >= first
+                    && trunk.arcs[known].capacity
+                        == bandwidth * f64::from(trunk.arcs[known].cables);
+                if alike {
+                    let arc = &mut trunk.arcs[known];
+                    arc.cables += 1;
+                    arc.capacity += bandwidth;
+                    arc.latency = arc.latency.max(latency);
+                    lanes[known - first].push(link);
+                } else {
+                    arc_to[to.index()] = trunk.arcs.len() as u32;
+                    let arc = Arc { to: to.0, first: 0, cables: 1, capacity: bandwidth, latency };
+                    trunk.arcs.push(arc);
+                    lanes.push(vec![link]);
+                }
+            }
+            for (arc, links) in trunk.arcs[first..].iter_mut().zip(&lanes) {
+                arc.first = trunk.lanes.len() as u32;
+                trunk.lanes.extend(links);
+            }
+            trunk.starts.push(trunk.arcs.len() as u32);
+        }
+        trunk
+    }
+
+    pub(super) const fn npus(&self) -> u32 {
+        self.npus
+    }
+
+    pub(super) fn nodes(&self) -> usize {
+        self.starts.len() - 1
+    }
+
+    /// The node at which an NPU's choice of paths begins: its switch, or itself.
+    pub(super) fn host(&self, npu: u32) -> u32 {
+        self.hosts[npu as usize]
+    }
+
+    pub(super) fn access(&self, npu: u32) -> Option<Access> {
+        self.access[npu as usize]
+    }
+
+    pub(super) fn arcs(&self) -> &[Arc] {
+        &self.arcs
+    }
+
+    /// The numbers of the arcs that leave `node`.
+    pub(super) fn leaving(&self, node: u32) -> std::ops::Range<usize> {
+        self.starts[node as usize] as usize..self.starts[node as usize + 1] as usize
+    }
+
+    /// The links of an arc.
+    pub(super) fn lanes(&self, arc: u32) -> &[u32] {
+        let arc = &self.arcs[arc as usize];
+        &self.lanes[arc.first as usize..(arc.first + arc.cables) as usize]
+    }
+}

@@ -1,0 +1,72 @@
+//! Is anything left over, and if the world stands still, who waits for whom?
+
+use super::Packets;
+use super::state::NONE;
+use crate::World;
+
+impl Packets {
+    /// Makes sure that nothing is left over at the end of a run.
+    ///
+    /// # Panics
+    /// If a message, a packet, a credit or an event is left, which only a stall or a defect of this
+    /// world can bring about; ask [`Packets::stalled`] first.
+    pub fn check_empty(&self) {
+        assert!(self.events.next_time().is_none() && self.ready.is_empty(), "an event is left");
+        let inside = self.counters.inside();
+        assert!(inside == 0, "{inside} packets were sent and have not arrived");
+        for source in &self.sources {
+            assert!(source.is_idle(), "an NPU has a message that it has not sent");
+        }
+        for (number, (queue, output)) in self.queues.iter().zip(&self.outputs).enumerate() {
+            let name = || self.name(number);
+            assert!(queue.is_empty(), "a packet is left at the end of {}", name());
+            assert!(output.first == NONE, "someone still asks for {}", name());
+            let on_its_way: u64 = output.returns.iter().map(|&(_, bytes)| u64::from(bytes)).sum();
+            assert!(output.used == on_its_way, "credit of {} is lost", name());
+        }
+        for (number, (link, input)) in self.links.iter().zip(&self.inputs).enumerate() {
+            let clear = link.flight.is_empty() && input.queued == 0 && link.asking == 0;
+            assert!(clear, "a packet is left on {}", self.name(number * self.channels));
+        }
+        assert!(self.open_messages == 0, "{} messages are not over", self.open_messages);
+    }
+
+    /// If packets are inside and nothing will happen any more: the ports that wait for each other, in
+    /// words. `None` while anything is still to happen, and after a run that ended well.
+    #[must_use]
+    pub fn stalled(&self) -> Option<String> {
+        let inside = self.counters.inside();
+        if inside == 0 || self.next_time().is_some() {
+            return None;
+        }
+        // The first packet of a full queue waits for another full queue, and so on.
+        let waiting = (0..self.queues.len()).find(|&queue| self.asks[queue].output != NONE);
+        let mut path: Vec<usize> = Vec::new();
+        let mut at = waiting?;
+        while !path.contains(&at) {
+            path.push(at);
+            if self.asks[at].output == NONE {
+                break;
+            }
+            at = self.asks[at].output as usize;
+        }
+        let from = path.iter().position(|&queue| queue == at).unwrap_or(0);
+        let names: Vec<String> =
+            path[from..].iter().chain([&at]).map(|&number| self.name(number)).collect();
+        Some(format!(
+            "{inside} packets are stuck: the buffer of each of these waits for room in the next: {}",
+            names.join(" -> ")
+        ))
+    }
+
+    /// The (link, channel) in words.
+    fn name(&self, number: usize) -> String {
+        let link = &self.links[number / self.channels];
+        let node = |node: u32| {
+            let npu = node < self.graph.npus();
+            if npu { format!("NPU {node}") } else { format!("switch {node}") }
+        };
+        let (from, to) = (node(link.from), node(link.to));
+        format!("(link {from} to {to}, channel {})", number % self.channels)
+    }
+}

@@ -1,0 +1,210 @@
+//! `packets`: input-queued switches with virtual channels, credits and adaptive routing.
+//!
+//! Every node is a router, NPUs too (in meshes and tori they forward). What holds, with the figures
+//! of `HammingMesh` (SC'22, Table III) as [`Settings`]' defaults:
+//!
+//! - **Packets.** A message is cut into packets of 8192 B, the last one shorter. They are made when
+//!   they are sent, so a waiting message costs its record only.
+//! - **Cut-through.** A packet goes on once its first flit (256 B) is there, as in flit-level merlin;
+//!   it is not interleaved with others. Where the next link is faster it starts late enough not to
+//!   run dry. Alone over links of one bandwidth `B`, of latencies `l`, a packet of `s` bytes takes
+//!
+//!   ```text
+//!   s/B + Σ l + (links − 1)·(2·buffer_latency + min(s, flit)/B)
+//!   ```
+//!
+//!   with links of 20 ns (1 ns on boards) and buffers of 40 ns, input and output.
+//! - **Input queues.** A link ends in one first-in-first-out queue for each virtual channel, which has
+//!   that channel's share of the port's buffer (32 MB). Its first packet blocks those behind it.
+//! - **Routing.** A packet's hop is chosen once, when it is first in its queue and the input is free:
+//!   of those that [`Routing::hops`] allows, the one of the least load times weight, the first of
+//!   equals. A link's load is what waits to be sent on it plus what its channel holds on credit.
+//! - **Crossbar.** An input passes one packet at a time to an output, and an output takes one at a
+//!   time, `crossbar_speedup` (2) times as fast as the output's link. A queue asks for one packet at a
+//!   time, and each channel of an output serves who asked first, the channels in turn: so every queue
+//!   has its turn in each round.
+//! - **Credits.** A packet crosses only if its channel has credit for all of it at the far end of the
+//!   link. Credit covers the output queue, the wire and the far buffer together, so whatever is in an
+//!   output queue can leave, first come, first served; the output buffer needs no bound of its own. Credit is
+//!   back one link latency after the last byte has left the far buffer.
+//! - **NPUs.** An NPU sends through all its cables. Each takes one packet of its own at a time, the next
+//!   one when the last byte of that has left; the oldest message that can use the cable gives it (of the
+//!   16 oldest). It takes its place among what is forwarded. What has arrived leaves at once when it
+//!   is first in its queue.
+//!
+//! At one time, arrivals come first, then inputs that are free again, outputs that are, and departures.
+//! Ignored: allocation between flits, corrupted packets, separate networks for requests.
+//!
+//! The [`Calendar`] and the lists within arrays are the clever part; `tests/packets_oracle.rs` has
+//! the plain one.
+
+mod calendar;
+mod inspect;
+mod settings;
+mod source;
+mod state;
+mod statistics;
+mod switch;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use allrail_core::Time;
+use allrail_fabric::FabricError;
+use allrail_fabric::graph::{Graph, NodeId};
+use allrail_fabric::routing::{Hop, Routing};
+use rand::SeedableRng;
+use rand_pcg::Pcg64Mcg;
+
+use crate::{Event, Submission, Transfer, TransferId, World};
+use calendar::{Action, Calendar};
+pub use settings::Settings;
+use source::{Message, Slot, Source};
+use state::{Ask, Input, Link, NONE, Output, Packet, Queue, Speed};
+use statistics::Counters;
+pub use statistics::Statistics;
+
+/// See the module.
+pub struct Packets {
+    graph: Arc<Graph>,
+    routing: Box<dyn Routing>,
+    draws: u32,
+    random: Pcg64Mcg,
+    /// Virtual channels of a link.
+    channels: usize,
+    /// A channel's share of a buffer.
+    share: u64,
+    packet_bytes: u32,
+    buffer_latency: u64,
+    speeds: Vec<Speed>,
+
+    links: Vec<Link>,
+    inputs: Vec<Input>,
+    /// For each (link, channel): the queue at its far end.
+    queues: Vec<Queue>,
+    /// For each (link, channel): its credits and who asks for it.
+    outputs: Vec<Output>,
+    /// What each queue asks for, then what each link's slot does.
+    asks: Vec<Ask>,
+    /// For each link from an NPU: its own packet.
+    slots: Vec<Slot>,
+    sources: Vec<Source>,
+
+    packets: Vec<Packet>,
+    unused_packets: u32,
+    messages: Vec<Message>,
+    unused_messages: u32,
+    open_messages: usize,
+
+    events: Calendar,
+    /// What the driver has not taken yet.
+    ready: VecDeque<(u64, Event)>,
+    now: u64,
+    hops: Vec<Hop>,
+    counters: Counters,
+}
+
+impl Packets {
+    /// An idle network.
+    ///
+    /// # Errors
+    /// A setting is out of range, or a packet does not fit a virtual channel's share of a buffer.
+    pub fn new(
+        graph: Arc<Graph>,
+        routing: Box<dyn Routing>,
+        settings: &Settings,
+        seed: u64,
+    ) -> Result<Self, FabricError> {
+        settings.validate(routing.channels())?;
+        let channels = usize::from(routing.channels().max(1));
+        let (speeds, links) = state::links(&graph, settings);
+        let count = links.len();
+        let sources = (0..graph.npus())
+            .map(|npu| Source::new(graph.neighbours(NodeId(npu)).len() as u32))
+            .collect();
+        // A full packet on the slowest link, and back.
+        let slowest = speeds.iter().map(Speed::of_a_packet).max().unwrap_or(1);
+        Ok(Self {
+            draws: routing.draws(),
+            random: Pcg64Mcg::seed_from_u64(seed),
+            channels,
+            share: settings.channel_share(routing.channels()),
+            packet_bytes: settings.packet.count() as u32,
+            buffer_latency: settings.buffer_latency.as_ps(),
+            speeds,
+            inputs: links.iter().map(Input::of).collect(),
+            queues: vec![Queue::default(); count * channels],
+            outputs: (0..count * channels).map(|_| Output::default()).collect(),
+            asks: vec![Ask::default(); count * channels + count],
+            slots: vec![Slot::default(); count],
+            sources,
+            packets: Vec::new(),
+            unused_packets: NONE,
+            messages: Vec::new(),
+            unused_messages: NONE,
+            open_messages: 0,
+            events: Calendar::new(4 * slowest),
+            ready: VecDeque::new(),
+            now: 0,
+            hops: Vec::new(),
+            counters: Counters::new(count),
+            links,
+            graph,
+            routing,
+        })
+    }
+
+    fn handle(&mut self, entry: calendar::Entry) {
+        self.now = entry.time();
+        if let Some(link) = self.events.ahead() {
+            state::prefetch(&self.packets, self.links[link as usize].flight.first);
+        }
+        match entry.action {
+            Action::Arrive => self.arrive(entry.link),
+            Action::InputFree => self.input_free(entry.link),
+            Action::OutputFree => self.output_free(entry.link),
+            Action::SourceFree => self.source_free(entry.link),
+        }
+    }
+}
+
+impl World for Packets {
+    fn submit(&mut self, now: Time, submission: Submission) -> TransferId {
+        let Transfer::Message { dimension, source, destination, bytes } = submission.transfer
+        else {
+            panic!("the world `packets` carries messages; a driver sent it a stage");
+        };
+        let npus = self.graph.npus();
+        assert!(
+            source != destination && source.0 < npus && destination.0 < npus,
+            "{source} and {destination} are not two NPUs of {npus}"
+        );
+        self.now = self.now.max(now.as_ps());
+        self.accept(submission, dimension, source.0, destination.0, bytes.count())
+    }
+
+    fn next_time(&self) -> Option<Time> {
+        let ready = self.ready.front().map(|&(time, _)| time);
+        ready.or_else(|| self.events.next_time()).map(Time::from_ps)
+    }
+
+    fn next_event(&mut self, until: Time) -> Option<(Time, Event)> {
+        loop {
+            if let Some((time, event)) = self.ready.pop_front() {
+                return Some((Time::from_ps(time), event));
+            }
+            let entry = self.events.pop(until.as_ps())?;
+            self.handle(entry);
+        }
+    }
+
+    /// Its packets that are on their way go on and are dropped at the end; the others are not made.
+    fn cancel(&mut self, now: Time, transfer: TransferId) -> bool {
+        self.now = self.now.max(now.as_ps());
+        self.withdraw(transfer)
+    }
+
+    fn busy(&self, span: Time) -> Vec<f64> {
+        self.counters.busy(span, self.links.len())
+    }
+}

@@ -1,0 +1,41 @@
+//! One of several alike planes: every message is split evenly over all of them.
+//!
+//! What leaves and arrives on one plane leaves and arrives on all at once, so one is enough. A share
+//! that is not whole is rounded up.
+
+use allrail_core::{Bytes, Time};
+
+use crate::{Event, Submission, Transfer, TransferId, World};
+
+/// A world that carries its share of each message.
+pub struct OnePlane<W> {
+    /// The plane.
+    pub world: W,
+    /// How many planes are alike; 1 at least.
+    pub planes: u64,
+}
+
+impl<W: World> World for OnePlane<W> {
+    fn submit(&mut self, now: Time, mut submission: Submission) -> TransferId {
+        if let Transfer::Message { bytes, .. } = &mut submission.transfer {
+            *bytes = Bytes::new(bytes.count().div_ceil(self.planes));
+        }
+        self.world.submit(now, submission)
+    }
+
+    fn next_time(&self) -> Option<Time> {
+        self.world.next_time()
+    }
+
+    fn next_event(&mut self, until: Time) -> Option<(Time, Event)> {
+        self.world.next_event(until)
+    }
+
+    fn cancel(&mut self, now: Time, transfer: TransferId) -> bool {
+        self.world.cancel(now, transfer)
+    }
+
+    fn busy(&self, span: Time) -> Vec<f64> {
+        self.world.busy(span)
+    }
+}

@@ -1,0 +1,216 @@
+"""`allrail place`: jobs on the boards of a fabric, and how much of it they use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from allrail.cli import options
+from allrail.errors import InputError
+
+_OPTIONS = {
+    "count": "--count",
+    "jobs": "--jobs",
+    "failed": "--failed",
+    "aspect": "--aspect",
+    "leaf_boards": "--leaf-boards",
+    "memory": "--memory",
+    "load": "--load",
+    "duration": "--duration",
+    "unit": "--unit",
+    "seed": "--seed",
+    "mix": "--mix",
+    "fabric": "--fabric",
+}
+
+
+@click.command()
+@click.option("--fabric", required=True, help="A HammingMesh, torus or fat tree: preset or file.")
+@click.option("--mix", default="alibaba-2020", show_default=True, help="Job sizes: preset or file.")
+@click.option("--unit", help="What a size counts: `boards` (default) or `npus`.")
+@click.option("--count", type=int, default=1000, show_default=True, help="How many mixes.")
+@click.option("--sort", is_flag=True, help="The largest job first.")
+@click.option("--transpose", is_flag=True, help="Try shapes with rows and columns exchanged, too.")
+@click.option("--aspect", type=int, help="Try shapes up to this many times as long as wide.")
+@click.option("--locality", is_flag=True, help="Prefer boards under the same leaf switches.")
+@click.option("--leaf-boards", type=int, help="Boards under a leaf switch, if not the fabric's.")
+@click.option("--failed", type=int, default=0, help="Boards that fail, others in each mix.")
+@click.option(
+    "--memory", metavar="SIZE", help="Of a board; then jobs move to make room for others."
+)
+@click.option("--seed", type=int, default=0, help="Of mixes and failures.")
+@click.option(
+    "--trace",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Run a queue instead: `arrive,duration,size` lines.",
+)
+@click.option("--jobs", type=int, help="Run a queue of so many jobs drawn from the mix instead.")
+@click.option(
+    "--load", type=float, default=0.9, help="What the drawn jobs ask for; 1 is all boards."
+)
+@click.option("--duration", default="3600 s", help="How long drawn jobs run on average.")
+@click.option("--backfill", is_flag=True, help="In a queue, let later jobs fill gaps.")
+@options.as_json
+@options.out
+def command(
+    *,
+    fabric: str,
+    mix: str,
+    unit: str | None,
+    count: int,
+    sort: bool,
+    transpose: bool,
+    aspect: int | None,
+    locality: bool,
+    leaf_boards: int | None,
+    failed: int,
+    memory: str | None,
+    seed: int,
+    trace: Path | None,
+    jobs: int | None,
+    load: float,
+    duration: str,
+    backfill: bool,
+    as_json: bool,
+    out: Path | None,
+) -> None:
+    """Place mixes of jobs on a fabric's boards and print how much of it they use.
+
+    Each mix asks for as many boards as the fabric has. With --trace or --jobs, jobs arrive, wait
+    and leave instead.
+    """
+    from allrail import placement
+    from allrail.cli import folders, output
+
+    if out is not None:
+        folders.check(out)
+    shapes = {"transpose": transpose, "aspect": aspect, "locality": locality}
+    waits = trace is not None or jobs is not None
+    _refuse_mixed(
+        {"--sort": sort, "--failed": failed, "--memory": memory, "--leaf-boards": leaf_boards}
+        if waits
+        else {"--backfill": backfill},
+        waits=waits,
+    )
+    try:
+        with output.Progress("placing") as progress:
+            if waits:
+                told = placement.queue(
+                    fabric,
+                    trace=trace,
+                    mix=mix,
+                    jobs=1000 if jobs is None else jobs,
+                    load=load,
+                    duration=duration,
+                    unit=unit,
+                    backfill=backfill,
+                    seed=seed,
+                    progress=progress,
+                    **shapes,  # type: ignore[arg-type]
+                )
+            else:
+                told = placement.place(
+                    fabric,
+                    mix=mix,
+                    count=count,
+                    unit=unit,
+                    sort=sort,
+                    failed=failed,
+                    leaf_boards=leaf_boards,
+                    memory=memory,
+                    seed=seed,
+                    progress=progress,
+                    **shapes,  # type: ignore[arg-type]
+                )
+    except InputError as error:
+        if not error.source:
+            error.source = _OPTIONS.get(error.field, "")
+        raise
+    if out is not None:
+        from allrail.report.placement import write
+
+        write(out, told)
+    if as_json:
+        output.print_json({key: value for key, value in told.items() if key not in _LONG})
+    elif waits:
+        _show_queue(told)
+    else:
+        _show_mixes(told)
+    if out is not None and not as_json:
+        _tell(out)
+
+
+_LONG = ("mixes", "map", "timeline", "ran")
+"""What is in `result.json` and the tables only."""
+
+
+def _refuse_mixed(given: dict[str, object], *, waits: bool) -> None:
+    for name, value in given.items():
+        if value:
+            raise InputError(
+                "it means nothing for a queue" if waits else "it means nothing without a queue",
+                hint="leave out `--trace` and `--jobs`" if waits else "add `--trace` or `--jobs`",
+                source=name,
+            )
+
+
+def _show_mixes(told: dict[str, Any]) -> None:
+    from allrail.cli import output
+
+    upper, moved = told["upper_level"], told["defragmentation"]
+    rows = [_row("utilisation_%", told["utilisation"], 100)]
+    if max(told["fabric"]["leaves"]) > 1:
+        rows.append(_row("all_to_all_above_leaves_%", upper["all_to_all"], 100))
+        rows.append(_row("rings_above_leaves_%", upper["rings"], 100))
+    rows += [_row("jobs", told["jobs"]), _row("jobs_left_out", told["left_out"])]
+    if moved:
+        rows.append(_row("placed_by_moving", moved["jobs_placed"]))
+        rows.append(_row("jobs_moved", moved["jobs_moved"]))
+        rows.append(_row("TB_moved", moved["bytes"], 1e-12))
+        rows.append(_row("moving_s", moved["time_us"], 1e-6))
+    output.table(["of_a_mix", "mean", "median", "p1", "p99", "min", "max"], rows)
+    _notes(told)
+    output.note(f"{told['count']:,} mixes of `{told['mix']}`, sizes in {told['unit']}")
+    if told["sizes_dropped"]:
+        output.note(f"{told['sizes_dropped']:,} jobs of it are larger than the fabric: never drawn")
+
+
+def _show_queue(told: dict[str, Any]) -> None:
+    from allrail.cli import output
+
+    output.table(
+        ["of_the_jobs", "mean", "median", "p1", "p99", "min", "max"],
+        [_row("waiting_s", told["waiting_s"])],
+    )
+    _notes(told)
+    output.note(
+        f"{told['jobs']:,} jobs of `{told['source']}`, sizes in {told['unit']}; over "
+        f"{told['makespan_s']:,.6g} s they use {output.percent(told['utilisation']['mean'])} %"
+    )
+
+
+def _notes(told: dict[str, Any]) -> None:
+    from allrail.cli import output
+
+    fabric = told["fabric"]
+    grid = f"{fabric['rows']} x {fabric['columns']} boards of {fabric['npus_per_board']} NPUs"
+    if fabric["topology"] == "fat_tree":
+        grid = f"{fabric['columns']:,} NPUs, each counted as a board"
+    failed = len(fabric["failed_boards"]) + told.get("failed", 0)
+    output.note(f"{told['name']}: {grid}, {failed} failed")
+
+
+def _row(name: str, summary: dict[str, float] | None, factor: float = 1) -> list[str]:
+    keys = ("mean", "median", "p1", "p99", "min", "max")
+    if summary is None:
+        return [name, *("-" for _ in keys)]
+    return [name, *(f"{factor * summary[key]:.2f}" for key in keys)]
+
+
+def _tell(folder: Path) -> None:
+    lines = [f"picture   {path}" for path in sorted(folder.glob("*.png"))]
+    lines.append(f"tables    {folder}/*.csv, *.parquet, result.json")
+    click.echo("\n".join(lines), err=True)

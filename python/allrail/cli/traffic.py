@@ -1,0 +1,171 @@
+"""How `simulate` and `compare` show traffic on graph fabrics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from allrail.cli import output
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from allrail.scenario import Scenario
+    from allrail.scenario.overrides import Sets
+    from allrail.traffic import Distribution, TrafficResult, TrafficRow
+
+
+def run(scenario: Scenario, *, as_json: bool, out: Path | None) -> None:
+    """Simulate one scenario of traffic, and print or write what came out.
+
+    Args:
+        scenario: What to simulate.
+        as_json: Whether to print the JSON object instead of the table.
+        out: A folder for tables and pictures.
+    """
+    from allrail.cli import folders
+    from allrail.traffic import simulate_traffic
+
+    with output.Progress("simulating") as progress:
+        result = simulate_traffic(scenario, progress=progress)
+    if out is not None:
+        from allrail.results.traffic import write_traffic
+
+        write_traffic(out, results={result.pattern: result}, scenarios={result.pattern: scenario})
+    if as_json:
+        output.print_json(_printed(result))
+    else:
+        show(scenario, result)
+        if out is not None:
+            folders.tell(out)
+
+
+def compare(
+    file: Path,
+    *,
+    each: Mapping[str, Sequence[object]],
+    sets: Sets,
+    as_json: bool,
+    out: Path | None,
+) -> None:
+    """Simulate variants of a scenario of traffic side by side.
+
+    Args:
+        file: The scenario.
+        each: Values by path.
+        sets: Overrides for all.
+        as_json: Whether to print one JSON object instead of the table.
+        out: A folder for tables and pictures.
+    """
+    from allrail.cli import folders
+    from allrail.traffic import compare_traffic
+
+    with output.Progress("comparing") as progress:
+        rows = compare_traffic(file, each=each, sets=sets, progress=progress)
+    if out is not None:
+        from allrail.results.traffic import write_traffic
+
+        write_traffic(
+            out,
+            results={row.label: row.result for row in rows},
+            scenarios={row.label: row.scenario for row in rows},
+        )
+    if as_json:
+        output.print_json({"rows": [_tree(row) for row in rows]})
+        return
+    varied = list(each)
+    header = [*varied, "time_us", "speedup", "share_%", "simulated"]
+    output.table(
+        header,
+        [
+            [
+                *(str(value).replace(" ", "") for value in row.sets.values()),
+                f"{row.result.time_us:.3f}",
+                f"{row.speedup:.3f}",
+                output.percent(row.result.share_of_injection),
+                _simulated(row.result),
+            ]
+            for row in rows
+        ],
+    )
+    _notes([row.result for row in rows])
+    if out is not None:
+        folders.tell(out)
+
+
+def show(scenario: Scenario, result: TrafficResult) -> None:
+    """Print a result: what was sent, how long it took, what was built.
+
+    Args:
+        scenario: What was simulated.
+        result: What came out.
+    """
+    built = result.built
+    size = scenario.traffic.size if scenario.traffic is not None else None
+    what = [result.pattern, *([size] if size else [])]
+    what += [text for text in (result.algorithm, _simulated(result)) if text and text != "all"]
+    planes = f"{result.planes} plane" + ("s" if result.planes > 1 else "")
+    pairs = [
+        ("fabric", f"{scenario.fabric.name} ({result.npus:,} NPUs, {planes})"),
+        ("traffic", ", ".join(what)),
+        ("time_us", f"{result.time_us:.3f}"),
+        ("lower_bound_us", f"{result.lower_bound_time_us:.3f}"),
+        ("share_of_injection", f"{output.percent(result.share_of_injection)} %"),
+    ]
+    if result.share_of_optimum is not None:
+        pairs.append(("share_of_optimum", f"{output.percent(result.share_of_optimum)} %"))
+    pairs += [
+        ("injection", f"{result.injection_gbps:,.6g} Gb/s per NPU"),
+        ("routing", str(built["routing"])),
+    ]
+    if result.npu_bandwidth_gbps is not None:
+        pairs.append(("npu_bandwidth", _distribution(result.npu_bandwidth_gbps, "Gb/s")))
+    if result.message_latency_us is not None:
+        pairs.append(("message_latency", _distribution(result.message_latency_us, "us")))
+    if result.packets is not None:
+        pairs += [
+            ("packets", f"{result.packets:,} of {built['packet_bytes']:,} B"),
+            ("packet_hops", f"{result.packet_hops:,}"),
+            ("buffers", f"{built['buffer_bytes']:,} B a port, {built['channels']} channels"),
+        ]
+    output.pairs(pairs)
+    _notes([result])
+
+
+def _simulated(result: TrafficResult) -> str:
+    if result.phases_simulated is not None and result.phases_simulated != result.phases:
+        return f"{result.phases_simulated}_of_{result.phases}_phases"
+    if result.steps_simulated is not None and result.steps_simulated != result.steps:
+        return f"{result.steps_simulated}_of_{result.steps}_steps"
+    return "all"
+
+
+def _distribution(values: Distribution, unit: str) -> str:
+    return (
+        f"min {values.min:.6g}, 1 % {values.p1:.6g}, median {values.median:.6g}, "
+        f"99 % {values.p99:.6g}, mean {values.mean:.6g} {unit}"
+    )
+
+
+def _notes(results: Sequence[TrafficResult]) -> None:
+    """What was left out, once each; then where the numbers come from."""
+    said = [text for one in results for text in (*one.notes, one.simulated_as) if text]
+    for text in dict.fromkeys(said):
+        output.note(text)
+    output.predicted(
+        [one.world for one in results], calibrated=all(one.calibrated for one in results)
+    )
+
+
+def _printed(result: TrafficResult) -> dict[str, object]:
+    """The JSON object, without the list of NPUs: that is in the table of `--out`."""
+    return {key: value for key, value in result.raw.items() if key != "npu_bandwidths_gbps"}
+
+
+def _tree(row: TrafficRow) -> dict[str, object]:
+    return {
+        "label": row.label,
+        "sets": row.sets,
+        "speedup": row.speedup,
+        "result": _printed(row.result),
+    }

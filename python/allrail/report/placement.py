@@ -1,0 +1,229 @@
+"""What `allrail place --out` writes: how much mixes use, one map of boards, a queue over time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allrail.report.style import GRID, HUES, INK, MUTED, PAPER, WIDTH, bare, lighter, style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PICTURES = ("utilisation", "boards", "queue")
+TABLES = ("mixes", "jobs", "timeline")
+MOST_NAMED = 6
+"""Jobs with a colour and a line in the legend of their own, the largest."""
+BINS = 50
+
+
+def write(folder: Path, told: dict[str, Any]) -> None:
+    """Write `result.json`, tables and pictures of a placement or a queue.
+
+    Args:
+        folder: Where; an earlier run's files are replaced.
+        told: What `allrail.placement.place` or `queue` returned.
+
+    Raises:
+        InputError: The folder cannot be written, or a file of another program is in the way.
+    """
+    import polars as pl
+
+    from allrail import _core
+    from allrail.files import staged_folder
+    from allrail.report import style as pictures
+    from allrail.results.frames import write_frame
+    from allrail.results.write import MADE_BY, RESULT_FILE, check_folder, write_json
+
+    check_folder(folder)
+    drawn, tables = {}, {}
+    if "mixes" in told:
+        drawn = {"utilisation": utilisation(told), "boards": boards(told)}
+        tables["mixes"] = [
+            {
+                "mix": index,
+                "utilisation": mix["utilisation"],
+                "placed": mix["placed"],
+                "left_out": mix["left_out"],
+                "all_to_all_above_leaves": (mix["upper"] or {}).get("all_to_all"),
+                "rings_above_leaves": (mix["upper"] or {}).get("rings"),
+            }
+            for index, mix in enumerate(told["mixes"])
+        ]
+    else:
+        drawn = {"queue": queue(told)}
+        tables["jobs"] = told["ran"]
+        tables["timeline"] = [{"time_s": at, "boards": busy} for at, busy in told["timeline"]]
+    long = ("mixes", "ran", "timeline")
+    result = {
+        "schema_version": 1,
+        "made_by": MADE_BY,
+        "versions": {"allrail": _core.version()},
+        "placement": {key: value for key, value in told.items() if key not in long},
+    }
+    with staged_folder(folder) as staged:
+        for name, figure in drawn.items():
+            (staged / f"{name}.svg").write_text(pictures.svg(figure, name=name), encoding="utf-8")
+            (staged / f"{name}.png").write_bytes(pictures.png(figure, name=name))
+        for name, rows in tables.items():
+            write_frame(pl.DataFrame(rows, infer_schema_length=None), folder=staged, name=name)
+        write_json(staged / RESULT_FILE, result)
+        made = {entry.name for entry in staged.iterdir()}
+    for name in PICTURES:
+        _remove(folder, name, ("svg", "png"), made)
+    for name in TABLES:
+        _remove(folder, name, ("csv", "parquet"), made)
+
+
+def _remove(folder: Path, name: str, endings: tuple[str, ...], made: set[str]) -> None:
+    for ending in endings:
+        if f"{name}.{ending}" not in made:
+            (folder / f"{name}.{ending}").unlink(missing_ok=True)
+
+
+def utilisation(told: dict[str, Any]) -> Figure:
+    """Draw how many mixes use how much of the working boards.
+
+    Args:
+        told: What `allrail.placement.place` returned.
+    """
+    from matplotlib.figure import Figure
+
+    values = [100 * mix["utilisation"] for mix in told["mixes"]]
+    summary = told["utilisation"]
+    low = min(10 * (min(values) // 10), 90.0)
+    with style("utilisation"):
+        figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
+        axes = figure.subplots()
+        axes.hist(values, bins=BINS, range=(low, 100), color=HUES[0], linewidth=0)
+        top = axes.get_ylim()[1]
+        for rank, (name, key) in enumerate((("1st percentile", "p1"), ("mean", "mean"))):
+            at = 100 * summary[key]
+            axes.axvline(at, color=INK, linewidth=1, linestyle=("-", "--")[rank])
+            right = at < (low + 100) / 2
+            axes.annotate(
+                f"{name} {at:.1f} %",
+                (at, top * (0.95 - 0.1 * rank)),
+                xytext=(5 if right else -5, 0),
+                textcoords="offset points",
+                ha="left" if right else "right",
+                color=INK,
+            )
+        axes.set_xlim(low, 100.6)
+        axes.set_title(
+            f"{told['name']}, {len(values):,} mixes of {told['mix']}: median "
+            f"{100 * summary['median']:.1f} %",
+            loc="left",
+        )
+        axes.set_xlabel("working boards in use (%)")
+        axes.set_ylabel("mixes")
+        axes.grid(axis="y", color=GRID, linewidth=0.5)
+        axes.tick_params(colors=MUTED)
+        bare(axes)
+    return figure
+
+
+def boards(told: dict[str, Any]) -> Figure:
+    """Draw the boards of the first mix: which job each belongs to, and which have failed.
+
+    Args:
+        told: What `allrail.placement.place` returned.
+    """
+    from matplotlib.colors import to_rgb
+    from matplotlib.figure import Figure
+    from matplotlib.patches import Patch
+
+    fabric, drawn = told["fabric"], told["map"]
+    rows, columns = fabric["rows"], fabric["columns"]
+    wrapped = rows == 1
+    if wrapped:  # one row of NPUs: folded into lines, read like text
+        width = max(1, round(columns**0.5))
+        rows, columns = -(-columns // width), width
+    free, failed, single = to_rgb(PAPER), to_rgb(INK), to_rgb("#c3cad3")
+    cells = [[free] * columns for _ in range(rows)]
+
+    def paint(row: int, column: int, colour: tuple[float, float, float]) -> None:
+        at = divmod(column, columns) if wrapped else (row, column)
+        cells[at[0]][at[1]] = colour
+
+    jobs = sorted(
+        drawn["jobs"], key=lambda job: (-len(job["rows"]) * len(job["columns"]), job["job"])
+    )
+    legend = []
+    used = {"other": False, "single": False}
+    for rank, job in enumerate(jobs):
+        count = len(job["rows"]) * len(job["columns"])
+        hue = to_rgb(HUES[rank % len(HUES)])
+        if count == 1:
+            colour, used["single"] = single, True
+        elif rank < MOST_NAMED:
+            colour = hue
+            shape = str(count) if wrapped else f"{len(job['rows'])} × {len(job['columns'])}"
+            legend.append(Patch(color=hue, label=f"job {job['job']}: {shape}"))
+        else:
+            colour, used["other"] = lighter(hue, amount=0.5 + 0.1 * (rank // 6 % 3)), True
+        for row in job["rows"]:
+            for column in job["columns"]:
+                paint(row, column, colour)
+    for row, column in drawn["failed"]:
+        paint(row, column, failed)
+    if used["other"]:
+        legend.append(Patch(color=lighter(to_rgb(HUES[0]), amount=0.55), label="smaller jobs"))
+    if used["single"]:
+        legend.append(Patch(color=single, label="jobs of one board"))
+    legend.append(Patch(facecolor=free, edgecolor=MUTED, label="free"))
+    if drawn["failed"]:
+        legend.append(Patch(color=failed, label=f"failed ({len(drawn['failed'])})"))
+    with style("boards"):
+        height = min(8.0, max(2.5, 7.2 * rows / columns))
+        figure = Figure(figsize=(WIDTH, height + 0.8), layout="constrained")
+        axes = figure.subplots()
+        axes.imshow(cells, interpolation="none", aspect="equal")
+        if max(rows, columns) <= 64:
+            for axis, count in (("x", columns), ("y", rows)):
+                ticks = [edge - 0.5 for edge in range(count + 1)]
+                getattr(axes, f"set_{axis}ticks")(ticks, minor=True)
+            axes.grid(which="minor", color=PAPER, linewidth=0.8)
+        axes.tick_params(which="both", length=0, colors=MUTED)
+        for side in axes.spines.values():
+            side.set_visible(True)
+        mix = told["mixes"][0]
+        axes.set_title(
+            f"{told['name']}, mix 0: {100 * mix['utilisation']:.1f} % of the working boards, "
+            f"{mix['placed']:,} jobs placed, {mix['left_out']:,} left out",
+            loc="left",
+        )
+        axes.set_xlabel("NPUs, line by line" if wrapped else "column of boards")
+        axes.set_ylabel("" if wrapped else "row of boards")
+        axes.legend(handles=legend, loc="center left", bbox_to_anchor=(1.02, 0.5))
+    return figure
+
+
+def queue(told: dict[str, Any]) -> Figure:
+    """Draw the boards in use over time.
+
+    Args:
+        told: What `allrail.placement.queue` returned.
+    """
+    from matplotlib.figure import Figure
+
+    times = [at for at, _ in told["timeline"]]
+    busy = [count for _, count in told["timeline"]]
+    with style("queue"):
+        figure = Figure(figsize=(WIDTH, 3.2), layout="constrained")
+        axes = figure.subplots()
+        axes.stairs(busy[:-1], times, fill=True, color=HUES[0], linewidth=0)
+        axes.axhline(told["fabric"]["boards"], color=INK, linewidth=1)
+        axes.set_ylim(0, 1.08 * told["fabric"]["boards"])
+        axes.set_title(
+            f"{told['name']}, {told['jobs']:,} jobs of {told['source']}: "
+            f"{100 * told['utilisation']['mean']:.1f} % in use, median wait "
+            f"{told['waiting_s']['median']:,.4g} s",
+            loc="left",
+        )
+        axes.set_xlabel("time (s)")
+        axes.set_ylabel("boards in use; the line is all")
+        axes.grid(axis="y", color=GRID, linewidth=0.5)
+        axes.tick_params(colors=MUTED)
+        bare(axes)
+    return figure

@@ -1,0 +1,136 @@
+"""What `--out DIR` writes of traffic on graph fabrics.
+
+`result.json`, the tables `traffic` (one row a result) and `npus` (bandwidth of each NPU, where it
+was measured) as CSV and Parquet, and a picture as SVG and PNG: the distribution of the NPUs'
+bandwidths, or else the shares of injection.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from allrail import _core
+from allrail.files import staged_folder
+from allrail.results.frames import write_frame
+from allrail.results.write import (
+    MADE_BY,
+    RESULT_FILE,
+    check_folder,
+    remove_others,
+    write_json,
+)
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from allrail.scenario import Scenario
+    from allrail.traffic import TrafficResult
+
+COLUMNS = {
+    "pattern": "String",
+    "world": "String",
+    "paths": "String",
+    "algorithm": "String",
+    "npus": "Int64",
+    "planes": "Int64",
+    "size_bytes": "Int64",
+    "seed": "UInt64",
+    "calibrated": "Boolean",
+    "time_us": "Float64",
+    "lower_bound_time_us": "Float64",
+    "share_of_injection": "Float64",
+    "share_of_optimum": "Float64",
+    "bytes_per_npu": "Float64",
+    "injection_gbps": "Float64",
+    "phases_simulated": "Int64",
+    "phases": "Int64",
+    "steps_simulated": "Int64",
+    "steps": "Int64",
+    "messages": "Int64",
+    "packets": "Int64",
+    "packet_hops": "Int64",
+}
+
+
+def write_traffic(
+    folder: Path, *, results: Mapping[str, TrafficResult], scenarios: Mapping[str, Scenario]
+) -> None:
+    """Write the folder of one or several results.
+
+    Args:
+        folder: Where; it and its parents are made.
+        results: By name.
+        scenarios: What was simulated, by the same names.
+
+    Raises:
+        InputError: The folder cannot be written, or a file of another program is in the way.
+    """
+    from allrail.report import style, traffic
+
+    check_folder(folder)
+    each = {name: list(one.raw.get("npu_bandwidths_gbps", ())) for name, one in results.items()}
+    each = {name: values for name, values in each.items() if values}
+    if each:
+        name, figure = traffic.DISTRIBUTION, traffic.distribution(each)
+    else:
+        name, figure = traffic.SHARES, traffic.shares(results)
+    with staged_folder(folder) as staged:
+        (staged / f"{name}.svg").write_text(style.svg(figure, name=name), encoding="utf-8")
+        (staged / f"{name}.png").write_bytes(style.png(figure, name=name))
+        write_frame(traffic_frame(results), folder=staged, name="traffic")
+        if each:
+            write_frame(npus_frame(each), folder=staged, name="npus")
+        write_json(staged / RESULT_FILE, _tree(results, scenarios))
+        made = {entry.name for entry in staged.iterdir()}
+    remove_others(folder, made)
+
+
+def traffic_frame(results: Mapping[str, TrafficResult]) -> pl.DataFrame:
+    """One row a result.
+
+    Args:
+        results: By name.
+    """
+    import polars as pl
+
+    rows = [
+        {"result": name, **{key: one.raw.get(key) for key in COLUMNS}}
+        for name, one in results.items()
+    ]
+    schema = {"result": pl.String, **{name: getattr(pl, kind) for name, kind in COLUMNS.items()}}
+    return pl.DataFrame(rows, schema=schema)
+
+
+def npus_frame(each: Mapping[str, list[float]]) -> pl.DataFrame:
+    """One row a result and NPU that sends.
+
+    Args:
+        each: Bandwidths of the NPUs in their order, Gb/s, by result.
+    """
+    import polars as pl
+
+    rows = [(name, i, value) for name, values in each.items() for i, value in enumerate(values)]
+    schema = {"result": pl.String, "sender": pl.Int64, "bandwidth_gbps": pl.Float64}
+    return pl.DataFrame(rows, schema=schema, orient="row")
+
+
+def _tree(
+    results: Mapping[str, TrafficResult], scenarios: Mapping[str, Scenario]
+) -> dict[str, object]:
+    return {
+        "schema_version": 1,
+        "made_by": MADE_BY,
+        "versions": {"allrail": _core.version()},
+        "results": [
+            {
+                "name": name,
+                "seed": one.seed,
+                "scenario": json.loads(scenarios[name].to_json()),
+                "result": {k: v for k, v in one.raw.items() if k != "npu_bandwidths_gbps"},
+            }
+            for name, one in results.items()
+        ],
+    }

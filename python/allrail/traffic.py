@@ -1,0 +1,273 @@
+"""Traffic on graph fabrics: `simulate_traffic`, `simulate_traffic_many`, `compare_traffic`.
+
+    result = allrail.simulate_traffic({
+        "schema_version": 1,
+        "fabric": "hx2mesh-1k",
+        "traffic": {"pattern": "all_to_all", "size": "1 MiB"},
+    })
+    result.share_of_injection, result.time_us
+
+One plane of the fabric is simulated; sizes and bandwidths are over all planes.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Self
+
+from allrail import _core
+from allrail.errors import InputError
+from allrail.result import _Record
+from allrail.scenario import Scenario, ScenarioLike, load_scenario
+from allrail.scenario.explain import from_core
+from allrail.scenario.overrides import Sets
+from allrail.scenario.places import parse_path, show_path
+
+Progress = Callable[[int, int], None]
+"""Called now and then with how much is done and how much there is."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution(_Record):
+    """A distribution by nearest rank."""
+
+    min: float
+    p1: float
+    median: float
+    p99: float
+    max: float
+    mean: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrafficResult(_Record):
+    """What traffic came to; the names are those of `--json`.
+
+    Attributes:
+        pattern: Who sent to whom.
+        world: Which world predicted it.
+        npus: NPUs that took part.
+        planes: Of the fabric; one is simulated.
+        size_bytes: From one NPU to another over all planes, or an NPU's buffer; None in a trace.
+        seed: Of everything random.
+        time_us: Until the last byte has arrived, µs.
+        lower_bound_time_us: No time is below it, µs.
+        share_of_injection: Bytes that an NPU sends (incast: that the destination receives) over
+            what its cables carry in that time.
+        share_of_optimum: all_reduce: twice the buffer over the same; None otherwise.
+        bytes_per_npu: Sent by an NPU over all planes, on average.
+        injection_gbps: What an NPU's cables carry over all planes, Gb/s.
+        messages: In one plane.
+        phases: all_to_all: how many shift phases there are.
+        phases_simulated: all_to_all: how many of them were simulated.
+        phase_barrier: all_to_all: whether a phase waited for the one before.
+        window: Messages of an NPU that may leave at once.
+        paths: flows: over which paths.
+        algorithm: all_reduce: which one.
+        shape: all_reduce: rows and columns of ranks.
+        steps: all_reduce: how many steps there are.
+        steps_simulated: all_reduce: how many of them were simulated.
+        npu_bandwidth_gbps: What each NPU that sends got, over all planes, Gb/s.
+        message_latency_us: trace: from leaving to arriving, µs.
+        packets: packets: how many, in one plane.
+        packet_hops: packets: links that they crossed.
+        built: What was built: NPUs, switches, links, routing, channels, buffers, packets.
+        simulated_as: Where the simulated graph is not the costed one.
+        notes: What was left out, sampled or scaled.
+        calibrated: Whether the fabric's numbers were measured.
+        host: Measured on this machine; the only part that differs between runs.
+        raw: The JSON object that it was made from.
+    """
+
+    pattern: str
+    world: str
+    npus: int
+    planes: int
+    size_bytes: int | None
+    seed: int
+    time_us: float
+    lower_bound_time_us: float
+    share_of_injection: float
+    share_of_optimum: float | None = None
+    bytes_per_npu: float
+    injection_gbps: float
+    messages: int
+    phases: int | None = None
+    phases_simulated: int | None = None
+    phase_barrier: bool | None = None
+    window: int | None = None
+    paths: str | None = None
+    algorithm: str | None = None
+    shape: tuple[int, int] | None = None
+    steps: int | None = None
+    steps_simulated: int | None = None
+    npu_bandwidth_gbps: Distribution | None = None
+    message_latency_us: Distribution | None = None
+    packets: int | None = None
+    packet_hops: int | None = None
+    built: Mapping[str, Any]
+    simulated_as: str | None = None
+    notes: tuple[str, ...]
+    calibrated: bool
+    host: Mapping[str, float]
+    raw: Mapping[str, Any]
+
+    @classmethod
+    def from_dict(cls, tree: Mapping[str, Any]) -> Self:
+        """Make one from the JSON object of `--json`.
+
+        Args:
+            tree: Its keys and values.
+        """
+        values = {name: tree[name] for name in _NAMES if name in tree}
+        for name in ("npu_bandwidth_gbps", "message_latency_us"):
+            if name in values:
+                values[name] = Distribution.from_dict(values[name])
+        for name in ("notes", "shape"):
+            if name in values:
+                values[name] = tuple(values[name])
+        return cls(**values, raw=tree)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as the JSON object of `--json`."""
+        return dict(self.raw)
+
+
+_NAMES = [name for name in TrafficResult.__dataclass_fields__ if name != "raw"]
+
+
+def simulate_traffic(
+    scenario: ScenarioLike, *, sets: Sets = (), progress: Progress | None = None
+) -> TrafficResult:
+    """Simulate the traffic of a scenario.
+
+    Args:
+        scenario: A file, a mapping or a `Scenario`, with `traffic` on a graph fabric.
+        sets: Overrides, such as `{"traffic.size": "64 KiB"}`.
+        progress: Told how far it is, in long runs.
+
+    Raises:
+        InputError: Something in the scenario is wrong.
+    """
+    loaded = of_traffic(load_scenario(scenario, sets=sets))
+    try:
+        tree = json.loads(_core.simulate_traffic(loaded.to_json(), progress))
+    except _core.InputError as error:
+        raise from_core(error, places=loaded._places) from None
+    return TrafficResult.from_dict(tree)
+
+
+def simulate_traffic_many(
+    scenarios: Iterable[ScenarioLike],
+    *,
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> list[TrafficResult]:
+    """Simulate the traffic of many scenarios at once, on all cores.
+
+    Args:
+        scenarios: Files, mappings or `Scenario`s.
+        threads: How many cores to use; all if None.
+        progress: Told how many are done.
+
+    Returns:
+        The results in the same order; they do not depend on `threads`.
+
+    Raises:
+        InputError: Something is wrong in one of them; its `index` says in which.
+    """
+    loaded = []
+    for index, scenario in enumerate(scenarios):
+        try:
+            loaded.append(of_traffic(load_scenario(scenario)))
+        except InputError as error:
+            error.index = index
+            raise
+    try:
+        texts = _core.simulate_traffic_many([one.to_json() for one in loaded], threads, progress)
+    except _core.InputError as error:
+        told = json.loads(str(error.args[0]))
+        path = parse_path(told["field"].rstrip(".")) or ("scenarios", 0)
+        told["field"] = show_path(path[2:])
+        index = int(path[1])
+        one = _core.InputError(json.dumps(told))
+        raise from_core(one, places=loaded[index]._places, index=index) from None
+    return [TrafficResult.from_dict(json.loads(text)) for text in texts]
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficRow:
+    """One line of a comparison.
+
+    Attributes:
+        label: What differs from the other rows, such as `ecmp`.
+        sets: The overrides that made it.
+        scenario: What was simulated.
+        result: What came out.
+        speedup: The first row's time over this one's.
+    """
+
+    label: str
+    sets: dict[str, object]
+    scenario: Scenario
+    result: TrafficResult
+    speedup: float
+
+
+def compare_traffic(
+    scenario: ScenarioLike,
+    *,
+    each: Mapping[str, Sequence[object]],
+    sets: Sets = (),
+    progress: Progress | None = None,
+) -> list[TrafficRow]:
+    """Simulate variants of a scenario's traffic side by side, on all cores.
+
+    Args:
+        scenario: A file, a mapping or a `Scenario`.
+        each: Values to go through by path, such as `{"traffic.paths": ["ideal", "ecmp"]}`; several
+            paths give every combination.
+        sets: Overrides for all of them.
+        progress: Told how many are done.
+
+    Returns:
+        One row a variant; speed-ups are against the first.
+
+    Raises:
+        InputError: Something in one of them is wrong.
+    """
+    variants = [dict(zip(each, values, strict=True)) for values in product(*each.values())]
+    base = of_traffic(load_scenario(scenario, sets=sets))
+    loaded = [load_scenario(base, sets=variant) for variant in variants]
+    results = simulate_traffic_many(loaded, progress=progress)
+    return [
+        TrafficRow(
+            " ".join(str(value) for value in variant.values()),
+            variant,
+            one,
+            result,
+            results[0].time_us / result.time_us,
+        )
+        for variant, one, result in zip(variants, loaded, results, strict=True)
+    ]
+
+
+def of_traffic(scenario: Scenario) -> Scenario:
+    """Return a scenario that has traffic.
+
+    Args:
+        scenario: Any.
+
+    Raises:
+        InputError: It has collectives instead.
+    """
+    if scenario.traffic is None:
+        raise InputError(
+            "it has collectives, and no traffic",
+            hint="`allrail.simulate` takes it",
+            field="traffic",
+        )
+    return scenario

@@ -1,0 +1,120 @@
+"""Mistakes in traffic: told once, with its place, its value and a hint; exit status 2."""
+
+from __future__ import annotations
+
+import pytest
+
+BASE = """\
+schema_version: 1
+fabric: {topology: torus, shape: [4, 4], planes: 2}
+traffic: TRAFFIC
+world: flows
+"""
+ALL = "{pattern: all_to_all, size: 64 KiB}"
+TRACE = "{pattern: trace, messages: [[0 us, 0, 1, 1 KiB], [2 us, 1, 0, 1 KiB]]}"
+REDUCE = "{pattern: all_reduce, size: 1 MiB, algorithm: rings}"
+
+# The traffic, what is written in the file, what instead, the field, a part of the message.
+CASES = [
+    (ALL, "pattern: all_to_all", "pattern: alltoall", "traffic.pattern", "mean `all_to_all`?"),
+    (ALL, ", size: 64 KiB", "", "traffic.size", "missing"),
+    (ALL, "64 KiB", "0 B", "traffic.size", "zero"),
+    (ALL, "64 KiB", "1 B", "traffic.size", "2 planes"),
+    (ALL, "64 KiB", "64", "traffic.size", "unit"),
+    (ALL, "64 KiB}", "64 KiB, phases: 0}", "traffic.phases", "below 1"),
+    (ALL, "64 KiB}", "64 KiB, phases: some}", "traffic.phases", "`all`"),
+    (ALL, "64 KiB}", "64 KiB, phases: 16}", "traffic.phases", "15 shift phases"),
+    (ALL, "64 KiB}", "64 KiB, phases: 3.5}", "traffic.phases", "whole"),
+    (ALL, "64 KiB}", "64 KiB, paths: shortest}", "traffic.paths", "`single`"),
+    (ALL, "64 KiB}", "64 KiB, algorithm: rings}", "traffic.algorithm", "all_reduce"),
+    (ALL, "64 KiB}", "64 KiB, fan_in: 3}", "traffic.fan_in", "incast"),
+    (ALL, "64 KiB}", "64 KiB, window: 0}", "traffic.window", "below 1"),
+    (ALL, "64 KiB}", "64 KiB, window: 4}", "traffic.window", "barrier"),
+    (ALL, "64 KiB}", "64 KiB, skip: maybe}", "traffic.skip", "neither"),
+    (ALL, "64 KiB}", "64 KiB, sice: 3}", "traffic.sice", "mean `size`?"),
+    (ALL, "world: flows", "world: dims", "world", "`packets`"),
+    (ALL, "world: flows", "world: flow", "world", "mean `flows`?"),
+    (ALL, "64 KiB}\nworld: flows", "64 KiB, paths: ecmp}\nworld: packets", "traffic.paths", "own"),
+    (ALL, "world: flows", "world: packets\npackets: {packet: 0 B}", "packets.packet", "1 B"),
+    (ALL, "world: flows", "world: packets\npackets: {buffer: 4 KiB}", "packets.buffer", "packet"),
+    (ALL, "world: flows", "world: packets\npackets: {bufer: 4 KiB}", "packets.bufer", "mean"),
+    (ALL, "world: flows", "collective: {kind: all_reduce, size: 1 MB}", "traffic", "either"),
+    (ALL, "world: flows", "schedule: {chunks: 4}", "schedule", "no schedule"),
+    (ALL, "traffic: " + ALL, "", "traffic", "missing"),
+    (ALL, "shape: [4, 4]", "shape: [4, 1]", "fabric.shape", "ring"),
+    (ALL, "shape: [4, 4]", "shap: [4, 4]", "fabric.shap", "mean `shape`?"),
+    (ALL, "{topology: torus, shape: [4, 4], planes: 2}", "dgx2", "fabric", "`topology`"),
+    ("{pattern: incast, size: 1 KiB}", "1 KiB}", "1 KiB, destination: 16}", "destination", "15"),
+    ("{pattern: incast, size: 1 KiB}", "1 KiB}", "1 KiB, fan_in: 16}", "traffic.fan_in", "15"),
+    (REDUCE, "rings", "ringss", "traffic.algorithm", "mean `rings`?"),
+    (REDUCE, ", algorithm: rings", "", "traffic.algorithm", "missing"),
+    (REDUCE, "[4, 4]", "[96, 4]", "traffic.algorithm", "96"),
+    (REDUCE, "rings}", "rings, shape: [3, 5]}", "traffic.shape", "16 NPUs"),
+    (TRACE, "[2 us, 1, 0, 1 KiB]", "[2 us, 1, 16, 1 KiB]", "messages[1].destination", "0 to 15"),
+    (TRACE, "[2 us, 1, 0, 1 KiB]", "[2 us, 77, 0, 1 KiB]", "messages[1].source", "0 to 15"),
+    (TRACE, "[2 us, 1, 0, 1 KiB]", "[2 us, 1, 1, 1 KiB]", "messages[1].destination", "itself"),
+    (TRACE, "[0 us, 0, 1, 1 KiB]", "[3 us, 0, 1, 1 KiB]", "messages[1].time", "backwards"),
+    (TRACE, "[2 us, 1, 0, 1 KiB]", "[2, 1, 0, 1 KiB]", "traffic.messages", "unit"),
+    (TRACE, "[2 us, 1, 0, 1 KiB]", "[2 us, 1, 0]", "traffic.messages", "four values"),
+    (TRACE, "[2 us, 1, 0, 1 KiB]", "[2 us, 1, 0, 0 B]", "traffic.messages", "zero"),
+    (TRACE, "pattern: trace", "pattern: trace, size: 1 KiB", "traffic.size", "own"),
+    (TRACE, "pattern: trace", "pattern: trace, file: mine.csv", "traffic.file", "either"),
+]
+
+
+@pytest.mark.parametrize(("traffic", "old", "new", "field", "told"), CASES, ids=str)
+def test_is_told_once_with_its_place(folder, allrail_cli, traffic, old, new, field, told):
+    text = BASE.replace("TRAFFIC", traffic)
+    assert old in text
+    (folder / "traffic.yaml").write_text(text.replace(old, new, 1))
+    outcome = allrail_cli("simulate", "traffic.yaml")
+    assert (outcome.status, outcome.stdout) == (2, "")
+    message, _, hint = outcome.stderr.partition("\n\nhint: ")
+    assert message.startswith("error: traffic.yaml"), outcome.stderr
+    assert message.count("\n") == 0
+    assert field in message
+    assert hint.strip()
+    assert told in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("time_us,source,target,bytes\n", "no such column"),
+        ("time_us,source,destination\n", "not the four"),
+        ("time_us,source,destination,bytes\n0,0,1\n", "3 values"),
+        ("time_us,source,destination,bytes\n0,-1,1,8\n", "NPU"),
+        ("time_us,source,destination,bytes\n-1,0,1,8\n", "negative"),
+        ("time_us,source,destination,bytes\n", "without messages"),
+        ("time_us,source,destination,bytes\n5,0,1,8\n4,1,0,8\n", "backwards"),
+    ],
+    ids=str,
+)
+def test_a_trace_file(folder, allrail_cli, text, told):
+    (folder / "mine.csv").write_text(text)
+    (folder / "traffic.yaml").write_text(
+        BASE.replace("TRAFFIC", "{pattern: trace, file: mine.csv}")
+    )
+    outcome = allrail_cli("simulate", "traffic.yaml")
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert told in outcome.stderr
+
+
+def test_a_trace_file_that_is_not_there(folder, allrail_cli):
+    (folder / "traffic.yaml").write_text(
+        BASE.replace("TRAFFIC", "{pattern: trace, file: mine.csv}")
+    )
+    outcome = allrail_cli("simulate", "traffic.yaml")
+    assert outcome.status == 2
+    assert "mine.csv" in outcome.stderr
+
+
+@pytest.mark.parametrize("verb", ["plan", "verify"])
+def test_traffic_has_no_plan(folder, allrail_cli, verb):
+    (folder / "traffic.yaml").write_text(BASE.replace("TRAFFIC", ALL))
+    if verb == "plan":
+        outcome = allrail_cli("plan", "traffic.yaml")
+    else:
+        outcome = allrail_cli("simulate", "traffic.yaml", "--plan", "plan.json")
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert "traffic" in outcome.stderr

@@ -1,0 +1,136 @@
+"""Traffic on graph fabrics, from YAML to JSON: the keys that are promised, and that runs repeat."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import pytest
+
+import allrail
+from allrail.errors import InputError
+
+# The keys as the project promised them.
+PROMISED = """\
+schema_version: 1
+fabric: {topology: hammingmesh, board: [2, 2], grid: [16, 16], planes: 4, switch_radix: 64, rows: merged,
+         link: {bandwidth: 400 Gb/s, latency: 20 ns}, board_link: {bandwidth: 400 Gb/s, latency: 1 ns}, taper: 0.0, failed_boards: []}
+traffic: {pattern: all_to_all, size: 1 MiB, phases: all, paths: ideal}
+world: flows
+"""  # noqa: E501
+SMALL = {
+    "schema_version": 1,
+    "fabric": {"topology": "torus", "shape": [4, 4], "planes": 2},
+    "traffic": {"pattern": "permutation", "size": "64 KiB"},
+    "world": "packets",
+}
+
+
+def test_the_promised_keys_work_as_they_are(folder, allrail_cli):
+    (folder / "mesh.yaml").write_text(PROMISED)
+    outcome = allrail_cli("simulate", "mesh.yaml", "--set", "traffic.phases=4", "--json")
+    assert (outcome.status, outcome.stderr) == (0, "")
+    tree = json.loads(outcome.stdout)
+    assert (tree["npus"], tree["planes"], tree["phases"]) == (1024, 4, 1023)
+    assert tree["phases_simulated"] == 4
+    # Published: 25.4 % of injection.
+    assert 0.235 < tree["share_of_injection"] < 0.27
+    assert tree["time_us"] > tree["lower_bound_time_us"]
+
+
+@pytest.mark.parametrize(
+    "fabric",
+    [
+        "{topology: fat_tree, npus: 32, switch_radix: 8, levels: 2, taper: 0.5, planes: 16}",
+        "{topology: dragonfly, a: 4, p: 2, h: 2, groups: 4, switch_radix: 16}",
+        "{topology: torus, shape: [4, 4], board: [2, 2]}",
+        "{topology: hyperx, shape: [4, 4]}",
+        "hx2mesh-1k",
+    ],
+)
+@pytest.mark.parametrize("world", ["flows", "packets"])
+def test_every_fabric_takes_traffic(folder, allrail_cli, fabric, world):
+    traffic = "{pattern: all_to_all, size: 64 KiB, phases: 2 sampled}"
+    (folder / "mine.yaml").write_text(
+        f"schema_version: 1\nfabric: {fabric}\ntraffic: {traffic}\nworld: {world}\n"
+    )
+    tree = json.loads(allrail_cli("simulate", "mine.yaml", "--json").stdout)
+    assert 0 < tree["share_of_injection"] <= 1
+    assert tree["built"]["npus"] == tree["npus"]
+    assert ("packet_hops" in tree) == (world == "packets")
+    assert ("packet_hops_per_s" in tree["host"]) == (world == "packets")
+
+
+def test_the_world_is_flows_if_left_out():
+    scenario = {key: value for key, value in SMALL.items() if key != "world"}
+    assert allrail.simulate_traffic(scenario).world == "flows"
+
+
+def test_many_at_once_are_the_same_as_one_by_one():
+    scenarios = [{**SMALL, "seed": seed} for seed in range(4)]
+    together = allrail.simulate_traffic_many(scenarios, threads=2)
+    alone = [allrail.simulate_traffic(scenario) for scenario in scenarios]
+
+    def of(result):
+        return {key: value for key, value in result.raw.items() if key != "host"}
+
+    assert [of(one) for one in together] == [of(one) for one in alone]
+    assert len({one.time_us for one in together}) > 1
+
+
+def test_one_of_many_that_is_wrong_is_named():
+    wrong = {**SMALL, "traffic": {"pattern": "incast", "size": "1 KiB", "destination": 16}}
+    with pytest.raises(InputError) as told:
+        allrail.simulate_traffic_many([SMALL, wrong])
+    assert (told.value.index, told.value.field) == (1, "traffic.destination")
+
+
+def test_a_trace_file_is_its_messages(folder):
+    (folder / "t.csv").write_text("time_us,source,destination,bytes\n0,0,5,4096\n1.5,5,0,8192\n")
+    rows = [["0 us", 0, 5, "4096 B"], ["1.5 us", 5, 0, "8192 B"]]
+    inline = {**SMALL, "traffic": {"pattern": "trace", "messages": rows}}
+    text = "schema_version: 1\nfabric: {topology: torus, shape: [4, 4], planes: 2}\n"
+    (folder / "t.yaml").write_text(
+        text + "traffic: {pattern: trace, file: t.csv}\nworld: packets\n"
+    )
+    filed, listed = allrail.simulate_traffic("t.yaml"), allrail.simulate_traffic(inline)
+    assert filed.time_us == listed.time_us > 1.5
+    assert filed.messages == 2
+    assert filed.message_latency_us == listed.message_latency_us
+
+
+def test_out_writes_tables_and_a_picture(folder, allrail_cli):
+    (folder / "mine.json").write_text(json.dumps(SMALL))
+    assert allrail_cli("simulate", "mine.json", "--out", "out").status == 0
+    assert {path.name for path in (folder / "out").iterdir()} == {
+        *("result.json", "traffic.csv", "traffic.parquet", "npus.csv", "npus.parquet"),
+        *("bandwidths.svg", "bandwidths.png"),
+    }
+    with (folder / "out" / "npus.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 16
+    each = ("--each", "traffic.pattern=all_to_all", "--each", "world=flows,packets")
+    assert allrail_cli("compare", "mine.json", *each, "--out", "out").status == 0
+    # The picture of the first run is not one of the second.
+    assert {path.name for path in (folder / "out").iterdir()} == {
+        *("result.json", "traffic.csv", "traffic.parquet", "shares.svg", "shares.png"),
+    }
+
+
+def test_compare_prints_a_line_a_variant(folder, allrail_cli):
+    (folder / "mine.json").write_text(json.dumps({**SMALL, "world": "flows"}))
+    outcome = allrail_cli(
+        "compare", "mine.json", "--each", "traffic.paths=ideal,single", "--size", "1KiB,1MiB"
+    )
+    lines = [line.split() for line in outcome.stdout.splitlines() if not line.startswith("#")]
+    assert lines[0] == [
+        *("traffic.paths", "traffic.size", "time_us", "speedup", "share_%", "simulated")
+    ]
+    assert [line[:2] for line in lines[1:]] == [
+        *(["ideal", "1KiB"], ["ideal", "1MiB"], ["single", "1KiB"], ["single", "1MiB"])
+    ]
+
+
+def test_an_override_reaches_into_a_preset():
+    scenario = {**SMALL, "fabric": "torus-1k"}
+    result = allrail.simulate_traffic(scenario, sets={"fabric.shape": [4, 8], "fabric.planes": 1})
+    assert (result.npus, result.planes) == (32, 1)
