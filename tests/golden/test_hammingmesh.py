@@ -38,6 +38,8 @@ class FakeCore:
     def __call__(self, scenario: Mapping[str, Any], progress) -> dict[str, Any]:
         self.asked.append(json.dumps(scenario, sort_keys=True))
         progress(0, 1)
+        if "place" in scenario:
+            return self.place(scenario)
         fabric, traffic = scenario["fabric"], scenario["traffic"]
         if isinstance(fabric, dict):
             assert fabric["topology"] == "hammingmesh"
@@ -76,8 +78,19 @@ class FakeCore:
             result["packets"], result["packet_hops"] = 1000, 4000
         return result
 
+    def place(self, scenario: Mapping[str, Any]) -> dict[str, Any]:
+        """Three mixes; the better, the more options there are."""
+        options = set(scenario["place"]) & {"sort", "transpose", "aspect", "locality"}
+        uses = [self._factors.get("place", 1.0) * (0.99 - 0.04 * (3 - min(3, len(options))))] * 3
+        upper = {"mean": 0.2}
+        return {
+            "utilisation": dict.fromkeys(("mean", "median", "p1", "p99"), uses[0]),
+            "upper_level": {"all_to_all": upper, "rings": upper},
+            "mixes": [{"utilisation": use} for use in uses],
+        }
 
-SMALL = Scope(sizes=("small",), curves=False)
+
+SMALL = Scope(sizes=("small",), curves=False, jobs=False)
 
 
 def rows(reproduction, word):
@@ -164,6 +177,21 @@ def test_packets_must_be_nearer_than_flows(flows, packets, ok):
     assert row.ours == (4 if ok else 0)
 
 
+def test_claims_about_jobs_are_judged_on_one_distribution(whole):
+    some = Scope(sizes=("small",), worlds=(), curves=False)
+    for factor, ok in ((1.0, True), (0.96, False)):
+        outcome = hammingmesh.run(some, simulate=FakeCore(place=factor), cache=False)
+        claims = rows(outcome, ", sorted")
+        assert len(claims) == 2 * 2 * 3
+        judged = [row for row in claims if row.ok is not None]
+        assert {row.case.split(", ")[1] for row in judged} == {"alibaba-2020-fractional"}
+        assert all(row.ok is ok for row in judged)
+    (gain, *_) = rows(whole, "gain by transposing")
+    assert gain.ours == pytest.approx(4)
+    assert {row.ok for row in rows(whole, "of 64 boards failed")} == {True, None}
+    assert [row.published for row in rows(whole, "upper level")] == [50, 25]
+
+
 def test_every_number_says_how_it_was_computed(whole):
     assert all(row.how for row in whole.rows)
     shares = [row for row in whole.rows if row.case.endswith(("flows", "packets"))]
@@ -191,8 +219,9 @@ def test_the_folder_holds_tables_pictures_and_the_report(whole, tmp_path):
     for name in ("one", "two"):
         whole.write(tmp_path / name)
     tables = {"reproduction", *(detail.name for detail in whole.details)}
+    more = ["allocation_mixes"]
     pictures = {picture.name for picture in whole.pictures}
-    assert pictures == {"table_two", "message_sizes", "buffer_sizes", "permutation_npus"}
+    assert pictures == {"table_two", "message_sizes", "buffer_sizes", "permutation_npus", *more}
     made = {path.name: path for path in (tmp_path / "one").iterdir()}
     assert set(made) == {
         "reproduction.json",
@@ -309,7 +338,15 @@ def test_the_command_prints_the_table_and_fails_if_a_number_is_out(allrail_cli, 
     for factor, status in ((1.0, 0), (1.5, 1)):
         fake = FakeCore(flows=factor)
         monkeypatch.setattr(hammingmesh, "run", partial(run, simulate=fake))
-        options = ("--cluster", "small", "--world", "flows", "--no-figures", "--no-cache")
+        options = (
+            "--cluster",
+            "small",
+            "--world",
+            "flows",
+            "--no-figures",
+            "--no-placement",
+            "--no-cache",
+        )
         told = allrail_cli("reproduce", "hammingmesh", *options)
         assert told.status == status
         assert "small Hx2Mesh, all-to-all, flows" in told.stdout

@@ -99,6 +99,7 @@ class _Phases(click.ParamType[int | None]):
     help="Shift phases of an all-to-all in `packets`, and on large clusters: a sample, or `all`.",
 )
 @click.option("--figures/--no-figures", default=True, help="Fig. 11, 12 and 13 too.")
+@click.option("--placement/--no-placement", default=True, help="The claims about jobs too.")
 @options.as_json
 @options.out
 @click.option(
@@ -110,6 +111,7 @@ def hammingmesh(
     world: Literal["flows", "packets", "both"],
     phases: int | None,
     figures: bool,
+    placement: bool,
     as_json: bool,
     out: Path | None,
     cache: bool,
@@ -128,6 +130,7 @@ def hammingmesh(
         worlds=("flows", "packets") if world == "both" else (world,),
         phases=phases,
         curves=figures,
+        jobs=placement,
     )
     with output.Progress("reproducing HammingMesh", counts=False) as progress:
         try:

@@ -40,6 +40,11 @@ _PERMUTATION = (
     "means that all have the same."
 )
 
+_MIXES = (
+    "How many of the mixes of jobs (alibaba-2020-fractional) use at most this part of the boards. "
+    "Each line is a set of options of the allocation."
+)
+
 
 def pictures(details: Mapping[str, Detail]) -> list[Picture]:
     """Return the pictures that can be drawn from these tables.
@@ -71,6 +76,12 @@ def pictures(details: Mapping[str, Detail]) -> list[Picture]:
             "A random permutation (Fig. 12)",
             _PERMUTATION,
             _permutation,
+        ),
+        (
+            "allocation_mixes",
+            "Boards in use",
+            _MIXES,
+            _use,
         ),
     )
     return [
@@ -192,6 +203,37 @@ def _permutation(detail: Detail) -> Figure:
                 axes.step(shares, part, where="post", color=colour, linestyle=dashes, label=label)
             axes.set_ylim(0, 101)
             axes.set_yticks([0, 50, 100], ["0", "50", "100 % of NPUs"])
+            _share_axis(axes, vertical=False)
+        handles, labels = grid[0, 0].get_legend_handles_labels()
+        figure.legend(handles, labels, loc="outside right center")
+    return figure
+
+
+def _use(detail: Detail) -> Figure:
+    """One panel a cluster, one line a set of options: sorted use, the worst mix first."""
+    from matplotlib.figure import Figure
+
+    table = [_columns(detail, row) for row in detail.rows]
+    clusters = list(dict.fromkeys(str(row["cluster"]) for row in table))
+    names = list(dict.fromkeys(str(row["options"]) for row in table))
+    with style("allocation_mixes"):
+        lines = (len(clusters) + 1) // 2
+        figure = Figure(figsize=(WIDTH, 0.6 + 2.6 * lines), layout="constrained")
+        grid = figure.subplots(lines, min(2, len(clusters)), squeeze=False, sharex=True)
+        for axes in grid.flat[len(clusters) :]:
+            axes.set_visible(False)
+        for axes, cluster in zip(grid.flat, clusters, strict=False):
+            axes.set_title(cluster, loc="left")
+            for name, colour in zip(names, HUES, strict=False):
+                uses = sorted(
+                    float(row["use_%"] or 0)
+                    for row in table
+                    if (row["cluster"], row["options"]) == (cluster, name)
+                )
+                part = [100 * (i + 1) / len(uses) for i in range(len(uses))]
+                axes.step(uses, part, where="post", color=colour, label=name)
+            axes.set_ylim(0, 101)
+            axes.set_yticks([0, 50, 100], ["0", "50", "100 % of mixes"])
             _share_axis(axes, vertical=False)
         handles, labels = grid[0, 0].get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside right center")

@@ -24,7 +24,7 @@ class Case(Protocol):
 
     @property
     def scenario(self) -> dict[str, Any]:
-        """What `allrail.simulate` takes."""
+        """What `core_simulate` takes: a scenario of traffic, or `place` on a `fabric`."""
         ...
 
     @property
@@ -41,12 +41,19 @@ class _Stopped(Exception):  # noqa: N818, it is no error
 
 
 def core_simulate(scenario: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
-    """Simulate by the core.
+    """Simulate traffic, or place jobs, by the core.
 
     Args:
-        scenario: What to simulate.
+        scenario: What `allrail.simulate` takes, or a `fabric` and what `place` takes for it.
         progress: Told how far it is.
     """
+    if "place" in scenario:
+        from allrail.placement import place
+
+        placed: dict[str, Any] = place(
+            scenario["fabric"], **scenario["place"], progress=progress
+        )
+        return placed
     from allrail.traffic import simulate_traffic
 
     return simulate_traffic(dict(scenario), progress=progress).to_dict()

@@ -9,7 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 from allrail.report import hammingmesh
-from allrail.reproduce.hammingmesh.cases import Scope, cases_of
+from allrail.reproduce.hammingmesh import allocation
+from allrail.reproduce.hammingmesh.allocation import Allocation, PlaceCase
+from allrail.reproduce.hammingmesh.cases import Scope, TrafficCase, cases_of
 from allrail.reproduce.hammingmesh.curves import Curves
 from allrail.reproduce.hammingmesh.table_two import Results, TableTwo, how
 from allrail.reproduce.kept import Kept
@@ -40,15 +42,26 @@ def run(
     """
     scope = scope or Scope()
     measured = _measured(scope)
-    results = carry_out(
-        cases_of(scope), simulate=simulate, kept=Kept(read=cache), jobs=jobs, progress=progress
+    placed = allocation.cases_of(scope.sizes) if scope.jobs else []
+    cases: list[TrafficCase | PlaceCase] = [*cases_of(scope), *placed]
+    found = carry_out(
+        cases,
+        simulate=simulate,
+        kept=Kept(read=cache),
+        jobs=jobs,
+        progress=progress,
     )
+    results = {case: found[case] for case in found if isinstance(case, TrafficCase)}
     table = TableTwo(scope, results, measured)
     rows, details = table.rows(), table.details()
     if scope.curves and "small" in scope.sizes:
         curves = Curves(scope, results)
         rows += curves.rows()
         details += curves.details()
+    if scope.jobs:
+        jobs_placed = Allocation(scope.sizes, {case: found[case] for case in placed})
+        rows += jobs_placed.rows()
+        details += jobs_placed.details()
     details.append(_cases(results))
     pictures = hammingmesh.pictures({detail.name: detail for detail in details})
     return Reproduction(TITLE, rows, _notes(scope, results), details, pictures)

@@ -157,12 +157,14 @@ class Scope:
         worlds: Where traffic runs.
         phases: Shift phases of an all-to-all in `packets` and on large clusters; all if None.
         curves: Whether Figures 11, 12 and 13 are computed.
+        jobs: Whether the claims about jobs are computed.
     """
 
     sizes: tuple[Size, ...] = ("small", "large")
     worlds: tuple[WorldName, ...] = ("flows", "packets")
     phases: int | None = 64
     curves: bool = True
+    jobs: bool = True
 
     @property
     def clusters(self) -> list[Published]:

@@ -28,6 +28,11 @@ DIAMETERS = {
     "priced lets a packet change rows in it",
 }
 
+MIX = (
+    "the paper does not print its distribution of job sizes; the claims hold on one with more "
+    "small jobs, and two large jobs do not share a small mesh"
+)
+
 MERGED = (
     "the paper prices one switch per row of boards and simulates one tree per row of NPUs: the "
     "links between such a switch and a board are the same, but a packet that arrives there may "
