@@ -50,9 +50,7 @@ def core_simulate(scenario: Mapping[str, Any], progress: Progress) -> dict[str, 
     if "place" in scenario:
         from allrail.placement import place
 
-        placed: dict[str, Any] = place(
-            scenario["fabric"], **scenario["place"], progress=progress
-        )
+        placed: dict[str, Any] = place(scenario["fabric"], **scenario["place"], progress=progress)
         return placed
     from allrail.traffic import simulate_traffic
 

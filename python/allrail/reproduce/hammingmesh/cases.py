@@ -6,44 +6,66 @@ sample that the seed draws; the share is the sample's.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
-from allrail.reproduce.hammingmesh.published import TABLE_TWO, Published, Size
+from allrail.reproduce.hammingmesh.published import (
+    DRAGONFLY,
+    HX2,
+    HX4,
+    HYPERX,
+    TABLE_TWO,
+    TORUS,
+    TREE,
+    TREE_50,
+    TREE_75,
+    Published,
+    Size,
+)
 from allrail.scenario import GraphFabric, load_any_fabric
 
 Pattern = Literal["all_to_all", "all_reduce", "permutation"]
 WorldName = Literal["flows", "packets"]
 
-ALL_TO_ALL_SIZE = 1 << 20
-"""Of a message from one NPU to another in one plane, bytes."""
+ALL_TO_ALL_SIZE = 1 << 18
+"""Of a message from one NPU to another in one plane, bytes: 1 MiB over 4 planes."""
 ALL_REDUCE_SIZE = "32 GB"
 """Of an NPU's buffer, over all planes."""
 PERMUTATION_SIZE = 1 << 20
 """Of a message in one plane, bytes."""
-MESSAGE_SIZES = (1 << 13, 1 << 15, 1 << 17, 1 << 19)
-"""Fig. 11, and Table II's size; in one plane, bytes. The figure's own are not printed."""
+MESSAGE_SIZES = (1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17)
+"""Fig. 11, besides Table II's; in one plane, bytes. The figure's own are not printed."""
 BUFFER_SIZES = ("64 MB", "256 MB", "1 GB", "4 GB", "16 GB", ALL_REDUCE_SIZE)
 """Fig. 13; the figure's own are not printed."""
 CURVE_PHASES = 16
 """Of an all-to-all in Fig. 11, unless all are asked for."""
 
+BUFFER_MOST = {("torus", "packets"): 1e9}
+"""Up to where, by algorithm and world: its few long steps would be too many packets."""
+LARGE_PART = 32
+"""Large clusters run one phase for so many that small ones run."""
+BARRIER_PART = 4
+"""With a barrier after each, small clusters run one phase for so many that they run without."""
+
 _MEAN_LINKS = {
-    "fat tree": 4.0,
-    "fat tree 50%": 4.0,
-    "fat tree 75%": 4.0,
-    "dragonfly": 5.5,
-    "HyperX": 4.0,
-    "Hx2Mesh": 5.0,
-    "Hx4Mesh": 6.5,
-    "2D torus": 18.0,
+    TREE: 4.0,
+    TREE_50: 4.0,
+    TREE_75: 4.0,
+    DRAGONFLY: 4.1,
+    HYPERX: 3.8,
+    HX2: 3.8,
+    HX4: 4.9,
+    TORUS: 16.0,
 }
-_HOPS_PER_SECOND = 3e6
-_FLOWS_PER_SECOND = 3e5
-_STEPS = 32
-"""Steps of an all-reduce that are simulated, the rest being skipped."""
+_PACKET_HOPS_PER_SECOND = 2e6
+_PHASE_SECONDS: dict[Size, dict[str, float]] = {
+    "small": {TREE_50: 0.04, TREE_75: 0.01, DRAGONFLY: 0.02, HX4: 0.03, TORUS: 0.005},
+    "large": {TREE_50: 6.0, TREE_75: 0.2, DRAGONFLY: 27.0, HYPERX: 3.6, HX2: 1.3, HX4: 0.3},
+}
+"""Of a phase in `flows`, where it takes noticeable time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +79,7 @@ class TrafficCase:
         size: As the scenario writes it, over all planes.
         phases: Of an all-to-all: how many; all if None.
         algorithm: Of an all-reduce.
+        barrier: Whether a phase waits until the one before is over, which it does in `flows`.
         rows: How a HammingMesh joins the rows of its boards; the preset's way if empty.
         buffer: Of a switch's port, `packets` only; the core's default if empty.
         seed: Of what is drawn.
@@ -68,6 +91,7 @@ class TrafficCase:
     size: str
     phases: int | None = None
     algorithm: str = ""
+    barrier: bool = False
     rows: str = ""
     buffer: str = ""
     seed: int = 0
@@ -78,8 +102,8 @@ class TrafficCase:
         traffic: dict[str, Any] = {"pattern": self.pattern, "size": self.size}
         if self.pattern == "all_to_all":
             traffic["phases"] = "all" if self.phases is None else self.phases
-            if self.world == "packets":
-                traffic["window"] = 1
+            if self.barrier:
+                traffic["phase_barrier"] = True
         if self.world == "flows":
             traffic["paths"] = "ideal"
         if self.algorithm:
@@ -102,19 +126,18 @@ class TrafficCase:
     def weight(self) -> float:
         """About how many seconds of a core it takes."""
         npus, planes = _counts(self.cluster.fabric)
-        rounds = {
-            "all_to_all": self.phases or npus - 1,
-            "all_reduce": 4 * _STEPS,
-            "permutation": 1,
-        }
-        messages = npus * rounds[self.pattern]
+        name, size = self.cluster.name, self.cluster.size
+        phases = self.phases or npus - 1 if self.pattern == "all_to_all" else 1
         if self.world == "flows":
-            return 0.1 + messages / _FLOWS_PER_SECOND
-        per_message = _bytes(self.size) / planes
+            if self.pattern == "all_to_all":
+                return 0.1 + phases * _PHASE_SECONDS[size].get(name, 0.001)
+            return 0.3 if size == "small" else 10.0
+        messages, links, per_message = npus * phases, _MEAN_LINKS[name], _bytes(self.size) / planes
         if self.pattern == "all_reduce":
-            per_message /= 4 * npus
-        links = 2.0 if self.pattern == "all_reduce" else _MEAN_LINKS[self.cluster.name]
-        return 0.1 + messages * max(1.0, per_message / 8192) * links / _HOPS_PER_SECOND
+            steps, parts = (16, npus) if self.algorithm == "rings" else (64, 32)
+            messages, per_message = 4 * npus * steps, per_message / (4 * parts)
+            links = 3.0 if planes > 4 else 1.5
+        return 0.1 + messages * max(1.0, per_message / 8192) * links / _PACKET_HOPS_PER_SECOND
 
 
 def merged(case: TrafficCase) -> TrafficCase:
@@ -124,6 +147,17 @@ def merged(case: TrafficCase) -> TrafficCase:
         case: On a small HammingMesh.
     """
     return replace(case, rows="merged")
+
+
+def with_barrier(cluster: Published, scope: Scope) -> TrafficCase:
+    """Return the all-to-all in `packets` with a barrier after each phase.
+
+    Args:
+        cluster: Where; a small one.
+        scope: Says how many phases.
+    """
+    case = all_to_all(cluster, "packets", scope)
+    return replace(case, barrier=True, phases=scope.part(BARRIER_PART))
 
 
 @cache
@@ -155,14 +189,15 @@ class Scope:
     Attributes:
         sizes: The halves of Table II.
         worlds: Where traffic runs.
-        phases: Shift phases of an all-to-all in `packets` and on large clusters; all if None.
+        phases: Shift phases of an all-to-all in `packets`; a part of them on large clusters, and
+            with a barrier after each; all if None.
         curves: Whether Figures 11, 12 and 13 are computed.
         jobs: Whether the claims about jobs are computed.
     """
 
     sizes: tuple[Size, ...] = ("small", "large")
     worlds: tuple[WorldName, ...] = ("flows", "packets")
-    phases: int | None = 64
+    phases: int | None = 256
     curves: bool = True
     jobs: bool = True
 
@@ -170,6 +205,10 @@ class Scope:
     def clusters(self) -> list[Published]:
         """The rows of Table II that are computed."""
         return [cluster for cluster in TABLE_TWO if cluster.size in self.sizes]
+
+    def part(self, part: int) -> int | None:
+        """One phase for so many of `phases`; None for all."""
+        return None if self.phases is None else max(1, self.phases // part)
 
     def worlds_of(self, cluster: Published) -> list[WorldName]:
         """Where a cluster's traffic runs: large ones are too large for `packets`."""
@@ -185,7 +224,7 @@ def all_to_all(cluster: Published, world: WorldName, scope: Scope) -> TrafficCas
         scope: Says how many phases.
     """
     whole = world == "flows" and cluster.size == "small"
-    phases = None if whole else scope.phases
+    phases = None if whole else scope.part(LARGE_PART if cluster.size == "large" else 1)
     size = planes_size(cluster, ALL_TO_ALL_SIZE)
     return TrafficCase(cluster, "all_to_all", world, size, phases, rows=rows_of(cluster))
 
@@ -269,10 +308,12 @@ def buffer_sizes(cluster: Published, world: WorldName) -> list[TrafficCase]:
         cluster: Where.
         world: What carries it.
     """
+    rows = rows_of(cluster)
     return [
-        TrafficCase(cluster, "all_reduce", world, size, algorithm=algorithm, rows=rows_of(cluster))
+        TrafficCase(cluster, "all_reduce", world, size, algorithm=algorithm, rows=rows)
         for algorithm in algorithms(cluster)
         for size in BUFFER_SIZES
+        if _bytes(size) <= BUFFER_MOST.get((algorithm, world), math.inf)
     ]
 
 
@@ -284,6 +325,7 @@ def cases_of(scope: Scope) -> Sequence[TrafficCase]:
     """
     pairs = [(cluster, world) for cluster in scope.clusters for world in scope.worlds_of(cluster)]
     table = [case for c, w in pairs for case in (all_to_all(c, w, scope), all_reduce(c, w))]
+    table += [with_barrier(c, scope) for c, w in pairs if w == "packets"]
     table += [merged(all_to_all(c, w, scope)) for c, w in pairs if rows_of(c)]
     if not scope.curves:
         return table

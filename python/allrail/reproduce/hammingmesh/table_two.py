@@ -137,7 +137,7 @@ class TableTwo:
                 for world in self.scope.worlds_of(cluster)
             ]
             if kind == "all-to-all":
-                rows += self._merged() + self._nearer()
+                rows += self._barriers() + self._merged() + self._nearer()
         for kind in KINDS:
             rows += [
                 self._saving(cluster, kind, world)
@@ -209,6 +209,18 @@ class TableTwo:
             how=how(case, result),
             why=gaps.share(cluster, kind, world, ours, published),
         )
+
+    def _barriers(self) -> list[Row]:
+        """The all-to-all in packets, phase by phase."""
+        rows = []
+        for cluster in self.clusters:
+            if "packets" in self.scope.worlds_of(cluster):
+                case = cases.with_barrier(cluster, self.scope)
+                result = self.results[case]
+                label = f"{cluster.label}, all-to-all, packets with barrier"
+                ours, published = percent(result), cluster.all_to_all
+                rows.append(Row(label, ours, published, "%", how=how(case, result)))
+        return rows
 
     def _merged(self) -> list[Row]:
         """The small meshes as they are priced."""
