@@ -84,9 +84,12 @@ class FakeCore:
         uses = [self._factors.get("place", 1.0) * (0.99 - 0.04 * (3 - min(3, len(options))))] * 3
         upper = {"mean": 0.2}
         return {
+            "name": scenario["fabric"],
+            "fabric": {"rows": 2, "columns": 2},
+            "map": {"jobs": [{"job": 0, "rows": [0], "columns": [0, 1]}], "failed": [[1, 1]]},
             "utilisation": dict.fromkeys(("mean", "median", "p1", "p99"), uses[0]),
             "upper_level": {"all_to_all": upper, "rings": upper},
-            "mixes": [{"utilisation": use} for use in uses],
+            "mixes": [{"utilisation": use, "placed": 1, "left_out": 0} for use in uses],
         }
 
 
@@ -221,7 +224,7 @@ def test_the_folder_holds_tables_pictures_and_the_report(whole, tmp_path):
     for name in ("one", "two"):
         whole.write(tmp_path / name)
     tables = {"reproduction", *(detail.name for detail in whole.details)}
-    more = ["allocation_mixes"]
+    more = ["allocation_mixes", "boards"]
     pictures = {picture.name for picture in whole.pictures}
     assert pictures == {"table_two", "message_sizes", "buffer_sizes", "permutation_npus", *more}
     made = {path.name: path for path in (tmp_path / "one").iterdir()}

@@ -15,7 +15,7 @@ from allrail.reproduce.hammingmesh.cases import Scope, TrafficCase, cases_of
 from allrail.reproduce.hammingmesh.curves import Curves
 from allrail.reproduce.hammingmesh.table_two import Results, TableTwo, how
 from allrail.reproduce.kept import Kept
-from allrail.reproduce.rows import Cells, Detail, Progress, Reproduction
+from allrail.reproduce.rows import Cells, Detail, Picture, Progress, Reproduction
 from allrail.reproduce.work import Simulate, carry_out, core_simulate
 
 __all__ = ["Scope", "run"]
@@ -58,12 +58,14 @@ def run(
         curves = Curves(scope, results)
         rows += curves.rows()
         details += curves.details()
+    more: list[Picture] = []
     if scope.jobs:
         jobs_placed = Allocation(scope.sizes, {case: found[case] for case in placed})
         rows += jobs_placed.rows()
         details += jobs_placed.details()
+        more = jobs_placed.pictures()
     details.append(_cases(results))
-    pictures = hammingmesh.pictures({detail.name: detail for detail in details})
+    pictures = hammingmesh.pictures({detail.name: detail for detail in details}) + more
     return Reproduction(TITLE, rows, _notes(scope, results), details, pictures)
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from allrail.reproduce.hammingmesh import gaps
 from allrail.reproduce.hammingmesh.published import HX2, HX4, TABLE_TWO, Published, Size
-from allrail.reproduce.rows import Cells, Detail, Kind, Row
+from allrail.reproduce.rows import Cells, Detail, Kind, Picture, Row
 
 MIXES = ("alibaba-2020-fractional", "alibaba-2020", "powers-of-two")
 JUDGED_MIX = MIXES[0]
@@ -197,6 +198,26 @@ class Allocation:
             "at_most",
             how=f"{COUNT['large']} mixes, {LEAF_BOARDS} boards a leaf; {options}",
         )
+
+    def pictures(self) -> list[Picture]:
+        """A map of boards, many of them failed; if small meshes are placed."""
+        from allrail.report.placement import boards
+
+        drawn = [
+            case
+            for case in self.results
+            if (case.mix, case.options, case.failed) == (JUDGED_MIX, SORTED, FAILED[-1])
+        ]
+        return [
+            Picture(
+                "boards",
+                f"Jobs on the boards of the {case.cluster.label}",
+                f"The first mix of {case.mix}, {case.failed} boards failed. A job has the boards "
+                "where its rows cross its columns; they need not be neighbours.",
+                partial(boards, dict(self.results[case])),
+            )
+            for case in drawn[:1]
+        ]
 
     def details(self) -> list[Detail]:
         """The use of every case, and of every mix of those that are drawn."""
