@@ -95,6 +95,7 @@ class _Phases(click.ParamType[int | None]):
 @click.option(
     "--phases",
     type=_Phases(),
+    metavar="N|all",
     default="256",
     help="Shift phases of an all-to-all in `packets`, drawn; or `all`. Elsewhere fewer.",
 )
