@@ -40,7 +40,7 @@ MESSAGE_SIZES = (1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17)
 """Fig. 11, besides Table II's; in one plane, bytes. The figure's own are not printed."""
 BUFFER_SIZES = ("64 MB", "256 MB", "1 GB", "4 GB", "16 GB", ALL_REDUCE_SIZE)
 """Fig. 13; the figure's own are not printed."""
-CURVE_PHASES = 16
+CURVE_PHASES = 128
 """Of an all-to-all in Fig. 11, unless all are asked for."""
 
 BUFFER_MOST = {("torus", "packets"): 1e9}
@@ -81,7 +81,6 @@ class TrafficCase:
         algorithm: Of an all-reduce.
         barrier: Whether a phase waits until the one before is over, which it does in `flows`.
         rows: How a HammingMesh joins the rows of its boards; the preset's way if empty.
-        buffer: Of a switch's port, `packets` only; the core's default if empty.
         seed: Of what is drawn.
     """
 
@@ -93,7 +92,6 @@ class TrafficCase:
     algorithm: str = ""
     barrier: bool = False
     rows: str = ""
-    buffer: str = ""
     seed: int = 0
 
     @property
@@ -111,16 +109,13 @@ class TrafficCase:
         fabric: str | dict[str, Any] = self.cluster.fabric
         if self.rows:
             fabric = {**_keys(self.cluster.fabric), "rows": self.rows}
-        tree: dict[str, Any] = {
+        return {
             "schema_version": 1,
             "fabric": fabric,
             "traffic": traffic,
             "world": self.world,
             "seed": self.seed,
         }
-        if self.buffer:
-            tree["packets"] = {"buffer": self.buffer}
-        return tree
 
     @property
     def weight(self) -> float:
