@@ -129,7 +129,7 @@ class TrafficCase:
             return 0.3 if size == "small" else 10.0
         messages, links, per_message = npus * phases, _MEAN_LINKS[name], _bytes(self.size) / planes
         if self.pattern == "all_reduce":
-            steps, parts = (16, npus) if self.algorithm == "rings" else (64, 32)
+            steps, parts = (64, 32) if self.algorithm == "torus" else (16, npus)
             messages, per_message = 4 * npus * steps, per_message / (4 * parts)
             links = 3.0 if planes > 4 else 1.5
         return 0.1 + messages * max(1.0, per_message / 8192) * links / _PACKET_HOPS_PER_SECOND
@@ -168,6 +168,13 @@ def _counts(fabric: str) -> tuple[int, int]:
 
     tree = count(fabric)
     return int(tree["npus"]), int(tree["planes"])
+
+
+@cache
+def _ports(fabric: str) -> int:
+    from allrail.graphs import count
+
+    return int(count(fabric)["ports"])
 
 
 @cache
@@ -263,10 +270,13 @@ def planes_size(cluster: Published, size: int) -> str:
 def algorithms(cluster: Published) -> tuple[str, ...]:
     """Return the all-reduce algorithms that a cluster runs, Table II's first.
 
+    Two disjoint rings use all four ports of an NPU; where it has one port a plane, one ring both
+    ways uses it as well, and keeps to its switch.
+
     Args:
-        cluster: Where. The large dragonfly's 16,320 NPUs have no two disjoint rings.
+        cluster: Where.
     """
-    first = "ring" if cluster.fabric == "dragonfly-16k" else "rings"
+    first = "rings" if _ports(cluster.fabric) > 1 else "ring"
     return (first, "torus")
 
 

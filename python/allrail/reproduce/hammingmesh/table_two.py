@@ -219,7 +219,8 @@ class TableTwo:
                 result = self.results[case]
                 label = f"{cluster.label}, all-to-all, packets with barrier"
                 ours, published = percent(result), cluster.all_to_all
-                rows.append(Row(label, ours, published, "%", how=how(case, result)))
+                why = gaps.share(cluster, KINDS[0], "packets with barrier", ours, published)
+                rows.append(Row(label, ours, published, "%", how=how(case, result), why=why))
         return rows
 
     def _merged(self) -> list[Row]:
