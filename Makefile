@@ -103,6 +103,7 @@ demo: build ## three schedulers on 512 NPUs: a table, a picture, a report
 reproduce: build ## every published number beside ours
 	@$(BIN)/allrail reproduce themis --out $(OUT)/reproduce/themis
 	@$(BIN)/allrail reproduce astra-sim --out $(OUT)/reproduce/astra-sim
+	@$(BIN)/allrail reproduce hammingmesh --out $(OUT)/reproduce/hammingmesh
 
 .PHONY: lock
 lock: ## pin the Python set again, with hashes (needs uv)

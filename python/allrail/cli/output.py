@@ -95,11 +95,12 @@ class Progress:
     """One line on stderr with how much is done and how long the rest takes; on a terminal only.
 
     Use it as a context manager and as the `progress` argument of the verbs. It appears after half
-    a second, so that short work leaves no trace.
+    a second, so that short work leaves no trace. Without `counts` it shows no numbers of pieces.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, *, counts: bool = True) -> None:
         self._what = what
+        self._counts = counts
         self._started = time.monotonic()
         self._drawn = 0.0
         self._shown = False
@@ -115,7 +116,8 @@ class Progress:
         self._shown = True
         left = f", {_duration(elapsed / done * (total - done))} left" if done else ""
         share = f"{100 * done // max(total, 1)} %"
-        sys.stderr.write(f"\r\x1b[K{self._what}: {share} ({done:,} of {total:,}){left}")
+        counts = f" ({done:,} of {total:,})" if self._counts else ""
+        sys.stderr.write(f"\r\x1b[K{self._what}: {share}{counts}{left}")
         sys.stderr.flush()
 
     def __enter__(self) -> Self:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import click
 
@@ -59,16 +59,100 @@ def astra_sim(*, reference: Path | None, as_json: bool, out: Path | None) -> Non
     _show(outcome, as_json=as_json, out=out)
 
 
+class _Phases(click.ParamType[int | None]):
+    """A number of phases, or all of them."""
+
+    name = "N|all"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int | None:
+        """Return the number; None for all."""
+        if value == "all":
+            return None
+        try:
+            phases = int(str(value))
+        except ValueError:
+            phases = 0
+        if phases < 1:
+            self.fail(f"`{value}` is neither `all` nor a number from 1", param, ctx)
+        return phases
+
+
+@command.command("hammingmesh")
+@click.option(
+    "--cluster",
+    type=click.Choice(["small", "large", "all"]),
+    default="all",
+    help="Which half of Table II; the figures are of the small clusters.",
+)
+@click.option(
+    "--world",
+    type=click.Choice(["flows", "packets", "both"]),
+    default="both",
+    help="Where traffic runs; large clusters in `flows` only.",
+)
+@click.option(
+    "--phases",
+    type=_Phases(),
+    metavar="N|all",
+    default="256",
+    help="Shift phases of an all-to-all in `packets`, drawn; or `all`. Elsewhere fewer.",
+)
+@click.option("--figures/--no-figures", default=True, help="Fig. 11, 12 and 13 too.")
+@click.option("--placement/--no-placement", default=True, help="The claims about jobs too.")
+@options.as_json
+@options.out
+@click.option(
+    "--cache/--no-cache", default=True, help="Take results that an earlier run has kept on disk."
+)
+def hammingmesh(
+    *,
+    cluster: Literal["small", "large", "all"],
+    world: Literal["flows", "packets", "both"],
+    phases: int | None,
+    figures: bool,
+    placement: bool,
+    as_json: bool,
+    out: Path | None,
+    cache: bool,
+) -> None:
+    """HammingMesh (SC'22): Table II, its figures and claims.
+
+    Results are kept on disk as they come: after an interruption the same command goes on.
+    """
+    from allrail.cli import folders, output
+    from allrail.reproduce import hammingmesh as paper
+
+    if out is not None:
+        folders.check(out)
+    scope = paper.Scope(
+        sizes=("small", "large") if cluster == "all" else (cluster,),
+        worlds=("flows", "packets") if world == "both" else (world,),
+        phases=phases,
+        curves=figures,
+        jobs=placement,
+    )
+    with output.Progress("reproducing HammingMesh", counts=False) as progress:
+        try:
+            outcome = paper.run(scope, cache=cache, progress=progress)
+        except KeyboardInterrupt:
+            output.warn("what was computed is kept: the same command goes on from there")
+            raise
+    _show(outcome, as_json=as_json, out=out)
+
+
 def _show(outcome: Reproduction, *, as_json: bool, out: Path | None) -> None:
     from allrail.cli import output
-    from allrail.reproduce.rows import HEADER
 
     if out is not None:
         outcome.write(out)
     if as_json:
         output.print_json(outcome.to_dict())
     else:
-        output.table(HEADER, [row.cells() for row in outcome.rows])
+        output.table(*outcome.table)
+        for reason in outcome.reasons:
+            output.note(reason)
         for note in outcome.notes:
             output.note(note)
     if not outcome.ok:

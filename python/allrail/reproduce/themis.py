@@ -22,7 +22,7 @@ from allrail.reproduce.grid import (
     perturbed,
     run_plan,
 )
-from allrail.reproduce.rows import Detail, Kind, Progress, Reproduction, Row
+from allrail.reproduce.rows import Cells, Detail, Kind, Progress, Reproduction, Row
 from allrail.result import Result
 from allrail.scenario import Scenario
 
@@ -187,7 +187,7 @@ def _chunk_sweep(work: _Work) -> tuple[list[Row], Detail]:
         for at_once in SWEEP_LIMITS[: 2 if chunks == SWEEP[-1] else 1]
     ]
     columns = [(name, at_once) for name in (SCF, FIFO) for at_once in SWEEP_LIMITS]
-    table: list[tuple[str | float, ...]] = [
+    table: list[Cells] = [
         (chunks, *(means[name, at_once, chunks] for name, at_once in columns)) for chunks in SWEEP
     ]
     header = ("chunks", *(f"{label(name, at_once)}_%" for name, at_once in columns))
@@ -210,7 +210,7 @@ def _allrail(results: Results) -> list[Row]:
 def _detail(results: Results) -> Detail:
     """One row a cell: every utilisation, the bound's, and allrail's planning time."""
     header = ("platform", "size", *(f"{name}_%" for name in results), "bound_%", "planning_ms")
-    rows: list[tuple[str | float, ...]] = []
+    rows: list[Cells] = []
     for i, cell in enumerate(CELLS):
         best = results[ALLRAIL][i]
         bound = 100 * best.ideal_time_us / best.bound_time_us
@@ -239,7 +239,7 @@ def _perturbed(plans: Plans, seeds: int, work: _Work) -> tuple[list[Row], Detail
         "%",
         "at_least",
     )
-    table: list[tuple[str | float, ...]] = [
+    table: list[Cells] = [
         (cell.platform, cell.size, *(mean(uses[name][i]) for name in plans))
         for i, cell in enumerate(CELLS)
     ]
@@ -271,7 +271,7 @@ def _links(plans: Plans, cells: Sequence[Cell], work: _Work) -> tuple[list[Row],
         )
         for order, kind in zip(queues, LINKS_KINDS, strict=True)
     ]
-    table: list[tuple[str | float, ...]] = [
+    table: list[Cells] = [
         (cell.platform, cell.size, *(uses[key][i] for key in keys)) for i, cell in enumerate(cells)
     ]
     header = ("platform", "size", *(f"{name} {order}_%" for name, order in keys))

@@ -1,0 +1,347 @@
+"""What is simulated for HammingMesh: each case is one scenario of traffic on one cluster.
+
+All-to-alls are shift phases: in phase `i`, NPU `n` sends to `n + i`. Fewer phases than all are a
+sample that the seed draws; the share is the sample's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Literal
+
+from allrail.reproduce.hammingmesh.published import (
+    DRAGONFLY,
+    HX2,
+    HX4,
+    HYPERX,
+    TABLE_TWO,
+    TORUS,
+    TREE,
+    TREE_50,
+    TREE_75,
+    Published,
+    Size,
+)
+from allrail.scenario import GraphFabric, load_any_fabric
+
+Pattern = Literal["all_to_all", "all_reduce", "permutation"]
+WorldName = Literal["flows", "packets"]
+
+ALL_TO_ALL_SIZE = 1 << 18
+"""Of a message from one NPU to another in one plane, bytes: 1 MiB over 4 planes."""
+ALL_REDUCE_SIZE = "32 GB"
+"""Of an NPU's buffer, over all planes."""
+PERMUTATION_SIZE = 1 << 20
+"""Of a message in one plane, bytes."""
+MESSAGE_SIZES = (1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17)
+"""Fig. 11, besides Table II's; in one plane, bytes. The figure's own are not printed."""
+BUFFER_SIZES = ("64 MB", "256 MB", "1 GB", "4 GB", "16 GB", ALL_REDUCE_SIZE)
+"""Fig. 13; the figure's own are not printed."""
+CURVE_PHASES = 128
+"""Of an all-to-all in Fig. 11, unless all are asked for."""
+
+BUFFER_MOST = {("torus", "packets"): 1e9}
+"""Up to where, by algorithm and world: its few long steps would be too many packets."""
+LARGE_PART = 32
+"""Large clusters run one phase for so many that small ones run."""
+BARRIER_PART = 4
+"""With a barrier after each, small clusters run one phase for so many that they run without."""
+
+_MEAN_LINKS = {
+    TREE: 4.0,
+    TREE_50: 4.0,
+    TREE_75: 4.0,
+    DRAGONFLY: 4.1,
+    HYPERX: 3.8,
+    HX2: 3.8,
+    HX4: 4.9,
+    TORUS: 16.0,
+}
+_PACKET_HOPS_PER_SECOND = 2e6
+_PHASE_SECONDS: dict[Size, dict[str, float]] = {
+    "small": {TREE_50: 0.04, TREE_75: 0.01, DRAGONFLY: 0.02, HX4: 0.03, TORUS: 0.005},
+    "large": {TREE_50: 6.0, TREE_75: 0.2, DRAGONFLY: 27.0, HYPERX: 3.6, HX2: 1.3, HX4: 0.3},
+}
+"""Of a phase in `flows`, where it takes noticeable time."""
+
+
+@dataclass(frozen=True, slots=True)
+class TrafficCase:
+    """One simulation.
+
+    Attributes:
+        cluster: Where.
+        pattern: Who sends to whom.
+        world: What carries it.
+        size: As the scenario writes it, over all planes.
+        phases: Of an all-to-all: how many; all if None.
+        algorithm: Of an all-reduce.
+        barrier: Whether a phase waits until the one before is over, which it does in `flows`.
+        rows: How a HammingMesh joins the rows of its boards; the preset's way if empty.
+        seed: Of what is drawn.
+    """
+
+    cluster: Published
+    pattern: Pattern
+    world: WorldName
+    size: str
+    phases: int | None = None
+    algorithm: str = ""
+    barrier: bool = False
+    rows: str = ""
+    seed: int = 0
+
+    @property
+    def scenario(self) -> dict[str, Any]:
+        """What `allrail.simulate` takes."""
+        traffic: dict[str, Any] = {"pattern": self.pattern, "size": self.size}
+        if self.pattern == "all_to_all":
+            traffic["phases"] = "all" if self.phases is None else self.phases
+            if self.barrier:
+                traffic["phase_barrier"] = True
+        if self.world == "flows":
+            traffic["paths"] = "ideal"
+        if self.algorithm:
+            traffic["algorithm"] = self.algorithm
+        fabric: str | dict[str, Any] = self.cluster.fabric
+        if self.rows:
+            fabric = {**_keys(self.cluster.fabric), "rows": self.rows}
+        return {
+            "schema_version": 1,
+            "fabric": fabric,
+            "traffic": traffic,
+            "world": self.world,
+            "seed": self.seed,
+        }
+
+    @property
+    def weight(self) -> float:
+        """About how many seconds of a core it takes."""
+        npus, planes = _counts(self.cluster.fabric)
+        name, size = self.cluster.name, self.cluster.size
+        phases = self.phases or npus - 1 if self.pattern == "all_to_all" else 1
+        if self.world == "flows":
+            if self.pattern == "all_to_all":
+                return 0.1 + phases * _PHASE_SECONDS[size].get(name, 0.001)
+            return 0.3 if size == "small" else 10.0
+        messages, links, per_message = npus * phases, _MEAN_LINKS[name], _bytes(self.size) / planes
+        if self.pattern == "all_reduce":
+            steps, parts = (64, 32) if self.algorithm == "torus" else (16, npus)
+            messages, per_message = 4 * npus * steps, per_message / (4 * parts)
+            links = 3.0 if planes > 4 else 1.5
+        return 0.1 + messages * max(1.0, per_message / 8192) * links / _PACKET_HOPS_PER_SECOND
+
+
+def merged(case: TrafficCase) -> TrafficCase:
+    """Return the same case on the mesh as it is priced, its rows of boards at one switch each.
+
+    Args:
+        case: On a small HammingMesh.
+    """
+    return replace(case, rows="merged")
+
+
+def with_barrier(cluster: Published, scope: Scope) -> TrafficCase:
+    """Return the all-to-all in `packets` with a barrier after each phase.
+
+    Args:
+        cluster: Where; a small one.
+        scope: Says how many phases.
+    """
+    case = all_to_all(cluster, "packets", scope)
+    return replace(case, barrier=True, phases=scope.part(BARRIER_PART))
+
+
+@cache
+def _keys(fabric: str) -> dict[str, Any]:
+    graph = load_any_fabric(fabric)
+    assert isinstance(graph, GraphFabric), "the presets of Table II are graphs"  # noqa: S101
+    return {"topology": graph.topology, **graph.keys}
+
+
+@cache
+def _counts(fabric: str) -> tuple[int, int]:
+    from allrail.graphs import count
+
+    tree = count(fabric)
+    return int(tree["npus"]), int(tree["planes"])
+
+
+@cache
+def _ports(fabric: str) -> int:
+    from allrail.graphs import count
+
+    return int(count(fabric)["ports"])
+
+
+@cache
+def _bytes(size: str) -> int:
+    from allrail import _core
+
+    return _core.parse_quantity("size", size)
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """How much is computed.
+
+    Attributes:
+        sizes: The halves of Table II.
+        worlds: Where traffic runs.
+        phases: Shift phases of an all-to-all in `packets`; a part of them on large clusters, and
+            with a barrier after each; all if None.
+        curves: Whether Figures 11, 12 and 13 are computed.
+        jobs: Whether the claims about jobs are computed.
+    """
+
+    sizes: tuple[Size, ...] = ("small", "large")
+    worlds: tuple[WorldName, ...] = ("flows", "packets")
+    phases: int | None = 256
+    curves: bool = True
+    jobs: bool = True
+
+    @property
+    def clusters(self) -> list[Published]:
+        """The rows of Table II that are computed."""
+        return [cluster for cluster in TABLE_TWO if cluster.size in self.sizes]
+
+    def part(self, part: int) -> int | None:
+        """One phase for so many of `phases`; None for all."""
+        return None if self.phases is None else max(1, self.phases // part)
+
+    def worlds_of(self, cluster: Published) -> list[WorldName]:
+        """Where a cluster's traffic runs: large ones are too large for `packets`."""
+        return [w for w in self.worlds if w == "flows" or cluster.size == "small"]
+
+
+def all_to_all(cluster: Published, world: WorldName, scope: Scope) -> TrafficCase:
+    """Return Table II's global bandwidth; all phases of a small cluster in `flows`.
+
+    Args:
+        cluster: Where.
+        world: What carries it.
+        scope: Says how many phases.
+    """
+    whole = world == "flows" and cluster.size == "small"
+    phases = None if whole else scope.part(LARGE_PART if cluster.size == "large" else 1)
+    size = planes_size(cluster, ALL_TO_ALL_SIZE)
+    return TrafficCase(cluster, "all_to_all", world, size, phases, rows=rows_of(cluster))
+
+
+def all_reduce(cluster: Published, world: WorldName) -> TrafficCase:
+    """Return Table II's all-reduce.
+
+    Args:
+        cluster: Where.
+        world: What carries it.
+    """
+    algorithm = algorithms(cluster)[0]
+    size = ALL_REDUCE_SIZE
+    return TrafficCase(
+        cluster, "all_reduce", world, size, algorithm=algorithm, rows=rows_of(cluster)
+    )
+
+
+def rows_of(cluster: Published) -> str:
+    """Return how the paper simulates the rows of a mesh: one tree per row of NPUs.
+
+    It prices the small ones with merged switches; on the large ones nothing can be merged.
+
+    Args:
+        cluster: Where.
+    """
+    return "per_accelerator" if cluster.fabric in ("hx2mesh-1k", "hx4mesh-1k") else ""
+
+
+def planes_size(cluster: Published, size: int) -> str:
+    """Return a size over all planes, as a scenario writes it.
+
+    Args:
+        cluster: Says how many planes.
+        size: In one plane, bytes.
+    """
+    kib = _counts(cluster.fabric)[1] * size // 1024
+    return f"{kib // 1024} MiB" if kib % 1024 == 0 else f"{kib} KiB"
+
+
+def algorithms(cluster: Published) -> tuple[str, ...]:
+    """Return the all-reduce algorithms that a cluster runs, Table II's first.
+
+    Two disjoint rings use all four ports of an NPU; where it has one port a plane, one ring both
+    ways uses it as well, and keeps to its switch.
+
+    Args:
+        cluster: Where.
+    """
+    first = "rings" if _ports(cluster.fabric) > 1 else "ring"
+    return (first, "torus")
+
+
+def permutation(cluster: Published, world: WorldName) -> TrafficCase:
+    """Return Fig. 12's case.
+
+    Args:
+        cluster: Where.
+        world: What carries it.
+    """
+    size = planes_size(cluster, PERMUTATION_SIZE)
+    return TrafficCase(cluster, "permutation", world, size, rows=rows_of(cluster))
+
+
+def message_sizes(cluster: Published, world: WorldName, scope: Scope) -> list[TrafficCase]:
+    """Return Fig. 11's cases.
+
+    Args:
+        cluster: Where.
+        world: What carries it.
+        scope: Says whether all phases are simulated.
+    """
+    phases = None if scope.phases is None else min(scope.phases, CURVE_PHASES)
+    rows = rows_of(cluster)
+    sizes = [planes_size(cluster, size) for size in MESSAGE_SIZES]
+    smaller = [TrafficCase(cluster, "all_to_all", world, size, phases, rows=rows) for size in sizes]
+    return [*smaller, all_to_all(cluster, world, scope)]
+
+
+def buffer_sizes(cluster: Published, world: WorldName) -> list[TrafficCase]:
+    """Return Fig. 13's cases.
+
+    Args:
+        cluster: Where.
+        world: What carries it.
+    """
+    rows = rows_of(cluster)
+    return [
+        TrafficCase(cluster, "all_reduce", world, size, algorithm=algorithm, rows=rows)
+        for algorithm in algorithms(cluster)
+        for size in BUFFER_SIZES
+        if _bytes(size) <= BUFFER_MOST.get((algorithm, world), math.inf)
+    ]
+
+
+def cases_of(scope: Scope) -> Sequence[TrafficCase]:
+    """Return everything that is simulated, what Table II needs first.
+
+    Args:
+        scope: How much.
+    """
+    pairs = [(cluster, world) for cluster in scope.clusters for world in scope.worlds_of(cluster)]
+    table = [case for c, w in pairs for case in (all_to_all(c, w, scope), all_reduce(c, w))]
+    table += [with_barrier(c, scope) for c, w in pairs if w == "packets"]
+    table += [merged(all_to_all(c, w, scope)) for c, w in pairs if rows_of(c)]
+    if not scope.curves:
+        return table
+    small = [(cluster, world) for cluster, world in pairs if cluster.size == "small"]
+    curves = [
+        case
+        for cluster, world in small
+        for case in (
+            permutation(cluster, world),
+            *message_sizes(cluster, world, scope),
+            *buffer_sizes(cluster, world),
+        )
+    ]
+    return list(dict.fromkeys([*table, *curves]))

@@ -1,0 +1,104 @@
+"""Figures 11, 12 and 13 of HammingMesh: bandwidth against message size, and a permutation.
+
+The paper shows them as pictures without numbers, so that there is nothing to put beside ours.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from allrail.reproduce.hammingmesh import cases
+from allrail.reproduce.hammingmesh.cases import Scope, TrafficCase
+from allrail.reproduce.hammingmesh.table_two import Results, how, percent
+from allrail.reproduce.rows import Cells, Detail, Row
+
+QUANTILES = ("min", "p1", "median", "p99", "max", "mean")
+
+
+@dataclass(frozen=True)
+class Curves:
+    """What was simulated for the three figures, small clusters only.
+
+    Attributes:
+        scope: How much.
+        results: By case.
+    """
+
+    scope: Scope
+    results: Results
+
+    def of(self, pattern: str) -> list[TrafficCase]:
+        """The cases of a pattern, in order."""
+        pairs = [
+            (cluster, world)
+            for cluster in self.scope.clusters
+            if cluster.size == "small"
+            for world in self.scope.worlds_of(cluster)
+        ]
+        found: list[TrafficCase] = []
+        for cluster, world in pairs:
+            if pattern == "permutation":
+                found.append(cases.permutation(cluster, world))
+            elif pattern == "all_to_all":
+                found += cases.message_sizes(cluster, world, self.scope)
+            else:
+                found += cases.buffer_sizes(cluster, world)
+        return found
+
+    def rows(self) -> list[Row]:
+        """Of the permutation, the middle and the slow end; reported only."""
+        rows = []
+        for case in self.of("permutation"):
+            result = self.results[case]
+            for name in ("median", "p1"):
+                ours = 100 * result["npu_bandwidth_gbps"][name] / result["injection_gbps"]
+                label = f"{case.cluster.label}, permutation, {name} NPU, {case.world}"
+                rows.append(Row(label, ours, None, "%", how=how(case, result)))
+        return rows
+
+    def details(self) -> list[Detail]:
+        """One table a figure."""
+        return [
+            self._sizes("message_sizes", "all_to_all"),
+            self._sizes("buffer_sizes", "all_reduce"),
+            *self._permutation(),
+        ]
+
+    def _sizes(self, name: str, pattern: str) -> Detail:
+        header = ("cluster", "world", "algorithm", "size", "bytes", "share_%", "time_us", "how")
+        rows: list[Cells] = []
+        for case in self.of(pattern):
+            result = self.results[case]
+            rows.append(
+                (
+                    case.cluster.label,
+                    case.world,
+                    case.algorithm,
+                    case.size,
+                    result["size_bytes"],
+                    percent(result),
+                    result["time_us"],
+                    how(case, result),
+                )
+            )
+        return Detail(name, header, rows)
+
+    def _permutation(self) -> list[Detail]:
+        summary: list[Cells] = []
+        each: list[Cells] = []
+        for case in self.of("permutation"):
+            result = self.results[case]
+            label = (case.cluster.label, case.world)
+            spread = result["npu_bandwidth_gbps"]
+            summary.append(
+                (*label, *(spread[name] for name in QUANTILES), result["injection_gbps"])
+            )
+            each += [
+                (*label, npu, gbps, 100 * gbps / result["injection_gbps"])
+                for npu, gbps in enumerate(result["npu_bandwidths_gbps"])
+            ]
+        columns = ("cluster", "world", *(f"{name}_gbps" for name in QUANTILES), "injection_gbps")
+        return [
+            Detail("permutation", columns, summary),
+            Detail("permutation_npus", ("cluster", "world", "npu", "gbps", "share_%"), each),
+        ]

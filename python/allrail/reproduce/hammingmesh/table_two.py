@@ -1,0 +1,311 @@
+"""Table II of HammingMesh: cost, diameter, shares of bandwidth and savings, beside ours.
+
+    saving = (cost of the nonblocking fat tree / cost) · (share / share of that fat tree)
+
+Shares are per cent: an all-to-all's of what an NPU injects, an all-reduce's of the most that one
+without reduction in the network can reach.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from allrail.reproduce.hammingmesh import cases, gaps
+from allrail.reproduce.hammingmesh.cases import Scope, TrafficCase, WorldName
+from allrail.reproduce.hammingmesh.published import (
+    ALL_REDUCE_LEAST,
+    DIAMETERS_BY_SEARCH,
+    FLOWS_TOLERANCE,
+    NEARER,
+    NEARER_AT_LEAST,
+    PACKETS_TOLERANCE,
+    SAVINGS,
+    TABLE_TWO,
+    TREE,
+    Published,
+    half_digit,
+)
+from allrail.reproduce.rows import Cells, Detail, Kind, Row
+
+Results = Mapping[TrafficCase, Mapping[str, Any]]
+KINDS = ("all-to-all", "all-reduce")
+
+
+def percent(result: Mapping[str, Any]) -> float:
+    """The share that Table II has of such a simulation, per cent.
+
+    Args:
+        result: Of an all-to-all or an all-reduce.
+    """
+    key = "share_of_optimum" if result["pattern"] == "all_reduce" else "share_of_injection"
+    return 100 * float(result[key])
+
+
+def how(case: TrafficCase, result: Mapping[str, Any]) -> str:
+    """What a simulated number was computed with, in words.
+
+    Args:
+        case: What was simulated.
+        result: What came out.
+    """
+    words = [str(result["world"])]
+    if case.world == "flows":
+        words.append(f"{result['paths']} paths")
+    if case.pattern == "all_to_all":
+        words.append(f"{result['phases_simulated']} of {result['phases']} phases")
+        words.append("a barrier after each" if result["phase_barrier"] else "no barrier")
+        words.append(f"{case.size} a pair")
+    elif case.pattern == "all_reduce":
+        steps = f"{result['steps_simulated']} of {result['steps']} steps"
+        words += [f"{case.algorithm}, {steps}", case.size]
+    else:
+        words.append(f"{case.size} a pair")
+    if case.world == "packets":
+        words.append(f"buffers {result['built']['buffer_bytes'] / 1e6:g} MB")
+    if case.cluster.name == "HyperX":
+        words.append("direct links; priced as 1x1 boards")
+    if case.rows == "per_accelerator":
+        words.append("a tree per row of NPUs; priced with merged switches")
+    elif case.rows:
+        words.append("merged switches, as priced")
+    return ", ".join(words)
+
+
+@dataclass(frozen=True)
+class TableTwo:
+    """Table II from what was simulated and counted.
+
+    Attributes:
+        scope: What of it.
+        results: By case.
+        measured: What `allrail fabric show` says, by fabric.
+    """
+
+    scope: Scope
+    results: Results
+    measured: Mapping[str, Mapping[str, Any]]
+
+    @cached_property
+    def clusters(self) -> list[Published]:
+        """Its rows."""
+        return self.scope.clusters
+
+    def cost(self, cluster: Published) -> float:
+        """Millions of dollars."""
+        return float(self.measured[cluster.fabric]["cost_usd"]) / 1e6
+
+    def case(self, cluster: Published, kind: str, world: WorldName) -> TrafficCase:
+        """The simulation behind a share."""
+        if kind == "all-to-all":
+            return cases.all_to_all(cluster, world, self.scope)
+        return cases.all_reduce(cluster, world)
+
+    def share(self, cluster: Published, kind: str, world: WorldName) -> float | None:
+        """Per cent; None if that was not simulated."""
+        result = self.results.get(self.case(cluster, kind, world))
+        return None if result is None else percent(result)
+
+    def saving(self, cluster: Published, kind: str, world: WorldName) -> float | None:
+        """From our costs and our shares."""
+        tree = self._tree(cluster)
+        ours, theirs = self.share(cluster, kind, world), self.share(tree, kind, world)
+        if ours is None or theirs is None:
+            return None
+        return self.cost(tree) / self.cost(cluster) * ours / theirs
+
+    def saving_from_published(self, cluster: Published, kind: str) -> float:
+        """From our costs and the published shares."""
+        tree = self._tree(cluster)
+        shares = [_published(one, kind)[0] for one in (cluster, tree)]
+        return self.cost(tree) / self.cost(cluster) * shares[0] / shares[1]
+
+    def _tree(self, cluster: Published) -> Published:
+        return next(one for one in TABLE_TWO if (one.size, one.name) == (cluster.size, TREE))
+
+    def rows(self) -> list[Row]:
+        """Every number of the table."""
+        rows = [self._cost(cluster) for cluster in self.clusters]
+        rows += [row for cluster in self.clusters for row in self._diameters(cluster)]
+        rows += [self._cut(cluster) for cluster in self.clusters if "Mesh" in cluster.name]
+        for kind in KINDS:
+            rows += [
+                self._share(cluster, kind, world)
+                for cluster in self.clusters
+                for world in self.scope.worlds_of(cluster)
+            ]
+            if kind == "all-to-all":
+                rows += self._barriers() + self._merged() + self._nearer()
+        for kind in KINDS:
+            rows += [
+                self._saving(cluster, kind, world)
+                for cluster in self.clusters
+                for world in self.scope.worlds_of(cluster)[-1:]
+            ]
+        return rows + self._savings()
+
+    def _cost(self, cluster: Published) -> Row:
+        printed, half = cluster.cost, half_digit(cluster.cost)
+        return Row(
+            f"{cluster.label}, cost",
+            self.cost(cluster),
+            float(printed),
+            "M$",
+            "absolute",
+            half,
+            digits=3,
+            how="counted" + (" as HammingMesh of 1x1 boards" if cluster.name == "HyperX" else ""),
+            why=gaps.COSTS.get((cluster.size, cluster.name), ""),
+        )
+
+    def _diameters(self, cluster: Published) -> list[Row]:
+        measured = self.measured[cluster.fabric]
+        key = (cluster.size, cluster.name)
+        rows = []
+        for name, word, key_of in (
+            ("diameter by formula", "formula", "diameter"),
+            ("diameter by search", "breadth-first search", "diameter_bfs"),
+        ):
+            ours = float(measured[key_of])
+            wanted = float(cluster.diameter)
+            stated = gaps.DIAMETERS.get((*key, key_of), "")
+            kind: Kind = "report" if stated else "absolute"
+            case = f"{cluster.label}, {name}"
+            rows.append(Row(case, ours, wanted, "links", kind, digits=0, how=word, why=stated))
+        if key in DIAMETERS_BY_SEARCH:
+            case, wanted = f"{cluster.label}, stated exception", float(DIAMETERS_BY_SEARCH[key])
+            ours = float(measured["diameter_bfs"])
+            rows.append(
+                Row(case, ours, wanted, "links", "absolute", digits=0, how="breadth-first search")
+            )
+        return rows
+
+    def _cut(self, cluster: Published) -> Row:
+        """Of a mesh of `a` x `a` boards, `1 / 2a` of what half of its NPUs inject."""
+        a = 2 if cluster.name == "Hx2Mesh" else 4
+        ours = 100 * float(self.measured[cluster.fabric]["half_plane_cut_share"])
+        case = f"{cluster.label}, half-plane cut (1/2a)"
+        return Row(case, ours, 50.0 / a, "%", "absolute", 1e-9, how="largest flow, one plane")
+
+    def _share(self, cluster: Published, kind: str, world: WorldName) -> Row:
+        case = self.case(cluster, kind, world)
+        result = self.results[case]
+        ours, published = percent(result), _published(cluster, kind)[0]
+        judged: tuple[Kind, float] = ("report", 0.0)
+        if kind == "all-to-all" and cluster.size == "small":
+            tolerance = FLOWS_TOLERANCE if world == "flows" else PACKETS_TOLERANCE
+            if cluster.name in tolerance:
+                judged = ("relative", tolerance[cluster.name])
+        elif cluster.size == "small" and world == "packets":
+            judged = ("at_least", published - ALL_REDUCE_LEAST)
+        return Row(
+            f"{cluster.label}, {kind}, {world}",
+            ours,
+            published,
+            "%",
+            *judged,
+            how=how(case, result),
+            why=gaps.share(cluster, kind, world, ours, published),
+        )
+
+    def _barriers(self) -> list[Row]:
+        """The all-to-all in packets, phase by phase."""
+        rows = []
+        for cluster in self.clusters:
+            if "packets" in self.scope.worlds_of(cluster):
+                case = cases.with_barrier(cluster, self.scope)
+                result = self.results[case]
+                label = f"{cluster.label}, all-to-all, packets with barrier"
+                ours, published = percent(result), cluster.all_to_all
+                why = gaps.share(cluster, KINDS[0], "packets with barrier", ours, published)
+                rows.append(Row(label, ours, published, "%", how=how(case, result), why=why))
+        return rows
+
+    def _merged(self) -> list[Row]:
+        """The small meshes as they are priced."""
+        rows = []
+        for cluster in self.clusters:
+            for world in self.scope.worlds_of(cluster) if cases.rows_of(cluster) else ():
+                case = cases.merged(self.case(cluster, KINDS[0], world))
+                result = self.results[case]
+                label = f"{cluster.label} as priced, all-to-all, {world}"
+                published = cluster.all_to_all
+                ours, why = percent(result), gaps.MERGED
+                rows.append(Row(label, ours, published, "%", how=how(case, result), why=why))
+        return rows
+
+    def _nearer(self) -> list[Row]:
+        """On how many of four `packets` is nearer to the published share than `flows`."""
+        chosen = [c for c in self.clusters if c.size == "small" and c.name in NEARER]
+        if len(self.scope.worlds) < 2 or not chosen:
+            return []
+        nearer = []
+        for cluster in chosen:
+            flows, packets = (self.share(cluster, KINDS[0], w) for w in ("flows", "packets"))
+            if flows is None or packets is None:
+                return []
+            published = cluster.all_to_all
+            if abs(packets - published) < abs(flows - published):
+                nearer.append(cluster.name)
+        case = f"small, all-to-all: packets nearer to it than flows, of {', '.join(NEARER)}"
+        told = "nearer on " + (", ".join(nearer) or "none")
+        count, least = float(len(nearer)), float(NEARER_AT_LEAST)
+        return [Row(case, count, least, "of_4", "at_least", digits=0, how=told)]
+
+    def _saving(self, cluster: Published, kind: str, world: WorldName) -> Row:
+        ours, published = self.saving(cluster, kind, world), _published(cluster, kind)[1]
+        told = f"our costs and {world} shares; published shares give "
+        told += f"{self.saving_from_published(cluster, kind):.3f}"
+        case = f"{cluster.label}, {kind} saving"
+        return Row(case, ours or 0.0, published, "x", digits=3, how=told)
+
+    def _savings(self) -> list[Row]:
+        """How many printed savings follow from the printed shares."""
+        if len(self.clusters) < len(TABLE_TWO):
+            return []
+        follow = sum(
+            f"{self.saving_from_published(cluster, kind):.1f}"
+            == f"{_published(cluster, kind)[1]:.1f}"
+            for cluster in self.clusters
+            for kind in KINDS
+        )
+        case = f"savings that follow from the printed shares, of {SAVINGS}"
+        told = "our costs; rounded as printed"
+        return [Row(case, float(follow), float(SAVINGS), "", digits=0, how=told, why=gaps.SAVINGS)]
+
+    def details(self) -> list[Detail]:
+        """Table II as it stands in the paper, and the savings."""
+        shares = [f"{kind}_{side}_%" for kind in KINDS for side in ("published", *SIDES)]
+        header = ("cluster", "published_cost_M$", "cost_M$", *shares)
+        header += ("published_diameter", "diameter", "diameter_bfs")
+        wide: list[Cells] = []
+        savings: list[Cells] = []
+        for cluster in self.clusters:
+            measured = self.measured[cluster.fabric]
+            cells: list[str | float | None] = [
+                cluster.label,
+                float(cluster.cost),
+                self.cost(cluster),
+            ]
+            for kind in KINDS:
+                published, saving = _published(cluster, kind)
+                cells += [published, *(self.share(cluster, kind, world) for world in SIDES)]
+                from_published = self.saving_from_published(cluster, kind)
+                ours = (self.saving(cluster, kind, world) for world in SIDES)
+                savings.append((cluster.label, kind, saving, from_published, *ours))
+            ends = (cluster.diameter, measured["diameter"], measured["diameter_bfs"])
+            wide.append((*cells, *ends))
+        columns = ("cluster", "kind", "published", "from_published_shares", *SIDES)
+        return [Detail("table_two", header, wide), Detail("savings", columns, savings)]
+
+
+SIDES: tuple[WorldName, ...] = ("flows", "packets")
+
+
+def _published(cluster: Published, kind: str) -> tuple[float, float]:
+    """The share and the saving."""
+    if kind == "all-to-all":
+        return cluster.all_to_all, cluster.all_to_all_saving
+    return cluster.all_reduce, cluster.all_reduce_saving
