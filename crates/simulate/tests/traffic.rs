@@ -247,3 +247,22 @@ fn a_world_that_loses_a_message_is_a_stall_and_not_a_result() {
     // Three phases, one after another.
     assert_eq!((carried.messages, carried.end), (24, Time::from_ns(15)));
 }
+
+/// In an exchange a message waits for what its NPU receives, not only for what it sends.
+#[test]
+fn an_exchange_counts_what_has_arrived() {
+    use allrail_simulate::traffic::driver::Demand;
+    let shift = |npu: u32, k: u32| Some((npu + k + 1) % 4);
+    let mut lists = Lists::new(4, 3, Bytes::new(64), Some(1), &shift).exchanges();
+    let mut out = Vec::new();
+    lists.due(Time::ZERO, &mut out);
+    assert_eq!(out.len(), 4);
+    let first = out[0];
+    out.clear();
+    assert!(lists.wants_sent());
+    lists.sent(Time::ZERO, first.tag, &mut out);
+    assert!(out.is_empty(), "nothing has arrived at NPU 0");
+    // NPU 3's first message is for NPU 0.
+    lists.delivered(Time::ZERO, 3 << 32, &mut out);
+    assert_eq!(out.iter().map(|m| (m.source, m.destination)).collect::<Vec<_>>(), [(0, 2)]);
+}

@@ -112,8 +112,9 @@ class Traffic(Node):
     )
     window: Annotated[int, Count(1)] | None = Field(
         default=None,
-        description="How many messages of an NPU may be leaving it at once: `uniform` in "
-        "`packets`, and `all_to_all` without a barrier. 8 if left out.",
+        description="`all_to_all` without a barrier: how many phases an NPU has begun and not done "
+        "(sent in and received in). `uniform` in `packets`: how many messages of an NPU may be "
+        "leaving it at once. 8 if left out.",
     )
     paths: Annotated[str, OneOf("ideal", "minimal", "ecmp", "single", what="a choice of paths")] | (
         None

@@ -1,9 +1,13 @@
 //! Messages of NPUs that walk their own lists, and messages with a time.
 //!
 //! In [`Lists`], NPU `n` sends its messages one after another; up to `window` of them may be leaving
-//! it at once, and one more starts when the last byte of one has left. With a barrier, message `k`
-//! of every NPU starts when all messages `k − 1` have arrived everywhere. In [`Timed`], each message
-//! leaves at its own time, whatever happened to those before.
+//! it at once, and one more starts when the last byte of one has left. In exchanges
+//! ([`Lists::exchanges`]) an NPU that sends a message in each step also receives one in each: message
+//! `k`, from 0, starts when `k + 1 − window` messages have left here and as many have arrived here. NPUs
+//! cannot drift apart by more than the window then, as in the
+//! pairwise exchange of message passing libraries. With a barrier, message `k` of every NPU starts when
+//! all messages `k − 1` have arrived everywhere. In [`Timed`], each message leaves at its own time,
+//! whatever happened to those before.
 
 use allrail_core::{Bytes, Time};
 
@@ -25,6 +29,8 @@ pub struct Lists<'a> {
     total: u64,
     /// When the last message of each NPU arrived.
     finish: Vec<Time>,
+    /// In exchanges: of each NPU, how many messages have left it and how many have arrived.
+    exchanged: Option<Vec<[u32; 2]>>,
 }
 
 impl<'a> Lists<'a> {
@@ -40,13 +46,31 @@ impl<'a> Lists<'a> {
         let of = |npu| (0..count).filter(|&k| to(npu, k).is_some()).count() as u64;
         let total = (0..npus).map(of).sum();
         let (next, finish) = (vec![0; npus as usize], vec![Time::ZERO; npus as usize]);
-        Self { npus, count, bytes, to, window, next, open: 0, done: 0, total, finish }
+        let exchanged = None;
+        Self { npus, count, bytes, to, window, next, open: 0, done: 0, total, finish, exchanged }
+    }
+
+    /// Every NPU sends one message in each step and receives one, and takes part in at most `window`
+    /// steps at once: message `k` waits until `k + 1 − window` messages have left and as many arrived.
+    #[must_use]
+    pub fn exchanges(mut self) -> Self {
+        self.exchanged = Some(vec![[0; 2]; self.npus as usize]);
+        self
     }
 
     /// When the last message of each NPU arrived.
     #[must_use]
     pub fn finish(&self) -> &[Time] {
         &self.finish
+    }
+
+    /// One more message has left `npu` (`what` 0) or arrived there (1), in exchanges.
+    fn exchange(&mut self, npu: u32, what: usize, out: &mut Vec<Message>) {
+        let (Some(exchanged), Some(window)) = (&mut self.exchanged, self.window) else { return };
+        let counts = &mut exchanged[npu as usize];
+        counts[what] += 1;
+        let steps = counts[0].min(counts[1]);
+        while self.next[npu as usize] < steps.saturating_add(window) && self.start_next(npu, out) {}
     }
 
     fn start_next(&mut self, npu: u32, out: &mut Vec<Message>) -> bool {
@@ -87,12 +111,22 @@ impl Demand for Lists<'_> {
     }
 
     fn sent(&mut self, _now: Time, tag: u64, out: &mut Vec<Message>) {
-        self.start_next((tag >> 32) as u32, out);
+        let npu = (tag >> 32) as u32;
+        if self.exchanged.is_some() {
+            self.exchange(npu, 0, out);
+        } else {
+            self.start_next(npu, out);
+        }
     }
 
     fn delivered(&mut self, now: Time, tag: u64, out: &mut Vec<Message>) {
         self.done += 1;
         self.finish[(tag >> 32) as usize] = now;
+        if self.exchanged.is_some() {
+            let (npu, k) = ((tag >> 32) as u32, tag as u32);
+            let destination = (self.to)(npu, k).expect("it was sent");
+            self.exchange(destination, 1, out);
+        }
         if self.window.is_none() {
             self.open -= 1;
             if self.open == 0 {

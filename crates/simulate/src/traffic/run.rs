@@ -209,7 +209,7 @@ impl Job<'_> {
         }
         let to = |npu: u32, k: u32| Some((npu + shifts[k as usize]) % npus);
         let window = (!barrier).then(|| self.traffic.window.unwrap_or(WINDOW));
-        let mut lists = Lists::new(npus, taken, bytes, window, &to);
+        let mut lists = Lists::new(npus, taken, bytes, window, &to).exchanges();
         let (carried, packets) = self.carry(&mut lists, observer)?;
         outcome.seconds = carried.end.as_s() * scale;
         outcome.simulated = carried.end;

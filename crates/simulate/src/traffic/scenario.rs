@@ -87,7 +87,8 @@ pub struct Traffic {
     /// `flows` and not in `packets`.
     #[serde(default)]
     pub phase_barrier: Option<bool>,
-    /// How many messages of an NPU may be leaving it at once; 8 where absent.
+    /// `all_to_all`: how many steps of its exchange an NPU has begun and not done: sent in and received
+    /// in. `uniform`: how many messages of an NPU may be leaving it at once. 8 where absent.
     #[serde(default)]
     pub window: Option<u32>,
     /// `flows`: over which paths a message is split; `ideal` where absent.
