@@ -9,6 +9,7 @@ queue("hx2mesh-1k", mix="alibaba-2020", jobs=1000, load=0.9, duration="1000 s")[
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -85,7 +86,7 @@ def read_mix(mix: MixLike) -> Mix:
         return _yaml_mix(path)
     raise InputError(
         "there is no such mix",
-        hint=did_you_mean(name, mix_names(), others="name a .csv or .yaml file, or a preset:"),
+        hint=did_you_mean(name, mix_names(), others="name a .csv or .yaml file, or a preset"),
         field="mix",
         value=name,
     )
@@ -221,6 +222,13 @@ def queue(
         ]
         source = str(path)
     else:
+        if not math.isfinite(load):
+            raise InputError(
+                "it is not a number",
+                hint="0.9 asks for nine tenths of all boards",
+                field="load",
+                value=str(load),
+            )
         read = read_mix(mix)
         source, lines = read.source, read.lines
         request |= {

@@ -108,7 +108,8 @@ OPTIONS = [
 
 @pytest.mark.parametrize(("options", "where", "why"), OPTIONS, ids=str)
 def test_options(folder, allrail_cli, options, where, why):
-    outcome = allrail_cli(*BASE, *options)
+    base = BASE[:3] if "--jobs" in options else BASE
+    outcome = allrail_cli(*base, *options)
     assert (outcome.status, outcome.stdout) == (2, "")
     assert outcome.stderr.startswith(f"error: {where}: "), outcome.stderr
     assert why in outcome.stderr
@@ -145,3 +146,31 @@ def test_shapes_that_do_not_fold(shape, board):
 def test_pairs_are_checked_too():
     with pytest.raises(InputError, match="whole number"):
         place("hx2mesh-1k", mix=[(1, 2.5)], count=1)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        (("--load", "1"), "--load"),
+        (("--duration", "5 s"), "--duration"),
+        (("--jobs", "5"), "--count"),
+        (("--trace", "jobs.csv", "--jobs", "5"), "--jobs"),
+        (("--trace", "jobs.csv", "--load", "0.5"), "--load"),
+        (("--trace", "jobs.csv", "--duration", "5 s"), "--duration"),
+    ],
+    ids=str,
+)
+def test_no_option_is_left_unread(folder, allrail_cli, options, named):
+    (folder / "jobs.csv").write_text("arrive,duration,size\n0 s,1 s,1\n")
+    count = ("--count", "2") if named == "--count" else ()
+    outcome = allrail_cli("place", "--fabric", "hx2mesh-1k", *count, *options)
+    assert (outcome.status, outcome.stdout) == (2, ""), outcome.stdout
+    assert outcome.stderr.startswith(f"error: {named}: it means nothing")
+    assert "\n\nhint: " in outcome.stderr
+
+
+@pytest.mark.parametrize("load", ["nan", "inf"])
+def test_a_load_is_a_number(allrail_cli, load):
+    outcome = allrail_cli("place", "--fabric", "hx2mesh-1k", "--jobs", "5", "--load", load)
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert outcome.stderr.startswith("error: --load: `load` is `" + load)

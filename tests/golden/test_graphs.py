@@ -188,3 +188,12 @@ def test_what_is_too_large_to_build_is_counted(folder, allrail_cli):
     assert (tree["npus_working"], tree["diameter_bfs"]) == (None, None)
     page = allrail_cli("fabric", "show", "huge.yaml").stdout
     assert "- by search" in page
+
+
+@pytest.mark.parametrize(
+    ("name", "shared"),
+    [("fat-tree-1k", True), ("hyperx-1k", True), ("hx2mesh-1k", False), ("today", False)],
+)
+def test_advice_says_where_dimensions_share_a_port(allrail_cli, name, shared):
+    page = allrail_cli("fabric", "advise", name).stdout
+    assert ("share the port of an NPU" in page) is shared

@@ -112,6 +112,10 @@ def show_fabric(*, name: str, as_json: bool, as_yaml: bool, picture: Path | None
         output.note("uncalibrated: nobody measured this hardware")
 
 
+_SHARED_PORTS = ("fat_tree", "hyperx")
+"""Topologies whose dimensions all leave an NPU by the same cables (docs/concepts/topologies.md)."""
+
+
 @command.command("advise")
 @click.argument("name", metavar="FABRIC")
 @options.as_json
@@ -123,6 +127,7 @@ def advise_fabric(*, name: str, as_json: bool) -> None:
     """
     from allrail import api
     from allrail.cli import output
+    from allrail.scenario import GraphFabric, load_any_fabric
 
     advice = api.advise(name)
     if as_json:
@@ -165,6 +170,12 @@ def advise_fabric(*, name: str, as_json: bool) -> None:
     by = f", bound by {' and '.join(bound)}" if bound else ""
     output.note(f"the best schedule can use {output.percent(reachable['utilisation'])} %{by}")
     output.note("counted from bandwidths alone (large collectives); the fabric is uncalibrated")
+    fabric = load_any_fabric(name)
+    if isinstance(fabric, GraphFabric) and fabric.topology in _SHARED_PORTS:
+        output.note(
+            "these dimensions share the port of an NPU, so together they have no more than one "
+            "of them: what is idle here is not to be had; compare in `world: flows`"
+        )
 
 
 def _show_graph(fabric: GraphFabric, *, as_json: bool) -> None:

@@ -53,9 +53,9 @@ _OPTIONS = {
 )
 @click.option("--jobs", type=int, help="Run a queue of so many jobs drawn from the mix instead.")
 @click.option(
-    "--load", type=float, default=0.9, help="What the drawn jobs ask for; 1 is all boards."
+    "--load", type=float, help="What the drawn jobs ask for; 0.9 if left out, 1 is all boards."
 )
-@click.option("--duration", default="3600 s", help="How long drawn jobs run on average.")
+@click.option("--duration", help="How long drawn jobs run on average; `3600 s` if left out.")
 @click.option("--backfill", is_flag=True, help="In a queue, let later jobs fill gaps.")
 @options.as_json
 @options.out
@@ -76,8 +76,8 @@ def command(
     seed: int,
     trace: Path | None,
     jobs: int | None,
-    load: float,
-    duration: str,
+    load: float | None,
+    duration: str | None,
     backfill: bool,
     as_json: bool,
     out: Path | None,
@@ -101,11 +101,27 @@ def command(
             "--memory": memory,
             "--leaf-boards": leaf_boards,
             "--run": run,
+            "--count": count is not None,
         }
         if waits
-        else {"--backfill": backfill},
-        waits=waits,
+        else {
+            "--backfill": backfill,
+            "--load": load is not None,
+            "--duration": duration is not None,
+        },
+        "it means nothing for a queue" if waits else "it means nothing without a queue",
+        "leave out `--trace` and `--jobs`" if waits else "add `--trace` or `--jobs`",
     )
+    if trace is not None:
+        _refuse_mixed(
+            {
+                "--jobs": jobs is not None,
+                "--load": load is not None,
+                "--duration": duration is not None,
+            },
+            "it means nothing for jobs from a file",
+            "leave it out, or `--trace`",
+        )
     try:
         with output.Progress("placing") as progress:
             if waits:
@@ -114,8 +130,8 @@ def command(
                     trace=trace,
                     mix=mix,
                     jobs=1000 if jobs is None else jobs,
-                    load=load,
-                    duration=duration,
+                    load=0.9 if load is None else load,
+                    duration="3600 s" if duration is None else duration,
                     unit=unit,
                     backfill=backfill,
                     seed=seed,
@@ -162,14 +178,10 @@ _LONG = ("mixes", "map", "timeline", "ran")
 """What is in `result.json` and the tables only."""
 
 
-def _refuse_mixed(given: dict[str, object], *, waits: bool) -> None:
+def _refuse_mixed(given: dict[str, object], why: str, hint: str) -> None:
     for name, value in given.items():
         if value:
-            raise InputError(
-                "it means nothing for a queue" if waits else "it means nothing without a queue",
-                hint="leave out `--trace` and `--jobs`" if waits else "add `--trace` or `--jobs`",
-                source=name,
-            )
+            raise InputError(why, hint=hint, source=name)
 
 
 def _show_mixes(told: dict[str, Any]) -> None:
