@@ -138,3 +138,24 @@ fn hyperx_has_direct_links_too() {
     assert_eq!(direct.neighbours(NodeId(1024)).len(), 1 + 31 + 31);
     assert_eq!(measure::diameter(&direct), 4);
 }
+
+/// A tree whose uplinks do not divide evenly among its spines is simulated with one cable from each
+/// leaf to each of as many spines as a leaf has uplinks; an even one as it is costed.
+#[test]
+fn uneven_trees_are_simulated_evenly() {
+    for (taper, down, up, uneven) in
+        [(0.0, 32, 32, false), (0.5, 42, 22, true), (0.75, 51, 13, true)]
+    {
+        let keys = json!({ "topology": "fat_tree", "npus": 1024, "levels": 2, "taper": taper });
+        let tree = read(keys).expect("a tree");
+        assert_eq!(tree.simulated_as().is_some(), uneven, "{taper}");
+        let (costed, graph) = (tree.build().expect("a graph"), tree.simulated().expect("a graph"));
+        assert_eq!(costed.cables().len(), graph.cables().len());
+        let leaves = 1024u32.div_ceil(down);
+        assert_eq!(graph.switches() as u32, leaves + if uneven { up } else { 16 });
+        for spine in 1024 + leaves..graph.nodes() as u32 {
+            let ports = graph.neighbours(NodeId(spine)).len() as u32;
+            assert_eq!(ports, if uneven { leaves } else { 64 });
+        }
+    }
+}
