@@ -118,3 +118,26 @@ def test_traffic_has_no_plan(folder, allrail_cli, verb):
         outcome = allrail_cli("simulate", "traffic.yaml", "--plan", "plan.json")
     assert (outcome.status, outcome.stdout) == (2, "")
     assert "traffic" in outcome.stderr
+
+
+@pytest.mark.parametrize(
+    ("link", "traffic", "world"),
+    [
+        ("bandwidth: 1 KB/s, latency: 20 ns", "pattern: permutation, size: 1 PiB", "flows"),
+        ("bandwidth: 1 MB/s, latency: 20 ns", "pattern: incast, size: 1 PiB", "flows"),
+        ("bandwidth: 1 GB/s, latency: 5000000 s", "pattern: permutation, size: 8 KiB", "flows"),
+        (
+            "bandwidth: 1 GB/s, latency: 86400 s",
+            "pattern: all_to_all, size: 8 KiB, phase_barrier: true",
+            "packets",
+        ),
+    ],
+)
+def test_what_takes_longer_than_the_clock_is_refused(folder, allrail_cli, link, traffic, world):
+    fabric = f"{{topology: fat_tree, npus: 16, switch_radix: 4, levels: 3, link: {{{link}}}}}"
+    text = f"schema_version: 1\nfabric: {fabric}\ntraffic: {{{traffic}}}\nworld: {world}\n"
+    (folder / "long.yaml").write_text(text)
+    outcome = allrail_cli("simulate", "long.yaml")
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert "longer than" in outcome.stderr
+    assert "hint: " in outcome.stderr

@@ -90,3 +90,15 @@ def test_a_plan_made_on_a_topology_runs_on_it(tmp_path):
     result = allrail.simulate(scenario, plan=plan)
     assert (result.world, result.npus) == ("flows", 64)
     assert allrail.advise("hx2mesh-1k")["pairs"][0]["idle_gbps"] > 0
+
+
+@pytest.mark.parametrize("world", ["links", "flows", "packets"])
+def test_a_dimension_is_as_busy_as_in_dims(world):
+    scenario = {
+        "schema_version": 1,
+        "fabric": {"topology": "torus", "shape": [4, 4]},
+        "collective": {"kind": "all_reduce", "size": "16 MB"},
+    }
+    dims, other = (allrail.simulate(scenario, sets={"world": one}) for one in ("dims", world))
+    for one, two in zip(dims.dimensions, other.dimensions, strict=True):
+        assert two.busy_fraction == pytest.approx(one.busy_fraction, rel=0.01)

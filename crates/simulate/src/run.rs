@@ -225,6 +225,16 @@ fn summarise(
         fabric.ids().filter(|id| plans.iter().any(|plan| plan.dimensions.contains(id))).collect();
     let bandwidth: f64 =
         spanned.iter().map(|id| fabric.dimension(*id).aggregate().bytes_per_second() as f64).sum();
+    let mut busy = busy.to_vec();
+    if matches!(scenario.world, WorldKind::Flows | WorldKind::Packets) {
+        // On a graph a cable may serve several dimensions: theirs is what NPUs sent on them.
+        busy = vec![0.0; sent.len()];
+        for (place, bytes) in run.sent.iter().enumerate() {
+            let dimension = place % sent.len();
+            let aggregate = fabric.dimensions[dimension].aggregate().bytes_per_second() as f64;
+            busy[dimension] += *bytes as f64 / (npus as f64 * aggregate * time.as_s());
+        }
+    }
     let total: f64 = sent.iter().sum();
     let ideal_us = total / bandwidth * 1e6;
     let counted = scenario.world == WorldKind::Dims;

@@ -65,6 +65,8 @@ struct Plain<'a> {
     /// For each message: bytes not in packets, packets not sent, packets not delivered.
     left: Vec<(u64, u32, u32)>,
     submitted: usize,
+    /// For each NPU: its messages that are not all in packets, the one whose turn it is first.
+    lists: Vec<Vec<usize>>,
     times: Vec<Times>,
     /// When to look again.
     agenda: BTreeSet<u64>,
@@ -211,33 +213,36 @@ impl Plain<'_> {
         }
     }
 
-    /// Makes packets of `message` for the cables of its NPU that are open.
-    fn fill(&mut self, message: usize) {
-        let Message { source, destination, bytes, .. } = self.messages[message];
-        let links = self.graph.neighbours(NodeId(source));
-        while self.left[message].0 > 0 {
+    /// Makes packets for the cables of an NPU that are open, of its messages from the `place`-th on.
+    fn fill(&mut self, npu: u32, mut place: usize) {
+        let links = self.graph.neighbours(NodeId(npu));
+        for _ in 0..16 {
+            let Some(&message) = self.lists[npu as usize].get(place) else { return };
             if links.iter().all(|&(_, link)| self.ports[link as usize].slot.is_some()) {
                 return;
             }
-            let hop = self.choose(NodeId(source), RouteState(0), destination);
+            let Message { destination, bytes, .. } = self.messages[message];
+            let hop = self.choose(NodeId(npu), RouteState(0), destination);
             let link = hop.link as usize;
             if self.ports[link].slot.is_some() {
-                return;
+                place += 1;
+                continue;
             }
             let left = &mut self.left[message];
             let of_packet = left.0.min(self.settings.packet.count()).min(bytes);
             *left = (left.0 - of_packet, left.1 + 1, left.2 + 1);
+            let finished = left.0 == 0;
             self.packets.push(Packet { message, bytes: of_packet, state: hop.state, tail: 0 });
             self.ports[link].slot = Some((self.packets.len() - 1, None));
             self.asking.push((Asker::Slot(link), hop));
             self.serve(link);
+            // Three others pass before it gives another packet.
+            let list = &mut self.lists[npu as usize];
+            list.remove(place);
+            if !finished {
+                list.insert((place + 3).min(list.len()), message);
+            }
         }
-    }
-
-    /// An NPU's messages that are not all in packets, the oldest first, 16 at most.
-    fn waiting(&self, npu: u32) -> Vec<usize> {
-        let own = |&i: &usize| self.messages[i].source == npu && self.left[i].0 > 0;
-        (0..self.submitted).filter(own).take(16).collect()
     }
 
     fn step(&mut self) {
@@ -282,17 +287,18 @@ impl Plain<'_> {
             if left.1 == 0 && left.0 == 0 {
                 self.times[message].sent = Time::from_ps(self.now);
             }
-            for message in self.waiting(self.graph.link(link as u32).from.0) {
-                self.fill(message);
-            }
+            self.fill(self.graph.link(link as u32).from.0, 0);
         }
         while self.submitted < self.messages.len()
             && self.messages[self.submitted].at.as_ps() <= self.now
         {
             self.submitted += 1;
             let message = self.submitted - 1;
-            if self.waiting(self.messages[message].source).contains(&message) {
-                self.fill(message);
+            let source = self.messages[message].source;
+            let list = &mut self.lists[source as usize];
+            list.push(message);
+            if list.len() <= 16 {
+                self.fill(source, self.lists[source as usize].len() - 1);
             }
         }
     }
@@ -318,6 +324,7 @@ fn plain(graph: &Graph, settings: &Settings, messages: &[Message]) -> (Vec<Times
         asking: Vec::new(),
         left: messages.iter().map(|message| (message.bytes, 0, 0)).collect(),
         submitted: 0,
+        lists: vec![Vec::new(); graph.npus() as usize],
         times: vec![Times { sent: Time::MAX, delivered: Time::MAX }; messages.len()],
         agenda: BTreeSet::new(),
         tie: false,

@@ -5,9 +5,6 @@
 //! Within one channel packets go up, then down, and cannot wait for each other in a circle; channels
 //! only rise. So it is free of deadlock on any graph.
 //!
-//! Among links that are equally loaded it prefers the one whose number among them is the destination's
-//! modulo theirs (destination mod k): destinations under one leaf of a fat tree share no link down.
-//!
 //! There are as many channels as the pair in need of most takes on its best shortest path; a path that
 //! would need more is left out. Two orders are tried, and that which takes fewer channels is used:
 //! by the distance from the nearest NPU, as in fat trees, then the nearer to NPU 0 the later; or by
@@ -78,6 +75,6 @@ impl Routing for Adaptive {
         _draw: u32,
         out: &mut Vec<Hop>,
     ) {
-        self.tables.hops(node, state, destination, destination.0, out);
+        self.tables.hops(node, state, destination, out);
     }
 }

@@ -97,6 +97,6 @@ impl Routing for HammingMeshRouting {
         _draw: u32,
         out: &mut Vec<Hop>,
     ) {
-        self.tables.hops(node, state, destination, 0, out);
+        self.tables.hops(node, state, destination, out);
     }
 }

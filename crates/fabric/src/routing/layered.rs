@@ -188,13 +188,11 @@ impl Layered {
             + size_of::<Entry>() * self.entries.len()
     }
 
-    /// The links that may be taken, from the one of number `first` (modulo their number) on.
     pub(super) fn hops(
         &self,
         node: NodeId,
         state: RouteState,
         destination: NodeId,
-        first: u32,
         out: &mut Vec<Hop>,
     ) {
         let End { column, last } = self.ends[destination.index()];
@@ -203,9 +201,7 @@ impl Layered {
             return;
         }
         let list = self.list_of[column as usize * self.nodes + node.index()];
-        let list = self.list(list);
-        let first = if list.len() > 1 { first as usize % list.len() } else { 0 };
-        for &entry in list[first..].iter().chain(&list[..first]) {
+        for &entry in self.list(list) {
             if let Some(hop) = self.hop(entry, state) {
                 out.push(hop);
             }

@@ -6,6 +6,7 @@
 use allrail_core::{Bytes, DimensionId, Rank, Time};
 use allrail_world::{Event, Submission, Transfer, World};
 
+use super::scenario::wrong;
 use crate::SimulateError;
 use crate::driver::Observer;
 
@@ -66,6 +67,8 @@ pub struct Carried {
 
 /// How long a world runs, in its own time, before the observer is asked again.
 const SLICE: Time = Time::from_us(5);
+/// A run that gets here is broken off: worlds count in 2^62 ps.
+const LONGEST: Time = Time::from_ps(1 << 61);
 const OBSERVE_EVERY: u32 = 1 << 14;
 
 /// Carries a demand out in a world, to the end.
@@ -102,6 +105,14 @@ pub fn carry_out(
             now = next;
             demand.due(now, &mut out);
             continue;
+        }
+        if next > LONGEST {
+            return Err(wrong(
+                "traffic",
+                format!("{} messages", run.messages),
+                "it takes longer than 26 days",
+                "send less, or over faster links",
+            ));
         }
         let slice = next.checked_add(SLICE).unwrap_or(Time::MAX);
         let event = world.next_event(due.map_or(slice, |due| due.min(slice)));

@@ -199,7 +199,7 @@ impl Inner {
             let whole = flow.rate == 0.0;
             flow.left -= flow.rate * (self.now - flow.since) as f64 / PS_PER_S;
             (flow.since, flow.rate) = (self.now, rate);
-            flow.ends = self.now + duration(flow, whole);
+            flow.ends = self.now.saturating_add(duration(flow, whole));
             if flow.ends < flow.due {
                 flow.due = flow.ends;
                 self.ends.entry(flow.ends).or_default().push((id, flow.generation));
@@ -228,7 +228,10 @@ impl Inner {
                 self.solver.remove(flow.sharing);
                 self.stale = true;
             }
-            self.arrivals.entry(now + flow.latency).or_default().push((id, generation));
+            self.arrivals
+                .entry(now.saturating_add(flow.latency))
+                .or_default()
+                .push((id, generation));
             if let Some(tag) = flow.sent_tag {
                 sent.push(Ready { entry: (id, generation), event: Event::Sent { tag } });
             }
@@ -253,6 +256,9 @@ impl Inner {
     }
 }
 
+/// No flow takes longer, in picoseconds (53 days): drivers break off long before the clock ends.
+const LONGEST: u64 = 1 << 62;
+
 /// How long a flow's bytes take from now on at its rate; `whole` if none has left yet.
 fn duration(flow: &Flow, whole: bool) -> u64 {
     if whole && flow.rate.fract() == 0.0 {
@@ -260,9 +266,10 @@ fn duration(flow: &Flow, whole: bool) -> u64 {
         let bandwidth = Bandwidth::from_bytes_per_second(flow.rate as u64);
         let time = bandwidth
             .and_then(|bandwidth| bandwidth.time_for(allrail_core::Bytes::new(flow.message.2)));
-        return time.expect("the driver bounds the time of a message").as_ps();
+        return time.map_or(LONGEST, |time| time.as_ps().min(LONGEST));
     }
-    ((flow.left * PS_PER_S / flow.rate).ceil() as u64).max(1)
+    // As a float above 2^64, a time becomes the largest integer.
+    LONGEST.min(((flow.left * PS_PER_S / flow.rate).ceil() as u64).max(1))
 }
 
 fn count(carried: &mut Vec<f64>, dimension: u32, bytes: f64) {

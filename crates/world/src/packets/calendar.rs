@@ -33,7 +33,7 @@ pub(super) struct Entry {
 impl Entry {
     /// An action is its own class.
     fn new(time: u64, link: u32, action: Action) -> Self {
-        Self { key: time << CLASS_BITS | action as u64, link, action }
+        Self { key: time.min(LAST) << CLASS_BITS | action as u64, link, action }
     }
 
     pub(super) const fn time(self) -> u64 {
@@ -42,6 +42,8 @@ impl Entry {
 }
 
 const CLASS_BITS: u32 = 2;
+/// Nothing is later, in picoseconds (53 days): drivers break off before.
+const LAST: u64 = u64::MAX >> CLASS_BITS;
 
 const BUCKETS: u64 = 2048;
 

@@ -28,8 +28,9 @@
 //!   output queue can leave, first come, first served; the output buffer needs no bound of its own. Credit is
 //!   back one link latency after the last byte has left the far buffer.
 //! - **NPUs.** An NPU sends through all its cables. Each takes one packet of its own at a time, the next
-//!   one when the last byte of that has left; the oldest message that can use the cable gives it (of the
-//!   16 oldest). It takes its place among what is forwarded. What has arrived leaves at once when it
+//!   one when the last byte of that has left. The first message in line that can use the cable gives it
+//!   (of 16), and lets three others pass then: four are sent in turns, the oldest first. The packet takes
+//!   its place among what is forwarded. What has arrived leaves at once when it
 //!   is first in its queue.
 //!
 //! At one time, arrivals come first, then inputs that are free again, outputs that are, and departures.

@@ -6,8 +6,11 @@ use super::Packets;
 use super::state::{NONE, Packet};
 use crate::{Event, Submission, TransferId};
 
-/// An NPU looks for a packet in so many of its oldest messages.
+/// An NPU looks for a packet in so many of its messages that stand first.
 const LOOKAHEAD: u32 = 16;
+/// A message that has given a packet stands behind so many others less one: so many are sent in turns,
+/// as `HammingMesh` (SC'22, Table III) has four send machines an NPU.
+const TURNS: u32 = 4;
 
 /// A message, from its submission until nothing of it is left.
 pub(super) struct Message {
@@ -44,7 +47,7 @@ impl Message {
     }
 }
 
-/// An NPU's messages that are not all in packets, the oldest first.
+/// An NPU's messages that are not all in packets; the one whose turn it is first.
 pub(super) struct Source {
     first: u32,
     last: u32,
@@ -128,7 +131,7 @@ impl Packets {
         at.last = id;
         at.waiting += 1;
         if at.waiting <= LOOKAHEAD && at.open > 0 {
-            self.fill_from(source, before, id, 1);
+            self.fill_from(source, before, id, LOOKAHEAD);
         }
         TransferId(u64::from(generation) << 32 | u64::from(id))
     }
@@ -141,30 +144,26 @@ impl Packets {
         }
     }
 
-    /// The same, out of `count` messages from `id` on, which stands behind `before`.
+    /// The same, looking `count` times, from message `id` on, which stands behind `before`.
     fn fill_from(&mut self, npu: u32, mut before: u32, mut id: u32, count: u32) {
         for _ in 0..count {
-            if id == NONE {
+            if id == NONE || self.sources[npu as usize].open == 0 {
                 return;
             }
-            loop {
-                if self.sources[npu as usize].open == 0 {
-                    return;
-                }
-                let destination = self.messages[id as usize].destination;
-                let hop = self.choose(npu, 0, destination);
-                if self.slots[hop.link as usize].message != NONE {
-                    before = id;
-                    break;
-                }
+            let destination = self.messages[id as usize].destination;
+            let hop = self.choose(npu, 0, destination);
+            if self.slots[hop.link as usize].message == NONE {
                 let packet = self.make(id, hop.state.0);
                 self.slots[hop.link as usize] = Slot { packet, message: id };
                 self.sources[npu as usize].open -= 1;
                 self.ask(self.queues.len() as u32 + hop.link, hop);
-                if !self.messages[id as usize].unfinished() {
+                if self.messages[id as usize].unfinished() {
+                    self.step_back(npu, before, id);
+                } else {
                     self.unlink(npu, before, id);
-                    break;
                 }
+            } else {
+                before = id;
             }
             id = if before == NONE {
                 self.sources[npu as usize].first
@@ -172,6 +171,32 @@ impl Packets {
                 self.messages[before as usize].next
             };
         }
+    }
+
+    /// Message `id`, which stands behind `before`, lets the next ones pass.
+    fn step_back(&mut self, npu: u32, before: u32, id: u32) {
+        let mut after = id;
+        for _ in 1..TURNS {
+            match self.messages[after as usize].next {
+                NONE => break,
+                next => after = next,
+            }
+        }
+        if after == id {
+            return;
+        }
+        let next = self.messages[id as usize].next;
+        let at = &mut self.sources[npu as usize];
+        if before == NONE {
+            at.first = next;
+        } else {
+            self.messages[before as usize].next = next;
+        }
+        if at.last == after {
+            at.last = id;
+        }
+        self.messages[id as usize].next = self.messages[after as usize].next;
+        self.messages[after as usize].next = id;
     }
 
     fn unlink(&mut self, npu: u32, before: u32, id: u32) {
