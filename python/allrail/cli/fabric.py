@@ -196,7 +196,7 @@ def _show_graph(fabric: GraphFabric, *, as_json: bool) -> None:
             ("topology", fabric.topology),
             ("about", fabric.about),
             ("npus", f"{shown['npus']:,}{failed}"),
-            ("planes", f"{shown['planes']:,}, an NPU with {shown['ports']} port{'s' if shown['ports'] > 1 else ''} in each"),
+            ("planes", f"{shown['planes']:,}; ports of an NPU in each: {shown['ports']}"),
             ("numbers", _numbers(fabric, shown)),
             ("switches", f"{shown['switches']:,}"),
             ("cables", ", ".join(f"{count:,} {kind}" for kind, count in cables.items())),
