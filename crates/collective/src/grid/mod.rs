@@ -8,6 +8,7 @@
 //! | `rings` | 2(p − 1) | (S/2)(p − 1)/p | the same |
 //! | `torus` | 2(r − 1) + 2(c − 1) | (S/2)(1 − 1/l)(1 + 1/s) | S − S(s² + 1)/2ls |
 //! | `ring` | 2(p − 1) | S(p − 1)/p | the same |
+//! | `ring_unidirectional` | 2(p − 1) | 2S(p − 1)/p | the same |
 //! | `hierarchical` | 2(r − 1) + 2(c − 1) | S(c − 1)/c | S(p − 1)/p |
 //! | `tree` | 16 + 2⌊log₂ p⌋ − 1 | depends on the routing | |
 //!
@@ -15,8 +16,8 @@
 //! differ (Hoefler et al., "`HammingMesh`", SC'22, Section V): they leave the −1 out (2pα, Sβ/2), and
 //! print Sβ(1 + 2q)/(4q) for `torus` on q × q, which is more than its own three phases add up to.
 //!
-//! A buffer is padded to whole blocks, as in every [`Program`]: 2p for `ring`, 4p for `rings` and
-//! `hierarchical`, 8p for `torus`, 32 for `tree`.
+//! A buffer is padded to whole blocks, as in every [`Program`]: p for `ring_unidirectional`, 2p for
+//! `ring`, 4p for `rings` and `hierarchical`, 8p for `torus`, 32 for `tree`.
 //!
 //! [`GridAllReduce::program`] is what the verifier proves, [`GridAllReduce::steps`] what worlds run:
 //! the same messages, computed when they are asked for. A program has `p · steps` lists of blocks; it
@@ -42,6 +43,7 @@ pub mod hamiltonian;
 mod hierarchical;
 mod ring;
 mod ring_steps;
+mod ring_unidirectional;
 mod rings;
 mod torus;
 mod tree;
@@ -122,8 +124,14 @@ impl GridCost {
 }
 
 /// Every algorithm, in the order of the docs.
-pub static ALL: &[&dyn GridAllReduce] =
-    &[&rings::Rings, &torus::Torus, &ring::Ring, &hierarchical::Hierarchical, &tree::Tree];
+pub static ALL: &[&dyn GridAllReduce] = &[
+    &rings::Rings,
+    &torus::Torus,
+    &ring::Ring,
+    &ring_unidirectional::RingUnidirectional,
+    &hierarchical::Hierarchical,
+    &tree::Tree,
+];
 
 /// The algorithm with this tag.
 ///

@@ -270,13 +270,13 @@ def planes_size(cluster: Published, size: int) -> str:
 def algorithms(cluster: Published) -> tuple[str, ...]:
     """Return the all-reduce algorithms that a cluster runs, Table II's first.
 
-    Two disjoint rings use all four ports of an NPU; where it has one port a plane, one ring both
-    ways uses it as well, and keeps to its switch.
+    Two disjoint rings use all four ports of an NPU; where it has one port a plane, one ring one
+    way uses it as well, and keeps to its switch.
 
     Args:
         cluster: Where.
     """
-    first = "rings" if _ports(cluster.fabric) > 1 else "ring"
+    first = "rings" if _ports(cluster.fabric) > 1 else "ring_unidirectional"
     return (first, "torus")
 
 

@@ -49,9 +49,8 @@ _FILLS = (
     "at one switch"
 )
 _TREE_PACKETS = (
-    "a leaf's uplinks go round the spines, 2 or 3 to each, and a packet goes up by the leaf's own "
-    "queues: it does not see how many links lead down from that spine; the fluid, which does, has "
-    "the published share"
+    "phases overlap without a barrier, so that leaves with fewer NPUs lend their uplinks; the tree "
+    "is wired as the authors' simulator wires it, one cable from each leaf to each spine"
 )
 _ONE_BY_ONE = "with a barrier after each phase every collision at a link counts alone"
 _BUFFERS = (
@@ -91,15 +90,6 @@ _ALL_TO_ALL = {
 _SIZE = (
     "the message size behind the published share is not printed; it sets what latency takes from it"
 )
-_ONE_PORT = (
-    "both directions of the ring leave by one port: once a message that crosses leaves is late, "
-    "those of the other direction wait behind it. The fluid shares the port and has 99.9 %"
-)
-
-_ALL_REDUCE = {
-    ("small", TREE_50, "packets"): _ONE_PORT,
-    ("small", TREE_75, "packets"): _ONE_PORT,
-}
 
 
 def share(cluster: Published, kind: str, world: str, ours: float, published: float) -> str:
@@ -115,7 +105,7 @@ def share(cluster: Published, kind: str, world: str, ours: float, published: flo
     if abs(ours / published - 1) <= EXPLAINED_FROM:
         return ""
     if kind == "all-reduce":
-        return _ALL_REDUCE.get((cluster.size, cluster.name, world), _SIZE)
+        return _SIZE
     if world == "packets with barrier":
         return _ONE_BY_ONE
     return _ALL_TO_ALL.get((cluster.size, cluster.name, world), "not explained yet")
