@@ -378,3 +378,12 @@ def test_an_interruption_says_that_results_are_kept(allrail_cli, monkeypatch):
     told = allrail_cli("reproduce", "hammingmesh")
     assert told.status == 130
     assert "kept" in told.stderr
+
+
+def test_gpt3_waits_as_long_as_published():
+    from allrail.reproduce.hammingmesh import gpt3
+
+    row = gpt3.row()
+    # 4 x 1.5 x 100.66 MB at 200 GB/s.
+    assert row.ours == pytest.approx(3.02, rel=0.002)
+    assert row.ok

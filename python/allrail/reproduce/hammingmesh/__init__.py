@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from allrail.report import hammingmesh
-from allrail.reproduce.hammingmesh import allocation
+from allrail.reproduce.hammingmesh import allocation, gpt3
 from allrail.reproduce.hammingmesh.allocation import Allocation, PlaceCase
 from allrail.reproduce.hammingmesh.cases import Scope, TrafficCase, cases_of
 from allrail.reproduce.hammingmesh.curves import Curves
@@ -53,7 +53,7 @@ def run(
     )
     results = {case: found[case] for case in found if isinstance(case, TrafficCase)}
     table = TableTwo(scope, results, measured)
-    rows, details = table.rows(), table.details()
+    rows, details = [*table.rows(), gpt3.row()], table.details()
     if scope.curves and "small" in scope.sizes:
         curves = Curves(scope, results)
         rows += curves.rows()
