@@ -77,6 +77,6 @@ impl Steps for OneWay {
     }
 
     fn alike(&self) -> Vec<std::ops::Range<u32>> {
-        vec![0..self.steps()]
+        std::iter::once(0..self.steps()).collect()
     }
 }
