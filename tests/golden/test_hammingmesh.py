@@ -24,6 +24,12 @@ from allrail.reproduce.work import carry_out
 PUBLISHED = {cluster.fabric: cluster for cluster in TABLE_TWO}
 
 
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    """What a stand-in answers must never be found by a real run."""
+    monkeypatch.setenv("ALLRAIL_CACHE", str(tmp_path / "cache"))
+
+
 class FakeCore:
     """Answers with the published shares, times a factor a world.
 
