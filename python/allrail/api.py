@@ -11,13 +11,14 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
 
 from allrail import _core
 from allrail.errors import InputError
+from allrail.many import Progress, run_many
 from allrail.plans import Plan, is_cached, plan_for
 from allrail.result import Result
 from allrail.scenario import (
@@ -31,10 +32,6 @@ from allrail.scenario import (
 from allrail.scenario.dimensions import dimensions_of
 from allrail.scenario.explain import at_place, from_core
 from allrail.scenario.overrides import Sets
-from allrail.scenario.places import parse_path, show_path
-
-Progress = Callable[[int, int], None]
-"""Called now and then with how much is done and how much there is."""
 
 
 def simulate(
@@ -107,19 +104,14 @@ def simulate_many(
     Raises:
         InputError: Something is wrong in one of them; its `index` says in which.
     """
-    loaded = []
-    for index, scenario in enumerate(scenarios):
-        try:
-            loaded.append(_of_collectives(load_scenario(scenario)))
-        except InputError as error:
-            error.index = index
-            raise
-    try:
-        texts = _core.simulate_many([one.to_json() for one in loaded], threads, progress)
-    except _core.InputError as error:
-        index, told = _of_many(error)
-        raise from_core(told, places=loaded[index]._places, index=index) from None
-    return [Result.from_dict(json.loads(text)) for text in texts]
+    trees = run_many(
+        scenarios,
+        check=_of_collectives,
+        run=_core.simulate_many,
+        threads=threads,
+        progress=progress,
+    )
+    return [Result.from_dict(tree) for tree in trees]
 
 
 def plan(scenario: ScenarioLike, *, sets: Sets = (), cache: bool = True) -> Plan:
@@ -253,11 +245,3 @@ def _check(plan: Plan, scenario: Scenario) -> None:
         _core.check_plan(plan.text, scenario.to_json())
     except _core.InputError as error:
         raise plan.explain(error) from None
-
-
-def _of_many(error: _core.InputError) -> tuple[int, _core.InputError]:
-    """Split `scenarios[3].seed` into which scenario it was and its own error."""
-    told = json.loads(str(error.args[0]))
-    path = parse_path(told["field"].rstrip(".")) or ("scenarios", 0)
-    told["field"] = show_path(path[2:])
-    return int(path[1]), _core.InputError(json.dumps(told))

@@ -13,21 +13,18 @@ One plane of the fabric is simulated; sizes and bandwidths are over all planes.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, Self
 
 from allrail import _core
 from allrail.errors import InputError
+from allrail.many import Progress, run_many
 from allrail.result import _Record
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.explain import from_core
 from allrail.scenario.overrides import Sets
-from allrail.scenario.places import parse_path, show_path
-
-Progress = Callable[[int, int], None]
-"""Called now and then with how much is done and how much there is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -179,23 +176,14 @@ def simulate_traffic_many(
     Raises:
         InputError: Something is wrong in one of them; its `index` says in which.
     """
-    loaded = []
-    for index, scenario in enumerate(scenarios):
-        try:
-            loaded.append(of_traffic(load_scenario(scenario)))
-        except InputError as error:
-            error.index = index
-            raise
-    try:
-        texts = _core.simulate_traffic_many([one.to_json() for one in loaded], threads, progress)
-    except _core.InputError as error:
-        told = json.loads(str(error.args[0]))
-        path = parse_path(told["field"].rstrip(".")) or ("scenarios", 0)
-        told["field"] = show_path(path[2:])
-        index = int(path[1])
-        one = _core.InputError(json.dumps(told))
-        raise from_core(one, places=loaded[index]._places, index=index) from None
-    return [TrafficResult.from_dict(json.loads(text)) for text in texts]
+    trees = run_many(
+        scenarios,
+        check=of_traffic,
+        run=_core.simulate_traffic_many,
+        threads=threads,
+        progress=progress,
+    )
+    return [TrafficResult.from_dict(tree) for tree in trees]
 
 
 @dataclass(frozen=True, slots=True)

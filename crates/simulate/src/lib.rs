@@ -4,7 +4,8 @@
 //! - [`driver`]: connects the deciders (dimension queues) to a world, with an event queue for
 //!   timers and virtual time.
 //! - [`lowering`]: what a stage is in each world: one transfer in `dims`, its algorithm's messages
-//!   in `links`.
+//!   elsewhere.
+//! - [`plan_file`]: plans in a file, checked against a scenario.
 //! - [`prove`]: the plan's messages, proved right.
 //! - [`result`]: what comes out.
 //! - [`traffic`]: all of that for traffic on graph fabrics.
@@ -14,6 +15,7 @@ pub mod driver;
 pub mod error;
 pub mod jobs;
 pub mod lowering;
+pub mod plan_file;
 pub mod prove;
 pub mod result;
 pub mod run;
@@ -21,6 +23,7 @@ pub mod scenario;
 pub mod traffic;
 
 pub use error::SimulateError;
+pub use plan_file::PlanFile;
 pub use result::SimulationResult;
 pub use run::{plan, plan_key, simulate};
-pub use scenario::{PlanFile, Scenario};
+pub use scenario::Scenario;

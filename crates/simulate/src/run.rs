@@ -16,8 +16,9 @@ use allrail_world::{Dims, Links, OnePlane, World};
 use crate::driver::{Driver, Job, Observer, Run};
 use crate::error::SimulateError;
 use crate::lowering::{Lowering, MessageLowering, StageLowering, work};
+use crate::plan_file::PlanFile;
 use crate::result::{CollectiveResult, DimensionResult, Host, SimulationResult, SpanResult};
-use crate::scenario::{CollectiveOrder, PlanFile, Scenario, Topology, WorldKind};
+use crate::scenario::{CollectiveOrder, Scenario, Topology, WorldKind};
 
 /// Plans every collective of a scenario.
 ///

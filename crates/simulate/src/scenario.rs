@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allrail_collective::{CollectivePlan, Operation};
+use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::Fabric;
 use allrail_fabric::graph::Graph;
@@ -219,17 +219,12 @@ impl WorldKind {
     }
 }
 
-/// A file of plans, one per collective of a scenario.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PlanFile {
-    /// 1.
-    pub schema_version: u32,
-    /// The plans.
-    pub plans: Vec<CollectivePlan>,
-}
-
-fn field(name: String, value: impl std::fmt::Display, why: &str, hint: &str) -> SimulateError {
+pub(crate) fn field(
+    name: String,
+    value: impl std::fmt::Display,
+    why: &str,
+    hint: &str,
+) -> SimulateError {
     SimulateError::Field {
         field: name,
         value: value.to_string(),
@@ -330,121 +325,4 @@ impl Scenario {
             seed: self.seed,
         }
     }
-}
-
-impl PlanFile {
-    /// From JSON, checked.
-    ///
-    /// # Errors
-    /// [`SimulateError::Form`] where it is not one; the chunk and the stage that are wrong.
-    pub fn from_json(text: &str) -> Result<Self, SimulateError> {
-        let file: Self = serde_json::from_str(text)
-            .map_err(|error| SimulateError::Form(format!("the plan is malformed: {error}")))?;
-        if file.schema_version != 1 {
-            return Err(field(
-                "plan.schema_version".to_owned(),
-                file.schema_version,
-                "this version reads 1",
-                "make the plan anew with `allrail plan`",
-            ));
-        }
-        for plan in &file.plans {
-            plan.check()?;
-        }
-        Ok(file)
-    }
-
-    /// Refuses plans that were not made for `scenario`.
-    ///
-    /// # Errors
-    /// Names what differs.
-    pub fn check_for(&self, scenario: &Scenario) -> Result<(), SimulateError> {
-        const HINT: &str = "make the plan anew with `allrail plan`";
-        if self.plans.len() != scenario.collective.len() {
-            return Err(field(
-                "plan".to_owned(),
-                format!("{} collectives", self.plans.len()),
-                &format!("the scenario has {}", scenario.collective.len()),
-                HINT,
-            ));
-        }
-        for (plan, collective) in self.plans.iter().zip(&scenario.collective) {
-            let other = |what: &str, value: String, ours: String| {
-                field(
-                    format!("plan.{what}"),
-                    value,
-                    &format!("the plan was made for it; in the scenario it is {ours}"),
-                    HINT,
-                )
-            };
-            let (theirs, ours) = (&plan.fabric.dimensions, &scenario.fabric.dimensions);
-            let shape = |dimensions: &[allrail_fabric::Dimension]| {
-                dimensions.iter().map(|d| (d.kind, d.size)).collect::<Vec<_>>()
-            };
-            let same = match scenario.schedule.accept_plan {
-                AcceptPlan::SameFabric => theirs == ours,
-                AcceptPlan::SameShape => shape(theirs) == shape(ours),
-            };
-            if !same {
-                return Err(other("fabric", describe(&plan.fabric), describe(&scenario.fabric)));
-            }
-            if plan.operation != collective.kind {
-                return Err(other(
-                    "operation",
-                    plan.operation.to_string(),
-                    collective.kind.to_string(),
-                ));
-            }
-            if plan.endpoint_delay != scenario.schedule.endpoint_delay {
-                return Err(other(
-                    "endpoint_delay",
-                    plan.endpoint_delay.to_string(),
-                    scenario.schedule.endpoint_delay.to_string(),
-                ));
-            }
-            if scenario.schedule.algorithms.as_ref().is_some_and(|names| *names != plan.algorithms)
-            {
-                return Err(other(
-                    "algorithms",
-                    plan.algorithms.join(", "),
-                    scenario
-                        .schedule
-                        .algorithms
-                        .iter()
-                        .flatten()
-                        .cloned()
-                        .collect::<Vec<_>>()
-                        .join(", "),
-                ));
-            }
-            if plan.size != collective.size {
-                return Err(other("size", plan.size.to_string(), collective.size.to_string()));
-            }
-            if plan.dimensions != scenario.request(collective).spanned() {
-                let names = |ids: &[DimensionId]| {
-                    ids.iter().map(|id| id.name()).collect::<Vec<_>>().join(", ")
-                };
-                return Err(other(
-                    "dimensions",
-                    names(&plan.dimensions),
-                    names(&scenario.request(collective).spanned()),
-                ));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A fabric in one line.
-fn describe(fabric: &Fabric) -> String {
-    let dimensions: Vec<String> = fabric
-        .dimensions
-        .iter()
-        .map(|d| {
-            let kind = serde_json::to_value(d.kind).unwrap_or_default();
-            let kind = kind.as_str().unwrap_or_default();
-            format!("{kind} of {}, {} x {}, {}", d.size, d.links, d.bandwidth, d.latency)
-        })
-        .collect();
-    format!("{} [{}]", fabric.name, dimensions.join("; ")).trim().to_owned()
 }

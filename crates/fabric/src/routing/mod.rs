@@ -8,8 +8,8 @@
 //! - [`dragonfly`], [`hammingmesh`], [`hyperx`], [`torus`]: rules of one topology each.
 //! - [`dependencies`]: which link a packet may wait for while it holds another: the proof that a rule
 //!   cannot deadlock.
-//! - [`next_hops`]: all next links on shortest paths, for every pair, in tables. The world `flows`
-//!   splits over them.
+//! - [`next_hops`]: all next links on shortest paths, for every pair, in plain tables: what the other
+//!   rules are held to.
 
 pub mod adaptive;
 pub mod dependencies;

@@ -79,6 +79,27 @@ pub(super) fn npus(key: &str, factors: &[u32]) -> Result<u64, FabricError> {
     Err(FabricError::new(format!("fabric.{key}"), shown, why, hint))
 }
 
+/// Two or three dimensions of 2 or more; one of 1 has no `lacking`.
+pub(super) fn shape(
+    shape: &[u32],
+    name: &str,
+    lacking: &str,
+    example: &str,
+) -> Result<(), FabricError> {
+    let refuse =
+        |why: String, hint: &str| Err(FabricError::new("fabric.shape", list(shape), why, hint));
+    if !(2..=3).contains(&shape.len()) {
+        return refuse(format!("{name} has 2 or 3 dimensions"), example);
+    }
+    match shape.iter().find(|&&size| size < 2) {
+        Some(size) => refuse(
+            format!("a dimension of {size} has no {lacking}"),
+            "leave the dimension out, or make it 2 or more",
+        ),
+        None => Ok(()),
+    }
+}
+
 /// A list as it is written in a file.
 pub(super) fn list(values: &[u32]) -> String {
     format!("{values:?}")

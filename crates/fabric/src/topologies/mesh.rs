@@ -70,22 +70,7 @@ impl GraphTopology for Mesh {
     }
 
     fn validate(&self) -> Result<(), FabricError> {
-        if !(2..=3).contains(&self.shape.len()) {
-            return Err(FabricError::new(
-                "fabric.shape",
-                checks::list(&self.shape),
-                "a mesh has 2 or 3 dimensions",
-                "for example `shape: [4, 4]`",
-            ));
-        }
-        if let Some(&size) = self.shape.iter().find(|&&size| size < 2) {
-            return Err(FabricError::new(
-                "fabric.shape",
-                checks::list(&self.shape),
-                format!("a dimension of {size} has no neighbours"),
-                "leave the dimension out, or make it 2 or more",
-            ));
-        }
+        checks::shape(&self.shape, "a mesh", "neighbours", "for example `shape: [4, 4]`")?;
         checks::count("npus_per_switch", self.npus_per_switch, 1 << 12)?;
         checks::npus("shape", &[&self.shape[..], &[self.npus_per_switch]].concat())?;
         checks::planes(self.planes)?;

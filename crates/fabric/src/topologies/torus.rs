@@ -67,22 +67,7 @@ impl GraphTopology for Torus {
     }
 
     fn validate(&self) -> Result<(), FabricError> {
-        if !(2..=3).contains(&self.shape.len()) {
-            return Err(FabricError::new(
-                "fabric.shape",
-                checks::list(&self.shape),
-                "a torus has 2 or 3 dimensions",
-                "for example `shape: [32, 32]`",
-            ));
-        }
-        if let Some(&size) = self.shape.iter().find(|&&size| size < 2) {
-            return Err(FabricError::new(
-                "fabric.shape",
-                checks::list(&self.shape),
-                format!("a dimension of {size} has no ring"),
-                "leave the dimension out, or make it 2 or more",
-            ));
-        }
+        checks::shape(&self.shape, "a torus", "ring", "for example `shape: [32, 32]`")?;
         checks::npus("shape", &self.shape)?;
         checks::planes(self.planes)?;
         let board = checks::list(&self.board);
