@@ -1,0 +1,455 @@
+//! The step graph: one iteration of a training job as a DAG of compute and communication nodes.
+//!
+//! An **actor** is a class of ranks that are alike: they run the same nodes, each with its own
+//! peers. A data-parallel job has one actor, a pipeline one per stage, a trace one per rank. Worlds
+//! that model classes (`dims`) run every actor once; the others run its nodes on each of its ranks.
+//!
+//! A **group** is the set of ranks that a collective spans. It is given by *parts* of dimensions:
+//! the ranks that differ from one another on these parts alone, so one group of an actor stands for
+//! all its disjoint instances at once. An instance's ranks are numbered by their coordinates on the
+//! parts, first part fastest; a send names its peer by that position.
+//!
+//! Dependencies are within an iteration, or on the *previous* iteration's nodes: the next forward
+//! pass waits for this one's gradients. The graph holds one iteration, the driver repeats it.
+//!
+//! Nodes are kept in columns: about 40 bytes a node without its name.
+
+use allrail_collective::Operation;
+use allrail_core::{Bytes, DimensionId, Rank, Time};
+
+use crate::error::WorkloadError;
+
+macro_rules! id {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// As an index into a `Vec`.
+            #[must_use]
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    };
+}
+
+id!(
+    /// A node of a step graph.
+    NodeId
+);
+id!(
+    /// An actor of a step graph.
+    ActorId
+);
+id!(
+    /// A group of a step graph.
+    GroupId
+);
+
+/// A class of ranks that run the same nodes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Actor {
+    /// For tables and traces: `ranks`, `stage 3`, `rank 17`.
+    pub name: String,
+    /// Its ranks, ascending; not empty.
+    pub ranks: Vec<Rank>,
+}
+
+/// Part of a dimension: `size` ranks that are `stride` apart on it. A whole dimension of 8 is
+/// `{size: 8, stride: 1}`; of 64, `1[0:8]` is `{size: 8, stride: 1}` and the rest
+/// `{size: 8, stride: 8}`. Parts of one dimension share its bandwidth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Part {
+    /// Which dimension.
+    pub dimension: DimensionId,
+    /// How many ranks.
+    pub size: u32,
+    /// How far apart on the dimension.
+    pub stride: u32,
+}
+
+/// Whom a collective spans, or among whom messages are sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// For tables and errors: `tp`, `dp of stage 3`.
+    pub name: String,
+    /// Where its ranks differ; empty where `ranks` says it.
+    pub parts: Vec<Part>,
+    /// The one instance's ranks in order, of a group that is no product of parts (from a trace).
+    pub ranks: Vec<Rank>,
+    /// The actors whose ranks meet in it, ascending. All ranks of an instance belong to these.
+    pub actors: Vec<ActorId>,
+}
+
+/// What a communication is for: the kinds by which exposed time is reported.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// Gradients, parameters and optimizer shards over replicas: the tensor scheduler's.
+    Data,
+    /// Activations within a layer (tensor and sequence parallel).
+    Tensor,
+    /// Activations between pipeline stages.
+    Pipeline,
+    /// Tokens to and from experts, or embeddings to and from their tables.
+    Expert,
+    /// Halos and shards of one operator.
+    Operator,
+    /// Of a trace that does not say.
+    Other,
+}
+
+/// What a node does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// Keeps the actor's compute engine busy; a node of no time joins dependencies.
+    Compute {
+        /// At nominal speed.
+        time: Time,
+    },
+    /// A collective over a group. The k-th of an actor meets the k-th of the group's others.
+    Collective {
+        /// What it does.
+        operation: Operation,
+        /// The buffer, as in a scenario's `collective.size`.
+        bytes: Bytes,
+        /// Over whom.
+        group: GroupId,
+        /// What for.
+        purpose: Purpose,
+    },
+    /// A message to the rank at `peer` in the group. It is over when it has left.
+    Send {
+        /// How much.
+        bytes: Bytes,
+        /// Within which group.
+        group: GroupId,
+        /// To whom.
+        peer: Peer,
+        /// What for.
+        purpose: Purpose,
+    },
+    /// Waits for a message. The k-th receive from a peer takes its k-th send.
+    Receive {
+        /// How much.
+        bytes: Bytes,
+        /// Within which group.
+        group: GroupId,
+        /// From whom.
+        peer: Peer,
+        /// What for.
+        purpose: Purpose,
+    },
+}
+
+/// A rank within the instance of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Peer {
+    /// At this position.
+    At(u32),
+    /// So many positions further, around the end.
+    Next(i32),
+}
+
+/// A node with everything but its dependencies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Node {
+    /// Who runs it.
+    pub actor: ActorId,
+    /// What it does.
+    pub work: Work,
+    /// Of a gradient's collective: the place of its tensor in the forward pass, 0 first. The tensor
+    /// schedulers go by it, and a node without one is not theirs.
+    pub tensor: Option<u32>,
+    /// Of which pass it is.
+    pub pass: Pass,
+}
+
+/// Which pass a compute node belongs to: for results by pass.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Pass {
+    /// Forward.
+    Forward,
+    /// Backward, of inputs and weights.
+    Backward,
+    /// The optimizer's.
+    Update,
+    /// Not said.
+    #[default]
+    Unknown,
+}
+
+/// A node as it is kept.
+#[derive(Clone, Copy, Debug)]
+struct Packed {
+    /// Picoseconds or bytes.
+    value: u64,
+    group: u32,
+    peer: i32,
+    actor: u32,
+    tensor: u32,
+    kind: Kind,
+    purpose: Purpose,
+    pass: Pass,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kind {
+    Compute,
+    Collective(Operation),
+    SendAt,
+    SendNext,
+    ReceiveAt,
+    ReceiveNext,
+}
+
+const NO_TENSOR: u32 = u32::MAX;
+
+/// One iteration of a training job; see the module. Made by a [`Builder`].
+#[derive(Clone, Debug)]
+pub struct StepGraph {
+    actors: Vec<Actor>,
+    groups: Vec<Group>,
+    nodes: Vec<Packed>,
+    /// `after[starts[n]..starts[n + 1]]`: what node n waits for.
+    starts: Vec<u32>,
+    after: Vec<NodeId>,
+    /// (node, node of the previous iteration that it waits for), ascending.
+    carried: Vec<(NodeId, NodeId)>,
+    names: Names,
+}
+
+/// The text of all names, one after the other.
+#[derive(Clone, Debug, Default)]
+struct Names {
+    text: String,
+    /// Where each ends.
+    ends: Vec<u32>,
+}
+
+impl StepGraph {
+    /// The classes of ranks.
+    #[must_use]
+    pub fn actors(&self) -> &[Actor] {
+        &self.actors
+    }
+
+    /// The groups.
+    #[must_use]
+    pub fn groups(&self) -> &[Group] {
+        &self.groups
+    }
+
+    /// How many nodes an iteration has.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether it has none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Every node's handle, in the order in which they were added.
+    pub fn ids(&self) -> impl Iterator<Item = NodeId> + use<> {
+        (0..u32::try_from(self.nodes.len()).expect("fewer than 2^32 nodes")).map(NodeId)
+    }
+
+    /// A node.
+    #[must_use]
+    pub fn node(&self, id: NodeId) -> Node {
+        let packed = &self.nodes[id.index()];
+        let (bytes, group, purpose) =
+            (Bytes::new(packed.value), GroupId(packed.group), packed.purpose);
+        let position = || Peer::At(packed.peer.cast_unsigned());
+        let offset = || Peer::Next(packed.peer);
+        let work = match packed.kind {
+            Kind::Compute => Work::Compute { time: Time::from_ps(packed.value) },
+            Kind::Collective(operation) => Work::Collective { operation, bytes, group, purpose },
+            Kind::SendAt => Work::Send { bytes, group, peer: position(), purpose },
+            Kind::SendNext => Work::Send { bytes, group, peer: offset(), purpose },
+            Kind::ReceiveAt => Work::Receive { bytes, group, peer: position(), purpose },
+            Kind::ReceiveNext => Work::Receive { bytes, group, peer: offset(), purpose },
+        };
+        Node {
+            actor: ActorId(packed.actor),
+            work,
+            tensor: (packed.tensor != NO_TENSOR).then_some(packed.tensor),
+            pass: packed.pass,
+        }
+    }
+
+    /// What a node waits for within its iteration.
+    #[must_use]
+    pub fn after(&self, id: NodeId) -> &[NodeId] {
+        &self.after[self.starts[id.index()] as usize..self.starts[id.index() + 1] as usize]
+    }
+
+    /// (node, node of the previous iteration that it waits for), ascending.
+    #[must_use]
+    pub fn carried(&self) -> &[(NodeId, NodeId)] {
+        &self.carried
+    }
+
+    /// The other way round: `(starts, successors)`, and `successors[starts[n]..starts[n + 1]]` wait
+    /// for node n within the iteration.
+    #[must_use]
+    pub fn successors(&self) -> (Vec<u32>, Vec<NodeId>) {
+        let mut starts = vec![0u32; self.nodes.len() + 1];
+        for before in &self.after {
+            starts[before.index() + 1] += 1;
+        }
+        for i in 1..starts.len() {
+            starts[i] += starts[i - 1];
+        }
+        let mut place = starts.clone();
+        let mut successors = vec![NodeId::default(); self.after.len()];
+        for id in self.ids() {
+            for before in self.after(id) {
+                successors[place[before.index()] as usize] = id;
+                place[before.index()] += 1;
+            }
+        }
+        (starts, successors)
+    }
+
+    /// A node's name; empty where it has none.
+    #[must_use]
+    pub fn name(&self, id: NodeId) -> &str {
+        let Some(end) = self.names.ends.get(id.index()) else { return "" };
+        let start = if id.0 == 0 { 0 } else { self.names.ends[id.index() - 1] };
+        &self.names.text[start as usize..*end as usize]
+    }
+}
+
+/// Makes a [`StepGraph`].
+#[derive(Debug, Default)]
+pub struct Builder {
+    actors: Vec<Actor>,
+    groups: Vec<Group>,
+    nodes: Vec<Packed>,
+    starts: Vec<u32>,
+    after: Vec<NodeId>,
+    carried: Vec<(NodeId, NodeId)>,
+    names: Names,
+}
+
+impl Builder {
+    /// Adds a class of ranks.
+    pub fn actor(&mut self, actor: Actor) -> ActorId {
+        self.actors.push(actor);
+        ActorId(u32::try_from(self.actors.len() - 1).expect("fewer than 2^32 actors"))
+    }
+
+    /// Adds a group.
+    pub fn group(&mut self, group: Group) -> GroupId {
+        self.groups.push(group);
+        GroupId(u32::try_from(self.groups.len() - 1).expect("fewer than 2^32 groups"))
+    }
+
+    /// Adds a node that waits for `after`. These may be added later; [`Builder::finish`] checks.
+    pub fn node(&mut self, name: &str, node: Node, after: &[NodeId]) -> NodeId {
+        let blank = Packed {
+            value: 0,
+            group: 0,
+            peer: 0,
+            actor: node.actor.0,
+            tensor: node.tensor.unwrap_or(NO_TENSOR),
+            kind: Kind::Compute,
+            purpose: Purpose::Other,
+            pass: node.pass,
+        };
+        let peer_of = |peer: Peer, at: Kind, next: Kind| match peer {
+            Peer::At(position) => (at, position.cast_signed()),
+            Peer::Next(offset) => (next, offset),
+        };
+        let packed = match node.work {
+            Work::Compute { time } => Packed { value: time.as_ps(), ..blank },
+            Work::Collective { operation, bytes, group, purpose } => Packed {
+                value: bytes.count(),
+                group: group.0,
+                kind: Kind::Collective(operation),
+                purpose,
+                ..blank
+            },
+            Work::Send { bytes, group, peer, purpose } => {
+                let (kind, peer) = peer_of(peer, Kind::SendAt, Kind::SendNext);
+                Packed { value: bytes.count(), group: group.0, peer, kind, purpose, ..blank }
+            }
+            Work::Receive { bytes, group, peer, purpose } => {
+                let (kind, peer) = peer_of(peer, Kind::ReceiveAt, Kind::ReceiveNext);
+                Packed { value: bytes.count(), group: group.0, peer, kind, purpose, ..blank }
+            }
+        };
+        if self.starts.is_empty() {
+            self.starts.push(0);
+        }
+        self.nodes.push(packed);
+        self.after.extend_from_slice(after);
+        self.starts.push(u32::try_from(self.after.len()).expect("fewer than 2^32 dependencies"));
+        self.names.text.push_str(name);
+        self.names.ends.push(u32::try_from(self.names.text.len()).expect("4 GiB of names at most"));
+        NodeId(u32::try_from(self.nodes.len() - 1).expect("fewer than 2^32 nodes"))
+    }
+
+    /// Lets `node` wait for `before` of the previous iteration.
+    pub fn carry(&mut self, node: NodeId, before: NodeId) {
+        self.carried.push((node, before));
+    }
+
+    /// Checks the graph and closes it. Without any dependency on the previous iteration, the first
+    /// nodes wait for all of its last ones: iterations follow one another.
+    ///
+    /// # Errors
+    /// A dependency on a node that does not exist; a cycle (printed); a group that names no actor
+    /// or one that does not exist; collectives of a group's actors that differ in number, operation
+    /// or size (named); sends without receives.
+    pub fn finish(mut self) -> Result<StepGraph, WorkloadError> {
+        if self.starts.is_empty() {
+            self.starts.push(0);
+        }
+        self.carried.sort_unstable();
+        self.carried.dedup();
+        let mut graph = StepGraph {
+            actors: self.actors,
+            groups: self.groups,
+            nodes: self.nodes,
+            starts: self.starts,
+            after: self.after,
+            carried: self.carried,
+            names: self.names,
+        };
+        crate::check::check(&graph)?;
+        if graph.carried.is_empty() {
+            graph.carried = graph.one_after_the_other();
+        }
+        Ok(graph)
+    }
+}
+
+impl StepGraph {
+    /// Each actor's first nodes after each of its last ones.
+    fn one_after_the_other(&self) -> Vec<(NodeId, NodeId)> {
+        let mut waited_for = vec![false; self.nodes.len()];
+        for before in &self.after {
+            waited_for[before.index()] = true;
+        }
+        let mut last: Vec<Vec<NodeId>> = vec![Vec::new(); self.actors.len()];
+        for id in self.ids().filter(|id| !waited_for[id.index()]) {
+            last[self.nodes[id.index()].actor as usize].push(id);
+        }
+        self.ids()
+            .filter(|id| self.after(*id).is_empty())
+            .flat_map(|id| {
+                let before = &last[self.nodes[id.index()].actor as usize];
+                before.iter().map(move |before| (id, *before))
+            })
+            .collect()
+    }
+}
