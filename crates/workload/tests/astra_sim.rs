@@ -294,7 +294,7 @@ proptest! {
     }
 }
 
-fn one_layer(which: &str, options: serde_json::Value) -> AstraSim {
+fn one_layer(which: &str, options: &serde_json::Value) -> AstraSim {
     let phase = json!({"compute_ns": 10, "collective": "all_reduce", "bytes": 1000});
     let layer = json!({"name": "a", "forward": phase, "input_gradient": phase,
         "weight_gradient": phase, "update_ns": 7});
@@ -304,7 +304,7 @@ fn one_layer(which: &str, options: serde_json::Value) -> AstraSim {
 
 #[test]
 fn a_model_that_ends_within_a_dimension_cuts_it() {
-    let file = one_layer("HYBRID_TRANSFORMER", json!({"model_parallel": 16}));
+    let file = one_layer("HYBRID_TRANSFORMER", &json!({"model_parallel": 16}));
     let graph = build(&file, &[4, 8, 2]).expect("a graph");
     let names: Vec<&str> = graph.groups().iter().map(|group| group.name.as_str()).collect();
     assert_eq!(names, ["16 ranks on dim1, dim2", "4 ranks on dim2, dim3"]);
@@ -321,7 +321,7 @@ fn a_model_that_ends_within_a_dimension_cuts_it() {
 fn simai_groups_nest_as_megatron_counts_ranks() {
     let mut file = one_layer(
         "HYBRID_TRANSFORMER_FWD_IN_BCKWD",
-        json!({"model_parallel": 4, "expert_parallel": 2, "pipeline_parallel": 2}),
+        &json!({"model_parallel": 4, "expert_parallel": 2, "pipeline_parallel": 2}),
     );
     let over = |what: &str| serde_json::from_value(json!(what)).expect("a group");
     file.layers[1].forward.over = Some(over("experts"));
@@ -334,7 +334,7 @@ fn simai_groups_nest_as_megatron_counts_ranks() {
 
 #[test]
 fn updates_are_delays_and_embeddings_are_urgent() {
-    let mut file = one_layer("HYBRID_DLRM", json!({"last_bottom_layer": 1}));
+    let mut file = one_layer("HYBRID_DLRM", &json!({"last_bottom_layer": 1}));
     file.layers[0].forward.collective = Some(allrail_collective::Operation::AllToAll);
     let graph = build(&file, &[4, 8]).expect("a graph");
     let urgent: Vec<&str> =
@@ -353,7 +353,7 @@ fn updates_are_delays_and_embeddings_are_urgent() {
 
 #[test]
 fn what_cannot_be_run_is_said() {
-    let of = |which: &str, options| build(&one_layer(which, options), &[4, 8]);
+    let of = |which: &str, options: &serde_json::Value| build(&one_layer(which, options), &[4, 8]);
     let why = |result: Result<StepGraph, allrail_workload::WorkloadError>| {
         let error = result.expect_err("an error");
         (error.field, error.why)
@@ -362,41 +362,45 @@ fn what_cannot_be_run_is_said() {
     let transformer = "HYBRID_TRANSFORMER_FWD_IN_BCKWD";
     for (result, at, said) in [
         (
-            of("HYBRID_TRANSFORMER", json!({"model_parallel": 3})),
+            of("HYBRID_TRANSFORMER", &json!({"model_parallel": 3})),
             "model_parallel",
             "does not divide",
         ),
         (
-            of("HYBRID_TRANSFORMER", json!({"model_parallel": 0})),
+            of("HYBRID_TRANSFORMER", &json!({"model_parallel": 0})),
             "model_parallel",
             "does not divide",
         ),
-        (of("HYBRID_TRANSFORMER", json!({"expert_parallel": 64})), "expert_parallel", "divide"),
-        (of(transformer, json!({"checkpoints": [2]})), "checkpoints[0]", "no such layer"),
-        (of(transformer, json!({"checkpoint_initiates": [1]})), "checkpoint_initiates", "below it"),
+        (of("HYBRID_TRANSFORMER", &json!({"expert_parallel": 64})), "expert_parallel", "divide"),
+        (of(transformer, &json!({"checkpoints": [2]})), "checkpoints[0]", "no such layer"),
         (
-            of(transformer, json!({"checkpoint_initiates": [1], "checkpoints": [1]})),
+            of(transformer, &json!({"checkpoint_initiates": [1]})),
+            "checkpoint_initiates",
+            "below it",
+        ),
+        (
+            of(transformer, &json!({"checkpoint_initiates": [1], "checkpoints": [1]})),
             "checkpoint_initiates",
             "a checkpoint itself",
         ),
-        (of("HYBRID_DLRM", json!({"last_bottom_layer": 2})), "last_bottom_layer", "no such layer"),
-        (of("DATA", json!({"comm_scale": 0.0})), "comm_scale", "positive"),
-        (of("DATA", json!({"compute_scale": -1.0})), "compute_scale", "positive"),
+        (of("HYBRID_DLRM", &json!({"last_bottom_layer": 2})), "last_bottom_layer", "no such layer"),
+        (of("DATA", &json!({"comm_scale": 0.0})), "comm_scale", "positive"),
+        (of("DATA", &json!({"compute_scale": -1.0})), "compute_scale", "positive"),
     ] {
         let (found, why) = why(result);
         assert_eq!(found, field(at));
         assert!(why.contains(said), "{why}");
     }
-    let (found, reason) = why(of("HYBRID_CUSTOMIZED", json!({})));
+    let (found, reason) = why(of("HYBRID_CUSTOMIZED", &json!({})));
     assert_eq!(found, "workload.model.astra_sim.layers[0].parallelism");
     assert!(reason.contains("its own"), "{reason}");
-    let (found, _) = why(of("DATA", json!({"comm_scale": 1e300})));
+    let (found, _) = why(of("DATA", &json!({"comm_scale": 1e300})));
     assert!(found.starts_with("workload.model.astra_sim.layers"), "{found}");
 }
 
 #[test]
 fn times_and_bytes_are_scaled_and_rounded_down() {
-    let file = one_layer("DATA", json!({"compute_scale": 0.41, "comm_scale": 0.0015}));
+    let file = one_layer("DATA", &json!({"compute_scale": 0.41, "comm_scale": 0.0015}));
     let graph = build(&file, &[4]).expect("a graph");
     let works: Vec<Work> = graph.ids().map(|id| graph.node(id).work).collect();
     assert!(matches!(works[0], Work::Compute { time } if time.as_ps() == 4000));
