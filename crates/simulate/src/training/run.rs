@@ -62,9 +62,9 @@ pub fn simulate(
     };
     let job = Job {
         graph: &built.graph,
-        memory: Some(built.memory),
+        memory: (built.memory != Memory::default()).then_some(built.memory),
         notes: built.notes.clone(),
-        perturbation: Perturbation::new(scenario.seed, workload.jitter, Vec::new()),
+        perturbation: built.perturbation(&workload, scenario.seed),
         iterations: workload.iterations,
     };
     let building = begin.elapsed();
@@ -197,7 +197,8 @@ fn drive(
             .then_some(&disturbed as &dyn Fn(u32, NodeId, u32) -> f64),
         timeline,
     };
-    let tensors = Tensors::new(job.graph, players, &parameters)?;
+    let tensors =
+        Tensors::new(job.graph, players, &parameters, scenario.schedule.coordination.as_ref())?;
     Driver::new(job.graph, players, carrier, tensors, &settings)?.run(observer)
 }
 
@@ -376,7 +377,13 @@ fn summarise(
         order: tag(&scenario.schedule.order),
         chunks: scenario.schedule.chunks,
         tensor_policy: scenario.tensor().policy,
-        coordination: "none".to_owned(),
+        coordination: scenario
+            .schedule
+            .coordination
+            .as_ref()
+            .and_then(|tree| tree.get("policy")?.as_str())
+            .unwrap_or("none")
+            .to_owned(),
         iterations: job.iterations,
         actors: job
             .graph

@@ -20,5 +20,5 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Option<Built>, Worklo
         Model::AstraSim(value) => astra_sim::read(value, sizes)?,
         _ => return Ok(None),
     };
-    Ok(Some(Built { graph, memory: crate::Memory::default(), notes: Vec::new() }))
+    Ok(Some(Built::of_graph(graph)))
 }
