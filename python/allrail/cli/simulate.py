@@ -25,6 +25,14 @@ _FILE = click.Path(path_type=Path)
 @options.as_json
 @options.out
 @options.cache
+@click.option(
+    "--what-if",
+    "assumptions",
+    multiple=True,
+    metavar="NAME",
+    help="Of a workload: `infinite_bandwidth`, `ideal_schedule`, `dim1_x2`, `no_straggler` or "
+    "`all`; the step under it, below the table. As often as needed.",
+)
 @click.option("--astra-sim", is_flag=True, help="Read ASTRA-sim's files instead of FILE.")
 @click.option("--network", type=_FILE, metavar="N", help="ASTRA-sim's network (.json, .yml).")
 @click.option("--system", type=_FILE, metavar="S", help="ASTRA-sim's system (.txt, .json).")
@@ -44,13 +52,14 @@ def command(
     as_json: bool,
     out: Path | None,
     cache: bool,
+    assumptions: tuple[str, ...],
     astra_sim: bool,
     write_scenario: Path | None,
     **foreign: Any,
 ) -> None:
     """Simulate the scenario in FILE, or an ASTRA-sim case with --astra-sim."""
     from allrail import api
-    from allrail.cli import folders, output, traffic
+    from allrail.cli import folders, output, traffic, training
     from allrail.scenario import load_scenario
 
     given = {name: value for name, value in foreign.items() if value is not None}
@@ -67,8 +76,13 @@ def command(
         scenario = load_scenario(file or "", sets=(*sets, *worlds))
     if out is not None:
         folders.check(out)
+    if scenario.workload is not None:
+        _refuse_plan(plan, "a workload plans every collective of the step itself")
+        training.run(scenario, assumptions=assumptions, as_json=as_json, out=out)
+        return
+    _refuse_assumptions(assumptions)
     if scenario.traffic is not None:
-        _refuse_plan(plan)
+        _refuse_plan(plan, "traffic has no plan")
         traffic.run(scenario, as_json=as_json, out=out)
         return
     with output.Progress("simulating") as progress:
@@ -184,10 +198,20 @@ def _read_case(given: dict[str, Any], world: str | None) -> Any:
     return read_case(given.pop("network"), **given)
 
 
-def _refuse_plan(plan: Path | None) -> None:
+def _refuse_assumptions(assumptions: tuple[str, ...]) -> None:
+    if assumptions:
+        raise InputError(
+            "only a `workload` has what-ifs",
+            hint="leave it out, or simulate a `workload`",
+            source="--what-if",
+            value=assumptions[0],
+        )
+
+
+def _refuse_plan(plan: Path | None, why: str) -> None:
     if plan is not None:
         raise InputError(
-            "traffic has no plan",
+            why,
             hint="leave it out, or simulate a `collective`",
             source="--plan",
             value=str(plan),
