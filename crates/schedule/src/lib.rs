@@ -3,6 +3,8 @@
 //!
 //! - [`chunk`]: which dimension a chunk visits next: `baseline`, `themis`, `allrail`.
 //! - [`queue`]: which waiting stage a dimension serves next: FIFO, LIFO, smallest first, planned.
+//! - [`tensor`]: which part of which gradient travels next: FIFO, buckets, fusion, by priority,
+//!   ByteScheduler.
 //! - [`evaluate`]: how long a plan takes, the inner loop of the planners; the `dims` world is its
 //!   oracle.
 //! - [`planner`]: from a request to a [`allrail_collective::CollectivePlan`].
@@ -15,6 +17,7 @@ pub mod evaluate;
 pub mod key;
 pub mod planner;
 pub mod queue;
+pub mod tensor;
 
 pub use chunk::ChunkScheduler;
 pub use error::ScheduleError;

@@ -21,6 +21,7 @@ pub mod result;
 pub mod run;
 pub mod scenario;
 pub mod traffic;
+pub mod training;
 
 pub use error::SimulateError;
 pub use plan_file::PlanFile;

@@ -8,6 +8,7 @@ use allrail_fabric::Fabric;
 use allrail_fabric::graph::Graph;
 use allrail_fabric::topologies::{self, GraphTopology};
 use allrail_schedule::chunk::{Composition, Loads, Parameters};
+use allrail_schedule::tensor::TensorParameters;
 use allrail_schedule::{Order, Request};
 use allrail_world::packets::Settings;
 use schemars::JsonSchema;
@@ -89,6 +90,8 @@ pub struct Schedule {
     pub loads: Loads,
     /// Which plans are taken.
     pub accept_plan: AcceptPlan,
+    /// Of a training step: which part of which gradient travels next.
+    pub tensor: Option<TensorParameters>,
 }
 
 impl Default for Schedule {
@@ -106,6 +109,7 @@ impl Default for Schedule {
             composition: parameters.composition,
             loads: parameters.loads,
             accept_plan: AcceptPlan::default(),
+            tensor: None,
         }
     }
 }
@@ -279,6 +283,14 @@ impl Scenario {
                 "[]",
                 "there is nothing to run",
                 "add `{kind: all_reduce, size: 1 GiB}`",
+            ));
+        }
+        if let Some(tensor) = &self.schedule.tensor {
+            return Err(field(
+                "schedule.tensor".to_owned(),
+                &tensor.policy,
+                "collectives have no tensors",
+                "leave it out, or train a `workload`",
             ));
         }
         for (i, collective) in self.collective.iter().enumerate() {

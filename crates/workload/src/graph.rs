@@ -103,6 +103,25 @@ pub enum Purpose {
     Other,
 }
 
+impl Purpose {
+    /// Every purpose, in the order of tables.
+    pub const ALL: [Self; 6] =
+        [Self::Data, Self::Tensor, Self::Pipeline, Self::Expert, Self::Operator, Self::Other];
+
+    /// In words, after "waits for".
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Data => "data-parallel communication",
+            Self::Tensor => "tensor-parallel communication",
+            Self::Pipeline => "pipeline-parallel communication",
+            Self::Expert => "expert-parallel communication",
+            Self::Operator => "operator-parallel communication",
+            Self::Other => "communication",
+        }
+    }
+}
+
 /// What a node does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Work {
