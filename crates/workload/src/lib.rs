@@ -6,11 +6,13 @@
 //! - [`compute`]: how long they take. [`memory`]: what an NPU keeps.
 //! - [`parallelism`]: from a model and a layout to a step graph.
 //! - [`perturbation`]: stragglers and jitter.
+//! - [`formats`]: workloads in other tools' words.
 //! - [`error`]: what can be wrong with a workload.
 
 mod check;
 pub mod compute;
 pub mod error;
+pub mod formats;
 pub mod graph;
 pub mod memory;
 pub mod models;
