@@ -78,7 +78,13 @@ def command(
         folders.check(out)
     if scenario.workload is not None:
         _refuse_plan(plan, "a workload plans every collective of the step itself")
-        training.run(scenario, assumptions=assumptions, as_json=as_json, out=out)
+        step = training.run(
+            scenario, assumptions=assumptions, as_json=as_json, out=out, table=case is None
+        )
+        if case is not None:
+            _after(case, step.to_dict(), as_json=as_json, path=write_scenario)
+            if not as_json:
+                output.predicted([step.world], calibrated=step.calibrated)
         return
     _refuse_assumptions(assumptions)
     if scenario.traffic is not None:
@@ -89,24 +95,31 @@ def command(
         result = api.simulate(
             scenario, plan=plan, timeline=out is not None, cache=cache, progress=progress
         )
-    if case is not None and write_scenario is not None:
-        from allrail.formats.astra_sim import write_scenario as write
-
-        write(case, path=write_scenario)
     if out is not None:
         folders.write(out, results={result.policy: result}, scenarios={result.policy: scenario})
+    if case is not None:
+        _after(case, result.to_dict(), as_json=as_json, path=write_scenario)
     if as_json:
         output.print_json(result.to_dict(timeline=False))
     elif case is not None:
-        from allrail.formats.astra_sim import columns
-
-        row = columns(case, result=result.to_dict())
-        output.table([name.replace(" ", "_") for name in row], [list(row.values())])
         _predicted(result)
     else:
         show(scenario, result)
     if out is not None and not as_json:
         folders.tell(out)
+
+
+def _after(case: Any, result: dict[str, Any], *, as_json: bool, path: Path | None) -> None:
+    """Print the columns of an ASTRA-sim case, and write its scenario."""
+    from allrail.cli import output
+    from allrail.formats.astra_sim import columns
+    from allrail.formats.astra_sim import write_scenario as write
+
+    if path is not None:
+        write(case, path=path)
+    if not as_json:
+        row = columns(case, result=result)
+        output.table([name.replace(" ", "_") for name in row], [list(row.values())])
 
 
 def show(scenario: Scenario, result: Result) -> None:

@@ -23,7 +23,14 @@ MOST_PARTS = 8
 """Of the critical path; the same holds."""
 
 
-def run(scenario: Scenario, *, assumptions: Sequence[str], as_json: bool, out: Path | None) -> None:
+def run(
+    scenario: Scenario,
+    *,
+    assumptions: Sequence[str],
+    as_json: bool,
+    out: Path | None,
+    table: bool = True,
+) -> TrainingResult:
     """Simulate the steps of one scenario, and print or write what came out.
 
     Args:
@@ -31,6 +38,10 @@ def run(scenario: Scenario, *, assumptions: Sequence[str], as_json: bool, out: P
         assumptions: What-ifs to print below it.
         as_json: Whether to print the JSON object instead of the table.
         out: A folder for tables and pictures.
+        table: Whether to print the table, where not the JSON object.
+
+    Returns:
+        What came out.
     """
     from allrail.cli import folders
     from allrail.training import simulate_training, what_ifs
@@ -51,14 +62,17 @@ def run(scenario: Scenario, *, assumptions: Sequence[str], as_json: bool, out: P
         if rows:
             tree["what_ifs"] = [row.to_dict() for row in rows]
         output.print_json(tree)
-    else:
+        return result
+    if table:
         show(scenario, result)
-        if rows:
-            click.echo()
-            _show_what_ifs(result, rows)
+    if rows:
+        click.echo()
+        _show_what_ifs(result, rows)
+    if table:
         _remarks([result])
-        if out is not None:
-            folders.tell(out)
+    if out is not None:
+        folders.tell(out)
+    return result
 
 
 def compare(

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
 FOLDER = FilePath(__file__).parent.parent / "presets" / "workloads"
 _SUFFIXES = (".yaml", ".yml", ".json")
-_PATHS = ("trace", "astra_sim")
 
 
 @cache
@@ -110,12 +109,22 @@ def resolve(workload: dict[str, Any], *, folder: FilePath) -> dict[str, Any]:
             hint = error.hint
             raise InputError(error.why, hint=hint, field="workload.model", value=model) from None
     if isinstance(model, dict):
-        found = {
-            key: str(folder / value) if key in _PATHS and isinstance(value, str) else value
-            for key, value in model.items()
-        }
-        given = next((value for key, value in model.items() if key in _PATHS), None)
-        if isinstance(given, str) and "name" not in found:
-            found["name"] = FilePath(given).stem
-        return {**workload, "model": found}
+        return {**workload, "model": _from_files(model, folder)}
     return workload
+
+
+def _from_files(model: dict[str, Any], folder: FilePath) -> dict[str, Any]:
+    """Read an ASTRA-sim file, and let a trace's path start at the scenario's folder."""
+    found = dict(model)
+    for key in ("trace", "astra_sim"):
+        value = model.get(key)
+        if not isinstance(value, str):
+            continue
+        found.setdefault("name", FilePath(value).stem)
+        found[key] = str(folder / value)
+        if key == "astra_sim":
+            from allrail.formats.astra_sim.notes import Notes
+            from allrail.formats.astra_sim.workload import read_workload
+
+            found[key] = read_workload(folder / value, notes=Notes()).to_json()
+    return found
