@@ -1,5 +1,6 @@
 //! Training steps: bindings.
 
+use allrail_schedule::coordinate;
 use allrail_schedule::tensor::{self, TensorParameters};
 use allrail_simulate::training::{TrainingScenario, simulate};
 use pyo3::prelude::*;
@@ -60,6 +61,29 @@ fn tensor_policies() -> String {
     Value::from_iter(rows).to_string()
 }
 
+/// How ranks agree: name, about, version, `reads` and the JSON schema as for tensor schedulers.
+#[pyfunction]
+fn coordinations() -> String {
+    let schema = without_policy(&schemars::schema_for!(coordinate::Settings));
+    let none = json!({
+        "name": coordinate::NONE,
+        "about": "no talk: a tensor is ready when the last rank has submitted it",
+        "version": 1,
+        "reads": [],
+        "schema": { "type": "object", "properties": {} },
+    });
+    let rows = coordinate::ALL.iter().map(|policy| {
+        json!({
+            "name": policy.tag(),
+            "about": policy.about(),
+            "version": policy.version(),
+            "reads": policy.reads(),
+            "schema": schema,
+        })
+    });
+    Value::from_iter(std::iter::once(none).chain(rows)).to_string()
+}
+
 /// A policy's keys beside its name.
 fn without_policy(schema: &schemars::Schema) -> Value {
     let mut tree = schema.clone().to_value();
@@ -73,5 +97,6 @@ fn without_policy(schema: &schemars::Schema) -> Value {
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(simulate_training, module)?)?;
     module.add_function(wrap_pyfunction!(simulate_training_many, module)?)?;
+    module.add_function(wrap_pyfunction!(coordinations, module)?)?;
     module.add_function(wrap_pyfunction!(tensor_policies, module)?)
 }

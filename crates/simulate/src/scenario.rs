@@ -1,5 +1,6 @@
 //! The resolved scenario: every default filled in, quantities as text with units.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use allrail_collective::Operation;
@@ -82,6 +83,8 @@ pub struct Schedule {
     pub endpoint_delay: Time,
     /// One algorithm per dimension; topology-aware where absent.
     pub algorithms: Option<Vec<String>>,
+    /// Of a training step: the algorithms of a kind of collective, where they differ from those.
+    pub algorithms_by_operation: BTreeMap<Operation, Vec<String>>,
     /// Which of several waiting collectives goes first.
     pub collective_order: CollectiveOrder,
     /// How the baseline makes an all-reduce of stages.
@@ -105,6 +108,7 @@ impl Default for Schedule {
             active_chunks: None,
             endpoint_delay: Time::ZERO,
             algorithms: None,
+            algorithms_by_operation: BTreeMap::new(),
             collective_order: CollectiveOrder::default(),
             composition: parameters.composition,
             loads: parameters.loads,

@@ -178,7 +178,10 @@ impl Machine<'_> {
                             self.issue(0, 1);
                         }
                         at -= 1;
-                    } else if at > 0 || transformer {
+                    } else if transformer {
+                        self.issue(at, 1);
+                        self.wait(at, 1);
+                    } else if at > 0 {
                         self.issue(at, 1);
                     }
                     state = State::Weight;

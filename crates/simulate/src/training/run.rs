@@ -9,6 +9,7 @@ use allrail_core::{Bytes, Time};
 use allrail_fabric::Fabric;
 use allrail_schedule::Request;
 use allrail_schedule::tensor::TensorParameters;
+use allrail_workload::spec::Model;
 use allrail_workload::{Memory, NodeId, Pass, Perturbation, Purpose, StepGraph, Work};
 
 use super::carrier::{Ask, Carrier};
@@ -55,7 +56,10 @@ pub fn simulate(
         workload.stragglers.clear();
         workload.jitter = None;
     }
-    let built = allrail_workload::build(&workload, &sizes)?;
+    let built = match allrail_workload::formats::build(&workload, &sizes)? {
+        Some(foreign) => foreign,
+        None => allrail_workload::build(&workload, &sizes)?,
+    };
     let job = Job {
         graph: &built.graph,
         memory: Some(built.memory),
@@ -94,7 +98,14 @@ pub fn run(
     match scenario.world {
         WorldKind::Dims => {
             let players = Players::classes(job.graph, &sizes)?;
-            let mut carrier = Dims::new(job.graph, &players, &request, network, timeline)?;
+            let mut carrier = Dims::new(
+                job.graph,
+                &players,
+                &request,
+                &scenario.schedule.algorithms_by_operation,
+                network,
+                timeline,
+            )?;
             prepare(job.graph, &players, &mut carrier)?;
             let outcome = drive(job, scenario, &players, &mut carrier, timeline, observer)?;
             let spans = carrier.spans.take().unwrap_or_default();
@@ -174,7 +185,9 @@ fn drive(
         job.perturbation.factor(players.actors[player as usize], node, iteration)
     };
     let barrier = barrier(&parameters)?;
-    let overlap = u32::from(!barrier && job.iterations > 1);
+    // ASTRA-sim's loops end with their last pass, and its times are compared.
+    let foreign = matches!(scenario.workload.model, Model::AstraSim(_));
+    let overlap = u32::from(!barrier && job.iterations > 1 && !foreign);
     let settings = Settings {
         iterations: job.iterations + overlap,
         measured: job.iterations,

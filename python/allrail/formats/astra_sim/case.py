@@ -168,9 +168,12 @@ def _training(
         "schedule": _schedule(sys, sys.splits)
         | {
             "policy": sys.policy,
-            "algorithms": algorithms,
+            "algorithms": None,
+            "algorithms_by_operation": algorithms,
             "composition": composition,
             "loads": "zero" if themis else "fixed_delay",
+            # A layer's forward pass waits for its own gradient only.
+            "tensor": {"policy": "fifo", "barrier": False},
         },
         "world": world,
         "seed": 0,

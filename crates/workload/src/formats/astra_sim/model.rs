@@ -5,9 +5,9 @@
 //! gradient, its collective, the weight gradient meanwhile, its collective, and then a wait for the
 //! input gradient's. Nobody waits for the weight gradient's but the layer's next forward pass.
 //!
-//! The first layer's input gradient is computed but not communicated, except in the transformer
-//! loops, which communicate it too. `MODEL` communicates no weight gradient. Inference is the forward
-//! half alone.
+//! The transformer loops differ: they wait for the input gradient's collective before they compute
+//! the weight gradient, and they communicate the first layer's, too, which the others compute and
+//! keep. `MODEL` communicates no weight gradient. Inference is the forward half alone.
 
 use super::Loop;
 use super::chain::{Chain, Of, Turn};
@@ -15,15 +15,7 @@ use crate::error::WorkloadError;
 
 pub(super) fn run(chain: &mut Chain<'_>, which: Loop) -> Result<(), WorkloadError> {
     inference(chain)?;
-    for layer in (0..chain.layers()).rev() {
-        backward(
-            chain,
-            layer,
-            layer > 0 || which == Loop::HybridTransformer,
-            which != Loop::Model,
-        )?;
-    }
-    Ok(())
+    (0..chain.layers()).rev().try_for_each(|layer| backward(chain, layer, which))
 }
 
 pub(super) fn inference(chain: &mut Chain<'_>) -> Result<(), WorkloadError> {
@@ -41,15 +33,18 @@ pub(super) fn forward(chain: &mut Chain<'_>, layer: usize) -> Result<(), Workloa
 pub(super) fn backward(
     chain: &mut Chain<'_>,
     layer: usize,
-    input: bool,
-    weight: bool,
+    which: Loop,
 ) -> Result<(), WorkloadError> {
+    let transformer = matches!(which, Loop::HybridTransformer | Loop::HybridTransformerFwdInBckwd);
     chain.compute(layer, Of::InputGradient)?;
-    if input {
+    if layer > 0 || transformer {
         chain.issue(layer, Of::InputGradient, Turn::Its)?;
     }
+    if transformer {
+        chain.wait(layer, Of::InputGradient);
+    }
     chain.compute(layer, Of::WeightGradient)?;
-    if weight {
+    if which != Loop::Model {
         chain.issue(layer, Of::WeightGradient, Turn::Its)?;
     }
     chain.wait(layer, Of::InputGradient);

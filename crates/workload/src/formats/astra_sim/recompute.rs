@@ -5,9 +5,9 @@
 //! ends at the first layer that initiates, though: where two of them share a checkpoint, the
 //! gradients go on from the lower one, and the layers between are never done.
 
-use super::Options;
 use super::chain::Chain;
 use super::model::{backward, forward};
+use super::{Loop, Options};
 use crate::error::WorkloadError;
 
 pub(super) fn run(chain: &mut Chain<'_>, options: &Options) -> Result<(), WorkloadError> {
@@ -52,7 +52,7 @@ pub(super) fn run(chain: &mut Chain<'_>, options: &Options) -> Result<(), Worklo
             (from..stop).try_for_each(|again| forward(chain, again))?;
             layer = stop;
         }
-        backward(chain, layer, true, true)?;
+        backward(chain, layer, Loop::HybridTransformerFwdInBckwd)?;
         next = layer.checked_sub(1);
     }
     Ok(())
