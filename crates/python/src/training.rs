@@ -2,6 +2,7 @@
 
 use allrail_schedule::coordinate;
 use allrail_schedule::tensor::{self, TensorParameters};
+use allrail_simulate::coordination::Latency;
 use allrail_simulate::training::{TrainingScenario, simulate};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
@@ -64,7 +65,18 @@ fn tensor_policies() -> String {
 /// How ranks agree: name, about, version, `reads` and the JSON schema as for tensor schedulers.
 #[pyfunction]
 fn coordinations() -> String {
-    let schema = without_policy(&schemars::schema_for!(coordinate::Settings));
+    let mut schema = without_policy(&schemars::schema_for!(coordinate::Settings));
+    schema["properties"]["groups"] = json!({
+        "description": "Tensors that are launched together: lists of their names, or how many \
+                        groups of about as many tensors.",
+        "anyOf": [{ "type": "integer" }, { "type": "array" }],
+    });
+    let mut latency = schemars::schema_for!(Latency).to_value();
+    for (name, definition) in latency["$defs"].as_object().into_iter().flatten() {
+        schema["$defs"][name] = definition.clone();
+    }
+    latency.as_object_mut().map(|keys| keys.remove("$defs"));
+    schema["properties"]["latency"] = latency;
     let none = json!({
         "name": coordinate::NONE,
         "about": "no talk: a tensor is ready when the last rank has submitted it",
