@@ -10,7 +10,7 @@ use allrail_fabric::Fabric;
 use allrail_schedule::Request;
 use allrail_schedule::tensor::TensorParameters;
 use allrail_workload::spec::Model;
-use allrail_workload::{Memory, NodeId, Perturbation, Purpose, StepGraph, Work};
+use allrail_workload::{Memory, NodeId, Pass, Perturbation, Purpose, StepGraph, Work};
 
 use super::carrier::{Ask, Carrier};
 use super::dims::{self, Dims, Network};
@@ -396,6 +396,7 @@ fn summarise(
                 ActorResult {
                     name: actor.name.clone(),
                     ranks: actor.ranks.len() as u64,
+                    first_rank: actor.ranks.first().map_or(0, |rank| rank.0),
                     compute_us: each(accounts[player].compute),
                     exposed_communication_us: each(accounts[player].exposed()),
                     waiting_us: each(accounts[player].waiting),
@@ -464,6 +465,12 @@ fn timeline_of(
         bytes: None,
         group: None,
         group_size: None,
+        pass: match graph.node(ran.node).pass {
+            Pass::Forward => Some("forward"),
+            Pass::Backward => Some("backward"),
+            Pass::Update => Some("update"),
+            Pass::Unknown => None,
+        },
         purpose: None,
         iteration: ran.iteration,
         start_us: start.as_us(),
@@ -493,6 +500,7 @@ fn timeline_of(
             bytes: Some(bytes.count()),
             group: Some(graph.groups()[instance.group.index()].name.clone()),
             group_size: Some(instance.ranks.len() as u64),
+            pass: None,
             purpose,
             iteration: ran.iteration,
             start_us: span.start.as_us(),
