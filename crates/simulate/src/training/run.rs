@@ -1,6 +1,7 @@
 //! From a training scenario to a result.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use allrail_collective::Operation;
@@ -10,11 +11,16 @@ use allrail_fabric::Fabric;
 use allrail_schedule::Request;
 use allrail_schedule::tensor::TensorParameters;
 use allrail_workload::spec::Model;
-use allrail_workload::{Memory, NodeId, Pass, Perturbation, Purpose, StepGraph, Work};
+use allrail_workload::{ActorId, Memory, NodeId, Pass, Perturbation, Purpose, StepGraph, Work};
+
+use allrail_world::flows::Splitting;
+use allrail_world::{Links, World};
 
 use super::carrier::{Ask, Carrier};
 use super::dims::{self, Dims, Network};
 use super::driver::{Driver, Outcome, Priority, Settings};
+use super::messages::{Messages, Wiring};
+use super::network::GraphNetwork;
 use super::path;
 use super::players::Players;
 use super::record::{Idle, Ran, clipped};
@@ -106,18 +112,78 @@ pub fn run(
                 network,
                 timeline,
             )?;
-            prepare(job.graph, &players, &mut carrier)?;
+            prepare(job.graph, &players, |ask| carrier.prepare(ask))?;
             let outcome = drive(job, scenario, &players, &mut carrier, timeline, observer)?;
             let spans = carrier.spans.take().unwrap_or_default();
             summarise(job, scenario, &request, &players, &outcome, &mut carrier, &spans, timeline)
         }
-        other => Err(field(
-            "world".to_owned(),
-            other.tag(),
-            "training steps do not run in it yet",
-            "use `world: dims`",
-        )),
+        WorldKind::Links => {
+            let players = Players::ranks(job.graph, &sizes)?;
+            let wiring = Wiring::Dimensions(&request);
+            let world = Box::new(Links::new(&request.fabric));
+            let overhead = scenario.messages.overhead;
+            let carrier = Messages::new(job.graph, &players, wiring, world, overhead);
+            by_messages(job, scenario, &request, &players, carrier, timeline, observer)
+        }
+        WorldKind::Flows | WorldKind::Packets => {
+            let Some(topology) = &scenario.topology else {
+                return Err(field(
+                    "world".to_owned(),
+                    scenario.world.tag(),
+                    "it has switches and cables, and the fabric has dimensions",
+                    "take a fabric with a `topology`, or write `world: dims`",
+                ));
+            };
+            let settings = &scenario.messages;
+            let players = Players::ranks(job.graph, &sizes)?;
+            let network = GraphNetwork::new(Arc::clone(&topology.0))?;
+            let ranks = sizes.iter().product();
+            let places = scenario.placement.places(ranks, network.graph.npus(), scenario.seed)?;
+            let paths = settings.paths.unwrap_or(Splitting::Ecmp);
+            let world: Box<dyn World> = match scenario.world {
+                WorldKind::Flows => Box::new(network.flows(paths)),
+                _ => Box::new(network.packets(&scenario.packets, scenario.seed)?),
+            };
+            let algorithms = &settings.algorithms;
+            let wiring = Wiring::Graph { places: &places, algorithms, sizes: &sizes };
+            let overhead = settings.overhead;
+            let mut carrier = Messages::new(job.graph, &players, wiring, world, overhead);
+            if settings.steady && scenario.world == WorldKind::Flows {
+                carrier = carrier.steady(network.latency(paths));
+            }
+            let mut result =
+                by_messages(job, scenario, &request, &players, carrier, timeline, observer)?;
+            result.notes.extend(network.notes(&scenario.placement, settings));
+            Ok(result)
+        }
     }
+}
+
+/// Runs it on a carrier of messages.
+fn by_messages(
+    job: &Job<'_>,
+    scenario: &TrainingScenario,
+    request: &Request,
+    players: &Players,
+    mut carrier: Messages<'_>,
+    timeline: bool,
+    observer: Observer<'_>,
+) -> Result<TrainingResult, SimulateError> {
+    if matches!(scenario.what_if, Some(WhatIf::Ideal | WhatIf::InfiniteBandwidth)) {
+        return Err(field(
+            "what_if".to_owned(),
+            scenario.world.tag(),
+            "only the servers of `dims` can be ideal or infinitely fast",
+            "use `world: dims`",
+        ));
+    }
+    prepare(job.graph, players, |ask| carrier.prepare(ask))?;
+    let outcome = drive(job, scenario, players, &mut carrier, timeline, observer)?;
+    let mut result =
+        summarise(job, scenario, request, players, &outcome, &mut carrier, &[], timeline)?;
+    let (messages, bytes) = carrier.carried();
+    result.notes.push(format!("{messages} messages of {bytes} B in all were carried"));
+    Ok(result)
 }
 
 fn double(fabric: &mut Fabric, id: allrail_core::DimensionId) -> Result<(), SimulateError> {
@@ -138,29 +204,36 @@ fn double(fabric: &mut Fabric, id: allrail_core::DimensionId) -> Result<(), Simu
 fn prepare(
     graph: &StepGraph,
     players: &Players,
-    carrier: &mut Dims<'_>,
+    mut prepare: impl FnMut(Ask) -> Result<(), SimulateError>,
 ) -> Result<(), SimulateError> {
+    let player_of = |actor: ActorId| {
+        let found = players.actors.iter().position(|other| *other == actor);
+        u32::try_from(found.expect("an actor has ranks")).expect("few players")
+    };
+    let first: Vec<u32> =
+        (0u32..).zip(graph.actors()).map(|(actor, _)| player_of(ActorId(actor))).collect();
     let mut seen: BTreeMap<(Operation, Bytes, u32), ()> = BTreeMap::new();
     for id in graph.ids() {
         let node = graph.node(id);
+        let player = first[node.actor.index()];
         match node.work {
             Work::Collective { operation, bytes, group, .. } => {
                 if seen.insert((operation, bytes, group.0), ()).is_none() {
-                    let instance = players.instance(node.actor.0, group);
-                    carrier.prepare(Ask::Collective { operation, bytes, instance })?;
+                    let instance = players.instance(player, group);
+                    prepare(Ask::Collective { operation, bytes, instance })?;
                 }
             }
             Work::Send { bytes, group, peer, .. } => {
                 let Some((other, rank)) =
-                    players.peer(node.actor.0, &graph.groups()[group.index()], peer)
+                    players.peer(player, &graph.groups()[group.index()], peer)
                 else {
                     continue;
                 };
-                let source = players.ranks[node.actor.index()];
-                carrier.prepare(Ask::Message {
+                let source = players.ranks[player as usize];
+                prepare(Ask::Message {
                     bytes,
-                    instance: players.instance(node.actor.0, group),
-                    source: node.actor.0,
+                    instance: players.instance(player, group),
+                    source: player,
                     destination: other,
                     ranks: (source, rank),
                 })?;
