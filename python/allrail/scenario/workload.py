@@ -69,7 +69,7 @@ class Model(_Field):
         if not isinstance(value, dict):
             refuse("it is neither a name nor a mapping", hint=hint)
         for key in value:
-            if key not in FORMS and key != "name":
+            if key not in FORMS and key not in ("name", "defaults"):
                 refuse(
                     f"there is no such form as `{key}`",
                     hint=did_you_mean(show(key), FORMS, others="the forms are"),
@@ -328,8 +328,18 @@ class Workload(Node):
         """What people call it."""
         return self.name or str(self.model.get("name", "workload"))
 
+    @property
+    def whole(self) -> Workload:
+        """With the model's defaults where nothing is said."""
+        given = self.model_dump(exclude_unset=True)
+        defaults = dict(self.model.get("defaults", {}))
+        for key, value in defaults.items():
+            if isinstance(value, dict) and isinstance(given.get(key), dict):
+                given[key] = {**value, **given[key]}
+        return Workload.model_validate({**defaults, **given})
+
     def tree(self) -> dict[str, Any]:
         """Return what the Rust core reads."""
-        tree = self.model_dump(exclude_none=True)
-        model = {key: value for key, value in self.model.items() if key != "name"}
+        tree = self.whole.model_dump(exclude_none=True)
+        model = {key: value for key, value in self.model.items() if key in FORMS}
         return {**tree, "name": self.title, "model": model}
