@@ -60,7 +60,7 @@ pub fn simulate(
         graph: &built.graph,
         memory: Some(built.memory),
         notes: built.notes.clone(),
-        perturbation: Perturbation::new(scenario.seed, workload.jitter, Vec::new()),
+        perturbation: built.perturbation(&workload, scenario.seed),
         iterations: workload.iterations,
     };
     let building = begin.elapsed();
