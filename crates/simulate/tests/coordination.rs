@@ -78,8 +78,7 @@ impl Case {
         let job = Job::new(policy, &self.settings(), self.ranks, &self.grouped()).unwrap();
         let faults = Faults { delay: Time::from_us(self.delay_us), seed: self.seed, ..faults };
         let tensors = self.tensors as usize;
-        let mut network =
-            Network::new(policy, &job, tensors, Latency::default(), faults, skips);
+        let mut network = Network::new(policy, &job, tensors, Latency::default(), faults, skips);
         let mut draw = Pcg64Mcg::seed_from_u64(self.seed);
         let starts: Vec<Time> =
             (0..self.ranks).map(|_| Time::from_us(draw.random_range(0..500))).collect();
@@ -111,7 +110,8 @@ impl Case {
             order.shuffle(draw);
             let mut at = from;
             for tensor in order {
-                at += Time::from_us(draw.random_range(0..=self.spread_us / u64::from(self.tensors)));
+                at +=
+                    Time::from_us(draw.random_range(0..=self.spread_us / u64::from(self.tensors)));
                 all.push((at, rank, self.request(rank, tensor, step)));
             }
         }

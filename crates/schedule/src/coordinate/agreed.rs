@@ -416,10 +416,8 @@ impl Machine {
             let payload = Payload::Probe { origin, tensors: tensors.clone() };
             actions.push(Action::Send { to: *to, payload });
         }
-        actions.push(Action::Send {
-            to: origin,
-            payload: Payload::Missing { tensors: own, passed },
-        });
+        actions
+            .push(Action::Send { to: origin, payload: Payload::Missing { tensors: own, passed } });
     }
 }
 

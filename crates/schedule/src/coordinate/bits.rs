@@ -25,8 +25,7 @@ impl PartialEq for Bits {
     fn eq(&self, other: &Self) -> bool {
         let (a, b) = (self.words(), other.words());
         let shared = a.len().min(b.len());
-        a[..shared] == b[..shared]
-            && a[shared..].iter().chain(&b[shared..]).all(|word| *word == 0)
+        a[..shared] == b[..shared] && a[shared..].iter().chain(&b[shared..]).all(|word| *word == 0)
     }
 }
 impl Eq for Bits {}

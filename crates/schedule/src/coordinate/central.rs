@@ -68,7 +68,8 @@ impl Machine {
     fn tick(&mut self, now: Time, actions: &mut Vec<Action>) {
         self.started = now;
         self.is_quiet = self.unsent.is_empty() && !self.joins && !self.shuts_down;
-        if let Some(reason) = self.lists.inspect(now, self.settings.stall, &self.settings, actions) {
+        if let Some(reason) = self.lists.inspect(now, self.settings.stall, &self.settings, actions)
+        {
             return self.stop(None, &reason, actions);
         }
         let own = lists::own(self.rank, &mut self.unsent, self.joins, self.shuts_down);

@@ -64,7 +64,10 @@ impl Lists {
     /// The children whose lists are not here.
     pub(super) fn silent(&self) -> Vec<u32> {
         let below = self.place.below().enumerate();
-        below.filter(|(child, _)| !self.heard.contains(*child)).map(|(_, span)| span.start).collect()
+        below
+            .filter(|(child, _)| !self.heard.contains(*child))
+            .map(|(_, span)| span.start)
+            .collect()
     }
 
     /// Rank 0's answer.

@@ -36,7 +36,14 @@ impl Table {
     /// An empty one.
     #[must_use]
     pub(super) fn new(span: Range<u32>) -> Self {
-        Self { span, rows: BTreeMap::new(), joined: Vec::new(), joined_count: 0, order: 0, whole: Vec::new() }
+        Self {
+            span,
+            rows: BTreeMap::new(),
+            joined: Vec::new(),
+            joined_count: 0,
+            order: 0,
+            whole: Vec::new(),
+        }
     }
 
     /// Adds a list.
@@ -115,7 +122,10 @@ impl Table {
             tensors.iter().filter_map(|tensor| self.rows.remove(tensor)).collect();
         taken.sort_unstable_by_key(|row| row.order);
         let span = self.span.clone();
-        taken.into_iter().map(|row| Asked { ranks: Ranks::span(span.clone()), ..row.asked }).collect()
+        taken
+            .into_iter()
+            .map(|row| Asked { ranks: Ranks::span(span.clone()), ..row.asked })
+            .collect()
     }
 
     /// The same as answers.

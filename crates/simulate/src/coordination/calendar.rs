@@ -127,8 +127,7 @@ impl<E> Calendar<E> {
             (None, Some(_)) => true,
             _ => false,
         };
-        let entry =
-            if is_late { self.late.pop().map(|Reverse(e)| e) } else { self.sorted.pop() };
+        let entry = if is_late { self.late.pop().map(|Reverse(e)| e) } else { self.sorted.pop() };
         entry.map(|entry| (Time::from_ps(entry.time), entry.event))
     }
 

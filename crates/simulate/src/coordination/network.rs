@@ -28,7 +28,10 @@ pub trait Feed {
 }
 
 enum What {
-    Message { from: u32, payload: Payload },
+    Message {
+        from: u32,
+        payload: Payload,
+    },
     Timer(u64),
     /// A submission is due, of a rank that acts on it.
     Wake,
@@ -219,11 +222,7 @@ impl Network {
     }
 
     /// Runs until a list has been launched everywhere, at most until `until`, that included.
-    pub fn advance(
-        &mut self,
-        until: Time,
-        mut feed: Option<&mut dyn Feed>,
-    ) -> Option<Everywhere> {
+    pub fn advance(&mut self, until: Time, mut feed: Option<&mut dyn Feed>) -> Option<Everywhere> {
         loop {
             let next = self.queue.next_time();
             if let Some(listed) = self.whole() {
@@ -387,8 +386,7 @@ impl Network {
             limit = limit.min(death.as_ps());
         }
         // The last cycle that is left out is over before the limit.
-        let cycles_before =
-            |limit: u64| limit.saturating_sub(now.as_ps() + 1) / period.as_ps();
+        let cycles_before = |limit: u64| limit.saturating_sub(now.as_ps() + 1) / period.as_ps();
         if cycles_before(limit) == 0 {
             return;
         }

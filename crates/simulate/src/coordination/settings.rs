@@ -67,7 +67,8 @@ impl Coordination {
         };
         let policy = (name != NONE).then(|| coordinate::named(name)).transpose()?;
         check_keys(keys, name, policy)?;
-        let groups = keys.get("groups").map_or(Ok(Vec::new()), |groups| read_groups(groups, names))?;
+        let groups =
+            keys.get("groups").map_or(Ok(Vec::new()), |groups| read_groups(groups, names))?;
         let latency = match keys.get("latency") {
             None => Latency::default(),
             Some(tree) => serde_json::from_value(tree.clone())
@@ -127,8 +128,7 @@ fn check_keys(
         (true, true) => "leave it out, or name another policy".to_owned(),
         _ => {
             let own = policy.map_or(&[][..], |one| one.reads());
-            let all: Vec<String> =
-                COMMON.iter().chain(own).map(|key| format!("`{key}`")).collect();
+            let all: Vec<String> = COMMON.iter().chain(own).map(|key| format!("`{key}`")).collect();
             format!("the keys are {}", all.join(", "))
         }
     };

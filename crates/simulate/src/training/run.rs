@@ -15,6 +15,7 @@ use allrail_workload::{Memory, NodeId, Perturbation, Purpose, StepGraph, Work};
 use super::carrier::{Ask, Carrier};
 use super::dims::{self, Dims, Network};
 use super::driver::{Driver, Outcome, Priority, Settings};
+use super::exchange::WithServers;
 use super::path;
 use super::players::Players;
 use super::record::{Idle, Ran, clipped};
@@ -107,7 +108,15 @@ pub fn run(
                 timeline,
             )?;
             prepare(job.graph, &players, &mut carrier)?;
-            let outcome = drive(job, scenario, &players, &mut carrier, timeline, observer)?;
+            let parameters = scenario.tensor();
+            let outcome = if WithServers::asked(&parameters) {
+                let fabric = &request.fabric;
+                let mut servers =
+                    WithServers::new(&mut carrier, job.graph, &players, fabric, &parameters)?;
+                drive(job, scenario, &players, &mut servers, timeline, observer)?
+            } else {
+                drive(job, scenario, &players, &mut carrier, timeline, observer)?
+            };
             let spans = carrier.spans.take().unwrap_or_default();
             summarise(job, scenario, &request, &players, &outcome, &mut carrier, &spans, timeline)
         }
