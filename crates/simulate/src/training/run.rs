@@ -19,6 +19,7 @@ use allrail_world::{Links, World};
 use super::carrier::{Ask, Carrier};
 use super::dims::{self, Dims, Network};
 use super::driver::{Driver, Outcome, Priority, Settings};
+use super::exchange::WithServers;
 use super::messages::{Messages, Wiring};
 use super::network::GraphNetwork;
 use super::path;
@@ -113,7 +114,15 @@ pub fn run(
                 timeline,
             )?;
             prepare(job.graph, &players, |ask| carrier.prepare(ask))?;
-            let outcome = drive(job, scenario, &players, &mut carrier, timeline, observer)?;
+            let parameters = scenario.tensor();
+            let outcome = if WithServers::asked(&parameters) {
+                let fabric = &request.fabric;
+                let mut servers =
+                    WithServers::new(&mut carrier, job.graph, &players, fabric, &parameters)?;
+                drive(job, scenario, &players, &mut servers, timeline, observer)?
+            } else {
+                drive(job, scenario, &players, &mut carrier, timeline, observer)?
+            };
             let spans = carrier.spans.take().unwrap_or_default();
             summarise(job, scenario, &request, &players, &outcome, &mut carrier, &spans, timeline)
         }
