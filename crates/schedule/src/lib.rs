@@ -3,6 +3,7 @@
 //!
 //! - [`chunk`]: which dimension a chunk visits next: `baseline`, `themis`, `allrail`.
 //! - [`queue`]: which waiting stage a dimension serves next: FIFO, LIFO, smallest first, planned.
+//! - [`coordinate`]: which tensors are ready on every rank, and in which order they are launched.
 //! - [`evaluate`]: how long a plan takes, the inner loop of the planners; the `dims` world is its
 //!   oracle.
 //! - [`planner`]: from a request to a [`allrail_collective::CollectivePlan`].
@@ -10,6 +11,7 @@
 
 pub mod bound;
 pub mod chunk;
+pub mod coordinate;
 pub mod error;
 pub mod evaluate;
 pub mod key;
