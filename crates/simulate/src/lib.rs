@@ -20,6 +20,7 @@ pub mod prove;
 pub mod result;
 pub mod run;
 pub mod scenario;
+mod summary;
 pub mod traffic;
 
 pub use error::SimulateError;

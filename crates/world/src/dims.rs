@@ -74,6 +74,14 @@ impl Dims {
     }
 }
 
+impl Dims {
+    /// Of each dimension, the fraction of `span` in which it served.
+    #[must_use]
+    pub fn busy(&self, span: Time) -> Vec<f64> {
+        self.servers.iter().map(|server| server.busy.ratio(span)).collect()
+    }
+}
+
 impl World for Dims {
     fn submit(&mut self, now: Time, submission: Submission) -> TransferId {
         let Transfer::Stage { dimension, occupancy, latency } = submission.transfer else {
@@ -138,9 +146,5 @@ impl World for Dims {
             self.serve_next(now, dimension.0);
         }
         true
-    }
-
-    fn busy(&self, span: Time) -> Vec<f64> {
-        self.servers.iter().map(|server| server.busy.ratio(span)).collect()
     }
 }

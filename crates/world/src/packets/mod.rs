@@ -177,8 +177,7 @@ impl Packets {
 
 impl World for Packets {
     fn submit(&mut self, now: Time, submission: Submission) -> TransferId {
-        let Transfer::Message { dimension, source, destination, bytes } = submission.transfer
-        else {
+        let Transfer::Message { source, destination, bytes, .. } = submission.transfer else {
             panic!("the world `packets` carries messages; a driver sent it a stage");
         };
         let npus = self.graph.npus();
@@ -187,7 +186,7 @@ impl World for Packets {
             "{source} and {destination} are not two NPUs of {npus}"
         );
         self.now = self.now.max(now.as_ps());
-        self.accept(submission, dimension, source.0, destination.0, bytes.count())
+        self.accept(submission, source.0, destination.0, bytes.count())
     }
 
     fn next_time(&self) -> Option<Time> {
@@ -209,9 +208,5 @@ impl World for Packets {
     fn cancel(&mut self, now: Time, transfer: TransferId) -> bool {
         self.now = self.now.max(now.as_ps());
         self.withdraw(transfer)
-    }
-
-    fn busy(&self, span: Time) -> Vec<f64> {
-        self.counters.busy(span, self.links.len())
     }
 }

@@ -1,6 +1,5 @@
 //! NPUs: messages wait, are cut into packets, and are complete when all of these have arrived.
 
-use allrail_core::DimensionId;
 use allrail_fabric::graph::{Graph, NodeId};
 use allrail_fabric::routing::Hop;
 
@@ -30,7 +29,6 @@ pub(super) struct Message {
     unsent: u32,
     /// One more than the highest place of a packet that has arrived.
     highest: u32,
-    dimension: u16,
     wants_sent: bool,
     /// Delivered, or withdrawn.
     over: bool,
@@ -92,7 +90,6 @@ impl Packets {
     pub(super) fn accept(
         &mut self,
         submission: Submission,
-        dimension: DimensionId,
         source: u32,
         destination: u32,
         bytes: u64,
@@ -109,13 +106,12 @@ impl Packets {
             inside: 0,
             unsent: 0,
             highest: 0,
-            dimension: u16::try_from(dimension.0).expect("fewer than 65,536 dimensions"),
             wants_sent: submission.sent_tag.is_some(),
             over: false,
             withdrawn: false,
             reordered: false,
         };
-        self.counters.submits(dimension.index());
+        self.counters.submits();
         self.open_messages += 1;
         let id = if self.unused_messages == NONE {
             self.messages.push(message);
@@ -201,7 +197,6 @@ impl Packets {
             claimed: self.now,
             next_arrival: 0,
             tail: 0,
-            dimension: message.dimension,
             channel: 0,
         };
         self.keep(packet)

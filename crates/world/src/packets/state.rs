@@ -31,7 +31,6 @@ pub(super) struct Packet {
     pub(super) next_arrival: u64,
     /// When its last byte is at the far end.
     pub(super) tail: u64,
-    pub(super) dimension: u16,
     /// The channel of that link.
     pub(super) channel: u8,
 }

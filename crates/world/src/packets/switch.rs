@@ -269,7 +269,7 @@ impl Packets {
         at.turn = if channel + 1 == self.channels { 0 } else { channel as u8 + 1 };
         (packet.claimed, packet.tail) = (now, end + at.latency);
         packet.channel = channel as u8;
-        self.counters.sends(link, serialisation, packet);
+        self.counters.sends(link, packet);
         if at.flight.is_empty() {
             self.events.push(arrival, link, Action::Arrive);
         } else {
