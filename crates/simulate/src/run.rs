@@ -89,27 +89,13 @@ pub fn simulate(
         WorldKind::Dims if plans.len() == 1 && !timeline => evaluated(&job, &works[0]),
         WorldKind::Dims => {
             let lowering = StageLowering { work: &works };
-            let mut world = Dims::new(fabric.dimensions.len());
-            let run = Driver::new(&job, &lowering, &mut world).run(observer)?;
-            let busy = world.busy(span(&job, &run));
-            (run, busy)
-        }
-        WorldKind::Links => {
-            let lowering = MessageLowering::new(fabric, plans, &works, WorldKind::Links)?;
-            check_links(scenario, &lowering)?;
-            job.endpoint_delay = plans[0].endpoint_delay;
-            let mut world = Links::new(fabric);
-            let run = Driver::new(&job, &lowering, &mut world).run(observer)?;
-            let busy = world.busy(span(&job, &run));
-            (run, busy)
+            carry_out(&job, &lowering, &mut Dims::new(fabric.dimensions.len()), fabric, observer)?
         }
         world => {
             let lowering = MessageLowering::new(fabric, plans, &works, world)?;
             job.endpoint_delay = plans[0].endpoint_delay;
-            let mut world = graph_world(scenario)?;
-            let run = Driver::new(&job, &lowering, &mut *world).run(observer)?;
-            let busy = sent_shares(fabric, &run, span(&job, &run));
-            (run, busy)
+            let mut world = message_world(scenario, &lowering)?;
+            carry_out(&job, &lowering, &mut *world, fabric, observer)?
         }
     };
     let parts = Parts { scenario, plans, models: &models, works: &works, run: &run, busy: &busy };
@@ -124,11 +110,20 @@ pub fn simulate(
     Ok(result)
 }
 
-/// From the first issue to the end of the last collective.
-fn span(job: &Job<'_>, run: &Run) -> Time {
+/// What happened, and for each dimension the part of the time in which it was sending.
+fn carry_out(
+    job: &Job<'_>,
+    lowering: &dyn Lowering,
+    world: &mut dyn World,
+    fabric: &Fabric,
+    observer: Observer<'_>,
+) -> Result<(Run, Vec<f64>), SimulateError> {
+    let run = Driver::new(job, lowering, world).run(observer)?;
     let last = run.finish.iter().max().copied().unwrap_or(Time::ZERO);
     let first = job.starts.iter().min().copied().unwrap_or(Time::ZERO);
-    last - first
+    let span = last - first;
+    let busy = world.busy(span).unwrap_or_else(|| sent_shares(fabric, &run, span));
+    Ok((run, busy))
 }
 
 /// For each dimension, what NPUs sent on it as a share of what they could have sent: on a graph a
@@ -144,7 +139,7 @@ fn sent_shares(fabric: &Fabric, run: &Run, span: Time) -> Vec<f64> {
     shares
 }
 
-/// What the driver does in `dims`, for one collective.
+/// The same as [`carry_out`] in `dims`, for one collective.
 fn evaluated(job: &Job<'_>, work: &Work) -> (Run, Vec<f64>) {
     let orders = job.planned_orders();
     let dimensions = job.plans[0].fabric.dimensions.len();
@@ -158,8 +153,15 @@ fn evaluated(job: &Job<'_>, work: &Work) -> (Run, Vec<f64>) {
     (run, served.iter().map(|busy| busy.ratio(time)).collect())
 }
 
-/// The world of cables that carries messages, empty.
-fn graph_world(scenario: &Scenario) -> Result<Box<dyn World>, SimulateError> {
+/// The world that carries the messages of `lowering`, empty.
+fn message_world(
+    scenario: &Scenario,
+    lowering: &MessageLowering<'_>,
+) -> Result<Box<dyn World>, SimulateError> {
+    if scenario.world == WorldKind::Links {
+        check_links(scenario, lowering)?;
+        return Ok(Box::new(Links::new(&scenario.fabric)));
+    }
     let (graph, planes) = scenario.graph()?;
     let graph = Arc::new(graph);
     if scenario.world == WorldKind::Flows {

@@ -74,14 +74,6 @@ impl Dims {
     }
 }
 
-impl Dims {
-    /// Of each dimension, the fraction of `span` in which it served.
-    #[must_use]
-    pub fn busy(&self, span: Time) -> Vec<f64> {
-        self.servers.iter().map(|server| server.busy.ratio(span)).collect()
-    }
-}
-
 impl World for Dims {
     fn submit(&mut self, now: Time, submission: Submission) -> TransferId {
         let Transfer::Stage { dimension, occupancy, latency } = submission.transfer else {
@@ -146,5 +138,10 @@ impl World for Dims {
             self.serve_next(now, dimension.0);
         }
         true
+    }
+
+    fn busy(&self, span: Time) -> Option<Vec<f64>> {
+        let shares = self.servers.iter().map(|server| server.busy.ratio(span)).collect();
+        Some(shares)
     }
 }

@@ -96,6 +96,13 @@ pub trait World {
     /// Withdraws a transfer at `now`: none of its events that have not been taken will come.
     /// `false` if it was over already.
     fn cancel(&mut self, now: Time, transfer: TransferId) -> bool;
+
+    /// For each dimension, the fraction of `span` in which its servers were busy, on average; `None`
+    /// where a cable may serve several dimensions.
+    fn busy(&self, span: Time) -> Option<Vec<f64>> {
+        let _ = span;
+        None
+    }
 }
 
 /// Deliveries before departures: a stage that is over frees its chunk before any dimension chooses.

@@ -192,14 +192,6 @@ impl Links {
     }
 }
 
-impl Links {
-    /// Of each dimension, the fraction of `span` in which its links were sending, on average.
-    #[must_use]
-    pub fn busy(&self, span: Time) -> Vec<f64> {
-        self.planes.iter().map(|plane| plane.busy.ratio(span) / plane.used_links as f64).collect()
-    }
-}
-
 impl World for Links {
     fn submit(&mut self, now: Time, submission: Submission) -> TransferId {
         let Transfer::Message { dimension, source, destination, bytes } = submission.transfer
@@ -305,5 +297,14 @@ impl World for Links {
             message.state = State::Cancelled;
         }
         under_way
+    }
+
+    fn busy(&self, span: Time) -> Option<Vec<f64>> {
+        let shares = self
+            .planes
+            .iter()
+            .map(|plane| plane.busy.ratio(span) / plane.used_links as f64)
+            .collect();
+        Some(shares)
     }
 }

@@ -3,6 +3,8 @@
 //!
 //! A node has few different lists of next links, so each is kept once.
 
+#![allow(dead_code, reason = "each test takes what it needs")]
+
 use std::collections::HashMap;
 
 use allrail_fabric::graph::{Graph, NodeId};
@@ -10,7 +12,7 @@ use allrail_fabric::routing::FARTHEST;
 
 /// See the module. Destinations are NPUs.
 #[derive(Clone, Debug)]
-pub struct NextHops {
+pub(crate) struct NextHops {
     nodes: usize,
     /// For each destination, for each node: which list.
     list_of: Vec<u32>,
@@ -22,7 +24,7 @@ pub struct NextHops {
 
 impl NextHops {
     /// The tables of a graph.
-    pub fn new(graph: &Graph) -> Self {
+    pub(crate) fn new(graph: &Graph) -> Self {
         let nodes = graph.nodes();
         let mut tables = Self {
             nodes,
@@ -77,13 +79,13 @@ impl NextHops {
 
     /// The next links on shortest paths from `node` to the NPU `destination`, in the order of
     /// [`Graph::neighbours`]; none at the destination.
-    pub fn links(&self, node: NodeId, destination: NodeId) -> &[u32] {
+    pub(crate) fn links(&self, node: NodeId, destination: NodeId) -> &[u32] {
         let list = self.list_of[destination.index() * self.nodes + node.index()] as usize;
         &self.links[self.starts[list] as usize..self.starts[list + 1] as usize]
     }
 
     /// How many links lie between `node` and the NPU `destination`.
-    pub fn distance(&self, node: NodeId, destination: NodeId) -> u32 {
+    pub(crate) fn distance(&self, node: NodeId, destination: NodeId) -> u32 {
         u32::from(self.distances[destination.index() * self.nodes + node.index()])
     }
 }

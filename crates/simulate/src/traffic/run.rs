@@ -37,6 +37,7 @@ pub fn simulate(
     let begin = Instant::now();
     let topology = topologies::read(scenario.fabric.clone())?;
     let graph = Arc::new(topology.simulated()?);
+    check_size(&*topology, &graph)?;
     let planes = topology.counts().planes;
     scenario.traffic.check(graph.npus())?;
     let mut job = Job {
@@ -50,10 +51,18 @@ pub fn simulate(
         routing: None,
         notes: Vec::new(),
     };
-    job.check_size()?;
+    job.check_detours()?;
     let mut result = job.run(observer)?;
     result.host.wall_ms = begin.elapsed().as_secs_f64() * 1e3;
     Ok(result)
+}
+
+/// Refuses what no table can hold. A routing of `packets` looks to its own; `flows` keeps no more than
+/// it needs.
+pub(crate) fn check_size(topology: &dyn GraphTopology, graph: &Graph) -> Result<(), SimulateError> {
+    let Some(far) = measure::distance_above(graph, FARTHEST) else { return Ok(()) };
+    let why = format!("two NPUs are {far} links apart, more than {FARTHEST}");
+    Err(wrong("fabric", topology.tag(), why, "take a network that is less long"))
 }
 
 /// A scenario on the way to its result.
@@ -113,24 +122,16 @@ impl Job<'_> {
         self.summarise(&outcome)
     }
 
-    /// Refuses what no table can hold. A routing of `packets` looks to its own; `flows` keeps no more
-    /// than it needs, but for ways round.
-    fn check_size(&self) -> Result<(), SimulateError> {
-        if let Some(far) = measure::distance_above(&self.graph, FARTHEST) {
-            let why = format!("two NPUs are {far} links apart, more than {FARTHEST}");
-            let hint = "take a network that is less long";
-            return Err(wrong("fabric", self.topology.tag(), why, hint));
-        }
+    /// Ways round by any switch are the one thing that `flows` has tables of.
+    fn check_detours(&self) -> Result<(), SimulateError> {
         let switches = self.graph.switches() as u64;
-        if self.scenario.world == WorldKind::Flows
-            && self.detours()
-            && switches * switches > MOST_DETOURS
-        {
-            let why = "its tables of ways round would not fit into memory".to_owned();
-            let hint = "write `paths: minimal`, or take a smaller network";
-            return Err(wrong("fabric", format!("{switches} switches"), why, hint));
+        let fits = switches * switches <= MOST_DETOURS;
+        if fits || !self.detours() || self.scenario.world != WorldKind::Flows {
+            return Ok(());
         }
-        Ok(())
+        let why = "its tables of ways round would not fit into memory".to_owned();
+        let hint = "write `paths: minimal`, or take a smaller network";
+        Err(wrong("fabric", format!("{switches} switches"), why, hint))
     }
 
     pub(super) fn npus(&self) -> u32 {
