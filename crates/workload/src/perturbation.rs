@@ -7,8 +7,9 @@
 
 use allrail_core::Time;
 
+use crate::error::WorkloadError;
 use crate::graph::{ActorId, NodeId};
-use crate::spec::Jitter;
+use crate::spec::{Jitter, Workload};
 
 /// What disturbs compute times.
 #[derive(Clone, Debug, Default)]
@@ -69,4 +70,37 @@ const fn mix(state: u64) -> u64 {
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     z ^ (z >> 31)
+}
+
+/// Whether stragglers and jitter are what they should be.
+pub(crate) fn check(workload: &Workload, sizes: &[u32]) -> Result<(), WorkloadError> {
+    let npus: u64 = sizes.iter().map(|size| u64::from(*size)).product();
+    for (i, straggler) in workload.stragglers.iter().enumerate() {
+        let field = |name: &str| format!("workload.stragglers[{i}].{name}");
+        if !(straggler.factor > 0.0 && straggler.factor <= 1e6) {
+            let why = "compute times are multiplied by it";
+            let hint = "above 1 is slower; 1.2 takes 20 % longer";
+            return Err(WorkloadError::new(field("factor"), straggler.factor, why, hint));
+        }
+        let outside = straggler.ranks.iter().find(|rank| u64::from(rank.0) >= npus);
+        if let Some(rank) = outside {
+            let hint = format!("ranks are 0 to {}", npus.saturating_sub(1));
+            return Err(WorkloadError::new(field("ranks"), rank.0, "there is no such rank", hint));
+        }
+        if straggler.ranks.is_empty() {
+            let hint = "name the ranks that are slow";
+            return Err(WorkloadError::new(field("ranks"), "[]", "nobody is slow", hint));
+        }
+    }
+    if let Some(jitter) = workload.jitter
+        && !(0.0..=0.28).contains(&jitter.deviation)
+    {
+        return Err(WorkloadError::new(
+            "workload.jitter.deviation",
+            jitter.deviation,
+            "times would be negative",
+            "0 to 0.28; 0.05 is 5 %",
+        ));
+    }
+    Ok(())
 }

@@ -57,7 +57,7 @@ pub fn simulate(
 }
 
 /// Refuses what tables of next links cannot hold.
-fn check_size(topology: &dyn GraphTopology, graph: &Graph) -> Result<(), SimulateError> {
+pub(crate) fn check_size(topology: &dyn GraphTopology, graph: &Graph) -> Result<(), SimulateError> {
     let pairs = graph.nodes() as u64 * u64::from(graph.npus());
     if pairs > MOST_PAIRS {
         let value = format!("{} NPUs and {} switches", graph.npus(), graph.switches());

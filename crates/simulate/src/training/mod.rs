@@ -2,7 +2,9 @@
 //!
 //! - [`players`]: who runs nodes, and which of them meet in each instance of a group.
 //! - [`driver`]: the loop: compute engines, gathering, messages, iterations.
-//! - [`carrier`]: what carries the communication; [`dims`] for the world of that name.
+//! - [`carrier`]: what carries the communication; [`dims`] for the world of that name, [`messages`]
+//!   for the others. [`network`]: the graph fabrics, and where a job's ranks are on them.
+//! - [`servers`]: parameter servers and their links.
 //! - [`tensors`]: gradients, through the tensor schedulers.
 //! - [`record`]: what happened to each node, and what compute engines waited for.
 //! - [`scenario`]: the resolved scenario. [`run`]: from it to a [`result`].
@@ -11,14 +13,21 @@
 pub mod carrier;
 pub mod dims;
 pub mod driver;
+mod lowered;
+pub mod messages;
+pub mod network;
 pub mod path;
 pub mod players;
 pub mod record;
 pub mod result;
 pub mod run;
 pub mod scenario;
+pub mod servers;
+mod staged;
+mod steady;
 pub mod tensors;
 
+pub use lowered::{Algorithms, AllToAll};
 pub use result::TrainingResult;
 pub use run::{Job, run, simulate};
 pub use scenario::{TrainingScenario, WhatIf};

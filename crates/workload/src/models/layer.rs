@@ -127,6 +127,8 @@ pub struct Network {
     pub tied: u64,
     /// What tensor parallelism must divide: name and number.
     pub divisible: Vec<(&'static str, u64)>,
+    /// Heads of keys and values, which tensor parallelism divides or copies.
+    pub kv_heads: Option<u64>,
     /// What was assumed.
     pub notes: Vec<String>,
 }

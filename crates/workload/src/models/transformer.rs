@@ -33,6 +33,8 @@ pub struct TransformerSpec {
     pub positions: u64,
     /// Learned types of token.
     pub token_types: u64,
+    /// Learned biases of attention by distance, per head, over the whole model.
+    pub relative_positions: u64,
     /// The width of the embedding, where it is projected to `hidden`.
     pub embedding_size: Option<u64>,
     /// Tokens per sample.
@@ -64,6 +66,10 @@ pub enum Head {
     None,
     /// One dense layer on the first token, as BERT has.
     Pooler,
+    /// A dense layer, a norm, and a word for every token: BERT's masked words.
+    Masked,
+    /// That and the pooler with BERT's next-sentence guess.
+    Pretraining,
 }
 
 /// Which linear maps have a bias.
