@@ -5,6 +5,7 @@
 //! - [`queue`]: which waiting stage a dimension serves next: FIFO, LIFO, smallest first, planned.
 //! - [`tensor`]: which part of which gradient travels next: FIFO, buckets, fusion, by priority,
 //!   ByteScheduler.
+//! - [`coordinate`]: which tensors are ready on every rank, and in which order they are launched.
 //! - [`evaluate`]: how long a plan takes, the inner loop of the planners; the `dims` world is its
 //!   oracle.
 //! - [`planner`]: from a request to a [`allrail_collective::CollectivePlan`].
@@ -12,6 +13,7 @@
 
 pub mod bound;
 pub mod chunk;
+pub mod coordinate;
 pub mod error;
 pub mod evaluate;
 pub mod key;

@@ -1,6 +1,7 @@
 //! The simulation driver: scenario in, result out.
 //!
 //! - [`scenario`]: the resolved scenario, as the Python package hands it over.
+//! - [`coordination`]: all coordinators of a job in virtual time.
 //! - [`driver`]: connects the deciders (dimension queues) to a world, with an event queue for
 //!   timers and virtual time.
 //! - [`lowering`]: what a stage is in each world: one transfer in `dims`, its algorithm's messages
@@ -11,6 +12,7 @@
 //! - [`traffic`]: all of that for traffic on graph fabrics.
 //! - [`jobs`]: jobs side by side on a `HammingMesh`.
 
+pub mod coordination;
 pub mod driver;
 pub mod error;
 pub mod jobs;
@@ -20,6 +22,7 @@ pub mod prove;
 pub mod result;
 pub mod run;
 pub mod scenario;
+mod summary;
 pub mod traffic;
 pub mod training;
 

@@ -1,5 +1,6 @@
 //! The resolved scenario: every default filled in, quantities as text with units.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use allrail_collective::Operation;
@@ -82,6 +83,8 @@ pub struct Schedule {
     pub endpoint_delay: Time,
     /// One algorithm per dimension; topology-aware where absent.
     pub algorithms: Option<Vec<String>>,
+    /// Of a training step: the algorithms of a kind of collective, where they differ from those.
+    pub algorithms_by_operation: BTreeMap<Operation, Vec<String>>,
     /// Which of several waiting collectives goes first.
     pub collective_order: CollectiveOrder,
     /// How the baseline makes an all-reduce of stages.
@@ -92,6 +95,8 @@ pub struct Schedule {
     pub accept_plan: AcceptPlan,
     /// Of a training step: which part of which gradient travels next.
     pub tensor: Option<TensorParameters>,
+    /// Of a training step: how ranks agree on what is ready (`simulate::coordination`).
+    pub coordination: Option<Value>,
 }
 
 impl Default for Schedule {
@@ -105,11 +110,13 @@ impl Default for Schedule {
             active_chunks: None,
             endpoint_delay: Time::ZERO,
             algorithms: None,
+            algorithms_by_operation: BTreeMap::new(),
             collective_order: CollectiveOrder::default(),
             composition: parameters.composition,
             loads: parameters.loads,
             accept_plan: AcceptPlan::default(),
             tensor: None,
+            coordination: None,
         }
     }
 }
@@ -290,6 +297,14 @@ impl Scenario {
                 "schedule.tensor".to_owned(),
                 &tensor.policy,
                 "collectives have no tensors",
+                "leave it out, or train a `workload`",
+            ));
+        }
+        if let Some(coordination) = &self.schedule.coordination {
+            return Err(field(
+                "schedule.coordination".to_owned(),
+                coordination,
+                "collectives have no tensors to agree on",
                 "leave it out, or train a `workload`",
             ));
         }

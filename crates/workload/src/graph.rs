@@ -16,6 +16,8 @@
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, Rank, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::error::WorkloadError;
 
@@ -85,7 +87,7 @@ pub struct Group {
 
 /// What a communication is for: the kinds by which exposed time is reported.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
@@ -189,7 +191,21 @@ pub struct Node {
 }
 
 /// Which pass a compute node belongs to: for results by pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum Pass {
     /// Forward.
     Forward,
@@ -214,7 +230,14 @@ struct Packed {
     kind: Kind,
     purpose: Purpose,
     pass: Pass,
+    /// [`DELAY`], [`URGENT`].
+    marks: u8,
 }
+
+/// Time passes, and the engine is free meanwhile.
+const DELAY: u8 = 1;
+/// Overtakes whatever is not.
+const URGENT: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -304,6 +327,19 @@ impl StepGraph {
         }
     }
 
+    /// Whether a compute node only lets time pass: it leaves the actor's engine free and counts as
+    /// no computing.
+    #[must_use]
+    pub fn is_delay(&self, id: NodeId) -> bool {
+        self.nodes[id.index()].marks & DELAY != 0
+    }
+
+    /// Whether a communication overtakes all that are not, whatever the order of collectives.
+    #[must_use]
+    pub fn is_urgent(&self, id: NodeId) -> bool {
+        self.nodes[id.index()].marks & URGENT != 0
+    }
+
     /// What a node waits for within its iteration.
     #[must_use]
     pub fn after(&self, id: NodeId) -> &[NodeId] {
@@ -383,6 +419,7 @@ impl Builder {
             kind: Kind::Compute,
             purpose: Purpose::Other,
             pass: node.pass,
+            marks: 0,
         };
         let peer_of = |peer: Peer, at: Kind, next: Kind| match peer {
             Peer::At(position) => (at, position.cast_signed()),
@@ -415,6 +452,22 @@ impl Builder {
         self.names.text.push_str(name);
         self.names.ends.push(u32::try_from(self.names.text.len()).expect("4 GiB of names at most"));
         NodeId(u32::try_from(self.nodes.len() - 1).expect("fewer than 2^32 nodes"))
+    }
+
+    /// Makes a compute node one that only lets time pass; see [`StepGraph::is_delay`].
+    ///
+    /// # Panics
+    /// If the node was not added.
+    pub fn delay(&mut self, node: NodeId) {
+        self.nodes[node.index()].marks |= DELAY;
+    }
+
+    /// Lets a communication overtake all that are not urgent; see [`StepGraph::is_urgent`].
+    ///
+    /// # Panics
+    /// If the node was not added.
+    pub fn urgent(&mut self, node: NodeId) {
+        self.nodes[node.index()].marks |= URGENT;
     }
 
     /// Lets `node` wait for `before` of the previous iteration.

@@ -163,6 +163,7 @@ impl<'a> Dims<'a> {
         graph: &'a StepGraph,
         players: &'a Players,
         request: &'a Request,
+        algorithms: &'a BTreeMap<Operation, Vec<String>>,
         network: Network,
         timeline: bool,
     ) -> Result<Self, SimulateError> {
@@ -192,7 +193,7 @@ impl<'a> Dims<'a> {
             free_joins: Vec::new(),
             events: EventQueue::new(),
             choosing: Vec::new(),
-            schedules: Schedules { graph, request, network, known: BTreeMap::new() },
+            schedules: Schedules { graph, request, algorithms, network, known: BTreeMap::new() },
             under_way: 0,
             active_since: Time::ZERO,
             active: Time::ZERO,
@@ -326,7 +327,7 @@ impl<'a> Dims<'a> {
 
 impl Carrier for Dims<'_> {
     fn submit(&mut self, now: Time, submission: Submission) {
-        let Submission { ask, priority, overhead, tag } = submission;
+        let Submission { ask, priority, overhead, tag, .. } = submission;
         if self.under_way == 0 {
             self.active_since = now;
         }
@@ -422,7 +423,7 @@ impl Carrier for Dims<'_> {
             Time::from_ps(u64::try_from(sum / u128::from(ranks.max(1))).expect("a mean of times"))
         };
         Usage {
-            busy: busy.into_iter().map(mean).collect(),
+            busy: Some(busy.into_iter().map(mean).collect()),
             sent: sent.into_iter().map(|sum| sum / ranks.max(1) as f64).collect(),
             active: self.active,
         }
@@ -449,6 +450,8 @@ enum Key {
 struct Schedules<'a> {
     graph: &'a StepGraph,
     request: &'a Request,
+    /// Those of a kind of collective, where they differ from the request's.
+    algorithms: &'a BTreeMap<Operation, Vec<String>>,
     network: Network,
     known: BTreeMap<Key, Rc<Stages>>,
 }
@@ -490,6 +493,10 @@ impl Schedules<'_> {
             dimensions: dimensions.clone(),
             // A chunk has one byte at least.
             chunks: self.request.chunks.min(u32::try_from(bytes.count()).unwrap_or(u32::MAX)),
+            algorithms: match self.algorithms.get(&operation) {
+                Some(names) => Some(names.clone()),
+                None => self.request.algorithms.clone(),
+            },
             ..self.request.clone()
         };
         let scheduled = planner::schedule(&request)?;

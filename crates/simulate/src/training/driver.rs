@@ -3,7 +3,8 @@
 //! A node is ready when everything that it waits for is over. Then
 //!
 //! - a *compute* node waits for its player's compute engine, which runs one at a time, the earliest
-//!   iteration and node first; one of no time is over at once;
+//!   iteration and node first; one of no time is over at once, and a *delay* when its time has
+//!   passed, without the engine;
 //! - a *collective* waits until all players of its instance have come: the k-th of one meets the k-th
 //!   of the others. If it exchanges a gradient it is handed to the tensor scheduler ([`super::tensors`]),
 //!   else to the carrier;
@@ -21,7 +22,7 @@ use std::collections::{BTreeMap, BinaryHeap, VecDeque};
 use std::ops::ControlFlow;
 
 use allrail_core::{EventQueue, Time};
-use allrail_workload::{ActorId, GroupId, NodeId, Peer, Purpose, StepGraph, Work};
+use allrail_workload::{ActorId, GroupId, NodeId, Peer, StepGraph, Work};
 
 use super::carrier::{Ask, Carrier, Event, Submission, Usage};
 use super::players::Players;
@@ -145,6 +146,7 @@ struct Mailbox {
 
 enum Timer {
     Computed { player: u32 },
+    Passed { ran: Ran },
     Tensor { scheduler: u32, id: u64 },
 }
 
@@ -456,6 +458,7 @@ impl<'a> Driver<'a> {
                     self.attend(player);
                     self.over.push(ran);
                 }
+                Timer::Passed { ran } => self.over.push(ran),
                 Timer::Tensor { scheduler, id } => self.tensors.timer(scheduler, id),
             }
             return;
@@ -666,17 +669,20 @@ impl<'a> Driver<'a> {
         let node = self.graph.node(ran.node);
         match node.work {
             Work::Compute { time } if time == Time::ZERO => self.over.push(ran),
+            Work::Compute { time } if self.graph.is_delay(ran.node) => {
+                self.timers.push(now + time, 0, Timer::Passed { ran });
+            }
             Work::Compute { .. } => {
                 self.engines[ran.player as usize].ready.push(Reverse((ran.iteration, ran.node)));
                 self.attend(ran.player);
             }
             Work::Collective { group, .. } => self.come(now, ran, group),
-            Work::Send { bytes, group, peer, purpose } => {
+            Work::Send { bytes, group, peer, .. } => {
                 let (key, ranks) = self.message(ran, group, peer, true);
                 let instance = self.players.instance(ran.player, group);
                 let ask =
                     Ask::Message { bytes, instance, source: key.0, destination: key.1, ranks };
-                let priority = self.priority(purpose);
+                let priority = self.priority(ran.node);
                 let waiting = self.mailboxes.entry(key).or_default().receiver;
                 if let Some(receiver) = waiting {
                     // What the sender waited for is what the receiver waited for.
@@ -688,7 +694,7 @@ impl<'a> Driver<'a> {
                     }
                 }
                 let flying = Flying::Message { key, sender: Some(ran) };
-                self.submit(now, ran, ask, priority, Time::ZERO, flying);
+                self.submit(now, ran, Submission::of(ask, priority), flying);
             }
             Work::Receive { group, peer, .. } => {
                 let (key, _) = self.message(ran, group, peer, false);
@@ -731,7 +737,13 @@ impl<'a> Driver<'a> {
     /// A player comes to a collective; the last one starts it.
     fn come(&mut self, now: Time, ran: Ran, group: GroupId) {
         let instance = self.players.instance(ran.player, group);
-        let expected = self.players.instances[instance as usize].players.len();
+        let players = &self.players.instances[instance as usize].players;
+        let expected = players.len();
+        if self.tensors.takes(ran.node) {
+            let position = players.iter().position(|player| *player == ran.player);
+            let position = position.expect("a player is in its instance");
+            self.tensors.come(now, instance, ran, position);
+        }
         if expected == 1 {
             self.gathered(now, instance, vec![ran]);
             return;
@@ -758,39 +770,32 @@ impl<'a> Driver<'a> {
             }
         }
         let node = self.graph.node(last.node);
-        let Work::Collective { operation, bytes, purpose, .. } = node.work else {
+        let Work::Collective { operation, bytes, .. } = node.work else {
             unreachable!("only collectives gather")
         };
         if self.tensors.takes(last.node) {
-            self.tensors.ready(now, instance, came);
+            self.tensors.ready(instance, came);
             return;
         }
-        let priority = self.priority(purpose);
+        let priority = self.priority(last.node);
         let ask = Ask::Collective { operation, bytes, instance };
-        self.submit(now, last, ask, priority, Time::ZERO, Flying::Collective(came));
+        self.submit(now, last, Submission::of(ask, priority), Flying::Collective(came));
     }
 
     /// The priority of what no tensor scheduler speaks for: a pass waits for it.
-    fn priority(&mut self, purpose: Purpose) -> i64 {
+    fn priority(&mut self, node: NodeId) -> i64 {
         const FIRST: i64 = 1 << 60;
-        let _ = purpose;
+        const URGENT: i64 = 1 << 61;
         self.issued += 1;
         match self.settings.priority {
+            _ if self.graph.is_urgent(node) => URGENT - self.issued,
             Priority::Fifo => -self.issued,
             Priority::Lifo => self.issued,
             Priority::Tensor => FIRST - self.issued,
         }
     }
 
-    fn submit(
-        &mut self,
-        now: Time,
-        by: Ran,
-        ask: Ask,
-        priority: i64,
-        overhead: Time,
-        flying: Flying,
-    ) {
+    fn submit(&mut self, now: Time, by: Ran, submission: Submission, flying: Flying) {
         let tag = match self.free.pop() {
             Some(tag) => {
                 self.flying[usize::try_from(tag).expect("a tag is an index")] = flying;
@@ -802,9 +807,9 @@ impl<'a> Driver<'a> {
             }
         };
         if self.settings.timeline {
-            self.out.asked.push((by, ask));
+            self.out.asked.push((by, submission.ask));
         }
-        self.carrier.submit(now, Submission { ask, priority, overhead, tag });
+        self.carrier.submit(now, Submission { tag, ..submission });
     }
 
     /// Lets the tensor schedulers act on what has come; whether any did.
@@ -821,7 +826,12 @@ impl<'a> Driver<'a> {
                 Priority::Tensor => (start.priority.clamp(-(1 << 27), 1 << 27) << 32) - self.issued,
             };
             let flying = Flying::Tensor { step: start.step };
-            self.submit(now, start.by, start.ask, priority, start.overhead, flying);
+            let submission = Submission {
+                overhead: start.overhead,
+                piece: start.piece,
+                ..Submission::of(start.ask, priority)
+            };
+            self.submit(now, start.by, submission, flying);
         }
         self.over.extend(wanted.over);
         true
@@ -881,7 +891,11 @@ impl<'a> Driver<'a> {
             let Some(ran) = cause else { return waiting };
             let Some(record) = self.record(ran) else { return waiting };
             match self.graph.node(ran.node).work {
-                Work::Compute { .. } if record.start == record.finish => cause = record.cause,
+                Work::Compute { .. }
+                    if record.start == record.finish || self.graph.is_delay(ran.node) =>
+                {
+                    cause = record.cause;
+                }
                 _ => break (ran, record),
             }
         };

@@ -1,0 +1,523 @@
+//! `agreed`: ours. Ranks agree on events, and each decides for itself what follows (the ledger). There
+//! is no cycle: a node of the tree speaks to its parent when a tensor has become ready in its whole
+//! subtree, rank 0 when it is ready everywhere, and that event goes down to all. Nobody speaks while
+//! nothing happens, and a tensor is launched two times the height of the tree after its last
+//! submission, not at the end of a cycle.
+//!
+//! - A tensor with a slot is one bit; one without is a request, held back until the whole subtree has
+//!   made it. Events come down in one order, so all ledgers take the same steps.
+//! - Slots are never given twice: a bit that is under way while its slot is freed means nothing later.
+//! - With a `cycle`, a node waits that long before it speaks again, and what comes meanwhile goes
+//!   together: fewer messages, later launches.
+//! - A rank that waits longer than `stall` complains to its parent, which passes it on; rank 0 then asks
+//!   down the tree who lacks the tensor, and names them. Who does not answer stops the job.
+//!
+//! Messages a step: at most two for each rank and tensor, and none for a subtree that is not ready.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use allrail_core::Time;
+
+use super::bits::Bits;
+use super::ledger::{Ledger, Outcome};
+use super::lists;
+use super::messages::{Agreed, Asked, Asks, Payload, Ranks, Reason, Report, Request};
+use super::place::Place;
+use super::table::Table;
+use super::{Action, CYCLE, CoordinationPolicy, Coordinator, Event, Job, Settings, WATCH};
+
+/// The policy's tag.
+pub const TAG: &str = "agreed";
+
+/// The policy.
+pub struct AgreedPolicy;
+
+impl CoordinationPolicy for AgreedPolicy {
+    fn tag(&self) -> &'static str {
+        TAG
+    }
+
+    fn about(&self) -> &'static str {
+        "no cycle: a subtree speaks when a tensor is ready in all of it; every rank decides (allrail)"
+    }
+
+    fn version(&self) -> u32 {
+        1
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &["cycle", "fan_out"]
+    }
+
+    fn slots(&self, _: &Settings) -> (usize, bool) {
+        (usize::MAX, false)
+    }
+
+    fn coordinator(&self, job: &Job, rank: u32) -> Box<dyn Coordinator> {
+        Box::new(Machine::new(job, rank))
+    }
+}
+
+/// A question under way: on rank 0, who lacks these tensors? elsewhere, does the parent live?
+#[derive(Debug)]
+struct Search {
+    tensors: Arc<[u32]>,
+    /// Whom someone asked, and whether the answer is here; it may come before the word of the asking.
+    asked: BTreeMap<u32, bool>,
+    missing: Vec<(u32, u32)>,
+    until: Time,
+}
+
+struct Machine {
+    rank: u32,
+    is_stopped: bool,
+    joined: bool,
+    epoch: u32,
+    settings: Arc<Settings>,
+    ledger: Arc<Ledger>,
+    place: Place,
+    /// Submitted, not launched; by tensor.
+    open: Bits,
+    /// Ready here; by slot.
+    own: Bits,
+    /// Ready in each child's subtree; by slot.
+    below: Box<[Bits]>,
+    /// Said to the parent, not agreed yet; by slot.
+    said: Bits,
+    /// Requests passed on to the parent, not agreed yet; by tensor.
+    asked: Bits,
+    table: Table,
+    /// Joins and slots to free, for the next report.
+    news: Report,
+    shuts_down: bool,
+    /// Until when it gathers.
+    gate: Option<Time>,
+    /// When its timer fires.
+    watch_at: Time,
+    /// What waited when it last looked; by tensor.
+    aged: Bits,
+    search: Option<Box<Search>>,
+    /// When it last passed a complaint on.
+    complained: Option<Time>,
+    /// Of rank 0: what it has warned of, and when first.
+    warned: Vec<(u32, Time)>,
+}
+
+impl Machine {
+    fn new(job: &Job, rank: u32) -> Self {
+        let place = Place::new(rank, job.ranks, job.settings.fan_out);
+        Self {
+            rank,
+            is_stopped: false,
+            joined: false,
+            epoch: 0,
+            settings: job.settings.clone(),
+            ledger: job.ledger.clone(),
+            place,
+            open: Bits::default(),
+            own: Bits::default(),
+            below: vec![Bits::default(); place.children() as usize].into_boxed_slice(),
+            said: Bits::default(),
+            asked: Bits::default(),
+            table: Table::new(place.span()),
+            news: Report::default(),
+            shuts_down: false,
+            gate: None,
+            watch_at: Time::MAX,
+            aged: Bits::default(),
+            search: None,
+            complained: None,
+            warned: Vec::new(),
+        }
+    }
+
+    /// Notes that this rank has a tensor.
+    fn note(&mut self, now: Time, request: Request) {
+        if let Some(slot) = self.ledger.hit(self.rank, &request) {
+            return self.own.insert(slot);
+        }
+        if let Some(slot) = self.ledger.slot(request.tensor) {
+            self.news.forget.get_or_insert_default().insert(slot);
+        }
+        let entries = vec![Asked::by(self.rank, request)];
+        self.table.add(now, Asks { entries, ..Asks::default() });
+    }
+
+    /// Takes in what a child says.
+    fn report(&mut self, now: Time, from: u32, report: Report) {
+        let Some(child) = self.place.child(from) else { return };
+        if report.epoch != self.epoch {
+            return;
+        }
+        let holds = |slot: &usize| self.ledger.entry(*slot).is_some();
+        let ready: Bits = report.ready.iter().filter(holds).collect();
+        self.below[child].unite(&ready);
+        if let Some(forget) = report.forget {
+            self.news.forget.get_or_insert_default().unite(&forget);
+        }
+        if let Some(asks) = report.asks {
+            self.shuts_down |= asks.shutdown;
+            let news = self.news.asks.get_or_insert_default();
+            news.joined.unite(&asks.joined);
+            news.shutdown |= asks.shutdown;
+            self.table.add(now, *asks);
+        }
+    }
+
+    /// Says what is new, if there is anything, and it may speak.
+    fn speak(&mut self, now: Time, actions: &mut Vec<Action>) {
+        while !self.is_stopped && self.gate.is_none_or(|gate| gate <= now) {
+            let mut report = std::mem::take(&mut self.news);
+            report.epoch = self.epoch;
+            report.ready =
+                if self.joined { Bits::below(self.ledger.slots()) } else { self.own.clone() };
+            self.below.iter().for_each(|below| report.ready.intersect(below));
+            report.ready.subtract(&self.said);
+            if let Some(forget) = &report.forget {
+                report.ready.subtract(forget);
+            }
+            if self.place.parent().is_none() {
+                if !self.agree(now, report, actions) {
+                    break;
+                }
+                continue;
+            }
+            let whole = self.table.take_whole();
+            if !whole.is_empty() {
+                self.asked.unite(&whole.iter().map(|one| one.request.tensor as usize).collect());
+                report.asks.get_or_insert_default().entries = sorted(whole);
+            }
+            if report.ready.is_empty() && report.asks.is_none() && report.forget.is_none() {
+                break;
+            }
+            self.said.unite(&report.ready);
+            let to = self.place.parent().unwrap_or(0);
+            actions.push(Action::Send { to, payload: Payload::Report(Box::new(report)) });
+            self.shut_gate(now, actions);
+        }
+    }
+
+    fn shut_gate(&mut self, now: Time, actions: &mut Vec<Action>) {
+        if self.settings.cycle > Time::ZERO {
+            let at = now.checked_add(self.settings.cycle).unwrap_or(Time::MAX);
+            self.gate = Some(at);
+            actions.push(Action::SetTimer { id: CYCLE, at });
+        }
+    }
+
+    /// On rank 0: makes an event of what is new. Whether there was anything.
+    fn agree(&mut self, now: Time, report: Report, actions: &mut Vec<Action>) -> bool {
+        let mut forget = report.forget.map(|forget| *forget).unwrap_or_default();
+        forget = forget.iter().filter(|slot| self.ledger.entry(*slot).is_some()).collect();
+        let all_joined = self.table.all_joined();
+        let decision = super::messages::Decision {
+            complete: self.table.take_complete(),
+            all_joined,
+            stop: self.shuts_down.then(|| Arc::new(Reason::Asked)),
+        };
+        let ready = if all_joined { Bits::default() } else { report.ready };
+        let decides = !decision.complete.is_empty() || all_joined || decision.stop.is_some();
+        if ready.is_empty() && forget.is_empty() && !decides {
+            return false;
+        }
+        let event = Agreed {
+            ready,
+            forget: (!forget.is_empty()).then_some(forget),
+            decision: decides.then_some(decision),
+        };
+        self.shut_gate(now, actions);
+        self.take_in(now, &Arc::new(event), actions);
+        true
+    }
+
+    /// Takes an event in that all ranks agree on.
+    fn take_in(&mut self, now: Time, event: &Arc<Agreed>, actions: &mut Vec<Action>) {
+        lists::forward(&self.place, &Payload::Agreed(event.clone()), actions);
+        let mut again = Vec::new();
+        if let Some(forget) = &event.forget {
+            for slot in forget.iter().filter(|slot| self.own.contains(*slot)) {
+                again.extend(self.ledger.entry(slot).map(|entry| entry.request_of(self.rank)));
+            }
+            self.clear(forget);
+        }
+        self.clear(&event.ready);
+        let mut outcome = Outcome {
+            invalid: event.forget.clone().unwrap_or_default(),
+            ready: event.ready.clone(),
+            ..Outcome::default()
+        };
+        if let Some(decision) = &event.decision {
+            outcome.complete.clone_from(&decision.complete);
+            outcome.all_joined = decision.all_joined;
+            for one in &decision.complete {
+                self.asked.remove(one.request.tensor as usize);
+            }
+            if decision.all_joined {
+                self.joined = false;
+                self.epoch += 1;
+                self.table.rejoin();
+                self.said = Bits::default();
+                self.below.fill(Bits::default());
+            }
+        }
+        let (ledger, launch) = self.ledger.after(&outcome);
+        self.ledger = ledger;
+        if let Some(launch) = launch {
+            self.open.subtract(&launch.tensors);
+            self.aged.subtract(&launch.tensors);
+            actions.push(Action::Ready(launch));
+        }
+        if let Some(reason) = event.decision.as_ref().and_then(|decision| decision.stop.clone()) {
+            self.is_stopped = true;
+            actions.push(Action::Stop(reason));
+            return;
+        }
+        again.into_iter().for_each(|request| self.note(now, request));
+    }
+
+    fn clear(&mut self, slots: &Bits) {
+        self.own.subtract(slots);
+        self.said.subtract(slots);
+        self.below.iter_mut().for_each(|below| below.subtract(slots));
+    }
+
+    fn stop(&mut self, from: Option<u32>, reason: &Arc<Reason>, actions: &mut Vec<Action>) {
+        self.is_stopped = true;
+        lists::stop(&[&self.place], from, reason, actions);
+    }
+
+    /// The tensors that it knows of and that are not agreed; by tensor.
+    fn waiting(&self) -> Bits {
+        let mut slots = self.own.clone();
+        for (span, below) in self.place.below().zip(&*self.below) {
+            // Of ranks that have joined all bits are set, and nobody waits.
+            if !self.table.have_joined(span) {
+                slots.unite(below);
+            }
+        }
+        let entries = slots.iter().filter_map(|slot| self.ledger.entry(slot));
+        let mut tensors: Bits = entries.map(|entry| entry.request.tensor as usize).collect();
+        tensors.unite(&self.asked);
+        tensors.unite(&self.table.tensors().map(|tensor| tensor as usize).collect());
+        tensors
+    }
+
+    /// Whether it lacks a tensor itself, and which children's subtrees do.
+    fn lacks(&self, tensor: u32) -> (bool, Vec<u32>) {
+        if self.asked.contains(tensor as usize) {
+            return (false, Vec::new());
+        }
+        let own = !self.joined && !self.open.contains(tensor as usize);
+        let below = self.place.below().zip(&*self.below);
+        let children = match self.ledger.slot(tensor) {
+            Some(slot) => {
+                below.filter(|(_, bits)| !bits.contains(slot)).map(|(span, _)| span.start).collect()
+            }
+            None => {
+                let missing = self.table.missing(tensor);
+                let lacking = below.filter(|(span, _)| missing.iter().any(|r| span.contains(r)));
+                lacking.map(|(span, _)| span.start).collect()
+            }
+        };
+        (own, children)
+    }
+
+    /// All of these that it or a child lacks: tensors of its own, and children.
+    fn lacking(&self, tensors: &[u32]) -> (Vec<u32>, Vec<u32>) {
+        let (mut own, mut children) = (Vec::new(), Vec::new());
+        for tensor in tensors {
+            let (lacks, below) = self.lacks(*tensor);
+            own.extend(lacks.then_some(*tensor));
+            children.extend(below);
+        }
+        children.sort_unstable();
+        children.dedup();
+        (own, children)
+    }
+
+    /// Sees to it that its timer fires by `at`.
+    fn watch(&mut self, at: Time, actions: &mut Vec<Action>) {
+        if at < self.watch_at {
+            self.watch_at = at;
+            actions.push(Action::SetTimer { id: WATCH, at });
+        }
+    }
+
+    fn watch_soon(&mut self, now: Time, actions: &mut Vec<Action>) {
+        if self.watch_at == Time::MAX {
+            self.watch(after(now, self.settings.stall), actions);
+        }
+    }
+
+    /// Looks at what waits since it last looked.
+    fn look(&mut self, now: Time, actions: &mut Vec<Action>) {
+        if now < self.watch_at {
+            return;
+        }
+        self.watch_at = Time::MAX;
+        if let Some(search) = &self.search {
+            if now >= search.until {
+                let silent = search.asked.iter().filter(|(_, answered)| !**answered);
+                let ranks = silent.map(|(rank, _)| *rank).collect();
+                let reason = Reason::Silent { ranks, by: self.rank };
+                return self.stop(None, &Arc::new(reason), actions);
+            }
+            return self.watch(search.until, actions);
+        }
+        let waiting = self.waiting();
+        if waiting.is_empty() {
+            return;
+        }
+        self.aged.intersect(&waiting);
+        if self.aged.is_empty() {
+            self.aged = waiting;
+        } else {
+            let tensors: Arc<[u32]> = self.aged.iter().map(|tensor| tensor as u32).collect();
+            self.complain(now, &tensors, actions);
+        }
+        self.watch_soon(now, actions);
+    }
+
+    /// Tensors wait too long: rank 0 searches, others tell their parent.
+    fn complain(&mut self, now: Time, tensors: &Arc<[u32]>, actions: &mut Vec<Action>) {
+        let again = self.complained.is_none_or(|last| after(last, self.settings.stall) <= now);
+        if self.search.is_some() || !again {
+            return;
+        }
+        self.complained = Some(now);
+        let (mut missing, mut asked) = (Vec::new(), BTreeMap::new());
+        if let Some(parent) = self.place.parent() {
+            asked.insert(parent, false);
+        } else {
+            let (own, children) = self.lacking(tensors);
+            missing.extend(own.into_iter().map(|tensor| (tensor, self.rank)));
+            asked.extend(children.into_iter().map(|child| (child, false)));
+        }
+        for to in asked.keys() {
+            let payload = Payload::Probe { origin: self.rank, tensors: tensors.clone() };
+            actions.push(Action::Send { to: *to, payload });
+        }
+        let until = after(now, self.settings.patience);
+        let search = Search { tensors: tensors.clone(), asked, missing, until };
+        self.search = Some(Box::new(search));
+        self.watch(until, actions);
+        self.conclude(now, actions);
+    }
+
+    /// Ends a search if all answers are here.
+    fn conclude(&mut self, now: Time, actions: &mut Vec<Action>) {
+        let ended = |search: &mut Box<Search>| search.asked.values().all(|answered| *answered);
+        let Some(search) = self.search.take_if(ended) else { return };
+        let warned = std::mem::take(&mut self.warned);
+        for tensor in &*search.tensors {
+            let of = search.missing.iter().filter(|(other, _)| other == tensor);
+            let mut missing: Vec<u32> = of.map(|(_, rank)| *rank).collect();
+            missing.sort_unstable();
+            if missing.is_empty() {
+                continue;
+            }
+            let first = warned.iter().find(|(other, _)| other == tensor).map(|(_, time)| *time);
+            self.warned.push((*tensor, first.unwrap_or(now)));
+            let Some(first) = first else {
+                actions.push(Action::Warn { tensor: *tensor, missing });
+                continue;
+            };
+            let ends = self.settings.stall_shutdown;
+            if ends > Time::ZERO && after(now.saturating_sub(first), self.settings.stall) >= ends {
+                let reason = Reason::Stalled { tensor: *tensor, missing };
+                return self.stop(None, &Arc::new(reason), actions);
+            }
+        }
+    }
+
+    /// Asked by its parent for rank 0, or told by a child.
+    fn probed(&mut self, now: Time, origin: u32, tensors: &Arc<[u32]>, actions: &mut Vec<Action>) {
+        let complains = self.place.child(origin).is_some();
+        let (own, passed) =
+            if complains { (Vec::new(), Vec::new()) } else { self.lacking(tensors) };
+        for to in &passed {
+            let payload = Payload::Probe { origin, tensors: tensors.clone() };
+            actions.push(Action::Send { to: *to, payload });
+        }
+        let payload = Payload::Missing { tensors: own, passed };
+        actions.push(Action::Send { to: origin, payload });
+        if complains {
+            self.complain(now, tensors, actions);
+        }
+    }
+}
+
+fn after(time: Time, wait: Time) -> Time {
+    time.checked_add(wait).unwrap_or(Time::MAX)
+}
+
+fn sorted(mut asked: Vec<Asked>) -> Vec<Asked> {
+    asked.sort_unstable_by_key(|one| one.request.tensor);
+    asked
+}
+
+impl Coordinator for Machine {
+    fn on(&mut self, now: Time, event: Event, actions: &mut Vec<Action>) {
+        if self.is_stopped {
+            return;
+        }
+        match event {
+            Event::Submit(request) => {
+                let tensor = request.tensor as usize;
+                if self.open.contains(tensor) {
+                    actions.push(Action::Refused { tensor: request.tensor });
+                    return;
+                }
+                self.open.insert(tensor);
+                self.note(now, request);
+                self.watch_soon(now, actions);
+            }
+            Event::Join | Event::Shutdown => {
+                let asks = self.news.asks.get_or_insert_default();
+                if event == Event::Shutdown {
+                    asks.shutdown = true;
+                    self.shuts_down = true;
+                } else if !self.joined {
+                    self.joined = true;
+                    let joined = Ranks::span(self.rank..self.rank + 1);
+                    asks.joined.unite(&joined);
+                    self.table.add(now, Asks { joined, ..Asks::default() });
+                }
+            }
+            Event::Message { from, payload } => match payload {
+                Payload::Report(report) => {
+                    self.report(now, from, *report);
+                    self.watch_soon(now, actions);
+                }
+                Payload::Agreed(event) => self.take_in(now, &event, actions),
+                Payload::Probe { origin, tensors } => self.probed(now, origin, &tensors, actions),
+                Payload::Missing { tensors, passed } => {
+                    if let Some(search) = &mut self.search {
+                        search.asked.insert(from, true);
+                        passed.into_iter().for_each(|rank| {
+                            search.asked.entry(rank).or_insert(false);
+                        });
+                        search.missing.extend(tensors.into_iter().map(|tensor| (tensor, from)));
+                    }
+                    self.conclude(now, actions);
+                }
+                Payload::Stop(reason) => self.stop(Some(from), &reason, actions),
+                _ => {}
+            },
+            Event::Timer { id: WATCH } => self.look(now, actions),
+            Event::Start | Event::Timer { .. } => {}
+        }
+        self.speak(now, actions);
+    }
+
+    fn acts_on_submission(&self) -> bool {
+        true
+    }
+
+    fn repeats_until(&self) -> Option<Time> {
+        None
+    }
+
+    fn skip(&mut self, _: Time) {}
+}

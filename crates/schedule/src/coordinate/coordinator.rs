@@ -1,0 +1,41 @@
+//! `coordinator`: every rank sends its requests to rank 0 each cycle; rank 0 counts them in a table,
+//! and what all ranks have asked for goes back to all as a list.
+//!
+//! Rank 0 takes in as many lists a cycle as there are ranks, and as many requests a step as ranks ×
+//! tensors. Its answer goes down a binary tree, as a broadcast of small messages does. Source: Horovod
+//! without its response cache (`HOROVOD_CACHE_CAPACITY=0`).
+
+use super::central::Machine;
+use super::{CoordinationPolicy, Coordinator, Job, Settings};
+
+/// The policy.
+pub struct Central;
+
+/// Of the tree on which small messages are broadcast.
+pub(super) const BROADCAST_FAN_OUT: u32 = 2;
+
+impl CoordinationPolicy for Central {
+    fn tag(&self) -> &'static str {
+        "coordinator"
+    }
+
+    fn about(&self) -> &'static str {
+        "all requests to rank 0 each cycle, its responses back to all (Horovod without its cache)"
+    }
+
+    fn version(&self) -> u32 {
+        1
+    }
+
+    fn reads(&self) -> &'static [&'static str] {
+        &["cycle"]
+    }
+
+    fn slots(&self, _: &Settings) -> (usize, bool) {
+        (0, true)
+    }
+
+    fn coordinator(&self, job: &Job, rank: u32) -> Box<dyn Coordinator> {
+        Box::new(Machine::new(job, rank, u32::MAX, BROADCAST_FAN_OUT))
+    }
+}

@@ -1,0 +1,91 @@
+//! The guard of a rank that waits for others. After the patience it asks those it waits for whether
+//! they live; who has not answered after a sixteenth more is named, and all stop. So a dead rank ends
+//! the job with its name, instead of hanging it, and one that itself waits for the dead is not blamed.
+//!
+//! One timer at a time: it is set again when it fires, not at every wait.
+
+use std::sync::Arc;
+
+use allrail_core::Time;
+
+use super::messages::Payload;
+use super::{Action, WATCH};
+
+/// Of one rank.
+#[derive(Debug)]
+pub(super) struct Guard {
+    /// When the wait began; `None` if it does not wait.
+    since: Option<Time>,
+    patience: Time,
+    is_armed: bool,
+    /// Whom it has asked, without an answer yet.
+    asked: Option<Vec<u32>>,
+}
+
+impl Guard {
+    pub(super) fn new(patience: Time) -> Self {
+        Self { since: None, patience, is_armed: false, asked: None }
+    }
+
+    /// It begins to wait.
+    pub(super) fn wait(&mut self, now: Time, actions: &mut Vec<Action>) {
+        self.since = Some(now);
+        if !self.is_armed {
+            self.arm(now, self.patience, actions);
+        }
+    }
+
+    fn arm(&mut self, from: Time, wait: Time, actions: &mut Vec<Action>) {
+        self.is_armed = true;
+        let at = from.checked_add(wait).unwrap_or(Time::MAX);
+        actions.push(Action::SetTimer { id: WATCH, at });
+    }
+
+    /// It has heard.
+    pub(super) fn heard(&mut self) {
+        self.since = None;
+        self.asked = None;
+    }
+
+    /// Someone lives.
+    pub(super) fn answered(&mut self, from: u32) {
+        if let Some(asked) = &mut self.asked {
+            asked.retain(|rank| *rank != from);
+        }
+    }
+
+    /// Its timer has fired, at rank `rank`, which waits for `silent`: who is dead, if anyone.
+    pub(super) fn look(
+        &mut self,
+        now: Time,
+        rank: u32,
+        silent: impl FnOnce() -> Vec<u32>,
+        actions: &mut Vec<Action>,
+    ) -> Option<Vec<u32>> {
+        self.is_armed = false;
+        let since = self.since?;
+        let over = since.checked_add(self.patience).unwrap_or(Time::MAX);
+        if let Some(dead) = self.asked.take() {
+            if !dead.is_empty() {
+                return Some(dead);
+            }
+            self.wait(now, actions);
+        } else if now < over {
+            self.arm(since, self.patience, actions);
+        } else {
+            let silent = silent();
+            let probe = Payload::Probe { origin: rank, tensors: Arc::from([]) };
+            actions
+                .extend(silent.iter().map(|to| Action::Send { to: *to, payload: probe.clone() }));
+            self.asked = Some(silent);
+            self.arm(now, Time::from_ps(self.patience.as_ps() / 16 + 1), actions);
+        }
+        None
+    }
+}
+
+/// What a rank that lives answers to a guard.
+pub(super) fn lives(origin: u32) -> Action {
+    let payload = Payload::Missing { tensors: Vec::new(), passed: Vec::new() };
+    Action::Send { to: origin, payload }
+}

@@ -1,0 +1,321 @@
+//! Coordinators: which tensors are ready on every rank, and in which order they are launched. One file
+//! a policy, one line in [`ALL`].
+//!
+//! Frameworks submit gradients in another order on every rank, and ranks that launch collectives in
+//! different orders wait for each other for ever. So ranks talk before they launch. A coordinator is
+//! the state machine of one rank in that talk: events in (a tensor is submitted, a message has come, a
+//! timer has fired), actions out (send, set a timer, launch this list). It holds no clock and no
+//! socket: the simulator runs 27,600 of them in virtual time.
+//!
+//! | policy | each cycle | what grows with the ranks |
+//! |---|---|---|
+//! | [`coordinator`] | requests to rank 0, responses back | rank 0's work: ranks × tensors |
+//! | [`tree`] | the same, merged on the way | levels of the tree |
+//! | [`cached`] | bit vectors intersected; requests only of what is not cached | levels |
+//! | [`agreed`] | no cycle: a subtree speaks when a tensor is ready in all of it | levels |
+//!
+//! Source: Horovod (Sergeev and Del Balso 2018; Romero et al., NSDI'22). What is not modelled: data
+//! types and devices (a request's bytes stand for its shape), autotuning of the settings, process sets.
+//!
+//! What is launched is a function of the [`ledger`] that all ranks share; channels between two ranks
+//! keep the order of messages.
+
+pub mod agreed;
+pub mod bits;
+pub mod cached;
+mod central;
+pub mod coordinator;
+mod guard;
+pub mod ledger;
+mod lists;
+pub mod messages;
+pub mod place;
+mod table;
+pub mod tree;
+
+use std::sync::Arc;
+
+use allrail_core::{Bytes, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use bits::Bits;
+pub use ledger::{Launch, Ledger, Outcome, Response, Rules};
+pub use messages::{Payload, Reason, Request, Trouble};
+pub use place::Place;
+
+use crate::error::ScheduleError;
+
+/// The timer of the cycle.
+pub const CYCLE: u64 = 0;
+/// The timer of the guard.
+pub const WATCH: u64 = 1;
+
+/// What a coordinator is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// The job begins.
+    Start,
+    /// This rank has a tensor ready.
+    Submit(Request),
+    /// A message has come.
+    Message {
+        /// From whom.
+        from: u32,
+        /// What.
+        payload: Payload,
+    },
+    /// A timer has fired.
+    Timer {
+        /// Which.
+        id: u64,
+    },
+    /// This rank has no more data: until all have joined, it takes part with zeros.
+    Join,
+    /// This rank wants all to stop.
+    Shutdown,
+}
+
+/// What a coordinator wants done.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Send a message.
+    Send {
+        /// To whom.
+        to: u32,
+        /// What.
+        payload: Payload,
+    },
+    /// Set a timer, beside those of the same name.
+    SetTimer {
+        /// Which.
+        id: u64,
+        /// When it fires.
+        at: Time,
+    },
+    /// Launch these now, in this order.
+    Ready(Arc<Launch>),
+    /// Tensors wait too long for ranks.
+    Warn {
+        /// Which tensor.
+        tensor: u32,
+        /// Who has not submitted it.
+        missing: Vec<u32>,
+    },
+    /// This rank has submitted a tensor that it has submitted already.
+    Refused {
+        /// Which.
+        tensor: u32,
+    },
+    /// Launch nothing more.
+    Stop(Arc<Reason>),
+}
+
+/// The state machine of one rank.
+pub trait Coordinator {
+    /// Takes an event in and appends what is to be done.
+    fn on(&mut self, now: Time, event: Event, actions: &mut Vec<Action>);
+
+    /// Whether a submission alone may lead to an action. If not, it may be told late, but before the
+    /// next other event.
+    fn acts_on_submission(&self) -> bool;
+
+    /// Between cycles, if the last one changed nothing: until when the next ones do the same at the
+    /// same distances in time, if nothing is submitted.
+    fn repeats_until(&self) -> Option<Time>;
+
+    /// As many cycles as that were left out as take this long.
+    fn skip(&mut self, by: Time);
+}
+
+/// What the policies can be told. Each says which it reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// How often a rank asks what is ready (Horovod's default: 1 ms). `agreed`: how long it gathers
+    /// before it speaks again; 0 for at once.
+    pub cycle: Time,
+    /// How much is fused at most (64 MiB).
+    pub threshold: Bytes,
+    /// `cached`: how many responses are remembered (1,024).
+    pub cache: u32,
+    /// `tree`, `cached`, `agreed`: children of a node in the tree.
+    pub fan_out: u32,
+    /// After how long a tensor that waits for ranks is reported, with the ranks (60 s).
+    pub stall: Time,
+    /// After how long such a tensor stops the job; 0 for never.
+    pub stall_shutdown: Time,
+    /// After how long a rank that says nothing is given up (60 s).
+    pub patience: Time,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            cycle: Time::from_us(1_000),
+            threshold: Bytes::new(64 << 20),
+            cache: 1024,
+            fan_out: 8,
+            stall: Time::from_us(60_000_000),
+            stall_shutdown: Time::ZERO,
+            patience: Time::from_us(60_000_000),
+        }
+    }
+}
+
+/// What a coordinator is made from: alike on every rank.
+#[derive(Clone, Debug)]
+pub struct Job {
+    /// How many ranks.
+    pub ranks: u32,
+    /// The settings.
+    pub settings: Arc<Settings>,
+    /// The first ledger.
+    pub ledger: Arc<Ledger>,
+}
+
+/// A policy.
+pub trait CoordinationPolicy: Sync {
+    /// The tag in scenario files.
+    fn tag(&self) -> &'static str;
+
+    /// One line for the docs.
+    fn about(&self) -> &'static str;
+
+    /// Raised whenever the same events may give other actions.
+    fn version(&self) -> u32;
+
+    /// The settings that it reads, beside `stall`, `stall_shutdown`, `patience` and `threshold`.
+    fn reads(&self) -> &'static [&'static str];
+
+    /// How many tensors have a slot, and whether slots are given again.
+    fn slots(&self, settings: &Settings) -> (usize, bool);
+
+    /// The state machine of a rank.
+    fn coordinator(&self, job: &Job, rank: u32) -> Box<dyn Coordinator>;
+}
+
+/// Every coordinator, in the order of the docs.
+pub static ALL: &[&dyn CoordinationPolicy] =
+    &[&coordinator::Central, &tree::Tree, &cached::Cached, &agreed::AgreedPolicy];
+
+/// The tag of the policy without any talk: a tensor is ready when the last rank has submitted it.
+pub const NONE: &str = "none";
+
+/// The policy with this tag.
+///
+/// # Errors
+/// [`ScheduleError::Field`] with the known names.
+pub fn named(name: &str) -> Result<&'static dyn CoordinationPolicy, ScheduleError> {
+    ALL.iter().copied().find(|policy| policy.tag() == name).ok_or_else(|| {
+        let known: Vec<String> = ALL.iter().map(|p| format!("`{}`", p.tag())).collect();
+        ScheduleError::Field {
+            field: "schedule.coordination.policy".to_owned(),
+            value: name.to_owned(),
+            why: "it is not a coordination".to_owned(),
+            hint: format!("use one of `{NONE}`, {}", known.join(", ")),
+        }
+    })
+}
+
+impl Settings {
+    /// Refuses what cannot be meant.
+    ///
+    /// # Errors
+    /// The first field that is out of range.
+    pub fn check(&self, policy: &dyn CoordinationPolicy) -> Result<(), ScheduleError> {
+        let wrong = |key: &str, value: String, why: &str, hint: &str| {
+            Err(ScheduleError::Field {
+                field: format!("schedule.coordination.{key}"),
+                value,
+                why: why.to_owned(),
+                hint: hint.to_owned(),
+            })
+        };
+        let reads = |key: &str| policy.reads().contains(&key);
+        if self.cycle == Time::ZERO && policy.tag() != agreed::TAG {
+            return wrong(
+                "cycle",
+                "0 s".to_owned(),
+                "ranks would ask without a pause",
+                "for example `cycle: 1 ms`; without a cycle works `policy: agreed`",
+            );
+        }
+        if self.cache == 0 && reads("cache") {
+            return wrong(
+                "cache",
+                "0".to_owned(),
+                "a cache of nothing",
+                "write 1 or more; without a cache is `policy: coordinator`",
+            );
+        }
+        if self.fan_out == 0 && reads("fan_out") {
+            return wrong("fan_out", "0".to_owned(), "a tree has branches", "write 2 or more");
+        }
+        if self.stall == Time::ZERO {
+            return wrong("stall", "0 s".to_owned(), "all tensors would be late", "write 60 s");
+        }
+        if self.patience == Time::ZERO {
+            return wrong("patience", "0 s".to_owned(), "all ranks would be late", "write 60 s");
+        }
+        if self.stall_shutdown > Time::ZERO && self.stall_shutdown < self.stall {
+            return wrong(
+                "stall_shutdown",
+                self.stall_shutdown.to_string(),
+                "the job would stop before the warning",
+                "write `stall` or more, or 0 s for never",
+            );
+        }
+        Ok(())
+    }
+}
+
+impl Job {
+    /// A job of `ranks` ranks; `groups` holds the tensors of each group, which go together or not at
+    /// all.
+    ///
+    /// # Errors
+    /// A setting that is out of range; a tensor in two groups; a group of none.
+    pub fn new(
+        policy: &dyn CoordinationPolicy,
+        settings: &Settings,
+        ranks: u32,
+        groups: &[Vec<u32>],
+    ) -> Result<Self, ScheduleError> {
+        settings.check(policy)?;
+        let wrong = |number: usize, value: String, why: &str, hint: &str| ScheduleError::Field {
+            field: format!("schedule.coordination.groups[{number}]"),
+            value,
+            why: why.to_owned(),
+            hint: hint.to_owned(),
+        };
+        let mut group_of: Vec<Option<u32>> = Vec::new();
+        for (number, group) in (0u32..).zip(groups) {
+            let place = number as usize;
+            if group.is_empty() {
+                return Err(wrong(place, "[]".to_owned(), "a group of none", "leave it out"));
+            }
+            for tensor in group {
+                let index = *tensor as usize;
+                group_of.resize(group_of.len().max(index + 1), None);
+                if group_of[index].replace(number).is_some() {
+                    let why = "it is in a group already, and goes with one only";
+                    return Err(wrong(place, tensor.to_string(), why, "name every tensor once"));
+                }
+            }
+        }
+        let (capacity, reuse) = policy.slots(settings);
+        let rules = Rules {
+            capacity,
+            threshold: settings.threshold,
+            group_of,
+            group_sizes: groups.iter().map(|group| group.len() as u32).collect(),
+            reuse,
+        };
+        Ok(Self {
+            ranks,
+            settings: Arc::new(settings.clone()),
+            ledger: Arc::new(Ledger::new(Arc::new(rules))),
+        })
+    }
+}

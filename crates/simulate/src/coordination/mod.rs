@@ -1,0 +1,20 @@
+//! Coordination in virtual time: which tensors are ready on all ranks, as the coordinators of
+//! [`allrail_schedule::coordinate`] find out.
+//!
+//! - [`network`]: all coordinators of a job, with the costs of messages and with faults.
+//! - [`latency`], [`faults`]: those costs, and what goes wrong.
+//! - [`agreement`]: what a training step sees of it.
+//! - [`settings`]: the key `schedule.coordination`.
+
+pub mod agreement;
+mod calendar;
+pub mod faults;
+pub mod latency;
+pub mod network;
+pub mod settings;
+
+pub use agreement::Agreement;
+pub use faults::Faults;
+pub use latency::Latency;
+pub use network::{Everywhere, Feed, Network, Notice};
+pub use settings::Coordination;
