@@ -19,6 +19,7 @@ use allrail_world::{Links, World};
 use super::carrier::{Ask, Carrier};
 use super::dims::{self, Dims, Network};
 use super::driver::{Driver, Outcome, Priority, Settings};
+use super::exchange::WithServers;
 use super::messages::{Messages, Wiring};
 use super::network::GraphNetwork;
 use super::path;
@@ -113,7 +114,15 @@ pub fn run(
                 timeline,
             )?;
             prepare(job.graph, &players, |ask| carrier.prepare(ask))?;
-            let outcome = drive(job, scenario, &players, &mut carrier, timeline, observer)?;
+            let parameters = scenario.tensor();
+            let outcome = if WithServers::asked(&parameters) {
+                let fabric = &request.fabric;
+                let mut servers =
+                    WithServers::new(&mut carrier, job.graph, &players, fabric, &parameters)?;
+                drive(job, scenario, &players, &mut servers, timeline, observer)?
+            } else {
+                drive(job, scenario, &players, &mut carrier, timeline, observer)?
+            };
             let spans = carrier.spans.take().unwrap_or_default();
             summarise(job, scenario, &request, &players, &outcome, &mut carrier, &spans, timeline)
         }
@@ -382,6 +391,7 @@ fn summarise(
                 Some(names) => names[i].clone(),
                 None => topology_aware(dimension.kind, Operation::AllReduce).to_owned(),
             };
+            let utilisation = ratio(used.sent[i], bandwidths[i] * span.as_s());
             DimensionResult {
                 name: id.name(),
                 kind: dimension.kind,
@@ -389,8 +399,8 @@ fn summarise(
                 bandwidth_gbps: dimension.aggregate().gbps(),
                 algorithm,
                 bytes_per_npu: (used.sent[i] / steps).round() as u64,
-                utilisation: Some(ratio(used.sent[i], bandwidths[i] * span.as_s())),
-                busy_fraction: used.busy[i].ratio(span),
+                utilisation: Some(utilisation),
+                busy_fraction: used.busy.as_ref().map_or(utilisation, |busy| busy[i].ratio(span)),
             }
         })
         .collect();
@@ -497,7 +507,9 @@ fn used(
         return last.clone();
     }
     super::carrier::Usage {
-        busy: last.busy.iter().zip(&first.busy).map(|(a, b)| a.saturating_sub(*b)).collect(),
+        busy: last.busy.as_ref().zip(first.busy.as_ref()).map(|(last, first)| {
+            last.iter().zip(first).map(|(a, b)| a.saturating_sub(*b)).collect()
+        }),
         sent: last.sent.iter().zip(&first.sent).map(|(a, b)| a - b).collect(),
         active: last.active.saturating_sub(first.active),
     }
