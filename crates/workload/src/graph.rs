@@ -16,6 +16,8 @@
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, Rank, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::error::WorkloadError;
 
@@ -85,7 +87,7 @@ pub struct Group {
 
 /// What a communication is for: the kinds by which exposed time is reported.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
@@ -189,7 +191,21 @@ pub struct Node {
 }
 
 /// Which pass a compute node belongs to: for results by pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum Pass {
     /// Forward.
     Forward,

@@ -527,7 +527,7 @@ impl<'a> Driver<'a> {
             .collect();
         if number > 0 {
             for (player, actor) in (0u32..).zip(&self.players.actors) {
-                for id in self.shape.gated[actor.index()].iter() {
+                for id in &self.shape.gated[actor.index()] {
                     missing[self.shape.index(player, *id)] += 1;
                 }
                 if self.settings.barrier {
@@ -737,7 +737,13 @@ impl<'a> Driver<'a> {
     /// A player comes to a collective; the last one starts it.
     fn come(&mut self, now: Time, ran: Ran, group: GroupId) {
         let instance = self.players.instance(ran.player, group);
-        let expected = self.players.instances[instance as usize].players.len();
+        let players = &self.players.instances[instance as usize].players;
+        let expected = players.len();
+        if self.tensors.takes(ran.node) {
+            let position = players.iter().position(|player| *player == ran.player);
+            let position = position.expect("a player is in its instance");
+            self.tensors.come(now, instance, ran, position);
+        }
         if expected == 1 {
             self.gathered(now, instance, vec![ran]);
             return;
@@ -768,7 +774,7 @@ impl<'a> Driver<'a> {
             unreachable!("only collectives gather")
         };
         if self.tensors.takes(last.node) {
-            self.tensors.ready(now, instance, came);
+            self.tensors.ready(instance, came);
             return;
         }
         let priority = self.priority(last.node);

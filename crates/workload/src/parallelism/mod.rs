@@ -45,6 +45,13 @@ pub struct Built {
 }
 
 impl Built {
+    /// Of a graph that says everything itself: nothing is known of its memory.
+    #[must_use]
+    pub fn of_graph(graph: StepGraph) -> Self {
+        let (memory, network) = (Memory::default(), Network::default());
+        Self { graph, memory, network, slow: Vec::new(), notes: Vec::new() }
+    }
+
     /// What disturbs its compute times.
     #[must_use]
     pub fn perturbation(&self, workload: &Workload, seed: u64) -> Perturbation {
