@@ -76,8 +76,9 @@ pub enum Event {
 /// How busy a carrier was.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// For each dimension, the time that its servers worked: a mean over the ranks.
-    pub busy: Vec<Time>,
+    /// For each dimension, the time that its servers worked: a mean over the ranks; `None` where a
+    /// cable may serve several dimensions.
+    pub busy: Option<Vec<Time>>,
     /// For each dimension, the bytes that an NPU sent: a mean over the ranks.
     pub sent: Vec<f64>,
     /// The time in which anything was under way.

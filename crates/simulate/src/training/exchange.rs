@@ -216,7 +216,9 @@ impl Carrier for WithServers<'_> {
         let mut usage = self.inner.usage();
         for of in self.of.iter().flatten() {
             let [up, down, ..] = of.servers.busy();
-            usage.busy[of.dimension] += up.max(down);
+            if let Some(busy) = &mut usage.busy {
+                busy[of.dimension] += up.max(down);
+            }
             usage.sent[of.dimension] += of.pushed as f64;
         }
         Usage { active: self.active, ..usage }

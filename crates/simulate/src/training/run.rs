@@ -405,6 +405,7 @@ fn summarise(
                 Some(names) => names[i].clone(),
                 None => topology_aware(dimension.kind, Operation::AllReduce).to_owned(),
             };
+            let utilisation = ratio(used.sent[i], bandwidths[i] * span.as_s());
             DimensionResult {
                 name: id.name(),
                 kind: dimension.kind,
@@ -412,8 +413,8 @@ fn summarise(
                 bandwidth_gbps: dimension.aggregate().gbps(),
                 algorithm,
                 bytes_per_npu: (used.sent[i] / steps).round() as u64,
-                utilisation: Some(ratio(used.sent[i], bandwidths[i] * span.as_s())),
-                busy_fraction: used.busy[i].ratio(span),
+                utilisation: Some(utilisation),
+                busy_fraction: used.busy.as_ref().map_or(utilisation, |busy| busy[i].ratio(span)),
             }
         })
         .collect();
@@ -520,7 +521,9 @@ fn used(
         return last.clone();
     }
     super::carrier::Usage {
-        busy: last.busy.iter().zip(&first.busy).map(|(a, b)| a.saturating_sub(*b)).collect(),
+        busy: last.busy.as_ref().zip(first.busy.as_ref()).map(|(last, first)| {
+            last.iter().zip(first).map(|(a, b)| a.saturating_sub(*b)).collect()
+        }),
         sent: last.sent.iter().zip(&first.sent).map(|(a, b)| a - b).collect(),
         active: last.active.saturating_sub(first.active),
     }

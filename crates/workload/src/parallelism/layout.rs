@@ -54,8 +54,8 @@ impl Layout {
                 });
             }
         }
-        let degrees = degrees(parallelism, &parts, npus)?;
         let mut free = free(factors, sizes)?;
+        let degrees = degrees(parallelism, &parts, npus)?;
         for axis in Axis::ALL {
             if !parts[axis as usize].is_empty() || parallelism.map.contains_key(&axis) {
                 continue;
