@@ -1,5 +1,7 @@
 //! What a user may get wrong about a workload: each is an error that names its field, with a hint.
 
+#![allow(clippy::needless_pass_by_value)]
+
 mod common;
 
 use common::*;

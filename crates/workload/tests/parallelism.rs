@@ -1,5 +1,7 @@
 //! Laws of a layout: what is cut adds up again, what is sent is received, bubbles are as published.
 
+#![allow(clippy::needless_pass_by_value)]
+
 mod common;
 
 use allrail_collective::Operation;

@@ -138,7 +138,8 @@ impl Layout {
     }
 
     /// A rank's position among those of a degree.
-    fn position(&self, axis: Axis, rank: u32) -> u32 {
+    #[must_use]
+    pub fn position(&self, axis: Axis, rank: u32) -> u32 {
         let (mut position, mut weight) = (0, 1);
         for part in self.parts(axis) {
             let below: u32 = self.sizes[..part.dimension.index()].iter().product();

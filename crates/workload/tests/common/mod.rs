@@ -1,6 +1,8 @@
 //! Workloads from JSON, and a plain evaluator of step graphs.
 
-#![allow(dead_code)]
+#![allow(dead_code, clippy::needless_pass_by_value)]
+
+pub(crate) mod yaml;
 
 use std::collections::BTreeMap;
 
@@ -24,7 +26,7 @@ pub(crate) fn built(value: Value, sizes: &[u32]) -> Built {
 /// Why it cannot be.
 pub(crate) fn refused(value: Value, sizes: &[u32]) -> WorkloadError {
     match serde_json::from_value(value) {
-        Ok(workload) => build(&workload, sizes).err().expect("it is refused"),
+        Ok(workload) => build(&workload, sizes).expect_err("it is refused"),
         Err(error) => WorkloadError::new("", "", error.to_string(), ""),
     }
 }
