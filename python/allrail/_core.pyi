@@ -9,6 +9,7 @@ __all__ = [
     "algorithms",
     "check_plan",
     "check_prices",
+    "coordinations",
     "fold_job",
     "format_quantity",
     "graph_cables",
@@ -29,6 +30,9 @@ __all__ = [
     "simulate_many",
     "simulate_traffic",
     "simulate_traffic_many",
+    "simulate_training",
+    "simulate_training_many",
+    "tensor_policies",
     "topologies",
     "verify",
     "version",
@@ -75,6 +79,18 @@ def simulate_traffic_many(
     threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> list[str]: ...
+def simulate_training(
+    scenario: str,
+    timeline: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> str: ...
+def simulate_training_many(
+    scenarios: list[str],
+    threads: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[str]: ...
+def tensor_policies() -> str: ...
+def coordinations() -> str: ...
 def packets_schema() -> str: ...
 def grid_algorithms() -> str: ...
 def verify(scenario: str) -> str: ...

@@ -1,8 +1,10 @@
 //! The Python module `allrail._core`. Bindings only: JSON text in, JSON text out; every decision is
 //! in the crates beneath.
 
+mod many;
 mod placement;
 mod traffic;
+mod training;
 
 use std::ops::ControlFlow;
 
@@ -351,5 +353,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(verify, module)?)?;
     placement::register(module)?;
     traffic::register(module)?;
+    training::register(module)?;
     module.add_function(wrap_pyfunction!(version, module)?)
 }

@@ -95,6 +95,8 @@ pub struct Schedule {
     pub accept_plan: AcceptPlan,
     /// Of a training step: which part of which gradient travels next.
     pub tensor: Option<TensorParameters>,
+    /// Of a training step: how ranks agree on what is ready (`simulate::coordination`).
+    pub coordination: Option<Value>,
 }
 
 impl Default for Schedule {
@@ -114,6 +116,7 @@ impl Default for Schedule {
             loads: parameters.loads,
             accept_plan: AcceptPlan::default(),
             tensor: None,
+            coordination: None,
         }
     }
 }
@@ -294,6 +297,14 @@ impl Scenario {
                 "schedule.tensor".to_owned(),
                 &tensor.policy,
                 "collectives have no tensors",
+                "leave it out, or train a `workload`",
+            ));
+        }
+        if let Some(coordination) = &self.schedule.coordination {
+            return Err(field(
+                "schedule.coordination".to_owned(),
+                coordination,
+                "collectives have no tensors to agree on",
                 "leave it out, or train a `workload`",
             ));
         }

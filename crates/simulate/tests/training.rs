@@ -292,25 +292,3 @@ proptest! {
         prop_assert_eq!(again.steps_us, real.steps_us);
     }
 }
-
-/// The shape of a ResNet-152 step with Themis: prints how long it takes to simulate.
-#[test]
-#[ignore = "a measurement"]
-fn speed() {
-    let gradients = [9408u64, 4096, 36864, 16384, 65536, 131_072, 589_824, 262_144, 2_359_296];
-    let layers: Vec<(u64, u64, u64)> =
-        (0..156).map(|i| (200, 400, 2 * gradients[i % gradients.len()])).collect();
-    let graph = data_parallel(&[16, 8, 8], &layers);
-    let fabric = json!({"name": "3D-SW_SW_SW_hetero", "dimensions": [
-        {"kind": "switch", "size": 16, "links": 8, "bandwidth": "200 Gb/s", "latency": "700 ns"},
-        {"kind": "switch", "size": 8, "links": 4, "bandwidth": "200 Gb/s", "latency": "700 ns"},
-        {"kind": "switch", "size": 8, "links": 1, "bandwidth": "400 Gb/s", "latency": "1700 ns"},
-    ]});
-    let schedule = json!({"policy": "themis", "order": "smallest_first"});
-    let scenario = scenario(&fabric, &schedule);
-    for _ in 0..5 {
-        let begin = std::time::Instant::now();
-        let result = run_it(&graph, &scenario, 1);
-        eprintln!("{:?} step {}", begin.elapsed(), result.step_time_us);
-    }
-}

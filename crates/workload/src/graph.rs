@@ -16,6 +16,8 @@
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, Rank, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::error::WorkloadError;
 
@@ -85,7 +87,7 @@ pub struct Group {
 
 /// What a communication is for: the kinds by which exposed time is reported.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
@@ -189,7 +191,21 @@ pub struct Node {
 }
 
 /// Which pass a compute node belongs to: for results by pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum Pass {
     /// Forward.
     Forward,
@@ -436,6 +452,51 @@ impl Builder {
         self.names.text.push_str(name);
         self.names.ends.push(u32::try_from(self.names.text.len()).expect("4 GiB of names at most"));
         NodeId(u32::try_from(self.nodes.len() - 1).expect("fewer than 2^32 nodes"))
+    }
+
+    /// An actor that was added.
+    ///
+    /// # Panics
+    /// If it was not.
+    pub fn actor_mut(&mut self, id: ActorId) -> &mut Actor {
+        &mut self.actors[id.index()]
+    }
+
+    /// How many nodes were added.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether none was.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Takes back all nodes but the first so many.
+    pub fn truncate(&mut self, nodes: usize) {
+        if nodes >= self.nodes.len() {
+            return;
+        }
+        self.nodes.truncate(nodes);
+        self.starts.truncate(nodes + 1);
+        self.after.truncate(self.starts[nodes] as usize);
+        self.names.ends.truncate(nodes);
+        self.names.text.truncate(self.names.ends.last().map_or(0, |end| *end as usize));
+        self.carried.retain(|(node, _)| node.index() < nodes);
+    }
+
+    /// Replaces the groups: what was of group `g` is of group `now[g]`. For readers that know who
+    /// takes part only at the end.
+    ///
+    /// # Panics
+    /// If a node's group has no entry.
+    pub fn regroup(&mut self, groups: Vec<Group>, now: &[GroupId]) {
+        self.groups = groups;
+        for node in self.nodes.iter_mut().filter(|node| node.kind != Kind::Compute) {
+            node.group = now[node.group as usize].0;
+        }
     }
 
     /// Makes a compute node one that only lets time pass; see [`StepGraph::is_delay`].

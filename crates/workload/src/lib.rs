@@ -1,7 +1,7 @@
 //! Training steps: what a job computes and what it communicates, before any network is known.
 //!
 //! - [`graph`]: the step graph, a DAG of compute and communication nodes over classes of ranks.
-//! - [`spec`]: the `workload` of a scenario.
+//! - [`spec`]: the `workload` of a scenario. [`steps`]: one whose steps are written out.
 //! - [`models`]: layers with FLOPs, parameters and activations.
 //! - [`compute`]: how long they take. [`memory`]: what an NPU keeps.
 //! - [`parallelism`]: from a model and a layout to a step graph.
@@ -19,6 +19,7 @@ pub mod models;
 pub mod parallelism;
 pub mod perturbation;
 pub mod spec;
+pub mod steps;
 
 pub use error::WorkloadError;
 pub use graph::{

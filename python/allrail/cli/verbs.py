@@ -21,7 +21,7 @@ class Verb:
 SECTIONS: dict[str, tuple[Verb, ...]] = {
     "Predict": (
         Verb("simulate", "simulate one scenario, or an ASTRA-sim case as it is"),
-        Verb("compare", "several policies, fabrics or sizes side by side"),
+        Verb("compare", "several policies, fabrics, sizes or models side by side"),
         Verb("plan", "make the plan alone, to look at or to reuse"),
     ),
     "Networks": (

@@ -47,6 +47,18 @@ TRAFFIC_FILES = tuple(
 """What may be written of traffic, beside `result.json`."""
 
 
+TRAINING_FILES = tuple(
+    f"{name}.{ending}"
+    for names, endings in (
+        (("step", "breakdown", "actors", "what_ifs"), ("svg", "png")),
+        (("training", "exposed", "actors", "critical_path", "what_ifs"), ("csv", "parquet")),
+    )
+    for name in names
+    for ending in endings
+)
+"""What may be written of training steps, beside some of the others."""
+
+
 def write_results(
     folder: Path, *, results: Mapping[str, Result], scenarios: Mapping[str, Scenario]
 ) -> None:
@@ -96,7 +108,7 @@ def remove_others(folder: Path, made: set[str]) -> None:
         folder: Of the results.
         made: The names of those that it made.
     """
-    for name in (*FILES, *TRAFFIC_FILES):
+    for name in (*FILES, *TRAFFIC_FILES, *TRAINING_FILES):
         if name not in made:
             (folder / name).unlink(missing_ok=True)
 

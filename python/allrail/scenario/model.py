@@ -32,7 +32,9 @@ from allrail.scenario.fields import (
 )
 from allrail.scenario.graph import GraphFabric
 from allrail.scenario.places import Places
+from allrail.scenario.policies import Policy
 from allrail.scenario.traffic import PacketSettings, Traffic
+from allrail.scenario.workload import WhatIfName, Workload
 
 _DEFAULT_ORDERS = {"themis": "smallest_first", "allrail": "planned"}
 
@@ -118,6 +120,18 @@ class Schedule(Node):
             "the same kinds and sizes.",
         )
     )
+    tensor: Annotated[dict[str, Any], Policy("tensor_policies", "schedule.tensor")] | None = Field(
+        default=None,
+        description="Of a workload: which part of which gradient goes next; a policy's name, or "
+        "`policy` and its keys. `fifo` if left out.",
+    )
+    coordination: (
+        Annotated[dict[str, Any], Policy("coordinations", "schedule.coordination")] | None
+    ) = Field(
+        default=None,
+        description="Of a workload: how ranks agree which gradients are ready everywhere; a "
+        "policy's name, or `policy` and its keys. `none` if left out.",
+    )
 
 
 def _as_list(value: Any) -> Any:
@@ -150,7 +164,7 @@ GRAPH_WORLDS = ("flows", "packets")
 
 
 class Scenario(Node):
-    """What to simulate, on what, and how: planned collectives, or traffic on a graph."""
+    """What to simulate, on what, and how: planned collectives, training steps, or traffic."""
 
     schema_version: SchemaVersion = Field(description="Always 1.")
     fabric: AnyFabric = Field(description="A preset's name, a file, or the fabric itself.")
@@ -165,6 +179,14 @@ class Scenario(Node):
     schedule: Schedule = Field(default=Schedule(), description="How they are scheduled.")
     traffic: Traffic | None = Field(
         default=None, description="What is sent on a graph fabric; instead of `collective`."
+    )
+    workload: Workload | None = Field(
+        default=None, description="What is trained; instead of `collective`."
+    )
+    what_if: Annotated[str, WhatIfName()] | None = Field(
+        default=None,
+        description="Of a workload: an assumption that is not so. `infinite_bandwidth`, "
+        "`ideal_schedule`, `dim1_x2` (twice the bandwidth of a dimension), `no_straggler`.",
     )
     packets: Annotated[dict[str, Any], PacketSettings()] | None = Field(
         default=None, description="Switches and packets, in the world `packets`."
@@ -185,6 +207,8 @@ class Scenario(Node):
         if self.traffic is not None:
             return self
         count = len(dimensions_of(self.fabric).dimensions)
+        if self.what_if is not None:
+            WhatIfName.fits(self.what_if, count)
         algorithms = self.schedule.algorithms
         if algorithms is not None and len(algorithms) != count:
             raise InputError(
@@ -216,25 +240,48 @@ class Scenario(Node):
 
     def to_json(self) -> str:
         """Return what the Rust core reads: everything resolved, nothing for people only."""
+        if self.workload is not None:
+            return json.dumps(self._training(self.workload), ensure_ascii=False)
         if self.traffic is None:
-            without = {"traffic"} if self.packets is not None else {"traffic", "packets"}
-            return self.model_dump_json(exclude=without)
+            without = {"traffic", "workload", "what_if"}
+            without |= set() if self.packets is not None else {"packets"}
+            tree = self.model_dump(exclude=without)
+            for key in ("tensor", "coordination"):
+                tree["schedule"].pop(key)
+            return json.dumps(tree, ensure_ascii=False, separators=(",", ":"))
         tree = self.model_dump(exclude={"collective", "schedule"}, exclude_none=True)
         return json.dumps(tree, ensure_ascii=False)
 
+    def _training(self, workload: Workload) -> dict[str, Any]:
+        tree = self.model_dump(exclude={"collective", "what_if"}, exclude_none=True)
+        tree["workload"] = workload.tree()
+        if self.what_if is not None:
+            tree["what_if"] = WhatIfName.tree(self.what_if)
+        return tree
+
 
 def _check_form(scenario: Scenario) -> None:
-    """Collectives belong to dimensions, traffic to graphs, and each to its worlds."""
-    fabric, world = scenario.fabric, scenario.world
+    """Collectives and workloads belong to dimensions, traffic to graphs, each to its worlds."""
+    fabric, world, given = scenario.fabric, scenario.world, scenario.model_fields_set
     graph = fabric.topology if isinstance(fabric, GraphFabric) else None
-    traffic, collective = scenario.traffic is not None, "collective" in scenario.model_fields_set
-    if traffic and collective:
-        raise InputError(
-            "a scenario has either `collective` or `traffic`",
-            hint="leave one of them out",
-            field="traffic",
+    traffic = scenario.traffic is not None
+    forms = [
+        name
+        for name, there in (
+            ("collective", "collective" in given),
+            ("traffic", traffic),
+            ("workload", scenario.workload is not None),
         )
-    if not traffic and not collective:
+        if there
+    ]
+    if len(forms) > 1:
+        one, other = forms[:2]
+        raise InputError(
+            f"a scenario has either `{one}` or `{other}`",
+            hint="leave one of them out",
+            field=other,
+        )
+    if not forms:
         raise InputError(
             "it is missing",
             hint="for example `collective: {kind: all_reduce, size: 1 GiB}`"
@@ -256,7 +303,7 @@ def _check_form(scenario: Scenario) -> None:
             field="world",
             value=world,
         )
-    if traffic and "schedule" in scenario.model_fields_set:
+    if traffic and "schedule" in given:
         raise InputError("traffic has no schedule", hint="leave it out", field="schedule")
     if scenario.packets is not None and world != "packets":
         raise InputError(
@@ -264,3 +311,21 @@ def _check_form(scenario: Scenario) -> None:
             hint="leave it out, or write `world: packets`",
             field="packets",
         )
+    if scenario.workload is None:
+        _check_no_training(scenario)
+
+
+def _check_no_training(scenario: Scenario) -> None:
+    """Refuse what belongs to a workload where there is none."""
+    for field, value in (
+        ("schedule.tensor", scenario.schedule.tensor),
+        ("schedule.coordination", scenario.schedule.coordination),
+        ("what_if", scenario.what_if),
+    ):
+        if value is not None:
+            raise InputError(
+                "only a `workload` has it",
+                hint="leave it out, or write a `workload` instead",
+                field=field,
+                value=show(value),
+            )

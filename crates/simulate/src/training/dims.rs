@@ -327,7 +327,7 @@ impl<'a> Dims<'a> {
 
 impl Carrier for Dims<'_> {
     fn submit(&mut self, now: Time, submission: Submission) {
-        let Submission { ask, priority, overhead, tag } = submission;
+        let Submission { ask, priority, overhead, tag, .. } = submission;
         if self.under_way == 0 {
             self.active_since = now;
         }

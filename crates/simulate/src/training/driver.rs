@@ -694,7 +694,7 @@ impl<'a> Driver<'a> {
                     }
                 }
                 let flying = Flying::Message { key, sender: Some(ran) };
-                self.submit(now, ran, ask, priority, Time::ZERO, flying);
+                self.submit(now, ran, Submission::of(ask, priority), flying);
             }
             Work::Receive { group, peer, .. } => {
                 let (key, _) = self.message(ran, group, peer, false);
@@ -737,7 +737,13 @@ impl<'a> Driver<'a> {
     /// A player comes to a collective; the last one starts it.
     fn come(&mut self, now: Time, ran: Ran, group: GroupId) {
         let instance = self.players.instance(ran.player, group);
-        let expected = self.players.instances[instance as usize].players.len();
+        let players = &self.players.instances[instance as usize].players;
+        let expected = players.len();
+        if self.tensors.takes(ran.node) {
+            let position = players.iter().position(|player| *player == ran.player);
+            let position = position.expect("a player is in its instance");
+            self.tensors.come(now, instance, ran, position);
+        }
         if expected == 1 {
             self.gathered(now, instance, vec![ran]);
             return;
@@ -768,12 +774,12 @@ impl<'a> Driver<'a> {
             unreachable!("only collectives gather")
         };
         if self.tensors.takes(last.node) {
-            self.tensors.ready(now, instance, came);
+            self.tensors.ready(instance, came);
             return;
         }
         let priority = self.priority(last.node);
         let ask = Ask::Collective { operation, bytes, instance };
-        self.submit(now, last, ask, priority, Time::ZERO, Flying::Collective(came));
+        self.submit(now, last, Submission::of(ask, priority), Flying::Collective(came));
     }
 
     /// The priority of what no tensor scheduler speaks for: a pass waits for it.
@@ -789,15 +795,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn submit(
-        &mut self,
-        now: Time,
-        by: Ran,
-        ask: Ask,
-        priority: i64,
-        overhead: Time,
-        flying: Flying,
-    ) {
+    fn submit(&mut self, now: Time, by: Ran, submission: Submission, flying: Flying) {
         let tag = match self.free.pop() {
             Some(tag) => {
                 self.flying[usize::try_from(tag).expect("a tag is an index")] = flying;
@@ -809,9 +807,9 @@ impl<'a> Driver<'a> {
             }
         };
         if self.settings.timeline {
-            self.out.asked.push((by, ask));
+            self.out.asked.push((by, submission.ask));
         }
-        self.carrier.submit(now, Submission { ask, priority, overhead, tag });
+        self.carrier.submit(now, Submission { tag, ..submission });
     }
 
     /// Lets the tensor schedulers act on what has come; whether any did.
@@ -828,7 +826,12 @@ impl<'a> Driver<'a> {
                 Priority::Tensor => (start.priority.clamp(-(1 << 27), 1 << 27) << 32) - self.issued,
             };
             let flying = Flying::Tensor { step: start.step };
-            self.submit(now, start.by, start.ask, priority, start.overhead, flying);
+            let submission = Submission {
+                overhead: start.overhead,
+                piece: start.piece,
+                ..Submission::of(start.ask, priority)
+            };
+            self.submit(now, start.by, submission, flying);
         }
         self.over.extend(wanted.over);
         true

@@ -13,12 +13,13 @@ use allrail_collective::steps::Sized as SizedProgram;
 use allrail_collective::{Operation, Program, Steps, algorithm};
 use allrail_core::Bytes;
 use allrail_workload::Group;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SimulateError;
 
 /// Which algorithms collectives take on graph fabrics.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Algorithms {
     /// Of all-reduces: a tag of `allrail_collective::grid`.
@@ -44,7 +45,7 @@ impl Default for Algorithms {
 }
 
 /// How an all-to-all sends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum AllToAll {
     /// To everyone at once.
@@ -97,7 +98,7 @@ pub(super) fn on_graph(
 fn explain(group: &Group, tag: &str, error: &SimulateError) -> SimulateError {
     let report = error.report();
     SimulateError::Field {
-        field: "messages.all_reduce".to_owned(),
+        field: "messages.algorithms.all_reduce".to_owned(),
         value: format!("{tag} in group `{}`", group.name),
         why: report.why,
         hint: report.hint,
@@ -109,7 +110,7 @@ fn shape(algorithms: &Algorithms, group: &Group, ranks: u32) -> Result<[u32; 2],
     if let Some(&[rows, columns]) = algorithms.shapes.get(&group.name) {
         if u64::from(rows) * u64::from(columns) != u64::from(ranks) {
             return Err(SimulateError::Field {
-                field: format!("messages.shapes.{}", group.name),
+                field: format!("messages.algorithms.shapes.{}", group.name),
                 value: format!("[{rows}, {columns}]"),
                 why: format!("its product is not the {ranks} ranks of an instance"),
                 hint: "give rows and columns whose product is".to_owned(),

@@ -13,14 +13,16 @@ use allrail_world::packets::{Packets, Settings};
 use allrail_world::{OnePlane, Submission, Transfer, World};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::messages::Latency;
+use super::scenario::MessageSettings;
 use crate::SimulateError;
 use crate::traffic::check_size;
 
 /// On which NPUs of the fabric a job's ranks are.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Placement {
     /// Rank `r` on NPU `r`.
@@ -42,7 +44,7 @@ impl Placement {
     /// More ranks than NPUs; a list that names one twice, or one that does not exist.
     pub fn places(&self, ranks: u32, npus: u32, seed: u64) -> Result<Vec<NodeId>, SimulateError> {
         let wrong = |value: String, why: String, hint: &str| SimulateError::Field {
-            field: "workload.placement".to_owned(),
+            field: "placement".to_owned(),
             value,
             why,
             hint: hint.to_owned(),
@@ -129,6 +131,35 @@ impl GraphNetwork {
         let routing = self.topology.routing(&self.graph)?;
         let world = Packets::new(self.graph.clone(), routing, settings, seed)?;
         Ok(OnePlane { world, planes: self.planes })
+    }
+
+    /// What a result should say of it.
+    #[must_use]
+    pub fn notes(&self, placement: &Placement, settings: &MessageSettings) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.planes > 1 {
+            notes.push(format!("one of {} alike planes is simulated", self.planes));
+        }
+        notes.extend(self.topology.simulated_as().map(str::to_owned));
+        notes.push(match placement {
+            Placement::InOrder => "rank r is on NPU r".to_owned(),
+            Placement::Scattered => "ranks are on NPUs drawn from all by the seed".to_owned(),
+            Placement::Shuffled => {
+                "ranks are on the first NPUs, in an order drawn by the seed".to_owned()
+            }
+            Placement::Npus(_) => "ranks are on listed NPUs".to_owned(),
+        });
+        if settings.overhead > Time::ZERO {
+            notes.push(format!("every message waits {} at its ends", settings.overhead));
+        }
+        if settings.steady {
+            notes.push(
+                "alike steps of a collective are one message each: exact while nothing disturbs \
+                 them"
+                    .to_owned(),
+            );
+        }
+        notes
     }
 
     /// How long messages are under way in `flows` beside their bytes: found by messages of none.

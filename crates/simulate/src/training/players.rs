@@ -240,6 +240,12 @@ impl Players {
         (player != NOBODY).then_some((player, member))
     }
 
+    /// The player of a rank; `None` if it has none.
+    #[must_use]
+    pub fn of(&self, rank: Rank) -> Option<u32> {
+        self.of_rank.get(rank.index()).copied().filter(|player| *player != NOBODY)
+    }
+
     /// How many players there are.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -105,6 +105,8 @@ pub struct ActorResult {
     pub name: String,
     /// How many ranks it stands for.
     pub ranks: u64,
+    /// The lowest of them.
+    pub first_rank: u32,
     /// Its compute engine works.
     pub compute_us: f64,
     /// It waits for a communication under way.
@@ -134,6 +136,9 @@ pub struct SpanResult {
     /// How many ranks it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_size: Option<u64>,
+    /// Of a computation, where said: `forward`, `backward`, `update`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pass: Option<&'static str>,
     /// What it is for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub purpose: Option<allrail_workload::Purpose>,

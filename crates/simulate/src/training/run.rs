@@ -1,6 +1,7 @@
 //! From a training scenario to a result.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Instant;
 
 use allrail_collective::Operation;
@@ -10,11 +11,17 @@ use allrail_fabric::Fabric;
 use allrail_schedule::Request;
 use allrail_schedule::tensor::TensorParameters;
 use allrail_workload::spec::Model;
-use allrail_workload::{Memory, NodeId, Perturbation, Purpose, StepGraph, Work};
+use allrail_workload::{ActorId, Memory, NodeId, Pass, Perturbation, Purpose, StepGraph, Work};
+
+use allrail_world::flows::Splitting;
+use allrail_world::{Links, World};
 
 use super::carrier::{Ask, Carrier};
 use super::dims::{self, Dims, Network};
 use super::driver::{Driver, Outcome, Priority, Settings};
+use super::exchange::WithServers;
+use super::messages::{Messages, Wiring};
+use super::network::GraphNetwork;
 use super::path;
 use super::players::Players;
 use super::record::{Idle, Ran, clipped};
@@ -62,9 +69,9 @@ pub fn simulate(
     };
     let job = Job {
         graph: &built.graph,
-        memory: Some(built.memory),
+        memory: (built.memory != Memory::default()).then_some(built.memory),
         notes: built.notes.clone(),
-        perturbation: Perturbation::new(scenario.seed, workload.jitter, Vec::new()),
+        perturbation: built.perturbation(&workload, scenario.seed),
         iterations: workload.iterations,
     };
     let building = begin.elapsed();
@@ -106,18 +113,86 @@ pub fn run(
                 network,
                 timeline,
             )?;
-            prepare(job.graph, &players, &mut carrier)?;
-            let outcome = drive(job, scenario, &players, &mut carrier, timeline, observer)?;
+            prepare(job.graph, &players, |ask| carrier.prepare(ask))?;
+            let parameters = scenario.tensor();
+            let outcome = if WithServers::asked(&parameters) {
+                let fabric = &request.fabric;
+                let mut servers =
+                    WithServers::new(&mut carrier, job.graph, &players, fabric, &parameters)?;
+                drive(job, scenario, &players, &mut servers, timeline, observer)?
+            } else {
+                drive(job, scenario, &players, &mut carrier, timeline, observer)?
+            };
             let spans = carrier.spans.take().unwrap_or_default();
             summarise(job, scenario, &request, &players, &outcome, &mut carrier, &spans, timeline)
         }
-        other => Err(field(
-            "world".to_owned(),
-            other.tag(),
-            "training steps do not run in it yet",
-            "use `world: dims`",
-        )),
+        WorldKind::Links => {
+            let players = Players::ranks(job.graph, &sizes)?;
+            let wiring = Wiring::Dimensions(&request);
+            let world = Box::new(Links::new(&request.fabric));
+            let overhead = scenario.messages.overhead;
+            let carrier = Messages::new(job.graph, &players, wiring, world, overhead);
+            by_messages(job, scenario, &request, &players, carrier, timeline, observer)
+        }
+        WorldKind::Flows | WorldKind::Packets => {
+            let Some(topology) = &scenario.topology else {
+                return Err(field(
+                    "world".to_owned(),
+                    scenario.world.tag(),
+                    "it has switches and cables, and the fabric has dimensions",
+                    "take a fabric with a `topology`, or write `world: dims`",
+                ));
+            };
+            let settings = &scenario.messages;
+            let players = Players::ranks(job.graph, &sizes)?;
+            let network = GraphNetwork::new(Arc::clone(&topology.0))?;
+            let ranks = sizes.iter().product();
+            let places = scenario.placement.places(ranks, network.graph.npus(), scenario.seed)?;
+            let paths = settings.paths.unwrap_or(Splitting::Ecmp);
+            let world: Box<dyn World> = match scenario.world {
+                WorldKind::Flows => Box::new(network.flows(paths)),
+                _ => Box::new(network.packets(&scenario.packets, scenario.seed)?),
+            };
+            let algorithms = &settings.algorithms;
+            let wiring = Wiring::Graph { places: &places, algorithms, sizes: &sizes };
+            let overhead = settings.overhead;
+            let mut carrier = Messages::new(job.graph, &players, wiring, world, overhead);
+            if settings.steady && scenario.world == WorldKind::Flows {
+                carrier = carrier.steady(network.latency(paths));
+            }
+            let mut result =
+                by_messages(job, scenario, &request, &players, carrier, timeline, observer)?;
+            result.notes.extend(network.notes(&scenario.placement, settings));
+            Ok(result)
+        }
     }
+}
+
+/// Runs it on a carrier of messages.
+fn by_messages(
+    job: &Job<'_>,
+    scenario: &TrainingScenario,
+    request: &Request,
+    players: &Players,
+    mut carrier: Messages<'_>,
+    timeline: bool,
+    observer: Observer<'_>,
+) -> Result<TrainingResult, SimulateError> {
+    if matches!(scenario.what_if, Some(WhatIf::Ideal | WhatIf::InfiniteBandwidth)) {
+        return Err(field(
+            "what_if".to_owned(),
+            scenario.world.tag(),
+            "only the servers of `dims` can be ideal or infinitely fast",
+            "use `world: dims`",
+        ));
+    }
+    prepare(job.graph, players, |ask| carrier.prepare(ask))?;
+    let outcome = drive(job, scenario, players, &mut carrier, timeline, observer)?;
+    let mut result =
+        summarise(job, scenario, request, players, &outcome, &mut carrier, &[], timeline)?;
+    let (messages, bytes) = carrier.carried();
+    result.notes.push(format!("{messages} messages of {bytes} B in all were carried"));
+    Ok(result)
 }
 
 fn double(fabric: &mut Fabric, id: allrail_core::DimensionId) -> Result<(), SimulateError> {
@@ -138,29 +213,36 @@ fn double(fabric: &mut Fabric, id: allrail_core::DimensionId) -> Result<(), Simu
 fn prepare(
     graph: &StepGraph,
     players: &Players,
-    carrier: &mut Dims<'_>,
+    mut prepare: impl FnMut(Ask) -> Result<(), SimulateError>,
 ) -> Result<(), SimulateError> {
+    let player_of = |actor: ActorId| {
+        let found = players.actors.iter().position(|other| *other == actor);
+        u32::try_from(found.expect("an actor has ranks")).expect("few players")
+    };
+    let first: Vec<u32> =
+        (0u32..).zip(graph.actors()).map(|(actor, _)| player_of(ActorId(actor))).collect();
     let mut seen: BTreeMap<(Operation, Bytes, u32), ()> = BTreeMap::new();
     for id in graph.ids() {
         let node = graph.node(id);
+        let player = first[node.actor.index()];
         match node.work {
             Work::Collective { operation, bytes, group, .. } => {
                 if seen.insert((operation, bytes, group.0), ()).is_none() {
-                    let instance = players.instance(node.actor.0, group);
-                    carrier.prepare(Ask::Collective { operation, bytes, instance })?;
+                    let instance = players.instance(player, group);
+                    prepare(Ask::Collective { operation, bytes, instance })?;
                 }
             }
             Work::Send { bytes, group, peer, .. } => {
                 let Some((other, rank)) =
-                    players.peer(node.actor.0, &graph.groups()[group.index()], peer)
+                    players.peer(player, &graph.groups()[group.index()], peer)
                 else {
                     continue;
                 };
-                let source = players.ranks[node.actor.index()];
-                carrier.prepare(Ask::Message {
+                let source = players.ranks[player as usize];
+                prepare(Ask::Message {
                     bytes,
-                    instance: players.instance(node.actor.0, group),
-                    source: node.actor.0,
+                    instance: players.instance(player, group),
+                    source: player,
                     destination: other,
                     ranks: (source, rank),
                 })?;
@@ -197,7 +279,8 @@ fn drive(
             .then_some(&disturbed as &dyn Fn(u32, NodeId, u32) -> f64),
         timeline,
     };
-    let tensors = Tensors::new(job.graph, players, &parameters)?;
+    let tensors =
+        Tensors::new(job.graph, players, &parameters, scenario.schedule.coordination.as_ref())?;
     Driver::new(job.graph, players, carrier, tensors, &settings)?.run(observer)
 }
 
@@ -377,7 +460,13 @@ fn summarise(
         order: tag(&scenario.schedule.order),
         chunks: scenario.schedule.chunks,
         tensor_policy: scenario.tensor().policy,
-        coordination: "none".to_owned(),
+        coordination: scenario
+            .schedule
+            .coordination
+            .as_ref()
+            .and_then(|tree| tree.get("policy")?.as_str())
+            .unwrap_or("none")
+            .to_owned(),
         iterations: job.iterations,
         actors: job
             .graph
@@ -390,6 +479,7 @@ fn summarise(
                 ActorResult {
                     name: actor.name.clone(),
                     ranks: actor.ranks.len() as u64,
+                    first_rank: actor.ranks.first().map_or(0, |rank| rank.0),
                     compute_us: each(accounts[player].compute),
                     exposed_communication_us: each(accounts[player].exposed()),
                     waiting_us: each(accounts[player].waiting),
@@ -460,6 +550,12 @@ fn timeline_of(
         bytes: None,
         group: None,
         group_size: None,
+        pass: match graph.node(ran.node).pass {
+            Pass::Forward => Some("forward"),
+            Pass::Backward => Some("backward"),
+            Pass::Update => Some("update"),
+            Pass::Unknown => None,
+        },
         purpose: None,
         iteration: ran.iteration,
         start_us: start.as_us(),
@@ -489,6 +585,7 @@ fn timeline_of(
             bytes: Some(bytes.count()),
             group: Some(graph.groups()[instance.group.index()].name.clone()),
             group_size: Some(instance.ranks.len() as u64),
+            pass: None,
             purpose,
             iteration: ran.iteration,
             start_us: span.start.as_us(),

@@ -1,16 +1,21 @@
 //! A training scenario, resolved: every default filled in, quantities as text with units.
 
-use allrail_core::{Bytes, DimensionId};
-use allrail_fabric::Fabric;
+use allrail_core::{Bytes, DimensionId, Time};
+use allrail_fabric::graph::NodeId;
+use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 use allrail_schedule::Request;
 use allrail_schedule::chunk::Parameters;
 use allrail_schedule::tensor::TensorParameters;
-use allrail_workload::spec::Workload;
+use allrail_workload::spec::{Model, Workload};
+use allrail_workload::steps::Steps;
+use allrail_world::flows::Splitting;
 use allrail_world::packets::Settings as PacketSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::lowered::Algorithms;
+use super::network::Placement;
 use crate::SimulateError;
 use crate::scenario::{Schedule, Topology, WorldKind, field};
 
@@ -36,12 +41,33 @@ pub struct TrainingScenario {
     /// Switches and packets; the world `packets` alone reads it.
     #[serde(default)]
     pub packets: PacketSettings,
+    /// On which NPUs of a topology the job's ranks are.
+    #[serde(default)]
+    pub placement: Placement,
+    /// How communication becomes messages; the worlds of messages alone read it.
+    #[serde(default)]
+    pub messages: MessageSettings,
     /// For everything that draws.
     #[serde(default)]
     pub seed: u64,
     /// What is otherwise than the rest says.
     #[serde(default)]
     pub what_if: Option<WhatIf>,
+}
+
+/// How communication becomes messages.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MessageSettings {
+    /// `flows`: over which paths a message is split; `ecmp` where absent.
+    #[schemars(with = "Option<String>")]
+    pub paths: Option<Splitting>,
+    /// What every message waits for at its ends: processors and network interfaces.
+    pub overhead: Time,
+    /// `flows`: one message for alike steps of a collective, exact while nothing disturbs them.
+    pub steady: bool,
+    /// What collectives are made of on graphs.
+    pub algorithms: Algorithms,
 }
 
 /// One thing that is otherwise.
@@ -69,7 +95,15 @@ impl TrainingScenario {
         let topology = tree.get("fabric").filter(|keys| keys.get("topology").is_some());
         let topology = topology.cloned().map(Topology::read).transpose()?;
         if let Some(topology) = &topology {
-            tree["fabric"] = serde_json::to_value(topology.fabric()?).map_err(form)?;
+            // Steps that are written out bring the job's own dimensions.
+            let fabric = match tree.pointer("/workload/model/steps") {
+                None => topology.fabric()?,
+                Some(steps) => {
+                    let steps: Steps = serde_json::from_value(steps.clone()).map_err(form)?;
+                    job_on(topology, &steps.sizes()?)?
+                }
+            };
+            tree["fabric"] = serde_json::to_value(fabric).map_err(form)?;
         }
         let mut scenario: Self = serde_json::from_value(tree).map_err(form)?;
         scenario.topology = topology;
@@ -107,6 +141,24 @@ impl TrainingScenario {
             ));
         }
         self.tensor().policy()?;
+        let graph = matches!(self.world, WorldKind::Flows | WorldKind::Packets);
+        let steps = matches!(self.workload.model, Model::Steps(_));
+        if self.topology.is_some() && steps && !graph {
+            return Err(field(
+                "world".to_owned(),
+                self.world.tag(),
+                "steps have dimensions of their own, which a topology's need not be",
+                "use `world: flows`",
+            ));
+        }
+        if self.topology.is_none() && self.placement != Placement::InOrder {
+            return Err(field(
+                "placement".to_owned(),
+                tag(&self.placement),
+                "only the NPUs of a `topology` can be chosen",
+                "leave it out",
+            ));
+        }
         Ok(())
     }
 
@@ -139,4 +191,28 @@ impl TrainingScenario {
             seed: self.seed,
         }
     }
+}
+
+/// The dimensions of a job on a topology: what an NPU has is on each of them while the others rest.
+fn job_on(topology: &Topology, sizes: &[u32]) -> Result<Fabric, SimulateError> {
+    let graph = topology.0.simulated()?;
+    let planes = topology.0.counts().planes;
+    let bandwidth = graph.injection(NodeId(0)).checked_mul(planes).ok_or_else(|| {
+        field("fabric".to_owned(), topology.0.tag(), "its NPUs send 2^64 B/s or more", "lower it")
+    })?;
+    let dimension = |size: &u32| Dimension {
+        kind: Kind::Switch,
+        size: *size,
+        links: 1,
+        bandwidth,
+        latency: Time::ZERO,
+        in_network_reduction: false,
+        contention: Contention::Shared,
+    };
+    let dimensions = sizes.iter().map(dimension).collect();
+    Ok(Fabric { name: topology.0.tag().to_owned(), dimensions })
+}
+
+fn tag(placement: &Placement) -> String {
+    serde_json::to_string(placement).unwrap_or_default()
 }

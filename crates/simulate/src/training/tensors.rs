@@ -9,15 +9,17 @@ use std::collections::BTreeMap;
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
-use allrail_schedule::ScheduleError;
 use allrail_schedule::tensor::{
-    Action, Event, OperationId, Tensor, TensorParameters, TensorScheduler,
+    Action, Event, OperationId, Phase, Piece, Tensor, TensorParameters, TensorScheduler,
 };
 use allrail_workload::{NodeId, StepGraph, Work};
+use serde_json::Value;
 
 use super::carrier::Ask;
-use super::players::Players;
+use super::players::{Instance, Players};
 use super::record::Ran;
+use crate::SimulateError;
+use crate::coordination::{Agreement, Coordination};
 
 /// An operation of one of the schedulers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub struct Start {
     pub overhead: Time,
     /// Which operation it is.
     pub step: Step,
+    /// With parameter servers: which part of a gradient, and which way.
+    pub piece: Option<(Phase, Piece)>,
 }
 
 /// What the schedulers want.
@@ -59,6 +63,32 @@ struct Scheduled {
     operation: Operation,
     /// Who came to each tensor's collective, until it is done.
     came: Vec<Vec<Ran>>,
+    /// How ranks find out what is ready; at once where absent.
+    agreement: Option<Box<dyn Agreement>>,
+}
+
+/// How the ranks of an instance agree on these tensors.
+fn agreement(
+    tree: &Value,
+    players: &Players,
+    instance: &Instance,
+    tensors: &[Tensor],
+    names: &[String],
+) -> Result<Option<Box<dyn Agreement>>, SimulateError> {
+    let coordination = Coordination::read(tree, names)?;
+    if coordination.policy.is_none() {
+        return Ok(None);
+    }
+    let weights: Vec<u32> = instance
+        .players
+        .iter()
+        .map(|player| {
+            let members = instance.ranks.iter().filter(|rank| players.of(**rank) == Some(*player));
+            u32::try_from(members.count()).expect("few ranks")
+        })
+        .collect();
+    let bytes: Vec<Bytes> = tensors.iter().map(|tensor| tensor.bytes).collect();
+    coordination.agreement(&weights, &bytes).map(Some)
 }
 
 /// The schedulers of a step.
@@ -74,6 +104,8 @@ pub struct Tensors {
     start_overhead: Time,
     partition_overhead: Time,
     operations: BTreeMap<NodeId, Operation>,
+    /// Of an operation over servers, the pieces that are under way.
+    parts: BTreeMap<(u32, OperationId), usize>,
 }
 
 impl Tensors {
@@ -85,7 +117,8 @@ impl Tensors {
         graph: &StepGraph,
         players: &Players,
         parameters: &TensorParameters,
-    ) -> Result<Self, ScheduleError> {
+        coordination: Option<&Value>,
+    ) -> Result<Self, SimulateError> {
         let mut tensors = Self {
             schedulers: Vec::new(),
             of: BTreeMap::new(),
@@ -96,9 +129,10 @@ impl Tensors {
             start_overhead: parameters.start_overhead,
             partition_overhead: parameters.partition_overhead,
             operations: BTreeMap::new(),
+            parts: BTreeMap::new(),
         };
         // Of every group and kind, the first actor's gradients; other actors' meet these in order.
-        let mut lists: BTreeMap<(u32, Operation), Vec<Tensor>> = BTreeMap::new();
+        let mut lists: BTreeMap<(u32, Operation), Vec<(Tensor, String)>> = BTreeMap::new();
         let mut counts: BTreeMap<(u32, u32, Operation), u32> = BTreeMap::new();
         for id in graph.ids() {
             let node = graph.node(id);
@@ -116,7 +150,8 @@ impl Tensors {
             *count += 1;
             if graph.groups()[group.index()].actors[0] == node.actor {
                 let tensor = Tensor { bytes, place, group: None };
-                lists.entry((group.0, operation)).or_default().push(tensor);
+                let list = lists.entry((group.0, operation)).or_default();
+                list.push((tensor, graph.name(id).to_owned()));
             }
         }
         for (index, instance) in (0u32..).zip(&players.instances) {
@@ -125,12 +160,17 @@ impl Tensors {
                     continue;
                 }
                 let scheduler = u32::try_from(tensors.schedulers.len()).expect("few schedulers");
+                let (list, names): (Vec<Tensor>, Vec<String>) = list.iter().cloned().unzip();
                 tensors.of.insert((index, *operation), scheduler);
                 tensors.schedulers.push(Scheduled {
-                    scheduler: parameters.scheduler(list)?,
+                    scheduler: parameters.scheduler(&list)?,
                     instance: index,
                     operation: *operation,
                     came: vec![Vec::new(); list.len()],
+                    agreement: match coordination {
+                        Some(tree) => agreement(tree, players, instance, &list, &names)?,
+                        None => None,
+                    },
                 });
             }
         }
@@ -143,13 +183,26 @@ impl Tensors {
         self.tensor_of.contains_key(&node)
     }
 
+    /// A player has come to a gradient's collective; `position` is its place in the instance.
+    pub fn come(&mut self, now: Time, instance: u32, ran: Ran, position: usize) {
+        let (scheduler, tensor) = self.place(instance, ran);
+        if let Some(agreement) = &mut self.schedulers[scheduler as usize].agreement {
+            agreement.submit(now, u32::try_from(position).expect("few players"), tensor);
+        }
+    }
+
     /// All players have come to a gradient's collective.
-    pub fn ready(&mut self, _now: Time, instance: u32, came: Vec<Ran>) {
-        let node = came[0].node;
-        let scheduler = self.of[&(instance, self.operations[&node])];
-        let tensor = self.tensor_of[&node];
-        self.schedulers[scheduler as usize].came[tensor as usize] = came;
-        self.ready.push((scheduler, tensor));
+    pub fn ready(&mut self, instance: u32, came: Vec<Ran>) {
+        let (scheduler, tensor) = self.place(instance, came[0]);
+        let scheduled = &mut self.schedulers[scheduler as usize];
+        scheduled.came[tensor as usize] = came;
+        if scheduled.agreement.is_none() {
+            self.ready.push((scheduler, tensor));
+        }
+    }
+
+    fn place(&self, instance: u32, ran: Ran) -> (u32, u32) {
+        (self.of[&(instance, self.operations[&ran.node])], self.tensor_of[&ran.node])
     }
 
     /// An operation is over.
@@ -165,11 +218,21 @@ impl Tensors {
     /// When a coordination finds out something next.
     #[must_use]
     pub fn next_time(&self) -> Option<Time> {
-        None
+        let agreements = self.schedulers.iter().filter_map(|one| one.agreement.as_ref());
+        agreements.filter_map(|agreement| agreement.next_time()).min()
     }
 
-    /// Takes what a coordination finds out now.
-    pub fn take_agreed(&mut self, _now: Time) {}
+    /// Takes what coordinations find out now.
+    pub fn take_agreed(&mut self, now: Time) {
+        for (index, scheduled) in (0u32..).zip(&mut self.schedulers) {
+            let Some(agreement) = &mut scheduled.agreement else { continue };
+            while agreement.next_time().is_some_and(|next| next <= now) {
+                if let Some((_, tensor)) = agreement.next_event(now) {
+                    self.ready.push((index, tensor));
+                }
+            }
+        }
+    }
 
     /// Tells the schedulers what has come, and what they want; `None` if nothing has come.
     pub fn act(&mut self, now: Time) -> Option<Wanted> {
@@ -182,6 +245,13 @@ impl Tensors {
             self.tell(now, scheduler, Event::Ready { tensor }, &mut wanted);
         }
         for step in std::mem::take(&mut self.finished) {
+            if let Some(left) = self.parts.get_mut(&(step.scheduler, step.operation)) {
+                *left -= 1;
+                if *left > 0 {
+                    continue;
+                }
+                self.parts.remove(&(step.scheduler, step.operation));
+            }
             let event = Event::Finished { operation: step.operation };
             self.tell(now, step.scheduler, event, &mut wanted);
         }
@@ -197,15 +267,15 @@ impl Tensors {
         scheduled.scheduler.on(now, event, &mut actions);
         for action in actions {
             match action {
-                Action::Start { operation, pieces, priority, .. } => {
-                    let bytes: u64 = pieces.iter().map(|piece| piece.bytes.count()).sum();
+                Action::Start { operation, phase, pieces, priority } => {
                     let overhead = self
                         .partition_overhead
                         .checked_mul(pieces.len() as u64)
                         .and_then(|all| all.checked_add(self.start_overhead))
                         .unwrap_or(Time::MAX);
-                    wanted.starts.push(Start {
-                        by: scheduled.came[pieces[0].tensor as usize][0],
+                    let step = Step { scheduler: index, operation };
+                    let start = |bytes: u64, piece: &Piece| Start {
+                        by: scheduled.came[piece.tensor as usize][0],
                         ask: Ask::Collective {
                             operation: scheduled.operation,
                             bytes: Bytes::new(bytes),
@@ -213,8 +283,21 @@ impl Tensors {
                         },
                         priority,
                         overhead,
-                        step: Step { scheduler: index, operation },
-                    });
+                        step,
+                        piece: None,
+                    };
+                    if phase == Phase::Whole {
+                        let bytes = pieces.iter().map(|piece| piece.bytes.count()).sum();
+                        wanted.starts.push(start(bytes, &pieces[0]));
+                        continue;
+                    }
+                    // Each piece goes to its server; the overhead of all comes before the first.
+                    self.parts.insert((index, operation), pieces.len());
+                    wanted.starts.extend(pieces.iter().enumerate().map(|(i, piece)| Start {
+                        piece: Some((phase, *piece)),
+                        overhead: if i == 0 { overhead } else { Time::ZERO },
+                        ..start(piece.bytes.count(), piece)
+                    }));
                 }
                 Action::Done { tensor } => {
                     wanted.over.append(&mut scheduled.came[tensor as usize]);

@@ -45,6 +45,13 @@ pub struct Built {
 }
 
 impl Built {
+    /// Of a graph that says everything itself: nothing is known of its memory.
+    #[must_use]
+    pub fn of_graph(graph: StepGraph) -> Self {
+        let (memory, network) = (Memory::default(), Network::default());
+        Self { graph, memory, network, slow: Vec::new(), notes: Vec::new() }
+    }
+
     /// What disturbs its compute times.
     #[must_use]
     pub fn perturbation(&self, workload: &Workload, seed: u64) -> Perturbation {
@@ -71,8 +78,8 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError>
         ));
     }
     let graph = graph(&plan, &orders)?;
-    let (graph, slow) = split::stragglers(graph, &workload.stragglers)?;
-    let mut notes = vec![plan.layout.words(), memory.words()];
+    let (graph, slow) = split::stragglers(graph, &workload.stragglers, sizes)?;
+    let mut notes = vec![plan.layout.words()];
     notes.extend(plan.network.notes.iter().cloned());
     Ok(Built { graph, memory, slow, notes, network: plan.network })
 }

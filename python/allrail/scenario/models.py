@@ -1,0 +1,130 @@
+"""Named models: one YAML file each, with the source of every number; and models in files.
+
+A preset or a file becomes a mapping with one of the forms of `workload.FORMS` and a `name`. What is
+in the form is the Rust core's to read.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any
+
+from allrail.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from allrail.scenario.places import Places
+
+FOLDER = FilePath(__file__).parent.parent / "presets" / "workloads"
+_SUFFIXES = (".yaml", ".yml", ".json")
+
+
+@cache
+def model_names() -> tuple[str, ...]:
+    """Return the names of the packaged models, in alphabetical order."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
+
+
+def load_model(name: str, *, folder: FilePath | None = None) -> dict[str, Any]:
+    """Read a model.
+
+    Args:
+        name: A preset's name or a file's path: a Hugging Face `config.json`, or a file like a
+            preset.
+        folder: Where a relative path starts; the current folder if None.
+
+    Returns:
+        Its name and its form.
+
+    Raises:
+        InputError: There is no such preset or file, or it is not a model.
+    """
+    tree, places = read_model(name, folder=folder)
+    place = places.of(())
+    if "model_type" in tree or "architectures" in tree:
+        path = FilePath(name)
+        title = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
+        return {"name": title, "hugging_face": tree}
+    from allrail.scenario.workload import FORMS
+
+    forms = [key for key in tree if key in FORMS]
+    if len(forms) != 1:
+        raise InputError(
+            "it is no model",
+            hint="a model has one of "
+            + ", ".join(f"`{form}`" for form in FORMS)
+            + "; a Hugging Face `config.json` has `model_type`",
+            source=place.source or name,
+        )
+    return {"name": str(tree.get("name", FilePath(name).stem)), forms[0]: tree[forms[0]]}
+
+
+def read_model(name: str, *, folder: FilePath | None = None) -> tuple[dict[str, Any], Places]:
+    """Read a model's file as plain values.
+
+    Args:
+        name: A preset's name or a file's path.
+        folder: Where a relative path starts; the current folder if None.
+
+    Raises:
+        InputError: There is no such preset or file, or it is not a mapping.
+    """
+    from allrail.scenario.text import read_file
+
+    path = FOLDER / f"{name}.yaml" if name in model_names() else (folder or FilePath()) / name
+    if path.parent != FOLDER and path.suffix not in _SUFFIXES and not path.is_file():
+        raise InputError(
+            "there is no such model",
+            hint=did_you_mean(name, model_names(), others="the presets are"),
+            field="workload.model",
+            value=name,
+        )
+    tree, places = read_file(path)
+    if not isinstance(tree, dict):
+        raise InputError(
+            "it is not a mapping of keys to values",
+            hint="a model is a `config.json`, or a file like those of `presets/workloads`",
+            source=str(path),
+        )
+    return tree, places
+
+
+def resolve(workload: dict[str, Any], *, folder: FilePath) -> dict[str, Any]:
+    """Put a model in place of its name, and let paths start at the scenario's folder.
+
+    Args:
+        workload: The key `workload` as plain values.
+        folder: Of the scenario.
+
+    Raises:
+        InputError: There is no such preset or file, or it is not a model.
+    """
+    model = workload.get("model")
+    if isinstance(model, str):
+        try:
+            return {**workload, "model": load_model(model, folder=folder)}
+        except InputError as error:
+            if error.field or (folder / model).exists():
+                raise
+            hint = error.hint
+            raise InputError(error.why, hint=hint, field="workload.model", value=model) from None
+    if isinstance(model, dict):
+        return {**workload, "model": _from_files(model, folder)}
+    return workload
+
+
+def _from_files(model: dict[str, Any], folder: FilePath) -> dict[str, Any]:
+    """Read an ASTRA-sim file, and let a trace's path start at the scenario's folder."""
+    found = dict(model)
+    for key in ("trace", "astra_sim"):
+        value = model.get(key)
+        if not isinstance(value, str):
+            continue
+        found.setdefault("name", FilePath(value).stem)
+        found[key] = str(folder / value)
+        if key == "astra_sim":
+            from allrail.formats.astra_sim.notes import Notes
+            from allrail.formats.astra_sim.workload import read_workload
+
+            found[key] = read_workload(folder / value, notes=Notes()).to_json()
+    return found
