@@ -454,6 +454,51 @@ impl Builder {
         NodeId(u32::try_from(self.nodes.len() - 1).expect("fewer than 2^32 nodes"))
     }
 
+    /// An actor that was added.
+    ///
+    /// # Panics
+    /// If it was not.
+    pub fn actor_mut(&mut self, id: ActorId) -> &mut Actor {
+        &mut self.actors[id.index()]
+    }
+
+    /// How many nodes were added.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether none was.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Takes back all nodes but the first so many.
+    pub fn truncate(&mut self, nodes: usize) {
+        if nodes >= self.nodes.len() {
+            return;
+        }
+        self.nodes.truncate(nodes);
+        self.starts.truncate(nodes + 1);
+        self.after.truncate(self.starts[nodes] as usize);
+        self.names.ends.truncate(nodes);
+        self.names.text.truncate(self.names.ends.last().map_or(0, |end| *end as usize));
+        self.carried.retain(|(node, _)| node.index() < nodes);
+    }
+
+    /// Replaces the groups: what was of group `g` is of group `now[g]`. For readers that know who
+    /// takes part only at the end.
+    ///
+    /// # Panics
+    /// If a node's group has no entry.
+    pub fn regroup(&mut self, groups: Vec<Group>, now: &[GroupId]) {
+        self.groups = groups;
+        for node in self.nodes.iter_mut().filter(|node| node.kind != Kind::Compute) {
+            node.group = now[node.group as usize].0;
+        }
+    }
+
     /// Makes a compute node one that only lets time pass; see [`StepGraph::is_delay`].
     ///
     /// # Panics

@@ -1,9 +1,11 @@
 //! Workloads that say their nodes themselves, ours or in other tools' words, as step graphs.
 //!
 //! - [`astra_sim`]: the training loops of ASTRA-sim 1.0's layer files, and SimAI's superset of them.
+//! - [`chakra`]: Chakra execution traces, read and written.
 //! - [`ranks`]: which parts of dimensions a regular set of ranks is.
 
 pub mod astra_sim;
+pub mod chakra;
 pub mod ranks;
 
 use crate::error::WorkloadError;
