@@ -36,6 +36,9 @@ class Exposed(_Record):
     operator: float = 0.0
     other: float = 0.0
 
+    def __getitem__(self, purpose: str) -> float:
+        return dict(self.items())[purpose]
+
     def items(self) -> list[tuple[str, float]]:
         """Return the purposes with their times, µs, in the order of `PURPOSES`."""
         return [(name, float(getattr(self, name))) for name in PURPOSES]
