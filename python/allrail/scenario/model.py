@@ -36,6 +36,8 @@ from allrail.scenario.policies import Policy
 from allrail.scenario.traffic import PacketSettings, Traffic
 from allrail.scenario.workload import WhatIfName, Workload
 
+OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast")
+
 _DEFAULT_ORDERS = {"themis": "smallest_first", "allrail": "planned"}
 
 
@@ -98,6 +100,14 @@ class Schedule(Node):
         default=None,
         description="One per dimension; if left out: `ring` on rings, `direct` on fully connected "
         "dimensions, `halving_doubling` on switches.",
+    )
+    algorithms_by_operation: dict[
+        Annotated[str, OneOf(*OPERATIONS, what="a kind of collective")],
+        tuple[Annotated[str, OneOf(table="algorithms")], ...],
+    ] = Field(
+        default_factory=dict,
+        description="Of a workload: the algorithms of a kind of collective, where they differ from "
+        "`algorithms`; one per dimension.",
     )
     collective_order: Annotated[str, OneOf("fifo", "lifo", what="a collective order")] = Field(
         default="fifo", description="Which of several waiting collectives a dimension serves first."
@@ -209,12 +219,17 @@ class Scenario(Node):
         count = len(dimensions_of(self.fabric).dimensions)
         if self.what_if is not None:
             WhatIfName.fits(self.what_if, count)
-        algorithms = self.schedule.algorithms
-        if algorithms is not None and len(algorithms) != count:
+        lists = {"algorithms": self.schedule.algorithms} | {
+            f"algorithms_by_operation.{kind}": names
+            for kind, names in self.schedule.algorithms_by_operation.items()
+        }
+        for key, algorithms in lists.items():
+            if algorithms is None or len(algorithms) == count:
+                continue
             raise InputError(
                 f"it has {len(algorithms)} entries and the fabric {count} dimensions",
                 hint="name one algorithm per dimension",
-                field="schedule.algorithms",
+                field=f"schedule.{key}",
                 value=show(algorithms),
             )
         for index, collective in enumerate(self.collective):
@@ -246,7 +261,7 @@ class Scenario(Node):
             without = {"traffic", "workload", "what_if"}
             without |= set() if self.packets is not None else {"packets"}
             tree = self.model_dump(exclude=without)
-            for key in ("tensor", "coordination"):
+            for key in ("tensor", "coordination", "algorithms_by_operation"):
                 tree["schedule"].pop(key)
             return json.dumps(tree, ensure_ascii=False, separators=(",", ":"))
         tree = self.model_dump(exclude={"collective", "schedule"}, exclude_none=True)
