@@ -13,6 +13,7 @@
 pub mod carrier;
 pub mod dims;
 pub mod driver;
+pub mod export;
 mod lowered;
 pub mod messages;
 pub mod network;
