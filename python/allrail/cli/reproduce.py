@@ -59,6 +59,19 @@ def astra_sim(*, reference: Path | None, as_json: bool, out: Path | None) -> Non
     _show(outcome, as_json=as_json, out=out)
 
 
+@command.command("bytescheduler")
+@options.as_json
+@options.out
+def bytescheduler(*, as_json: bool, out: Path | None) -> None:
+    """ByteScheduler (SOSP'19): its speed-ups on parameter servers, and over bandwidths."""
+    from allrail.cli import output
+    from allrail.reproduce import bytescheduler as paper
+
+    with output.Progress("reproducing ByteScheduler") as progress:
+        outcome = paper.run(progress=progress)
+    _show(outcome, as_json=as_json, out=out)
+
+
 class _Phases(click.ParamType[int | None]):
     """A number of phases, or all of them."""
 
