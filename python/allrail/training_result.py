@@ -131,6 +131,7 @@ class Slice(_Record):
         bytes: Of a communication: its whole buffer, of which this slice may send a part.
         group: Of a communication: among whom.
         group_size: How many ranks that is.
+        communication: Which communication; its slices are its stages.
     """
 
     actor: str
@@ -145,6 +146,7 @@ class Slice(_Record):
     bytes: int | None = None
     group: str | None = None
     group_size: int | None = None
+    communication: int | None = None
 
     @classmethod
     def from_dict(cls, tree: Mapping[str, Any]) -> Self:
