@@ -246,7 +246,8 @@ impl<'w> Plan<'w> {
         let rows = matches!(layer.cut, Cut::Tables { .. });
         let weights = if rows { 0 } else { parameters + experts };
         let moved = (layer.moved as f64) * self.samples as f64 / shares.cut as f64;
-        let bytes = (weights as f64 + moved) * self.width() as f64;
+        let reads = 1.0 + layer.weight_rereads as f64;
+        let bytes = (weights as f64 * reads + moved) * self.width() as f64;
         let cost = |flops: u64, bytes: f64| Cost {
             flops: flops as f64 * self.samples as f64 / shares.cut as f64,
             bytes,
@@ -322,6 +323,14 @@ impl<'w> Plan<'w> {
             Optimizer::Sgd => copy,
             Optimizer::None => 0,
         }
+    }
+
+    /// How many of an NPU's parameters of a layer an update changes: of tables, those of the rows
+    /// that were read, if none was read twice.
+    pub(crate) fn updated(&self, layer: &Layer, parameters: u64) -> u64 {
+        let Cut::Tables { exchanged } = layer.cut else { return parameters };
+        let batch = self.samples.saturating_mul(u64::from(self.pipeline.microbatches));
+        parameters.min(exchanged.saturating_mul(batch))
     }
 
     /// How long the update of so many parameters takes: the gradient is read, the optimizer's state
