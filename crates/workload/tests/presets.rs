@@ -26,10 +26,8 @@ fn preset(name: &str) -> Value {
 /// A workload of a preset, with its defaults.
 fn of(name: &str, parallelism: Value) -> Value {
     let preset = preset(name);
-    let forms = ["layers", "transformer", "dlrm"];
-    let form = forms.iter().find(|form| preset.get(**form).is_some()).expect("a form");
-    let mut value = json!({"name": name, "model": {*form: preset[form]},
-                           "parallelism": parallelism, "compute": {"device": "a100"}});
+    let mut value = json!({"name": name, "model": preset["model"], "parallelism": parallelism,
+                           "compute": {"device": "a100"}});
     for (key, given) in preset["defaults"].as_object().expect("a mapping") {
         value[key] = given.clone();
     }

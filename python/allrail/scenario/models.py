@@ -130,8 +130,6 @@ def read_model(name: str, *, folder: FilePath | None = None) -> tuple[dict[str, 
 def resolve(workload: dict[str, Any], *, folder: FilePath) -> dict[str, Any]:
     """Put a model in place of its name, and let paths start at the scenario's folder.
 
-    What a preset calls its `defaults` (samples, precision) holds where the workload says nothing.
-
     Args:
         workload: The key `workload` as plain values.
         folder: Of the scenario.
@@ -142,8 +140,7 @@ def resolve(workload: dict[str, Any], *, folder: FilePath) -> dict[str, Any]:
     model = workload.get("model")
     if isinstance(model, str):
         try:
-            found = load_model(model, folder=folder)
-            return {**_defaults(model, folder), **workload, "model": found}
+            return {**workload, "model": load_model(model, folder=folder)}
         except InputError as error:
             if error.field or (folder / model).exists():
                 raise
@@ -152,13 +149,6 @@ def resolve(workload: dict[str, Any], *, folder: FilePath) -> dict[str, Any]:
     if isinstance(model, dict):
         return {**workload, "model": _from_files(model, folder)}
     return workload
-
-
-def _defaults(name: str, folder: FilePath) -> dict[str, Any]:
-    """Return what a model's file says for keys of `workload` that a scenario leaves out."""
-    tree, _ = read_model(name, folder=folder)
-    defaults = tree.get("defaults")
-    return dict(defaults) if isinstance(defaults, dict) and "model_type" not in tree else {}
 
 
 def _from_files(model: dict[str, Any], folder: FilePath) -> dict[str, Any]:
