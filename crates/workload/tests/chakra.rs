@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, Rank, Time};
+use allrail_workload::compute::Device;
 use allrail_workload::formats::chakra::proto::attribute_proto::Value;
 use allrail_workload::formats::chakra::proto::{AttributeProto, GlobalMetadata, Node as Written};
-use allrail_workload::formats::chakra::{Options, Rates, Scale, Trace, read, write};
+use allrail_workload::formats::chakra::{Options, Scale, Trace, read, write};
+use allrail_workload::spec::{Compute, Precision};
 use allrail_workload::{
     Actor, ActorId, Builder, Group, Node, NodeId, Part, Pass, Peer, Purpose, StepGraph, Work,
     WorkloadError,
@@ -420,9 +422,14 @@ fn operations_take_time_by_the_roofline() {
         attribute("num_ops", Value::Int64Val(2_000_000)),
         attribute("tensor_size", Value::Uint64Val(1_000)),
     ];
-    let memory = "1 GB/s".parse().expect("a bandwidth");
-    let rates = Rates { operations_per_second: 1e12, memory };
-    let timed = Options { rates: Some(rates), ..options(&[2]) };
+    let compute = Compute {
+        peak: Some("1 TFLOP/s".into()),
+        memory_bandwidth: Some("1 GB/s".parse().expect("a bandwidth")),
+        efficiency: 1.0,
+        ..Compute::default()
+    };
+    let device = Device::new(&compute, Precision::Fp16).expect("a device");
+    let timed = Options { device: Some(device), ..options(&[2]) };
     let ranks = [vec![node.clone()], vec![node]];
     let trace = traced(&ranks, "", &timed).expect("a trace");
     // 2 µs of operations, 1 µs of memory.
@@ -459,7 +466,8 @@ fn mistakes_are_named() {
     nameless.r#type = 0;
     let mut sizeless = collective(0, 0, 64, None, &[]);
     sizeless.attr.pop();
-    let cases: Vec<(&str, Vec<Vec<Written>>, &str, &[&str])> = vec![
+    type Case<'a> = (&'a str, Vec<Vec<Written>>, &'a str, &'a [&'a str]);
+    let cases: Vec<Case<'_>> = vec![
         (
             "a dependency ahead of all nodes",
             lone(compute(0, 1, &[9])),

@@ -1,6 +1,8 @@
 //! The presets in `python/allrail/presets/workloads`: their sizes are the published ones, their
 //! sources are given, and each can be laid out.
 
+#![allow(clippy::needless_pass_by_value)]
+
 mod common;
 
 use std::path::Path;

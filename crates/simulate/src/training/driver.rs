@@ -527,7 +527,7 @@ impl<'a> Driver<'a> {
             .collect();
         if number > 0 {
             for (player, actor) in (0u32..).zip(&self.players.actors) {
-                for id in self.shape.gated[actor.index()].iter() {
+                for id in &self.shape.gated[actor.index()] {
                     missing[self.shape.index(player, *id)] += 1;
                 }
                 if self.settings.barrier {

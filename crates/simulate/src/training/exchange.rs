@@ -6,12 +6,13 @@
 //! the same time is not felt.
 
 use allrail_collective::Operation;
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bandwidth, Bytes, Time};
 use allrail_fabric::Fabric;
 use allrail_schedule::tensor::{Exchange, Phase, TensorParameters};
 use allrail_workload::{StepGraph, Work};
 
 use super::carrier::{Ask, Carrier, Event, Submission, Usage};
+use super::dims::Network;
 use super::players::Players;
 use super::servers::{Machines, Servers, Transfer};
 use crate::SimulateError;
@@ -43,14 +44,24 @@ impl<'a> WithServers<'a> {
     /// there are servers.
     ///
     /// # Errors
-    /// A group over several dimensions; more co-located servers than workers.
+    /// A group over several dimensions; a gradient that is not an all-reduce's; more co-located servers than workers.
     pub fn new(
         inner: &'a mut dyn Carrier,
         graph: &StepGraph,
         players: &Players,
         fabric: &Fabric,
         parameters: &TensorParameters,
+        network: Network,
     ) -> Result<Self, SimulateError> {
+        if network == Network::Ideal {
+            return Err(field(
+                "what_if".to_owned(),
+                "ideal",
+                "it is said of collectives, and these gradients go over servers",
+                "ask for `infinite_bandwidth`",
+            ));
+        }
+        let infinite = network == Network::Infinite;
         let mut exchanges = vec![false; graph.groups().len()];
         for id in graph.ids() {
             let node = graph.node(id);
@@ -107,8 +118,8 @@ impl<'a> WithServers<'a> {
                 workers,
                 servers: count,
                 colocated: told.colocated,
-                bandwidth: dimension.aggregate(),
-                host: told.host,
+                bandwidth: if infinite { largest() } else { dimension.aggregate() },
+                host: told.host.filter(|_| !infinite),
                 latency: dimension.latency,
                 big_array: told.big_array.or((!cuts).then_some(BIG_ARRAY)),
             };
@@ -136,6 +147,11 @@ impl<'a> WithServers<'a> {
     pub fn asked(parameters: &TensorParameters) -> bool {
         parameters.exchange == Exchange::ParameterServer
     }
+}
+
+/// At which bytes take no time.
+fn largest() -> Bandwidth {
+    Bandwidth::from_bytes_per_second(u64::MAX).expect("not zero")
 }
 
 /// All gradients together.

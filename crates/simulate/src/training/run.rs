@@ -102,6 +102,14 @@ pub fn run(
         Some(WhatIf::NoStraggler) | None => Network::Real,
     };
     let sizes: Vec<u32> = request.fabric.dimensions.iter().map(|d| d.size).collect();
+    if WithServers::asked(&scenario.tensor()) && scenario.world != WorldKind::Dims {
+        return Err(field(
+            "schedule.tensor.exchange".to_owned(),
+            "parameter_server",
+            "parameter servers run in `dims`",
+            "write `world: dims`, or leave it out for all-reduces",
+        ));
+    }
     match scenario.world {
         WorldKind::Dims => {
             let players = Players::classes(job.graph, &sizes)?;
@@ -117,8 +125,14 @@ pub fn run(
             let parameters = scenario.tensor();
             let outcome = if WithServers::asked(&parameters) {
                 let fabric = &request.fabric;
-                let mut servers =
-                    WithServers::new(&mut carrier, job.graph, &players, fabric, &parameters)?;
+                let mut servers = WithServers::new(
+                    &mut carrier,
+                    job.graph,
+                    &players,
+                    fabric,
+                    &parameters,
+                    network,
+                )?;
                 drive(job, scenario, &players, &mut servers, timeline, observer)?
             } else {
                 drive(job, scenario, &players, &mut carrier, timeline, observer)?

@@ -8,31 +8,78 @@ pub mod astra_sim;
 pub mod chakra;
 pub mod ranks;
 
+use serde::Deserialize;
+
+use crate::compute::Device;
 use crate::error::WorkloadError;
-use crate::graph::StepGraph;
 use crate::parallelism::Built;
 use crate::spec::{Model, Workload};
-use crate::steps::Steps;
 
-/// The step graph of a workload whose model says its nodes itself, on dimensions of these sizes;
+/// `workload.model.trace`: where it is, and how it is read.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TraceSpec {
+    /// `DIR/NAME`, for the files `DIR/NAME.<rank>.et`.
+    pub path: std::path::PathBuf,
+    /// The process groups; `comm_group.json` beside the trace where absent.
+    #[serde(default)]
+    pub groups: Option<std::path::PathBuf>,
+    /// Repeats it over as many NPUs as the fabric has.
+    #[serde(default)]
+    pub scale: Option<chakra::Scale>,
+}
+
+/// The step graph of a workload whose model another tool wrote, on dimensions of these sizes;
 /// `None` where the model is one of ours.
 ///
 /// # Errors
 /// The file is wrong, or does not fit the dimensions.
 pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Option<Built>, WorkloadError> {
-    let graph = match &workload.model {
-        Model::AstraSim(value) => astra_sim::read(value, sizes)?,
-        Model::Steps(value) => steps(value)?,
-        _ => return Ok(None),
-    };
-    Ok(Some(Built::of_graph(graph)))
+    match &workload.model {
+        Model::AstraSim(value) => {
+            let mut file = astra_sim::parse(value)?;
+            file.options.compute_scale *= workload.compute.scale;
+            Ok(Some(Built::of_graph(astra_sim::build(&file, sizes)?)))
+        }
+        Model::Trace(value) => {
+            let trace = trace(value, workload, sizes)?;
+            let mut built = Built::of_graph(trace.graph);
+            built.notes = trace
+                .notes
+                .into_iter()
+                .map(|(what, count)| format!("{what} ({count} nodes)"))
+                .collect();
+            Ok(Some(built))
+        }
+        _ => Ok(None),
+    }
 }
 
-fn steps(value: &serde_json::Value) -> Result<StepGraph, WorkloadError> {
-    let steps: Steps = serde_json::from_value(value.clone()).map_err(|error| {
-        let why = error.to_string();
-        let hint = "see the presets `hammingmesh_...` for examples";
-        WorkloadError::new("workload.model.steps", "", why, hint)
-    })?;
-    steps.build()
+/// Reads `workload.model.trace`, a path or an object.
+///
+/// # Errors
+/// As [`chakra::read()`]; or it is neither.
+pub fn trace(
+    value: &serde_json::Value,
+    workload: &Workload,
+    sizes: &[u32],
+) -> Result<chakra::Trace, WorkloadError> {
+    let spec = match value.as_str() {
+        Some(path) => TraceSpec { path: path.into(), groups: None, scale: None },
+        None => TraceSpec::deserialize(value).map_err(|error| {
+            WorkloadError::new(
+                "workload.model.trace",
+                "",
+                error.to_string(),
+                "write `DIR/NAME`, or `{path: DIR/NAME, groups: FILE, scale: {}}`",
+            )
+        })?,
+    };
+    let options = chakra::Options {
+        sizes: sizes.to_vec(),
+        device: Some(Device::new(&workload.compute, workload.precision)?),
+        groups: spec.groups,
+        scale: spec.scale,
+    };
+    chakra::read(&spec.path, &options)
 }

@@ -153,20 +153,19 @@ pub enum Over {
     ExpertReplicas,
 }
 
-/// The step graph of `workload.model.astra_sim` on dimensions of these sizes.
+/// Reads `workload.model.astra_sim`, the content of a layer file.
 ///
 /// # Errors
-/// As [`build`]; or it is no layer file.
-pub fn read(value: &serde_json::Value, sizes: &[u32]) -> Result<StepGraph, WorkloadError> {
-    let file: AstraSim = AstraSim::deserialize(value).map_err(|error| {
+/// It is none.
+pub fn parse(value: &serde_json::Value) -> Result<AstraSim, WorkloadError> {
+    AstraSim::deserialize(value).map_err(|error| {
         WorkloadError::new(
             "workload.model.astra_sim",
             "",
             error.to_string(),
             "it is the content of a layer file: loop, options and layers",
         )
-    })?;
-    build(&file, sizes)
+    })
 }
 
 /// The step graph of a layer file on dimensions of these sizes, innermost first.

@@ -25,6 +25,6 @@ pub mod wire;
 pub mod write;
 
 pub use error::TraceError;
-pub use read::{Options, Rates, Trace, files, read};
+pub use read::{Options, Trace, files, read};
 pub use scale::Scale;
 pub use write::write;

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use allrail_core::{Bandwidth, Rank};
+use allrail_core::Rank;
 
 use super::assemble::{self, Class};
 use super::error::TraceError;
@@ -21,6 +21,7 @@ use super::record::{self, Schema};
 use super::scale::{Scale, Scaling};
 use super::translate::{Ids, Translator};
 use super::wire::Messages;
+use crate::compute::Device;
 use crate::error::WorkloadError;
 use crate::graph::{Actor, Builder, StepGraph};
 
@@ -29,21 +30,12 @@ use crate::graph::{Actor, Builder, StepGraph};
 pub struct Options {
     /// The sizes of the fabric's dimensions, innermost first.
     pub sizes: Vec<u32>,
-    /// Gives compute nodes without a time one, by a roofline.
-    pub rates: Option<Rates>,
+    /// Gives compute nodes without a time one, by a roofline, and scales those that have one.
+    pub device: Option<Device>,
     /// `comm_group.json`; the one beside the trace where absent.
     pub groups: Option<PathBuf>,
     /// Repeats the trace over more NPUs.
     pub scale: Option<Scale>,
-}
-
-/// How fast a device computes.
-#[derive(Clone, Copy, Debug)]
-pub struct Rates {
-    /// FLOP/s that are reached.
-    pub operations_per_second: f64,
-    /// Of its memory.
-    pub memory: Bandwidth,
 }
 
 /// A trace that was read.
@@ -142,7 +134,7 @@ impl Reader<'_> {
         let mut known: BTreeMap<(u64, u64), usize> = BTreeMap::new();
         let (mut nodes, mut bytes) = (0, 0);
         let mut translator =
-            Translator::new(&self.options.sizes, self.options.rates, self.scaling, self.groups);
+            Translator::new(&self.options.sizes, self.options.device, self.scaling, self.groups);
         for (rank, file) in (0u32..).zip(self.files) {
             if fold && rank > 0 {
                 let (hash, many, read) = self.pass(&mut translator, file, rank, None)?;

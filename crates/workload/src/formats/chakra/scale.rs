@@ -16,7 +16,8 @@ use super::error::TraceError;
 use std::path::Path;
 
 /// How a trace is scaled.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(deny_unknown_fields, default)]
 pub struct Scale {
     /// The size of a block; all ranks of the trace where absent.
     pub at: Option<u32>,

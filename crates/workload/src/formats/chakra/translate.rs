@@ -22,9 +22,9 @@ use allrail_core::{Bytes, Time};
 use super::assemble::Use;
 use super::error::TraceError;
 use super::groups::{self, ProcessGroups, Shape};
-use super::read::Rates;
 use super::record::{KINDS_OF_COLLECTIVE, Kind, Record};
 use super::scale::Scaling;
+use crate::compute::{self, Cost, Device};
 use crate::graph::{ActorId, Builder, GroupId, Node, NodeId, Pass, Peer, Purpose, Work};
 
 const LONGEST_US: u64 = 86_400 * 1_000_000;
@@ -48,7 +48,7 @@ enum Named {
 /// Translates the nodes of one rank after the other.
 pub(super) struct Translator<'a> {
     sizes: &'a [u32],
-    rates: Option<Rates>,
+    device: Option<Device>,
     scaling: &'a Scaling,
     groups: &'a ProcessGroups,
     notes: BTreeMap<String, u64>,
@@ -72,13 +72,13 @@ pub(super) struct Translator<'a> {
 impl<'a> Translator<'a> {
     pub(super) fn new(
         sizes: &'a [u32],
-        rates: Option<Rates>,
+        device: Option<Device>,
         scaling: &'a Scaling,
         groups: &'a ProcessGroups,
     ) -> Self {
         Self {
             sizes,
-            rates,
+            device,
             scaling,
             groups,
             notes: BTreeMap::new(),
@@ -316,31 +316,27 @@ impl<'a> Translator<'a> {
             ));
         }
         if node.duration > 0 {
-            return Ok(Time::from_us(node.duration));
+            let measured = Time::from_us(node.duration);
+            return Ok(self
+                .device
+                .map_or(measured, |device| compute::time(device.measured(measured, 1.0))));
         }
         let operations = node.operations.unwrap_or_default();
         let bytes = node.tensor_bytes.unwrap_or_default();
         if operations == 0 && bytes == 0 {
             return Ok(Time::ZERO);
         }
-        let Some(rates) = self.rates else {
-            if keeps {
-                self.note("nodes without a duration take no time: give `workload.compute`");
-            }
-            return Ok(Time::ZERO);
-        };
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-        let seconds = (operations as f64 / rates.operations_per_second)
-            .max(bytes as f64 / rates.memory.bytes_per_second() as f64);
-        if seconds > 86_400.0 {
-            return Err(self.wrong(
-                node,
-                "by the roofline it takes more than a day",
-                "check num_ops",
-            ));
+        let cost = Cost { flops: operations as f64, bytes: bytes as f64 };
+        let picoseconds = self.device.map_or(0.0, |device| device.picoseconds(cost));
+        if picoseconds == 0.0 && keeps {
+            self.note("nodes without a duration take no time: give `workload.compute`");
         }
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
-        Ok(Time::from_ps((seconds * 1e12).round() as u64))
+        if picoseconds > 86_400e12 {
+            let why = "by the roofline it takes more than a day";
+            return Err(self.wrong(node, why, "check num_ops and tensor_size"));
+        }
+        Ok(compute::time(picoseconds))
     }
 
     fn collective(&mut self, node: &Record<'_>, keeps: bool) -> Result<Work, TraceError> {
