@@ -59,7 +59,7 @@ def core_simulate(scenario: Mapping[str, Any], progress: Progress) -> dict[str, 
         from allrail import _core
 
         told: dict[str, Any] = json.loads(
-            _core.simulate_training(json.dumps(scenario), False, progress)
+            _core.simulate_training(json.dumps(scenario), progress=progress)
         )
         return told
     from allrail.traffic import simulate_traffic

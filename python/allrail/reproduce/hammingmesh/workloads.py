@@ -1,15 +1,14 @@
 """The workloads of HammingMesh (section V-B), through the training driver in `flows` and `packets`.
 
-Each is a preset `hammingmesh_...`: the composition that the authors' published inputs have. What the
-paper does not print about the networks is chosen once, for all of them:
+Each is a preset `hammingmesh_...`: the composition that the authors' published inputs have. What
+the paper does not print about the networks is chosen once, for all of them:
 
-- A cluster has as many NPUs as the job has ranks, in a grid (`GRIDS`); rank r is NPU r.
-- An NPU injects 1.6 Tb/s: one port of 4 x 400 Gb/s on trees (their 4 planes), 4 ports of 400 Gb/s on
-  the others; a HyperX router is joined to its NPU by 1.6 Tb/s and to others by 400 Gb/s. On other
-  planes everything would be the same.
+- A cluster has as many NPUs as the job has ranks, in a grid; rank r is NPU r.
+- An NPU injects 1.6 Tb/s: one port of 4 x 400 Gb/s on trees (their 4 planes), 4 ports of 400 Gb/s
+  on the others; a HyperX router is joined to its NPU by 1.6 Tb/s, to others by 400 Gb/s.
 - A cable takes 60 ns: 20 ns, and 40 ns of buffer (Table III); a trace of a board 41 ns.
 - A message waits 830 ns at its ends, which is what the stock parameters of the authors' simulator
-  come to: send set-up 130, receive set-up 100, matching 150, and the network interfaces' 50 to send,
+  come to: send set-up 130, receive set-up 100, matching 150, the network interfaces' 50 to send,
   100 to match, 150 each way to the host (sst-elements, ember/test/defaultParams.py).
 - Messages take all shortest paths evenly.
 - All-reduces: one ring one way on trees, two disjoint rings both ways elsewhere; of DLRM, whose
@@ -32,7 +31,7 @@ from allrail.reproduce.hammingmesh.published import (
     TREE_50,
     TREE_75,
 )
-from allrail.reproduce.rows import Cells, Detail, Kind, Picture, Progress, Reproduction, Row
+from allrail.reproduce.rows import Cells, Detail, Kind, Picture, Progress, Reproduction
 from allrail.reproduce.work import Simulate, carry_out, core_simulate
 
 TITLE = "HammingMesh, SC'22: workloads"
@@ -140,7 +139,10 @@ class WorkloadCase:
         return {
             "schema_version": 1,
             "fabric": fabric(self.network, self.job.grid),
-            "workload": {"model": load_model(self.job.preset), "iterations": 1},
+            "workload": {
+                "model": {"steps": load_model(self.job.preset)["steps"]},
+                "iterations": 1,
+            },
             "world": self.world,
             "messages": {
                 "paths": "ecmp" if flows else None,
@@ -252,22 +254,30 @@ def run(
     rows = workload_rows.rows(found)
     details = [_simulations(found), *workload_rows.details(found)]
     pictures: list[Picture] = hammingmesh_workloads.pictures({d.name: d for d in details})
-    return Reproduction(TITLE, rows, list(NOTES), details, pictures)
+    return Reproduction(TITLE, rows, NOTES, details, pictures)
 
 
-NOTES = (
+NOTES = [
     "all fabrics are uncalibrated",
-    "clusters have as many NPUs as the job has ranks: 32 x 32 for ResNet-152 and CosmoFlow, 8 x 16 "
-    "for DLRM, 16 x 24 for GPT-3, 32 x 48 for GPT-3 MoE; rank r is NPU r, a stage's shards or "
-    "experts lie 96 ranks apart",
+    (
+        "clusters have as many NPUs as the job has ranks: 32 x 32 for ResNet-152 and CosmoFlow, "
+        "8 x 16 for DLRM, 16 x 24 for GPT-3, 32 x 48 for GPT-3 MoE; rank r is NPU r, and a stage's "
+        "shards or experts lie 96 ranks apart"
+    ),
     "an NPU injects 1.6 Tb/s everywhere: one port on trees, four of 400 Gb/s elsewhere",
-    "a message waits 830 ns at its ends: the stock parameters of the authors' simulator; without it "
-    "ResNet-152 would expose 0.2 to 0.5 ms, less than published",
-    "trees sum on one ring one way, the others on two disjoint rings; DLRM along rows and columns, "
-    "as its buffers are small: on rings it would take 0.2 ms longer than published",
-    "alike steps of ResNet-152's and CosmoFlow's rings are one message each: exact while nothing "
-    "disturbs them",
-)
+    (
+        "a message waits 830 ns at its ends: the stock parameters of the authors' simulator; "
+        "without it ResNet-152 would expose 0.2 to 0.5 ms, less than published"
+    ),
+    (
+        "trees sum on one ring one way, the others on two disjoint rings; DLRM along rows and "
+        "columns, as its buffers are small: on rings it would take 0.2 ms more"
+    ),
+    (
+        "alike steps of ResNet-152's and CosmoFlow's rings are one message each: exact while "
+        "nothing disturbs them"
+    ),
+]
 
 
 def _simulations(found: Mapping[WorkloadCase, Mapping[str, Any]]) -> Detail:
