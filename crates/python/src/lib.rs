@@ -1,6 +1,7 @@
 //! The Python module `allrail._core`. Bindings only: JSON text in, JSON text out; every decision is
 //! in the crates beneath.
 
+mod foreign;
 mod many;
 mod placement;
 mod traffic;
@@ -354,5 +355,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     placement::register(module)?;
     traffic::register(module)?;
     training::register(module)?;
+    foreign::register(module)?;
     module.add_function(wrap_pyfunction!(version, module)?)
 }

@@ -29,6 +29,8 @@ from allrail.scenario.fields import (
     OneOf,
     Quantity,
     Text,
+    _Field,
+    refuse,
 )
 from allrail.scenario.graph import GraphFabric
 from allrail.scenario.places import Places
@@ -39,19 +41,39 @@ from allrail.scenario.workload import WhatIfName, Workload
 _DEFAULT_ORDERS = {"themis": "smallest_first", "allrail": "planned"}
 
 
+OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast")
+
+
+class ByOperation(_Field):
+    """Operation to algorithms, one per dimension."""
+
+    _HINT = "for example `{all_gather: [direct, ring]}`, one algorithm per dimension"
+
+    def check(self, value: Any) -> dict[str, tuple[str, ...]]:
+        """Return the mapping."""
+        if not isinstance(value, Mapping):
+            refuse("it is not a mapping of operations to algorithms", hint=self._HINT)
+        operation, algorithm = OneOf(*OPERATIONS, what="a collective"), OneOf(table="algorithms")
+        found = {}
+        for key, listed in value.items():
+            if not isinstance(listed, (list, tuple)):
+                refuse(f"of `{show(key)}` there is no list", hint=self._HINT)
+            found[operation.check(key)] = tuple(algorithm.check(one) for one in listed)
+        return found
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        each = {"type": "array", "items": OneOf(table="algorithms").schema()}
+        properties = dict.fromkeys(OPERATIONS, each)
+        return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
 class Collective(Node):
     """One collective operation."""
 
     kind: Annotated[
         str,
-        OneOf(
-            "all_reduce",
-            "reduce_scatter",
-            "all_gather",
-            "all_to_all",
-            "broadcast",
-            what="a collective",
-        ),
+        OneOf(*OPERATIONS, what="a collective"),
     ] = Field(description="What it does.")
     name: Annotated[str, Text()] = Field(
         default_factory=lambda data: str(data.get("kind", "")),
@@ -98,6 +120,11 @@ class Schedule(Node):
         default=None,
         description="One per dimension; if left out: `ring` on rings, `direct` on fully connected "
         "dimensions, `halving_doubling` on switches.",
+    )
+    algorithms_by_operation: Annotated[dict[str, tuple[str, ...]], ByOperation()] | None = Field(
+        default=None,
+        description="Of a workload: the algorithms of a kind of collective, where they differ from "
+        "`algorithms`: `{all_gather: [direct, ring]}`.",
     )
     collective_order: Annotated[str, OneOf("fifo", "lifo", what="a collective order")] = Field(
         default="fifo", description="Which of several waiting collectives a dimension serves first."
@@ -246,7 +273,7 @@ class Scenario(Node):
             without = {"traffic", "workload", "what_if"}
             without |= set() if self.packets is not None else {"packets"}
             tree = self.model_dump(exclude=without)
-            for key in ("tensor", "coordination"):
+            for key in ("tensor", "coordination", "algorithms_by_operation"):
                 tree["schedule"].pop(key)
             return json.dumps(tree, ensure_ascii=False, separators=(",", ":"))
         tree = self.model_dump(exclude={"collective", "schedule"}, exclude_none=True)
@@ -320,6 +347,7 @@ def _check_no_training(scenario: Scenario) -> None:
     for field, value in (
         ("schedule.tensor", scenario.schedule.tensor),
         ("schedule.coordination", scenario.schedule.coordination),
+        ("schedule.algorithms_by_operation", scenario.schedule.algorithms_by_operation),
         ("what_if", scenario.what_if),
     ):
         if value is not None:

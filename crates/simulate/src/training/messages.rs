@@ -500,7 +500,7 @@ impl Carrier for Messages<'_> {
             active: self.active,
         };
         if self.open > 0 {
-            usage.active += self.now - self.since;
+            usage.active += self.now.saturating_sub(self.since);
         }
         let dimensions = match &self.wiring {
             Wiring::Graph { sizes, .. } => sizes.len(),
