@@ -104,6 +104,7 @@ reproduce: build ## every published number beside ours
 	@$(BIN)/allrail reproduce themis --out $(OUT)/reproduce/themis
 	@$(BIN)/allrail reproduce astra-sim --out $(OUT)/reproduce/astra-sim
 	@$(BIN)/allrail reproduce hammingmesh --out $(OUT)/reproduce/hammingmesh
+	@$(BIN)/allrail reproduce bytescheduler --out $(OUT)/reproduce/bytescheduler
 
 .PHONY: lock
 lock: ## pin the Python set again, with hashes (needs uv)
