@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from allrail import api
+from allrail import api, training
 from allrail.errors import InputError
 from allrail.formats.astra_sim import AstraCase, read_case
 from allrail.reproduce.rows import Progress, Reproduction, Row
@@ -189,7 +189,7 @@ def _case(expected: Mapping[str, Any]) -> Row:
         **({"comm_scale": 1.0} | options),
     )
     if case.passes:
-        total = sum(api.simulate_training(case.scenario).to_dict()["steps_us"])
+        total: float = sum(training.simulate_training(case.scenario).to_dict()["steps_us"])
     else:
         total = api.simulate(case.scenario).time_us
     tolerance = float(expected["tolerance"])

@@ -118,6 +118,9 @@ def _from_files(model: dict[str, Any], folder: FilePath) -> dict[str, Any]:
     found = dict(model)
     for key in ("trace", "astra_sim"):
         value = model.get(key)
+        if key == "trace" and isinstance(value, dict):
+            paths = {one: str(folder / value[one]) for one in ("path", "groups") if value.get(one)}
+            found[key] = value | paths
         if not isinstance(value, str):
             continue
         found.setdefault("name", FilePath(value).stem)
