@@ -140,7 +140,10 @@ def test_more_iterations_give_the_same_steady_step(one):
 @given(scenarios, st.sampled_from((1.5, 3.0)))
 def test_a_straggler_slows_no_more_than_its_factor(one, factor):
     plain = allrail.simulate_training(one)
-    slow = {**one, "workload": {**one["workload"], "stragglers": [{"ranks": [0], "factor": factor}]}}
+    slow = {
+        **one,
+        "workload": {**one["workload"], "stragglers": [{"ranks": [0], "factor": factor}]},
+    }
     straggling = allrail.simulate_training(slow)
     assert straggling.step_time_us >= plain.step_time_us * 0.999
     assert straggling.step_time_us <= plain.step_time_us * factor * 1.001

@@ -1,4 +1,4 @@
-"""What `--out` writes of training steps: tables, the trace that analysers read, pictures, a page."""
+"""What `--out` writes of training steps: tables, traces that analysers read, pictures, a page."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import gzip
 import json
 import re
 from collections import defaultdict
+from itertools import pairwise
 
 import polars as pl
 import pytest
@@ -30,7 +31,7 @@ def scenario(**workload):
             "schema_version": 1,
             "fabric": FABRIC,
             "workload": {
-                "model": "bert-large",
+                "model": "bert_large",
                 "batch_per_npu": 8,
                 "parallelism": {"tp": 4, "pp": 4, "dp": 2, "microbatches": 8},
                 "compute": {"device": "a100", "efficiency": 0.5},
@@ -99,7 +100,7 @@ def test_the_tables_hold_the_results(step):
     tables = frames({"one": step}, {"one": scenario()})
     row = tables["training"].row(0, named=True)
     assert row["step_time_us"] == step.step_time_us
-    assert row["workload"] == "bert-large"
+    assert row["workload"] == "bert_large"
     exposed = dict(zip(*tables["exposed"].select("purpose", "exposed_us"), strict=True))
     assert sum(exposed.values()) == pytest.approx(step.exposed_communication_us)
     assert tables["actors"].height == 4
@@ -132,7 +133,7 @@ def test_the_trace_has_a_process_an_actor_and_a_track_a_dimension(folder, step):
         by_track[event["pid"], event["tid"]].append((event["ts"], event["ts"] + event["dur"]))
     for spans in by_track.values():
         spans.sort()
-        for (_, end), (start, _) in zip(spans, spans[1:], strict=False):
+        for (_, end), (start, _) in pairwise(spans):
             assert start >= end - 1e-6
 
 
@@ -188,7 +189,12 @@ def test_the_elements_of_a_collective_are_shared_out(folder, step):
     given = defaultdict(float)
     for event in events:
         if event.get("cat") == "kernel" and "AllReduce" in event["name"]:
-            key = event["pid"], event["tid"] // 1000, event["args"]["work"], event["args"]["Group size"]
+            key = (
+                event["pid"],
+                event["tid"] // 1000,
+                event["args"]["work"],
+                event["args"]["Group size"],
+            )
             given[key] += event["args"]["In msg nelems"] / len(step.steps_us)
     whole = {
         (piece.name, piece.group_size): piece.bytes / 2
@@ -231,7 +237,7 @@ def test_elements_go_in_and_come_out():
 
 def test_the_page_shows_everything_and_needs_no_network(folder, step):
     text = (folder / "report.html").read_text()
-    for word in ("bert-large", "uncalibrated", "The critical path", "infinite bandwidth", "stage"):
+    for word in ("bert_large", "uncalibrated", "The critical path", "infinite bandwidth", "stage"):
         assert word in text
     assert f"{step.step_time_us:,.3f}" in text
     assert not re.search(r'(src|href)="https?:', text)

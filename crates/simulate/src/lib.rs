@@ -22,6 +22,7 @@ pub mod prove;
 pub mod result;
 pub mod run;
 pub mod scenario;
+mod summary;
 pub mod traffic;
 pub mod training;
 

@@ -49,7 +49,8 @@ fn carry(carrier: &mut Messages<'_>, asks: &[Ask]) -> Vec<Time> {
     let mut ends = vec![None; asks.len()];
     for (tag, ask) in (0u64..).zip(asks) {
         carrier.prepare(*ask).expect("it can be carried");
-        let submission = Submission { ask: *ask, priority: 0, overhead: Time::ZERO, tag };
+        let submission =
+            Submission { ask: *ask, priority: 0, overhead: Time::ZERO, piece: None, tag };
         carrier.submit(Time::ZERO, submission);
     }
     let mut last = Time::ZERO;

@@ -211,6 +211,7 @@ def show(rows: list[Row]) -> None:
         [row.result.world for row in rows],
         calibrated=all(row.result.calibrated for row in rows),
         below_bound=any(row.result.below_physical_bound for row in rows),
+        simulated_as=[row.result.simulated_as for row in rows],
     )
 
 

@@ -25,15 +25,24 @@ def command() -> None:
 @command.command("themis")
 @click.option("--seeds", type=click.IntRange(1), default=20, help="Perturbed fabrics per plan.")
 @click.option("--links/--no-links", default=True, help="Also in `links` (takes the longest).")
+@click.option("--workloads", is_flag=True, help="Whole training steps (Fig. 12), and only these.")
 @options.as_json
 @options.out
 @options.cache
-def themis(*, seeds: int, links: bool, as_json: bool, out: Path | None, cache: bool) -> None:
+def themis(
+    *, seeds: int, links: bool, workloads: bool, as_json: bool, out: Path | None, cache: bool
+) -> None:
     """The Themis paper (ISCA'22) on its six platforms, and allrail's own policy."""
     from allrail.cli import output
     from allrail.reproduce import themis as paper
+    from allrail.reproduce import themis_workloads
     from allrail.reproduce.grid import CELLS
 
+    if workloads:
+        with output.Progress("fitting training steps", counts=False) as progress:
+            steps = themis_workloads.run(progress=progress)
+        _show(steps, as_json=as_json, out=out)
+        return
     with output.Progress("reproducing Themis") as progress:
         cells = CELLS if links else ()
         outcome = paper.run(seeds=seeds, links=cells, cache=cache, progress=progress)
@@ -56,6 +65,19 @@ def astra_sim(*, reference: Path | None, as_json: bool, out: Path | None) -> Non
 
     with output.Progress("reproducing ASTRA-sim") as progress:
         outcome = tutorial.run(reference=reference, progress=progress)
+    _show(outcome, as_json=as_json, out=out)
+
+
+@command.command("bytescheduler")
+@options.as_json
+@options.out
+def bytescheduler(*, as_json: bool, out: Path | None) -> None:
+    """ByteScheduler (SOSP'19): its speed-ups on parameter servers, and over bandwidths."""
+    from allrail.cli import output
+    from allrail.reproduce import bytescheduler as paper
+
+    with output.Progress("reproducing ByteScheduler") as progress:
+        outcome = paper.run(progress=progress)
     _show(outcome, as_json=as_json, out=out)
 
 

@@ -180,7 +180,10 @@ def _predicted(result: Result) -> None:
     from allrail.cli import output
 
     output.predicted(
-        [result.world], calibrated=result.calibrated, below_bound=result.below_physical_bound
+        [result.world],
+        calibrated=result.calibrated,
+        below_bound=result.below_physical_bound,
+        simulated_as=[result.simulated_as],
     )
 
 

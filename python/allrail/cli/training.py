@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from allrail.scenario import Scenario
     from allrail.scenario.overrides import Sets
     from allrail.training import TrainingRow, WhatIf
-    from allrail.training_result import TrainingResult
+    from allrail.training_result import CriticalPart, TrainingResult
 
 MOST_ACTORS = 16
 """More would push everything else off the screen; `--json` and the tables have all."""
 MOST_PARTS = 8
-"""Of the critical path; the same holds."""
+"""Kinds of parts of the critical path; the same holds."""
 
 
 def run(
@@ -69,7 +69,9 @@ def run(
         click.echo()
         _show_what_ifs(result, rows)
     if table:
-        _remarks([result])
+        for text in result.notes:
+            output.note(text)
+        _predicted([result])
     if out is not None:
         folders.tell(out)
     return result
@@ -109,7 +111,11 @@ def compare(
         output.print_json({"rows": [_tree(row) for row in rows]})
         return
     _show_rows(rows)
-    _remarks([row.result for row in rows])
+    tight = [row.label for row in rows if row.result.memory and row.result.memory.fits is False]
+    if tight:
+        more = f" and {len(tight) - 3} more" if len(tight) > 3 else ""
+        output.note(f"does not fit the memory of an NPU: {', '.join(tight[:3])}{more}")
+    _predicted([row.result for row in rows])
     if out is not None:
         folders.tell(out)
 
@@ -188,23 +194,30 @@ def _show_actors(result: TrainingResult) -> None:
 
 
 def _show_path(result: TrainingResult) -> None:
-    longest = sorted(result.critical_path, key=lambda one: -one.time_us)[:MOST_PARTS]
+    """The critical path, its parts of one kind together."""
+    parts: dict[tuple[str, str, str, str], list[CriticalPart]] = {}
+    for one in result.critical_path:
+        key = (one.what, one.purpose or "-", one.dimension or "-", one.actor or "-")
+        parts.setdefault(key, []).append(one)
+    most = sorted(parts.items(), key=lambda item: -sum(one.time_us for one in item[1]))
     output.table(
-        ["critical_path", "for", "on", "actor", "time_us", "share_%"],
+        ["critical_path", "for", "on", "actor", "parts", "time_us", "share_%", "longest"],
         [
             [
-                f"{one.what}:{one.name}".replace(" ", "_"),
-                one.purpose or "-",
-                one.dimension or "-",
-                one.actor.replace(" ", "_"),
-                f"{one.time_us:.3f}",
-                output.percent(one.share),
+                what,
+                purpose,
+                dimension,
+                actor.replace(" ", "_"),
+                str(len(mine)),
+                f"{sum(one.time_us for one in mine):.3f}",
+                output.percent(sum(one.share for one in mine)),
+                max(mine, key=lambda one: one.time_us).name.replace(" ", "_") or "-",
             ]
-            for one in longest
+            for (what, purpose, dimension, actor), mine in most[:MOST_PARTS]
         ],
     )
-    if len(result.critical_path) > MOST_PARTS:
-        output.note(f"the longest {MOST_PARTS} of {len(result.critical_path)} parts of the path")
+    if len(most) > MOST_PARTS:
+        output.note(f"{len(most) - MOST_PARTS} shorter kinds are in `--json`")
 
 
 def _show_what_ifs(result: TrainingResult, rows: Sequence[WhatIf]) -> None:
@@ -249,10 +262,7 @@ def _show_rows(rows: Sequence[TrainingRow]) -> None:
     output.table(header, lines)
 
 
-def _remarks(results: Sequence[TrainingResult]) -> None:
-    """What was left out, once each; then where the numbers come from."""
-    for text in dict.fromkeys(text for one in results for text in one.notes):
-        output.note(text)
+def _predicted(results: Sequence[TrainingResult]) -> None:
     output.predicted(
         [one.world for one in results], calibrated=all(one.calibrated for one in results)
     )
@@ -260,9 +270,9 @@ def _remarks(results: Sequence[TrainingResult]) -> None:
 
 def _workload(scenario: Scenario) -> str:
     """The workload on one line: what differs from one of everything."""
-    work = scenario.workload
-    if work is None:
+    if scenario.workload is None:
         return ""
+    work = scenario.workload.whole
     cut = work.parallelism
     degrees = [
         f"{axis} {count}"
@@ -276,11 +286,12 @@ def _workload(scenario: Scenario) -> str:
     if cut.pp > 1:
         degrees.append(cut.schedule)
     batch = [f"{work.batch_per_npu} a replica"] if work.batch_per_npu else []
-    return ", ".join([work.title, *batch, work.precision, *degrees])
+    foreign = "trace" in work.model or "astra_sim" in work.model  # they have bytes, not numbers
+    return ", ".join([work.title, *batch, *([] if foreign else [work.precision]), *degrees])
 
 
 def _memory(result: TrainingResult) -> list[tuple[str, str]]:
-    if result.memory_per_npu_bytes is None:
+    if not result.memory_per_npu_bytes:
         return []
     text = _gigabytes(result.memory_per_npu_bytes)
     memory = result.memory

@@ -84,6 +84,9 @@ def page(
         ],
         inputs={name: as_yaml(tree) for name, tree in distinct(inputs).items()},
         below_bound=any(result.below_physical_bound for result in results.values()),
+        simulated_as=list(
+            dict.fromkeys(one.simulated_as for one in results.values() if one.simulated_as)
+        ),
         calibrated=first.calibrated,
         worlds=sorted({result.world for result in results.values()}),
         version=version,

@@ -227,8 +227,10 @@ def _write_traces(
 
 
 def _precision(scenario: Scenario) -> str:
-    work = scenario.workload
-    return "fp16" if work is None else work.gradient_precision or work.precision
+    if scenario.workload is None:
+        return "fp16"
+    work = scenario.workload.whole
+    return work.gradient_precision or work.precision
 
 
 def _columns(result: TrainingResult, scenario: Scenario) -> dict[str, Any]:

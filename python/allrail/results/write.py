@@ -76,7 +76,7 @@ def write_results(
     from allrail.report.page import page
 
     check_folder(folder)
-    inputs = {name: json.loads(scenario.to_json()) for name, scenario in scenarios.items()}
+    inputs = {name: _input(scenario) for name, scenario in scenarios.items()}
     drawn: dict[str, Any] = {}
     if len(results) > 1:
         drawn[comparison.NAME] = comparison.comparison(results)
@@ -111,6 +111,13 @@ def remove_others(folder: Path, made: set[str]) -> None:
     for name in (*FILES, *TRAFFIC_FILES, *TRAINING_FILES):
         if name not in made:
             (folder / name).unlink(missing_ok=True)
+
+
+def _input(scenario: Scenario) -> dict[str, Any]:
+    """A scenario as plain values; the core needs no name of a topology, people do."""
+    tree: dict[str, Any] = json.loads(scenario.to_json())
+    tree["fabric"] = {"name": scenario.fabric.name, **tree["fabric"]}
+    return tree
 
 
 def result_tree(

@@ -125,8 +125,9 @@ def _read_trace(tree: dict[str, Any], places: Places, folder: FilePath) -> None:
             value=traffic["file"],
         )
         raise at_place(both, places)
-    traffic["messages"] = read_trace(folder / traffic.pop("file"))
+    traffic["messages"], rows = read_trace(folder / traffic.pop("file"))
     tree["traffic"] = traffic
+    places.put(("traffic", "messages"), rows)
 
 
 def _missing(error: InputError, name: str, folder: FilePath) -> InputError:

@@ -29,6 +29,8 @@ from allrail.scenario.fields import (
     OneOf,
     Quantity,
     Text,
+    _Field,
+    refuse,
 )
 from allrail.scenario.graph import GraphFabric
 from allrail.scenario.places import Places
@@ -36,9 +38,34 @@ from allrail.scenario.policies import Policy
 from allrail.scenario.traffic import PacketSettings, Traffic
 from allrail.scenario.workload import WhatIfName, Workload
 
+_DEFAULT_ORDERS = {"themis": "smallest_first", "allrail": "planned"}
+
+
 OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast")
 
-_DEFAULT_ORDERS = {"themis": "smallest_first", "allrail": "planned"}
+
+class ByOperation(_Field):
+    """Operation to algorithms, one per dimension."""
+
+    _HINT = "for example `{all_gather: [direct, ring]}`, one algorithm per dimension"
+
+    def check(self, value: Any) -> dict[str, tuple[str, ...]]:
+        """Return the mapping."""
+        if not isinstance(value, Mapping):
+            refuse("it is not a mapping of operations to algorithms", hint=self._HINT)
+        operation, algorithm = OneOf(*OPERATIONS, what="a collective"), OneOf(table="algorithms")
+        found = {}
+        for key, listed in value.items():
+            if not isinstance(listed, (list, tuple)):
+                refuse(f"of `{show(key)}` there is no list", hint=self._HINT)
+            found[operation.check(key)] = tuple(algorithm.check(one) for one in listed)
+        return found
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        each = {"type": "array", "items": OneOf(table="algorithms").schema()}
+        properties = dict.fromkeys(OPERATIONS, each)
+        return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
 class Collective(Node):
@@ -46,14 +73,7 @@ class Collective(Node):
 
     kind: Annotated[
         str,
-        OneOf(
-            "all_reduce",
-            "reduce_scatter",
-            "all_gather",
-            "all_to_all",
-            "broadcast",
-            what="a collective",
-        ),
+        OneOf(*OPERATIONS, what="a collective"),
     ] = Field(description="What it does.")
     name: Annotated[str, Text()] = Field(
         default_factory=lambda data: str(data.get("kind", "")),
@@ -101,13 +121,10 @@ class Schedule(Node):
         description="One per dimension; if left out: `ring` on rings, `direct` on fully connected "
         "dimensions, `halving_doubling` on switches.",
     )
-    algorithms_by_operation: dict[
-        Annotated[str, OneOf(*OPERATIONS, what="a kind of collective")],
-        tuple[Annotated[str, OneOf(table="algorithms")], ...],
-    ] = Field(
-        default_factory=dict,
+    algorithms_by_operation: Annotated[dict[str, tuple[str, ...]], ByOperation()] | None = Field(
+        default=None,
         description="Of a workload: the algorithms of a kind of collective, where they differ from "
-        "`algorithms`; one per dimension.",
+        "`algorithms`: `{all_gather: [direct, ring]}`.",
     )
     collective_order: Annotated[str, OneOf("fifo", "lifo", what="a collective order")] = Field(
         default="fifo", description="Which of several waiting collectives a dimension serves first."
@@ -219,17 +236,12 @@ class Scenario(Node):
         count = len(dimensions_of(self.fabric).dimensions)
         if self.what_if is not None:
             WhatIfName.fits(self.what_if, count)
-        lists = {"algorithms": self.schedule.algorithms} | {
-            f"algorithms_by_operation.{kind}": names
-            for kind, names in self.schedule.algorithms_by_operation.items()
-        }
-        for key, algorithms in lists.items():
-            if algorithms is None or len(algorithms) == count:
-                continue
+        algorithms = self.schedule.algorithms
+        if algorithms is not None and len(algorithms) != count:
             raise InputError(
                 f"it has {len(algorithms)} entries and the fabric {count} dimensions",
                 hint="name one algorithm per dimension",
-                field=f"schedule.{key}",
+                field="schedule.algorithms",
                 value=show(algorithms),
             )
         for index, collective in enumerate(self.collective):
@@ -335,6 +347,7 @@ def _check_no_training(scenario: Scenario) -> None:
     for field, value in (
         ("schedule.tensor", scenario.schedule.tensor),
         ("schedule.coordination", scenario.schedule.coordination),
+        ("schedule.algorithms_by_operation", scenario.schedule.algorithms_by_operation),
         ("what_if", scenario.what_if),
     ):
         if value is not None:

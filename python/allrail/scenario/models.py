@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 FOLDER = FilePath(__file__).parent.parent / "presets" / "workloads"
 _SUFFIXES = (".yaml", ".yml", ".json")
+_KEYS = ("schema_version", "name", "about", "sources", "defaults", "model")
 
 
 @cache
@@ -34,29 +35,66 @@ def load_model(name: str, *, folder: FilePath | None = None) -> dict[str, Any]:
         folder: Where a relative path starts; the current folder if None.
 
     Returns:
-        Its name and its form.
+        Its name, its form, and `defaults`: keys of `workload` that it sets where the scenario does
+        not.
 
     Raises:
         InputError: There is no such preset or file, or it is not a model.
     """
     tree, places = read_model(name, folder=folder)
-    place = places.of(())
     if "model_type" in tree or "architectures" in tree:
         path = FilePath(name)
         title = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
         return {"name": title, "hugging_face": tree}
+    found = {"name": FilePath(name).stem, **_preset(tree, places)}
+    model = {**found.pop("model"), **found}
+    _check_defaults(model, places)
+    return model
+
+
+def _preset(tree: dict[str, Any], places: Places) -> dict[str, Any]:
+    """Return the name, the model and the defaults of a file like a preset."""
     from allrail.scenario.workload import FORMS
 
-    forms = [key for key in tree if key in FORMS]
-    if len(forms) != 1:
+    for key in tree:
+        if key not in _KEYS:
+            place = places.of((key,))
+            raise InputError(
+                "there is no such key",
+                hint=did_you_mean(str(key), _KEYS, others="the keys of a model's file are"),
+                source=place.source,
+                line=place.line,
+                field=str(key),
+            )
+    model = tree.get("model")
+    if not isinstance(model, dict) or len(model) != 1 or set(model) - set(FORMS):
+        place = places.of(("model",))
         raise InputError(
             "it is no model",
-            hint="a model has one of "
+            hint="`model` has one of "
             + ", ".join(f"`{form}`" for form in FORMS)
             + "; a Hugging Face `config.json` has `model_type`",
-            source=place.source or name,
+            source=place.source,
+            line=place.line,
+            field="model",
         )
-    return {"name": str(tree.get("name", FilePath(name).stem)), forms[0]: tree[forms[0]]}
+    return {key: tree[key] for key in ("name", "model", "defaults") if key in tree}
+
+
+def _check_defaults(model: dict[str, Any], places: Places) -> None:
+    """Refuse defaults that are no keys of a workload."""
+    from pydantic import ValidationError
+
+    from allrail.scenario.explain import from_pydantic
+    from allrail.scenario.places import Places
+    from allrail.scenario.workload import Workload
+
+    defaults = model.get("defaults", {})
+    inner = {path[1:]: place for path, place in places.known.items() if path[:1] == ("defaults",)}
+    try:
+        Workload.model_validate({**defaults, "model": model})
+    except ValidationError as error:
+        raise from_pydantic(error, model=Workload, places=Places(inner)) from None
 
 
 def read_model(name: str, *, folder: FilePath | None = None) -> tuple[dict[str, Any], Places]:

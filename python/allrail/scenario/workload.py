@@ -56,6 +56,23 @@ class Number(_Field):
         return {"type": "number", **{k: one for k, one in bounds.items() if math.isfinite(one)}}
 
 
+class Rate(_Field):
+    """Operations per second as text; only the Rust core reads it."""
+
+    def check(self, value: Any) -> str:
+        """Return the text."""
+        hint = "for example `312 TFLOP/s`"
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            refuse("it is not a rate", hint=hint)
+        if not isinstance(value, str):
+            refuse("it has no unit", hint=hint)
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        return {"type": "string", "examples": ["312 TFLOP/s"]}
+
+
 class Model(_Field):
     """A preset's name, a file, or a mapping with one of `FORMS`; kept as the last of these."""
 
@@ -69,7 +86,7 @@ class Model(_Field):
         if not isinstance(value, dict):
             refuse("it is neither a name nor a mapping", hint=hint)
         for key in value:
-            if key not in FORMS and key != "name":
+            if key not in FORMS and key not in ("name", "defaults"):
                 refuse(
                     f"there is no such form as `{key}`",
                     hint=did_you_mean(show(key), FORMS, others="the forms are"),
@@ -229,7 +246,7 @@ class Compute(Node):
     device: Annotated[str, Text()] | None = Field(
         default=None, description="A preset: `a100`, `h100`, `v100`, `tpu_v3`, `tpu_v4`."
     )
-    peak: Annotated[str, Text()] | None = Field(
+    peak: Annotated[str, Rate()] | None = Field(
         default=None,
         description="Such as `312 TFLOP/s`; the device's at the precision if left out.",
     )
@@ -328,8 +345,18 @@ class Workload(Node):
         """What people call it."""
         return self.name or str(self.model.get("name", "workload"))
 
+    @property
+    def whole(self) -> Workload:
+        """With the model's defaults where nothing is said."""
+        given = self.model_dump(exclude_unset=True)
+        defaults = dict(self.model.get("defaults", {}))
+        for key, value in defaults.items():
+            if isinstance(value, dict) and isinstance(given.get(key), dict):
+                given[key] = {**value, **given[key]}
+        return Workload.model_validate({**defaults, **given})
+
     def tree(self) -> dict[str, Any]:
         """Return what the Rust core reads."""
-        tree = self.model_dump(exclude_none=True)
-        model = {key: value for key, value in self.model.items() if key != "name"}
+        tree = self.whole.model_dump(exclude_none=True)
+        model = {key: value for key, value in self.model.items() if key in FORMS}
         return {**tree, "name": self.title, "model": model}

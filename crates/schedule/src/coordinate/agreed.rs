@@ -9,9 +9,8 @@
 //! - Slots are never given twice: a bit that is under way while its slot is freed means nothing later.
 //! - With a `cycle`, a node waits that long before it speaks again, and what comes meanwhile goes
 //!   together: fewer messages, later launches.
-//! - What waits longer than `stall` is looked into from where it is known: a node that has it from some
-//!   children asks the others, down to the ranks that have not submitted it, and names them; a node
-//!   whose subtree is ready asks its parent whether it lives. Who does not answer stops the job.
+//! - A rank that waits longer than `stall` complains to its parent, which passes it on; rank 0 then asks
+//!   down the tree who lacks the tensor, and names them. Who does not answer stops the job.
 //!
 //! Messages a step: at most two for each rank and tensor, and none for a subtree that is not ready.
 
@@ -60,13 +59,14 @@ impl CoordinationPolicy for AgreedPolicy {
     }
 }
 
-/// A question under way: who lacks these tensors?
+/// A question under way: on rank 0, who lacks these tensors? elsewhere, does the parent live?
 #[derive(Debug)]
 struct Search {
     tensors: Arc<[u32]>,
     /// Whom someone asked, and whether the answer is here; it may come before the word of the asking.
     asked: BTreeMap<u32, bool>,
     missing: Vec<(u32, u32)>,
+    until: Time,
 }
 
 struct Machine {
@@ -93,11 +93,15 @@ struct Machine {
     shuts_down: bool,
     /// Until when it gathers.
     gate: Option<Time>,
-    is_watching: bool,
+    /// When its timer fires.
+    watch_at: Time,
     /// What waited when it last looked; by tensor.
     aged: Bits,
-    aged_since: Time,
     search: Option<Box<Search>>,
+    /// When it last passed a complaint on.
+    complained: Option<Time>,
+    /// Of rank 0: what it has warned of, and when first.
+    warned: Vec<(u32, Time)>,
 }
 
 impl Machine {
@@ -120,10 +124,11 @@ impl Machine {
             news: Report::default(),
             shuts_down: false,
             gate: None,
-            is_watching: false,
+            watch_at: Time::MAX,
             aged: Bits::default(),
-            aged_since: Time::ZERO,
             search: None,
+            complained: None,
+            warned: Vec::new(),
         }
     }
 
@@ -331,34 +336,34 @@ impl Machine {
         (own, children)
     }
 
-    fn watch(&mut self, now: Time, actions: &mut Vec<Action>) {
-        if !self.is_watching {
-            self.is_watching = true;
-            let at = now.checked_add(self.settings.stall).unwrap_or(Time::MAX);
+    /// Sees to it that its timer fires by `at`.
+    fn watch(&mut self, at: Time, actions: &mut Vec<Action>) {
+        if at < self.watch_at {
+            self.watch_at = at;
             actions.push(Action::SetTimer { id: WATCH, at });
+        }
+    }
+
+    fn watch_soon(&mut self, now: Time, actions: &mut Vec<Action>) {
+        if self.watch_at == Time::MAX {
+            self.watch(after(now, self.settings.stall), actions);
         }
     }
 
     /// Looks at what waits since it last looked.
     fn look(&mut self, now: Time, actions: &mut Vec<Action>) {
-        self.is_watching = false;
-        if let Some(search) = self.search.take() {
-            let silent = search.asked.iter().filter(|(_, answered)| !**answered);
-            let ranks: Vec<u32> = silent.map(|(rank, _)| *rank).collect();
-            if !ranks.is_empty() {
+        if now < self.watch_at {
+            return;
+        }
+        self.watch_at = Time::MAX;
+        if let Some(search) = &self.search {
+            if now >= search.until {
+                let silent = search.asked.iter().filter(|(_, answered)| !**answered);
+                let ranks = silent.map(|(rank, _)| *rank).collect();
                 let reason = Reason::Silent { ranks, by: self.rank };
                 return self.stop(None, &Arc::new(reason), actions);
             }
-            self.warn(&search, actions);
-            let ends = self.settings.stall_shutdown;
-            if let Some(&(tensor, _)) = search.missing.first()
-                && ends > Time::ZERO
-                && now.saturating_sub(self.aged_since) >= ends
-            {
-                let of = search.missing.iter().filter(|(other, _)| *other == tensor);
-                let missing = of.map(|(_, rank)| *rank).collect();
-                return self.stop(None, &Arc::new(Reason::Stalled { tensor, missing }), actions);
-            }
+            return self.watch(search.until, actions);
         }
         let waiting = self.waiting();
         if waiting.is_empty() {
@@ -367,58 +372,84 @@ impl Machine {
         self.aged.intersect(&waiting);
         if self.aged.is_empty() {
             self.aged = waiting;
-            self.aged_since = now;
         } else {
             let tensors: Arc<[u32]> = self.aged.iter().map(|tensor| tensor as u32).collect();
-            let (own, mut asked) = self.lacking(&tensors);
-            // Only above can it be known what its whole subtree has.
-            if own.is_empty() && asked.is_empty() {
-                asked.extend(self.place.parent());
-            }
-            for to in &asked {
-                let payload = Payload::Probe { origin: self.rank, tensors: tensors.clone() };
-                actions.push(Action::Send { to: *to, payload });
-            }
-            let missing = own.into_iter().map(|tensor| (tensor, self.rank)).collect();
-            let asked = asked.into_iter().map(|rank| (rank, false)).collect();
-            self.search = Some(Box::new(Search { tensors, asked, missing }));
+            self.complain(now, &tensors, actions);
         }
-        // Answers are waited for as long as silence is borne.
-        self.is_watching = true;
-        let wait = if self.search.is_some() {
-            self.settings.patience.min(self.settings.stall)
-        } else {
-            self.settings.stall
-        };
-        let at = now.checked_add(wait).unwrap_or(Time::MAX);
-        actions.push(Action::SetTimer { id: WATCH, at });
+        self.watch_soon(now, actions);
     }
 
-    fn warn(&self, search: &Search, actions: &mut Vec<Action>) {
+    /// Tensors wait too long: rank 0 searches, others tell their parent.
+    fn complain(&mut self, now: Time, tensors: &Arc<[u32]>, actions: &mut Vec<Action>) {
+        let again = self.complained.is_none_or(|last| after(last, self.settings.stall) <= now);
+        if self.search.is_some() || !again {
+            return;
+        }
+        self.complained = Some(now);
+        let (mut missing, mut asked) = (Vec::new(), BTreeMap::new());
+        if let Some(parent) = self.place.parent() {
+            asked.insert(parent, false);
+        } else {
+            let (own, children) = self.lacking(tensors);
+            missing.extend(own.into_iter().map(|tensor| (tensor, self.rank)));
+            asked.extend(children.into_iter().map(|child| (child, false)));
+        }
+        for to in asked.keys() {
+            let payload = Payload::Probe { origin: self.rank, tensors: tensors.clone() };
+            actions.push(Action::Send { to: *to, payload });
+        }
+        let until = after(now, self.settings.patience);
+        let search = Search { tensors: tensors.clone(), asked, missing, until };
+        self.search = Some(Box::new(search));
+        self.watch(until, actions);
+        self.conclude(now, actions);
+    }
+
+    /// Ends a search if all answers are here.
+    fn conclude(&mut self, now: Time, actions: &mut Vec<Action>) {
+        let ended = |search: &mut Box<Search>| search.asked.values().all(|answered| *answered);
+        let Some(search) = self.search.take_if(ended) else { return };
+        let warned = std::mem::take(&mut self.warned);
         for tensor in &*search.tensors {
             let of = search.missing.iter().filter(|(other, _)| other == tensor);
             let mut missing: Vec<u32> = of.map(|(_, rank)| *rank).collect();
             missing.sort_unstable();
-            if !missing.is_empty() {
+            if missing.is_empty() {
+                continue;
+            }
+            let first = warned.iter().find(|(other, _)| other == tensor).map(|(_, time)| *time);
+            self.warned.push((*tensor, first.unwrap_or(now)));
+            let Some(first) = first else {
                 actions.push(Action::Warn { tensor: *tensor, missing });
+                continue;
+            };
+            let ends = self.settings.stall_shutdown;
+            if ends > Time::ZERO && after(now.saturating_sub(first), self.settings.stall) >= ends {
+                let reason = Reason::Stalled { tensor: *tensor, missing };
+                return self.stop(None, &Arc::new(reason), actions);
             }
         }
     }
 
-    fn probed(&mut self, origin: u32, tensors: &Arc<[u32]>, actions: &mut Vec<Action>) {
-        let from_below = self.place.child(origin).is_some();
-        let (own, passed) = if from_below {
-            (Vec::new(), Vec::new()) // It lives: that is all the child wants to know.
-        } else {
-            self.lacking(tensors)
-        };
+    /// Asked by its parent for rank 0, or told by a child.
+    fn probed(&mut self, now: Time, origin: u32, tensors: &Arc<[u32]>, actions: &mut Vec<Action>) {
+        let complains = self.place.child(origin).is_some();
+        let (own, passed) =
+            if complains { (Vec::new(), Vec::new()) } else { self.lacking(tensors) };
         for to in &passed {
             let payload = Payload::Probe { origin, tensors: tensors.clone() };
             actions.push(Action::Send { to: *to, payload });
         }
-        actions
-            .push(Action::Send { to: origin, payload: Payload::Missing { tensors: own, passed } });
+        let payload = Payload::Missing { tensors: own, passed };
+        actions.push(Action::Send { to: origin, payload });
+        if complains {
+            self.complain(now, tensors, actions);
+        }
     }
+}
+
+fn after(time: Time, wait: Time) -> Time {
+    time.checked_add(wait).unwrap_or(Time::MAX)
 }
 
 fn sorted(mut asked: Vec<Asked>) -> Vec<Asked> {
@@ -432,7 +463,6 @@ impl Coordinator for Machine {
             return;
         }
         match event {
-            Event::Start => {}
             Event::Submit(request) => {
                 let tensor = request.tensor as usize;
                 if self.open.contains(tensor) {
@@ -441,7 +471,7 @@ impl Coordinator for Machine {
                 }
                 self.open.insert(tensor);
                 self.note(now, request);
-                self.watch(now, actions);
+                self.watch_soon(now, actions);
             }
             Event::Join | Event::Shutdown => {
                 let asks = self.news.asks.get_or_insert_default();
@@ -458,10 +488,10 @@ impl Coordinator for Machine {
             Event::Message { from, payload } => match payload {
                 Payload::Report(report) => {
                     self.report(now, from, *report);
-                    self.watch(now, actions);
+                    self.watch_soon(now, actions);
                 }
                 Payload::Agreed(event) => self.take_in(now, &event, actions),
-                Payload::Probe { origin, tensors } => self.probed(origin, &tensors, actions),
+                Payload::Probe { origin, tensors } => self.probed(now, origin, &tensors, actions),
                 Payload::Missing { tensors, passed } => {
                     if let Some(search) = &mut self.search {
                         search.asked.insert(from, true);
@@ -470,12 +500,13 @@ impl Coordinator for Machine {
                         });
                         search.missing.extend(tensors.into_iter().map(|tensor| (tensor, from)));
                     }
+                    self.conclude(now, actions);
                 }
                 Payload::Stop(reason) => self.stop(Some(from), &reason, actions),
                 _ => {}
             },
             Event::Timer { id: WATCH } => self.look(now, actions),
-            Event::Timer { .. } => {}
+            Event::Start | Event::Timer { .. } => {}
         }
         self.speak(now, actions);
     }

@@ -17,7 +17,7 @@ use allrail_core::Time;
 
 use super::bits::Bits;
 use super::coordinator::BROADCAST_FAN_OUT;
-use super::guard::Guard;
+use super::guard::{Guard, lives};
 use super::ledger::{Ledger, Outcome};
 use super::lists::{self, Lists};
 use super::messages::{Decision, Payload, Reason, Request, Vote};
@@ -96,7 +96,6 @@ struct Machine {
     aged: Bits,
     aged_since: Time,
     guard: Guard,
-    levels: u32,
     /// Children whose votes are here.
     heard: Bits,
     lists: Lists,
@@ -127,7 +126,6 @@ impl Machine {
             aged: Bits::default(),
             aged_since: Time::ZERO,
             guard: Guard::new(job.settings.patience),
-            levels: Place::new(0, job.ranks, fan_out.min(BROADCAST_FAN_OUT)).height(),
             heard: Bits::default(),
             lists: Lists::new(Place::new(rank, job.ranks, u32::MAX)),
             down: Place::new(rank, job.ranks, BROADCAST_FAN_OUT),
@@ -192,8 +190,7 @@ impl Machine {
         self.arrived += 1;
         if self.arrived <= self.votes.children() {
             if from.is_none() {
-                let patience = Guard::for_below(self.settings.patience, self.votes.height());
-                self.guard.wait(now, patience, actions);
+                self.guard.wait(now, actions);
             }
             return;
         }
@@ -202,16 +199,11 @@ impl Machine {
         let combined = std::mem::take(&mut self.combined);
         if let Some(parent) = self.votes.parent() {
             self.phase = Phase::Verdict;
-            self.waits_above(now, self.votes.height(), actions);
+            self.guard.wait(now, actions);
             actions.push(Action::Send { to: parent, payload: Payload::Vote(combined) });
         } else {
             self.verdict(now, combined, actions);
         }
-    }
-
-    fn waits_above(&mut self, now: Time, below: u32, actions: &mut Vec<Action>) {
-        let patience = Guard::for_above(self.settings.patience, self.levels, below);
-        self.guard.wait(now, patience, actions);
     }
 
     fn verdict(&mut self, now: Time, vote: Vote, actions: &mut Vec<Action>) {
@@ -263,15 +255,13 @@ impl Machine {
         self.lists.add(now, from, asks);
         if !self.lists.is_complete() {
             if from.is_none() {
-                let patience =
-                    Guard::for_below(self.settings.patience, self.lists.place().height());
-                self.guard.wait(now, patience, actions);
+                self.guard.wait(now, actions);
             }
             return;
         }
         if let Some(parent) = self.lists.place().parent() {
             self.phase = Phase::Answer;
-            self.waits_above(now, self.down.height(), actions);
+            self.guard.wait(now, actions);
             let payload = Payload::Asks(self.lists.take());
             actions.push(Action::Send { to: parent, payload });
         } else {
@@ -355,6 +345,8 @@ impl Coordinator for Machine {
                 Payload::Asks(asks) => self.listed(now, Some(from), *asks, actions),
                 Payload::Decision(decision) => self.decided(now, &decision, actions),
                 Payload::Stop(reason) => self.stop(Some(from), &reason, actions),
+                Payload::Probe { origin, .. } => actions.push(lives(origin)),
+                Payload::Missing { .. } => self.guard.answered(from),
                 _ => {}
             },
             Event::Start | Event::Timer { id: CYCLE } => self.tick(now, actions),
@@ -370,8 +362,8 @@ impl Coordinator for Machine {
             Event::Join => self.joins = !self.joined,
             Event::Shutdown => self.shuts_down = true,
             Event::Timer { id: WATCH } => {
-                if self.guard.is_over(now, actions) {
-                    let ranks = self.silent();
+                let silent = self.silent();
+                if let Some(ranks) = self.guard.look(now, self.rank, || silent, actions) {
                     self.stop(None, &Arc::new(Reason::Silent { ranks, by: self.rank }), actions);
                 }
             }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use allrail_core::Time;
 
 use super::bits::Bits;
-use super::guard::Guard;
+use super::guard::{Guard, lives};
 use super::ledger::{Ledger, Outcome};
 use super::lists::{self, Lists};
 use super::messages::{Decision, Payload, Reason, Request};
@@ -31,7 +31,6 @@ pub(super) struct Machine {
     ledger: Arc<Ledger>,
     lists: Lists,
     down: Place,
-    levels: u32,
     phase: Phase,
     started: Time,
     guard: Guard,
@@ -53,7 +52,6 @@ impl Machine {
             ledger: job.ledger.clone(),
             lists: Lists::new(Place::new(rank, job.ranks, gather)),
             down: Place::new(rank, job.ranks, broadcast),
-            levels: Place::new(0, job.ranks, gather.min(broadcast)).height(),
             phase: Phase::Pause,
             started: Time::ZERO,
             guard: Guard::new(job.settings.patience),
@@ -90,17 +88,13 @@ impl Machine {
         self.lists.add(now, from, asks);
         if !self.lists.is_complete() {
             if from.is_none() {
-                let patience =
-                    Guard::for_below(self.settings.patience, self.lists.place().height());
-                self.guard.wait(now, patience, actions);
+                self.guard.wait(now, actions);
             }
             return;
         }
         if let Some(parent) = self.lists.place().parent() {
             self.phase = Phase::Answer;
-            let patience =
-                Guard::for_above(self.settings.patience, self.levels, self.down.height());
-            self.guard.wait(now, patience, actions);
+            self.guard.wait(now, actions);
             let payload = Payload::Asks(self.lists.take());
             actions.push(Action::Send { to: parent, payload });
         } else {
@@ -165,15 +159,17 @@ impl Coordinator for Machine {
                 Payload::Asks(asks) => self.listed(now, Some(from), *asks, actions),
                 Payload::Decision(decision) => self.decided(now, &decision, actions),
                 Payload::Stop(reason) => self.stop(Some(from), &reason, actions),
+                Payload::Probe { origin, .. } => actions.push(lives(origin)),
+                Payload::Missing { .. } => self.guard.answered(from),
                 _ => {}
             },
             Event::Timer { id: WATCH } => {
-                if self.guard.is_over(now, actions) {
-                    let above = self.phase == Phase::Answer;
-                    let ranks = match self.down.parent().filter(|_| above) {
-                        Some(parent) => vec![parent],
-                        None => self.lists.silent(),
-                    };
+                let (lists, down) = (&self.lists, &self.down);
+                let silent = || match down.parent().filter(|_| self.phase == Phase::Answer) {
+                    Some(parent) => vec![parent],
+                    None => lists.silent(),
+                };
+                if let Some(ranks) = self.guard.look(now, self.rank, silent, actions) {
                     self.stop(None, &Arc::new(Reason::Silent { ranks, by: self.rank }), actions);
                 }
             }

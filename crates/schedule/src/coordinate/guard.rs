@@ -1,75 +1,91 @@
-//! The guard of a rank that waits for others: whoever says nothing for too long is named, and all
-//! stop. So a dead rank ends the job with its name, instead of hanging it.
-//!
-//! A rank that waits for those below it gives up after `(16 + h) / 16` of the patience, `h` levels
-//! above the leaves; one that waits for the answer from above, after those. So whoever is next to the
-//! dead rank is the first to speak, and its word reaches the others before they blame someone between.
+//! The guard of a rank that waits for others. After the patience it asks those it waits for whether
+//! they live; who has not answered after a sixteenth more is named, and all stop. So a dead rank ends
+//! the job with its name, instead of hanging it, and one that itself waits for the dead is not blamed.
 //!
 //! One timer at a time: it is set again when it fires, not at every wait.
 
+use std::sync::Arc;
+
 use allrail_core::Time;
 
+use super::messages::Payload;
 use super::{Action, WATCH};
 
 /// Of one rank.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Guard {
     /// When the wait began; `None` if it does not wait.
     since: Option<Time>,
     patience: Time,
     is_armed: bool,
+    /// Whom it has asked, without an answer yet.
+    asked: Option<Vec<u32>>,
 }
 
 impl Guard {
-    /// Of a rank with `height` levels below it.
-    #[must_use]
     pub(super) fn new(patience: Time) -> Self {
-        Self { since: None, patience, is_armed: false }
-    }
-
-    /// The patience for those below, `height` levels above the leaves.
-    #[must_use]
-    pub(super) fn for_below(patience: Time, height: u32) -> Time {
-        scaled(patience, 16 + u64::from(height))
-    }
-
-    /// The patience for the answer from above, when the tree has `height` levels and `below` are below
-    /// the rank.
-    #[must_use]
-    pub(super) fn for_above(patience: Time, height: u32, below: u32) -> Time {
-        scaled(patience, 17 + u64::from(2 * height - below.min(height)))
+        Self { since: None, patience, is_armed: false, asked: None }
     }
 
     /// It begins to wait.
-    pub(super) fn wait(&mut self, now: Time, patience: Time, actions: &mut Vec<Action>) {
+    pub(super) fn wait(&mut self, now: Time, actions: &mut Vec<Action>) {
         self.since = Some(now);
-        self.patience = patience;
         if !self.is_armed {
-            self.is_armed = true;
-            let at = now.checked_add(patience).unwrap_or(Time::MAX);
-            actions.push(Action::SetTimer { id: WATCH, at });
+            self.arm(now, self.patience, actions);
         }
+    }
+
+    fn arm(&mut self, from: Time, wait: Time, actions: &mut Vec<Action>) {
+        self.is_armed = true;
+        let at = from.checked_add(wait).unwrap_or(Time::MAX);
+        actions.push(Action::SetTimer { id: WATCH, at });
     }
 
     /// It has heard.
     pub(super) fn heard(&mut self) {
         self.since = None;
+        self.asked = None;
     }
 
-    /// Its timer has fired: whether the patience is at an end.
-    pub(super) fn is_over(&mut self, now: Time, actions: &mut Vec<Action>) -> bool {
-        let Some(since) = self.since else {
-            self.is_armed = false;
-            return false;
-        };
-        let at = since.checked_add(self.patience).unwrap_or(Time::MAX);
-        if at > now {
-            actions.push(Action::SetTimer { id: WATCH, at });
+    /// Someone lives.
+    pub(super) fn answered(&mut self, from: u32) {
+        if let Some(asked) = &mut self.asked {
+            asked.retain(|rank| *rank != from);
         }
-        at <= now
+    }
+
+    /// Its timer has fired, at rank `rank`, which waits for `silent`: who is dead, if anyone.
+    pub(super) fn look(
+        &mut self,
+        now: Time,
+        rank: u32,
+        silent: impl FnOnce() -> Vec<u32>,
+        actions: &mut Vec<Action>,
+    ) -> Option<Vec<u32>> {
+        self.is_armed = false;
+        let since = self.since?;
+        let over = since.checked_add(self.patience).unwrap_or(Time::MAX);
+        if let Some(dead) = self.asked.take() {
+            if !dead.is_empty() {
+                return Some(dead);
+            }
+            self.wait(now, actions);
+        } else if now < over {
+            self.arm(since, self.patience, actions);
+        } else {
+            let silent = silent();
+            let probe = Payload::Probe { origin: rank, tensors: Arc::from([]) };
+            actions
+                .extend(silent.iter().map(|to| Action::Send { to: *to, payload: probe.clone() }));
+            self.asked = Some(silent);
+            self.arm(now, Time::from_ps(self.patience.as_ps() / 16 + 1), actions);
+        }
+        None
     }
 }
 
-fn scaled(patience: Time, sixteenths: u64) -> Time {
-    Time::from_ps((patience.as_ps() / 16).saturating_mul(sixteenths))
+/// What a rank that lives answers to a guard.
+pub(super) fn lives(origin: u32) -> Action {
+    let payload = Payload::Missing { tensors: Vec::new(), passed: Vec::new() };
+    Action::Send { to: origin, payload }
 }

@@ -131,21 +131,23 @@ pub(super) fn forward(place: &Place, payload: &Payload, actions: &mut Vec<Action
     actions.extend(to.map(|to| Action::Send { to, payload: payload.clone() }));
 }
 
-/// Tells the neighbours in the given trees to stop, but for the one who said so, and stops.
+/// Tells the neighbours in the given trees to stop, but for the one who said so, and stops. Rank 0 is
+/// told too: the way to it may lead over the dead.
 pub(super) fn stop(
     places: &[&Place],
     from: Option<u32>,
     reason: &Arc<Reason>,
     actions: &mut Vec<Action>,
 ) {
-    let mut told: Vec<u32> = Vec::new();
+    let mut told: Vec<u32> = vec![0];
     for place in places {
         told.extend(place.parent());
         told.extend(place.below().map(|span| span.start));
     }
     told.sort_unstable();
     told.dedup();
-    let told = told.into_iter().filter(|to| Some(*to) != from);
+    let own = places.first().map(|place| place.rank());
+    let told = told.into_iter().filter(|to| Some(*to) != from && Some(*to) != own);
     let payload = Payload::Stop(reason.clone());
     actions.extend(told.map(|to| Action::Send { to, payload: payload.clone() }));
     actions.push(Action::Stop(reason.clone()));

@@ -319,14 +319,14 @@ pub enum Payload {
     Report(Box<Report>),
     /// `agreed`, from rank 0.
     Agreed(Arc<Agreed>),
-    /// `agreed`: which of these tensors is missing with you or below? To be answered to `origin`.
+    /// Do you live? And in `agreed`: who with you or below lacks these? To be answered to `origin`.
     Probe {
         /// Who asks.
         origin: u32,
         /// Which.
         tensors: Arc<[u32]>,
     },
-    /// `agreed`: the answer.
+    /// The answer.
     Missing {
         /// What the sender itself has not submitted.
         tensors: Vec<u32>,

@@ -1,6 +1,6 @@
 //! The key `schedule.tensor`: a policy and its parameters, checked.
 
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bandwidth, Bytes, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -75,11 +75,15 @@ pub struct Servers {
     /// `bytescheduler` split nothing, as their partitions are spread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub big_array: Option<Bytes>,
+    /// What a worker brings between its NPUs and its network, each way, before a push and after a
+    /// pull: the buses that the NPUs of a machine share. Left out: unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<Bandwidth>,
 }
 
 impl Default for Servers {
     fn default() -> Self {
-        Self { count: None, colocated: true, big_array: None }
+        Self { count: None, colocated: true, big_array: None, host: None }
     }
 }
 

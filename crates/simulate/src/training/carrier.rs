@@ -6,6 +6,7 @@
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, Rank, Time};
+use allrail_schedule::tensor::{Phase, Piece};
 
 /// What is to be carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +46,16 @@ pub struct Submission {
     pub overhead: Time,
     /// Comes back in its events.
     pub tag: u64,
+    /// Of a gradient that goes over parameter servers: which part of it, and which way.
+    pub piece: Option<(Phase, Piece)>,
+}
+
+impl Submission {
+    /// Without overhead, servers or a tag.
+    #[must_use]
+    pub fn of(ask: Ask, priority: i64) -> Self {
+        Self { ask, priority, overhead: Time::ZERO, tag: 0, piece: None }
+    }
 }
 
 /// What happened to it.
@@ -65,8 +76,9 @@ pub enum Event {
 /// How busy a carrier was.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// For each dimension, the time that its servers worked: a mean over the ranks.
-    pub busy: Vec<Time>,
+    /// For each dimension, the time that its servers worked: a mean over the ranks; `None` where a
+    /// cable may serve several dimensions.
+    pub busy: Option<Vec<Time>>,
     /// For each dimension, the bytes that an NPU sent: a mean over the ranks.
     pub sent: Vec<f64>,
     /// The time in which anything was under way.

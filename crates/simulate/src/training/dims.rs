@@ -327,7 +327,7 @@ impl<'a> Dims<'a> {
 
 impl Carrier for Dims<'_> {
     fn submit(&mut self, now: Time, submission: Submission) {
-        let Submission { ask, priority, overhead, tag } = submission;
+        let Submission { ask, priority, overhead, tag, .. } = submission;
         if self.under_way == 0 {
             self.active_since = now;
         }
@@ -423,7 +423,7 @@ impl Carrier for Dims<'_> {
             Time::from_ps(u64::try_from(sum / u128::from(ranks.max(1))).expect("a mean of times"))
         };
         Usage {
-            busy: busy.into_iter().map(mean).collect(),
+            busy: Some(busy.into_iter().map(mean).collect()),
             sent: sent.into_iter().map(|sum| sum / ranks.max(1) as f64).collect(),
             active: self.active,
         }

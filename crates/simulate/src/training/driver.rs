@@ -527,7 +527,7 @@ impl<'a> Driver<'a> {
             .collect();
         if number > 0 {
             for (player, actor) in (0u32..).zip(&self.players.actors) {
-                for id in self.shape.gated[actor.index()].iter() {
+                for id in &self.shape.gated[actor.index()] {
                     missing[self.shape.index(player, *id)] += 1;
                 }
                 if self.settings.barrier {
@@ -694,7 +694,7 @@ impl<'a> Driver<'a> {
                     }
                 }
                 let flying = Flying::Message { key, sender: Some(ran) };
-                self.submit(now, ran, ask, priority, Time::ZERO, flying);
+                self.submit(now, ran, Submission::of(ask, priority), flying);
             }
             Work::Receive { group, peer, .. } => {
                 let (key, _) = self.message(ran, group, peer, false);
@@ -779,7 +779,7 @@ impl<'a> Driver<'a> {
         }
         let priority = self.priority(last.node);
         let ask = Ask::Collective { operation, bytes, instance };
-        self.submit(now, last, ask, priority, Time::ZERO, Flying::Collective(came));
+        self.submit(now, last, Submission::of(ask, priority), Flying::Collective(came));
     }
 
     /// The priority of what no tensor scheduler speaks for: a pass waits for it.
@@ -795,15 +795,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    fn submit(
-        &mut self,
-        now: Time,
-        by: Ran,
-        ask: Ask,
-        priority: i64,
-        overhead: Time,
-        flying: Flying,
-    ) {
+    fn submit(&mut self, now: Time, by: Ran, submission: Submission, flying: Flying) {
         let tag = match self.free.pop() {
             Some(tag) => {
                 self.flying[usize::try_from(tag).expect("a tag is an index")] = flying;
@@ -815,9 +807,9 @@ impl<'a> Driver<'a> {
             }
         };
         if self.settings.timeline {
-            self.out.asked.push((by, ask));
+            self.out.asked.push((by, submission.ask));
         }
-        self.carrier.submit(now, Submission { ask, priority, overhead, tag });
+        self.carrier.submit(now, Submission { tag, ..submission });
     }
 
     /// Lets the tensor schedulers act on what has come; whether any did.
@@ -834,7 +826,12 @@ impl<'a> Driver<'a> {
                 Priority::Tensor => (start.priority.clamp(-(1 << 27), 1 << 27) << 32) - self.issued,
             };
             let flying = Flying::Tensor { step: start.step };
-            self.submit(now, start.by, start.ask, priority, start.overhead, flying);
+            let submission = Submission {
+                overhead: start.overhead,
+                piece: start.piece,
+                ..Submission::of(start.ask, priority)
+            };
+            self.submit(now, start.by, submission, flying);
         }
         self.over.extend(wanted.over);
         true

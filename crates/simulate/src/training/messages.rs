@@ -495,18 +495,17 @@ impl Carrier for Messages<'_> {
         let busy = self.world.busy(self.now.max(Time::from_ps(1)));
         let time = |share: f64| Time::from_ps((share * self.now.as_ps() as f64) as u64);
         let mut usage = Usage {
-            busy: busy.into_iter().map(time).collect(),
+            busy: busy.map(|shares| shares.into_iter().map(time).collect()),
             sent: self.sent.iter().map(|bytes| *bytes as f64 / ranks).collect(),
             active: self.active,
         };
         if self.open > 0 {
-            usage.active += self.now - self.since;
+            usage.active += self.now.saturating_sub(self.since);
         }
         let dimensions = match &self.wiring {
             Wiring::Graph { sizes, .. } => sizes.len(),
             Wiring::Dimensions(request) => request.fabric.dimensions.len(),
         };
-        usage.busy.resize(dimensions, Time::ZERO);
         usage.sent.resize(dimensions, 0.0);
         usage
     }

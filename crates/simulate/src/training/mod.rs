@@ -4,7 +4,7 @@
 //! - [`driver`]: the loop: compute engines, gathering, messages, iterations.
 //! - [`carrier`]: what carries the communication; [`dims`] for the world of that name, [`messages`]
 //!   for the others. [`network`]: the graph fabrics, and where a job's ranks are on them.
-//! - [`servers`]: parameter servers and their links.
+//! - [`exchange`]: a carrier with parameter servers beside it, and their links, [`servers`].
 //! - [`tensors`]: gradients, through the tensor schedulers.
 //! - [`record`]: what happened to each node, and what compute engines waited for.
 //! - [`scenario`]: the resolved scenario. [`run`]: from it to a [`result`].
@@ -13,6 +13,7 @@
 pub mod carrier;
 pub mod dims;
 pub mod driver;
+pub mod exchange;
 pub mod export;
 mod lowered;
 pub mod messages;

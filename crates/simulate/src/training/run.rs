@@ -21,6 +21,7 @@ use allrail_world::{Links, World};
 use super::carrier::{Ask, Carrier};
 use super::dims::{self, Dims, Network};
 use super::driver::{Driver, Outcome, Priority, Settings};
+use super::exchange::WithServers;
 use super::messages::{Messages, Wiring};
 use super::network::GraphNetwork;
 use super::path;
@@ -111,6 +112,14 @@ pub fn run(
         Some(WhatIf::NoStraggler) | None => Network::Real,
     };
     let sizes: Vec<u32> = request.fabric.dimensions.iter().map(|d| d.size).collect();
+    if WithServers::asked(&scenario.tensor()) && scenario.world != WorldKind::Dims {
+        return Err(field(
+            "schedule.tensor.exchange".to_owned(),
+            "parameter_server",
+            "parameter servers run in `dims`",
+            "write `world: dims`, or leave it out for all-reduces",
+        ));
+    }
     match scenario.world {
         WorldKind::Dims => {
             let players = Players::classes(job.graph, &sizes)?;
@@ -123,7 +132,21 @@ pub fn run(
                 timeline,
             )?;
             prepare(job.graph, &players, |ask| carrier.prepare(ask))?;
-            let outcome = drive(job, scenario, &players, &mut carrier, timeline, observer)?;
+            let parameters = scenario.tensor();
+            let outcome = if WithServers::asked(&parameters) {
+                let fabric = &request.fabric;
+                let mut servers = WithServers::new(
+                    &mut carrier,
+                    job.graph,
+                    &players,
+                    fabric,
+                    &parameters,
+                    network,
+                )?;
+                drive(job, scenario, &players, &mut servers, timeline, observer)?
+            } else {
+                drive(job, scenario, &players, &mut carrier, timeline, observer)?
+            };
             let spans = carrier.spans.take().unwrap_or_default();
             summarise(job, scenario, &request, &players, &outcome, &mut carrier, &spans, timeline)
         }
@@ -392,6 +415,7 @@ fn summarise(
                 Some(names) => names[i].clone(),
                 None => topology_aware(dimension.kind, Operation::AllReduce).to_owned(),
             };
+            let utilisation = ratio(used.sent[i], bandwidths[i] * span.as_s());
             DimensionResult {
                 name: id.name(),
                 kind: dimension.kind,
@@ -399,8 +423,8 @@ fn summarise(
                 bandwidth_gbps: dimension.aggregate().gbps(),
                 algorithm,
                 bytes_per_npu: (used.sent[i] / steps).round() as u64,
-                utilisation: Some(ratio(used.sent[i], bandwidths[i] * span.as_s())),
-                busy_fraction: used.busy[i].ratio(span),
+                utilisation: Some(utilisation),
+                busy_fraction: used.busy.as_ref().map_or(utilisation, |busy| busy[i].ratio(span)),
             }
         })
         .collect();
@@ -507,7 +531,9 @@ fn used(
         return last.clone();
     }
     super::carrier::Usage {
-        busy: last.busy.iter().zip(&first.busy).map(|(a, b)| a.saturating_sub(*b)).collect(),
+        busy: last.busy.as_ref().zip(first.busy.as_ref()).map(|(last, first)| {
+            last.iter().zip(first).map(|(a, b)| a.saturating_sub(*b)).collect()
+        }),
         sent: last.sent.iter().zip(&first.sent).map(|(a, b)| a - b).collect(),
         active: last.active.saturating_sub(first.active),
     }

@@ -156,6 +156,17 @@ impl Servers {
         }
     }
 
+    /// How long all workers' exchange of so many bytes takes at the most: over one server, each phase
+    /// and link after the other. `None` if that is beyond a quarter of the clock.
+    #[must_use]
+    pub fn within_the_clock(&self, bytes: u128) -> Option<Time> {
+        let Machines { workers, bandwidth, host, .. } = self.machines;
+        let slowest = host.map_or(bandwidth, |host| host.min(bandwidth));
+        let all = bytes.checked_mul(u128::from(workers) * 6)?;
+        let time = slowest.time_for_fraction(all, 1)?;
+        time.checked_mul(4).map(|_| time)
+    }
+
     /// Queues an operation at its sending links. Nothing begins before [`Servers::choose`].
     ///
     /// # Panics

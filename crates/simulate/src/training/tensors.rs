@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
 use allrail_schedule::tensor::{
-    Action, Event, OperationId, Tensor, TensorParameters, TensorScheduler,
+    Action, Event, OperationId, Phase, Piece, Tensor, TensorParameters, TensorScheduler,
 };
 use allrail_workload::{NodeId, StepGraph, Work};
 use serde_json::Value;
@@ -42,6 +42,8 @@ pub struct Start {
     pub overhead: Time,
     /// Which operation it is.
     pub step: Step,
+    /// With parameter servers: which part of a gradient, and which way.
+    pub piece: Option<(Phase, Piece)>,
 }
 
 /// What the schedulers want.
@@ -102,6 +104,8 @@ pub struct Tensors {
     start_overhead: Time,
     partition_overhead: Time,
     operations: BTreeMap<NodeId, Operation>,
+    /// Of an operation over servers, the pieces that are under way.
+    parts: BTreeMap<(u32, OperationId), usize>,
 }
 
 impl Tensors {
@@ -125,6 +129,7 @@ impl Tensors {
             start_overhead: parameters.start_overhead,
             partition_overhead: parameters.partition_overhead,
             operations: BTreeMap::new(),
+            parts: BTreeMap::new(),
         };
         // Of every group and kind, the first actor's gradients; other actors' meet these in order.
         let mut lists: BTreeMap<(u32, Operation), Vec<(Tensor, String)>> = BTreeMap::new();
@@ -240,6 +245,13 @@ impl Tensors {
             self.tell(now, scheduler, Event::Ready { tensor }, &mut wanted);
         }
         for step in std::mem::take(&mut self.finished) {
+            if let Some(left) = self.parts.get_mut(&(step.scheduler, step.operation)) {
+                *left -= 1;
+                if *left > 0 {
+                    continue;
+                }
+                self.parts.remove(&(step.scheduler, step.operation));
+            }
             let event = Event::Finished { operation: step.operation };
             self.tell(now, step.scheduler, event, &mut wanted);
         }
@@ -255,15 +267,15 @@ impl Tensors {
         scheduled.scheduler.on(now, event, &mut actions);
         for action in actions {
             match action {
-                Action::Start { operation, pieces, priority, .. } => {
-                    let bytes: u64 = pieces.iter().map(|piece| piece.bytes.count()).sum();
+                Action::Start { operation, phase, pieces, priority } => {
                     let overhead = self
                         .partition_overhead
                         .checked_mul(pieces.len() as u64)
                         .and_then(|all| all.checked_add(self.start_overhead))
                         .unwrap_or(Time::MAX);
-                    wanted.starts.push(Start {
-                        by: scheduled.came[pieces[0].tensor as usize][0],
+                    let step = Step { scheduler: index, operation };
+                    let start = |bytes: u64, piece: &Piece| Start {
+                        by: scheduled.came[piece.tensor as usize][0],
                         ask: Ask::Collective {
                             operation: scheduled.operation,
                             bytes: Bytes::new(bytes),
@@ -271,8 +283,21 @@ impl Tensors {
                         },
                         priority,
                         overhead,
-                        step: Step { scheduler: index, operation },
-                    });
+                        step,
+                        piece: None,
+                    };
+                    if phase == Phase::Whole {
+                        let bytes = pieces.iter().map(|piece| piece.bytes.count()).sum();
+                        wanted.starts.push(start(bytes, &pieces[0]));
+                        continue;
+                    }
+                    // Each piece goes to its server; the overhead of all comes before the first.
+                    self.parts.insert((index, operation), pieces.len());
+                    wanted.starts.extend(pieces.iter().enumerate().map(|(i, piece)| Start {
+                        piece: Some((phase, *piece)),
+                        overhead: if i == 0 { overhead } else { Time::ZERO },
+                        ..start(piece.bytes.count(), piece)
+                    }));
                 }
                 Action::Done { tensor } => {
                     wanted.over.append(&mut scheduled.came[tensor as usize]);

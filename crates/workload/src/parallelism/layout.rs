@@ -54,8 +54,8 @@ impl Layout {
                 });
             }
         }
-        let degrees = degrees(parallelism, &parts, npus)?;
         let mut free = free(factors, sizes)?;
+        let degrees = degrees(parallelism, &parts, npus)?;
         for axis in Axis::ALL {
             if !parts[axis as usize].is_empty() || parallelism.map.contains_key(&axis) {
                 continue;
@@ -138,7 +138,8 @@ impl Layout {
     }
 
     /// A rank's position among those of a degree.
-    fn position(&self, axis: Axis, rank: u32) -> u32 {
+    #[must_use]
+    pub fn position(&self, axis: Axis, rank: u32) -> u32 {
         let (mut position, mut weight) = (0, 1);
         for part in self.parts(axis) {
             let below: u32 = self.sizes[..part.dimension.index()].iter().product();

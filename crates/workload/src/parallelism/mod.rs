@@ -78,8 +78,8 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError>
         ));
     }
     let graph = graph(&plan, &orders)?;
-    let (graph, slow) = split::stragglers(graph, &workload.stragglers)?;
-    let mut notes = vec![plan.layout.words(), memory.words()];
+    let (graph, slow) = split::stragglers(graph, &workload.stragglers, sizes)?;
+    let mut notes = vec![plan.layout.words()];
     notes.extend(plan.network.notes.iter().cloned());
     Ok(Built { graph, memory, slow, notes, network: plan.network })
 }
