@@ -86,7 +86,7 @@ bench: build ## measure; nothing fails on a time
 	@if [ -d benches ]; then for file in benches/*.py; do \
 	  echo "== $$file"; $(BIN)/python "$$file"; done; fi
 	@for example in allrail-world/flows_speed allrail-world/packets_speed \
-	    allrail-fabric/placement_speed; do \
+	    allrail-fabric/placement_speed allrail-simulate/coordination_speed; do \
 	  echo "== $$example"; cargo run --release --locked --quiet -p $${example%/*} \
 	    --example $${example#*/}; done
 
@@ -104,6 +104,7 @@ reproduce: build ## every published number beside ours
 	@$(BIN)/allrail reproduce themis --out $(OUT)/reproduce/themis
 	@$(BIN)/allrail reproduce astra-sim --out $(OUT)/reproduce/astra-sim
 	@$(BIN)/allrail reproduce hammingmesh --out $(OUT)/reproduce/hammingmesh
+	@$(BIN)/allrail reproduce horovod --out $(OUT)/reproduce/horovod
 
 .PHONY: lock
 lock: ## pin the Python set again, with hashes (needs uv)

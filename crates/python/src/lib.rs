@@ -1,6 +1,7 @@
 //! The Python module `allrail._core`. Bindings only: JSON text in, JSON text out; every decision is
 //! in the crates beneath.
 
+mod coordination;
 mod placement;
 mod traffic;
 
@@ -349,6 +350,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(graph_cables, module)?)?;
     module.add_function(wrap_pyfunction!(topologies_table, module)?)?;
     module.add_function(wrap_pyfunction!(verify, module)?)?;
+    coordination::register(module)?;
     placement::register(module)?;
     traffic::register(module)?;
     module.add_function(wrap_pyfunction!(version, module)?)
