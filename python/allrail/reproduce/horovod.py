@@ -4,21 +4,18 @@ Efficiency is the time a GPU computes over the time of a step. The coordinators 
 machines, one a rank, in virtual time; the tensors become ready evenly over the backward pass. One
 model of latency for all rows, fixed from the sources below before any run.
 
-| figure | value | source |
-|---|---|---|
-| wire, send, receive | 1 us; 0.5 us each (assumed) | InfiniBand below 1 us (MVAPICH2, SC'18 booth) |
-| bandwidth of a control message | 12.5 GB/s | EDR, 100 Gb/s (OLCF, Summit) |
-| a request: bytes, and work at its receiver | 100 B (assumed); 0.93 us | FlatBuffers' C++ benchmark: \
-3.2 us for 344 B with 4 strings, by bytes |
-| cycle, fusion | 5 ms, 64 MiB | Horovod's defaults before 0.21 |
-| all-reduce of a buffer | 4.4 + 2 (5 * 1.2 + 8.5 log2(nodes)) us; 10.3 GB/s | NCCL's tuning table, \
-tree, LL128, 6 GPUs a node, 25 GB/s a node |
-| ResNet-50, V100, FP32, batch 64 | 360 images/s | TensorFlow containers of 2019 (assumed) |
-| backward pass | last two thirds of a step | FLOPs of backward: twice forward |
-| ResNet-50: tensors | 161, 25.6 M parameters | its layers: 53 convolutions, 53 x 2, 2 |
-| STEMDL: parameters, tensors | 220 M, in half precision; 420 (assumed) | NSDI'22; FC-DenseNet-103 \
-(Jegou et al. 2017): 103 layers, about four each |
-| STEMDL: computing | 500 ms (assumed) | - |
+- Control messages: 1 us on the wire (InfiniBand below 1 us: MVAPICH2 at SC'18) and 0.5 us of work
+  on each side (assumed), at 12.5 GB/s (EDR, 100 Gb/s).
+- A request: 100 B (assumed), and 0.93 us of work at its receiver, by its bytes (FlatBuffers' C++
+  benchmark: 3.2 us to build 344 B with 4 strings; Horovod unpacks strings and vectors).
+- Cycle and fusion: 5 ms and 64 MiB, Horovod's defaults before 0.21.
+- All-reduce of a buffer: 4.4 + 2 (5 * 1.2 + 8.5 log2(nodes)) us, 10.3 GB/s (NCCL's tuning table:
+  tree, LL128, 6 GPUs a node, 25 GB/s a node; 25 * 0.9 * 0.915 / 2).
+- ResNet-50, batch 64, FP32 on a V100: 360 images/s (assumed); 161 tensors (53 convolutions, 53 x 2
+  of their norms, 2 of the classifier), 25.6 M parameters.
+- STEMDL: 220 M parameters (NSDI'22), in half precision; 420 tensors (assumed: FC-DenseNet-103 has
+  103 layers, about four tensors each); 500 ms of computing (assumed).
+- The backward pass is the last two thirds: it has twice the FLOPs of the forward pass.
 """
 
 from __future__ import annotations
@@ -136,7 +133,9 @@ STEMDL_WAYS: dict[str, dict[str, Any]] = {
 GROUPED, UNGROUPED = "cached, 1 ms, grouped", "cached"
 
 
-def run(*, full: bool = True, small: bool = False, progress: Progress | None = None) -> Reproduction:
+def run(
+    *, full: bool = True, small: bool = False, progress: Progress | None = None
+) -> Reproduction:
     """Compute the efficiencies and print them beside what is published.
 
     Args:
@@ -225,12 +224,18 @@ def _detail(results: Efficiencies) -> Detail:
 
 
 def _notes() -> list[str]:
+    shapes = (
+        "the publication's figures are read as shapes: near ideal to 800 ranks with the cache, a "
+        "rapid drop beyond about 400 without"
+    )
+    assumed = (
+        "assumed, for no source was at hand: MPI's work for a message (0.5 us a side), bytes of a "
+        "request (100), ResNet-50's 360 images/s, STEMDL's 420 tensors and 500 ms a step"
+    )
     return [
         "predicted: every rank's state machine in virtual time, one model of latency for all rows",
-        "the publication's figures are read as shapes: near ideal to 800 ranks with the cache, a "
-        "rapid drop beyond about 400 without",
-        "assumed, for no source was at hand: MPI's work for a message (0.5 us a side), bytes of a "
-        "request (100), ResNet-50's 360 images/s, STEMDL's 420 tensors and 500 ms a step",
+        shapes,
+        assumed,
         "not modelled: noise of the hosts, what communication takes from computing, input",
     ]
 
