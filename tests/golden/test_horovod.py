@@ -28,16 +28,15 @@ def test_a_step_takes_its_computation_at_least(name: str) -> None:
 def test_the_same_question_has_the_same_answer():
     tree = request(RESNET, 24, {"policy": "cached"})
     assert steps(tree) == steps(tree)
-    assert steps(tree | {"seed": 2})["steps_us"] != steps(tree)["steps_us"]
 
 
 def test_rank_0_is_what_grows():
-    def step(name: str, ranks: int) -> float:
-        return float(steps(request(RESNET, ranks, horovod.RESNET_WAYS[name]))["step_us"])
+    def efficiency(name: str, ranks: int) -> float:
+        way = horovod.RESNET_WAYS[name]
+        return float(steps(request(RESNET, ranks, way, steps=3))["efficiency"])
 
-    few, many = 48, 480
-    grows = step("coordinator", many) - step("coordinator", few)
-    assert grows > 5 * abs(step("cached", many) - step("cached", few))
+    assert efficiency("coordinator", 1200) < efficiency("coordinator", 96) - 0.1
+    assert efficiency("cached", 1200) > 0.95
 
 
 def test_groups_make_fewer_buffers():
@@ -56,4 +55,4 @@ def test_a_lag_hides_the_last_buffers():
 
 def test_an_all_reduce_over_1000_nodes():
     # NCCL's table: 4.4 + 2 (5 * 1.2 + log2(1000) * 8.5) us.
-    assert exchange(6000)["latency"] == "185822 ns"
+    assert exchange(6000)["latency"] == "185818 ns"

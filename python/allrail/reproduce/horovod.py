@@ -27,7 +27,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from allrail import _core
-from allrail.reproduce.rows import Cells, Detail, Picture, Progress, Reproduction, Row
+from allrail.reproduce.rows import Cells, Detail, Kind, Picture, Progress, Reproduction, Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -123,7 +123,25 @@ RESNET_WAYS: dict[str, dict[str, Any]] = {
     "cached": {"policy": "cached", "cycle": CYCLE},
     "tree": {"policy": "tree", "cycle": CYCLE},
     "agreed": {"policy": "agreed"},
+    "coordinator, copies counted": {
+        "policy": "coordinator",
+        "cycle": CYCLE,
+        "latency": {"receive": "1 us", "entry": "1.86 us"},
+    },
 }
+"""The last was added after the first run, from Horovod's source (`GAP`), and is not judged."""
+STEMDL_GAP = (
+    "in this model the exchange of STEMDL's gradients hides behind the backward pass with and "
+    "without groups, so groups only make the last buffer later. What they are for is missing: the "
+    "work of a cycle and of a buffer takes nothing from computing, and no message is ever disturbed"
+)
+GAP = (
+    "the model that was fixed beforehand charges rank 0 one unpacking a request and one message a "
+    "rank and cycle. Horovod's controller.cc and mpi_controller.cc copy each request once more, "
+    "into the message table, and gather twice, lengths and lists: `copies counted` charges both "
+    "twice"
+)
+
 STEMDL_WAYS: dict[str, dict[str, Any]] = {
     "coordinator": {"policy": "coordinator", "cycle": CYCLE},
     "cached": {"policy": "cached", "cycle": CYCLE},
@@ -177,8 +195,12 @@ def _rows(results: Efficiencies) -> list[Row]:
         return 100 * float(results[model.name, name, ranks]["efficiency"])
 
     lost = percent(RESNET, "coordinator", 400) - percent(RESNET, "coordinator", 800)
+    copies = "coordinator, copies counted"
+    counted = percent(RESNET, copies, 400) - percent(RESNET, copies, 800)
+    case = "lost from 400 to 800 ranks"
     rows = [
-        Row("ResNet-50, coordinator, lost from 400 to 800 ranks", lost, 10.0, "points", "at_least"),
+        Row(f"ResNet-50, coordinator, {case}", lost, 10.0, "points", "at_least", why=GAP),
+        Row(f"ResNet-50, {copies}, {case}", counted, 10.0, "points"),
         Row(
             "ResNet-50, cached, efficiency at 800 ranks",
             percent(RESNET, "cached", 800),
@@ -199,7 +221,8 @@ def _rows(results: Efficiencies) -> list[Row]:
             continue
         gain = percent(STEMDL, GROUPED, ranks) - percent(STEMDL, UNGROUPED, ranks)
         case = f"STEMDL, gain of groups over none, {ranks} ranks"
-        rows.append(Row(case, gain, 0.0, "points", "at_least" if ranks == 6000 else "report"))
+        kind: Kind = "at_least" if ranks == 6000 else "report"
+        rows.append(Row(case, gain, 0.0, "points", kind, why=STEMDL_GAP))
         published = 93.0 if ranks == FULL else None
         for name in (UNGROUPED, GROUPED):
             ours = percent(STEMDL, name, ranks)
