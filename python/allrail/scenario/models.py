@@ -152,8 +152,18 @@ def resolve(workload: dict[str, Any], *, folder: FilePath) -> dict[str, Any]:
 
 
 def _from_files(model: dict[str, Any], folder: FilePath) -> dict[str, Any]:
-    """Read an ASTRA-sim file, and let a trace's paths start at the scenario's folder."""
+    """Read a file of steps or of ASTRA-sim; a trace's paths start at the scenario's folder."""
     found = dict(model)
+    if isinstance(model.get("steps"), str):
+        loaded = load_model(model["steps"], folder=folder)
+        if "steps" not in loaded:
+            raise InputError(
+                "it has no `steps`",
+                hint="see the presets `hammingmesh_...` for examples",
+                field="workload.model.steps",
+                value=model["steps"],
+            )
+        return {**loaded, **{key: one for key, one in found.items() if key != "steps"}}
     trace, layers = model.get("trace"), model.get("astra_sim")
     if isinstance(trace, str):
         found.setdefault("name", FilePath(trace).name)
