@@ -566,7 +566,14 @@ fn timeline_of(
     stages: &[dims::Span],
 ) -> Vec<SpanResult> {
     let name = |player: u32| graph.actors()[players.actors[player as usize].index()].name.clone();
-    let computed = outcome.spans.iter().map(|(ran, start, end)| SpanResult {
+    // Of an actor whose ranks are players of their own, the first stands for all.
+    let shown = |player: u32| {
+        let actor = players.actors[player as usize];
+        players.actors.iter().position(|other| *other == actor) == Some(player as usize)
+    };
+    let shown: Vec<bool> = (0..).take(players.len()).map(shown).collect();
+    let computed = outcome.spans.iter().filter(|(ran, ..)| shown[ran.player as usize]);
+    let computed = computed.map(|(ran, start, end)| SpanResult {
         actor: name(ran.player),
         track: "compute".to_owned(),
         name: graph.name(ran.node).to_owned(),
@@ -586,7 +593,7 @@ fn timeline_of(
         start_us: start.as_us(),
         end_us: end.as_us(),
     });
-    let carried = stages.iter().map(|span| {
+    let carried = stages.iter().filter(|span| shown[span.player as usize]).map(|span| {
         let index = usize::try_from(span.tag).expect("a tag is an index");
         let (ran, ask) = outcome.asked[index];
         let (operation, bytes, instance) = match ask {
