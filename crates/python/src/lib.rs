@@ -1,7 +1,9 @@
 //! The Python module `allrail._core`. Bindings only: JSON text in, JSON text out; every decision is
 //! in the crates beneath.
 
+mod foreign;
 mod many;
+mod coordination;
 mod placement;
 mod traffic;
 mod training;
@@ -351,8 +353,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(graph_cables, module)?)?;
     module.add_function(wrap_pyfunction!(topologies_table, module)?)?;
     module.add_function(wrap_pyfunction!(verify, module)?)?;
+    coordination::register(module)?;
     placement::register(module)?;
     traffic::register(module)?;
     training::register(module)?;
+    foreign::register(module)?;
     module.add_function(wrap_pyfunction!(version, module)?)
 }

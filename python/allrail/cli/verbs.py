@@ -24,6 +24,10 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
         Verb("compare", "several policies, fabrics, sizes or models side by side"),
         Verb("plan", "make the plan alone, to look at or to reuse"),
     ),
+    "Formats": (
+        Verb("import", "traces of PyTorch, Chakra, ASTRA-sim and SimAI, as scenarios that run"),
+        Verb("export", "a training step as a Chakra trace"),
+    ),
     "Networks": (
         Verb("fabric", "list, show and advise on fabrics"),
         Verb("cost", "switches, cables and their price, for any list of fabrics"),

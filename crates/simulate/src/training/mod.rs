@@ -14,6 +14,7 @@ pub mod carrier;
 pub mod dims;
 pub mod driver;
 pub mod exchange;
+pub mod export;
 mod lowered;
 pub mod messages;
 pub mod network;

@@ -10,8 +10,10 @@ use allrail_core::{Bytes, Time};
 use allrail_fabric::Fabric;
 use allrail_schedule::Request;
 use allrail_schedule::tensor::TensorParameters;
-use allrail_workload::spec::Model;
-use allrail_workload::{ActorId, Memory, NodeId, Pass, Perturbation, Purpose, StepGraph, Work};
+use allrail_workload::spec::{Model, Workload};
+use allrail_workload::{
+    ActorId, Built, Memory, NodeId, Pass, Perturbation, Purpose, StepGraph, Work,
+};
 
 use allrail_world::flows::Splitting;
 use allrail_world::{Links, World};
@@ -63,10 +65,7 @@ pub fn simulate(
         workload.stragglers.clear();
         workload.jitter = None;
     }
-    let built = match allrail_workload::formats::build(&workload, &sizes)? {
-        Some(foreign) => foreign,
-        None => allrail_workload::build(&workload, &sizes)?,
-    };
+    let built = graph_of(&workload, &sizes)?;
     let job = Job {
         graph: &built.graph,
         memory: (built.memory != Memory::default()).then_some(built.memory),
@@ -79,6 +78,17 @@ pub fn simulate(
     result.host.planning_ms = building.as_secs_f64() * 1e3;
     result.host.wall_ms = begin.elapsed().as_secs_f64() * 1e3;
     Ok(result)
+}
+
+/// The step graph of a workload, whoever wrote its model.
+///
+/// # Errors
+/// The workload is wrong, or does not fit dimensions of these sizes.
+pub fn graph_of(workload: &Workload, sizes: &[u32]) -> Result<Built, SimulateError> {
+    Ok(match allrail_workload::formats::build(workload, sizes)? {
+        Some(foreign) => foreign,
+        None => allrail_workload::build(workload, sizes)?,
+    })
 }
 
 /// Runs a step graph as a scenario says; of its workload, only what `job` does not.
@@ -564,6 +574,7 @@ fn timeline_of(
         bytes: None,
         group: None,
         group_size: None,
+        communication: None,
         pass: match graph.node(ran.node).pass {
             Pass::Forward => Some("forward"),
             Pass::Backward => Some("backward"),
@@ -599,6 +610,7 @@ fn timeline_of(
             bytes: Some(bytes.count()),
             group: Some(graph.groups()[instance.group.index()].name.clone()),
             group_size: Some(instance.ranks.len() as u64),
+            communication: Some(span.tag),
             pass: None,
             purpose,
             iteration: ran.iteration,

@@ -2,10 +2,14 @@
 //!
 //! - [`astra_sim`]: the training loops of ASTRA-sim 1.0's layer files, and SimAI's superset of them.
 //! - [`chakra`]: Chakra execution traces, read and written.
+//! - [`kineto`]: PyTorch's profiler traces.
+//! - [`convert`]: traces into Chakra traces, as `allrail import` does.
 //! - [`ranks`]: which parts of dimensions a regular set of ranks is.
 
 pub mod astra_sim;
 pub mod chakra;
+pub mod convert;
+pub mod kineto;
 pub mod ranks;
 
 use serde::Deserialize;

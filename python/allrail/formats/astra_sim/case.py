@@ -48,6 +48,7 @@ class AstraCase:
         warning: What the files ask for and is not modelled, in one sentence; None if nothing.
         update_time: What ASTRA-sim adds after the last collective of `MICRO`, ns.
         passes: How often a training loop runs; 0 for `MICRO`.
+        compute_ns: How long one pass computes, ns.
     """
 
     name: str
@@ -55,6 +56,7 @@ class AstraCase:
     warning: str | None
     update_time: int
     passes: int = 0
+    compute_ns: int = 0
 
 
 def read_case(
@@ -106,7 +108,8 @@ def read_case(
         )
     }
     training.check_sizes(file, sys, comm_scale=comm_scale, npus=net.npus)
-    return AstraCase(name, scenario, notes.warning(), 0, passes=num_passes)
+    compute = training.compute_ns(file, compute_scale=compute_scale)
+    return AstraCase(name, scenario, notes.warning(), 0, passes=num_passes, compute_ns=compute)
 
 
 def _collective(

@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from allrail.formats.astra_sim.header import TRANSFORMERS
+from allrail.formats.astra_sim.header import DLRMS, TRANSFORMERS
 from allrail.formats.astra_sim.layers import LARGEST_SIZE, AstraLayer
 from allrail.formats.astra_sim.network import AstraDimension, AstraNetwork, Topology
 from allrail.formats.astra_sim.notes import Notes
@@ -77,6 +77,35 @@ def broken(net: AstraNetwork, work: AstraWorkload, *, notes: Notes) -> tuple[Ast
             hint=f"{net.npus} at most",
         )
     return net, -1
+
+
+def compute_ns(work: AstraWorkload, *, compute_scale: float) -> int:
+    """How long one pass computes, ns: what the loop runs of each layer, and what it runs again.
+
+    Args:
+        work: The file.
+        compute_scale: Multiplies every time, which is then rounded down.
+    """
+    forward, inputs, weights = (
+        [int(layer.phases[i].compute_ns * compute_scale) for layer in work.layers] for i in range(3)
+    )
+    loop = work.header.loop
+    if loop == "DISTRIBUTED_INFERENCE":
+        return sum(forward)
+    options = work.header.options
+    kept, initiates = (options.get(key, []) for key in ("checkpoints", "checkpoint_initiates"))
+    total = sum(forward)
+    layer = len(work.layers) - 1
+    while layer >= 0:
+        if layer in initiates:
+            start = max(below for below in kept if below < layer)
+            stop = min(above for above in initiates if above > start)
+            total += sum(forward[start:stop])
+            layer = stop
+        lowest = layer == 0 and (loop == "DATA" or loop in DLRMS)
+        total += weights[layer] + (0 if lowest else inputs[layer])
+        layer -= 1
+    return total
 
 
 def _part(dimension: AstraDimension, size: int) -> AstraDimension:

@@ -88,7 +88,7 @@ pub(super) fn involved(flags: &[u8], sizes: &[u32]) -> Result<Vec<Part>, String>
 }
 
 /// Ascending ranks as a product of parts of dimensions, if they are one.
-pub(super) fn product(ranks: &[u32], sizes: &[u32]) -> Option<Vec<Part>> {
+pub(crate) fn product(ranks: &[u32], sizes: &[u32]) -> Option<Vec<Part>> {
     let mut parts = Vec::new();
     let mut stride = 1u32;
     let mut count = 1usize;

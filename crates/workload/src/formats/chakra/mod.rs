@@ -25,6 +25,7 @@ pub mod wire;
 pub mod write;
 
 pub use error::TraceError;
+pub(crate) use groups::product;
 pub use read::{Options, Trace, files, read};
 pub use scale::Scale;
 pub use write::write;
