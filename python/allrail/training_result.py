@@ -36,6 +36,9 @@ class Exposed(_Record):
     operator: float = 0.0
     other: float = 0.0
 
+    def __getitem__(self, purpose: str) -> float:
+        return dict(self.items())[purpose]
+
     def items(self) -> list[tuple[str, float]]:
         """Return the purposes with their times, µs, in the order of `PURPOSES`."""
         return [(name, float(getattr(self, name))) for name in PURPOSES]
@@ -128,6 +131,7 @@ class Slice(_Record):
         bytes: Of a communication: its whole buffer, of which this slice may send a part.
         group: Of a communication: among whom.
         group_size: How many ranks that is.
+        communication: Which communication; its slices are its stages.
     """
 
     actor: str
@@ -142,6 +146,7 @@ class Slice(_Record):
     bytes: int | None = None
     group: str | None = None
     group_size: int | None = None
+    communication: int | None = None
 
     @classmethod
     def from_dict(cls, tree: Mapping[str, Any]) -> Self:

@@ -123,6 +123,9 @@ class _Phases(click.ParamType[int | None]):
 )
 @click.option("--figures/--no-figures", default=True, help="Fig. 11, 12 and 13 too.")
 @click.option("--placement/--no-placement", default=True, help="The claims about jobs too.")
+@click.option(
+    "--workloads", is_flag=True, help="The training workloads instead: section V-B and Fig. 15."
+)
 @options.as_json
 @options.out
 @click.option(
@@ -135,32 +138,55 @@ def hammingmesh(
     phases: int | None,
     figures: bool,
     placement: bool,
+    workloads: bool,
     as_json: bool,
     out: Path | None,
     cache: bool,
 ) -> None:
-    """HammingMesh (SC'22): Table II, its figures and claims.
+    """HammingMesh (SC'22): Table II, its figures and claims; or its workloads.
 
     Results are kept on disk as they come: after an interruption the same command goes on.
     """
     from allrail.cli import folders, output
     from allrail.reproduce import hammingmesh as paper
+    from allrail.reproduce.hammingmesh import workloads as training
 
     if out is not None:
         folders.check(out)
+    worlds: tuple[Literal["flows", "packets"], ...] = (
+        ("flows", "packets") if world == "both" else (world,)
+    )
     scope = paper.Scope(
         sizes=("small", "large") if cluster == "all" else (cluster,),
-        worlds=("flows", "packets") if world == "both" else (world,),
+        worlds=worlds,
         phases=phases,
         curves=figures,
         jobs=placement,
     )
     with output.Progress("reproducing HammingMesh", counts=False) as progress:
         try:
-            outcome = paper.run(scope, cache=cache, progress=progress)
+            if workloads:
+                outcome = training.run(worlds, cache=cache, progress=progress)
+            else:
+                outcome = paper.run(scope, cache=cache, progress=progress)
         except KeyboardInterrupt:
             output.warn("what was computed is kept: the same command goes on from there")
             raise
+    _show(outcome, as_json=as_json, out=out)
+
+
+@command.command("horovod")
+@click.option("--full/--no-full", default=True, help="Also 27,600 ranks (takes the longest).")
+@click.option("--small", is_flag=True, help="Only up to 800 ranks.")
+@options.as_json
+@options.out
+def horovod(*, full: bool, small: bool, as_json: bool, out: Path | None) -> None:
+    """Horovod's control plane (NSDI'22): efficiency with and without its cache and groups."""
+    from allrail.cli import output
+    from allrail.reproduce import horovod as paper
+
+    with output.Progress("reproducing Horovod") as progress:
+        outcome = paper.run(full=full, small=small, progress=progress)
     _show(outcome, as_json=as_json, out=out)
 
 

@@ -33,6 +33,7 @@ from allrail.scenario.fields import (
     refuse,
 )
 from allrail.scenario.graph import GraphFabric
+from allrail.scenario.messages import Messages, PlacementField
 from allrail.scenario.places import Places
 from allrail.scenario.policies import Policy
 from allrail.scenario.traffic import PacketSettings, Traffic
@@ -218,6 +219,15 @@ class Scenario(Node):
     packets: Annotated[dict[str, Any], PacketSettings()] | None = Field(
         default=None, description="Switches and packets, in the world `packets`."
     )
+    messages: Messages | None = Field(
+        default=None, description="Of a workload: how communication becomes messages."
+    )
+    placement: Annotated[str | list[int], PlacementField()] | None = Field(
+        default=None,
+        description="Of a workload on a `topology`: on which NPUs its ranks are. `in_order` (if "
+        "left out), `shuffled` (the first NPUs, in an order that is drawn), `scattered` (drawn "
+        "from all), or a list.",
+    )
     world: Annotated[str, OneOf(table="worlds")] = Field(
         default_factory=lambda data: "dims" if data.get("traffic") is None else "flows",
         description="What carries the transfers out; traffic takes `flows` or `packets`. If left "
@@ -232,6 +242,8 @@ class Scenario(Node):
     def _fits_the_fabric(self) -> Self:
         _check_form(self)
         if self.traffic is not None:
+            return self
+        if self._steps_on_a_graph:
             return self
         count = len(dimensions_of(self.fabric).dimensions)
         if self.what_if is not None:
@@ -265,12 +277,18 @@ class Scenario(Node):
                 )
         return self
 
+    @property
+    def _steps_on_a_graph(self) -> bool:
+        """Whether the job brings its own dimensions, and the fabric need not have any."""
+        graph = isinstance(self.fabric, GraphFabric)
+        return graph and self.workload is not None and "steps" in self.workload.model
+
     def to_json(self) -> str:
         """Return what the Rust core reads: everything resolved, nothing for people only."""
         if self.workload is not None:
             return json.dumps(self._training(self.workload), ensure_ascii=False)
         if self.traffic is None:
-            without = {"traffic", "workload", "what_if"}
+            without = {"traffic", "workload", "what_if", "messages", "placement"}
             without |= set() if self.packets is not None else {"packets"}
             tree = self.model_dump(exclude=without)
             for key in ("tensor", "coordination", "algorithms_by_operation"):
@@ -349,6 +367,8 @@ def _check_no_training(scenario: Scenario) -> None:
         ("schedule.coordination", scenario.schedule.coordination),
         ("schedule.algorithms_by_operation", scenario.schedule.algorithms_by_operation),
         ("what_if", scenario.what_if),
+        ("messages", scenario.messages),
+        ("placement", scenario.placement),
     ):
         if value is not None:
             raise InputError(

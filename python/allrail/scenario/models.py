@@ -152,20 +152,32 @@ def resolve(workload: dict[str, Any], *, folder: FilePath) -> dict[str, Any]:
 
 
 def _from_files(model: dict[str, Any], folder: FilePath) -> dict[str, Any]:
-    """Read an ASTRA-sim file, and let a trace's path start at the scenario's folder."""
+    """Read a file of steps or of ASTRA-sim; a trace's paths start at the scenario's folder."""
     found = dict(model)
-    for key in ("trace", "astra_sim"):
-        value = model.get(key)
-        if key == "trace" and isinstance(value, dict):
-            paths = {one: str(folder / value[one]) for one in ("path", "groups") if value.get(one)}
-            found[key] = value | paths
-        if not isinstance(value, str):
-            continue
-        found.setdefault("name", FilePath(value).stem)
-        found[key] = str(folder / value)
-        if key == "astra_sim":
-            from allrail.formats.astra_sim.notes import Notes
-            from allrail.formats.astra_sim.workload import read_workload
+    if isinstance(model.get("steps"), str):
+        loaded = load_model(model["steps"], folder=folder)
+        if "steps" not in loaded:
+            raise InputError(
+                "it has no `steps`",
+                hint="see the presets `hammingmesh_...` for examples",
+                field="workload.model.steps",
+                value=model["steps"],
+            )
+        return {**loaded, **{key: one for key, one in found.items() if key != "steps"}}
+    trace, layers = model.get("trace"), model.get("astra_sim")
+    if isinstance(trace, str):
+        found.setdefault("name", FilePath(trace).name)
+        found["trace"] = str(folder / trace)
+    elif isinstance(trace, dict):
+        found.setdefault("name", FilePath(str(trace.get("path", "trace"))).name)
+        found["trace"] = {
+            key: str(folder / value) if key in ("path", "groups") and value is not None else value
+            for key, value in trace.items()
+        }
+    if isinstance(layers, str):
+        from allrail.formats.astra_sim.notes import Notes
+        from allrail.formats.astra_sim.workload import read_workload
 
-            found[key] = read_workload(folder / value, notes=Notes()).to_json()
+        found.setdefault("name", FilePath(layers).stem)
+        found["astra_sim"] = read_workload(folder / layers, notes=Notes()).to_json()
     return found

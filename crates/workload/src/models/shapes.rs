@@ -8,7 +8,8 @@
 //! | embedding | rows · width | none (reads rows) | width · lookups |
 //!
 //! A layer may give numbers instead (`flops`, `parameters`, `output`), and measured times. A
-//! normalisation reads and writes its output once more. Element-wise functions are taken as fused.
+//! normalisation reads and writes its output once more. Element-wise functions are taken as fused. A
+//! recurrent layer reads its weights at every step.
 
 use allrail_core::Time;
 use schemars::JsonSchema;
@@ -298,8 +299,8 @@ impl LayerSpec {
             return Ok(Layer {
                 flops: Flops::linear(product(name, [2, gates, lstm.steps])?),
                 parameters: gates + product(name, [4, lstm.hidden, lstm.biases, lstm.directions])?,
-                // The weights are read anew at every step.
-                moved: input + output + product(name, [gates, lstm.steps - 1])?,
+                moved: input + output,
+                weight_rereads: lstm.steps - 1,
                 output,
                 // Its input, four gates and the cell.
                 saved: input + 5 * output,
