@@ -17,9 +17,9 @@ fn names(count: usize) -> Vec<String> {
 fn two_steps(policy: &str, players: &[u32]) -> Vec<Vec<(Time, Time)>> {
     let tensors = 6u32;
     let tree = json!({ "policy": policy });
-    let coordination = Coordination::read(&tree, &names(tensors as usize)).unwrap();
+    let coordination = Coordination::read(&tree, &names(tensors as usize)).expect("it is there");
     let bytes = vec![Bytes::new(1_000); tensors as usize];
-    let mut agreement = coordination.agreement(players, &bytes).unwrap();
+    let mut agreement = coordination.agreement(players, &bytes).expect("it is there");
     assert_eq!(agreement.next_time(), None, "{policy}: nothing was submitted");
     let mut from = Time::from_us(123);
     (0..2)
@@ -46,9 +46,14 @@ fn two_steps(policy: &str, players: &[u32]) -> Vec<Vec<(Time, Time)>> {
             let seen: BTreeSet<u32> = ready.iter().map(|(_, tensor)| *tensor).collect();
             assert_eq!(seen.len(), tensors as usize, "{policy}");
             assert_eq!(ready.len(), tensors as usize, "{policy}: a tensor was ready twice");
-            from = ready.last().unwrap().0 + Time::from_us(10_500);
+            from = ready.last().expect("it is there").0 + Time::from_us(10_500);
             let last = |tensor: u32| {
-                submissions.iter().filter(|one| one.2 == tensor).map(|one| one.0).max().unwrap()
+                submissions
+                    .iter()
+                    .filter(|one| one.2 == tensor)
+                    .map(|one| one.0)
+                    .max()
+                    .expect("it is there")
             };
             ready.iter().map(|(time, tensor)| (*time, last(*tensor))).collect()
         })
@@ -118,6 +123,7 @@ fn a_mistake_in_the_settings_is_explained() {
         assert!(report.why.contains(why), "{report:?}");
         assert!(!report.hint.is_empty(), "{report:?}");
     }
-    let report = Coordination::read(&json!("cached"), &[]).map(|_| ()).unwrap_err().report();
+    let report =
+        Coordination::read(&json!("cached"), &[]).map(|_| ()).expect_err("a mistake").report();
     assert_eq!(report.field, "schedule.coordination");
 }

@@ -174,6 +174,14 @@ pub fn network(name: &str, specs: &[LayerSpec]) -> Result<Network, WorkloadError
     for (layer, unit) in network.layers.iter_mut().zip(0u32..) {
         layer.unit = unit;
     }
+    #[expect(clippy::cast_precision_loss, reason = "a bound")]
+    let sum = |number: fn(&Layer) -> u64| -> f64 {
+        network.layers.iter().map(|layer| number(layer) as f64).sum()
+    };
+    let sums = [sum(|l| l.flops.total()), sum(|l| l.parameters), sum(|l| l.saved.max(l.moved))];
+    if sums.iter().any(|sum| 8.0 * sum > super::blocks::MOST) {
+        return Err(too_large("all of them"));
+    }
     // Nothing waits for the gradient of the data.
     network.layers[0].flops.input = 0;
     Ok(network)
@@ -283,7 +291,10 @@ impl LayerSpec {
             let output = product(name, [dense.outputs, dense.positions])?;
             return Ok(Layer {
                 flops: Flops::linear(product(name, [2, input, dense.outputs])?),
-                parameters: product(name, [dense.inputs + u64::from(dense.bias), dense.outputs])?,
+                parameters: product(
+                    name,
+                    [dense.inputs.saturating_add(dense.bias.into()), dense.outputs],
+                )?,
                 moved: input + output,
                 output,
                 saved: input,
@@ -292,8 +303,10 @@ impl LayerSpec {
         }
         if let Some(lstm) = &self.lstm {
             of("lstm", &[lstm.inputs, lstm.hidden, lstm.steps, lstm.directions])?;
-            let gates =
-                product(name, [4, lstm.hidden, lstm.inputs + lstm.hidden, lstm.directions])?;
+            let gates = product(
+                name,
+                [4, lstm.hidden, lstm.inputs.saturating_add(lstm.hidden), lstm.directions],
+            )?;
             let input = product(name, [lstm.inputs, lstm.steps])?;
             let output = product(name, [lstm.hidden, lstm.steps, lstm.directions])?;
             return Ok(Layer {

@@ -58,6 +58,11 @@ fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadEr
     WorkloadError::new(format!("workload.{field}"), value, why, hint)
 }
 
+/// Of layers and microbatches: an iteration has some four nodes for each.
+const MOST_PASSES: u64 = 8_000_000;
+/// The ranks of every class are listed.
+const MOST_NPUS: u64 = 1 << 24;
+
 impl<'w> Plan<'w> {
     /// Decides.
     ///
@@ -65,6 +70,13 @@ impl<'w> Plan<'w> {
     /// Anything that does not go together.
     pub(crate) fn new(workload: &'w Workload, sizes: &[u32]) -> Result<Self, WorkloadError> {
         let network = models::network(workload)?;
+        let npus = sizes.iter().try_fold(1u64, |product, size| product.checked_mul((*size).into()));
+        if npus.is_none_or(|npus| npus == 0 || npus > MOST_NPUS) {
+            let shown: Vec<String> = sizes.iter().map(u32::to_string).collect();
+            let why = format!("a training step takes 1 to {MOST_NPUS} NPUs");
+            let hint = "take a smaller fabric";
+            return Err(WorkloadError::new("fabric", shown.join(" × "), why, hint));
+        }
         let layout = Layout::new(&workload.parallelism, sizes)?;
         let parallelism = &workload.parallelism;
         let pp = layout.degree(Axis::Pp);
@@ -85,6 +97,13 @@ impl<'w> Plan<'w> {
             if value == 0 {
                 return Err(wrong(field, 0, "it is zero", "at least 1"));
             }
+        }
+        let passes = network.layers.len() as u64 * u64::from(microbatches);
+        if passes > MOST_PASSES {
+            let why =
+                format!("{passes} passes of a layer are more than {MOST_PASSES} an iteration");
+            let hint = "take fewer and larger microbatches";
+            return Err(wrong("parallelism.microbatches", microbatches, &why, hint));
         }
         if !batch.is_multiple_of(microbatches) {
             let why = format!("it is cut into {microbatches} microbatches");
@@ -123,6 +142,7 @@ impl<'w> Plan<'w> {
         };
         plan.divides()?;
         plan.times = plan.times()?;
+        plan.is_run_to_its_end()?;
         Ok(plan)
     }
 
@@ -171,6 +191,22 @@ impl<'w> Plan<'w> {
             u64::from(experts.count) / shares.experts * experts.parameters.div_ceil(shares.cut)
         });
         (cut + layer.replicated, experts)
+    }
+
+    /// Whether a step is neither too large to hold nor too long to count in picoseconds.
+    fn is_run_to_its_end(&self) -> Result<(), WorkloadError> {
+        const MONTH: f64 = 30.0 * 86_400.0;
+        let each = |times: &Times| times.forward.as_s() + times.input.as_s() + times.weight.as_s();
+        let step: f64 = self.times.iter().map(each).sum();
+        let all = step
+            * f64::from(self.pipeline.microbatches)
+            * (f64::from(self.workload.iterations) + 1.0);
+        if all > MONTH {
+            let why = format!("all iterations compute for {:.1} days", all / 86_400.0);
+            let hint = "30 days are counted; take fewer iterations or a faster device";
+            return Err(wrong("iterations", self.workload.iterations, &why, hint));
+        }
+        Ok(())
     }
 
     /// Whether the model can be cut so.

@@ -94,7 +94,7 @@ fn qwen(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadE
         spec.window = config.size(&["sliding_window"])?;
     }
     if config.text("model_type").starts_with("qwen3") {
-        spec.norms.query_key = 2 * spec.head_size.unwrap_or(128);
+        spec.norms.query_key = spec.head_size.unwrap_or(128).saturating_mul(2);
         spec.head_size = spec.head_size.or(Some(128));
     }
     Ok(())
@@ -120,7 +120,7 @@ fn gemma2(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), Workloa
     // Its layers alternate between a window and all tokens: all are counted.
     spec.norms.per_layer = 4;
     if config.text("model_type") == "gemma3_text" {
-        spec.norms.query_key = 2 * spec.head_size.unwrap_or(256);
+        spec.norms.query_key = spec.head_size.unwrap_or(256).saturating_mul(2);
     }
     spec.head_size = spec.head_size.or(Some(256));
     Ok(())
@@ -177,7 +177,7 @@ fn starcoder(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), Work
 
 fn opt(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
     // Two positions are kept for padding.
-    spec.positions = config.needed(POSITIONS)? + 2;
+    spec.positions = config.needed(POSITIONS)?.saturating_add(2);
     spec.embedding_size = config.size(&["word_embed_proj_dim"])?;
     spec.norms.last = config.flag(&["do_layer_norm_before"], true)
         && !config.flag(&["_remove_final_layer_norm"], false);
@@ -213,7 +213,8 @@ fn mpt(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadEr
         spec.biases = ALL;
         spec.norms.parameters = 2;
     }
-    spec.feed_forward = config.size(&["expansion_ratio"])?.map(|ratio| ratio.min(64) * spec.hidden);
+    spec.feed_forward =
+        config.size(&["expansion_ratio"])?.map(|ratio| spec.hidden.saturating_mul(ratio));
     let attention = config.0.get("attn_config");
     let heads = attention.and_then(|keys| keys.get("kv_n_heads")).and_then(Value::as_u64);
     spec.kv_heads = heads;

@@ -5,7 +5,8 @@
 //! names; what is left to code is in `families`, as the classes of `transformers` have it. The
 //! tests hold the counts of parameters against published ones.
 //!
-//! Where neither the workload nor the file limits the tokens of a sample, 4,096 are taken.
+//! A sample has as many tokens as the model has positions, 4,096 at most, where the workload does not
+//! say it.
 
 mod families;
 
