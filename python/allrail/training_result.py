@@ -7,7 +7,7 @@ the actor that ends last.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from allrail.result import DimensionResult, _Record
@@ -35,6 +35,9 @@ class Exposed(_Record):
     expert: float = 0.0
     operator: float = 0.0
     other: float = 0.0
+
+    def __getitem__(self, purpose: str) -> float:
+        return dict(self.items())[purpose]
 
     def items(self) -> list[tuple[str, float]]:
         """Return the purposes with their times, µs, in the order of `PURPOSES`."""
@@ -128,6 +131,7 @@ class Slice(_Record):
         bytes: Of a communication: its whole buffer, of which this slice may send a part.
         group: Of a communication: among whom.
         group_size: How many ranks that is.
+        communication: Which communication; its slices are its stages.
     """
 
     actor: str
@@ -142,6 +146,7 @@ class Slice(_Record):
     bytes: int | None = None
     group: str | None = None
     group_size: int | None = None
+    communication: int | None = None
 
     @classmethod
     def from_dict(cls, tree: Mapping[str, Any]) -> Self:
@@ -246,6 +251,23 @@ class TrainingResult(_Record):
         for name in ("steps_us", "notes"):
             values[name] = tuple(tree.get(name, ()))
         return cls(**values, raw=tree)
+
+    def path_by_kind(self) -> list[tuple[CriticalPart, int]]:
+        """Return the critical path with its parts of one kind added up, the longest kind first.
+
+        Returns:
+            What, purpose, dimension and actor of each kind with its time and share, under the name
+            of its longest part; and how many parts it has.
+        """
+        kinds: dict[tuple[str, str | None, str | None, str], list[CriticalPart]] = {}
+        for one in self.critical_path:
+            kinds.setdefault((one.what, one.purpose, one.dimension, one.actor), []).append(one)
+        found = []
+        for mine in kinds.values():
+            longest = max(mine, key=lambda one: one.time_us)
+            time, share = sum(one.time_us for one in mine), sum(one.share for one in mine)
+            found.append((replace(longest, time_us=time, share=share), len(mine)))
+        return sorted(found, key=lambda kind: -kind[0].time_us)
 
     def to_dict(self, *, timeline: bool = True) -> dict[str, Any]:
         """Return it as the JSON object of `--json`.

@@ -80,9 +80,7 @@ def test_the_promised_keys_work_as_they_are(folder, allrail_cli):
 )
 def test_an_override_changes_compute(change, of):
     plain = allrail.simulate_training(with_(batch_per_npu=32, optimizer="none"))
-    changed = allrail.simulate_training(
-        with_(batch_per_npu=32, optimizer="none"), sets=[change]
-    )
+    changed = allrail.simulate_training(with_(batch_per_npu=32, optimizer="none"), sets=[change])
     assert changed.compute_us == pytest.approx(of * plain.compute_us, rel=0.1)
 
 

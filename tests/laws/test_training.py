@@ -31,7 +31,7 @@ def layers(sizes):
     """A chain of layers of so many parameters."""
     return {
         "layers": [
-            {"dense": {"name": f"layer {i}", "inputs": size, "outputs": 1024}}
+            {"name": f"layer {i}", "dense": {"inputs": size, "outputs": 1024}}
             for i, size in enumerate(sizes)
         ]
     }
@@ -112,7 +112,9 @@ def test_better_networks_and_schedules_are_no_slower(one):
     step = allrail.simulate_training(one)
     infinite, ideal = allrail.what_ifs(one, ["infinite_bandwidth", "ideal_schedule"], result=step)
     compute = infinite.result.step_time_us
-    assert compute == pytest.approx(step.compute_us, rel=1e-6)
+    assert compute >= step.compute_us - 1e-6
+    if one["schedule"]["tensor"] != "fusion":  # which waits for its cycle, whatever the network
+        assert compute == pytest.approx(step.compute_us, rel=1e-6)
     assert compute <= ideal.result.step_time_us + 1e-6
     assert ideal.result.step_time_us <= step.step_time_us * 1.001 + 1e-6
 

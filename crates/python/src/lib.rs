@@ -3,6 +3,7 @@
 
 mod foreign;
 mod many;
+mod coordination;
 mod placement;
 mod traffic;
 mod training;
@@ -352,6 +353,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(graph_cables, module)?)?;
     module.add_function(wrap_pyfunction!(topologies_table, module)?)?;
     module.add_function(wrap_pyfunction!(verify, module)?)?;
+    coordination::register(module)?;
     placement::register(module)?;
     traffic::register(module)?;
     training::register(module)?;

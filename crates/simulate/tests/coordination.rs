@@ -75,7 +75,8 @@ impl Case {
 
     fn network(&self, faults: Faults, skips: bool) -> Network {
         let policy = coordinate::ALL[self.policy];
-        let job = Job::new(policy, &self.settings(), self.ranks, &self.grouped()).unwrap();
+        let job =
+            Job::new(policy, &self.settings(), self.ranks, &self.grouped()).expect("it is there");
         let faults = Faults { delay: Time::from_us(self.delay_us), seed: self.seed, ..faults };
         let tensors = self.tensors as usize;
         let mut network = Network::new(policy, &job, tensors, Latency::default(), faults, skips);
@@ -258,7 +259,7 @@ proptest! {
                 .collect();
             let expected = case.tensors as usize - usize::from(!late.is_empty());
             let mut launched = step(&mut network, &submissions, expected);
-            from = launched.iter().map(|one| one.last).chain([from]).max().unwrap();
+            from = launched.iter().map(|one| one.last).chain([from]).max().expect("it is there");
             if late.is_empty() {
                 continue;
             }
@@ -289,7 +290,7 @@ proptest! {
             let submissions = case.submissions(from, 0, &mut draw);
             let launched = step(&mut network, &submissions, case.tensors as usize);
             prop_assert_eq!(network.notices(), &[], "{}", round);
-            from = launched.iter().map(|one| one.last).max().unwrap();
+            from = launched.iter().map(|one| one.last).max().expect("it is there");
             let joined: Vec<u32> = (0..case.ranks).filter(|rank| early >> (rank % 64) & 1 == 1).collect();
             for rank in &joined {
                 network.tell(from, *rank, Event::Join, None);
@@ -301,14 +302,14 @@ proptest! {
                 let launched = step(&mut network, &submissions, case.tensors as usize);
                 let count: usize = launched.iter().flat_map(|one| &one.launch.responses).map(|r| r.tensors.len()).sum();
                 prop_assert_eq!(count, case.tensors as usize, "round {} {:?}", round, network.notices());
-                from = launched.iter().map(|one| one.last).max().unwrap();
+                from = launched.iter().map(|one| one.last).max().expect("it is there");
             }
             for rank in (0..case.ranks).filter(|rank| !joined.contains(rank)) {
                 network.tell(from, rank, Event::Join, None);
             }
             let last = network.advance(from + Time::from_us(2_000_000), None);
             prop_assert!(last.as_ref().is_some_and(|one| one.launch.all_joined), "{last:?}");
-            from = last.unwrap().last;
+            from = last.expect("it is there").last;
         }
         prop_assert_eq!(network.notices(), &[]);
     }
@@ -351,8 +352,8 @@ proptest! {
         let troubled: Vec<_> = responses.iter().filter(|r| r.trouble.is_some()).collect();
         prop_assert_eq!(troubled.len(), 1);
         prop_assert_eq!(&troubled[0].tensors, &[0]);
-        prop_assert!(troubled[0].trouble.as_ref().unwrap().to_string().contains("asks for all_reduce of 1 B"));
-        let again = case.submissions(launched.last().unwrap().last, 0, &mut draw);
+        prop_assert!(troubled[0].trouble.as_ref().expect("it is there").to_string().contains("asks for all_reduce of 1 B"));
+        let again = case.submissions(launched.last().expect("it is there").last, 0, &mut draw);
         let launched = step(&mut network, &again, case.tensors as usize);
         let healed = launched.iter().flat_map(|one| &one.launch.responses).all(|r| r.trouble.is_none());
         prop_assert!(healed && !launched.is_empty());
@@ -387,10 +388,10 @@ fn skipped_cycles_change_nothing() {
                     let mut submissions = case.submissions(from, number, &mut draw);
                     // A straggler, so that most cycles wait; in the last step for so long that it is named.
                     let late = if number == 2 { 300_000 } else { 60_000 };
-                    let last = submissions.last_mut().unwrap();
+                    let last = submissions.last_mut().expect("it is there");
                     last.0 += Time::from_us(late);
                     launched.extend(step(&mut network, &submissions, case.tensors as usize));
-                    from = launched.last().unwrap().last + Time::from_us(50_000);
+                    from = launched.last().expect("it is there").last + Time::from_us(50_000);
                 }
                 (launched, network.notices().to_vec(), network.counts().skipped)
             });

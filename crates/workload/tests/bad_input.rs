@@ -4,6 +4,8 @@
 
 mod common;
 
+use proptest::prelude::*;
+
 use common::*;
 use serde_json::{Value, json};
 
@@ -164,6 +166,24 @@ fn every_mistake_names_its_field() {
             "hold 4",
         ),
         // Numbers.
+        (
+            "month",
+            layers(
+                json!([{"name": "a", "repeat": 20, "flops": 1, "forward": "80000 s", "backward": "80000 s"}]),
+            ),
+            "workload.iterations",
+            "days",
+        ),
+        (
+            "passes",
+            {
+                let mut all = with("parallelism", json!({"microbatches": 4_000_000_000u32}));
+                all["batch_per_npu"] = json!(4_000_000_000u32);
+                all
+            },
+            "workload.parallelism.microbatches",
+            "passes",
+        ),
         ("batch", with("batch_per_npu", json!(0)), "workload.batch_per_npu", "zero"),
         ("no batch", with("batch_per_npu", Value::Null), "workload.batch_per_npu", "needs it"),
         ("iterations", with("iterations", json!(0)), "workload.iterations", "zero"),
@@ -328,5 +348,62 @@ fn every_mistake_names_its_field() {
         let said = format!("{error}; {}", error.hint);
         assert!(said.contains(word), "{case}: `{word}` is not in: {said}");
         assert!(field.is_empty() || !error.hint.is_empty(), "{case} has a hint");
+    }
+}
+
+/// Numbers that break what is not bounded.
+fn number() -> impl Strategy<Value = u64> {
+    prop::sample::select(vec![
+        0,
+        1,
+        2,
+        3,
+        8,
+        64,
+        1000,
+        1 << 14,
+        1 << 20,
+        (1 << 31) - 1,
+        (1 << 32) - 1,
+        1 << 40,
+        1 << 63,
+        u64::MAX,
+    ])
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn no_number_makes_a_panic(n in prop::collection::vec(number(), 24), sp in any::<bool>()) {
+        let transformer = json!({"transformer": {"layers": n[0].min(64), "hidden": n[1],
+            "heads": n[2], "kv_heads": n[3], "head_size": n[4], "feed_forward": n[5],
+            "vocabulary": n[6], "positions": n[7], "sequence_length": n[8],
+            "experts": {"count": n[9].min(u64::from(u32::MAX)), "top_k": n[10] % 3, "shared": n[11]},
+            "latent": {"key_value": n[12], "rotary": n[13]}}});
+        let layers = json!({"layers": [
+            {"name": "a", "dense": {"inputs": n[0], "outputs": n[1], "positions": n[2]}},
+            {"name": "b", "convolution": {"kernel": [n[3]], "channels": [n[4], n[5]],
+                                          "output": [n[6]], "normalised_channels": n[7]}},
+            {"name": "c", "lstm": {"inputs": n[8], "hidden": n[9], "steps": n[10]}},
+            {"name": "d", "embedding": {"rows": n[11], "width": n[12], "lookups": n[13]}},
+            {"name": "e", "flops": n[14], "parameters": n[15], "output": n[16],
+             "repeat": n[17] % 5}]});
+        let dlrm = json!({"dlrm": {"tables": n[0], "rows": n[1], "width": n[2], "lookups": n[3],
+            "bottom": [n[4], n[5]], "top": [n[6], n[7]]}});
+        let config = json!({"hugging_face": {"model_type": "deepseek_v3", "hidden_size": n[0],
+            "num_hidden_layers": n[1] % 100, "num_attention_heads": n[2], "vocab_size": n[3],
+            "intermediate_size": n[4], "moe_intermediate_size": n[5], "n_routed_experts": n[6],
+            "n_shared_experts": n[7], "num_experts_per_tok": n[8], "kv_lora_rank": n[9],
+            "qk_rope_head_dim": n[10], "qk_nope_head_dim": n[11], "v_head_dim": n[12]}});
+        for model in [transformer, layers, dlrm, config] {
+            let value = json!({"model": model, "batch_per_npu": n[18] & 0xFFFF_FFFF,
+                "parallelism": {"tp": n[19] % 5, "pp": n[20] % 5, "sp": sp,
+                                "microbatches": n[21].min(64)},
+                "iterations": n[22] & 0xFFFF_FFFF, "compute": {"device": "a100"}});
+            if let Ok(workload) = serde_json::from_value(value) {
+                let _ = allrail_workload::build(&workload, &[4, n[23].min(64) as u32]);
+            }
+        }
     }
 }

@@ -158,3 +158,34 @@ fn cosmoflows_gradients_and_borders_are_hammingmeshs() {
         all.iter().filter(|c| c.1 == Operation::AllGather).map(|c| c.2 / 4).collect();
     assert_eq!(gathered, [65_536, 256, 128]);
 }
+
+#[test]
+fn recurrent_layers_read_their_weights_per_step_and_not_per_sample() {
+    let forward = |batch: u32| {
+        let mut value = of("gnmt", json!({}));
+        value["batch_per_npu"] = json!(batch);
+        let graph = built(value, &[1]).graph;
+        let named = graph.ids().find(|id| graph.name(*id) == "encoder.2 forward").expect("a layer");
+        match graph.node(named).work {
+            allrail_workload::Work::Compute { time } => time.as_us(),
+            other => panic!("{other:?}"),
+        }
+    };
+    // One sample: 50 times 12.6 M weights of 2 bytes at 2,039 GB/s, and activations.
+    assert!((forward(1) / (50.0 * 12.583e6 * 2.0 / 2.039e6) - 1.0).abs() < 0.01, "{}", forward(1));
+    // 512 samples: 2 FLOPs for each weight, step and sample at 156 TFLOP/s.
+    let flops = 2.0 * 12.583e6 * 50.0 * 512.0;
+    assert!((forward(512) / (flops / 156e6) - 1.0).abs() < 0.01, "{}", forward(512));
+}
+
+#[test]
+fn tables_are_updated_where_they_were_read() {
+    let graph = built(of("dlrm", json!({})), &[8]).graph;
+    let update = graph.ids().find(|id| graph.name(*id) == "embedding update").expect("an update");
+    let allrail_workload::Work::Compute { time } = graph.node(update).work else {
+        panic!("a time")
+    };
+    // 512 samples × 26 rows of 128: gradient 2, and state 12 and parameter 2 twice, at 2,039 GB/s.
+    let bytes = 512.0 * 26.0 * 128.0 * 30.0;
+    assert!((time.as_us() / (bytes / 2.039e6) - 1.0).abs() < 1e-3, "{}", time.as_us());
+}

@@ -72,7 +72,7 @@ def command(
         return
     rows = [["kept", str(count), what.replace(" ", "_")] for what, count in done.kept.items()]
     rows += [
-        ["left_out", str(count), what.replace(" ", "_")] for what, count in done.dropped.items()
+        ["dropped", str(count), what.replace(" ", "_")] for what, count in done.dropped.items()
     ]
     output.table(["what", "count", "of"], rows)
     for note in done.notes:

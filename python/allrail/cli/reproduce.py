@@ -175,6 +175,21 @@ def hammingmesh(
     _show(outcome, as_json=as_json, out=out)
 
 
+@command.command("horovod")
+@click.option("--full/--no-full", default=True, help="Also 27,600 ranks (takes the longest).")
+@click.option("--small", is_flag=True, help="Only up to 800 ranks.")
+@options.as_json
+@options.out
+def horovod(*, full: bool, small: bool, as_json: bool, out: Path | None) -> None:
+    """Horovod's control plane (NSDI'22): efficiency with and without its cache and groups."""
+    from allrail.cli import output
+    from allrail.reproduce import horovod as paper
+
+    with output.Progress("reproducing Horovod") as progress:
+        outcome = paper.run(full=full, small=small, progress=progress)
+    _show(outcome, as_json=as_json, out=out)
+
+
 def _show(outcome: Reproduction, *, as_json: bool, out: Path | None) -> None:
     from allrail.cli import output
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from allrail.scenario import Scenario
     from allrail.scenario.overrides import Sets
     from allrail.training import TrainingRow, WhatIf
-    from allrail.training_result import CriticalPart, TrainingResult
+    from allrail.training_result import TrainingResult
 
 MOST_ACTORS = 16
 """More would push everything else off the screen; `--json` and the tables have all."""
@@ -194,30 +194,25 @@ def _show_actors(result: TrainingResult) -> None:
 
 
 def _show_path(result: TrainingResult) -> None:
-    """The critical path, its parts of one kind together."""
-    parts: dict[tuple[str, str, str, str], list[CriticalPart]] = {}
-    for one in result.critical_path:
-        key = (one.what, one.purpose or "-", one.dimension or "-", one.actor or "-")
-        parts.setdefault(key, []).append(one)
-    most = sorted(parts.items(), key=lambda item: -sum(one.time_us for one in item[1]))
+    kinds = result.path_by_kind()
     output.table(
         ["critical_path", "for", "on", "actor", "parts", "time_us", "share_%", "longest"],
         [
             [
-                what,
-                purpose,
-                dimension,
-                actor.replace(" ", "_"),
-                str(len(mine)),
-                f"{sum(one.time_us for one in mine):.3f}",
-                output.percent(sum(one.share for one in mine)),
-                max(mine, key=lambda one: one.time_us).name.replace(" ", "_") or "-",
+                one.what,
+                one.purpose or "-",
+                one.dimension or "-",
+                one.actor.replace(" ", "_") or "-",
+                str(count),
+                f"{one.time_us:.3f}",
+                output.percent(one.share),
+                one.name.replace(" ", "_") or "-",
             ]
-            for (what, purpose, dimension, actor), mine in most[:MOST_PARTS]
+            for one, count in kinds[:MOST_PARTS]
         ],
     )
-    if len(most) > MOST_PARTS:
-        output.note(f"{len(most) - MOST_PARTS} shorter kinds are in `--json`")
+    if len(kinds) > MOST_PARTS:
+        output.note(f"{len(kinds) - MOST_PARTS} shorter kinds of parts are in `--json`")
 
 
 def _show_what_ifs(result: TrainingResult, rows: Sequence[WhatIf]) -> None:

@@ -247,7 +247,6 @@ def _layer_file(files: list[Path], folder: Path, name: str) -> Imported:
     notes = Notes()
     work = read_workload(files[0], notes=notes)
     kinds = [phase.kind for layer in work.layers for phase in layer.phases if phase.kind]
-    set_of = sorted(set(kinds))
     scenario = folder / f"{name}.yaml"
     path = json.dumps(str(files[0].resolve()))
     _write_scenario(scenario, npus=work.header.all_gpus, model=f"astra_sim: {path}")

@@ -38,22 +38,27 @@ def speedups(detail: Detail, ranges: Mapping[str, tuple[Range, Range]]) -> Figur
                 for row in detail.rows
                 if row[model] == name
             ]
-            xs, ys = [x for x, _ in points], [y for _, y in points]
+            names = [f"{gbps:g}" for gbps, _ in points]
+            xs, ys = list(range(len(points))), [gain for _, gain in points]
             axes.axhspan(*predicted, color=GRID, alpha=0.6, linewidth=0)
             axes.plot([xs[-1]] * 2, fitted, color=MUTED, linewidth=5, alpha=0.5, zorder=1)
             axes.plot(xs, ys, color=hue, linewidth=1.4, zorder=2)
             axes.plot(xs[:-1], ys[:-1], "o", color=hue, markersize=5, zorder=3)
             axes.plot(xs[-1:], ys[-1:], "o", color=hue, markerfacecolor=PAPER, zorder=3)
-            for x, y in points:
+            for x, y in zip(xs, ys, strict=True):
+                falls = x > 0 and ys[x - 1] > y
                 axes.annotate(
-                    f"{y:.0f}", (x, y), (0, 6), textcoords="offset points", ha="center", color=INK
+                    f"{y:.0f}",
+                    (x, y),
+                    (7 if falls else -7, 5),
+                    textcoords="offset points",
+                    ha="left" if falls else "right",
+                    color=INK,
                 )
-            axes.set_xscale("log")
-            axes.set_xticks(xs, [f"{x:g}" for x in xs])
-            axes.minorticks_off()
+            axes.set_xticks(xs, names)
             axes.set_title(name, loc="left")
             axes.set_xlabel("Gb/s of a machine's link")
-            axes.margins(x=0.1)
+            axes.margins(x=0.14)
             bare(axes)
         panels[0].set_ylim(bottom=0)
         panels[0].set_ylabel("faster than first come, first served, %")

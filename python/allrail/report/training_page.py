@@ -83,6 +83,7 @@ def page(
         title="A training step of " + ", ".join(models),
         subtitle="on " + ", ".join(fabrics),
         headline=_headline(results),
+        path=next(iter(results.values())).critical_path_in_words if len(results) == 1 else "",
         badges=[
             ("plain", f"world: {', '.join(worlds)}"),
             ("good", "calibrated") if calibrated else ("care", "uncalibrated"),
@@ -117,8 +118,8 @@ def _headline(results: Mapping[str, TrainingResult]) -> str:
     (base_name, base), *_ = results.items()
     if len(results) == 1:
         share = show_percent(base.exposed_communication_us / base.step_time_us)
-        said = f"A step takes {show_time(base.step_time_us)}; {share} of it is exposed "
-        return said + f"communication. {base.critical_path_in_words}"
+        said = f"A step takes {show_time(base.step_time_us)}; "
+        return said + f"{share} of it is exposed communication."
     name, best = min(results.items(), key=lambda item: item[1].step_time_us)
     if best is base:
         return f"{base_name} is the fastest: {show_time(base.step_time_us)} a step."
@@ -191,28 +192,25 @@ def _tables(results: Mapping[str, TrainingResult], what_ifs: Sequence[WhatIf]) -
 
 
 def _critical(results: Mapping[str, TrainingResult]) -> _Table:
-    rows = []
-    left = 0
-    for name, result in results.items():
-        parts = sorted(result.critical_path, key=lambda one: -one.time_us)
-        most = MOST_ROWS if len(results) == 1 else 3
-        left += max(0, len(parts) - most)
-        rows += [
-            [
-                name,
-                one.what,
-                one.name,
-                one.actor,
-                one.purpose or "–",
-                one.dimension or "–",
-                f"{one.time_us:,.3f}",
-                show_percent(one.share),
-            ]
-            for one in parts[:most]
+    most = MOST_ROWS if len(results) == 1 else 3
+    rows = [
+        [
+            name,
+            one.what,
+            one.purpose or "–",
+            one.dimension or "–",
+            one.actor or "–",
+            f"{count:,}",
+            f"{one.time_us:,.3f}",
+            show_percent(one.share),
+            one.name or "–",
         ]
-    header = ["result", "part", "of", "actor", "for", "on", "time (µs)", "of the step"]
-    note = f"The longest parts; {left:,} shorter ones are in the tables." if left else ""
-    return _Table("path", "The critical path", header, rows, [0, 1, 2, 3, 4, 5], note)
+        for name, result in results.items()
+        for one, count in result.path_by_kind()[:most]
+    ]
+    header = ["result", "", "for", "on", "actor", "parts", "time (µs)", "of the step", "longest"]
+    note = "Parts of one kind are added up; every one of them is in the tables."
+    return _Table("path", "The critical path", header, rows, [0, 1, 2, 3, 4, 8], note)
 
 
 def _exposed(results: Mapping[str, TrainingResult]) -> _Table:

@@ -290,6 +290,12 @@ def run(*, progress: Progress | None = None) -> Reproduction:
     )
 
 
+def _two_lines(name: str) -> str:
+    parts = name.split("_")
+    half = (len(parts) + 1) // 2
+    return "_".join(parts[:half]) + "\n" + "_".join(parts[half:])
+
+
 def _picture(everything: Mapping[str, Steps]) -> Figure:
     """One panel a workload, three bars a platform: baseline, Themis, ideal."""
     from matplotlib.figure import Figure as New
@@ -310,7 +316,7 @@ def _picture(everything: Mapping[str, Steps]) -> Figure:
                 axes.bar(at, exposed, bottom=compute, width=0.85, color=HUES[k], label=schedule)
             axes.set_title(name, loc="left")
             axes.set_xticks([4 * i + 1 for i in range(len(PLATFORMS))])
-            axes.set_xticklabels([name.replace("_SW_SW_", "_SW_SW\n_") for name in PLATFORMS])
+            axes.set_xticklabels([_two_lines(name) for name in PLATFORMS])
             axes.tick_params(axis="x", labelsize=7)
             axes.set_ylim(0, 1.02)
             bare(axes)

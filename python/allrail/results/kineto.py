@@ -226,6 +226,8 @@ def _steps(result: TrainingResult, process: int) -> list[dict[str, Any]]:
 
 def _collective(piece: Slice) -> tuple[object, ...]:
     """What tells a collective from the others of its track."""
+    if piece.communication is not None:
+        return (piece.communication,)
     return piece.iteration, piece.name, piece.operation, piece.bytes
 
 

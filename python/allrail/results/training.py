@@ -83,6 +83,7 @@ _TIMELINE = {
     "bytes": "Int64",
     "group": "String",
     "group_size": "Int64",
+    "communication": "Int64",
 }
 _WHAT_IFS = {
     "name": "String",

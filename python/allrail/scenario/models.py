@@ -152,7 +152,7 @@ def resolve(workload: dict[str, Any], *, folder: FilePath) -> dict[str, Any]:
 
 
 def _from_files(model: dict[str, Any], folder: FilePath) -> dict[str, Any]:
-    """Read a file of steps or of ASTRA-sim; a trace's path starts at the scenario's folder."""
+    """Read a file of steps or of ASTRA-sim; a trace's paths start at the scenario's folder."""
     found = dict(model)
     if isinstance(model.get("steps"), str):
         loaded = load_model(model["steps"], folder=folder)
@@ -164,15 +164,20 @@ def _from_files(model: dict[str, Any], folder: FilePath) -> dict[str, Any]:
                 value=model["steps"],
             )
         return {**loaded, **{key: one for key, one in found.items() if key != "steps"}}
-    for key in ("trace", "astra_sim"):
-        value = model.get(key)
-        if not isinstance(value, str):
-            continue
-        found.setdefault("name", FilePath(value).stem)
-        found[key] = str(folder / value)
-        if key == "astra_sim":
-            from allrail.formats.astra_sim.notes import Notes
-            from allrail.formats.astra_sim.workload import read_workload
+    trace, layers = model.get("trace"), model.get("astra_sim")
+    if isinstance(trace, str):
+        found.setdefault("name", FilePath(trace).name)
+        found["trace"] = str(folder / trace)
+    elif isinstance(trace, dict):
+        found.setdefault("name", FilePath(str(trace.get("path", "trace"))).name)
+        found["trace"] = {
+            key: str(folder / value) if key in ("path", "groups") and value is not None else value
+            for key, value in trace.items()
+        }
+    if isinstance(layers, str):
+        from allrail.formats.astra_sim.notes import Notes
+        from allrail.formats.astra_sim.workload import read_workload
 
-            found[key] = read_workload(folder / value, notes=Notes()).to_json()
+        found.setdefault("name", FilePath(layers).stem)
+        found["astra_sim"] = read_workload(folder / layers, notes=Notes()).to_json()
     return found

@@ -68,26 +68,8 @@ enum Phase {
     Stopped,
 }
 
-struct Machine {
-    rank: u32,
-    phase: Phase,
-    joined: bool,
-    joins: bool,
-    shuts_down: bool,
-    is_quiet: bool,
-    /// Votes that are here, own included.
-    arrived: u32,
-    votes: Place,
-    /// The slots of what is submitted and not launched.
-    hits: Bits,
-    combined: Vote,
-    started: Time,
-    ledger: Arc<Ledger>,
-    /// Submitted since the last cycle.
-    fresh: Vec<Request>,
-    settings: Arc<Settings>,
-    /// Submitted, not launched; by tensor.
-    open: Bits,
+/// What few cycles touch, apart: with tens of thousands of ranks in a process, memory is what takes time.
+struct Rare {
     /// Not in the cache, not yet sent to rank 0.
     unsent: Vec<Request>,
     /// What was ready everywhere in this cycle, while requests are gathered.
@@ -95,16 +77,42 @@ struct Machine {
     /// Slots that have waited since `aged_since`.
     aged: Bits,
     aged_since: Time,
-    guard: Guard,
     /// Children whose votes are here.
     heard: Bits,
     lists: Lists,
     down: Place,
 }
 
+struct Machine {
+    rank: u32,
+    phase: Phase,
+    joined: bool,
+    joins: bool,
+    shuts_down: bool,
+    is_quiet: bool,
+    /// Whether `unsent` has any.
+    has_unsent: bool,
+    /// Whether `aged` has any.
+    has_aged: bool,
+    /// Votes that are here, own included.
+    arrived: u32,
+    started: Time,
+    ledger: Arc<Ledger>,
+    /// Submitted since the last cycle.
+    fresh: Vec<Request>,
+    settings: Arc<Settings>,
+    /// The slots of what is submitted and not launched.
+    hits: Bits,
+    /// Submitted, not launched; by tensor.
+    open: Bits,
+    guard: Guard,
+    votes: Place,
+    combined: Vote,
+    rare: Box<Rare>,
+}
+
 impl Machine {
     fn new(job: &Job, rank: u32) -> Self {
-        let fan_out = job.settings.fan_out;
         Self {
             rank,
             phase: Phase::Pause,
@@ -112,24 +120,34 @@ impl Machine {
             joins: false,
             shuts_down: false,
             is_quiet: false,
+            has_unsent: false,
+            has_aged: false,
             arrived: 0,
-            votes: Place::new(rank, job.ranks, fan_out),
-            hits: Bits::default(),
-            combined: Vote::default(),
             started: Time::ZERO,
             ledger: job.ledger.clone(),
             fresh: Vec::new(),
             settings: job.settings.clone(),
+            hits: Bits::default(),
             open: Bits::default(),
-            unsent: Vec::new(),
-            ready: Bits::default(),
-            aged: Bits::default(),
-            aged_since: Time::ZERO,
             guard: Guard::new(job.settings.patience),
-            heard: Bits::default(),
-            lists: Lists::new(Place::new(rank, job.ranks, u32::MAX)),
-            down: Place::new(rank, job.ranks, BROADCAST_FAN_OUT),
+            votes: Place::new(rank, job.ranks, job.settings.fan_out),
+            combined: Vote::default(),
+            rare: Box::new(Rare {
+                unsent: Vec::new(),
+                ready: Bits::default(),
+                aged: Bits::default(),
+                aged_since: Time::ZERO,
+                heard: Bits::default(),
+                lists: Lists::new(Place::new(rank, job.ranks, u32::MAX)),
+                down: Place::new(rank, job.ranks, BROADCAST_FAN_OUT),
+            }),
         }
+    }
+
+    /// To be sent to rank 0.
+    fn unsent(&mut self, request: Request) {
+        self.rare.unsent.push(request);
+        self.has_unsent = true;
     }
 
     /// Half of it with a slot, half of it in rank 0's table.
@@ -139,24 +157,30 @@ impl Machine {
 
     fn tick(&mut self, now: Time, actions: &mut Vec<Action>) {
         self.started = now;
-        self.is_quiet = self.fresh.is_empty() && self.unsent.is_empty() && !self.joins;
-        if let Some(reason) = self.lists.inspect(now, self.half_stall(), &self.settings, actions) {
-            return self.stop(None, &reason, actions);
+        self.is_quiet = self.fresh.is_empty() && !self.has_unsent && !self.joins;
+        if self.rank == 0 {
+            let stall = self.half_stall();
+            let lists = &mut self.rare.lists;
+            if let Some(reason) = lists.inspect(now, stall, &self.settings, actions) {
+                return self.stop(None, &reason, actions);
+            }
         }
         let mut invalid = Bits::default();
-        for request in self.fresh.drain(..) {
+        let mut fresh = std::mem::take(&mut self.fresh);
+        for request in fresh.drain(..) {
             if let Some(slot) = self.ledger.hit(self.rank, &request) {
                 self.hits.insert(slot);
             } else {
                 self.ledger.slot(request.tensor).into_iter().for_each(|slot| invalid.insert(slot));
-                self.unsent.push(request);
+                self.unsent(request);
             }
         }
+        self.fresh = fresh;
         self.age(now, &mut invalid);
         let ready = if self.joined { Bits::below(self.ledger.slots()) } else { self.hits.clone() };
         let vote = Vote {
             ready,
-            uncached: self.joins || !self.unsent.is_empty() || !invalid.is_empty(),
+            uncached: self.joins || self.has_unsent || !invalid.is_empty(),
             invalid: (!invalid.is_empty()).then(|| Box::new(invalid)),
             shutdown: self.shuts_down,
         };
@@ -166,21 +190,31 @@ impl Machine {
 
     /// Slots that have waited too long are to be freed.
     fn age(&mut self, now: Time, invalid: &mut Bits) {
-        if self.aged.is_empty() {
+        if !self.has_aged {
             if !self.hits.is_empty() {
-                self.aged = self.hits.clone();
-                self.aged_since = now;
+                self.has_aged = true;
+                self.rare.aged = self.hits.clone();
+                self.rare.aged_since = now;
                 self.is_quiet = false;
             }
-        } else if now.saturating_sub(self.aged_since) >= self.half_stall() {
-            invalid.unite(&self.aged);
-            self.aged = Bits::default();
+        } else if now.saturating_sub(self.rare.aged_since) >= self.half_stall() {
+            invalid.unite(&self.rare.aged);
+            self.has_aged = false;
+        }
+    }
+
+    /// These no longer wait.
+    fn settle(&mut self, slots: &Bits) {
+        self.hits.subtract(slots);
+        if self.has_aged {
+            self.rare.aged.subtract(slots);
+            self.has_aged = !self.rare.aged.is_empty();
         }
     }
 
     fn voted(&mut self, now: Time, from: Option<u32>, vote: Vote, actions: &mut Vec<Action>) {
         if let Some(child) = from.and_then(|from| self.votes.child(from)) {
-            self.heard.insert(child);
+            self.rare.heard.insert(child);
         }
         if self.arrived == 0 {
             self.combined = vote;
@@ -195,7 +229,9 @@ impl Machine {
             return;
         }
         self.arrived = 0;
-        self.heard = Bits::default();
+        if self.votes.children() > 0 {
+            self.rare.heard = Bits::default();
+        }
         let combined = std::mem::take(&mut self.combined);
         if let Some(parent) = self.votes.parent() {
             self.phase = Phase::Verdict;
@@ -225,9 +261,10 @@ impl Machine {
             return self.launch(now, &outcome, actions);
         }
         self.is_quiet = false;
-        self.ready = vote.ready;
+        self.rare.ready = vote.ready;
         self.phase = Phase::Gathering;
-        let own = lists::own(self.rank, &mut self.unsent, self.joins, false);
+        let own = lists::own(self.rank, &mut self.rare.unsent, self.joins, false);
+        self.has_unsent = false;
         self.joined |= self.joins;
         self.joins = false;
         self.listed(now, None, own, actions);
@@ -235,13 +272,12 @@ impl Machine {
 
     /// Frees slots; what waits with them is to be asked for anew.
     fn drop_slots(&mut self, invalid: Bits) {
-        for slot in invalid.iter().filter(|slot| self.hits.contains(*slot)) {
-            if let Some(entry) = self.ledger.entry(slot) {
-                self.unsent.push(entry.request_of(self.rank));
+        for slot in invalid.iter().filter(|slot| self.hits.contains(*slot)).collect::<Vec<_>>() {
+            if let Some(entry) = self.ledger.entry(slot).cloned() {
+                self.unsent(entry.request_of(self.rank));
             }
         }
-        self.hits.subtract(&invalid);
-        self.aged.subtract(&invalid);
+        self.settle(&invalid);
         self.ledger = self.ledger.after(&Outcome { invalid, ..Outcome::default() }).0;
     }
 
@@ -252,30 +288,30 @@ impl Machine {
         asks: super::messages::Asks,
         actions: &mut Vec<Action>,
     ) {
-        self.lists.add(now, from, asks);
-        if !self.lists.is_complete() {
+        self.rare.lists.add(now, from, asks);
+        if !self.rare.lists.is_complete() {
             if from.is_none() {
                 self.guard.wait(now, actions);
             }
             return;
         }
-        if let Some(parent) = self.lists.place().parent() {
+        if let Some(parent) = self.rare.lists.place().parent() {
             self.phase = Phase::Answer;
             self.guard.wait(now, actions);
-            let payload = Payload::Asks(self.lists.take());
+            let payload = Payload::Asks(self.rare.lists.take());
             actions.push(Action::Send { to: parent, payload });
         } else {
-            let decision = Arc::new(self.lists.decide());
+            let decision = Arc::new(self.rare.lists.decide());
             self.decided(now, &decision, actions);
         }
     }
 
     fn decided(&mut self, now: Time, decision: &Arc<Decision>, actions: &mut Vec<Action>) {
-        lists::forward(&self.down, &Payload::Decision(decision.clone()), actions);
+        lists::forward(&self.rare.down, &Payload::Decision(decision.clone()), actions);
         self.guard.heard();
         let outcome = Outcome {
             invalid: Bits::default(),
-            ready: std::mem::take(&mut self.ready),
+            ready: std::mem::take(&mut self.rare.ready),
             complete: decision.complete.clone(),
             all_joined: decision.all_joined,
         };
@@ -286,9 +322,8 @@ impl Machine {
         for slot in self.hits.clone().iter() {
             let (old, new) = (before.entry(slot), self.ledger.entry(slot));
             if let Some(old) = old.filter(|old| new.is_none_or(|new| !Arc::ptr_eq(old, new))) {
-                self.unsent.push(old.request_of(self.rank));
-                self.hits.remove(slot);
-                self.aged.remove(slot);
+                self.unsent(old.request_of(self.rank));
+                self.settle(&std::iter::once(slot).collect());
             }
         }
     }
@@ -297,8 +332,7 @@ impl Machine {
     fn launch(&mut self, now: Time, outcome: &Outcome, actions: &mut Vec<Action>) {
         if !outcome.ready.is_empty() || !outcome.complete.is_empty() || outcome.all_joined {
             self.is_quiet = false;
-            self.hits.subtract(&outcome.ready);
-            self.aged.subtract(&outcome.ready);
+            self.settle(&outcome.ready);
             let (ledger, launch) = self.ledger.after(outcome);
             self.ledger = ledger;
             if let Some(launch) = launch {
@@ -313,7 +347,12 @@ impl Machine {
 
     fn stop(&mut self, from: Option<u32>, reason: &Arc<Reason>, actions: &mut Vec<Action>) {
         self.phase = Phase::Stopped;
-        lists::stop(&[&self.votes, self.lists.place(), &self.down], from, reason, actions);
+        lists::stop(
+            &[&self.votes, self.rare.lists.place(), &self.rare.down],
+            from,
+            reason,
+            actions,
+        );
     }
 
     /// Whom it waits for.
@@ -322,12 +361,12 @@ impl Machine {
         match self.phase {
             Phase::Votes => {
                 let below = self.votes.below().enumerate();
-                let silent = below.filter(|(child, _)| !self.heard.contains(*child));
+                let silent = below.filter(|(child, _)| !self.rare.heard.contains(*child));
                 silent.map(|(_, span)| span.start).collect()
             }
             Phase::Verdict => parent(&self.votes),
-            Phase::Gathering => self.lists.silent(),
-            Phase::Answer => parent(&self.down),
+            Phase::Gathering => self.rare.lists.silent(),
+            Phase::Answer => parent(&self.rare.down),
             Phase::Pause | Phase::Stopped => Vec::new(),
         }
     }
@@ -376,13 +415,14 @@ impl Coordinator for Machine {
     }
 
     fn repeats_until(&self) -> Option<Time> {
-        let fresh = !self.fresh.is_empty() || !self.unsent.is_empty();
+        let fresh = !self.fresh.is_empty() || self.has_unsent;
         let told = self.joins || self.shuts_down;
         let repeats = self.phase == Phase::Pause && self.is_quiet && !fresh && !told;
         repeats.then(|| {
-            let at = self.aged_since.checked_add(self.half_stall()).unwrap_or(Time::MAX);
-            let aged = if self.aged.is_empty() { Time::MAX } else { at };
-            aged.min(self.lists.inspects_at(self.half_stall(), &self.settings))
+            let half = self.half_stall();
+            let at = self.rare.aged_since.checked_add(half).unwrap_or(Time::MAX);
+            let aged = if self.has_aged { at } else { Time::MAX };
+            aged.min(self.rare.lists.inspects_at(half, &self.settings))
         })
     }
 

@@ -19,7 +19,7 @@ pub(super) struct Guard {
     patience: Time,
     is_armed: bool,
     /// Whom it has asked, without an answer yet.
-    asked: Option<Vec<u32>>,
+    asked: Option<Box<[u32]>>,
 }
 
 impl Guard {
@@ -49,8 +49,8 @@ impl Guard {
 
     /// Someone lives.
     pub(super) fn answered(&mut self, from: u32) {
-        if let Some(asked) = &mut self.asked {
-            asked.retain(|rank| *rank != from);
+        if let Some(asked) = self.asked.take() {
+            self.asked = Some(asked.into_iter().filter(|rank| *rank != from).collect());
         }
     }
 
@@ -67,7 +67,7 @@ impl Guard {
         let over = since.checked_add(self.patience).unwrap_or(Time::MAX);
         if let Some(dead) = self.asked.take() {
             if !dead.is_empty() {
-                return Some(dead);
+                return Some(dead.into_vec());
             }
             self.wait(now, actions);
         } else if now < over {
@@ -77,7 +77,7 @@ impl Guard {
             let probe = Payload::Probe { origin: rank, tensors: Arc::from([]) };
             actions
                 .extend(silent.iter().map(|to| Action::Send { to: *to, payload: probe.clone() }));
-            self.asked = Some(silent);
+            self.asked = Some(silent.into_boxed_slice());
             self.arm(now, Time::from_ps(self.patience.as_ps() / 16 + 1), actions);
         }
         None

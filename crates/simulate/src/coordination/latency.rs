@@ -2,7 +2,7 @@
 //!
 //! A rank does one thing at a time. A message keeps its sender busy for `send + bytes / bandwidth`,
 //! travels for `wire`, and keeps its receiver busy for `receive + entries · entry` before it is
-//! understood. So what one rank sends to another arrives in order, and a rank that hears from everyone
+//! understood (an answer is passed on down its tree before its entries are read). So what one rank sends to another arrives in order, and a rank that hears from everyone
 //! is late by as much as they are many.
 //!
 //! Ignored: contention inside the network (these messages are small), and noise of the hosts, which the
@@ -39,7 +39,7 @@ impl Default for Latency {
             bandwidth: Bandwidth::from_bytes_per_second(12_500_000_000).expect("not zero"),
             send: Time::from_ns(500),
             receive: Time::from_ns(500),
-            entry: Time::from_ns(1_000),
+            entry: Time::from_ns(930),
             entry_bytes: Bytes::new(100),
         }
     }
@@ -68,10 +68,14 @@ impl Latency {
         self.send + self.bandwidth.time_for(Bytes::new(bytes)).unwrap_or(Time::ZERO)
     }
 
-    /// How long it keeps its receiver busy.
+    /// How long it keeps its receiver busy before it acts on it, and afterwards. Requests are parsed
+    /// first; an answer is passed on first, as broadcasts are.
     #[must_use]
-    pub fn arriving(&self, payload: &Payload) -> Time {
+    pub fn arriving(&self, payload: &Payload) -> (Time, Time) {
         let entries = self.entry.checked_mul(payload.entries()).unwrap_or(Time::ZERO);
-        self.receive + entries
+        match payload {
+            Payload::Decision(_) | Payload::Agreed(_) => (self.receive, entries),
+            _ => (self.receive + entries, Time::ZERO),
+        }
     }
 }

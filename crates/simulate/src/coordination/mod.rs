@@ -4,14 +4,18 @@
 //! - [`network`]: all coordinators of a job, with the costs of messages and with faults.
 //! - [`latency`], [`faults`]: those costs, and what goes wrong.
 //! - [`agreement`]: what a training step sees of it.
+//! - [`steps`]: training steps on it, and what the talk costs them.
 //! - [`settings`]: the key `schedule.coordination`.
+//! - [`request`]: steps as JSON, for the bindings.
 
 pub mod agreement;
 mod calendar;
 pub mod faults;
 pub mod latency;
 pub mod network;
+pub mod request;
 pub mod settings;
+pub mod steps;
 
 pub use agreement::Agreement;
 pub use faults::Faults;

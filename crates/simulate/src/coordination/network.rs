@@ -254,9 +254,11 @@ impl Network {
                 What::Message { from, payload } => {
                     self.counts.messages += 1;
                     let rank = &mut self.ranks[to as usize];
-                    rank.busy = now.max(rank.busy) + self.latency.arriving(&payload);
+                    let (before, after) = self.latency.arriving(&payload);
+                    rank.busy = now.max(rank.busy) + before;
                     let at = rank.busy;
                     self.deliver(at, to, Event::Message { from, payload }, feed);
+                    self.ranks[to as usize].busy += after;
                 }
                 What::Timer(id) => {
                     let at = now.max(self.ranks[to as usize].busy);

@@ -136,6 +136,9 @@ pub struct SpanResult {
     /// How many ranks it has.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group_size: Option<u64>,
+    /// Which communication: spans of one are its stages. Numbered as they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub communication: Option<u64>,
     /// Of a computation, where said: `forward`, `backward`, `update`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pass: Option<&'static str>,

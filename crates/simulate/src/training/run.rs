@@ -574,6 +574,7 @@ fn timeline_of(
         bytes: None,
         group: None,
         group_size: None,
+        communication: None,
         pass: match graph.node(ran.node).pass {
             Pass::Forward => Some("forward"),
             Pass::Backward => Some("backward"),
@@ -609,6 +610,7 @@ fn timeline_of(
             bytes: Some(bytes.count()),
             group: Some(graph.groups()[instance.group.index()].name.clone()),
             group_size: Some(instance.ranks.len() as u64),
+            communication: Some(span.tag),
             pass: None,
             purpose,
             iteration: ran.iteration,

@@ -26,6 +26,9 @@ fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadEr
     WorkloadError::new(format!("workload.model.{field}"), value, why, hint)
 }
 
+/// 2^60: sums and small multiples of what is below fit a `u64`.
+pub(super) const MOST: f64 = 1_152_921_504_606_846_976.0;
+
 /// Sizes after defaults.
 struct Sizes<'a> {
     spec: &'a TransformerSpec,
@@ -129,7 +132,11 @@ impl TransformerSpec {
                 return Err(wrong(field, value, "it is too large", &format!("at most {most}")));
             }
         }
+        let latent = self.latent.map_or([0; 3], |l| [l.query.unwrap_or(0), l.key_value, l.rotary]);
         let optional = [
+            ("latent.query", latent[0]),
+            ("latent.key_value", latent[1]),
+            ("latent.rotary", latent[2]),
             ("positions", self.positions),
             ("token_types", self.token_types),
             ("relative_positions", self.relative_positions),
@@ -172,7 +179,7 @@ impl TransformerSpec {
             return Err(wrong("parallel_blocks", true, "a cross-attention is not parallel", hint));
         }
         let head = self.head_size.unwrap_or(self.hidden / self.heads);
-        Ok(Sizes {
+        let sizes = Sizes {
             spec: self,
             hidden: self.hidden,
             heads: self.heads,
@@ -181,11 +188,38 @@ impl TransformerSpec {
             value: self.value_size.unwrap_or(head),
             feed_forward: self.feed_forward.unwrap_or(4 * self.hidden),
             tokens,
-        })
+        };
+        if sizes.magnitude() > MOST {
+            let why = "the FLOPs of a sample, or the parameters, are more than 2^60";
+            let hint = "look for a size that is too large";
+            return Err(wrong("transformer", format!("{count} layers"), why, hint));
+        }
+        Ok(sizes)
     }
 }
 
 impl Sizes<'_> {
+    /// No less than any sum of numbers of the model.
+    #[expect(clippy::cast_precision_loss, reason = "a bound")]
+    fn magnitude(&self) -> f64 {
+        let spec = self.spec;
+        let [h, tokens] = [self.hidden, self.tokens].map(|size| size as f64);
+        let heads = self.heads as f64 * (self.head + self.value) as f64;
+        let latent = spec.latent.map_or(0.0, |latent| {
+            (latent.query.unwrap_or(0) + latent.key_value + latent.rotary) as f64
+        });
+        let experts = spec.experts.unwrap_or_default();
+        let inner = (self.feed_forward + experts.feed_forward.unwrap_or(0)) as f64;
+        let inner = inner * (f64::from(experts.count) + 1.0) + experts.shared as f64;
+        let layer = (h + latent) * (2.0 * heads + latent) + 4.0 * (h + 1.0) * (inner + h);
+        let tables = spec.vocabulary + spec.positions + spec.token_types + spec.relative_positions;
+        let ends = tables as f64 * (h + spec.embedding() as f64 + self.heads as f64) + 4.0 * h * h;
+        let norms = (spec.norms.per_layer + 2) as f64 * spec.norms.parameters as f64 * h;
+        let layers = f64::from(spec.layers) + f64::from(spec.decoder_layers);
+        let norms = norms + spec.norms.query_key as f64;
+        8.0 * tokens * (2.0 * layers * (layer + norms + tokens * heads) + ends)
+    }
+
     /// Elements of a sample at full width.
     fn wide(&self) -> u64 {
         self.tokens * self.hidden

@@ -71,6 +71,10 @@ impl DlrmSpec {
         let vectors = self.tables + 1;
         let width = self.bottom[self.bottom.len() - 1];
         let interaction = self.interaction.unwrap_or(width + vectors * (vectors - 1) / 2);
+        if interaction == 0 || interaction > 1 << 26 {
+            let hint = "1 to 2^26; all pairs of tables give their number squared over 2";
+            return Err(wrong("interaction", interaction, "it is out of range", hint));
+        }
         let rows = self.tables * self.width;
         let mut layers = vec![Layer {
             name: "embedding".to_owned(),

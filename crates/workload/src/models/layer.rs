@@ -22,6 +22,8 @@ pub struct Layer {
     pub replicated: u64,
     /// Elements that one sample reads and writes in a forward pass, weights aside.
     pub moved: u64,
+    /// How often a pass reads the weights once more: a recurrent layer does at every step.
+    pub weight_rereads: u64,
     /// Elements of one sample that are handed on.
     pub output: u64,
     /// Elements of one sample kept for the backward pass, which tensor parallelism cuts.

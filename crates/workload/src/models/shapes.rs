@@ -8,7 +8,8 @@
 //! | embedding | rows · width | none (reads rows) | width · lookups |
 //!
 //! A layer may give numbers instead (`flops`, `parameters`, `output`), and measured times. A
-//! normalisation reads and writes its output once more. Element-wise functions are taken as fused.
+//! normalisation reads and writes its output once more. Element-wise functions are taken as fused. A
+//! recurrent layer reads its weights at every step.
 
 use allrail_core::Time;
 use schemars::JsonSchema;
@@ -173,6 +174,14 @@ pub fn network(name: &str, specs: &[LayerSpec]) -> Result<Network, WorkloadError
     for (layer, unit) in network.layers.iter_mut().zip(0u32..) {
         layer.unit = unit;
     }
+    #[expect(clippy::cast_precision_loss, reason = "a bound")]
+    let sum = |number: fn(&Layer) -> u64| -> f64 {
+        network.layers.iter().map(|layer| number(layer) as f64).sum()
+    };
+    let sums = [sum(|l| l.flops.total()), sum(|l| l.parameters), sum(|l| l.saved.max(l.moved))];
+    if sums.iter().any(|sum| 8.0 * sum > super::blocks::MOST) {
+        return Err(too_large("all of them"));
+    }
     // Nothing waits for the gradient of the data.
     network.layers[0].flops.input = 0;
     Ok(network)
@@ -282,7 +291,10 @@ impl LayerSpec {
             let output = product(name, [dense.outputs, dense.positions])?;
             return Ok(Layer {
                 flops: Flops::linear(product(name, [2, input, dense.outputs])?),
-                parameters: product(name, [dense.inputs + u64::from(dense.bias), dense.outputs])?,
+                parameters: product(
+                    name,
+                    [dense.inputs.saturating_add(dense.bias.into()), dense.outputs],
+                )?,
                 moved: input + output,
                 output,
                 saved: input,
@@ -291,15 +303,17 @@ impl LayerSpec {
         }
         if let Some(lstm) = &self.lstm {
             of("lstm", &[lstm.inputs, lstm.hidden, lstm.steps, lstm.directions])?;
-            let gates =
-                product(name, [4, lstm.hidden, lstm.inputs + lstm.hidden, lstm.directions])?;
+            let gates = product(
+                name,
+                [4, lstm.hidden, lstm.inputs.saturating_add(lstm.hidden), lstm.directions],
+            )?;
             let input = product(name, [lstm.inputs, lstm.steps])?;
             let output = product(name, [lstm.hidden, lstm.steps, lstm.directions])?;
             return Ok(Layer {
                 flops: Flops::linear(product(name, [2, gates, lstm.steps])?),
                 parameters: gates + product(name, [4, lstm.hidden, lstm.biases, lstm.directions])?,
-                // The weights are read anew at every step.
-                moved: input + output + product(name, [gates, lstm.steps - 1])?,
+                moved: input + output,
+                weight_rereads: lstm.steps - 1,
                 output,
                 // Its input, four gates and the cell.
                 saved: input + 5 * output,

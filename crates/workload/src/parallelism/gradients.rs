@@ -143,7 +143,7 @@ impl Emitter<'_> {
             let name = format!("{} update", layer.name);
             let replicas = span.map_or(1, |span| self.ranks(span));
             let own = if zero > 0 { parameters.div_ceil(replicas) } else { parameters };
-            let time = self.plan.update(own);
+            let time = self.plan.update(self.plan.updated(layer, own));
             let mut last = self.update(position, (&name, time), place(i), &after);
             if let (1 | 2, Some(span)) = (zero, span) {
                 let what = (AllGather, parameters * self.plan.width(), span);

@@ -1,7 +1,7 @@
 //! From a model and a layout to a step graph.
 //!
 //! - [`layout`]: which degree of parallelism lies on which dimensions.
-//! - `plan`: pieces of the model and the times of its layers.
+//! - `pieces`: where the model is cut. `plan`: that, and the times of its layers.
 //! - [`order`]: in which order a stage runs its microbatches.
 //! - `emit`, `passes`, `gradients`: the nodes.
 //! - [`split`]: actors of their own for slow ranks.
@@ -14,6 +14,7 @@ mod gradients;
 pub mod layout;
 pub mod order;
 mod passes;
+mod pieces;
 pub(crate) mod plan;
 pub mod split;
 

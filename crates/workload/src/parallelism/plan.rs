@@ -1,8 +1,6 @@
 //! What is decided before any node: the layout, the pieces of the model, what each layer costs.
 //!
-//! A microbatch is the batch of a replica over the number of microbatches. A pipeline's pieces are
-//! consecutive layers: as many transformer layers each, or, of other models, split so that the FLOPs
-//! before each cut are nearest to their share.
+//! A microbatch is the batch of a replica over the number of microbatches.
 
 use std::ops::Range;
 
@@ -10,6 +8,7 @@ use allrail_core::Time;
 
 use super::layout::Layout;
 use super::order::Pipeline;
+use super::pieces;
 use crate::compute::{self, Cost, Device};
 use crate::error::WorkloadError;
 use crate::models::{self, Cut, Layer, Network};
@@ -59,6 +58,11 @@ fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadEr
     WorkloadError::new(format!("workload.{field}"), value, why, hint)
 }
 
+/// Of layers and microbatches: an iteration has some four nodes for each.
+const MOST_PASSES: u64 = 8_000_000;
+/// The ranks of every class are listed.
+const MOST_NPUS: u64 = 1 << 24;
+
 impl<'w> Plan<'w> {
     /// Decides.
     ///
@@ -66,6 +70,13 @@ impl<'w> Plan<'w> {
     /// Anything that does not go together.
     pub(crate) fn new(workload: &'w Workload, sizes: &[u32]) -> Result<Self, WorkloadError> {
         let network = models::network(workload)?;
+        let npus = sizes.iter().try_fold(1u64, |product, size| product.checked_mul((*size).into()));
+        if npus.is_none_or(|npus| npus == 0 || npus > MOST_NPUS) {
+            let shown: Vec<String> = sizes.iter().map(u32::to_string).collect();
+            let why = format!("a training step takes 1 to {MOST_NPUS} NPUs");
+            let hint = "take a smaller fabric";
+            return Err(WorkloadError::new("fabric", shown.join(" × "), why, hint));
+        }
         let layout = Layout::new(&workload.parallelism, sizes)?;
         let parallelism = &workload.parallelism;
         let pp = layout.degree(Axis::Pp);
@@ -86,6 +97,13 @@ impl<'w> Plan<'w> {
             if value == 0 {
                 return Err(wrong(field, 0, "it is zero", "at least 1"));
             }
+        }
+        let passes = network.layers.len() as u64 * u64::from(microbatches);
+        if passes > MOST_PASSES {
+            let why =
+                format!("{passes} passes of a layer are more than {MOST_PASSES} an iteration");
+            let hint = "take fewer and larger microbatches";
+            return Err(wrong("parallelism.microbatches", microbatches, &why, hint));
         }
         if !batch.is_multiple_of(microbatches) {
             let why = format!("it is cut into {microbatches} microbatches");
@@ -112,7 +130,7 @@ impl<'w> Plan<'w> {
             Pipeline { positions: pp, microbatches, pieces, schedule: parallelism.schedule };
         pipeline.check()?;
         let mut plan = Self {
-            pieces: cut(&network, pipeline.total_pieces())?,
+            pieces: pieces::cut(&network, pipeline.total_pieces())?,
             device: Device::new(&workload.compute, workload.precision)?,
             samples: u64::from(batch / microbatches),
             times: Vec::new(),
@@ -124,6 +142,7 @@ impl<'w> Plan<'w> {
         };
         plan.divides()?;
         plan.times = plan.times()?;
+        plan.is_run_to_its_end()?;
         Ok(plan)
     }
 
@@ -172,6 +191,22 @@ impl<'w> Plan<'w> {
             u64::from(experts.count) / shares.experts * experts.parameters.div_ceil(shares.cut)
         });
         (cut + layer.replicated, experts)
+    }
+
+    /// Whether a step is neither too large to hold nor too long to count in picoseconds.
+    fn is_run_to_its_end(&self) -> Result<(), WorkloadError> {
+        const MONTH: f64 = 30.0 * 86_400.0;
+        let each = |times: &Times| times.forward.as_s() + times.input.as_s() + times.weight.as_s();
+        let step: f64 = self.times.iter().map(each).sum();
+        let all = step
+            * f64::from(self.pipeline.microbatches)
+            * (f64::from(self.workload.iterations) + 1.0);
+        if all > MONTH {
+            let why = format!("all iterations compute for {:.1} days", all / 86_400.0);
+            let hint = "30 days are counted; take fewer iterations or a faster device";
+            return Err(wrong("iterations", self.workload.iterations, &why, hint));
+        }
+        Ok(())
     }
 
     /// Whether the model can be cut so.
@@ -246,7 +281,8 @@ impl<'w> Plan<'w> {
         let rows = matches!(layer.cut, Cut::Tables { .. });
         let weights = if rows { 0 } else { parameters + experts };
         let moved = (layer.moved as f64) * self.samples as f64 / shares.cut as f64;
-        let bytes = (weights as f64 + moved) * self.width() as f64;
+        let reads = 1.0 + layer.weight_rereads as f64;
+        let bytes = (weights as f64 * reads + moved) * self.width() as f64;
         let cost = |flops: u64, bytes: f64| Cost {
             flops: flops as f64 * self.samples as f64 / shares.cut as f64,
             bytes,
@@ -324,6 +360,14 @@ impl<'w> Plan<'w> {
         }
     }
 
+    /// How many of an NPU's parameters of a layer an update changes: of tables, those of the rows
+    /// that were read, if none was read twice.
+    pub(crate) fn updated(&self, layer: &Layer, parameters: u64) -> u64 {
+        let Cut::Tables { exchanged } = layer.cut else { return parameters };
+        let batch = self.samples.saturating_mul(u64::from(self.pipeline.microbatches));
+        parameters.min(exchanged.saturating_mul(batch))
+    }
+
     /// How long the update of so many parameters takes: the gradient is read, the optimizer's state
     /// and the parameters are read and written.
     pub(crate) fn update(&self, parameters: u64) -> Time {
@@ -335,61 +379,4 @@ impl<'w> Plan<'w> {
         let bytes = parameters as f64 * each as f64;
         compute::time(self.device.picoseconds(Cost { flops: 0.0, bytes }))
     }
-}
-
-/// The layers of each piece.
-fn cut(network: &Network, pieces: u32) -> Result<Vec<Range<usize>>, WorkloadError> {
-    let layers = &network.layers;
-    let units = layers.last().map_or(0, |layer| layer.unit + 1);
-    let fail = |why: String, hint: &str| Err(wrong("parallelism.pp", pieces, &why, hint));
-    if units < pieces {
-        let hint = "stages times `virtual_stages` are at most as many";
-        return fail(format!("the model has {units} layers to cut"), hint);
-    }
-    let mut pieces_of: Vec<Range<usize>> = Vec::new();
-    // The last unit of each piece.
-    let ends: Vec<u32> = if network.kv_heads.is_some() {
-        if !units.is_multiple_of(pieces) {
-            let hint = "stages times `virtual_stages` divide the layers";
-            return fail(format!("it does not divide the {units} layers"), hint);
-        }
-        (1..=pieces).map(|k| k * (units / pieces) - 1).collect()
-    } else {
-        balanced(layers, units, pieces)
-    };
-    let mut start = 0;
-    for end in ends {
-        let after = layers.partition_point(|layer| layer.unit <= end);
-        pieces_of.push(start..after);
-        start = after;
-    }
-    Ok(pieces_of)
-}
-
-/// Cuts where the FLOPs before are nearest to their share.
-fn balanced(layers: &[Layer], units: u32, pieces: u32) -> Vec<u32> {
-    let mut before = vec![0u128; units as usize + 1];
-    for layer in layers {
-        before[layer.unit as usize + 1] += u128::from(layer.flops.total());
-    }
-    for unit in 1..before.len() {
-        before[unit] += before[unit - 1];
-    }
-    let total = before[units as usize];
-    let mut ends = Vec::new();
-    let mut first = 0;
-    for k in 1..=pieces {
-        // At least one unit for each piece before and after.
-        let latest = units - (pieces - k) - 1;
-        let share = total * u128::from(k) / u128::from(pieces);
-        let off = |end: u32| before[end as usize + 1].abs_diff(share);
-        let end = if k == pieces {
-            units - 1
-        } else {
-            (first..=latest).min_by_key(|end| off(*end)).unwrap_or(latest)
-        };
-        ends.push(end);
-        first = end + 1;
-    }
-    ends
 }

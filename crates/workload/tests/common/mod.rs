@@ -26,7 +26,7 @@ pub(crate) fn built(value: Value, sizes: &[u32]) -> Built {
 /// Why it cannot be.
 pub(crate) fn refused(value: Value, sizes: &[u32]) -> WorkloadError {
     match serde_json::from_value(value) {
-        Ok(workload) => build(&workload, sizes).expect_err("it is refused"),
+        Ok(workload) => build(&workload, sizes).map(|_| ()).expect_err("it is refused"),
         Err(error) => WorkloadError::new("", "", error.to_string(), ""),
     }
 }

@@ -1,27 +1,21 @@
-//! A transformer by its Hugging Face `config.json`.
-//!
-//! Families differ in what they call a size and in what they leave to code: whether the feed-forward
-//! part is gated, which maps have biases, what the norms learn. Sizes are looked up under all their
-//! names; what is left to code is in [`FAMILIES`], as the classes of `transformers` have it. The
-//! tests hold the counts of parameters against published ones.
-//!
-//! Where neither the workload nor the file limits the tokens of a sample, 4,096 are taken.
+//! What the code of each family of models fixes, and the keys that it alone reads.
 
-use serde_json::{Map as Object, Value};
+use serde_json::Value;
 
-use super::transformer::{Biases, ExpertsSpec, Head, LatentSpec, Norms, TransformerSpec};
+use super::{Config, EXPERTS, POSITIONS, wrong};
 use crate::error::WorkloadError;
+use crate::models::transformer::{Biases, ExpertsSpec, Head, LatentSpec, Norms, TransformerSpec};
 
 /// What the code of a family of models fixes.
-struct Family {
-    types: &'static [&'static str],
-    gated: bool,
+pub(super) struct Family {
+    pub(super) types: &'static [&'static str],
+    pub(super) gated: bool,
     /// Parameters of a norm per element.
-    norm: u64,
+    pub(super) norm: u64,
     /// Biases where no key says it.
-    biases: Biases,
-    tied: bool,
-    read: fn(&Config<'_>, &mut TransformerSpec) -> Result<(), WorkloadError>,
+    pub(super) biases: Biases,
+    pub(super) tied: bool,
+    pub(super) read: fn(&Config<'_>, &mut TransformerSpec) -> Result<(), WorkloadError>,
 }
 
 const ALL: Biases = Biases { qkv: true, output: true, feed_forward: true, head: false };
@@ -37,7 +31,7 @@ const fn family(
 }
 
 /// (gated, norm, biases, tied) and what else.
-static FAMILIES: &[Family] = &[
+pub(super) static FAMILIES: &[Family] = &[
     family(&["llama", "mistral", "phi3", "granite"], (true, 1, NONE, false), llama),
     family(&["mixtral", "phimoe"], (true, 1, NONE, false), mixtral),
     family(&["qwen2"], (true, 1, QKV, false), qwen),
@@ -68,136 +62,6 @@ static FAMILIES: &[Family] = &[
     family(&["distilbert"], (false, 2, ALL, true), distilbert),
     family(&["t5", "mt5"], (false, 1, NONE, true), t5),
 ];
-
-/// A `config.json`.
-struct Config<'a>(&'a Object<String, Value>);
-
-fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadError {
-    WorkloadError::new(format!("workload.model.hugging_face.{field}"), value, why, hint)
-}
-
-impl Config<'_> {
-    fn value(&self, names: &[&str]) -> Option<(&str, &Value)> {
-        let found = names.iter().find_map(|name| self.0.get_key_value(*name));
-        found.map(|(name, value)| (name.as_str(), value)).filter(|(_, value)| !value.is_null())
-    }
-
-    fn size(&self, names: &[&str]) -> Result<Option<u64>, WorkloadError> {
-        let Some((name, value)) = self.value(names) else { return Ok(None) };
-        let whole = value.as_u64().or_else(|| {
-            #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
-            value.as_f64().filter(|v| *v >= 0.0 && v.fract() == 0.0 && *v < 1e15).map(|v| v as u64)
-        });
-        match whole {
-            Some(number) => Ok(Some(number)),
-            None => Err(wrong(name, value, "it is not a whole number", "such as 4096")),
-        }
-    }
-
-    fn needed(&self, names: &[&str]) -> Result<u64, WorkloadError> {
-        self.size(names)?.ok_or_else(|| {
-            let known = format!("it is also looked for as {}", names.join(", "));
-            wrong(names[0], "absent", "a model of this type needs it", &known)
-        })
-    }
-
-    fn small(&self, names: &[&str]) -> Result<u32, WorkloadError> {
-        let number = self.needed(names)?;
-        u32::try_from(number).map_err(|_| wrong(names[0], number, "it is too large", "such as 32"))
-    }
-
-    fn flag(&self, names: &[&str], otherwise: bool) -> bool {
-        self.value(names).and_then(|(_, value)| value.as_bool()).unwrap_or(otherwise)
-    }
-
-    fn text(&self, name: &str) -> &str {
-        self.0.get(name).and_then(Value::as_str).unwrap_or("")
-    }
-
-    /// The first of `architectures`.
-    fn architecture(&self) -> &str {
-        let first = self.0.get("architectures").and_then(|list| list.get(0));
-        first.and_then(Value::as_str).unwrap_or("")
-    }
-
-    /// Refuses a key that changes the model in a way that is not read.
-    fn refuse(&self, name: &str, why: &str) -> Result<(), WorkloadError> {
-        let empty = match self.0.get(name) {
-            None | Some(Value::Null | Value::Bool(false)) => true,
-            Some(Value::Array(list)) => list.is_empty(),
-            Some(_) => false,
-        };
-        if empty {
-            return Ok(());
-        }
-        Err(wrong(name, &self.0[name], why, "describe the model as `transformer` instead"))
-    }
-}
-
-const HIDDEN: &[&str] = &["hidden_size", "n_embd", "d_model", "dim"];
-const LAYERS: &[&str] = &["num_hidden_layers", "n_layer", "num_layers", "n_layers"];
-const HEADS: &[&str] = &["num_attention_heads", "n_head", "num_heads", "n_heads"];
-const KV_HEADS: &[&str] = &["num_key_value_heads", "num_kv_heads", "n_head_kv"];
-const FEED_FORWARD: &[&str] =
-    &["intermediate_size", "n_inner", "ffn_dim", "d_ff", "hidden_dim", "ffn_hidden_size"];
-const POSITIONS: &[&str] =
-    &["max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"];
-const EXPERTS: &[&str] = &["num_local_experts", "num_experts", "n_routed_experts"];
-
-/// The transformer that a `config.json` describes.
-///
-/// # Errors
-/// Its architecture is not known, a size is missing or no number, or a key changes the model in a
-/// way that is not read.
-pub fn transformer(object: &Object<String, Value>) -> Result<TransformerSpec, WorkloadError> {
-    let config = Config(object);
-    let kind = config.text("model_type");
-    let found = FAMILIES.iter().find(|family| family.types.contains(&kind));
-    let Some(family) = found else { return Err(unknown(&config)) };
-    let positions = config.size(POSITIONS)?;
-    let mut spec = TransformerSpec {
-        layers: config.small(LAYERS)?,
-        hidden: config.needed(HIDDEN)?,
-        heads: config.needed(HEADS)?,
-        kv_heads: config.size(KV_HEADS)?,
-        head_size: config.size(&["head_dim", "d_kv"])?,
-        feed_forward: config.size(FEED_FORWARD)?,
-        gated: family.gated,
-        vocabulary: config.needed(&["vocab_size"])?,
-        sequence_length: positions.unwrap_or(4096).min(4096),
-        tied: config.flag(&["tie_word_embeddings"], family.tied),
-        biases: family.biases,
-        norms: Norms { parameters: family.norm, ..Norms::default() },
-        ..TransformerSpec::default()
-    };
-    (family.read)(&config, &mut spec)?;
-    Ok(spec)
-}
-
-fn unknown(config: &Config<'_>) -> WorkloadError {
-    let kind = config.text("model_type");
-    if kind.is_empty() && !config.0.contains_key("architectures") {
-        return wrong(
-            "model_type",
-            "absent",
-            "this is no `config.json` of a transformer",
-            "it needs `model_type`, such as \"llama\"",
-        );
-    }
-    let mut known: Vec<&str> = FAMILIES.iter().flat_map(|f| f.types).copied().collect();
-    known.sort_unstable();
-    let nested = if config.0.contains_key("text_config") {
-        "it has a `text_config`: give that part alone; "
-    } else {
-        ""
-    };
-    wrong(
-        "model_type",
-        kind,
-        &format!("the architecture ({}) is not known", config.architecture()),
-        &format!("{nested}known are {}; or describe it as `transformer`", known.join(", ")),
-    )
-}
 
 fn llama(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
     let attention = config.flag(&["attention_bias"], false);
@@ -230,7 +94,7 @@ fn qwen(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadE
         spec.window = config.size(&["sliding_window"])?;
     }
     if config.text("model_type").starts_with("qwen3") {
-        spec.norms.query_key = 2 * spec.head_size.unwrap_or(128);
+        spec.norms.query_key = spec.head_size.unwrap_or(128).saturating_mul(2);
         spec.head_size = spec.head_size.or(Some(128));
     }
     Ok(())
@@ -256,7 +120,7 @@ fn gemma2(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), Workloa
     // Its layers alternate between a window and all tokens: all are counted.
     spec.norms.per_layer = 4;
     if config.text("model_type") == "gemma3_text" {
-        spec.norms.query_key = 2 * spec.head_size.unwrap_or(256);
+        spec.norms.query_key = spec.head_size.unwrap_or(256).saturating_mul(2);
     }
     spec.head_size = spec.head_size.or(Some(256));
     Ok(())
@@ -313,7 +177,7 @@ fn starcoder(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), Work
 
 fn opt(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
     // Two positions are kept for padding.
-    spec.positions = config.needed(POSITIONS)? + 2;
+    spec.positions = config.needed(POSITIONS)?.saturating_add(2);
     spec.embedding_size = config.size(&["word_embed_proj_dim"])?;
     spec.norms.last = config.flag(&["do_layer_norm_before"], true)
         && !config.flag(&["_remove_final_layer_norm"], false);
@@ -349,7 +213,8 @@ fn mpt(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadEr
         spec.biases = ALL;
         spec.norms.parameters = 2;
     }
-    spec.feed_forward = config.size(&["expansion_ratio"])?.map(|ratio| ratio.min(64) * spec.hidden);
+    spec.feed_forward =
+        config.size(&["expansion_ratio"])?.map(|ratio| spec.hidden.saturating_mul(ratio));
     let attention = config.0.get("attn_config");
     let heads = attention.and_then(|keys| keys.get("kv_n_heads")).and_then(Value::as_u64);
     spec.kv_heads = heads;

@@ -14,7 +14,8 @@
 //!
 //! Messages a step: at most two for each rank and tensor, and none for a subtree that is not ready.
 
-use std::collections::BTreeMap;
+mod search;
+
 use std::sync::Arc;
 
 use allrail_core::Time;
@@ -25,6 +26,8 @@ use super::lists;
 use super::messages::{Agreed, Asked, Asks, Payload, Ranks, Reason, Report, Request};
 use super::place::Place;
 use super::table::Table;
+use search::Search;
+
 use super::{Action, CYCLE, CoordinationPolicy, Coordinator, Event, Job, Settings, WATCH};
 
 /// The policy's tag.
@@ -57,16 +60,6 @@ impl CoordinationPolicy for AgreedPolicy {
     fn coordinator(&self, job: &Job, rank: u32) -> Box<dyn Coordinator> {
         Box::new(Machine::new(job, rank))
     }
-}
-
-/// A question under way: on rank 0, who lacks these tensors? elsewhere, does the parent live?
-#[derive(Debug)]
-struct Search {
-    tensors: Arc<[u32]>,
-    /// Whom someone asked, and whether the answer is here; it may come before the word of the asking.
-    asked: BTreeMap<u32, bool>,
-    missing: Vec<(u32, u32)>,
-    until: Time,
 }
 
 struct Machine {
@@ -286,170 +279,6 @@ impl Machine {
         self.is_stopped = true;
         lists::stop(&[&self.place], from, reason, actions);
     }
-
-    /// The tensors that it knows of and that are not agreed; by tensor.
-    fn waiting(&self) -> Bits {
-        let mut slots = self.own.clone();
-        for (span, below) in self.place.below().zip(&*self.below) {
-            // Of ranks that have joined all bits are set, and nobody waits.
-            if !self.table.have_joined(span) {
-                slots.unite(below);
-            }
-        }
-        let entries = slots.iter().filter_map(|slot| self.ledger.entry(slot));
-        let mut tensors: Bits = entries.map(|entry| entry.request.tensor as usize).collect();
-        tensors.unite(&self.asked);
-        tensors.unite(&self.table.tensors().map(|tensor| tensor as usize).collect());
-        tensors
-    }
-
-    /// Whether it lacks a tensor itself, and which children's subtrees do.
-    fn lacks(&self, tensor: u32) -> (bool, Vec<u32>) {
-        if self.asked.contains(tensor as usize) {
-            return (false, Vec::new());
-        }
-        let own = !self.joined && !self.open.contains(tensor as usize);
-        let below = self.place.below().zip(&*self.below);
-        let children = match self.ledger.slot(tensor) {
-            Some(slot) => {
-                below.filter(|(_, bits)| !bits.contains(slot)).map(|(span, _)| span.start).collect()
-            }
-            None => {
-                let missing = self.table.missing(tensor);
-                let lacking = below.filter(|(span, _)| missing.iter().any(|r| span.contains(r)));
-                lacking.map(|(span, _)| span.start).collect()
-            }
-        };
-        (own, children)
-    }
-
-    /// All of these that it or a child lacks: tensors of its own, and children.
-    fn lacking(&self, tensors: &[u32]) -> (Vec<u32>, Vec<u32>) {
-        let (mut own, mut children) = (Vec::new(), Vec::new());
-        for tensor in tensors {
-            let (lacks, below) = self.lacks(*tensor);
-            own.extend(lacks.then_some(*tensor));
-            children.extend(below);
-        }
-        children.sort_unstable();
-        children.dedup();
-        (own, children)
-    }
-
-    /// Sees to it that its timer fires by `at`.
-    fn watch(&mut self, at: Time, actions: &mut Vec<Action>) {
-        if at < self.watch_at {
-            self.watch_at = at;
-            actions.push(Action::SetTimer { id: WATCH, at });
-        }
-    }
-
-    fn watch_soon(&mut self, now: Time, actions: &mut Vec<Action>) {
-        if self.watch_at == Time::MAX {
-            self.watch(after(now, self.settings.stall), actions);
-        }
-    }
-
-    /// Looks at what waits since it last looked.
-    fn look(&mut self, now: Time, actions: &mut Vec<Action>) {
-        if now < self.watch_at {
-            return;
-        }
-        self.watch_at = Time::MAX;
-        if let Some(search) = &self.search {
-            if now >= search.until {
-                let silent = search.asked.iter().filter(|(_, answered)| !**answered);
-                let ranks = silent.map(|(rank, _)| *rank).collect();
-                let reason = Reason::Silent { ranks, by: self.rank };
-                return self.stop(None, &Arc::new(reason), actions);
-            }
-            return self.watch(search.until, actions);
-        }
-        let waiting = self.waiting();
-        if waiting.is_empty() {
-            return;
-        }
-        self.aged.intersect(&waiting);
-        if self.aged.is_empty() {
-            self.aged = waiting;
-        } else {
-            let tensors: Arc<[u32]> = self.aged.iter().map(|tensor| tensor as u32).collect();
-            self.complain(now, &tensors, actions);
-        }
-        self.watch_soon(now, actions);
-    }
-
-    /// Tensors wait too long: rank 0 searches, others tell their parent.
-    fn complain(&mut self, now: Time, tensors: &Arc<[u32]>, actions: &mut Vec<Action>) {
-        let again = self.complained.is_none_or(|last| after(last, self.settings.stall) <= now);
-        if self.search.is_some() || !again {
-            return;
-        }
-        self.complained = Some(now);
-        let (mut missing, mut asked) = (Vec::new(), BTreeMap::new());
-        if let Some(parent) = self.place.parent() {
-            asked.insert(parent, false);
-        } else {
-            let (own, children) = self.lacking(tensors);
-            missing.extend(own.into_iter().map(|tensor| (tensor, self.rank)));
-            asked.extend(children.into_iter().map(|child| (child, false)));
-        }
-        for to in asked.keys() {
-            let payload = Payload::Probe { origin: self.rank, tensors: tensors.clone() };
-            actions.push(Action::Send { to: *to, payload });
-        }
-        let until = after(now, self.settings.patience);
-        let search = Search { tensors: tensors.clone(), asked, missing, until };
-        self.search = Some(Box::new(search));
-        self.watch(until, actions);
-        self.conclude(now, actions);
-    }
-
-    /// Ends a search if all answers are here.
-    fn conclude(&mut self, now: Time, actions: &mut Vec<Action>) {
-        let ended = |search: &mut Box<Search>| search.asked.values().all(|answered| *answered);
-        let Some(search) = self.search.take_if(ended) else { return };
-        let warned = std::mem::take(&mut self.warned);
-        for tensor in &*search.tensors {
-            let of = search.missing.iter().filter(|(other, _)| other == tensor);
-            let mut missing: Vec<u32> = of.map(|(_, rank)| *rank).collect();
-            missing.sort_unstable();
-            if missing.is_empty() {
-                continue;
-            }
-            let first = warned.iter().find(|(other, _)| other == tensor).map(|(_, time)| *time);
-            self.warned.push((*tensor, first.unwrap_or(now)));
-            let Some(first) = first else {
-                actions.push(Action::Warn { tensor: *tensor, missing });
-                continue;
-            };
-            let ends = self.settings.stall_shutdown;
-            if ends > Time::ZERO && after(now.saturating_sub(first), self.settings.stall) >= ends {
-                let reason = Reason::Stalled { tensor: *tensor, missing };
-                return self.stop(None, &Arc::new(reason), actions);
-            }
-        }
-    }
-
-    /// Asked by its parent for rank 0, or told by a child.
-    fn probed(&mut self, now: Time, origin: u32, tensors: &Arc<[u32]>, actions: &mut Vec<Action>) {
-        let complains = self.place.child(origin).is_some();
-        let (own, passed) =
-            if complains { (Vec::new(), Vec::new()) } else { self.lacking(tensors) };
-        for to in &passed {
-            let payload = Payload::Probe { origin, tensors: tensors.clone() };
-            actions.push(Action::Send { to: *to, payload });
-        }
-        let payload = Payload::Missing { tensors: own, passed };
-        actions.push(Action::Send { to: origin, payload });
-        if complains {
-            self.complain(now, tensors, actions);
-        }
-    }
-}
-
-fn after(time: Time, wait: Time) -> Time {
-    time.checked_add(wait).unwrap_or(Time::MAX)
 }
 
 fn sorted(mut asked: Vec<Asked>) -> Vec<Asked> {

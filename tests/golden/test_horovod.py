@@ -1,0 +1,58 @@
+"""Steps under coordination: what they cost, and what follows from the model without a run."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from allrail import _core
+from allrail.reproduce import horovod
+from allrail.reproduce.horovod import RESNET, STEMDL, exchange, request, steps
+
+
+def test_the_coordinations_are_listed():
+    rows = json.loads(_core.coordinations())
+    assert [row["name"] for row in rows] == ["none", "coordinator", "tree", "cached", "agreed"]
+    assert all(row["about"] and row["version"] >= 1 for row in rows)
+
+
+@pytest.mark.parametrize("name", ["coordinator", "tree", "cached", "agreed"])
+def test_a_step_takes_its_computation_at_least(name: str) -> None:
+    outcome = steps(request(RESNET, 12, {"policy": name}))
+    assert all(step >= RESNET.compute_us for step in outcome["steps_us"])
+    assert outcome["efficiency"] == pytest.approx(RESNET.compute_us / outcome["step_us"])
+    assert outcome["efficiency"] > 0.95
+
+
+def test_the_same_question_has_the_same_answer():
+    tree = request(RESNET, 24, {"policy": "cached"})
+    assert steps(tree) == steps(tree)
+
+
+def test_rank_0_is_what_grows():
+    def efficiency(name: str, ranks: int) -> float:
+        way = horovod.RESNET_WAYS[name]
+        return float(steps(request(RESNET, ranks, way, steps=3))["efficiency"])
+
+    assert efficiency("coordinator", 1200) < efficiency("coordinator", 96) - 0.1
+    assert efficiency("cached", 1200) > 0.95
+
+
+def test_groups_make_fewer_buffers():
+    ways = horovod.STEMDL_WAYS
+    alone = steps(request(STEMDL, 12, ways["cached, 1 ms"]))
+    grouped = steps(request(STEMDL, 12, ways["cached, 1 ms, grouped"]))
+    assert grouped["buffers"] == horovod.GROUPS
+    assert alone["buffers"] > 10 * horovod.GROUPS
+
+
+def test_a_lag_hides_the_last_buffers():
+    late = {"policy": "cached", "cycle": "5 ms"}
+    without, lagged = (steps(request(RESNET, 48, late, lag=lag)) for lag in (0, 1))
+    assert lagged["step_us"] < without["step_us"]
+
+
+def test_an_all_reduce_over_1000_nodes():
+    # NCCL's table: 4.4 + 2 (5 * 1.2 + log2(1000) * 8.5) us.
+    assert exchange(6000)["latency"] == "185818 ns"
