@@ -265,6 +265,10 @@ NOTES = [
         "8 x 16 for DLRM, 16 x 24 for GPT-3, 32 x 48 for GPT-3 MoE; rank r is NPU r, and shards or "
         "experts come last: those of a stage lie 96 ranks apart, those of a replica 256"
     ),
+    (
+        "that placement, the shapes of the clusters and ports of 400 Gb/s were chosen among others "
+        "because they bring GPT-3's times out; the other workloads are predicted with them"
+    ),
     "an NPU injects 1.6 Tb/s everywhere: one port on trees, four of 400 Gb/s elsewhere",
     (
         "a message waits 830 ns at its ends: the stock parameters of the authors' simulator; "
