@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from math import prod
 
 import pytest
 
@@ -84,11 +85,22 @@ def test_an_override_changes_compute(change, of):
     assert changed.compute_us == pytest.approx(of * plain.compute_us, rel=0.1)
 
 
-LAYERED = [name for name in model_names() if "steps" not in load_model(name)]
-"""The others hold the nodes of a job on a network of its own."""
+# Steps that are written out bring their own number of ranks.
+WRITTEN_OUT = [name for name in model_names() if name.startswith("hammingmesh_")]
 
 
-@pytest.mark.parametrize("name", LAYERED)
+@pytest.mark.parametrize("name", WRITTEN_OUT)
+def test_steps_run_on_a_fabric_of_their_shape(name):
+    ranks = [size for axis in load_model(name)["steps"]["ranks"] for size in axis.values()]
+    dimension = {"kind": "switch", "bandwidth": "200 GB/s", "latency": "1 us"}
+    fabric = {"dimensions": [{**dimension, "size": size} for size in ranks]}
+    one = {"schema_version": 1, "fabric": fabric, "workload": {"model": name, "iterations": 1}}
+    result = allrail.simulate_training(one)
+    assert result.npus == prod(ranks)
+    assert result.step_time_us > result.compute_us > 0
+
+
+@pytest.mark.parametrize("name", [name for name in model_names() if name not in WRITTEN_OUT])
 def test_every_model_runs(name):
     one = {**SMALL, "workload": {"model": name, "compute": {"device": "h100"}}}
     result = allrail.simulate_training(one)
