@@ -267,7 +267,12 @@ NOTES = [
     ),
     (
         "that placement, the shapes of the clusters and ports of 400 Gb/s were chosen among others "
-        "because they bring GPT-3's times out; the other workloads are predicted with them"
+        "because they bring GPT-3's times out, the shape for GPT-3 MoE because it brings MoE's; "
+        "ResNet-152 and DLRM are predicted with them"
+    ),
+    (
+        "the cable from an NPU to a HyperX router was chosen by MoE's time there, CosmoFlow's "
+        "placement by GPT-3's rule after a first run: neither is a pure prediction"
     ),
     "an NPU injects 1.6 Tb/s everywhere: one port on trees, four of 400 Gb/s elsewhere",
     (
@@ -276,7 +281,7 @@ NOTES = [
     ),
     (
         "trees sum on one ring one way, the others on two disjoint rings; DLRM along rows and "
-        "columns, as its buffers are small: on rings it would take 0.2 ms more"
+        "columns of 8 x 16, the best of several: on rings it would take 0.2 ms more"
     ),
     (
         "alike steps of ResNet-152's and CosmoFlow's rings are one message each: exact while "
