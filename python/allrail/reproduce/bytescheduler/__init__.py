@@ -4,9 +4,9 @@ The testbed is that of the paper, MXNet with parameter servers over RDMA, as far
 (`testbed`). Of each model one number is fitted, the compute time of an iteration: so that at
 100 Gb/s the middle of the published range is met (`fit`), and the other bandwidths are predicted.
 
-The testbed itself was settled with the results in view: without a stage in the host, VGG16 gains 77 %
-at most, so one was added, and of four speeds for it 3 GB/s was kept. The notes say what the others
-give.
+The testbed itself was settled with the results in view: without a stage in the host, VGG16 gains
+77 % at most, so one was added, and of four speeds for it 3 GB/s was kept. The notes say what the
+others give.
 """
 
 from __future__ import annotations
@@ -156,9 +156,9 @@ _NOTES = (
 
 
 _HOSTS = (
-    "the host stage was added after separate servers without one gave VGG16 77 % at most; speeds "
-    "tried, rows beyond the margin of 16 (each fitted anew): none 5, 12 GB/s 5, 6 GB/s 6, 3 GB/s 4: "
-    "a second choice, shared by all models, beside the fitted times"
+    "the host stage was added after separate servers without one gave VGG16 77 % at most; rows of "
+    "16 beyond the margin with each speed tried (all fitted anew): no limit 5, 12 GB/s 5, 6 GB/s 6, "
+    "3 GB/s 4: a second choice, shared by all models, beside the fitted times"
 )
 
 
