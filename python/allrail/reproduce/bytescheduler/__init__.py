@@ -156,8 +156,8 @@ _NOTES = (
 
 
 _HOSTS = (
-    "the host stage was added after separate servers without one gave VGG16 77 % at most; rows of "
-    "16 beyond the margin with each speed tried (all fitted anew): no limit 5, 12 GB/s 5, 6 GB/s 6, "
+    "the host stage was added after separate servers without one gave VGG16 77 % at most; of 16 "
+    "rows, beyond the margin with each speed tried (fitted anew): none 5, 12 GB/s 5, 6 GB/s 6, "
     "3 GB/s 4: a second choice, shared by all models, beside the fitted times"
 )
 
