@@ -6,12 +6,12 @@ use allrail_collective::Operation;
 use allrail_collective::model::topology_aware;
 use allrail_core::{Bytes, Time};
 use allrail_schedule::Request;
-use allrail_workload::{NodeId, Pass, Purpose, StepGraph, Work};
+use allrail_workload::{Pass, Purpose, StepGraph, Work};
 
 use super::carrier::{Ask, Carrier};
 use super::dims;
 use super::driver::Outcome;
-use super::path;
+use super::path::{self, What};
 use super::players::Players;
 use super::record::{Idle, Ran, clipped};
 use super::result::{ActorResult, MemoryResult, SpanResult, TrainingResult};
@@ -84,17 +84,23 @@ pub(super) fn summarise(
     let look = |ran: Ran| {
         outcome.records.get(ran).map(|record| (record.start, record.finish, record.cause))
     };
-    let stretches = path::walk(last, from, look);
-    let mut known: BTreeMap<(NodeId, u32), Option<String>> = BTreeMap::new();
-    for stretch in &stretches {
-        let ran = stretch.ran;
-        known.entry((ran.node, ran.player)).or_insert_with(|| {
-            dimension_of(job.graph, players, ran, carrier).map(|d| format!("dim{}", d + 1))
-        });
-    }
-    let dimension_name = |ran: Ran| known.get(&(ran.node, ran.player)).cloned().flatten();
-    let critical_path =
-        path::entries(&stretches, job.graph, actor_name, dimension_name, end.saturating_sub(from));
+    let mut known: BTreeMap<(Operation, Bytes, u32), Option<u32>> = BTreeMap::new();
+    let what = |ran: Ran| match job.graph.node(ran.node).work {
+        Work::Compute { .. } => What::Compute,
+        Work::Collective { operation, bytes, group, purpose } => {
+            let instance = players.instance(ran.player, group);
+            let dimension = known.entry((operation, bytes, instance)).or_insert_with(|| {
+                carrier.bottleneck(Ask::Collective { operation, bytes, instance })
+            });
+            What::Communication(purpose, *dimension)
+        }
+        Work::Send { group, purpose, .. } | Work::Receive { group, purpose, .. } => {
+            let parts = &job.graph.groups()[group.index()].parts;
+            What::Communication(purpose, parts.first().map(|part| part.dimension.0))
+        }
+    };
+    let node_name = |ran: Ran| job.graph.name(ran.node).to_owned();
+    let path = path::trace(last, (from, end), look, what, node_name, actor_name);
 
     let used = used(&outcome.usage.0, &outcome.usage.1, several);
     let bandwidths: Vec<f64> =
@@ -167,8 +173,8 @@ pub(super) fn summarise(
         utilisation: ratio(sent, capacity(span.as_s())),
         utilisation_while_communicating: (used.active > Time::ZERO)
             .then(|| ratio(sent, capacity(used.active.as_s()))),
-        critical_path_in_words: path::in_words(&critical_path),
-        critical_path,
+        critical_path_in_words: path.words,
+        critical_path: path.entries,
         memory_per_npu_bytes: job.memory.map(|memory| memory.total().count()),
         memory,
         bound_step_time_us: each(longest).max(bytes_bound),
@@ -232,25 +238,6 @@ fn used(
         }),
         sent: last.sent.iter().zip(&first.sent).map(|(a, b)| a - b).collect(),
         active: last.active.saturating_sub(first.active),
-    }
-}
-
-/// The dimension that a communication keeps busy for longest.
-fn dimension_of(
-    graph: &StepGraph,
-    players: &Players,
-    ran: Ran,
-    carrier: &mut dyn Carrier,
-) -> Option<u32> {
-    match graph.node(ran.node).work {
-        Work::Compute { .. } => None,
-        Work::Collective { operation, bytes, group, .. } => {
-            let instance = players.instance(ran.player, group);
-            carrier.bottleneck(Ask::Collective { operation, bytes, instance })
-        }
-        Work::Send { group, .. } | Work::Receive { group, .. } => {
-            graph.groups()[group.index()].parts.first().map(|part| part.dimension.0)
-        }
     }
 }
 
