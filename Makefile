@@ -86,7 +86,8 @@ bench: build ## measure; nothing fails on a time
 	@if [ -d benches ]; then for file in benches/*.py; do \
 	  echo "== $$file"; $(BIN)/python "$$file"; done; fi
 	@for example in allrail-world/flows_speed allrail-world/packets_speed \
-	    allrail-fabric/placement_speed allrail-simulate/coordination_speed; do \
+	    allrail-fabric/placement_speed allrail-simulate/coordination_speed \
+	    allrail-simulate/training_speed; do \
 	  echo "== $$example"; cargo run --release --locked --quiet -p $${example%/*} \
 	    --example $${example#*/}; done
 
@@ -102,8 +103,11 @@ demo: build ## three schedulers on 512 NPUs: a table, a picture, a report
 .PHONY: reproduce
 reproduce: build ## every published number beside ours
 	@$(BIN)/allrail reproduce themis --out $(OUT)/reproduce/themis
+	@$(BIN)/allrail reproduce themis --workloads --out $(OUT)/reproduce/themis-workloads
 	@$(BIN)/allrail reproduce astra-sim --out $(OUT)/reproduce/astra-sim
 	@$(BIN)/allrail reproduce hammingmesh --out $(OUT)/reproduce/hammingmesh
+	@$(BIN)/allrail reproduce hammingmesh --workloads --out $(OUT)/reproduce/hammingmesh-workloads
+	@$(BIN)/allrail reproduce bytescheduler --out $(OUT)/reproduce/bytescheduler
 	@$(BIN)/allrail reproduce horovod --out $(OUT)/reproduce/horovod
 
 .PHONY: lock

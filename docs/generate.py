@@ -62,6 +62,8 @@ def algorithms_page() -> str:
         "policies": "Policies (`schedule.policy`)",
         "orders": "Orders (`schedule.order`)",
         "worlds": "Worlds (`world`)",
+        "tensor_policies": "Tensor schedulers (`schedule.tensor`)",
+        "coordinations": "Coordination (`schedule.coordination`)",
     }
     for name, title in titles.items():
         lines += ["", f"## {title}", "", "| | |", "|---|---|"]
@@ -111,6 +113,27 @@ def fabrics_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def workloads_page() -> str:
+    """Return the models, with the source of every number."""
+    from allrail.scenario.models import model_names, read_model
+
+    lines = [
+        "# Models",
+        "",
+        "Written by `make docs` from the files in `python/allrail/presets/workloads`.",
+        "`workload.model` takes their names. Defaults are keys of `workload` that hold where the",
+        "scenario says nothing.",
+    ]
+    for name in model_names():
+        tree, _ = read_model(name)
+        lines += ["", f"## {name}", "", f"{tree['about']}."]
+        if tree.get("defaults"):
+            lines += ["", f"Defaults: `{_text(tree['defaults'])}`"]
+        lines += ["", "Sources:", ""]
+        lines += [f"- `{key}`: {source}" for key, source in tree["sources"].items()]
+    return "\n".join(lines) + "\n"
+
+
 def topologies_page() -> str:
     """Return every topology's keys, from the Rust core's schemas."""
     from allrail.scenario.graph import topologies
@@ -139,6 +162,7 @@ def pages() -> dict[str, str]:
         "algorithms.md": algorithms_page(),
         "fabrics.md": fabrics_page(),
         "topologies.md": topologies_page(),
+        "workloads.md": workloads_page(),
     }
     for name in ("scenario", "fabric", "plan"):
         tree = json.dumps(schema(name), indent=1, ensure_ascii=False)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Scenario,
         Schedule,
         Traffic,
+        Workload,
         load_fabric,
         load_scenario,
         preset_names,
@@ -40,6 +41,15 @@ if TYPE_CHECKING:
         simulate_traffic,
         simulate_traffic_many,
     )
+    from allrail.training import (
+        TrainingRow,
+        WhatIf,
+        compare_training,
+        simulate_training,
+        simulate_training_many,
+        what_ifs,
+    )
+    from allrail.training_result import TrainingResult
 
     __version__: str
 
@@ -56,6 +66,7 @@ _HOMES = {
             "Scenario",
             "Schedule",
             "Traffic",
+            "Workload",
             "load_fabric",
             "load_scenario",
             "preset_names",
@@ -72,6 +83,18 @@ _HOMES = {
         ),
         "traffic",
     ),
+    **dict.fromkeys(
+        (
+            "TrainingRow",
+            "WhatIf",
+            "compare_training",
+            "simulate_training",
+            "simulate_training_many",
+            "what_ifs",
+        ),
+        "training",
+    ),
+    "TrainingResult": "training_result",
 }
 
 __all__ = [
@@ -88,10 +111,15 @@ __all__ = [
     "Traffic",
     "TrafficResult",
     "TrafficRow",
+    "TrainingResult",
+    "TrainingRow",
+    "WhatIf",
+    "Workload",
     "__version__",
     "advise",
     "compare",
     "compare_traffic",
+    "compare_training",
     "load_fabric",
     "load_scenario",
     "plan",
@@ -100,6 +128,9 @@ __all__ = [
     "simulate_many",
     "simulate_traffic",
     "simulate_traffic_many",
+    "simulate_training",
+    "simulate_training_many",
+    "what_ifs",
 ]
 
 

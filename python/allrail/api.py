@@ -226,7 +226,17 @@ def advise(fabric: str | Fabric | GraphFabric | os.PathLike[str]) -> dict[str, A
 
 
 def _of_collectives(scenario: Scenario) -> Scenario:
-    """Return a scenario that has collectives; refuse one that has traffic."""
+    """Return a scenario that has collectives; refuse one that has traffic or a workload."""
+    if scenario.workload is not None:
+        raise at_place(
+            InputError(
+                "it has a workload, whose collectives are planned as the step goes",
+                hint="`allrail simulate` and `allrail.simulate_training` take it",
+                field="workload",
+                value=scenario.workload.title,
+            ),
+            scenario._places,
+        )
     if scenario.traffic is not None:
         raise at_place(
             InputError(

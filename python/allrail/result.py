@@ -127,6 +127,7 @@ class Result(_Record):
         collectives: In the scenario's order.
         host: Measured on this machine.
         messages: Simulated; in the world `links` only.
+        simulated_as: Where the simulated network is not wired as the priced one: how.
         below_physical_bound: Whether the time is below what the links can carry.
         timeline: Every stage, if asked for.
         raw: The JSON object that it was made from.
@@ -150,6 +151,7 @@ class Result(_Record):
     collectives: tuple[CollectiveResult, ...]
     host: Host
     messages: int | None = None
+    simulated_as: str | None = None
     below_physical_bound: bool = False
     timeline: tuple[Stage, ...] | None = None
     raw: Mapping[str, Any]

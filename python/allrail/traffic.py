@@ -253,9 +253,12 @@ def of_traffic(scenario: Scenario) -> Scenario:
         InputError: It has collectives instead.
     """
     if scenario.traffic is None:
+        other, verb = "collectives", "simulate"
+        if scenario.workload is not None:
+            other, verb = "a workload", "simulate_training"
         raise InputError(
-            "it has collectives, and no traffic",
-            hint="`allrail.simulate` takes it",
+            f"it has {other}, and no traffic",
+            hint=f"`allrail.{verb}` takes it",
             field="traffic",
         )
     return scenario

@@ -12,6 +12,7 @@ from allrail.reproduce.astra_sim import FOLDER
 
 NETWORK, SYSTEM, WORKLOAD = "3d_switch.json", "3d_switch_baseline.txt", "all_reduce.txt"
 IMPLEMENTATIONS = "all-reduce-implementation: halvingDoubling_halvingDoubling_halvingDoubling"
+RECOMPUTE = "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 8"
 ROW = "all_reduce -1 1 NONE 0 1 NONE 0 1 ALLREDUCE 1048576 1"
 
 
@@ -219,10 +220,85 @@ CASES = {
         [f"{SYSTEM}:2", "`endpoint-delay`", "`ten`"],
     ),
     "an empty workload": (whole(WORKLOAD, " \n"), WORKLOAD, ["empty"]),
-    "a training loop": (
+    "a transformer without its group": (
         line(WORKLOAD, "MICRO", "HYBRID_TRANSFORMER"),
         WORKLOAD,
-        ["`HYBRID_TRANSFORMER`", "step graph", "MICRO"],
+        [f"{WORKLOAD}:1", "`HYBRID_TRANSFORMER`", "model_parallel_NPU_group: 4"],
+    ),
+    "a group of more NPUs than there are": (
+        line(WORKLOAD, "MICRO", "HYBRID_TRANSFORMER model_parallel_NPU_group: 1024"),
+        WORKLOAD,
+        [f"{WORKLOAD}:1", "`model_parallel_NPU_group`", "`1024`", "512"],
+    ),
+    "a group that cuts a dimension unevenly": (
+        line(WORKLOAD, "MICRO", "HYBRID_TRANSFORMER model_parallel_NPU_group: 24"),
+        WORKLOAD,
+        ["`model_parallel_NPU_group`", "`24`", "dimension 2", "8 × 8 × 8"],
+    ),
+    "an unknown option of a loop": (
+        line(WORKLOAD, "MICRO", "HYBRID_TRANSFORMER model_parallel_NPU_grup: 8"),
+        WORKLOAD,
+        [f"{WORKLOAD}:1", "did you mean `model_parallel_NPU_group`?"],
+    ),
+    "options of a loop that has none": (
+        line(WORKLOAD, "MICRO", "DATA model_parallel_NPU_group: 8"),
+        WORKLOAD,
+        [f"{WORKLOAD}:1", "`DATA` takes no options"],
+    ),
+    "a list that ends early": (
+        line(WORKLOAD, "MICRO", f"{RECOMPUTE} checkpoints: 2 0"),
+        WORKLOAD,
+        [f"{WORKLOAD}:1", "`checkpoints`", "ends before"],
+    ),
+    "a checkpoint that does not exist": (
+        line(WORKLOAD, "MICRO", f"{RECOMPUTE} checkpoints: 1 7 checkpoint_initiates: 0"),
+        WORKLOAD,
+        [f"{WORKLOAD}:1", "`checkpoints`", "`7`", "0 to 0"],
+    ),
+    "no checkpoint to start from": (
+        line(WORKLOAD, "MICRO", f"{RECOMPUTE} checkpoints: 0 checkpoint_initiates: 1 0"),
+        WORKLOAD,
+        ["`checkpoint_initiates`", "`0`", "no checkpoint is below it"],
+    ),
+    "DLRM without its layer": (
+        line(WORKLOAD, "MICRO", "HYBRID_DLRM"),
+        WORKLOAD,
+        [f"{WORKLOAD}:1", "embeddings", "HYBRID_DLRM 4"],
+    ),
+    "a bottom layer that does not exist": (
+        line(WORKLOAD, "MICRO", "HYBRID_DLRM 4"),
+        WORKLOAD,
+        [f"{WORKLOAD}:1", "`last bottom layer`", "`4`"],
+    ),
+    "a layer without its own parallelism": (
+        line(WORKLOAD, "MICRO", "HYBRID_CUSTOMIZED"),
+        WORKLOAD,
+        [f"{WORKLOAD}:3", "12 of a layer's 13 fields", "parallelism"],
+    ),
+    "an unknown parallelism of a layer": (
+        whole(WORKLOAD, f"HYBRID_CUSTOMIZED\n1\n{ROW} DATTA\n"),
+        WORKLOAD,
+        [f"{WORKLOAD}:3", "`parallelism`", "did you mean `DATA`?"],
+    ),
+    "a negative time": (
+        whole(WORKLOAD, "DATA\n1\na -1 -5 NONE 0 1 NONE 0 1 NONE 0 1\n"),
+        WORKLOAD,
+        [f"{WORKLOAD}:3", "`forward compute time`", "`-5`"],
+    ),
+    "a negative update time": (
+        whole(WORKLOAD, "DATA\n1\na -1 5 NONE 0 1 NONE 0 1 NONE 0 -1\n"),
+        WORKLOAD,
+        [f"{WORKLOAD}:3", "`update time`", "`-1`"],
+    ),
+    "two collectives in one": (
+        whole(WORKLOAD, ROW.replace("ALLREDUCE", "ALLREDUCEALLTOALL").join(["DATA\n1\n", "\n"])),
+        WORKLOAD,
+        [f"{WORKLOAD}:3", "`ALLREDUCEALLTOALL`", "two layers"],
+    ),
+    "a layer of fewer bytes than chunks": (
+        whole(WORKLOAD, "DATA\n1\nsmall -1 5 NONE 0 1 NONE 0 1 ALLREDUCE 63 1\n"),
+        SYSTEM,
+        ["`preferred-dataset-splits`", "`64`", "layer `small`", "63"],
     ),
     "an unknown loop": (
         line(WORKLOAD, "MICRO", "MICR0"),

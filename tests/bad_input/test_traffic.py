@@ -19,7 +19,6 @@ CASES = [
     (ALL, "pattern: all_to_all", "pattern: alltoall", "traffic.pattern", "mean `all_to_all`?"),
     (ALL, ", size: 64 KiB", "", "traffic.size", "missing"),
     (ALL, "64 KiB", "0 B", "traffic.size", "zero"),
-    (ALL, "64 KiB", "1 B", "traffic.size", "2 planes"),
     (ALL, "64 KiB", "64", "traffic.size", "unit"),
     (ALL, "64 KiB}", "64 KiB, phases: 0}", "traffic.phases", "below 1"),
     (ALL, "64 KiB}", "64 KiB, phases: some}", "traffic.phases", "`all`"),
@@ -77,26 +76,40 @@ def test_is_told_once_with_its_place(folder, allrail_cli, traffic, old, new, fie
     assert told in outcome.stderr
 
 
+COLUMNS = "time_us,source,destination,bytes\n"
+
+
+# The file, what stands in it, the place that the message names, a part of the message.
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("name", "text", "place", "told"),
     [
-        ("time_us,source,target,bytes\n", "no such column"),
-        ("time_us,source,destination\n", "not the four"),
-        ("time_us,source,destination,bytes\n0,0,1\n", "3 values"),
-        ("time_us,source,destination,bytes\n0,-1,1,8\n", "NPU"),
-        ("time_us,source,destination,bytes\n-1,0,1,8\n", "negative"),
-        ("time_us,source,destination,bytes\n", "without messages"),
-        ("time_us,source,destination,bytes\n5,0,1,8\n4,1,0,8\n", "backwards"),
+        ("mine.csv", "time_us,source,target,bytes\n", "mine.csv:1:", "no such column"),
+        ("mine.csv", "time_us,source,destination\n", "mine.csv:1:", "not the four"),
+        ("mine.csv", COLUMNS + "0,0,1\n", "mine.csv:2:", "3 values"),
+        ("mine.csv", COLUMNS + "0,-1,1,8\n", "mine.csv:2:", "NPU"),
+        (
+            "mine.csv",
+            COLUMNS + "\n-1,0,1,8\n",
+            "mine.csv:3: `traffic.messages[0].time`",
+            "negative",
+        ),
+        ("mine.csv", COLUMNS, "`traffic.messages`", "without messages"),
+        ("mine.csv", COLUMNS + "5,0,1,8\n\n4,1,0,8\n", "mine.csv:4:", "backwards"),
+        ("mine.csv", COLUMNS + "5,0,1,8\n6,1,16,8\n", "mine.csv:3:", "0 to 15"),
+        ("mine.yaml", "- [0 us, 0, 1, 8 B]\n\n- [1 us, 0, 1]\n", "mine.yaml:3:", "not a message"),
+        ("mine.yaml", "- [0 us, 0, 1, 8 B]\n\n- [1 us, 2, 2, 8 B]\n", "mine.yaml:3:", "itself"),
+        ("mine.yaml", "messages:\n- [0 us, 0, 1, 8]\n", "mine.yaml:2:", "unit"),
     ],
     ids=str,
 )
-def test_a_trace_file(folder, allrail_cli, text, told):
-    (folder / "mine.csv").write_text(text)
+def test_a_trace_file(folder, allrail_cli, name, text, place, told):
+    (folder / name).write_text(text)
     (folder / "traffic.yaml").write_text(
-        BASE.replace("TRAFFIC", "{pattern: trace, file: mine.csv}")
+        BASE.replace("TRAFFIC", f"{{pattern: trace, file: {name}}}")
     )
     outcome = allrail_cli("simulate", "traffic.yaml")
     assert (outcome.status, outcome.stdout) == (2, "")
+    assert place in outcome.stderr
     assert told in outcome.stderr
 
 

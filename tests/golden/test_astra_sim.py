@@ -13,7 +13,6 @@ import pytest
 import yaml
 
 import allrail
-from allrail.errors import InputError
 from allrail.formats.astra_sim import columns, columns_csv, read_case, scenario_yaml
 from allrail.reproduce.astra_sim import EXERCISES, FOLDER, LINK_BOUND_US, run
 
@@ -84,11 +83,18 @@ def test_astra_sims_samples(astra_case):
             world=arguments.get("--world", "dims"),
         )
 
-    if astra_case.get("needs") == "training":
-        with pytest.raises(InputError, match="training loop"):
-            read()
-        return
     case = read()
+    if astra_case.get("needs") == "training":
+        step = allrail.simulate_training(case.scenario).to_dict()
+        row = columns(case, result=step)
+        tolerance = astra_case["tolerance"]
+        assert float(row["TotalTime(us)"]) == pytest.approx(astra_case["time_us"], rel=tolerance)
+        assert float(row["ComputeTime(us)"]) == pytest.approx(astra_case["compute_us"], rel=1e-6)
+        assert step["compute_us"] == pytest.approx(astra_case["compute_us"], rel=1e-6)
+        exposed = float(row["ExposedCommunicationTime(us)"])
+        assert exposed == pytest.approx(astra_case["exposed_us"], rel=tolerance)
+        assert case.warning is None
+        return
     result = allrail.simulate(case.scenario)
     assert result.time_us == pytest.approx(astra_case["time_us"], rel=astra_case["tolerance"])
     assert case.warning is None
@@ -309,6 +315,79 @@ class TestWorkload:
         row = path.read_text().splitlines()[2]
         path.write_text(f"MICRO\n2\n{row}\n{row.replace('NONE 0', 'ALLREDUCE 64', 1)}\n")
         assert "first" in (read(files).warning or "")
+
+
+LOOP = """{loop}
+3
+a -1 1000 ALLREDUCE 65536 900 ALLREDUCE 65536 800 ALLREDUCE 65536 10
+b -1 2000 NONE 0 1900 ALLREDUCE 65536 1800 ALLREDUCE 131072 10
+c -1 3000 ALLGATHER 65536 2900 NONE 0 2800 ALLREDUCE 262144 10
+"""
+RECOMPUTE = "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 16"
+
+
+class TestLoops:
+    """What a training loop becomes."""
+
+    @pytest.fixture
+    def loop(self, files):
+        def write(line, **options):
+            (files / "all_reduce.txt").write_text(LOOP.format(loop=line))
+            return read(files, **options)
+
+        return write
+
+    @pytest.mark.parametrize(
+        ("line", "compute_ns"),
+        [
+            ("DATA", 6000 + 4800 + 5400),
+            ("MODEL", 6000 + 5700 + 5400),
+            ("DISTRIBUTED_INFERENCE", 6000),
+            ("HYBRID_DLRM 1", 6000 + 4800 + 5400),
+            (f"{RECOMPUTE} checkpoints: 1 0 checkpoint_initiates: 1 2", 17100 + 3000),
+        ],
+    )
+    def test_compute_is_what_the_loop_runs(self, loop, line, compute_ns):
+        case = loop(line)
+        assert case.compute_ns == compute_ns
+        step = allrail.simulate_training(case.scenario)
+        assert step.to_dict()["compute_us"] == pytest.approx(compute_ns / 1e3)
+
+    def test_a_model_that_ends_within_a_dimension_cuts_it(self, loop):
+        case = loop("HYBRID_TRANSFORMER model_parallel_NPU_group: 16")
+        assert [one["size"] for one in dimensions(case)] == [8, 2, 4, 8]
+        names = case.scenario["schedule"]["algorithms_by_operation"]
+        assert names["all_reduce"] == ["halving_doubling"] * 4
+
+    def test_passes_add_up(self, loop):
+        one, three = (
+            columns(case, result=allrail.simulate_training(case.scenario).to_dict())
+            for case in (loop("MODEL"), loop("MODEL", num_passes=3))
+        )
+        for name in ("TotalTime(us)", "ComputeTime(us)", "ExposedCommunicationTime(us)"):
+            assert float(three[name]) == pytest.approx(3 * float(one[name]), rel=1e-6)
+
+    def test_a_written_scenario_gives_the_same(self, loop, tmp_path):
+        case = loop("HYBRID_DATA_MODEL", system="3d_switch_themis.txt")
+        path = tmp_path / "case.yaml"
+        path.write_text(scenario_yaml(case))
+        ours = allrail.simulate_training(path).to_dict()
+        theirs = allrail.simulate_training(case.scenario).to_dict()
+        del ours["host"], theirs["host"]
+        assert ours == theirs
+
+    def test_simai_names_whom_a_collective_spans(self, files):
+        (files / "all_reduce.txt").write_text(
+            "HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 8 ep: 8 pp: 2 vpp: 1 ga: 1 "
+            "all_gpus: 512 checkpoints: 0 checkpoint_initiates: 0 pp_comm: 8388608.0\n1\n"
+            "moe -1 5 ALLTOALL_EP 65536 5 REDUCESCATTER 0 5 ALLREDUCE_DP_EP 65536 1\n"
+        )
+        case = read(files)
+        layer = case.scenario["workload"]["model"]["astra_sim"]["layers"][0]
+        assert layer["forward"]["over"] == "experts"
+        assert layer["weight_gradient"]["over"] == "expert_replicas"
+        assert "`pp`" in (case.warning or "")
+        assert allrail.simulate_training(case.scenario).to_dict()["step_time_us"] > 0
 
 
 def test_the_columns_are_astra_sims(files):

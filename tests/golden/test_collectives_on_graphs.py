@@ -7,6 +7,8 @@ cables: there the dimensions promise what the graph cannot keep.
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import allrail
@@ -102,3 +104,25 @@ def test_a_dimension_is_as_busy_as_in_dims(world):
     dims, other = (allrail.simulate(scenario, sets={"world": one}) for one in ("dims", world))
     for one, two in zip(dims.dimensions, other.dimensions, strict=True):
         assert two.busy_fraction == pytest.approx(one.busy_fraction, rel=0.01)
+
+
+def test_another_wiring_than_the_priced_one_is_told(folder, allrail_cli):
+    scenario = {
+        "schema_version": 1,
+        "fabric": {"topology": "hyperx", "shape": [4, 4]},
+        "collective": {"kind": "all_reduce", "size": "1 MiB"},
+    }
+    told = {world: allrail.simulate(scenario, sets={"world": world}) for world in WORLDS}
+    assert told["dims"].simulated_as is None
+    assert told["flows"].simulated_as == told["packets"].simulated_as
+    assert "direct links" in told["flows"].simulated_as
+    whole = allrail.simulate({**scenario, "fabric": RINGS["torus"], "world": "flows"})
+    assert whole.simulated_as is None
+    (folder / "one.json").write_text(json.dumps({**scenario, "world": "flows"}))
+    outcome = allrail_cli("simulate", "one.json", "--out", "out")
+    wiring = told["flows"].simulated_as
+    assert wiring in outcome.stdout + outcome.stderr
+    assert wiring in (folder / "out" / "report.html").read_text()
+    (only,) = json.loads((folder / "out" / "result.json").read_text())["results"]
+    assert only["result"]["simulated_as"] == wiring
+    assert wiring in (folder / "out" / "results.csv").read_text()

@@ -88,6 +88,11 @@ class FakeCore:
         """Three mixes; the better, the more options there are."""
         options = set(scenario["place"]) & {"sort", "transpose", "aspect", "locality"}
         uses = [self._factors.get("place", 1.0) * (0.99 - 0.04 * (3 - min(3, len(options))))] * 3
+        if scenario["place"].get("failed"):
+            # From seed to seed.
+            uses = [
+                use - self._factors.get("jump", 0.0) * scenario["place"]["seed"] for use in uses
+            ]
         upper = {"mean": 0.2}
         return {
             "name": scenario["fabric"],
@@ -199,6 +204,21 @@ def test_claims_about_jobs_are_judged_on_one_distribution(whole):
     assert gain.ours == pytest.approx(4)
     assert {row.ok for row in rows(whole, "of 64 boards failed")} == {True, None}
     assert [row.published for row in rows(whole, "upper level")] == [50, 25]
+
+
+def test_a_median_that_jumps_with_the_seed_is_printed_with_its_range(whole):
+    assert not rows(whole, "boards failed, ")
+    some = Scope(sizes=("small",), curves=False)
+    jumping = hammingmesh.run(some, simulate=FakeCore(jump=0.01), cache=False)
+    found = rows(jumping, "boards failed, ")
+    # Two mixes, four numbers of failed boards, two orders.
+    assert len(found) == 16
+    for row in found:
+        least, most = row.how.split(" over 12 seeds ")[1].split(" to ")
+        assert float(most) - float(least) == pytest.approx(11)
+        assert row.ours == pytest.approx(float(most))
+        assert row.published is None
+        assert "median" in row.why
 
 
 def test_every_number_says_how_it_was_computed(whole):

@@ -7,6 +7,7 @@ import pytest
 from allrail import load_fabric, preset_names
 from allrail.scenario import GraphFabric, load_any_fabric
 from allrail.scenario.fields import parse_quantity
+from allrail.scenario.models import load_model, model_names, read_model
 
 # Sizes, aggregate Gb/s, step latencies in ns (Themis, ISCA'22).
 THEMIS = {
@@ -38,6 +39,18 @@ def test_the_tutorial_s_link_latency_counts_twice_on_a_switch():
         assert (one.size, one.links) == (8, 1)
         assert parse_quantity("bandwidth", one.bandwidth) == 50 << 30
         assert parse_quantity("time", one.latency) == 2000
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_every_model_has_its_sources(name):
+    tree, _ = read_model(name)
+    assert tree["name"] == name
+    assert tree["about"]
+    assert tree["sources"]
+    assert all(tree["sources"].values())
+    assert load_model(name)["name"] == name
+    # What the defaults say beside sizes has a source too.
+    assert set(tree.get("defaults", {})) <= {*tree["sources"], "precision"}
 
 
 @pytest.mark.parametrize("name", preset_names())

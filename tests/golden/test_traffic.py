@@ -156,3 +156,19 @@ def test_switches_that_sum_halve_an_all_reduce():
             allrail.simulate_traffic({**scenario, **changed})
         assert refused.value.field == "traffic.algorithm"
         assert told in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize("world", ["flows", "packets"])
+@pytest.mark.parametrize(("size", "each"), [("1 B", 1), ("3 B", 2), ("64 KiB", 1 << 15)])
+def test_planes_carry_whole_bytes(world, size, each):
+    """What does not divide is rounded up, as if the size were that, and it is said."""
+    scenario = {**SMALL, "traffic": {"pattern": "permutation", "size": size}, "world": world}
+    got = allrail.simulate_traffic(scenario)
+    whole = allrail.simulate_traffic(scenario, sets={"traffic.size": f"{2 * each} B"})
+    assert got.time_us == whole.time_us > 0
+    told = [note for note in got.notes if "does not divide" in note]
+    assert told == ([] if got.size_bytes == 2 * each else [whole_bytes(each)])
+
+
+def whole_bytes(each):
+    return f"`size` does not divide by 2 planes: each carries {each} B"

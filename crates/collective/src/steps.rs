@@ -5,13 +5,14 @@
 //! many steps are alike, [`Steps::alike`] says so, and a driver may run some and skip the rest.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use allrail_core::Bytes;
 
 use crate::Program;
 
 /// Steps of messages over ranks `0 .. ranks`.
-pub trait Steps: Sync {
+pub trait Steps: Send + Sync {
     /// How many ranks.
     fn ranks(&self) -> u32;
 
@@ -27,6 +28,50 @@ pub trait Steps: Sync {
     /// Runs of steps in all of which every rank sends as much to the same ranks; in order, disjoint.
     fn alike(&self) -> Vec<Range<u32>> {
         Vec::new()
+    }
+}
+
+impl<T: Steps + ?std::marker::Sized> Steps for &T {
+    fn ranks(&self) -> u32 {
+        (**self).ranks()
+    }
+
+    fn steps(&self) -> u32 {
+        (**self).steps()
+    }
+
+    fn sends(&self, rank: u32, step: u32, out: &mut Vec<(u32, Bytes)>) {
+        (**self).sends(rank, step, out);
+    }
+
+    fn expected(&self, rank: u32, step: u32) -> u32 {
+        (**self).expected(rank, step)
+    }
+
+    fn alike(&self) -> Vec<Range<u32>> {
+        (**self).alike()
+    }
+}
+
+impl<T: Steps + ?std::marker::Sized> Steps for Arc<T> {
+    fn ranks(&self) -> u32 {
+        (**self).ranks()
+    }
+
+    fn steps(&self) -> u32 {
+        (**self).steps()
+    }
+
+    fn sends(&self, rank: u32, step: u32, out: &mut Vec<(u32, Bytes)>) {
+        (**self).sends(rank, step, out);
+    }
+
+    fn expected(&self, rank: u32, step: u32) -> u32 {
+        (**self).expected(rank, step)
+    }
+
+    fn alike(&self) -> Vec<Range<u32>> {
+        (**self).alike()
     }
 }
 

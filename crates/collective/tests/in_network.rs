@@ -157,7 +157,8 @@ fn npus_that_are_no_leaves_are_refused_with_the_reason() {
     assert!(why(&boards([2, 2]).build().expect("a graph")).contains("no leaf"));
     assert!(why(&boards([1, 1]).build().expect("a graph")).contains("no switch reaches all NPUs"));
     // Direct HyperX: an NPU at each router.
-    let hyperx = HyperX { shape: [4, 4], planes: 1, switch_radix: 64, link: Wire::cable() };
+    let hyperx =
+        HyperX { shape: [4, 4], planes: 1, switch_radix: 64, link: Wire::cable(), npu_link: None };
     assert_eq!(sum(&hyperx.direct().expect("a graph")).height, 3);
 }
 

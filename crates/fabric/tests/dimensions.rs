@@ -1,10 +1,13 @@
 //! The dimensions that planners see of a topology, against its graph: same numbers, same bandwidth.
 
+mod common;
+
 use allrail_fabric::graph::{Graph, NodeId};
-use allrail_fabric::routing::NextHops;
 use allrail_fabric::topologies::{GraphTopology, read};
 use allrail_fabric::{Dimension, Fabric, Kind};
 use serde_json::{Value, json};
+
+use common::NextHops;
 
 fn topology(keys: Value) -> Box<dyn GraphTopology> {
     read(keys).expect("a valid topology")

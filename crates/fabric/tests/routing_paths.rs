@@ -1,13 +1,17 @@
 //! How many minimal paths north last leaves on a `HammingMesh`.
 
+mod common;
+
 use std::collections::BTreeMap;
 
 use allrail_fabric::graph::{Graph, NodeId};
 use allrail_fabric::routing::hammingmesh::Variant;
-use allrail_fabric::routing::{HammingMeshRouting, NextHops, RouteState, Routing};
+use allrail_fabric::routing::{HammingMeshRouting, RouteState, Routing};
 use allrail_fabric::topologies::GraphTopology;
 use allrail_fabric::topologies::hammingmesh::HammingMesh;
 use serde_json::json;
+
+use common::NextHops;
 
 type Known = BTreeMap<(NodeId, RouteState), u64>;
 

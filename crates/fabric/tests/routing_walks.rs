@@ -1,11 +1,15 @@
 //! Walks along allowed hops, chosen at random, on random small instances: they end at the destination
 //! after the fewest links.
 
+mod common;
+
 use allrail_fabric::graph::{Builder, CableKind, Graph, NodeId, Wire};
-use allrail_fabric::routing::{Adaptive, Dependencies, Hop, NextHops, RouteState, Routing};
+use allrail_fabric::routing::{Adaptive, Dependencies, Hop, RouteState, Routing};
 use allrail_fabric::topologies::read;
 use proptest::prelude::*;
 use serde_json::{Value, json};
+
+use common::NextHops;
 
 /// The number of links from `source` to `destination`, choosing by `choices`; each hop is checked.
 fn walk(

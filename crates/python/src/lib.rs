@@ -1,9 +1,12 @@
 //! The Python module `allrail._core`. Bindings only: JSON text in, JSON text out; every decision is
 //! in the crates beneath.
 
+mod foreign;
+mod many;
 mod coordination;
 mod placement;
 mod traffic;
+mod training;
 
 use std::ops::ControlFlow;
 
@@ -353,5 +356,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     coordination::register(module)?;
     placement::register(module)?;
     traffic::register(module)?;
+    training::register(module)?;
+    foreign::register(module)?;
     module.add_function(wrap_pyfunction!(version, module)?)
 }

@@ -1,17 +1,11 @@
 //! Traffic on graph fabrics: bindings.
 
-use std::ops::ControlFlow;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
-
 use allrail_collective::{grid, in_network};
-use allrail_simulate::SimulateError;
 use allrail_simulate::traffic::{TrafficScenario, scenario, simulate};
-use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use rayon::prelude::*;
 
-use crate::{Watch, raise, simulate_error, to_json};
+use crate::many::many;
+use crate::{Watch, simulate_error, to_json};
 
 /// Simulates traffic (JSON) and returns the result (JSON).
 #[pyfunction]
@@ -37,47 +31,10 @@ fn simulate_traffic_many(
     threads: Option<usize>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<String>> {
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads.unwrap_or(0))
-        .build()
-        .map_err(|error| PyValueError::new_err(error.to_string()))?;
-    let mut watch = Watch { progress, raised: None };
-    let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
-    let one = |text: &String| {
-        let look = &mut |_, _| match stop.load(Ordering::Relaxed) {
-            true => ControlFlow::Break(()),
-            false => ControlFlow::Continue(()),
-        };
-        let result = TrafficScenario::from_json(text).and_then(|s| simulate(&s, look));
-        done.fetch_add(1, Ordering::Relaxed);
-        result.map(|result| to_json(&result))
-    };
-    // Only this thread hears of Ctrl-C, so the others work while it looks.
-    let total = scenarios.len() as u64;
-    let results: Vec<Result<String, SimulateError>> = py.detach(|| {
-        std::thread::scope(|scope| {
-            let work = scope.spawn(|| pool.install(|| scenarios.par_iter().map(one).collect()));
-            while !work.is_finished() {
-                if watch.observe(done.load(Ordering::Relaxed), total).is_break() {
-                    stop.store(true, Ordering::Relaxed);
-                    break;
-                }
-                std::thread::sleep(Duration::from_millis(10));
-            }
-            work.join().expect("a simulation does not panic")
-        })
-    });
-    if watch.raised.is_some() {
-        return Err(watch.error(&SimulateError::Interrupted));
-    }
-    let explained = (0usize..).zip(results).map(|(index, outcome)| {
-        outcome.map_err(|error| {
-            let mut report = error.report();
-            report.field = format!("scenarios[{index}].{}", report.field);
-            raise(&report)
-        })
-    });
-    explained.collect()
+    many(py, &scenarios, threads, progress, |text, look| {
+        let scenario = TrafficScenario::from_json(text)?;
+        simulate(&scenario, look).map(|result| to_json(&result))
+    })
 }
 
 /// The JSON schema of the key `packets`.

@@ -3,6 +3,8 @@
 //!
 //! - [`chunk`]: which dimension a chunk visits next: `baseline`, `themis`, `allrail`.
 //! - [`queue`]: which waiting stage a dimension serves next: FIFO, LIFO, smallest first, planned.
+//! - [`tensor`]: which part of which gradient travels next: FIFO, buckets, fusion, by priority,
+//!   ByteScheduler.
 //! - [`coordinate`]: which tensors are ready on every rank, and in which order they are launched.
 //! - [`evaluate`]: how long a plan takes, the inner loop of the planners; the `dims` world is its
 //!   oracle.
@@ -17,6 +19,7 @@ pub mod evaluate;
 pub mod key;
 pub mod planner;
 pub mod queue;
+pub mod tensor;
 
 pub use chunk::ChunkScheduler;
 pub use error::ScheduleError;

@@ -235,11 +235,33 @@ fn model(
     Ok(StageModel::new(fabric, &algorithms, spanned, operations, endpoint_delay)?)
 }
 
-/// Plans a collective.
+/// A schedule that has not been run: its chunks, their stages and the time of each.
+pub struct Scheduled {
+    /// The time model.
+    pub model: StageModel,
+    /// The bytes of every chunk.
+    pub chunks: Vec<Bytes>,
+    /// The stages of every chunk.
+    pub stages: Vec<Vec<Stage>>,
+}
+
+impl Scheduled {
+    /// The tasks of every chunk.
+    ///
+    /// # Errors
+    /// If the times do not fit the clock.
+    pub fn work(&self) -> Result<Work, ScheduleError> {
+        let chunks = self.chunks.iter().copied();
+        Work::new(&self.model, chunks.zip(self.stages.iter().map(Vec::as_slice)))
+    }
+}
+
+/// The schedule of a collective, before the order of the dimensions is fixed: all that a training
+/// step needs, which issues many.
 ///
 /// # Errors
 /// Names the field of the scenario that is wrong.
-pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
+pub fn schedule(request: &Request) -> Result<Scheduled, ScheduleError> {
     request.validate()?;
     let scheduler = chunk::named(&request.policy)?;
     let algorithms = request.algorithm_names()?;
@@ -267,6 +289,15 @@ pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
     for (i, stages) in stages.iter().enumerate() {
         check_stages(i, stages, request.operation, &spanned)?;
     }
+    Ok(Scheduled { model, chunks, stages })
+}
+
+/// Plans a collective.
+///
+/// # Errors
+/// Names the field of the scenario that is wrong.
+pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
+    let Scheduled { model, chunks, stages } = schedule(request)?;
     let outcome = run(&model, &chunks, &stages, request.order, request.active_chunks)?;
     Ok(CollectivePlan {
         schema_version: SCHEMA_VERSION,
@@ -274,8 +305,8 @@ pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
         fabric: request.fabric.clone(),
         operation: request.operation,
         size: request.size,
-        dimensions: spanned,
-        algorithms,
+        dimensions: request.spanned(),
+        algorithms: request.algorithm_names()?,
         endpoint_delay: request.endpoint_delay,
         chunks: chunks
             .into_iter()

@@ -51,6 +51,13 @@ pub enum SimulateError {
     Interrupted,
 }
 
+impl From<allrail_workload::WorkloadError> for SimulateError {
+    fn from(error: allrail_workload::WorkloadError) -> Self {
+        let allrail_workload::WorkloadError { field, value, why, hint } = error;
+        Self::Field { field, value, why, hint }
+    }
+}
+
 impl From<CollectiveError> for SimulateError {
     fn from(error: CollectiveError) -> Self {
         Self::Schedule(ScheduleError::Collective(error))

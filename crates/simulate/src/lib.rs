@@ -22,7 +22,9 @@ pub mod prove;
 pub mod result;
 pub mod run;
 pub mod scenario;
+mod summary;
 pub mod traffic;
+pub mod training;
 
 pub use error::SimulateError;
 pub use plan_file::PlanFile;

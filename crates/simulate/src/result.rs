@@ -21,6 +21,9 @@ pub struct SimulationResult {
     pub seed: u64,
     /// Whether the model was fitted to measurements.
     pub calibrated: bool,
+    /// Where the simulated network is not wired as the priced one: how.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub simulated_as: Option<&'static str>,
     /// Set where messages that leave an NPU at once do not share its links (ASTRA-sim's
     /// congestion-unaware backend).
     #[serde(skip_serializing_if = "std::ops::Not::not")]

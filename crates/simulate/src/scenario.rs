@@ -1,5 +1,6 @@
 //! The resolved scenario: every default filled in, quantities as text with units.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use allrail_collective::Operation;
@@ -8,6 +9,7 @@ use allrail_fabric::Fabric;
 use allrail_fabric::graph::Graph;
 use allrail_fabric::topologies::{self, GraphTopology};
 use allrail_schedule::chunk::{Composition, Loads, Parameters};
+use allrail_schedule::tensor::TensorParameters;
 use allrail_schedule::{Order, Request};
 use allrail_world::packets::Settings;
 use schemars::JsonSchema;
@@ -81,6 +83,8 @@ pub struct Schedule {
     pub endpoint_delay: Time,
     /// One algorithm per dimension; topology-aware where absent.
     pub algorithms: Option<Vec<String>>,
+    /// Of a training step: the algorithms of a kind of collective, where they differ from those.
+    pub algorithms_by_operation: BTreeMap<Operation, Vec<String>>,
     /// Which of several waiting collectives goes first.
     pub collective_order: CollectiveOrder,
     /// How the baseline makes an all-reduce of stages.
@@ -89,6 +93,10 @@ pub struct Schedule {
     pub loads: Loads,
     /// Which plans are taken.
     pub accept_plan: AcceptPlan,
+    /// Of a training step: which part of which gradient travels next.
+    pub tensor: Option<TensorParameters>,
+    /// Of a training step: how ranks agree on what is ready (`simulate::coordination`).
+    pub coordination: Option<Value>,
 }
 
 impl Default for Schedule {
@@ -102,10 +110,13 @@ impl Default for Schedule {
             active_chunks: None,
             endpoint_delay: Time::ZERO,
             algorithms: None,
+            algorithms_by_operation: BTreeMap::new(),
             collective_order: CollectiveOrder::default(),
             composition: parameters.composition,
             loads: parameters.loads,
             accept_plan: AcceptPlan::default(),
+            tensor: None,
+            coordination: None,
         }
     }
 }
@@ -279,6 +290,22 @@ impl Scenario {
                 "[]",
                 "there is nothing to run",
                 "add `{kind: all_reduce, size: 1 GiB}`",
+            ));
+        }
+        if let Some(tensor) = &self.schedule.tensor {
+            return Err(field(
+                "schedule.tensor".to_owned(),
+                &tensor.policy,
+                "collectives have no tensors",
+                "leave it out, or train a `workload`",
+            ));
+        }
+        if let Some(coordination) = &self.schedule.coordination {
+            return Err(field(
+                "schedule.coordination".to_owned(),
+                coordination,
+                "collectives have no tensors to agree on",
+                "leave it out, or train a `workload`",
             ));
         }
         for (i, collective) in self.collective.iter().enumerate() {

@@ -45,10 +45,6 @@ impl World for Lossy {
     fn cancel(&mut self, now: Time, transfer: TransferId) -> bool {
         self.inner.cancel(now, transfer)
     }
-
-    fn busy(&self, span: Time) -> Vec<f64> {
-        self.inner.busy(span)
-    }
 }
 
 fn plans(scenario: &Scenario) -> Vec<CollectivePlan> {

@@ -227,10 +227,6 @@ impl World for Lossy {
     fn cancel(&mut self, _: Time, _: TransferId) -> bool {
         false
     }
-
-    fn busy(&self, _: Time) -> Vec<f64> {
-        Vec::new()
-    }
 }
 
 #[test]

@@ -49,6 +49,11 @@ fn known(graph: &StepGraph) -> Result<(), WorkloadError> {
             return Err(missing(id, *before));
         }
         let node = graph.node(id);
+        if let Some(before) =
+            graph.after(id).iter().find(|before| graph.node(**before).actor != node.actor)
+        {
+            return Err(across(graph, id, *before));
+        }
         let wrong = |why: String| {
             WorkloadError::new(
                 "workload",
@@ -80,8 +85,20 @@ fn known(graph: &StepGraph) -> Result<(), WorkloadError> {
         if !exists(*before) {
             return Err(missing(*node, *before));
         }
+        if graph.node(*node).actor != graph.node(*before).actor {
+            return Err(across(graph, *node, *before));
+        }
     }
     Ok(())
+}
+
+fn across(graph: &StepGraph, id: NodeId, before: NodeId) -> WorkloadError {
+    WorkloadError::new(
+        "workload",
+        title(graph, id),
+        format!("it waits for {} of another actor", title(graph, before)),
+        "actors wait for one another through collectives, or a send and a receive",
+    )
 }
 
 /// Kahn's algorithm; what is left over holds a cycle, which is walked and printed.

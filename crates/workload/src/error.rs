@@ -16,6 +16,7 @@ pub struct WorkloadError {
 
 impl WorkloadError {
     /// An error in four parts.
+    #[allow(clippy::needless_pass_by_value, reason = "callers give literals and numbers")]
     pub fn new(
         field: impl Into<String>,
         value: impl ToString,

@@ -16,6 +16,8 @@
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, Rank, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 use crate::error::WorkloadError;
 
@@ -85,7 +87,7 @@ pub struct Group {
 
 /// What a communication is for: the kinds by which exposed time is reported.
 #[derive(
-    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize,
+    Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {
@@ -101,6 +103,25 @@ pub enum Purpose {
     Operator,
     /// Of a trace that does not say.
     Other,
+}
+
+impl Purpose {
+    /// Every purpose, in the order of tables.
+    pub const ALL: [Self; 6] =
+        [Self::Data, Self::Tensor, Self::Pipeline, Self::Expert, Self::Operator, Self::Other];
+
+    /// In words, after "waits for".
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Data => "data-parallel communication",
+            Self::Tensor => "tensor-parallel communication",
+            Self::Pipeline => "pipeline-parallel communication",
+            Self::Expert => "expert-parallel communication",
+            Self::Operator => "operator-parallel communication",
+            Self::Other => "communication",
+        }
+    }
 }
 
 /// What a node does.
@@ -170,7 +191,21 @@ pub struct Node {
 }
 
 /// Which pass a compute node belongs to: for results by pass.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    PartialOrd,
+    Ord,
+    Serialize,
+    Deserialize,
+    JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
 pub enum Pass {
     /// Forward.
     Forward,
@@ -195,7 +230,14 @@ struct Packed {
     kind: Kind,
     purpose: Purpose,
     pass: Pass,
+    /// [`DELAY`], [`URGENT`].
+    marks: u8,
 }
+
+/// Time passes, and the engine is free meanwhile.
+const DELAY: u8 = 1;
+/// Overtakes whatever is not.
+const URGENT: u8 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -285,6 +327,19 @@ impl StepGraph {
         }
     }
 
+    /// Whether a compute node only lets time pass: it leaves the actor's engine free and counts as
+    /// no computing.
+    #[must_use]
+    pub fn is_delay(&self, id: NodeId) -> bool {
+        self.nodes[id.index()].marks & DELAY != 0
+    }
+
+    /// Whether a communication overtakes all that are not, whatever the order of collectives.
+    #[must_use]
+    pub fn is_urgent(&self, id: NodeId) -> bool {
+        self.nodes[id.index()].marks & URGENT != 0
+    }
+
     /// What a node waits for within its iteration.
     #[must_use]
     pub fn after(&self, id: NodeId) -> &[NodeId] {
@@ -364,6 +419,7 @@ impl Builder {
             kind: Kind::Compute,
             purpose: Purpose::Other,
             pass: node.pass,
+            marks: 0,
         };
         let peer_of = |peer: Peer, at: Kind, next: Kind| match peer {
             Peer::At(position) => (at, position.cast_signed()),
@@ -396,6 +452,67 @@ impl Builder {
         self.names.text.push_str(name);
         self.names.ends.push(u32::try_from(self.names.text.len()).expect("4 GiB of names at most"));
         NodeId(u32::try_from(self.nodes.len() - 1).expect("fewer than 2^32 nodes"))
+    }
+
+    /// An actor that was added.
+    ///
+    /// # Panics
+    /// If it was not.
+    pub fn actor_mut(&mut self, id: ActorId) -> &mut Actor {
+        &mut self.actors[id.index()]
+    }
+
+    /// How many nodes were added.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.nodes.len()
+    }
+
+    /// Whether none was.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.nodes.is_empty()
+    }
+
+    /// Takes back all nodes but the first so many.
+    pub fn truncate(&mut self, nodes: usize) {
+        if nodes >= self.nodes.len() {
+            return;
+        }
+        self.nodes.truncate(nodes);
+        self.starts.truncate(nodes + 1);
+        self.after.truncate(self.starts[nodes] as usize);
+        self.names.ends.truncate(nodes);
+        self.names.text.truncate(self.names.ends.last().map_or(0, |end| *end as usize));
+        self.carried.retain(|(node, _)| node.index() < nodes);
+    }
+
+    /// Replaces the groups: what was of group `g` is of group `now[g]`. For readers that know who
+    /// takes part only at the end.
+    ///
+    /// # Panics
+    /// If a node's group has no entry.
+    pub fn regroup(&mut self, groups: Vec<Group>, now: &[GroupId]) {
+        self.groups = groups;
+        for node in self.nodes.iter_mut().filter(|node| node.kind != Kind::Compute) {
+            node.group = now[node.group as usize].0;
+        }
+    }
+
+    /// Makes a compute node one that only lets time pass; see [`StepGraph::is_delay`].
+    ///
+    /// # Panics
+    /// If the node was not added.
+    pub fn delay(&mut self, node: NodeId) {
+        self.nodes[node.index()].marks |= DELAY;
+    }
+
+    /// Lets a communication overtake all that are not urgent; see [`StepGraph::is_urgent`].
+    ///
+    /// # Panics
+    /// If the node was not added.
+    pub fn urgent(&mut self, node: NodeId) {
+        self.nodes[node.index()].marks |= URGENT;
     }
 
     /// Lets `node` wait for `before` of the previous iteration.

@@ -1,14 +1,32 @@
 //! Training steps: what a job computes and what it communicates, before any network is known.
 //!
 //! - [`graph`]: the step graph, a DAG of compute and communication nodes over classes of ranks.
+//! - [`spec`]: the `workload` of a scenario. [`steps`]: one whose steps are written out.
+//! - [`models`]: layers with FLOPs, parameters and activations.
+//! - [`compute`]: how long they take. [`memory`]: what an NPU keeps.
+//! - [`parallelism`]: from a model and a layout to a step graph.
+//! - [`perturbation`]: stragglers and jitter.
+//! - [`formats`]: workloads in other tools' words.
 //! - [`error`]: what can be wrong with a workload.
 
 mod check;
+pub mod compute;
 pub mod error;
+pub mod formats;
 pub mod graph;
+pub mod memory;
+pub mod models;
+pub mod parallelism;
+pub mod perturbation;
+pub mod spec;
+pub mod steps;
 
 pub use error::WorkloadError;
 pub use graph::{
     Actor, ActorId, Builder, Group, GroupId, Node, NodeId, Part, Pass, Peer, Purpose, StepGraph,
     Work,
 };
+pub use memory::Memory;
+pub use parallelism::{Built, build};
+pub use perturbation::Perturbation;
+pub use spec::Workload;

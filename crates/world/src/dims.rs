@@ -140,7 +140,8 @@ impl World for Dims {
         true
     }
 
-    fn busy(&self, span: Time) -> Vec<f64> {
-        self.servers.iter().map(|server| server.busy.ratio(span)).collect()
+    fn busy(&self, span: Time) -> Option<Vec<f64>> {
+        let shares = self.servers.iter().map(|server| server.busy.ratio(span)).collect();
+        Some(shares)
     }
 }

@@ -97,8 +97,12 @@ pub trait World {
     /// `false` if it was over already.
     fn cancel(&mut self, now: Time, transfer: TransferId) -> bool;
 
-    /// For each dimension, the fraction of `span` in which its servers were busy, on average.
-    fn busy(&self, span: Time) -> Vec<f64>;
+    /// For each dimension, the fraction of `span` in which its servers were busy, on average; `None`
+    /// where a cable may serve several dimensions.
+    fn busy(&self, span: Time) -> Option<Vec<f64>> {
+        let _ = span;
+        None
+    }
 }
 
 /// Deliveries before departures: a stage that is over frees its chunk before any dimension chooses.

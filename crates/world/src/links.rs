@@ -299,7 +299,12 @@ impl World for Links {
         under_way
     }
 
-    fn busy(&self, span: Time) -> Vec<f64> {
-        self.planes.iter().map(|plane| plane.busy.ratio(span) / plane.used_links as f64).collect()
+    fn busy(&self, span: Time) -> Option<Vec<f64>> {
+        let shares = self
+            .planes
+            .iter()
+            .map(|plane| plane.busy.ratio(span) / plane.used_links as f64)
+            .collect();
+        Some(shares)
     }
 }

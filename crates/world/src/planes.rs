@@ -34,8 +34,4 @@ impl<W: World> World for OnePlane<W> {
     fn cancel(&mut self, now: Time, transfer: TransferId) -> bool {
         self.world.cancel(now, transfer)
     }
-
-    fn busy(&self, span: Time) -> Vec<f64> {
-        self.world.busy(span)
-    }
 }

@@ -185,9 +185,6 @@ fn who_comes_later_takes_a_share_and_gives_it_back() {
         events(&mut world),
         [(ns(80), sent(2)), (ns(90), delivered(2)), (ns(120), sent(1)), (ns(130), delivered(1))]
     );
-    for (got, expected) in world.busy(ns(120)).iter().zip([100.0 / 360.0, 20.0 / 360.0]) {
-        assert!((got - expected).abs() < 1e-12);
-    }
 }
 
 #[test]
@@ -203,7 +200,6 @@ fn a_withdrawn_message_leaves_its_share_to_the_others() {
     assert_eq!(world.next_time(), Some(ns(130)));
     let tags: Vec<Time> = events(&mut world).iter().map(|(time, _)| *time).collect();
     assert_eq!(tags, [ns(130), ns(140)]);
-    assert!((world.busy(ns(130))[0] - 130.0 / 390.0).abs() < 1e-12);
 }
 
 #[test]
@@ -252,10 +248,7 @@ fn nothing_is_lost_among_messages_of_all_sizes() {
             }
             assert_eq!(told, 400, "{name}, {splitting:?}");
             let all: f64 = (0..npus).map(|npu| graph.injection(NodeId(npu)).gbps()).sum();
-            let share = world.busy(now)[0];
-            let carried = share * now.as_s() * all * 1e9 / 8.0;
-            assert!((carried / bytes as f64 - 1.0).abs() < 1e-6, "{name}: {carried} of {bytes}");
-            assert!(share <= 1.0);
+            assert!(bytes as f64 <= now.as_s() * all * 1e9 / 8.0, "{name}: faster than its cables");
         }
     }
 }

@@ -20,6 +20,9 @@ SHORT = {
     "chunks": "schedule.chunks",
     "size": "collective.size",
     "world": "world",
+    "model": "workload.model",
+    "tensor": "schedule.tensor",
+    "coordination": "schedule.coordination",
 }
 
 
@@ -35,9 +38,12 @@ def _axis(name: str, about: str) -> click.Option:
         _axis("chunks", "Numbers of chunks."),
         _axis("size", "Sizes of the collective, such as 100 MB,1 GB."),
         _axis("world", "Worlds."),
+        _axis("model", "Of a workload: presets or files."),
+        _axis("tensor", "Of a workload: tensor schedulers."),
+        _axis("coordination", "Of a workload: how ranks agree."),
     ]
 )
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("files", metavar="FILE...", nargs=-1, type=click.Path(path_type=Path))
 @click.option(
     "--each", multiple=True, metavar="PATH=A,B,...", help="Values to go through at any path."
 )
@@ -47,7 +53,7 @@ def _axis(name: str, about: str) -> click.Option:
 @options.cache
 def command(
     *,
-    file: Path,
+    files: tuple[Path, ...],
     each: tuple[str, ...],
     sets: tuple[str, ...],
     as_json: bool,
@@ -58,7 +64,8 @@ def command(
     """Simulate variants of the scenario in FILE and print one table.
 
     Values of one option stand beside each other; several options give every combination. Speed-ups
-    are against the first row.
+    are against the first row; of workloads, against the first that differs in the schedule alone.
+    Several FILEs may be compared where they are workloads.
     """
     from allrail import api
     from allrail.cli import folders, output
@@ -81,7 +88,12 @@ def command(
     if out is not None:
         folders.check(out)
     try:
-        if load_scenario(file, sets=sets).traffic is not None:
+        file = _one_file(files)
+        base = load_scenario(file, sets=sets)
+        if base.workload is not None or len(files) > 1:
+            _compare_training(files, axes, sets=sets, as_json=as_json, out=out)
+            return
+        if base.traffic is not None:
             _compare_traffic(file, axes, sets=sets, as_json=as_json, out=out)
             return
         with output.Progress("comparing") as progress:
@@ -105,6 +117,40 @@ def command(
     show(rows)
     if out is not None:
         folders.tell(out)
+
+
+def _one_file(files: tuple[Path, ...]) -> Path:
+    """Return the first file."""
+    if not files:
+        raise InputError(
+            "the scenario's file is missing",
+            hint="for example `allrail compare examples/02-compare-policies/scenario.yaml`",
+            source="allrail compare",
+        )
+    return files[0]
+
+
+def _compare_training(
+    files: tuple[Path, ...],
+    axes: dict[str, list[object]],
+    *,
+    sets: tuple[str, ...],
+    as_json: bool,
+    out: Path | None,
+) -> None:
+    from allrail.cli import training
+
+    if SHORT["size"] in axes:
+        raise InputError(
+            "a workload has no `collective`, and its gradients have the model's sizes",
+            hint="for example `--each workload.batch_per_npu=16,32`",
+            source="--size",
+        )
+    # The slowest to change first: models, then networks, then schedules.
+    order = sorted(axes, key=lambda path: (path.startswith("schedule"), path != SHORT["model"]))
+    training.compare(
+        files, each={path: axes[path] for path in order}, sets=sets, as_json=as_json, out=out
+    )
 
 
 def _compare_traffic(
@@ -165,6 +211,7 @@ def show(rows: list[Row]) -> None:
         [row.result.world for row in rows],
         calibrated=all(row.result.calibrated for row in rows),
         below_bound=any(row.result.below_physical_bound for row in rows),
+        simulated_as=[row.result.simulated_as for row in rows],
     )
 
 

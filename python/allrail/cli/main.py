@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Sequence
 from importlib import import_module
+from keyword import iskeyword
 from typing import NoReturn
 
 import click
@@ -71,7 +72,9 @@ class _Verbs(Group):
         del ctx
         if cmd_name not in VERBS:
             return None
-        command: click.Command = import_module(f"allrail.cli.{cmd_name}").command
+        # A file cannot be called as a word of Python: `import` is in `import_`.
+        file = f"{cmd_name}_" if iskeyword(cmd_name) else cmd_name
+        command: click.Command = import_module(f"allrail.cli.{file}").command
         return command
 
     def get_help(self, ctx: click.Context) -> str:

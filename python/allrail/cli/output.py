@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import TracebackType
 from typing import Self, TextIO
 
@@ -148,14 +148,23 @@ def _is_number(cell: str) -> bool:
     return True
 
 
-def predicted(worlds: Sequence[str], *, calibrated: bool, below_bound: bool = False) -> None:
+def predicted(
+    worlds: Sequence[str],
+    *,
+    calibrated: bool,
+    below_bound: bool = False,
+    simulated_as: Iterable[str | None] = (),
+) -> None:
     """Say below a table where its numbers come from.
 
     Args:
         worlds: The worlds that predicted them.
         calibrated: Whether the fabrics' numbers were measured.
         below_bound: Whether a time is below what the links can carry.
+        simulated_as: How networks were simulated that are not wired as they are priced.
     """
+    for wiring in dict.fromkeys(filter(None, simulated_as)):
+        note(wiring)
     names = " and ".join(f"`{name}`" for name in dict.fromkeys(worlds))
     figures = "calibrated" if calibrated else "uncalibrated: nobody measured this hardware"
     note(f"predicted in world {names}; the fabric is {figures}")

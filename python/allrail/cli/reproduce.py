@@ -25,15 +25,24 @@ def command() -> None:
 @command.command("themis")
 @click.option("--seeds", type=click.IntRange(1), default=20, help="Perturbed fabrics per plan.")
 @click.option("--links/--no-links", default=True, help="Also in `links` (takes the longest).")
+@click.option("--workloads", is_flag=True, help="Whole training steps (Fig. 12), and only these.")
 @options.as_json
 @options.out
 @options.cache
-def themis(*, seeds: int, links: bool, as_json: bool, out: Path | None, cache: bool) -> None:
+def themis(
+    *, seeds: int, links: bool, workloads: bool, as_json: bool, out: Path | None, cache: bool
+) -> None:
     """The Themis paper (ISCA'22) on its six platforms, and allrail's own policy."""
     from allrail.cli import output
     from allrail.reproduce import themis as paper
+    from allrail.reproduce import themis_workloads
     from allrail.reproduce.grid import CELLS
 
+    if workloads:
+        with output.Progress("fitting training steps", counts=False) as progress:
+            steps = themis_workloads.run(progress=progress)
+        _show(steps, as_json=as_json, out=out)
+        return
     with output.Progress("reproducing Themis") as progress:
         cells = CELLS if links else ()
         outcome = paper.run(seeds=seeds, links=cells, cache=cache, progress=progress)
@@ -56,6 +65,19 @@ def astra_sim(*, reference: Path | None, as_json: bool, out: Path | None) -> Non
 
     with output.Progress("reproducing ASTRA-sim") as progress:
         outcome = tutorial.run(reference=reference, progress=progress)
+    _show(outcome, as_json=as_json, out=out)
+
+
+@command.command("bytescheduler")
+@options.as_json
+@options.out
+def bytescheduler(*, as_json: bool, out: Path | None) -> None:
+    """ByteScheduler (SOSP'19): its speed-ups on parameter servers, and over bandwidths."""
+    from allrail.cli import output
+    from allrail.reproduce import bytescheduler as paper
+
+    with output.Progress("reproducing ByteScheduler") as progress:
+        outcome = paper.run(progress=progress)
     _show(outcome, as_json=as_json, out=out)
 
 
@@ -101,6 +123,9 @@ class _Phases(click.ParamType[int | None]):
 )
 @click.option("--figures/--no-figures", default=True, help="Fig. 11, 12 and 13 too.")
 @click.option("--placement/--no-placement", default=True, help="The claims about jobs too.")
+@click.option(
+    "--workloads", is_flag=True, help="The training workloads instead: section V-B and Fig. 15."
+)
 @options.as_json
 @options.out
 @click.option(
@@ -113,29 +138,37 @@ def hammingmesh(
     phases: int | None,
     figures: bool,
     placement: bool,
+    workloads: bool,
     as_json: bool,
     out: Path | None,
     cache: bool,
 ) -> None:
-    """HammingMesh (SC'22): Table II, its figures and claims.
+    """HammingMesh (SC'22): Table II, its figures and claims; or its workloads.
 
     Results are kept on disk as they come: after an interruption the same command goes on.
     """
     from allrail.cli import folders, output
     from allrail.reproduce import hammingmesh as paper
+    from allrail.reproduce.hammingmesh import workloads as training
 
     if out is not None:
         folders.check(out)
+    worlds: tuple[Literal["flows", "packets"], ...] = (
+        ("flows", "packets") if world == "both" else (world,)
+    )
     scope = paper.Scope(
         sizes=("small", "large") if cluster == "all" else (cluster,),
-        worlds=("flows", "packets") if world == "both" else (world,),
+        worlds=worlds,
         phases=phases,
         curves=figures,
         jobs=placement,
     )
     with output.Progress("reproducing HammingMesh", counts=False) as progress:
         try:
-            outcome = paper.run(scope, cache=cache, progress=progress)
+            if workloads:
+                outcome = training.run(worlds, cache=cache, progress=progress)
+            else:
+                outcome = paper.run(scope, cache=cache, progress=progress)
         except KeyboardInterrupt:
             output.warn("what was computed is kept: the same command goes on from there")
             raise

@@ -25,6 +25,14 @@ _FILE = click.Path(path_type=Path)
 @options.as_json
 @options.out
 @options.cache
+@click.option(
+    "--what-if",
+    "assumptions",
+    multiple=True,
+    metavar="NAME",
+    help="Of a workload: `infinite_bandwidth`, `ideal_schedule`, `dim1_x2`, `no_straggler` or "
+    "`all`; the step under it, below the table. As often as needed.",
+)
 @click.option("--astra-sim", is_flag=True, help="Read ASTRA-sim's files instead of FILE.")
 @click.option("--network", type=_FILE, metavar="N", help="ASTRA-sim's network (.json, .yml).")
 @click.option("--system", type=_FILE, metavar="S", help="ASTRA-sim's system (.txt, .json).")
@@ -44,13 +52,14 @@ def command(
     as_json: bool,
     out: Path | None,
     cache: bool,
+    assumptions: tuple[str, ...],
     astra_sim: bool,
     write_scenario: Path | None,
     **foreign: Any,
 ) -> None:
     """Simulate the scenario in FILE, or an ASTRA-sim case with --astra-sim."""
     from allrail import api
-    from allrail.cli import folders, output, traffic
+    from allrail.cli import folders, output, traffic, training
     from allrail.scenario import load_scenario
 
     given = {name: value for name, value in foreign.items() if value is not None}
@@ -67,32 +76,50 @@ def command(
         scenario = load_scenario(file or "", sets=(*sets, *worlds))
     if out is not None:
         folders.check(out)
+    if scenario.workload is not None:
+        _refuse_plan(plan, "a workload plans every collective of the step itself")
+        step = training.run(
+            scenario, assumptions=assumptions, as_json=as_json, out=out, table=case is None
+        )
+        if case is not None:
+            _after(case, step.to_dict(), as_json=as_json, path=write_scenario)
+            if not as_json:
+                output.predicted([step.world], calibrated=step.calibrated)
+        return
+    _refuse_assumptions(assumptions)
     if scenario.traffic is not None:
-        _refuse_plan(plan)
+        _refuse_plan(plan, "traffic has no plan")
         traffic.run(scenario, as_json=as_json, out=out)
         return
     with output.Progress("simulating") as progress:
         result = api.simulate(
             scenario, plan=plan, timeline=out is not None, cache=cache, progress=progress
         )
-    if case is not None and write_scenario is not None:
-        from allrail.formats.astra_sim import write_scenario as write
-
-        write(case, path=write_scenario)
     if out is not None:
         folders.write(out, results={result.policy: result}, scenarios={result.policy: scenario})
+    if case is not None:
+        _after(case, result.to_dict(), as_json=as_json, path=write_scenario)
     if as_json:
         output.print_json(result.to_dict(timeline=False))
     elif case is not None:
-        from allrail.formats.astra_sim import columns
-
-        row = columns(case, result=result.to_dict())
-        output.table([name.replace(" ", "_") for name in row], [list(row.values())])
         _predicted(result)
     else:
         show(scenario, result)
     if out is not None and not as_json:
         folders.tell(out)
+
+
+def _after(case: Any, result: dict[str, Any], *, as_json: bool, path: Path | None) -> None:
+    """Print the columns of an ASTRA-sim case, and write its scenario."""
+    from allrail.cli import output
+    from allrail.formats.astra_sim import columns
+    from allrail.formats.astra_sim import write_scenario as write
+
+    if path is not None:
+        write(case, path=path)
+    if not as_json:
+        row = columns(case, result=result)
+        output.table([name.replace(" ", "_") for name in row], [list(row.values())])
 
 
 def show(scenario: Scenario, result: Result) -> None:
@@ -153,7 +180,10 @@ def _predicted(result: Result) -> None:
     from allrail.cli import output
 
     output.predicted(
-        [result.world], calibrated=result.calibrated, below_bound=result.below_physical_bound
+        [result.world],
+        calibrated=result.calibrated,
+        below_bound=result.below_physical_bound,
+        simulated_as=[result.simulated_as],
     )
 
 
@@ -184,10 +214,20 @@ def _read_case(given: dict[str, Any], world: str | None) -> Any:
     return read_case(given.pop("network"), **given)
 
 
-def _refuse_plan(plan: Path | None) -> None:
+def _refuse_assumptions(assumptions: tuple[str, ...]) -> None:
+    if assumptions:
+        raise InputError(
+            "only a `workload` has what-ifs",
+            hint="leave it out, or simulate a `workload`",
+            source="--what-if",
+            value=assumptions[0],
+        )
+
+
+def _refuse_plan(plan: Path | None, why: str) -> None:
     if plan is not None:
         raise InputError(
-            "traffic has no plan",
+            why,
             hint="leave it out, or simulate a `collective`",
             source="--plan",
             value=str(plan),

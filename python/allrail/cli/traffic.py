@@ -149,11 +149,12 @@ def _distribution(values: Distribution, unit: str) -> str:
 
 def _notes(results: Sequence[TrafficResult]) -> None:
     """What was left out, once each; then where the numbers come from."""
-    said = [text for one in results for text in (*one.notes, one.simulated_as) if text]
-    for text in dict.fromkeys(said):
+    for text in dict.fromkeys(text for one in results for text in one.notes):
         output.note(text)
     output.predicted(
-        [one.world for one in results], calibrated=all(one.calibrated for one in results)
+        [one.world for one in results],
+        calibrated=all(one.calibrated for one in results),
+        simulated_as=[one.simulated_as for one in results],
     )
 
 

@@ -21,8 +21,12 @@ class Verb:
 SECTIONS: dict[str, tuple[Verb, ...]] = {
     "Predict": (
         Verb("simulate", "simulate one scenario, or an ASTRA-sim case as it is"),
-        Verb("compare", "several policies, fabrics or sizes side by side"),
+        Verb("compare", "several policies, fabrics, sizes or models side by side"),
         Verb("plan", "make the plan alone, to look at or to reuse"),
+    ),
+    "Formats": (
+        Verb("import", "traces of PyTorch, Chakra, ASTRA-sim and SimAI, as scenarios that run"),
+        Verb("export", "a training step as a Chakra trace"),
     ),
     "Networks": (
         Verb("fabric", "list, show and advise on fabrics"),

@@ -40,9 +40,20 @@ _PERMUTATION = (
     "means that all have the same."
 )
 
+_SIZES = (
+    "Small clusters. The size is from one NPU to another, over all planes. In packets the largest "
+    "size has more phases than the others: another sample."
+)
+
+_BUFFERS = (
+    "Small clusters. Small buffers lose to latency: the share is a function of size. Where "
+    "clusters agree, the line that is drawn last hides the others."
+)
+
 _MIXES = (
     "How many of the mixes of jobs (alibaba-2020-fractional) use at most this part of the boards. "
-    "Each line is a set of options of the allocation."
+    "Each line is a set of options of the allocation; locality changes none of them, so its line "
+    "hides the one without."
 )
 
 
@@ -62,13 +73,13 @@ def pictures(details: Mapping[str, Detail]) -> list[Picture]:
         (
             "message_sizes",
             "All-to-all against message size (Fig. 11)",
-            "Small clusters. The size is from one NPU to another, over all planes.",
+            _SIZES,
             partial(_curves, name="message_sizes", split=("world",)),
         ),
         (
             "buffer_sizes",
             "All-reduce against its size (Fig. 13)",
-            "Small clusters. Small buffers lose to latency: the share is a function of size.",
+            _BUFFERS,
             partial(_curves, name="buffer_sizes", split=("algorithm", "world")),
         ),
         (
@@ -151,7 +162,9 @@ def _curves(detail: Detail, *, name: str, split: tuple[str, ...]) -> Figure:
     from matplotlib.figure import Figure
 
     table = [_columns(detail, row) for row in detail.rows]
-    panels = list(dict.fromkeys(tuple(str(row[key]) for key in split) for row in table))
+    sizes = {float(row["bytes"] or 0): str(row["size"]) for row in table}
+    # Panels that differ in the last key stand side by side.
+    panels = sorted(dict.fromkeys(tuple(str(row[key]) for key in split) for row in table))
     with style(name):
         lines = (len(panels) + 1) // 2
         figure = Figure(figsize=(WIDTH, 0.6 + 3.1 * lines), layout="constrained")
@@ -173,13 +186,14 @@ def _curves(detail: Detail, *, name: str, split: tuple[str, ...]) -> Figure:
                     markersize=3,
                     label=cluster.split(" ", 1)[1],
                 )
-            sizes = {float(row["bytes"] or 0): str(row["size"]) for row in chosen}
             axes.set_xscale("log")
             axes.set_xticks(list(sizes), list(sizes.values()))
             axes.minorticks_off()
             _share_axis(axes, vertical=True)
-        handles, labels = grid[0, 0].get_legend_handles_labels()
-        figure.legend(handles, labels, loc="outside right center")
+        # A cluster may have lines in some panels only.
+        drawn = {line.get_label(): line for axes in grid.flat for line in axes.get_lines()}
+        names = [label for label in LINES if label in drawn]
+        figure.legend([drawn[label] for label in names], names, loc="outside right center")
     return figure
 
 

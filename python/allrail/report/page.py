@@ -82,8 +82,11 @@ def page(
             }
             for name, svg in pictures.items()
         ],
-        inputs={name: _yaml(tree) for name, tree in _distinct(inputs).items()},
+        inputs={name: as_yaml(tree) for name, tree in distinct(inputs).items()},
         below_bound=any(result.below_physical_bound for result in results.values()),
+        simulated_as=list(
+            dict.fromkeys(one.simulated_as for one in results.values() if one.simulated_as)
+        ),
         calibrated=first.calibrated,
         worlds=sorted({result.world for result in results.values()}),
         version=version,
@@ -228,8 +231,12 @@ def _collectives(results: Mapping[str, Result]) -> list[list[str]]:
     ]
 
 
-def _distinct(inputs: Inputs) -> dict[str, Mapping[str, Any]]:
-    """Each scenario once, under the names of all results that it gave."""
+def distinct(inputs: Inputs) -> dict[str, Mapping[str, Any]]:
+    """Each scenario once, under the names of all results that it gave.
+
+    Args:
+        inputs: By the name of their result.
+    """
     groups: list[tuple[list[str], Mapping[str, Any]]] = []
     for name, tree in inputs.items():
         for names, other in groups:
@@ -241,7 +248,12 @@ def _distinct(inputs: Inputs) -> dict[str, Mapping[str, Any]]:
     return {", ".join(names): tree for names, tree in groups}
 
 
-def _yaml(tree: Mapping[str, Any]) -> str:
+def as_yaml(tree: Mapping[str, Any]) -> str:
+    """A scenario as text.
+
+    Args:
+        tree: As plain values.
+    """
     import yaml
 
     return yaml.safe_dump(dict(tree), sort_keys=False, default_flow_style=None, width=96)

@@ -41,10 +41,11 @@ class _Stopped(Exception):  # noqa: N818, it is no error
 
 
 def core_simulate(scenario: Mapping[str, Any], progress: Progress) -> dict[str, Any]:
-    """Simulate traffic, or place jobs, by the core.
+    """Simulate traffic or training steps, or place jobs, by the core.
 
     Args:
-        scenario: What `allrail.simulate` takes, or a `fabric` and what `place` takes for it.
+        scenario: What `allrail.simulate` takes, or a `fabric` and what `place` takes for it; of
+            training, resolved.
         progress: Told how far it is.
     """
     if "place" in scenario:
@@ -52,6 +53,15 @@ def core_simulate(scenario: Mapping[str, Any], progress: Progress) -> dict[str, 
 
         placed: dict[str, Any] = place(scenario["fabric"], **scenario["place"], progress=progress)
         return placed
+    if "workload" in scenario:
+        import json
+
+        from allrail import _core
+
+        told: dict[str, Any] = json.loads(
+            _core.simulate_training(json.dumps(scenario), progress=progress)
+        )
+        return told
     from allrail.traffic import simulate_traffic
 
     return simulate_traffic(dict(scenario), progress=progress).to_dict()

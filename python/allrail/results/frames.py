@@ -36,6 +36,7 @@ RESULT_TYPES = {
     "bytes_per_npu": "Float64",
     "algbw_GBps": "Float64",
     "busbw_GBps": "Float64",
+    "simulated_as": "String",
 }
 TIMELINE_TYPES = {
     "dimension": "Int64",

@@ -8,11 +8,22 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Sequence
+from typing import Protocol
 
-from allrail.result import Stage
+
+class Span(Protocol):
+    """Whatever starts and ends."""
+
+    @property
+    def start_us(self) -> float:
+        """When it starts, µs."""
+
+    @property
+    def end_us(self) -> float:
+        """When it ends, µs."""
 
 
-def assign_lanes(spans: Sequence[Stage]) -> tuple[list[int], int]:
+def assign_lanes(spans: Sequence[Span]) -> tuple[list[int], int]:
     """The lane of each span, so that no two spans of a lane overlap, and how many lanes there are.
 
     Args:

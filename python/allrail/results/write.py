@@ -47,6 +47,18 @@ TRAFFIC_FILES = tuple(
 """What may be written of traffic, beside `result.json`."""
 
 
+TRAINING_FILES = tuple(
+    f"{name}.{ending}"
+    for names, endings in (
+        (("step", "breakdown", "actors", "what_ifs"), ("svg", "png")),
+        (("training", "exposed", "actors", "critical_path", "what_ifs"), ("csv", "parquet")),
+    )
+    for name in names
+    for ending in endings
+)
+"""What may be written of training steps, beside some of the others."""
+
+
 def write_results(
     folder: Path, *, results: Mapping[str, Result], scenarios: Mapping[str, Scenario]
 ) -> None:
@@ -64,7 +76,7 @@ def write_results(
     from allrail.report.page import page
 
     check_folder(folder)
-    inputs = {name: json.loads(scenario.to_json()) for name, scenario in scenarios.items()}
+    inputs = {name: _input(scenario) for name, scenario in scenarios.items()}
     drawn: dict[str, Any] = {}
     if len(results) > 1:
         drawn[comparison.NAME] = comparison.comparison(results)
@@ -96,9 +108,16 @@ def remove_others(folder: Path, made: set[str]) -> None:
         folder: Of the results.
         made: The names of those that it made.
     """
-    for name in (*FILES, *TRAFFIC_FILES):
+    for name in (*FILES, *TRAFFIC_FILES, *TRAINING_FILES):
         if name not in made:
             (folder / name).unlink(missing_ok=True)
+
+
+def _input(scenario: Scenario) -> dict[str, Any]:
+    """A scenario as plain values; the core needs no name of a topology, people do."""
+    tree: dict[str, Any] = json.loads(scenario.to_json())
+    tree["fabric"] = {"name": scenario.fabric.name, **tree["fabric"]}
+    return tree
 
 
 def result_tree(

@@ -10,6 +10,7 @@ from allrail.scenario.load import ScenarioLike, load_scenario
 from allrail.scenario.model import Collective, Scenario, Schedule
 from allrail.scenario.presets import load_any_fabric, load_fabric, preset_names
 from allrail.scenario.traffic import Traffic
+from allrail.scenario.workload import Workload
 
 __all__ = [
     "Collective",
@@ -20,6 +21,7 @@ __all__ = [
     "ScenarioLike",
     "Schedule",
     "Traffic",
+    "Workload",
     "load_any_fabric",
     "load_fabric",
     "load_scenario",

@@ -18,6 +18,9 @@ _MISSING = {
     "schema_version": "write `schema_version: 1`",
     "fabric": "name a preset (`allrail fabric list`), a file, or write the fabric in place",
     "collective": "for example `collective: {kind: all_reduce, size: 1 GiB}`",
+    "model": "for example `model: resnet152`, or the path of a `config.json`",
+    "factor": "for example `factor: 1.5`",
+    "deviation": "for example `deviation: 0.05`",
     "dimensions": "for example `dimensions: [{kind: switch, size: 8, bandwidth: 50 GiB/s, "
     "latency: 1 us}]`",
     "kind": "a dimension's is `ring`, `fully_connected` or `switch`; a collective's such as "

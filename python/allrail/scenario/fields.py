@@ -20,7 +20,15 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
 
 QuantityKind = Literal["time", "size", "bandwidth"]
-Table = Literal["algorithms", "policies", "orders", "worlds", "grid_algorithms"]
+Table = Literal[
+    "algorithms",
+    "policies",
+    "orders",
+    "worlds",
+    "grid_algorithms",
+    "tensor_policies",
+    "coordinations",
+]
 
 U32_MAX = 2**32 - 1
 U64_MAX = 2**64 - 1
@@ -36,6 +44,8 @@ _SINGULAR: dict[Table, str] = {
     "orders": "an order",
     "worlds": "a world",
     "grid_algorithms": "an all-reduce on a grid",
+    "tensor_policies": "a tensor scheduler",
+    "coordinations": "a coordination",
 }
 
 

@@ -179,7 +179,8 @@ class _Check:
             return
         choices = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
         if choices:
-            self.value(value, choices[0], path)
+            if len(choices) == 1:  # which of several forms it has is the core's to say
+                self.value(value, choices[0], path)
             return
         if "oneOf" in schema:
             self._choice(value, [one["const"] for one in schema["oneOf"]], path)

@@ -14,6 +14,7 @@ from allrail.scenario.explain import at_place, from_pydantic
 from allrail.scenario.fabric import Fabric
 from allrail.scenario.graph import GraphFabric
 from allrail.scenario.model import Scenario
+from allrail.scenario.models import model_names, resolve
 from allrail.scenario.overrides import Sets, apply, parse_sets
 from allrail.scenario.places import Places
 from allrail.scenario.presets import load_any_fabric, preset_names, read_fabric
@@ -60,7 +61,11 @@ def load_scenario(scenario: ScenarioLike, *, sets: Sets = ()) -> Scenario:
         named = isinstance(tree.get("fabric"), (str, Fabric, GraphFabric))
         if named and steps[0] == "fabric" and len(steps) > 1:
             _open_fabric(tree, places, folder)
-        chosen = _absolute(value) if steps == ("fabric",) else value
+        chosen = value
+        if steps == ("fabric",):
+            chosen = _absolute(value, preset_names())
+        elif steps == ("workload", "model"):
+            chosen = _absolute(value, model_names())
         tree = apply(tree, steps, chosen, place=place, places=places)
     if isinstance(tree.get("fabric"), str):
         _resolve_fabric(tree, places, folder)
@@ -68,6 +73,8 @@ def load_scenario(scenario: ScenarioLike, *, sets: Sets = ()) -> Scenario:
         from allrail.scenario.graph_file import resolve
 
         tree["fabric"] = resolve(tree["fabric"], places=places, folder=folder, at=("fabric",))
+    if isinstance(tree.get("workload"), Mapping):
+        _resolve_model(tree, places, folder)
     if isinstance(tree.get("traffic"), Mapping) and isinstance(tree["traffic"].get("file"), str):
         _read_trace(tree, places, folder)
     if isinstance(tree.get("collective"), Mapping):
@@ -81,11 +88,11 @@ def load_scenario(scenario: ScenarioLike, *, sets: Sets = ()) -> Scenario:
     return loaded
 
 
-def _absolute(fabric: object) -> object:
+def _absolute(named: object, presets: tuple[str, ...]) -> object:
     """A file named in an override starts at the current folder, not at the scenario's."""
-    if isinstance(fabric, str) and fabric not in preset_names() and FilePath(fabric).exists():
-        return str(FilePath(fabric).absolute())
-    return fabric
+    if isinstance(named, str) and named not in presets and FilePath(named).exists():
+        return str(FilePath(named).absolute())
+    return named
 
 
 def _resolve_fabric(tree: dict[str, Any], places: Places, folder: FilePath) -> None:
@@ -95,6 +102,14 @@ def _resolve_fabric(tree: dict[str, Any], places: Places, folder: FilePath) -> N
         tree["fabric"] = load_any_fabric(name, folder=folder)
     except InputError as error:
         raise at_place(_missing(error, name, folder), places) from None
+
+
+def _resolve_model(tree: dict[str, Any], places: Places, folder: FilePath) -> None:
+    """Put a workload's model in place of its name or file."""
+    try:
+        tree["workload"] = resolve(dict(tree["workload"]), folder=folder)
+    except InputError as error:
+        raise at_place(error, places) from None
 
 
 def _read_trace(tree: dict[str, Any], places: Places, folder: FilePath) -> None:
@@ -110,8 +125,9 @@ def _read_trace(tree: dict[str, Any], places: Places, folder: FilePath) -> None:
             value=traffic["file"],
         )
         raise at_place(both, places)
-    traffic["messages"] = read_trace(folder / traffic.pop("file"))
+    traffic["messages"], rows = read_trace(folder / traffic.pop("file"))
     tree["traffic"] = traffic
+    places.put(("traffic", "messages"), rows)
 
 
 def _missing(error: InputError, name: str, folder: FilePath) -> InputError:

@@ -29,12 +29,44 @@ from allrail.scenario.fields import (
     OneOf,
     Quantity,
     Text,
+    _Field,
+    refuse,
 )
 from allrail.scenario.graph import GraphFabric
+from allrail.scenario.messages import Messages, PlacementField
 from allrail.scenario.places import Places
+from allrail.scenario.policies import Policy
 from allrail.scenario.traffic import PacketSettings, Traffic
+from allrail.scenario.workload import WhatIfName, Workload
 
 _DEFAULT_ORDERS = {"themis": "smallest_first", "allrail": "planned"}
+
+
+OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast")
+
+
+class ByOperation(_Field):
+    """Operation to algorithms, one per dimension."""
+
+    _HINT = "for example `{all_gather: [direct, ring]}`, one algorithm per dimension"
+
+    def check(self, value: Any) -> dict[str, tuple[str, ...]]:
+        """Return the mapping."""
+        if not isinstance(value, Mapping):
+            refuse("it is not a mapping of operations to algorithms", hint=self._HINT)
+        operation, algorithm = OneOf(*OPERATIONS, what="a collective"), OneOf(table="algorithms")
+        found = {}
+        for key, listed in value.items():
+            if not isinstance(listed, (list, tuple)):
+                refuse(f"of `{show(key)}` there is no list", hint=self._HINT)
+            found[operation.check(key)] = tuple(algorithm.check(one) for one in listed)
+        return found
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        each = {"type": "array", "items": OneOf(table="algorithms").schema()}
+        properties = dict.fromkeys(OPERATIONS, each)
+        return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
 class Collective(Node):
@@ -42,14 +74,7 @@ class Collective(Node):
 
     kind: Annotated[
         str,
-        OneOf(
-            "all_reduce",
-            "reduce_scatter",
-            "all_gather",
-            "all_to_all",
-            "broadcast",
-            what="a collective",
-        ),
+        OneOf(*OPERATIONS, what="a collective"),
     ] = Field(description="What it does.")
     name: Annotated[str, Text()] = Field(
         default_factory=lambda data: str(data.get("kind", "")),
@@ -97,6 +122,11 @@ class Schedule(Node):
         description="One per dimension; if left out: `ring` on rings, `direct` on fully connected "
         "dimensions, `halving_doubling` on switches.",
     )
+    algorithms_by_operation: Annotated[dict[str, tuple[str, ...]], ByOperation()] | None = Field(
+        default=None,
+        description="Of a workload: the algorithms of a kind of collective, where they differ from "
+        "`algorithms`: `{all_gather: [direct, ring]}`.",
+    )
     collective_order: Annotated[str, OneOf("fifo", "lifo", what="a collective order")] = Field(
         default="fifo", description="Which of several waiting collectives a dimension serves first."
     )
@@ -117,6 +147,18 @@ class Schedule(Node):
             description="Which plans a simulation takes: made for this very fabric, or for one of "
             "the same kinds and sizes.",
         )
+    )
+    tensor: Annotated[dict[str, Any], Policy("tensor_policies", "schedule.tensor")] | None = Field(
+        default=None,
+        description="Of a workload: which part of which gradient goes next; a policy's name, or "
+        "`policy` and its keys. `fifo` if left out.",
+    )
+    coordination: (
+        Annotated[dict[str, Any], Policy("coordinations", "schedule.coordination")] | None
+    ) = Field(
+        default=None,
+        description="Of a workload: how ranks agree which gradients are ready everywhere; a "
+        "policy's name, or `policy` and its keys. `none` if left out.",
     )
 
 
@@ -150,7 +192,7 @@ GRAPH_WORLDS = ("flows", "packets")
 
 
 class Scenario(Node):
-    """What to simulate, on what, and how: planned collectives, or traffic on a graph."""
+    """What to simulate, on what, and how: planned collectives, training steps, or traffic."""
 
     schema_version: SchemaVersion = Field(description="Always 1.")
     fabric: AnyFabric = Field(description="A preset's name, a file, or the fabric itself.")
@@ -166,8 +208,25 @@ class Scenario(Node):
     traffic: Traffic | None = Field(
         default=None, description="What is sent on a graph fabric; instead of `collective`."
     )
+    workload: Workload | None = Field(
+        default=None, description="What is trained; instead of `collective`."
+    )
+    what_if: Annotated[str, WhatIfName()] | None = Field(
+        default=None,
+        description="Of a workload: an assumption that is not so. `infinite_bandwidth`, "
+        "`ideal_schedule`, `dim1_x2` (twice the bandwidth of a dimension), `no_straggler`.",
+    )
     packets: Annotated[dict[str, Any], PacketSettings()] | None = Field(
         default=None, description="Switches and packets, in the world `packets`."
+    )
+    messages: Messages | None = Field(
+        default=None, description="Of a workload: how communication becomes messages."
+    )
+    placement: Annotated[str | list[int], PlacementField()] | None = Field(
+        default=None,
+        description="Of a workload on a `topology`: on which NPUs its ranks are. `in_order` (if "
+        "left out), `shuffled` (the first NPUs, in an order that is drawn), `scattered` (drawn "
+        "from all), or a list.",
     )
     world: Annotated[str, OneOf(table="worlds")] = Field(
         default_factory=lambda data: "dims" if data.get("traffic") is None else "flows",
@@ -184,7 +243,11 @@ class Scenario(Node):
         _check_form(self)
         if self.traffic is not None:
             return self
+        if self._steps_on_a_graph:
+            return self
         count = len(dimensions_of(self.fabric).dimensions)
+        if self.what_if is not None:
+            WhatIfName.fits(self.what_if, count)
         algorithms = self.schedule.algorithms
         if algorithms is not None and len(algorithms) != count:
             raise InputError(
@@ -214,27 +277,56 @@ class Scenario(Node):
                 )
         return self
 
+    @property
+    def _steps_on_a_graph(self) -> bool:
+        """Whether the job brings its own dimensions, and the fabric need not have any."""
+        graph = isinstance(self.fabric, GraphFabric)
+        return graph and self.workload is not None and "steps" in self.workload.model
+
     def to_json(self) -> str:
         """Return what the Rust core reads: everything resolved, nothing for people only."""
+        if self.workload is not None:
+            return json.dumps(self._training(self.workload), ensure_ascii=False)
         if self.traffic is None:
-            without = {"traffic"} if self.packets is not None else {"traffic", "packets"}
-            return self.model_dump_json(exclude=without)
+            without = {"traffic", "workload", "what_if", "messages", "placement"}
+            without |= set() if self.packets is not None else {"packets"}
+            tree = self.model_dump(exclude=without)
+            for key in ("tensor", "coordination", "algorithms_by_operation"):
+                tree["schedule"].pop(key)
+            return json.dumps(tree, ensure_ascii=False, separators=(",", ":"))
         tree = self.model_dump(exclude={"collective", "schedule"}, exclude_none=True)
         return json.dumps(tree, ensure_ascii=False)
 
+    def _training(self, workload: Workload) -> dict[str, Any]:
+        tree = self.model_dump(exclude={"collective", "what_if"}, exclude_none=True)
+        tree["workload"] = workload.tree()
+        if self.what_if is not None:
+            tree["what_if"] = WhatIfName.tree(self.what_if)
+        return tree
+
 
 def _check_form(scenario: Scenario) -> None:
-    """Collectives belong to dimensions, traffic to graphs, and each to its worlds."""
-    fabric, world = scenario.fabric, scenario.world
+    """Collectives and workloads belong to dimensions, traffic to graphs, each to its worlds."""
+    fabric, world, given = scenario.fabric, scenario.world, scenario.model_fields_set
     graph = fabric.topology if isinstance(fabric, GraphFabric) else None
-    traffic, collective = scenario.traffic is not None, "collective" in scenario.model_fields_set
-    if traffic and collective:
-        raise InputError(
-            "a scenario has either `collective` or `traffic`",
-            hint="leave one of them out",
-            field="traffic",
+    traffic = scenario.traffic is not None
+    forms = [
+        name
+        for name, there in (
+            ("collective", "collective" in given),
+            ("traffic", traffic),
+            ("workload", scenario.workload is not None),
         )
-    if not traffic and not collective:
+        if there
+    ]
+    if len(forms) > 1:
+        one, other = forms[:2]
+        raise InputError(
+            f"a scenario has either `{one}` or `{other}`",
+            hint="leave one of them out",
+            field=other,
+        )
+    if not forms:
         raise InputError(
             "it is missing",
             hint="for example `collective: {kind: all_reduce, size: 1 GiB}`"
@@ -256,7 +348,7 @@ def _check_form(scenario: Scenario) -> None:
             field="world",
             value=world,
         )
-    if traffic and "schedule" in scenario.model_fields_set:
+    if traffic and "schedule" in given:
         raise InputError("traffic has no schedule", hint="leave it out", field="schedule")
     if scenario.packets is not None and world != "packets":
         raise InputError(
@@ -264,3 +356,24 @@ def _check_form(scenario: Scenario) -> None:
             hint="leave it out, or write `world: packets`",
             field="packets",
         )
+    if scenario.workload is None:
+        _check_no_training(scenario)
+
+
+def _check_no_training(scenario: Scenario) -> None:
+    """Refuse what belongs to a workload where there is none."""
+    for field, value in (
+        ("schedule.tensor", scenario.schedule.tensor),
+        ("schedule.coordination", scenario.schedule.coordination),
+        ("schedule.algorithms_by_operation", scenario.schedule.algorithms_by_operation),
+        ("what_if", scenario.what_if),
+        ("messages", scenario.messages),
+        ("placement", scenario.placement),
+    ):
+        if value is not None:
+            raise InputError(
+                "only a `workload` has it",
+                hint="leave it out, or write a `workload` instead",
+                field=field,
+                value=show(value),
+            )

@@ -8,10 +8,12 @@ CSV has a header: a time column (`time` with units, or `time_ps`, `time_ns`, `ti
 from __future__ import annotations
 
 import csv
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from allrail.errors import InputError, show
+from allrail.scenario.places import Place, Places
 
 _TIMES = {"time": "", **{f"time_{unit}": f" {unit}" for unit in ("ps", "ns", "us", "ms", "s")}}
 _SIZES = {"size": "", "bytes": " B"}
@@ -19,11 +21,14 @@ _KEYS = ("time", "source", "destination", "size")
 _HINT = "the columns are `time_us,source,destination,bytes`"
 
 
-def read_trace(path: Path) -> list[list[Any]]:
+def read_trace(path: Path) -> tuple[list[list[Any]], Places]:
     """Read rows of time, source, destination and size.
 
     Args:
         path: The file.
+
+    Returns:
+        The rows, and where each of them stands.
 
     Raises:
         InputError: It cannot be read, or is not one; the line is named.
@@ -32,29 +37,39 @@ def read_trace(path: Path) -> list[list[Any]]:
 
     if path.suffix == ".csv":
         return _table(read_bytes(path), str(path))
-    tree, _ = read_file(path)
-    if isinstance(tree, dict):
-        tree = tree.get("messages", tree)
+    tree, places = read_file(path)
+    before: tuple[str, ...] = ()
+    if isinstance(tree, dict) and "messages" in tree:
+        tree, before = tree["messages"], ("messages",)
     if not isinstance(tree, list):
         raise InputError("it is not a list of messages", source=str(path), hint=_HINT)
-    return [_row(row, index, str(path)) for index, row in enumerate(tree)]
+    lines = [places.of((*before, index)) for index in range(len(tree))]
+    rows = [
+        _row(row, index, line) for index, (row, line) in enumerate(zip(tree, lines, strict=True))
+    ]
+    return rows, _places(lines)
 
 
-def _row(row: Any, index: int, source: str) -> list[Any]:
+def _places(lines: Sequence[Place]) -> Places:
+    return Places({(index,): line for index, line in enumerate(lines)})
+
+
+def _row(row: Any, index: int, place: Place) -> list[Any]:
     if isinstance(row, dict) and set(row) == set(_KEYS):
         return [row[key] for key in _KEYS]
     if isinstance(row, list) and len(row) == len(_KEYS):
         return row
     raise InputError(
         "it is not a message",
-        source=source,
+        source=place.source,
+        line=place.line,
         field=f"[{index}]",
         value=show(row),
         hint="write rows such as `[0 us, 0, 1, 1 MiB]`: time, source, destination, size",
     )
 
 
-def _table(text: str, source: str) -> list[list[Any]]:
+def _table(text: str, source: str) -> tuple[list[list[Any]], Places]:
     lines = csv.reader(text.splitlines())
     header = [name.strip() for name in next(lines, [])]
     times = [name for name in header if name in _TIMES]
@@ -68,7 +83,7 @@ def _table(text: str, source: str) -> list[list[Any]]:
             "its columns are not the four of a trace", source=source, line=1, hint=_HINT
         )
     columns = [header.index(name) for name in (times[0], "source", "destination", sizes[0])]
-    rows = []
+    rows, written = [], []
     for number, line in enumerate(lines, start=2):
         if not line:
             continue
@@ -86,4 +101,5 @@ def _table(text: str, source: str) -> list[list[Any]]:
                     hint="NPUs are numbered from 0",
                 )
         rows.append([time + _TIMES[times[0]], int(sender), int(receiver), size + _SIZES[sizes[0]]])
-    return rows
+        written.append(Place(source, number))
+    return rows, _places(written)

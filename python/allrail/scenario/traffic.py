@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from functools import cache
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
 from allrail import _core
+from allrail.errors import InputError, show
 from allrail.scenario.fabric import Node
 from allrail.scenario.fields import U32_MAX, Count, Flag, OneOf, Quantity, _Field, refuse
 from allrail.scenario.places import Places
@@ -44,6 +45,12 @@ class Messages(_Field):
     """Rows of time, source, destination and size."""
 
     _HINT = "write rows such as `[0 us, 0, 1, 1 MiB]`: time, source, destination, size"
+    _COLUMNS: ClassVar[dict[str, _Field]] = {
+        "time": Quantity("time"),
+        "source": Count(0),
+        "destination": Count(0),
+        "size": Quantity("size", positive=True),
+    }
 
     def check(self, value: Any) -> tuple[Message, ...]:
         """Return the rows."""
@@ -54,19 +61,19 @@ class Messages(_Field):
     def _row(self, index: int, row: Any) -> Message:
         from pydantic_core import PydanticCustomError
 
-        if not isinstance(row, (list, tuple)) or len(row) != 4:
-            refuse(f"row {index} has not four values", hint=self._HINT)
-        try:
-            npu = Count(0)
-            return (
-                Quantity("time").check(row[0]),
-                npu.check(row[1]),
-                npu.check(row[2]),
-                Quantity("size", positive=True).check(row[3]),
-            )
-        except PydanticCustomError as error:
-            told = error.context or {}
-            refuse(f"in row {index}, {told['why']}", hint=told["hint"])
+        at = f"traffic.messages[{index}]"
+        if not isinstance(row, (list, tuple)) or len(row) != len(self._COLUMNS):
+            raise InputError("it has not four values", field=at, value=show(row), hint=self._HINT)
+        values = []
+        for value, (name, column) in zip(row, self._COLUMNS.items(), strict=True):
+            try:
+                values.append(column.check(value))
+            except PydanticCustomError as error:
+                told = error.context or {}
+                raise InputError(
+                    told["why"], field=f"{at}.{name}", value=show(value), hint=told["hint"]
+                ) from None
+        return tuple(values)
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema."""

@@ -16,6 +16,23 @@ pub fn diameter(graph: &Graph) -> u32 {
     (0..graph.npus()).step_by(64).map(|first| search.eccentricity(first)).max().unwrap_or(0)
 }
 
+/// A distance between two NPUs above `most`, if there is one. It takes a search or two where the
+/// network is far from it.
+#[must_use]
+pub fn distance_above(graph: &Graph, most: u32) -> Option<u32> {
+    let mut search = Search::new(graph);
+    // Between any two there is the way by NPU 0.
+    let near = search.eccentricity(0);
+    if near > most {
+        return Some(near);
+    }
+    if 2 * near <= most {
+        return None;
+    }
+    let rest = (64..graph.npus()).step_by(64);
+    rest.map(|first| search.eccentricity(first)).find(|&distance| distance > most)
+}
+
 /// An NPU that NPU 0 cannot reach.
 #[must_use]
 pub fn unreachable(graph: &Graph) -> Option<NodeId> {

@@ -15,8 +15,7 @@
 
 use std::collections::HashMap;
 
-use super::next_hops::FARTHEST;
-use super::{Hop, RouteState};
+use super::{FARTHEST, Hop, RouteState};
 use crate::FabricError;
 use crate::graph::{Graph, NodeId, measure};
 
@@ -87,7 +86,7 @@ impl Layered {
     /// Tables for `graph`. Without `look_ahead`, links are offered by the rule alone.
     ///
     /// # Errors
-    /// Two NPUs are too far apart for the tables.
+    /// Two NPUs are too far apart for the tables, or the tables would be too large.
     pub(super) fn new(
         graph: &Graph,
         look_ahead: bool,
@@ -96,6 +95,7 @@ impl Layered {
         near_enough(graph)?;
         let (columns, ends) = columns(graph, &rule);
         let nodes = graph.nodes();
+        small_enough(nodes, columns.len())?;
         let mut tables = Self {
             nodes,
             ends,
@@ -269,18 +269,29 @@ fn entry(link: u32, distance: u8, rule: &impl Rule, ahead: impl Fn(usize) -> u8)
 }
 
 fn near_enough(graph: &Graph) -> Result<(), FabricError> {
-    // From anywhere by way of NPU 0.
-    let from_first = distances(graph, 1);
-    let bound = 2 * from_first[..graph.npus() as usize].iter().max().copied().unwrap_or(0);
-    let farthest = if bound <= FARTHEST { bound } else { measure::diameter(graph) };
-    if farthest <= FARTHEST {
-        return Ok(());
-    }
+    let Some(farthest) = measure::distance_above(graph, FARTHEST) else { return Ok(()) };
     Err(FabricError::new(
         "fabric",
         format!("{farthest} links between two NPUs"),
         format!("packets are routed over {FARTHEST} links at most"),
-        "use `world: flows`, or a network of a smaller diameter",
+        "take a network of a smaller diameter",
+    ))
+}
+
+/// Of the table of lists.
+const MOST_BYTES: u64 = 4 << 30;
+
+fn small_enough(nodes: usize, columns: usize) -> Result<(), FabricError> {
+    let bytes = 4 * nodes as u64 * columns as u64;
+    if bytes <= MOST_BYTES {
+        return Ok(());
+    }
+    let gib = |bytes: u64| bytes.div_ceil(1 << 30);
+    Err(FabricError::new(
+        "fabric",
+        format!("{nodes} NPUs and switches"),
+        format!("tables of routes would take {} GiB, more than {}", gib(bytes), gib(MOST_BYTES)),
+        "use `world: flows`, or a smaller network",
     ))
 }
 

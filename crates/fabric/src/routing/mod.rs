@@ -8,8 +8,6 @@
 //! - [`dragonfly`], [`hammingmesh`], [`hyperx`], [`torus`]: rules of one topology each.
 //! - [`dependencies`]: which link a packet may wait for while it holds another: the proof that a rule
 //!   cannot deadlock.
-//! - [`next_hops`]: all next links on shortest paths, for every pair, in plain tables: what the other
-//!   rules are held to.
 
 pub mod adaptive;
 pub mod dependencies;
@@ -17,7 +15,6 @@ pub mod dragonfly;
 pub mod hammingmesh;
 pub mod hyperx;
 mod layered;
-pub mod next_hops;
 pub mod torus;
 
 pub use adaptive::Adaptive;
@@ -25,10 +22,12 @@ pub use dependencies::Dependencies;
 pub use dragonfly::DragonflyRouting;
 pub use hammingmesh::HammingMeshRouting;
 pub use hyperx::HyperXRouting;
-pub use next_hops::NextHops;
 pub use torus::TorusRouting;
 
 use crate::graph::NodeId;
+
+/// Two NPUs are no more links apart than this: tables keep distances in a byte.
+pub const FARTHEST: u32 = 254;
 
 /// What a packet carries of its way so far. What the bits mean is each routing's own; 0 at the source.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

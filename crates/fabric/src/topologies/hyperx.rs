@@ -39,6 +39,9 @@ pub struct HyperX {
     /// Every cable.
     #[serde(default = "Wire::cable")]
     pub link: Wire,
+    /// What joins an NPU and its router where links are direct; as `link` where absent.
+    #[serde(default)]
+    pub npu_link: Option<Wire>,
 }
 
 impl HyperX {
@@ -67,7 +70,7 @@ impl HyperX {
         let routers: Vec<NodeId> = (0..x * y).map(|_| builder.switch()).collect();
         for npu in 0..x * y {
             let here = routers[npu as usize];
-            builder.cable(NodeId(npu), here, CableKind::Pcb, self.link)?;
+            builder.cable(NodeId(npu), here, CableKind::Pcb, self.npu_link.unwrap_or(self.link))?;
             let row = npu + 1..(npu / x + 1) * x;
             let column = (npu + x..x * y).step_by(x as usize);
             for (others, kind) in

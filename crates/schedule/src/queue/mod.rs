@@ -36,6 +36,12 @@ pub struct Waiting {
 /// The decider of one dimension of one rank (or class of ranks that are alike). The driver pushes
 /// a stage when its chunk is ready for it, and pops one when the dimension can serve another.
 pub trait DimensionQueue {
+    /// A collective is issued, and its plan has this dimension serve its stages in `order`. Only
+    /// queues that keep to plans listen. A number may be given again once its collective is over.
+    fn begin(&mut self, collective: u32, order: &[StageRef]) {
+        let _ = (collective, order);
+    }
+
     /// A stage has become ready.
     fn push(&mut self, stage: Waiting);
 
@@ -48,6 +54,10 @@ pub trait DimensionQueue {
 }
 
 impl DimensionQueue for Box<dyn DimensionQueue> {
+    fn begin(&mut self, collective: u32, order: &[StageRef]) {
+        (**self).begin(collective, order);
+    }
+
     fn push(&mut self, stage: Waiting) {
         (**self).push(stage);
     }

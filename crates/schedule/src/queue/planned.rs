@@ -30,6 +30,14 @@ impl Planned {
 }
 
 impl DimensionQueue for Planned {
+    fn begin(&mut self, collective: u32, order: &[StageRef]) {
+        let index = collective as usize;
+        if self.orders.len() <= index {
+            self.orders.resize(index + 1, VecDeque::new());
+        }
+        self.orders[index] = order.iter().copied().collect();
+    }
+
     fn push(&mut self, stage: Waiting) {
         self.here.push(stage);
     }

@@ -10,10 +10,11 @@
 
 use allrail_core::{Bandwidth, Bytes, Time};
 use allrail_schedule::coordinate::{Payload, messages::Vote};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// The costs of messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Latency {
     /// From the sender's network card to the receiver's memory.

@@ -45,7 +45,7 @@ pub fn rates(
         .map(|side| Looped { inner: &*side.steps, steps: 2 * steady * FASTEST })
         .collect();
     let mut together = Together {
-        jobs: looped.iter().map(|steps| Rounds::new(steps)).collect(),
+        jobs: looped.iter().map(Rounds::new).collect(),
         sides,
         steps: 2 * steady,
         over: false,
@@ -53,7 +53,7 @@ pub fn rates(
         unused: Vec::new(),
     };
     carry_out(world, &mut together, observer)?;
-    let rate = |job: &Rounds<'_>| {
+    let rate = |job: &Rounds<&Looped<'_>>| {
         let time = |steps: u32| job.completed()[steps as usize - 1];
         f64::from(steady) / (time(2 * steady) - time(steady)).as_s()
     };
@@ -86,7 +86,7 @@ impl Steps for Looped<'_> {
 
 /// The demands of all jobs, until each has completed so many steps.
 struct Together<'a> {
-    jobs: Vec<Rounds<'a>>,
+    jobs: Vec<Rounds<&'a Looped<'a>>>,
     sides: &'a [Side],
     steps: u32,
     over: bool,
@@ -139,7 +139,8 @@ impl Demand for Together<'_> {
     }
 
     fn waits(&self) -> String {
-        let line = |(index, job): (usize, &Rounds<'_>)| format!("job {index}:\n{}", job.waits());
+        let line =
+            |(index, job): (usize, &Rounds<&Looped<'_>>)| format!("job {index}:\n{}", job.waits());
         self.jobs.iter().enumerate().map(line).collect::<Vec<_>>().join("\n")
     }
 }

@@ -30,6 +30,7 @@ pub mod scenario;
 mod summary;
 
 pub use result::TrafficResult;
+pub(crate) use run::check_size;
 pub use run::simulate;
 pub use scenario::TrafficScenario;
 

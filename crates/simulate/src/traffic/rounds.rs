@@ -113,8 +113,8 @@ impl Steps for Shortened<'_> {
 }
 
 /// Runs steps: rank `r` is NPU `r`.
-pub struct Rounds<'a> {
-    steps: &'a dyn Steps,
+pub struct Rounds<S> {
+    steps: S,
     ranks: Vec<RankState>,
     /// When each step was completed by the last rank, and how many ranks have not completed it.
     completed: Vec<Time>,
@@ -132,10 +132,10 @@ struct RankState {
     arrived: VecDeque<u32>,
 }
 
-impl<'a> Rounds<'a> {
+impl<S: Steps> Rounds<S> {
     /// Nothing has been sent yet.
     #[must_use]
-    pub fn new(steps: &'a dyn Steps) -> Self {
+    pub fn new(steps: S) -> Self {
         let (ranks, count) = (steps.ranks(), steps.steps() as usize);
         Self {
             steps,
@@ -204,7 +204,7 @@ impl<'a> Rounds<'a> {
     }
 }
 
-impl Demand for Rounds<'_> {
+impl<S: Steps> Demand for Rounds<S> {
     fn due(&mut self, now: Time, out: &mut Vec<Message>) {
         for rank in 0..self.steps.ranks() {
             self.send(rank, out);

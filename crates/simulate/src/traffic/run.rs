@@ -8,7 +8,7 @@ use allrail_collective::{Steps, in_network};
 use allrail_core::{Bytes, Time};
 use allrail_fabric::FabricError;
 use allrail_fabric::graph::{Graph, NodeId, measure};
-use allrail_fabric::routing::next_hops::FARTHEST;
+use allrail_fabric::routing::FARTHEST;
 use allrail_fabric::topologies::{self, GraphTopology};
 use allrail_world::flows::{Flows, Phases, Splitting};
 use allrail_world::packets::Packets;
@@ -23,8 +23,8 @@ use crate::SimulateError;
 use crate::driver::Observer;
 use crate::scenario::WorldKind;
 
-/// Tables of next links hold 5 bytes for each pair of a node and an NPU.
-const MOST_PAIRS: u64 = 1 << 30;
+/// Ways round by any switch take about 24 bytes for each pair of switches.
+const MOST_DETOURS: u64 = 1 << 27;
 
 /// Simulates a scenario of traffic.
 ///
@@ -39,7 +39,7 @@ pub fn simulate(
     let graph = Arc::new(topology.simulated()?);
     check_size(&*topology, &graph)?;
     let planes = topology.counts().planes;
-    scenario.traffic.check(graph.npus(), planes)?;
+    scenario.traffic.check(graph.npus())?;
     let mut job = Job {
         scenario,
         traffic: &scenario.traffic,
@@ -51,26 +51,18 @@ pub fn simulate(
         routing: None,
         notes: Vec::new(),
     };
+    job.check_detours()?;
     let mut result = job.run(observer)?;
     result.host.wall_ms = begin.elapsed().as_secs_f64() * 1e3;
     Ok(result)
 }
 
-/// Refuses what tables of next links cannot hold.
-fn check_size(topology: &dyn GraphTopology, graph: &Graph) -> Result<(), SimulateError> {
-    let pairs = graph.nodes() as u64 * u64::from(graph.npus());
-    if pairs > MOST_PAIRS {
-        let value = format!("{} NPUs and {} switches", graph.npus(), graph.switches());
-        let why = "its tables of paths would not fit into memory".to_owned();
-        return Err(wrong("fabric", value, why, "take a smaller network of the same kind"));
-    }
-    let diameter = topology.diameter_formula().filter(|d| *d < FARTHEST);
-    let diameter = diameter.unwrap_or_else(|| measure::diameter(graph));
-    if diameter > FARTHEST {
-        let why = format!("two NPUs are {diameter} links apart, more than {FARTHEST}");
-        return Err(wrong("fabric", topology.tag(), why, "take a network that is less long"));
-    }
-    Ok(())
+/// Refuses what no table can hold. A routing of `packets` looks to its own; `flows` keeps no more than
+/// it needs.
+pub(crate) fn check_size(topology: &dyn GraphTopology, graph: &Graph) -> Result<(), SimulateError> {
+    let Some(far) = measure::distance_above(graph, FARTHEST) else { return Ok(()) };
+    let why = format!("two NPUs are {far} links apart, more than {FARTHEST}");
+    Err(wrong("fabric", topology.tag(), why, "take a network that is less long"))
 }
 
 /// A scenario on the way to its result.
@@ -112,6 +104,12 @@ impl Job<'_> {
         if self.planes > 1 {
             let planes = self.planes;
             self.notes.push(format!("one of {planes} alike planes is simulated"));
+            if self.traffic.size.is_some_and(|size| !size.count().is_multiple_of(planes)) {
+                let each = self.size().count();
+                let note =
+                    format!("`size` does not divide by {planes} planes: each carries {each} B");
+                self.notes.push(note);
+            }
         }
         let outcome = match self.traffic.pattern {
             Pattern::AllToAll => self.all_to_all(observer)?,
@@ -122,6 +120,18 @@ impl Job<'_> {
             Pattern::Trace => self.trace(observer)?,
         };
         self.summarise(&outcome)
+    }
+
+    /// Ways round by any switch are the one thing that `flows` has tables of.
+    fn check_detours(&self) -> Result<(), SimulateError> {
+        let switches = self.graph.switches() as u64;
+        let fits = switches * switches <= MOST_DETOURS;
+        if fits || !self.detours() || self.scenario.world != WorldKind::Flows {
+            return Ok(());
+        }
+        let why = "its tables of ways round would not fit into memory".to_owned();
+        let hint = "write `paths: minimal`, or take a smaller network";
+        Err(wrong("fabric", format!("{switches} switches"), why, hint))
     }
 
     pub(super) fn npus(&self) -> u32 {

@@ -302,22 +302,14 @@ impl Traffic {
         }
     }
 
-    /// Refuses what does not fit a network of `npus` NPUs in `planes` planes.
+    /// Refuses what does not fit a network of `npus` NPUs.
     ///
     /// # Errors
     /// Names the field.
-    pub fn check(&self, npus: u32, planes: u64) -> Result<(), SimulateError> {
+    pub fn check(&self, npus: u32) -> Result<(), SimulateError> {
         let last = npus - 1;
         if npus < 2 {
             return Err(wrong("fabric", "1 NPU", "it has no one to send to", "take more NPUs"));
-        }
-        if let Some(size) = self.size.filter(|size| size.count() < planes) {
-            return Err(wrong(
-                "traffic.size",
-                size,
-                format!("it is below a byte for each of the {planes} planes"),
-                format!("write `size: {planes} B` or more"),
-            ));
         }
         if let Some(phases) = self.phases.filter(|phases| *phases > last) {
             return Err(wrong(
@@ -336,12 +328,12 @@ impl Traffic {
             let why = format!("only {last} other NPUs can send to one");
             return Err(wrong("traffic.fan_in", fan_in, why, format!("write {last} or fewer")));
         }
-        self.check_messages(npus, planes)
+        self.check_messages(npus)
     }
 
-    fn check_messages(&self, npus: u32, planes: u64) -> Result<(), SimulateError> {
+    fn check_messages(&self, npus: u32) -> Result<(), SimulateError> {
         let mut before = Time::ZERO;
-        for (i, &(time, source, destination, bytes)) in self.messages.iter().flatten().enumerate() {
+        for (i, &(time, source, destination, _)) in self.messages.iter().flatten().enumerate() {
             let at = |key: &str| format!("traffic.messages[{i}].{key}");
             for (key, npu) in [("source", source), ("destination", destination)] {
                 if npu >= npus {
@@ -363,14 +355,6 @@ impl Traffic {
                     time,
                     format!("time goes backwards: the message before it leaves at {before}"),
                     "sort the messages by time",
-                ));
-            }
-            if bytes.count() < planes {
-                return Err(wrong(
-                    &at("size"),
-                    bytes,
-                    format!("it is below a byte for each of the {planes} planes"),
-                    "leave the message out, or make it larger",
                 ));
             }
             before = time;

@@ -14,7 +14,7 @@
 //!
 //! Ignored: packets and their headers, buffers, virtual channels, the time in which a first byte
 //! travels (bytes are at all links of a path at once), out-of-order arrival, and congestion control,
-//! which is taken to be perfect and immediate. The dimension of a message only says where it counts.
+//! which is taken to be perfect and immediate.
 //!
 //! - [`phase`]: phases of equal messages in closed form, without a world.
 //! - [`solver`]: the sharing, which knows nothing of networks; [`oracle`] is its plain version.
@@ -37,7 +37,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use allrail_core::{Bandwidth, Time};
-use allrail_fabric::graph::{Graph, NodeId};
+use allrail_fabric::graph::Graph;
 
 use crate::{Event, Submission, Transfer, TransferId, World};
 pub use phase::{Phase, Phases};
@@ -62,7 +62,6 @@ struct Flow {
     message: Message,
     tag: u64,
     sent_tag: Option<u64>,
-    dimension: u32,
     /// How many messages had this place before.
     generation: u32,
     state: State,
@@ -101,8 +100,6 @@ struct Inner {
     ends: BTreeMap<u64, Vec<Entry>>,
     arrivals: BTreeMap<u64, Vec<Entry>>,
     ready: VecDeque<Ready>,
-    /// Bytes that left, for each dimension.
-    carried: Vec<f64>,
     routes: Vec<Route>,
     messages: Vec<Message>,
 }
@@ -112,8 +109,6 @@ pub struct Flows {
     /// Rates follow all changes of an instant, so they are worked out when someone asks for times.
     inner: RefCell<Inner>,
     npus: u32,
-    /// Bytes a second of all NPUs.
-    injection: f64,
 }
 
 impl Flows {
@@ -128,7 +123,6 @@ impl Flows {
     #[must_use]
     pub fn with_detours(graph: &Arc<Graph>, splitting: Splitting, detours: bool) -> Self {
         let router = Router::new(graph, splitting, detours);
-        let injection = |npu| graph.injection(NodeId(npu)).bytes_per_second() as f64;
         let inner = Inner {
             solver: Solver::new(&router.capacities(graph)),
             router,
@@ -141,15 +135,10 @@ impl Flows {
             ends: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             ready: VecDeque::new(),
-            carried: Vec::new(),
             routes: Vec::new(),
             messages: Vec::new(),
         };
-        Self {
-            inner: RefCell::new(inner),
-            npus: graph.npus(),
-            injection: (0..graph.npus()).map(injection).sum(),
-        }
+        Self { inner: RefCell::new(inner), npus: graph.npus() }
     }
 }
 
@@ -223,7 +212,6 @@ impl Inner {
                 continue;
             }
             flow.state = State::Travelling;
-            count(&mut self.carried, flow.dimension, flow.message.2 as f64);
             if flow.sharing != NOT_SHARING {
                 self.solver.remove(flow.sharing);
                 self.stale = true;
@@ -272,17 +260,9 @@ fn duration(flow: &Flow, whole: bool) -> u64 {
     LONGEST.min(((flow.left * PS_PER_S / flow.rate).ceil() as u64).max(1))
 }
 
-fn count(carried: &mut Vec<f64>, dimension: u32, bytes: f64) {
-    if carried.len() <= dimension as usize {
-        carried.resize(dimension as usize + 1, 0.0);
-    }
-    carried[dimension as usize] += bytes;
-}
-
 impl World for Flows {
     fn submit(&mut self, now: Time, submission: Submission) -> TransferId {
-        let Transfer::Message { dimension, source, destination, bytes } = submission.transfer
-        else {
+        let Transfer::Message { source, destination, bytes, .. } = submission.transfer else {
             panic!("the world `flows` carries messages; a driver sent it a stage");
         };
         assert!(
@@ -297,7 +277,6 @@ impl World for Flows {
             message: (source.0, destination.0, bytes.count()),
             tag: submission.tag,
             sent_tag: submission.sent_tag,
-            dimension: dimension.0,
             generation: 0,
             state: State::Flowing,
             latency: 0,
@@ -369,9 +348,6 @@ impl World for Flows {
         inner.reach(now);
         let flow = &mut inner.flows[id as usize];
         if flow.state == State::Flowing {
-            let gone = flow.rate * (inner.now - flow.since) as f64 / PS_PER_S;
-            let sent = flow.message.2 as f64 - flow.left + gone;
-            count(&mut inner.carried, flow.dimension, sent);
             if flow.sharing == NOT_SHARING {
                 inner.fresh.retain(|&other| other != id);
             } else {
@@ -383,12 +359,5 @@ impl World for Flows {
         inner.unused.push(id);
         inner.ready.retain(|ready| ready.entry != (id, generation));
         true
-    }
-
-    /// Bytes that left their senders, as a share of what all NPUs could have sent: one figure for
-    /// each dimension up to the last that a message was on.
-    fn busy(&self, span: Time) -> Vec<f64> {
-        let capacity = self.injection * span.as_s();
-        self.inner.borrow().carried.iter().map(|bytes| bytes / capacity).collect()
     }
 }

@@ -122,9 +122,9 @@ impl Calendar {
         Some(entry)
     }
 
-    /// The link of an event a little ahead, most often.
-    pub(super) fn ahead(&self) -> Option<u32> {
-        self.current.get(self.position + 6).map(|entry| entry.link)
+    /// The link of an event so many ahead, if its bucket is being emptied.
+    pub(super) fn ahead(&self, events: usize) -> Option<u32> {
+        self.current.get(self.position + events).map(|entry| entry.link)
     }
 
     /// When the next event happens.

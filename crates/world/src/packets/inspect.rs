@@ -17,12 +17,11 @@ impl Packets {
         for source in &self.sources {
             assert!(source.is_idle(), "an NPU has a message that it has not sent");
         }
-        for (number, (queue, output)) in self.queues.iter().zip(&self.outputs).enumerate() {
+        for (number, (asker, output)) in self.askers.iter().zip(&self.outputs).enumerate() {
             let name = || self.name(number);
-            assert!(queue.is_empty(), "a packet is left at the end of {}", name());
+            assert!(asker.queue.is_empty(), "a packet is left at the end of {}", name());
             assert!(output.first == NONE, "someone still asks for {}", name());
-            let on_its_way: u64 = output.returns.iter().map(|&(_, bytes)| u64::from(bytes)).sum();
-            assert!(output.used == on_its_way, "credit of {} is lost", name());
+            assert!(output.used == output.on_its_way(), "credit of {} is lost", name());
         }
         for (number, (link, input)) in self.links.iter().zip(&self.inputs).enumerate() {
             let clear = link.flight.is_empty() && input.queued == 0 && link.asking == 0;
@@ -40,15 +39,15 @@ impl Packets {
             return None;
         }
         // The first packet of a full queue waits for another full queue, and so on.
-        let waiting = (0..self.queues.len()).find(|&queue| self.asks[queue].output != NONE);
+        let waiting = (0..self.outputs.len()).find(|&queue| self.askers[queue].output != NONE);
         let mut path: Vec<usize> = Vec::new();
         let mut at = waiting?;
         while !path.contains(&at) {
             path.push(at);
-            if self.asks[at].output == NONE {
+            if self.askers[at].output == NONE {
                 break;
             }
-            at = self.asks[at].output as usize;
+            at = self.askers[at].output as usize;
         }
         let from = path.iter().position(|&queue| queue == at).unwrap_or(0);
         let names: Vec<String> =

@@ -41,6 +41,7 @@
 
 mod calendar;
 mod inspect;
+mod line;
 mod settings;
 mod source;
 mod state;
@@ -61,7 +62,7 @@ use crate::{Event, Submission, Transfer, TransferId, World};
 use calendar::{Action, Calendar};
 pub use settings::Settings;
 use source::{Message, Slot, Source};
-use state::{Ask, Input, Link, NONE, Output, Packet, Queue, Speed};
+use state::{Asker, Input, Link, NONE, Output, Packet, Speed};
 use statistics::Counters;
 pub use statistics::Statistics;
 
@@ -81,12 +82,10 @@ pub struct Packets {
 
     links: Vec<Link>,
     inputs: Vec<Input>,
-    /// For each (link, channel): the queue at its far end.
-    queues: Vec<Queue>,
     /// For each (link, channel): its credits and who asks for it.
     outputs: Vec<Output>,
-    /// What each queue asks for, then what each link's slot does.
-    asks: Vec<Ask>,
+    /// For each (link, channel): the queue at its far end; then the slot of each link.
+    askers: Vec<Asker>,
     /// For each link from an NPU: its own packet.
     slots: Vec<Slot>,
     sources: Vec<Source>,
@@ -104,6 +103,10 @@ pub struct Packets {
     hops: Vec<Hop>,
     counters: Counters,
 }
+
+/// So many events ahead, packets are asked for; links before them.
+const NEAR: usize = 6;
+const FAR: usize = 12;
 
 impl Packets {
     /// An idle network.
@@ -134,10 +137,9 @@ impl Packets {
             buffer_latency: settings.buffer_latency.as_ps(),
             speeds,
             inputs: links.iter().map(Input::of).collect(),
-            queues: vec![Queue::default(); count * channels],
             outputs: (0..count * channels).map(|_| Output::default()).collect(),
-            asks: vec![Ask::default(); count * channels + count],
-            slots: vec![Slot::default(); count],
+            askers: vec![Asker::default(); count * channels + count],
+            slots: source::slots(&graph),
             sources,
             packets: Vec::new(),
             unused_packets: NONE,
@@ -157,8 +159,12 @@ impl Packets {
 
     fn handle(&mut self, entry: calendar::Entry) {
         self.now = entry.time();
-        if let Some(link) = self.events.ahead() {
+        if let Some(link) = self.events.ahead(NEAR) {
             state::prefetch(&self.packets, self.links[link as usize].flight.first);
+        }
+        if let Some(link) = self.events.ahead(FAR) {
+            state::prefetch(&self.links, link);
+            state::prefetch(&self.inputs, link);
         }
         match entry.action {
             Action::Arrive => self.arrive(entry.link),
@@ -171,8 +177,7 @@ impl Packets {
 
 impl World for Packets {
     fn submit(&mut self, now: Time, submission: Submission) -> TransferId {
-        let Transfer::Message { dimension, source, destination, bytes } = submission.transfer
-        else {
+        let Transfer::Message { source, destination, bytes, .. } = submission.transfer else {
             panic!("the world `packets` carries messages; a driver sent it a stage");
         };
         let npus = self.graph.npus();
@@ -181,7 +186,7 @@ impl World for Packets {
             "{source} and {destination} are not two NPUs of {npus}"
         );
         self.now = self.now.max(now.as_ps());
-        self.accept(submission, dimension, source.0, destination.0, bytes.count())
+        self.accept(submission, source.0, destination.0, bytes.count())
     }
 
     fn next_time(&self) -> Option<Time> {
@@ -203,9 +208,5 @@ impl World for Packets {
     fn cancel(&mut self, now: Time, transfer: TransferId) -> bool {
         self.now = self.now.max(now.as_ps());
         self.withdraw(transfer)
-    }
-
-    fn busy(&self, span: Time) -> Vec<f64> {
-        self.counters.busy(span, self.links.len())
     }
 }

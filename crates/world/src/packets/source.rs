@@ -1,27 +1,24 @@
 //! NPUs: messages wait, are cut into packets, and are complete when all of these have arrived.
 
-use allrail_core::DimensionId;
+use allrail_fabric::graph::{Graph, NodeId};
+use allrail_fabric::routing::Hop;
 
 use super::Packets;
+use super::line::{Cables, LOOKAHEAD, Line};
 use super::state::{NONE, Packet};
 use crate::{Event, Submission, TransferId};
 
-/// An NPU looks for a packet in so many of its messages that stand first.
-const LOOKAHEAD: u32 = 16;
-/// A message that has given a packet stands behind so many others less one: so many are sent in turns,
-/// as `HammingMesh` (SC'22, Table III) has four send machines an NPU.
-const TURNS: u32 = 4;
-
-/// A message, from its submission until nothing of it is left.
+/// A message, from its submission until nothing of it is left: one cache line.
+#[repr(align(64))]
 pub(super) struct Message {
     tag: u64,
     sent_tag: u64,
     /// Bytes that are in no packet yet.
     left: u64,
     source: u32,
-    destination: u32,
-    /// After it, in its NPU's list or among the unused ones.
-    next: u32,
+    pub(super) destination: u32,
+    /// After it, in its NPU's line or among the unused ones.
+    pub(super) next: u32,
     /// How many messages had this place before.
     generation: u32,
     /// Packets made so far.
@@ -32,13 +29,14 @@ pub(super) struct Message {
     unsent: u32,
     /// One more than the highest place of a packet that has arrived.
     highest: u32,
-    dimension: u16,
     wants_sent: bool,
     /// Delivered, or withdrawn.
     over: bool,
     withdrawn: bool,
     reordered: bool,
 }
+
+const _: () = assert!(size_of::<Message>() == 64);
 
 impl Message {
     /// Whether a packet is still to be made; an empty message has one.
@@ -47,44 +45,51 @@ impl Message {
     }
 }
 
-/// An NPU's messages that are not all in packets; the one whose turn it is first.
+/// An NPU's messages that are not all in packets, and its cables.
 pub(super) struct Source {
-    first: u32,
-    last: u32,
-    waiting: u32,
-    /// Cables that no packet of its own waits for or is being sent on.
+    line: Line,
+    /// How many of its cables no packet of its own waits for or is being sent on.
     open: u32,
+    /// Which; all if they are too many for a bit each.
+    which: Cables,
 }
 
 impl Source {
-    pub(super) const fn new(cables: u32) -> Self {
-        Self { first: NONE, last: NONE, waiting: 0, open: cables }
+    pub(super) fn new(cables: u32) -> Self {
+        Self { line: Line::new(), open: cables, which: Cables::ALL }
     }
 
-    pub(super) const fn is_idle(&self) -> bool {
-        self.first == NONE && self.waiting == 0
+    pub(super) fn is_idle(&self) -> bool {
+        self.line.is_empty()
     }
 }
 
 /// An NPU's own packet for one of its cables.
 #[derive(Clone, Copy)]
 pub(super) struct Slot {
-    pub(super) packet: u32,
     /// Whose packet it is; `NONE` while the slot is open.
     message: u32,
+    /// This one, among those of its NPU.
+    cable: Cables,
 }
 
-impl Default for Slot {
-    fn default() -> Self {
-        Self { packet: NONE, message: NONE }
+/// The slots of all links; only those from NPUs are used.
+pub(super) fn slots(graph: &Graph) -> Vec<Slot> {
+    let none = Slot { message: NONE, cable: Cables(0) };
+    let mut slots = vec![none; graph.links() as usize];
+    for npu in (0..graph.npus()).map(NodeId) {
+        let cables = graph.neighbours(npu);
+        for (number, &(_, link)) in cables.iter().enumerate() {
+            slots[link as usize].cable = Cables::one(number, cables.len());
+        }
     }
+    slots
 }
 
 impl Packets {
     pub(super) fn accept(
         &mut self,
         submission: Submission,
-        dimension: DimensionId,
         source: u32,
         destination: u32,
         bytes: u64,
@@ -101,13 +106,12 @@ impl Packets {
             inside: 0,
             unsent: 0,
             highest: 0,
-            dimension: u16::try_from(dimension.0).expect("fewer than 65,536 dimensions"),
             wants_sent: submission.sent_tag.is_some(),
             over: false,
             withdrawn: false,
             reordered: false,
         };
-        self.counters.submits(dimension.index());
+        self.counters.submits();
         self.open_messages += 1;
         let id = if self.unused_messages == NONE {
             self.messages.push(message);
@@ -122,94 +126,54 @@ impl Packets {
         };
         let generation = self.messages[id as usize].generation;
         let at = &mut self.sources[source as usize];
-        let before = at.last;
-        if before == NONE {
-            at.first = id;
-        } else {
-            self.messages[before as usize].next = id;
-        }
-        at.last = id;
-        at.waiting += 1;
-        if at.waiting <= LOOKAHEAD && at.open > 0 {
-            self.fill_from(source, before, id, LOOKAHEAD);
+        if let Some(place) = at.line.push(&mut self.messages, id)
+            && at.open > 0
+        {
+            self.fill_from(source, place);
         }
         TransferId(u64::from(generation) << 32 | u64::from(id))
     }
 
-    /// Makes packets for the cables of `npu` that are open.
-    fn fill(&mut self, npu: u32) {
-        let at = &self.sources[npu as usize];
-        if at.open > 0 && at.first != NONE {
-            self.fill_from(npu, NONE, at.first, LOOKAHEAD);
-        }
-    }
-
-    /// The same, looking `count` times, from message `id` on, which stands behind `before`.
-    fn fill_from(&mut self, npu: u32, mut before: u32, mut id: u32, count: u32) {
-        for _ in 0..count {
-            if id == NONE || self.sources[npu as usize].open == 0 {
+    /// Makes packets for the cables of `npu` that are open, looking from `place` in its line on.
+    fn fill_from(&mut self, npu: u32, mut place: usize) {
+        for _ in 0..LOOKAHEAD {
+            let at = &self.sources[npu as usize];
+            if at.open == 0 {
                 return;
             }
-            let destination = self.messages[id as usize].destination;
-            let hop = self.choose(npu, 0, destination);
-            if self.slots[hop.link as usize].message == NONE {
-                let packet = self.make(id, hop.state.0);
-                self.slots[hop.link as usize] = Slot { packet, message: id };
-                self.sources[npu as usize].open -= 1;
-                self.ask(self.queues.len() as u32 + hop.link, hop);
-                if self.messages[id as usize].unfinished() {
-                    self.step_back(npu, before, id);
-                } else {
-                    self.unlink(npu, before, id);
-                }
-            } else {
-                before = id;
+            let Some(standing) = at.line.get(place) else { return };
+            if standing.cables.0 & at.which.0 == 0 {
+                place += 1;
+                continue;
             }
-            id = if before == NONE {
-                self.sources[npu as usize].first
-            } else {
-                self.messages[before as usize].next
-            };
-        }
-    }
-
-    /// Message `id`, which stands behind `before`, lets the next ones pass.
-    fn step_back(&mut self, npu: u32, before: u32, id: u32) {
-        let mut after = id;
-        for _ in 1..TURNS {
-            match self.messages[after as usize].next {
-                NONE => break,
-                next => after = next,
+            let hop = self.choose(npu, 0, standing.destination);
+            if self.draws == 1 && standing.cables == Cables::ALL {
+                let of_hop = |hop: &Hop| self.slots[hop.link as usize].cable.0;
+                let cables = self.hops.iter().map(of_hop).fold(0, |all, one| all | one);
+                // None has a bit where there are too many.
+                let cables = if cables == 0 { Cables::ALL } else { Cables(cables) };
+                self.sources[npu as usize].line.know(place, cables);
             }
-        }
-        if after == id {
-            return;
-        }
-        let next = self.messages[id as usize].next;
-        let at = &mut self.sources[npu as usize];
-        if before == NONE {
-            at.first = next;
-        } else {
-            self.messages[before as usize].next = next;
-        }
-        if at.last == after {
-            at.last = id;
-        }
-        self.messages[id as usize].next = self.messages[after as usize].next;
-        self.messages[after as usize].next = id;
-    }
-
-    fn unlink(&mut self, npu: u32, before: u32, id: u32) {
-        let next = self.messages[id as usize].next;
-        let at = &mut self.sources[npu as usize];
-        at.waiting -= 1;
-        if before == NONE {
-            at.first = next;
-        } else {
-            self.messages[before as usize].next = next;
-        }
-        if at.last == id {
-            at.last = before;
+            let slot = &mut self.slots[hop.link as usize];
+            if slot.message != NONE {
+                place += 1;
+                continue;
+            }
+            let id = standing.message;
+            slot.message = id;
+            let at = &mut self.sources[npu as usize];
+            at.open -= 1;
+            at.which.0 &= !slot.cable.0;
+            let packet = self.make(id, hop.state.0);
+            let asker = self.outputs.len() as u32 + hop.link;
+            self.askers[asker as usize].queue.push(&mut self.packets, packet);
+            self.ask(asker, hop);
+            let at = &mut self.sources[npu as usize];
+            if self.messages[id as usize].unfinished() {
+                at.line.step_back(&mut self.messages, place);
+            } else {
+                at.line.remove(&mut self.messages, place);
+            }
         }
     }
 
@@ -233,7 +197,6 @@ impl Packets {
             claimed: self.now,
             next_arrival: 0,
             tail: 0,
-            dimension: message.dimension,
             channel: 0,
         };
         self.keep(packet)
@@ -241,9 +204,12 @@ impl Packets {
 
     /// The last byte of an NPU's own packet has left on `link`.
     pub(super) fn source_free(&mut self, link: u32) {
-        let id = std::mem::take(&mut self.slots[link as usize]).message;
+        let slot = &mut self.slots[link as usize];
+        let id = std::mem::replace(&mut slot.message, NONE);
         let npu = self.links[link as usize].from;
-        self.sources[npu as usize].open += 1;
+        let at = &mut self.sources[npu as usize];
+        at.open += 1;
+        at.which.0 |= slot.cable.0;
         let message = &mut self.messages[id as usize];
         message.unsent -= 1;
         if message.unsent == 0 && !message.unfinished() {
@@ -252,7 +218,7 @@ impl Packets {
             }
             self.forget(id);
         }
-        self.fill(npu);
+        self.fill_from(npu, 0);
     }
 
     /// Packet `id` is at its destination.
@@ -285,13 +251,9 @@ impl Packets {
         if message.unfinished() {
             (message.left, message.made) = (0, message.made.max(1));
             let npu = message.source;
-            let (mut before, mut other) = (NONE, self.sources[npu as usize].first);
-            while other != id {
-                (before, other) = (other, self.messages[other as usize].next);
-            }
-            self.unlink(npu, before, id);
+            self.sources[npu as usize].line.withdraw(&mut self.messages, id);
             self.forget(id);
-            self.fill(npu);
+            self.fill_from(npu, 0);
         }
         true
     }

@@ -12,6 +12,7 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// A packet on its way: one cache line.
 #[derive(Clone, Copy)]
+#[repr(align(64))]
 pub(super) struct Packet {
     /// Behind it in its queue, or on its link.
     pub(super) next: u32,
@@ -30,23 +31,22 @@ pub(super) struct Packet {
     pub(super) next_arrival: u64,
     /// When its last byte is at the far end.
     pub(super) tail: u64,
-    pub(super) dimension: u16,
     /// The channel of that link.
     pub(super) channel: u8,
 }
 
-const _: () = assert!(size_of::<Packet>() <= 64);
+const _: () = assert!(size_of::<Packet>() == 64);
 
-/// Asks for a packet's cache line before it is needed.
-pub(super) fn prefetch(packets: &[Packet], id: u32) {
+/// Asks for the cache line of `items[id]`, if there is one, before it is needed.
+pub(super) fn prefetch<T>(items: &[T], id: u32) {
     #[cfg(target_arch = "x86_64")]
-    if let Some(packet) = packets.get(id as usize) {
+    if let Some(item) = items.get(id as usize) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: a hint, which reads and writes nothing; the address is that of a packet.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(packet).cast()) };
+        // SAFETY: a hint, which reads and writes nothing; the address is that of an item.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(std::ptr::from_ref(item).cast()) };
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (packets, id);
+    let _ = (items, id);
 }
 
 /// How fast a link is; most links are alike.
@@ -187,38 +187,49 @@ impl Queue {
     }
 }
 
-/// What a queue, or an NPU's slot, wants for its first packet.
+/// A queue, or an NPU's slot, and what it wants for its first packet.
 #[derive(Clone, Copy)]
-pub(super) struct Ask {
+pub(super) struct Asker {
+    pub(super) queue: Queue,
     /// The (link, channel) that was chosen; `NONE` while nothing is.
     pub(super) output: u32,
     /// Who asked for the same after it.
     pub(super) next: u32,
 }
 
-impl Default for Ask {
+impl Default for Asker {
     fn default() -> Self {
-        Self { output: NONE, next: NONE }
+        Self { queue: Queue::default(), output: NONE, next: NONE }
     }
 }
 
-/// A virtual channel of a link at its sending end.
+/// A virtual channel of a link at its sending end: one cache line.
 #[repr(align(64))]
 pub(super) struct Output {
     /// Bytes of the far buffer that are claimed.
     pub(super) used: u64,
-    /// When the first of `returns` is back; `u64::MAX` if there is none.
+    /// When credit is back next, `u64::MAX` if none is on its way, and how many bytes.
     pub(super) next_return: u64,
-    /// Credit on its way back: when, and how many bytes.
-    pub(super) returns: VecDeque<(u64, u32)>,
+    next_bytes: u32,
     /// Who asks for it, in order.
     pub(super) first: u32,
     pub(super) last: u32,
+    /// Credit that is back later.
+    returns: VecDeque<(u64, u32)>,
 }
+
+const _: () = assert!(size_of::<Output>() == 64);
 
 impl Default for Output {
     fn default() -> Self {
-        Self { used: 0, next_return: u64::MAX, returns: VecDeque::new(), first: NONE, last: NONE }
+        Self {
+            used: 0,
+            next_return: u64::MAX,
+            next_bytes: 0,
+            first: NONE,
+            last: NONE,
+            returns: VecDeque::new(),
+        }
     }
 }
 
@@ -226,18 +237,26 @@ impl Output {
     /// Takes in what is back at `now`.
     pub(super) fn settle(&mut self, now: u64) {
         while self.next_return <= now {
-            let (_, bytes) = self.returns.pop_front().expect("`next_return` is its time");
-            self.used -= u64::from(bytes);
-            self.next_return = self.returns.front().map_or(u64::MAX, |&(time, _)| time);
+            self.used -= u64::from(self.next_bytes);
+            (self.next_return, self.next_bytes) = self.returns.pop_front().unwrap_or((u64::MAX, 0));
         }
     }
 
-    pub(super) fn give_back(&mut self, time: u64, bytes: u32) {
-        debug_assert!(self.returns.back().is_none_or(|&(last, _)| last <= time));
-        if self.returns.is_empty() {
-            self.next_return = time;
+    /// What is back by `now` is taken in first, so that little is kept.
+    pub(super) fn give_back(&mut self, now: u64, time: u64, bytes: u32) {
+        self.settle(now);
+        if self.next_return == u64::MAX {
+            (self.next_return, self.next_bytes) = (time, bytes);
+            return;
         }
+        debug_assert!(self.returns.back().map_or(self.next_return, |&(last, _)| last) <= time);
         self.returns.push_back((time, bytes));
+    }
+
+    /// Bytes of credit that have been given back and are not known here yet.
+    pub(super) fn on_its_way(&self) -> u64 {
+        let later: u64 = self.returns.iter().map(|&(_, bytes)| u64::from(bytes)).sum();
+        later + u64::from(self.next_bytes)
     }
 }
 

@@ -50,8 +50,6 @@ pub(super) struct Counters {
     delivered: u64,
     packet_hops: u64,
     link_bytes: Vec<u64>,
-    /// Time that links were busy, by dimension.
-    busy: Vec<u64>,
     deepest: u64,
     /// Bytes times picoseconds that they were held.
     held: u128,
@@ -85,7 +83,6 @@ impl Counters {
             delivered: 0,
             packet_hops: 0,
             link_bytes: vec![0; links],
-            busy: vec![0],
             deepest: 0,
             held: 0,
             latencies: vec![0; BINS],
@@ -95,21 +92,17 @@ impl Counters {
         }
     }
 
-    pub(super) fn submits(&mut self, dimension: usize) {
+    pub(super) fn submits(&mut self) {
         self.messages += 1;
-        if self.busy.len() <= dimension {
-            self.busy.resize(dimension + 1, 0);
-        }
     }
 
     pub(super) fn makes(&mut self) {
         self.packets += 1;
     }
 
-    pub(super) fn sends(&mut self, link: u32, time: u64, packet: &Packet) {
+    pub(super) fn sends(&mut self, link: u32, packet: &Packet) {
         self.packet_hops += 1;
         self.link_bytes[link as usize] += u64::from(packet.bytes);
-        self.busy[usize::from(packet.dimension)] += time;
     }
 
     pub(super) fn holds(&mut self, bytes: u64) {
@@ -131,10 +124,6 @@ impl Counters {
     /// Packets that have been made and have not arrived.
     pub(super) const fn inside(&self) -> u64 {
         self.packets - self.delivered
-    }
-
-    pub(super) fn busy(&self, span: Time, links: usize) -> Vec<f64> {
-        self.busy.iter().map(|&time| Time::from_ps(time).ratio(span) / links as f64).collect()
     }
 
     fn percentile(&self, hundredths: u64) -> Time {

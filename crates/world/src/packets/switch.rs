@@ -6,7 +6,7 @@ use rand::Rng;
 
 use super::Packets;
 use super::calendar::Action;
-use super::state::NONE;
+use super::state::{self, NONE};
 
 impl Packets {
     /// The first packet on `link` reaches its far end.
@@ -17,10 +17,13 @@ impl Packets {
         if !flight.is_empty() {
             self.events.push(packet.next_arrival, link, Action::Arrive);
         }
+        if packet.destination == self.inputs[link as usize].node {
+            state::prefetch(&self.messages, packet.message);
+        }
         let queue = link as usize * self.channels + usize::from(packet.channel);
-        let waits = !self.queues[queue].is_empty();
+        let waits = !self.askers[queue].queue.is_empty();
         self.inputs[link as usize].queued += 1;
-        self.queues[queue].push(&mut self.packets, id);
+        self.askers[queue].queue.push(&mut self.packets, id);
         if !waits {
             self.advance(queue);
         }
@@ -38,10 +41,10 @@ impl Packets {
             }
             let channel = (turn + step) % self.channels;
             let queue = link as usize * self.channels + channel;
-            if self.queues[queue].is_empty() {
+            if self.askers[queue].queue.is_empty() {
                 continue;
             }
-            match self.asks[queue].output {
+            match self.askers[queue].output {
                 NONE => self.advance(queue),
                 output => self.serve(output / self.channels as u32),
             }
@@ -80,7 +83,7 @@ impl Packets {
     fn advance(&mut self, queue: usize) {
         let link = (queue / self.channels) as u32;
         loop {
-            let id = self.queues[queue].first;
+            let id = self.askers[queue].queue.first;
             if id == NONE {
                 return;
             }
@@ -96,7 +99,7 @@ impl Packets {
                 self.packets[id as usize].state = hop.state.0;
                 return self.ask(queue as u32, hop);
             }
-            self.queues[queue].pop(&self.packets);
+            self.askers[queue].queue.pop(&self.packets);
             self.inputs[link as usize].queued -= 1;
             self.give_back(queue, id, self.now + latency);
             self.deliver(id);
@@ -104,15 +107,16 @@ impl Packets {
     }
 
     /// The least loaded of the hops that are allowed.
+    #[inline(always)] // Its hop then stays in registers.
     pub(super) fn choose(&mut self, node: u32, state: u32, destination: u32) -> Hop {
         let draw = if self.draws > 1 { self.random.random_range(0..self.draws) } else { 0 };
         self.hops.clear();
         let (node, destination) = (NodeId(node), NodeId(destination));
         self.routing.hops(node, RouteState(state), destination, draw, &mut self.hops);
-        let mut best = *self.hops.first().expect("a routing knows a way from every node");
+        let mut best = 0;
         if self.hops.len() > 1 {
             let mut least = f64::INFINITY;
-            for &hop in &self.hops {
+            for (number, hop) in self.hops.iter().enumerate() {
                 let output =
                     &mut self.outputs[hop.link as usize * self.channels + usize::from(hop.channel)];
                 output.settle(self.now);
@@ -121,11 +125,11 @@ impl Packets {
                 let waiting = link.free_at.saturating_sub(self.now) as f64 * rate;
                 let load = (waiting + output.used as f64) * f64::from(hop.weight);
                 if load < least {
-                    (best, least) = (hop, load);
+                    (best, least) = (number, load);
                 }
             }
         }
-        best
+        *self.hops.get(best).expect("a routing knows a way from every node")
     }
 
     /// `asker` (a queue, or a slot) wants its first packet to take `hop`.
@@ -142,13 +146,13 @@ impl Packets {
                 return self.cross(asker, number);
             }
         }
-        self.asks[asker as usize].output = number as u32;
-        self.asks[asker as usize].next = NONE;
+        self.askers[asker as usize].output = number as u32;
+        self.askers[asker as usize].next = NONE;
         let output = &mut self.outputs[number];
         if output.first == NONE {
             output.first = asker;
         } else {
-            self.asks[output.last as usize].next = asker;
+            self.askers[output.last as usize].next = asker;
         }
         output.last = asker;
         self.serve(hop.link);
@@ -182,11 +186,11 @@ impl Packets {
                 }
                 continue;
             }
-            let next = self.asks[asker as usize].next;
+            let next = self.askers[asker as usize].next;
             if before == NONE {
                 output.first = next;
             } else {
-                self.asks[before as usize].next = next;
+                self.askers[before as usize].next = next;
             }
             if output.last == asker {
                 output.last = before;
@@ -201,44 +205,42 @@ impl Packets {
         let (mut before, mut asker) = (NONE, self.outputs[output].first);
         while asker != NONE {
             let queue = asker as usize;
-            if queue >= self.queues.len() || self.inputs[queue / self.channels].free_at <= self.now
+            if queue >= self.outputs.len() || self.inputs[queue / self.channels].free_at <= self.now
             {
                 return Some((before, asker));
             }
-            (before, asker) = (asker, self.asks[queue].next);
+            (before, asker) = (asker, self.askers[queue].next);
         }
         None
     }
 
     fn first_packet(&self, asker: u32) -> u32 {
-        match (asker as usize).checked_sub(self.queues.len()) {
-            Some(slot) => self.slots[slot].packet,
-            None => self.queues[asker as usize].first,
-        }
+        self.askers[asker as usize].queue.first
     }
 
     /// The first packet of `asker` crosses to the output `number`, and is put on its link.
     fn cross(&mut self, asker: u32, number: usize) {
         let now = self.now;
         let link = (number / self.channels) as u32;
-        let id = self.first_packet(asker);
+        let at = &mut self.askers[asker as usize];
+        at.output = NONE;
+        let id = at.queue.pop(&self.packets);
+        state::prefetch(&self.packets, at.queue.first);
         let bytes = self.packets[id as usize].bytes;
         let speed = self.speeds[usize::from(self.links[link as usize].speed)];
         let crossed = now + speed.crossing(bytes);
         let serialisation = speed.time_for(bytes);
-        self.asks[asker as usize].output = NONE;
 
         // It leaves where it was.
         let mut ready = now;
-        let slot = (asker as usize).checked_sub(self.queues.len());
-        if slot.is_none() {
-            let queue = asker as usize;
+        let queue = asker as usize;
+        let own = queue >= self.outputs.len();
+        if !own {
             let input = queue / self.channels;
             let tail = self.packets[id as usize].tail;
             // Its last flit passes through both buffers as its first one does.
             let fed = tail + 2 * self.buffer_latency + speed.head(bytes);
             ready = (now + self.buffer_latency).max(fed.saturating_sub(serialisation));
-            self.queues[queue].pop(&self.packets);
             let at = &mut self.inputs[input];
             at.queued -= 1;
             at.free_at = crossed;
@@ -267,7 +269,7 @@ impl Packets {
         at.turn = if channel + 1 == self.channels { 0 } else { channel as u8 + 1 };
         (packet.claimed, packet.tail) = (now, end + at.latency);
         packet.channel = channel as u8;
-        self.counters.sends(link, serialisation, packet);
+        self.counters.sends(link, packet);
         if at.flight.is_empty() {
             self.events.push(arrival, link, Action::Arrive);
         } else {
@@ -277,7 +279,7 @@ impl Packets {
         let output = &mut self.outputs[number];
         output.used += u64::from(bytes);
         self.counters.holds(output.used);
-        if slot.is_some() {
+        if own {
             self.events.push(end, link, Action::SourceFree);
         }
         if self.links[link as usize].asking > 0 {
@@ -290,7 +292,7 @@ impl Packets {
         let packet = &self.packets[id as usize];
         self.counters.held(u64::from(packet.bytes), time - packet.claimed);
         let output = &mut self.outputs[queue];
-        output.give_back(time, packet.bytes);
+        output.give_back(self.now, time, packet.bytes);
         if output.first != NONE {
             self.wake_output((queue / self.channels) as u32, time);
         }

@@ -20,13 +20,16 @@ from pathlib import Path
 from typing import Any
 
 from allrail.errors import InputError
+from allrail.formats.astra_sim import training
 from allrail.formats.astra_sim.implementations import Implementation, on_dimension
+from allrail.formats.astra_sim.layers import LARGEST_SIZE
+from allrail.formats.astra_sim.micro import AstraCollective, micro
 from allrail.formats.astra_sim.network import AstraDimension, AstraNetwork
 from allrail.formats.astra_sim.notes import Notes
 from allrail.formats.astra_sim.read_network import read_network
 from allrail.formats.astra_sim.source import plain
 from allrail.formats.astra_sim.system import IMPLEMENTATION_KEYS, AstraSystem, read_system
-from allrail.formats.astra_sim.workload import LARGEST_SIZE, AstraWorkload, read_workload
+from allrail.formats.astra_sim.workload import AstraWorkload, read_workload
 
 LARGEST_CHUNKS = 1_000_000
 LARGEST_PASSES = 10_000
@@ -43,13 +46,17 @@ class AstraCase:
         name: The network's and the workload's names, for tables.
         scenario: The resolved scenario.
         warning: What the files ask for and is not modelled, in one sentence; None if nothing.
-        update_time: What ASTRA-sim adds after the last collective, ns.
+        update_time: What ASTRA-sim adds after the last collective of `MICRO`, ns.
+        passes: How often a training loop runs; 0 for `MICRO`.
+        compute_ns: How long one pass computes, ns.
     """
 
     name: str
     scenario: dict[str, Any]
     warning: str | None
     update_time: int
+    passes: int = 0
+    compute_ns: int = 0
 
 
 def read_case(
@@ -67,7 +74,7 @@ def read_case(
     Args:
         network: Its network file, of 1.0 or 2.x.
         system: Its system file, of 1.0 or 2.x.
-        workload: Its workload file, with the training loop `MICRO`.
+        workload: Its workload file.
         comm_scale: Multiplies the bytes of collectives.
         compute_scale: Multiplies compute times; `MICRO` has none.
         num_passes: How often the workload runs.
@@ -88,24 +95,38 @@ def read_case(
     notes = Notes()
     net = read_network(network, notes=notes)
     sys = read_system(system, notes=notes)
-    work = read_workload(workload, notes=notes)
-    implementations = _implementations(net, sys, work)
-    kept = [i for i, dimension in enumerate(net.dimensions) if dimension.size > 1]
-    if not kept:
-        raise net.source.error(
-            "no dimension has more than one NPU: there is nobody to talk to",
-            hint="give a dimension 2 NPUs at least",
+    file = read_workload(workload, notes=notes)
+    name = f"{net.name}-{Path(workload).stem}"
+    if file.header.loop == "MICRO":
+        work = micro(file, notes=notes)
+        scenario = _collective(net, sys, work, comm_scale, num_passes, world)
+        return AstraCase(name, scenario, notes.warning(), work.update_time)
+    scales = {"comm_scale": comm_scale, "compute_scale": compute_scale}
+    scenario = _training(net, sys, file, world, notes) | {
+        "workload": training.workload(
+            file, name=Path(workload).stem, num_passes=num_passes, **scales
         )
-    size = _size(work, net, comm_scale)
-    composition = _composition(sys, work)
-    algorithms, dimensions = [], []
-    for i in kept:
-        algorithm, dimension = _dimension(net.dimensions[i], implementations[i], world)
-        _check_algorithm(i, i == kept[-1], implementations[i], composition, work, sys)
-        algorithms.append(algorithm)
-        dimensions.append(dimension)
+    }
+    training.check_sizes(file, sys, comm_scale=comm_scale, npus=net.npus)
+    compute = training.compute_ns(file, compute_scale=compute_scale)
+    return AstraCase(name, scenario, notes.warning(), 0, passes=num_passes, compute_ns=compute)
+
+
+def _collective(
+    net: AstraNetwork,
+    sys: AstraSystem,
+    work: AstraCollective,
+    comm_scale: float,
+    num_passes: int,
+    world: str,
+) -> dict[str, Any]:
+    """The scenario of a collective on its own."""
     themis = sys.policy == "themis" and work.kind != "all_to_all"
-    scenario: dict[str, Any] = {
+    composition = _composition(sys, work.kind)
+    implementations = _implementations(net, sys, work.kind)
+    algorithms, dimensions = _dimensions(net, sys, {work.kind: implementations}, composition, world)
+    size = _size(work, net, comm_scale)
+    return {
         "schema_version": 1,
         "fabric": {"name": net.name, "dimensions": dimensions},
         "collective": [
@@ -118,23 +139,104 @@ def read_case(
             }
             for i in range(num_passes)
         ],
-        "schedule": {
+        "schedule": _schedule(sys, _chunks(work, sys, comm_scale))
+        | {
             "policy": "themis" if themis else "baseline",
-            "order": sys.order,
-            "chunks": _chunks(work, sys, comm_scale),
-            "threshold": sys.threshold,
-            "active_chunks": sys.active_chunks,
-            "endpoint_delay": f"{plain(sys.endpoint_delay, decimals=3)} ns",
-            "algorithms": algorithms,
-            "collective_order": sys.collective_order,
+            "algorithms": algorithms[work.kind],
             "composition": composition,
             "loads": "zero" if themis else "fixed_delay",
         },
         "world": world,
         "seed": 0,
     }
-    name = f"{net.name}-{Path(workload).stem}"
-    return AstraCase(name, scenario, notes.warning(), work.update_time)
+
+
+def _training(
+    net: AstraNetwork, sys: AstraSystem, file: AstraWorkload, world: str, notes: Notes
+) -> dict[str, Any]:
+    """The scenario of a training loop, without its workload."""
+    used = training.kinds(file)
+    implementations = {kind: _implementations(net, sys, kind) for kind in used}
+    cut_net, cut = training.broken(net, file, notes=notes)
+    if cut >= 0:
+        implementations = {
+            kind: (*names[: cut + 1], *names[cut:]) for kind, names in implementations.items()
+        }
+    composition = _composition(sys, "all_reduce")
+    algorithms, dimensions = _dimensions(cut_net, sys, implementations, composition, world)
+    themis = sys.policy == "themis"
+    return {
+        "schema_version": 1,
+        "fabric": {"name": net.name, "dimensions": dimensions},
+        "schedule": _schedule(sys, sys.splits)
+        | {
+            "policy": sys.policy,
+            "algorithms": None,
+            "algorithms_by_operation": algorithms,
+            "composition": composition,
+            "loads": "zero" if themis else "fixed_delay",
+            # A layer's forward pass waits for its own gradient only.
+            "tensor": {"policy": "fifo", "barrier": False},
+        },
+        "world": world,
+        "seed": 0,
+    }
+
+
+def _schedule(sys: AstraSystem, chunks: int) -> dict[str, Any]:
+    """What the system file says for every collective."""
+    return {
+        "policy": sys.policy,
+        "order": sys.order,
+        "chunks": chunks,
+        "threshold": sys.threshold,
+        "active_chunks": sys.active_chunks,
+        "endpoint_delay": f"{plain(sys.endpoint_delay, decimals=3)} ns",
+        "algorithms": None,
+        "collective_order": sys.collective_order,
+        "composition": "stages",
+        "loads": "fixed_delay",
+    }
+
+
+def _dimensions(
+    net: AstraNetwork,
+    sys: AstraSystem,
+    implementations: dict[str, tuple[Implementation, ...]],
+    composition: str,
+    world: str,
+) -> tuple[dict[str, list[str]], list[dict[str, Any]]]:
+    """The algorithms of each kind of collective, and the dimensions of more than one NPU."""
+    kept = [i for i, dimension in enumerate(net.dimensions) if dimension.size > 1]
+    if not kept:
+        raise net.source.error(
+            "no dimension has more than one NPU: there is nobody to talk to",
+            hint="give a dimension 2 NPUs at least",
+        )
+    algorithms: dict[str, list[str]] = {kind: [] for kind in implementations}
+    dimensions = []
+    for i in kept:
+        forms = []
+        for kind, names in implementations.items():
+            algorithm, dimension = _dimension(net.dimensions[i], names[i], world)
+            composed = composition if kind == "all_reduce" else "stages"
+            _check_algorithm(i, i == kept[-1], names[i], composed, kind, sys)
+            algorithms[kind].append(algorithm)
+            forms.append(dimension)
+        if any(form != forms[0] for form in forms):
+            raise sys.source.error(
+                f"its algorithms count the links of dimension {i + 1} in two ways, and a training "
+                "loop needs one",
+                at=IMPLEMENTATION_KEYS[next(iter(implementations))],
+                hint="use `ring`, `direct` or `halvingDoubling` for every kind of collective",
+            )
+        dimensions.append(forms[0] if forms else _plain(net.dimensions[i]))
+    return algorithms, dimensions
+
+
+def _plain(dimension: AstraDimension) -> dict[str, Any]:
+    """A dimension that no collective uses."""
+    return _dimension(dimension, Implementation("direct", "direct", whole=False), "dims")[1]
 
 
 def _check_scale(option: str, scale: float) -> None:
@@ -144,16 +246,14 @@ def _check_scale(option: str, scale: float) -> None:
         )
 
 
-def _implementations(
-    net: AstraNetwork, sys: AstraSystem, work: AstraWorkload
-) -> tuple[Implementation, ...]:
+def _implementations(net: AstraNetwork, sys: AstraSystem, kind: str) -> tuple[Implementation, ...]:
     """One implementation per dimension of the network."""
-    key = IMPLEMENTATION_KEYS[work.kind]
-    names = sys.implementations.get(work.kind)
+    key = IMPLEMENTATION_KEYS[kind]
+    names = sys.implementations.get(kind)
     count = len(net.dimensions)
     if names is None:
         raise sys.source.error(
-            f"the key `{key}` is missing, and the workload runs a {work.kind}",
+            f"the key `{key}` is missing, and the workload runs a {kind}",
             hint=f"write `{key}` with one implementation per dimension",
         )
     for i, implementation in enumerate(names):
@@ -175,8 +275,8 @@ def _implementations(
     return names if len(names) == count else (names[0],) * count
 
 
-def _composition(sys: AstraSystem, work: AstraWorkload) -> str:
-    if work.kind != "all_reduce":
+def _composition(sys: AstraSystem, kind: str) -> str:
+    if kind != "all_reduce":
         return "stages"
     if not sys.local_bw_aware:
         return "sequential"
@@ -188,19 +288,19 @@ def _check_algorithm(
     last: bool,  # noqa: FBT001
     implementation: Implementation,
     composition: str,
-    work: AstraWorkload,
+    kind: str,
     sys: AstraSystem,
 ) -> None:
     """Refuse what ASTRA-sim cannot run either, where the file can still be named."""
-    at = (IMPLEMENTATION_KEYS[work.kind], i)
-    if work.kind == "all_to_all" and implementation.algorithm in NO_ALL_TO_ALL:
+    at = (IMPLEMENTATION_KEYS[kind], i)
+    if kind == "all_to_all" and implementation.algorithm in NO_ALL_TO_ALL:
         raise sys.source.error(
             "it does no all-to-all",
             at=at,
             value=implementation.name,
             hint="use `direct` or `ring`",
         )
-    whole = work.kind == "all_reduce" and (
+    whole = kind == "all_reduce" and (
         composition == "sequential" or (composition == "merged" and last)
     )
     if implementation.algorithm in ONLY_ALL_REDUCE and not whole:
@@ -213,7 +313,7 @@ def _check_algorithm(
         )
 
 
-def _scaled(work: AstraWorkload, comm_scale: float) -> int:
+def _scaled(work: AstraCollective, comm_scale: float) -> int:
     scaled = work.size * comm_scale
     if not 1 <= scaled <= LARGEST_SIZE:
         raise work.source.error(
@@ -226,7 +326,7 @@ def _scaled(work: AstraWorkload, comm_scale: float) -> int:
     return int(scaled)
 
 
-def _size(work: AstraWorkload, net: AstraNetwork, comm_scale: float) -> int:
+def _size(work: AstraCollective, net: AstraNetwork, comm_scale: float) -> int:
     """The collective's bytes as ours count them."""
     scaled = _scaled(work, comm_scale)
     if work.kind != "all_gather":
@@ -243,7 +343,7 @@ def _size(work: AstraWorkload, net: AstraNetwork, comm_scale: float) -> int:
     return gathered
 
 
-def _chunks(work: AstraWorkload, sys: AstraSystem, comm_scale: float) -> int:
+def _chunks(work: AstraCollective, sys: AstraSystem, comm_scale: float) -> int:
     size = _scaled(work, comm_scale)
     chunk = size // sys.splits
     if chunk == 0:

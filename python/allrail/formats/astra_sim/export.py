@@ -27,8 +27,9 @@ def scenario_yaml(case: AstraCase) -> str:
     fabric = dict(tree["fabric"])
     fabric["dimensions"] = [_without(d, DEFAULTS["dimension"]) for d in fabric["dimensions"]]
     tree["fabric"] = fabric
-    collectives = [_without(c, DEFAULTS["collective"]) for c in tree["collective"]]
-    tree["collective"] = collectives[0] if len(collectives) == 1 else collectives
+    if "collective" in tree:
+        collectives = [_without(c, DEFAULTS["collective"]) for c in tree["collective"]]
+        tree["collective"] = collectives[0] if len(collectives) == 1 else collectives
     text = yaml.safe_dump(tree, sort_keys=False, default_flow_style=None, width=100)
     return f"# Read from ASTRA-sim files: {case.name}\n{text}"
 

@@ -33,6 +33,11 @@ MIX = (
     "small jobs, and two large jobs do not share a small mesh"
 )
 
+JUMPS = (
+    "on 8x8 boards a mix is either placed whole or lacks one large job: the median of the mixes "
+    "stands on one side or the other, as the seed has it"
+)
+
 MERGED = (
     "the paper prices one switch per row of boards and simulates one tree per row of NPUs: the "
     "links between such a switch and a board are the same, but a packet that arrives there may "

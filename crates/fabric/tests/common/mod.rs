@@ -1,15 +1,18 @@
-//! All next links on shortest paths, for every node and destination.
+//! All next links on shortest paths, for every node and destination, in plain tables: what routings
+//! are held to.
 //!
-//! Distances count links (SC'22 counts cables). A node has few different lists of next links, so each
-//! is kept once: the table is 4 bytes for every node and destination.
+//! A node has few different lists of next links, so each is kept once.
+
+#![allow(dead_code, reason = "each test takes what it needs")]
 
 use std::collections::HashMap;
 
-use crate::graph::{Graph, NodeId};
+use allrail_fabric::graph::{Graph, NodeId};
+use allrail_fabric::routing::FARTHEST;
 
 /// See the module. Destinations are NPUs.
 #[derive(Clone, Debug)]
-pub struct NextHops {
+pub(crate) struct NextHops {
     nodes: usize,
     /// For each destination, for each node: which list.
     list_of: Vec<u32>,
@@ -19,16 +22,9 @@ pub struct NextHops {
     distances: Vec<u8>,
 }
 
-/// Farther than this is refused by [`NextHops::new`].
-pub const FARTHEST: u32 = 254;
-
 impl NextHops {
-    /// The tables of a graph: 5 bytes for every node and NPU.
-    ///
-    /// # Panics
-    /// If two NPUs are more than [`FARTHEST`] links apart: callers bound the diameter.
-    #[must_use]
-    pub fn new(graph: &Graph) -> Self {
+    /// The tables of a graph.
+    pub(crate) fn new(graph: &Graph) -> Self {
         let nodes = graph.nodes();
         let mut tables = Self {
             nodes,
@@ -83,33 +79,13 @@ impl NextHops {
 
     /// The next links on shortest paths from `node` to the NPU `destination`, in the order of
     /// [`Graph::neighbours`]; none at the destination.
-    #[must_use]
-    pub fn links(&self, node: NodeId, destination: NodeId) -> &[u32] {
+    pub(crate) fn links(&self, node: NodeId, destination: NodeId) -> &[u32] {
         let list = self.list_of[destination.index() * self.nodes + node.index()] as usize;
         &self.links[self.starts[list] as usize..self.starts[list + 1] as usize]
     }
 
     /// How many links lie between `node` and the NPU `destination`.
-    #[must_use]
-    pub fn distance(&self, node: NodeId, destination: NodeId) -> u32 {
+    pub(crate) fn distance(&self, node: NodeId, destination: NodeId) -> u32 {
         u32::from(self.distances[destination.index() * self.nodes + node.index()])
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_square_has_two_ways_to_the_corner() {
-        let torus = serde_json::json!({ "topology": "torus", "shape": [4, 4] });
-        let graph = crate::topologies::read(torus).expect("a torus").build().expect("a graph");
-        let hops = NextHops::new(&graph);
-        assert_eq!(hops.distance(NodeId(0), NodeId(5)), 2);
-        let next: Vec<NodeId> =
-            hops.links(NodeId(0), NodeId(5)).iter().map(|&l| graph.link(l).to).collect();
-        assert_eq!(next.len(), 2);
-        assert!(next.contains(&NodeId(1)) && next.contains(&NodeId(4)));
-        assert!(hops.links(NodeId(5), NodeId(5)).is_empty());
     }
 }

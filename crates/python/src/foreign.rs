@@ -1,0 +1,45 @@
+//! Other tools' formats: bindings.
+
+use std::path::PathBuf;
+
+use allrail_simulate::SimulateError;
+use allrail_simulate::training::TrainingScenario;
+use allrail_simulate::training::export::export;
+use allrail_workload::formats::convert;
+use pyo3::prelude::*;
+use serde_json::json;
+
+use crate::{form_error, simulate_error, to_json};
+
+/// Imports a trace as a Chakra trace: a request (JSON), a report (JSON).
+#[pyfunction]
+fn import_trace(py: Python<'_>, request: &str) -> PyResult<String> {
+    let request: convert::Import =
+        serde_json::from_str(request).map_err(|error| form_error(error.to_string()))?;
+    let done = py.detach(|| convert::import(&request));
+    done.map(|report| to_json(&report)).map_err(|error| simulate_error(&SimulateError::from(error)))
+}
+
+/// Writes a training scenario's step graph (JSON) as a Chakra trace; returns what was written (JSON).
+#[pyfunction]
+fn export_chakra(py: Python<'_>, scenario: &str, folder: PathBuf, name: &str) -> PyResult<String> {
+    let scenario = TrainingScenario::from_json(scenario).map_err(|error| simulate_error(&error))?;
+    let written = py.detach(|| export(&scenario, &folder, name));
+    written
+        .map(|summary| {
+            json!({
+                "files": summary.files,
+                "nodes": summary.nodes,
+                "bytes": summary.bytes,
+                "groups": summary.groups,
+            })
+            .to_string()
+        })
+        .map_err(|error| simulate_error(&error))
+}
+
+/// Adds all of them to the module.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(import_trace, module)?)?;
+    module.add_function(wrap_pyfunction!(export_chakra, module)?)
+}

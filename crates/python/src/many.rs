@@ -1,0 +1,67 @@
+//! Many scenarios at once, on several threads, with Ctrl-C and progress.
+
+use std::ops::ControlFlow;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use allrail_simulate::SimulateError;
+use pyo3::exceptions::PyValueError;
+use pyo3::prelude::*;
+use rayon::prelude::*;
+
+use crate::{Watch, raise};
+
+/// Told how far a simulation is; it breaks off where someone wants it to end.
+pub(crate) type Look<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
+
+/// Runs `one` on every scenario, `threads` at a time (all cores where `None`); the results are in
+/// the same order. An error names the scenario: `scenarios[3].seed`.
+pub(crate) fn many(
+    py: Python<'_>,
+    scenarios: &[String],
+    threads: Option<usize>,
+    progress: Option<Py<PyAny>>,
+    one: impl Fn(&str, Look<'_>) -> Result<String, SimulateError> + Sync,
+) -> PyResult<Vec<String>> {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(threads.unwrap_or(0))
+        .build()
+        .map_err(|error| PyValueError::new_err(error.to_string()))?;
+    let mut watch = Watch { progress, raised: None };
+    let (done, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let run = |text: &String| {
+        let look = &mut |_, _| match stop.load(Ordering::Relaxed) {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        };
+        let result = one(text, look);
+        done.fetch_add(1, Ordering::Relaxed);
+        result
+    };
+    // Only this thread hears of Ctrl-C, so the others work while it looks.
+    let total = scenarios.len() as u64;
+    let results: Vec<Result<String, SimulateError>> = py.detach(|| {
+        std::thread::scope(|scope| {
+            let work = scope.spawn(|| pool.install(|| scenarios.par_iter().map(run).collect()));
+            while !work.is_finished() {
+                if watch.observe(done.load(Ordering::Relaxed), total).is_break() {
+                    stop.store(true, Ordering::Relaxed);
+                    break;
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+            work.join().expect("a simulation does not panic")
+        })
+    });
+    if watch.raised.is_some() {
+        return Err(watch.error(&SimulateError::Interrupted));
+    }
+    let explained = (0usize..).zip(results).map(|(index, outcome)| {
+        outcome.map_err(|error| {
+            let mut report = error.report();
+            report.field = format!("scenarios[{index}].{}", report.field);
+            raise(&report)
+        })
+    });
+    explained.collect()
+}

@@ -1,0 +1,114 @@
+//! Training steps: bindings.
+
+use allrail_schedule::coordinate;
+use allrail_schedule::tensor::{self, TensorParameters};
+use allrail_simulate::coordination::Latency;
+use allrail_simulate::training::{TrainingScenario, simulate};
+use pyo3::prelude::*;
+use serde_json::{Value, json};
+
+use crate::many::many;
+use crate::{Watch, simulate_error, to_json};
+
+/// Simulates the training steps of a scenario (JSON) and returns the result (JSON).
+#[pyfunction]
+#[pyo3(signature = (scenario, timeline=false, progress=None))]
+fn simulate_training(
+    py: Python<'_>,
+    scenario: &str,
+    timeline: bool,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<String> {
+    let scenario = TrainingScenario::from_json(scenario).map_err(|error| simulate_error(&error))?;
+    let mut watch = Watch { progress, raised: None };
+    let result = py.detach(|| {
+        simulate(&scenario, timeline, &mut |done, total| watch.observe(done, total))
+            .map(|result| to_json(&result))
+    });
+    result.map_err(|error| watch.error(&error))
+}
+
+/// Simulates the training steps of many scenarios, `threads` at a time (all cores where `None`).
+#[pyfunction]
+#[pyo3(signature = (scenarios, threads=None, progress=None))]
+#[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
+fn simulate_training_many(
+    py: Python<'_>,
+    scenarios: Vec<String>,
+    threads: Option<usize>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Vec<String>> {
+    many(py, &scenarios, threads, progress, |text, look| {
+        let scenario = TrainingScenario::from_json(text)?;
+        simulate(&scenario, false, look).map(|result| to_json(&result))
+    })
+}
+
+/// The tensor schedulers: name, about, version, the keys that only some of them read and this one
+/// does (`reads`), the JSON schema of all keys.
+#[pyfunction]
+fn tensor_policies() -> String {
+    let schema = without_policy(&schemars::schema_for!(TensorParameters));
+    let rows = tensor::ALL.iter().map(|policy| {
+        json!({
+            "name": policy.tag(),
+            "about": policy.about(),
+            "version": policy.version(),
+            "crosses_barrier": policy.crosses_barrier(),
+            "reads": policy.reads(),
+            "schema": schema,
+        })
+    });
+    Value::from_iter(rows).to_string()
+}
+
+/// How ranks agree: name, about, version, `reads` and the JSON schema as for tensor schedulers.
+#[pyfunction]
+fn coordinations() -> String {
+    let mut schema = without_policy(&schemars::schema_for!(coordinate::Settings));
+    schema["properties"]["groups"] = json!({
+        "description": "Tensors that are launched together: lists of their names, or how many \
+                        groups of about as many tensors.",
+        "anyOf": [{ "type": "integer" }, { "type": "array" }],
+    });
+    let mut latency = schemars::schema_for!(Latency).to_value();
+    for (name, definition) in latency["$defs"].as_object().into_iter().flatten() {
+        schema["$defs"][name] = definition.clone();
+    }
+    latency.as_object_mut().map(|keys| keys.remove("$defs"));
+    schema["properties"]["latency"] = latency;
+    let none = json!({
+        "name": coordinate::NONE,
+        "about": "no talk: a tensor is ready when the last rank has submitted it",
+        "version": 1,
+        "reads": [],
+        "schema": { "type": "object", "properties": {} },
+    });
+    let rows = coordinate::ALL.iter().map(|policy| {
+        json!({
+            "name": policy.tag(),
+            "about": policy.about(),
+            "version": policy.version(),
+            "reads": policy.reads(),
+            "schema": schema,
+        })
+    });
+    Value::from_iter(std::iter::once(none).chain(rows)).to_string()
+}
+
+/// A policy's keys beside its name.
+fn without_policy(schema: &schemars::Schema) -> Value {
+    let mut tree = schema.clone().to_value();
+    if let Some(keys) = tree.get_mut("properties").and_then(Value::as_object_mut) {
+        keys.remove("policy");
+    }
+    tree
+}
+
+/// Adds all of them to the module.
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_function(wrap_pyfunction!(simulate_training, module)?)?;
+    module.add_function(wrap_pyfunction!(simulate_training_many, module)?)?;
+    module.add_function(wrap_pyfunction!(coordinations, module)?)?;
+    module.add_function(wrap_pyfunction!(tensor_policies, module)?)
+}

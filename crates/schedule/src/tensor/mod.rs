@@ -1,0 +1,201 @@
+//! Tensor schedulers: which part of which gradient travels next. One file a policy, one line in
+//! [`ALL`].
+//!
+//! A scheduler is told when a tensor is ready (on every rank: the event is agreed) and when an
+//! operation has finished, and answers with operations to start. It knows neither the network nor
+//! the time an operation takes. Its driver feeds the events of one time in the order *ready,
+//! finished, timer*, so that an urgent tensor that becomes ready just now is seen by the choice that
+//! a finish of now allows.
+//!
+//! What every policy keeps, whatever the order of events: the pieces of a tensor cover each byte of
+//! it once; a tensor is done once, after its last piece; nothing that is ready waits forever; the
+//! same events give the same actions. With parameter servers each operation is a push, and a pull
+//! of the same pieces once that has finished.
+//!
+//! ```
+//! use allrail_core::{Bytes, Time};
+//! use allrail_schedule::tensor::{Action, Event, Tensor, TensorParameters};
+//!
+//! let parameters = TensorParameters { policy: "bytescheduler".to_owned(), ..Default::default() };
+//! let tensors = [Tensor { bytes: Bytes::new(4096), place: 0, group: None }];
+//! let mut scheduler = parameters.scheduler(&tensors).unwrap();
+//! let mut actions = Vec::new();
+//! scheduler.on(Time::ZERO, Event::Ready { tensor: 0 }, &mut actions);
+//! let Action::Start { operation, .. } = actions.remove(0) else { unreachable!() };
+//! scheduler.on(Time::from_us(9), Event::Finished { operation }, &mut actions);
+//! assert_eq!(actions, [Action::Done { tensor: 0 }]);
+//! ```
+
+mod bytescheduler;
+mod ddp;
+mod fifo;
+mod fusion;
+mod parameters;
+mod priority;
+mod task;
+mod whole;
+mod window;
+
+use allrail_core::{Bytes, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use parameters::{Servers, TensorParameters};
+pub use task::{CommTask, MAX_PARTITIONS};
+
+use crate::error::ScheduleError;
+
+/// A gradient, as the schedulers see it. It is named by its index in the list that they are given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    /// How large.
+    pub bytes: Bytes,
+    /// Place of its layer in the forward pass, 0 first: the lower, the sooner it is needed.
+    pub place: u32,
+    /// Tensors of one group are fused together, complete or not at all.
+    pub group: Option<u32>,
+}
+
+/// How gradients travel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Exchange {
+    /// One collective per operation.
+    #[default]
+    AllReduce,
+    /// Pushed to servers, summed and updated there, pulled from them.
+    ParameterServer,
+}
+
+/// A started operation. Numbers are not used again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OperationId(pub u32);
+
+/// What an operation does with its pieces.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Phase {
+    /// All of it: one collective.
+    Whole,
+    /// To the servers. It has finished once every worker's has arrived.
+    Push,
+    /// From the servers. It has finished once every worker has it.
+    Pull,
+}
+
+/// Part of a tensor; never empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Piece {
+    /// Index of the tensor.
+    pub tensor: u32,
+    /// Where in it.
+    pub offset: Bytes,
+    /// How much of it.
+    pub bytes: Bytes,
+}
+
+/// What a scheduler is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// All ranks have the tensor. It becomes ready again only after it was done.
+    Ready {
+        /// Which.
+        tensor: u32,
+    },
+    /// An operation is over on all ranks.
+    Finished {
+        /// Which.
+        operation: OperationId,
+    },
+    /// A timer that was set; after all other events of its time.
+    Timer {
+        /// As it was set.
+        id: u64,
+    },
+}
+
+/// What a scheduler wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// Hand these bytes to the network.
+    Start {
+        /// Its number.
+        operation: OperationId,
+        /// What it does.
+        phase: Phase,
+        /// Of which bytes; not empty.
+        pieces: Vec<Piece>,
+        /// Higher goes first, in the network too.
+        priority: i64,
+    },
+    /// The tensor has been exchanged: whoever waits for it may go on.
+    Done {
+        /// Which.
+        tensor: u32,
+    },
+    /// Say [`Event::Timer`] then.
+    SetTimer {
+        /// Comes back.
+        id: u64,
+        /// When; not before now.
+        at: Time,
+    },
+}
+
+/// The decider of one group of ranks and one operation: events in, actions out.
+pub trait TensorScheduler {
+    /// Takes an event and appends what it wants, in the order in which it is to be done.
+    ///
+    /// # Panics
+    /// If the driver breaks the rules: a tensor that is ready again before it was done, an
+    /// operation that finishes and does not run.
+    fn on(&mut self, now: Time, event: Event, actions: &mut Vec<Action>);
+}
+
+/// A policy: makes schedulers.
+pub trait TensorPolicy: Sync {
+    /// The tag in scenario files.
+    fn tag(&self) -> &'static str;
+
+    /// One line for the docs.
+    fn about(&self) -> &'static str;
+
+    /// Raised whenever the same events may give other actions.
+    fn version(&self) -> u32;
+
+    /// Whether the next iteration's layer waits for its own tensor only, and not for all of them.
+    fn crosses_barrier(&self) -> bool;
+
+    /// The keys of `schedule.tensor` that only some policies read, and this one does.
+    fn reads(&self) -> &'static [&'static str];
+
+    /// A scheduler of these tensors. Its caller has checked the parameters.
+    ///
+    /// # Errors
+    /// If the parameters do not fit the tensors, such as too many partitions.
+    fn scheduler(
+        &self,
+        parameters: &TensorParameters,
+        exchange: Exchange,
+        tensors: &[Tensor],
+    ) -> Result<Box<dyn TensorScheduler>, ScheduleError>;
+}
+
+/// Every tensor scheduler, in the order of the docs.
+pub static ALL: &[&dyn TensorPolicy] =
+    &[&fifo::Fifo, &ddp::Ddp, &fusion::Fusion, &priority::Priority, &bytescheduler::ByteScheduler];
+
+/// The tensor scheduler with this tag.
+///
+/// # Errors
+/// [`ScheduleError::Field`] with the known names.
+pub fn named(name: &str) -> Result<&'static dyn TensorPolicy, ScheduleError> {
+    ALL.iter().copied().find(|policy| policy.tag() == name).ok_or_else(|| {
+        let known: Vec<String> = ALL.iter().map(|policy| format!("`{}`", policy.tag())).collect();
+        ScheduleError::Field {
+            field: "schedule.tensor.policy".to_owned(),
+            value: name.to_owned(),
+            why: "it is not a tensor scheduler".to_owned(),
+            hint: format!("use one of {}", known.join(", ")),
+        }
+    })
+}

@@ -1,0 +1,239 @@
+//! The key `schedule.tensor`: a policy and its parameters, checked.
+
+use allrail_core::{Bandwidth, Bytes, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::{Exchange, Tensor, TensorPolicy, TensorScheduler, named};
+use crate::error::ScheduleError;
+
+const MIB: u64 = 1 << 20;
+
+/// How gradients are scheduled. What is left out takes its default; a key that the policy does not
+/// read is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TensorParameters {
+    /// Which tensor scheduler.
+    pub policy: String,
+    /// `priority`, `bytescheduler`: no piece of a tensor is larger. 4 MiB (a million parameters of
+    /// four bytes, ByteScheduler's default before tuning); `priority`: 200 KB (P3's 50,000
+    /// parameters).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition: Option<Bytes>,
+    /// `bytescheduler`: how much may be in flight; with servers, of pushes and of pulls each. 16
+    /// MiB. A single partition may exceed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub credit: Option<Bytes>,
+    /// `ddp`: a bucket is closed once it holds as much. 25 MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bucket: Option<Bytes>,
+    /// `ddp`: the first bucket, so that communication starts early. 1 MiB.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_bucket: Option<Bytes>,
+    /// `fusion`: no more is packed together, unless a tensor or a group alone exceeds it. 64 MiB; 0
+    /// packs nothing.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub threshold: Option<Bytes>,
+    /// `fusion`: how often what is ready is packed. 1 ms. 0 packs what becomes ready at one time:
+    /// for a coordination that has cycles of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cycle: Option<Time>,
+    /// `fusion`: the tensors, in the order of the forward pass, are cut into so many groups of about
+    /// as many tensors, complete or not at all. 0: no groups but those of the workload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub groups: Option<u32>,
+    /// Whether all layers of the next iteration wait for all tensors of this one. Left out: as the
+    /// policy has it (`priority` and `bytescheduler` cross the barrier). PyTorch and TensorFlow
+    /// have one, MXNet has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub barrier: Option<bool>,
+    /// For how long every operation occupies its first server (a dimension, a link) before its
+    /// bytes do: launch, synchronisation, acknowledgement.
+    pub start_overhead: Time,
+    /// The same, once for each piece of an operation: cutting, copying, bookkeeping.
+    pub partition_overhead: Time,
+    /// How gradients travel.
+    pub exchange: Exchange,
+    /// With `exchange: parameter_server`: the servers.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub servers: Option<Servers>,
+}
+
+/// The parameter servers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Servers {
+    /// How many; as many as workers if left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub count: Option<u32>,
+    /// Whether they share the workers' machines and links. Otherwise they have machines and links
+    /// of their own.
+    pub colocated: bool,
+    /// A piece of at least this size is split evenly over all servers, a smaller one lies on one of
+    /// them, in turn. 4 MB: MXNet's bound of a million parameters. Left out, `priority` and
+    /// `bytescheduler` split nothing, as their partitions are spread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub big_array: Option<Bytes>,
+    /// What a worker brings between its NPUs and its network, each way, before a push and after a
+    /// pull: the buses that the NPUs of a machine share. Left out: unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<Bandwidth>,
+}
+
+impl Default for Servers {
+    fn default() -> Self {
+        Self { count: None, colocated: true, big_array: None, host: None }
+    }
+}
+
+impl Default for TensorParameters {
+    fn default() -> Self {
+        Self {
+            policy: "fifo".to_owned(),
+            partition: None,
+            credit: None,
+            bucket: None,
+            first_bucket: None,
+            threshold: None,
+            cycle: None,
+            groups: None,
+            barrier: None,
+            start_overhead: Time::ZERO,
+            partition_overhead: Time::ZERO,
+            exchange: Exchange::AllReduce,
+            servers: None,
+        }
+    }
+}
+
+fn wrong(key: &str, value: &impl ToString, why: String, hint: &str) -> ScheduleError {
+    ScheduleError::Field {
+        field: format!("schedule.tensor.{key}"),
+        value: value.to_string(),
+        why,
+        hint: hint.to_owned(),
+    }
+}
+
+impl TensorParameters {
+    /// The policy, once all parameters are checked.
+    ///
+    /// # Errors
+    /// An unknown policy, a key that it does not read, a value out of range.
+    pub fn policy(&self) -> Result<&'static dyn TensorPolicy, ScheduleError> {
+        let policy = named(&self.policy)?;
+        self.check_keys(policy)?;
+        self.check_values()?;
+        Ok(policy)
+    }
+
+    fn check_keys(&self, policy: &dyn TensorPolicy) -> Result<(), ScheduleError> {
+        let text = |bytes: &Option<Bytes>| bytes.map(|bytes| bytes.to_string());
+        let given = [
+            ("partition", text(&self.partition)),
+            ("credit", text(&self.credit)),
+            ("bucket", text(&self.bucket)),
+            ("first_bucket", text(&self.first_bucket)),
+            ("threshold", text(&self.threshold)),
+            ("cycle", self.cycle.map(|cycle| cycle.to_string())),
+            ("groups", self.groups.map(|groups| groups.to_string())),
+        ];
+        for (key, value) in given {
+            if let Some(value) = value
+                && !policy.reads().contains(&key)
+            {
+                let readers: Vec<String> = super::ALL
+                    .iter()
+                    .filter(|other| other.reads().contains(&key))
+                    .map(|other| format!("`{}`", other.tag()))
+                    .collect();
+                let hint = format!("leave it out, or use {}", readers.join(" or "));
+                return Err(wrong(
+                    key,
+                    &value,
+                    format!("`{}` does not read it", self.policy),
+                    &hint,
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_values(&self) -> Result<(), ScheduleError> {
+        let zero = Some(Bytes::new(0));
+        if self.partition == zero {
+            let why = "a partition must hold a byte at least".to_owned();
+            return Err(wrong("partition", &"0 B", why, "for example `4 MiB`"));
+        }
+        if self.credit == zero {
+            let why = "without credit nothing is ever sent".to_owned();
+            return Err(wrong("credit", &"0 B", why, "for example `16 MiB`"));
+        }
+        let hour = Time::from_us(3_600_000_000);
+        for (key, value) in [
+            ("cycle", self.cycle.unwrap_or_default()),
+            ("start_overhead", self.start_overhead),
+            ("partition_overhead", self.partition_overhead),
+        ] {
+            if value > hour {
+                let why = "it is longer than an hour".to_owned();
+                return Err(wrong(key, &value, why, "for example `1 ms`"));
+            }
+        }
+        let Some(servers) = &self.servers else { return Ok(()) };
+        if self.exchange == Exchange::AllReduce {
+            let why = "an all-reduce has no servers".to_owned();
+            return Err(wrong("servers", &"", why, "add `exchange: parameter_server`"));
+        }
+        match servers.count {
+            Some(count @ (0 | 65_537..)) => {
+                let why = "there are between 1 and 65,536 servers".to_owned();
+                Err(wrong("servers.count", &count, why, "leave it out for one a worker"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A scheduler of these tensors.
+    ///
+    /// # Errors
+    /// As [`TensorParameters::policy`]; or the parameters do not fit the tensors.
+    pub fn scheduler(&self, tensors: &[Tensor]) -> Result<Box<dyn TensorScheduler>, ScheduleError> {
+        self.policy()?.scheduler(self, self.exchange, tensors)
+    }
+
+    /// Whether all layers of an iteration wait for all tensors of the one before.
+    ///
+    /// # Errors
+    /// As [`TensorParameters::policy`].
+    pub fn has_barrier(&self) -> Result<bool, ScheduleError> {
+        let policy = self.policy()?;
+        Ok(self.barrier.unwrap_or(!policy.crosses_barrier()))
+    }
+
+    /// For how long an operation of so many pieces occupies its first server before its bytes do:
+    /// nothing else is served there in that time.
+    #[must_use]
+    pub fn overhead(&self, pieces: usize) -> Time {
+        let each = self.partition_overhead.checked_mul(pieces as u64);
+        each.and_then(|each| each.checked_add(self.start_overhead)).unwrap_or(Time::MAX)
+    }
+
+    pub(super) fn bucket_bounds(&self) -> (Bytes, Bytes) {
+        let of = |given: Option<Bytes>, otherwise| given.unwrap_or(Bytes::new(otherwise));
+        (of(self.first_bucket, MIB), of(self.bucket, 25 * MIB))
+    }
+
+    pub(super) fn fusion_threshold(&self) -> Bytes {
+        self.threshold.unwrap_or(Bytes::new(64 * MIB))
+    }
+
+    pub(super) fn fusion_cycle(&self) -> Time {
+        self.cycle.unwrap_or(Time::from_us(1_000))
+    }
+
+    pub(super) fn credit_or_default(&self) -> Bytes {
+        self.credit.unwrap_or(Bytes::new(16 * MIB))
+    }
+}

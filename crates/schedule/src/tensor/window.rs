@@ -1,0 +1,105 @@
+//! The core of `priority` and `bytescheduler`: partitions wait in order of urgency and start while
+//! the credit lasts.
+//!
+//! The order is (place, tensor, offset). The most urgent partition is never passed by: while it does
+//! not fit into what is left of the credit, nothing starts. One that exceeds the whole credit goes
+//! alone. Pushes and pulls have a queue and a credit each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use allrail_core::{Bytes, Time};
+
+use super::{Action, CommTask, Event, Exchange, OperationId, Phase, Piece, TensorScheduler};
+
+/// Partitions of one phase: those that wait and the bytes that fly.
+struct Lane {
+    phase: Phase,
+    waiting: BTreeSet<(u32, Piece)>,
+    in_flight: u64,
+    credit: u64,
+}
+
+impl Lane {
+    fn new(phase: Phase, credit: Bytes) -> Self {
+        Self { phase, waiting: BTreeSet::new(), in_flight: 0, credit: credit.count() }
+    }
+
+    /// The most urgent partition, if it may start now.
+    fn take(&mut self) -> Option<Piece> {
+        let bytes = self.waiting.first()?.1.bytes.count();
+        if self.in_flight > 0 && self.in_flight.saturating_add(bytes) > self.credit {
+            return None;
+        }
+        self.in_flight += bytes;
+        self.waiting.pop_first().map(|(_, piece)| piece)
+    }
+}
+
+/// A scheduler of partitions.
+pub(super) struct Window {
+    tasks: Vec<CommTask>,
+    partition: Bytes,
+    /// The first phase, and the pulls where there are servers.
+    lanes: Vec<Lane>,
+    flying: BTreeMap<OperationId, (usize, Piece)>,
+    next: u32,
+}
+
+impl Window {
+    /// Of these tasks. A credit of one byte lets one partition fly at a time.
+    pub(super) fn new(
+        tasks: Vec<CommTask>,
+        exchange: Exchange,
+        partition: Bytes,
+        credit: Bytes,
+    ) -> Self {
+        let phases: &[Phase] = match exchange {
+            Exchange::AllReduce => &[Phase::Whole],
+            Exchange::ParameterServer => &[Phase::Push, Phase::Pull],
+        };
+        let lanes = phases.iter().map(|phase| Lane::new(*phase, credit)).collect();
+        Self { tasks, partition, lanes, flying: BTreeMap::new(), next: 0 }
+    }
+
+    fn start(&mut self, actions: &mut Vec<Action>) {
+        for (index, lane) in self.lanes.iter_mut().enumerate() {
+            while let Some(piece) = lane.take() {
+                let (phase, priority) = self.tasks[piece.tensor as usize].start(lane.phase);
+                let operation = OperationId(self.next);
+                self.next = self.next.checked_add(1).expect("fewer than 2^32 operations");
+                self.flying.insert(operation, (index, piece));
+                actions.push(Action::Start { operation, phase, pieces: vec![piece], priority });
+            }
+        }
+    }
+}
+
+impl TensorScheduler for Window {
+    fn on(&mut self, _now: Time, event: Event, actions: &mut Vec<Action>) {
+        match event {
+            Event::Ready { tensor } => {
+                let task = &mut self.tasks[tensor as usize];
+                if task.notify_ready() {
+                    actions.push(Action::Done { tensor });
+                }
+                let place = task.place();
+                let pieces = task.partition(self.partition).map(|piece| (place, piece));
+                self.lanes[0].waiting.extend(pieces);
+            }
+            Event::Finished { operation } => {
+                let (index, piece) =
+                    self.flying.remove(&operation).expect("a running operation finishes");
+                self.lanes[index].in_flight -= piece.bytes.count();
+                let task = &mut self.tasks[piece.tensor as usize];
+                if task.notify_finish(&piece, self.lanes[index].phase) {
+                    actions.push(Action::Done { tensor: piece.tensor });
+                }
+                if let Some(lane) = self.lanes.get_mut(index + 1) {
+                    lane.waiting.insert((task.place(), piece));
+                }
+            }
+            Event::Timer { .. } => {}
+        }
+        self.start(actions);
+    }
+}

@@ -1,0 +1,229 @@
+//! A simulation of collectives in figures.
+
+use allrail_collective::{CollectivePlan, Operation, StageModel};
+use allrail_core::{DimensionId, Time};
+use allrail_fabric::Dimension;
+use allrail_schedule::bound;
+use allrail_schedule::evaluate::Work;
+
+use crate::driver::Run;
+use crate::error::SimulateError;
+use crate::result::{CollectiveResult, DimensionResult, Host, SimulationResult, SpanResult};
+use crate::scenario::{Scenario, Topology, WorldKind};
+
+/// A simulation that is over.
+pub(crate) struct Parts<'a> {
+    pub(crate) scenario: &'a Scenario,
+    pub(crate) plans: &'a [CollectivePlan],
+    pub(crate) models: &'a [StageModel],
+    pub(crate) works: &'a [Work],
+    pub(crate) run: &'a Run,
+    /// For each dimension, the part of the time in which it was sending.
+    pub(crate) busy: &'a [f64],
+}
+
+/// Makes the result of a simulation.
+///
+/// # Errors
+/// The bound cannot be worked out: names the field that is wrong.
+pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateError> {
+    let &Parts { scenario, plans, models, works, run, busy } = parts;
+    let fabric = &scenario.fabric;
+    let npus = fabric.npus();
+    let first = scenario.collective.iter().map(|c| c.start).min().unwrap_or(Time::ZERO);
+    let last = run.finish.iter().max().copied().unwrap_or(Time::ZERO);
+    let time = last - first;
+    let mut sent = vec![0.0f64; fabric.dimensions.len()];
+    match scenario.world {
+        WorldKind::Dims => {
+            for task in works.iter().flat_map(Work::tasks) {
+                sent[task.dimension as usize] += task.sent.0;
+            }
+        }
+        _ => {
+            for (place, bytes) in run.sent.iter().enumerate() {
+                let dimension = place % sent.len();
+                sent[dimension] = sent[dimension].max(*bytes as f64);
+            }
+        }
+    }
+    let spanned: Vec<DimensionId> =
+        fabric.ids().filter(|id| plans.iter().any(|plan| plan.dimensions.contains(id))).collect();
+    let bandwidth: f64 =
+        spanned.iter().map(|id| fabric.dimension(*id).aggregate().bytes_per_second() as f64).sum();
+    let total: f64 = sent.iter().sum();
+    let ideal_us = total / bandwidth * 1e6;
+    let counted = scenario.world == WorldKind::Dims;
+    let below_physical_bound = plans.iter().zip(models).any(|(plan, model)| {
+        let mut stages = plan.chunks.iter().flat_map(|chunk| &chunk.stages);
+        counted && stages.any(|stage| model.below_physical(stage.operation, stage.dimension))
+    });
+    let known = |value: f64| (!below_physical_bound).then_some(value);
+    let dimensions = fabric
+        .ids()
+        .map(|id| {
+            let dimension = fabric.dimension(id);
+            let capacity = dimension.aggregate().bytes_per_second() as f64 * time.as_s();
+            DimensionResult {
+                name: id.name(),
+                kind: dimension.kind,
+                size: dimension.size,
+                bandwidth_gbps: dimension.aggregate().gbps(),
+                algorithm: plans[0].algorithms[id.index()].clone(),
+                bytes_per_npu: sent[id.index()].round() as u64,
+                utilisation: known(if capacity > 0.0 { sent[id.index()] / capacity } else { 0.0 }),
+                busy_fraction: busy[id.index()],
+            }
+        })
+        .collect();
+    let collectives: Vec<CollectiveResult> = scenario
+        .collective
+        .iter()
+        .zip(plans)
+        .zip(&run.finish)
+        .map(|((collective, plan), finish)| times(fabric, collective, plan, *finish))
+        .collect();
+    let only = collectives.first().filter(|_| collectives.len() == 1);
+    Ok(SimulationResult {
+        time_us: time.as_us(),
+        ideal_time_us: ideal_us,
+        bound_time_us: lower_bound(scenario, plans, models, works, first)?.as_us().max(
+            // A bound below the plain one would be no use; it holds in a physical model only.
+            if below_physical_bound { 0.0 } else { ideal_us },
+        ),
+        utilisation: known(ideal_us / time.as_us()),
+        bytes_per_npu: total.round() as u64,
+        world: tag(&scenario.world),
+        seed: scenario.seed,
+        calibrated: false,
+        simulated_as: simulated_as(scenario),
+        below_physical_bound,
+        npus,
+        algbw_gbps: only.map(|c| c.algbw_gbps),
+        busbw_gbps: only.map(|c| c.busbw_gbps),
+        policy: plans[0].policy.clone(),
+        order: tag(&scenario.schedule.order),
+        chunks: u32::try_from(plans[0].chunks.len()).expect("few chunks"),
+        messages: scenario.world.carries_messages().then_some(run.transfers),
+        dimensions,
+        collectives,
+        host: Host::default(),
+        timeline: None,
+    })
+}
+
+/// A graph's wiring is used in the worlds of cables only.
+fn simulated_as(scenario: &Scenario) -> Option<&'static str> {
+    let Topology(topology) = scenario.topology.as_ref()?;
+    let cables = matches!(scenario.world, WorldKind::Flows | WorldKind::Packets);
+    cables.then(|| topology.simulated_as()).flatten()
+}
+
+fn tag<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_value(value)
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .expect("a tag is text")
+}
+
+fn times(
+    fabric: &allrail_fabric::Fabric,
+    collective: &crate::scenario::Collective,
+    plan: &CollectivePlan,
+    finish: Time,
+) -> CollectiveResult {
+    let ranks: f64 =
+        plan.dimensions.iter().map(|id| f64::from(fabric.dimension(*id).size)).product();
+    let time = finish - collective.start;
+    let algbw = collective.size.count() as f64 / time.as_s() / 1e9;
+    let factor = match collective.kind {
+        Operation::AllReduce => 2.0 * (ranks - 1.0) / ranks,
+        Operation::ReduceScatter | Operation::AllGather | Operation::AllToAll => {
+            (ranks - 1.0) / ranks
+        }
+        Operation::Broadcast => 1.0,
+    };
+    CollectiveResult {
+        name: if collective.name.is_empty() {
+            collective.kind.to_string()
+        } else {
+            collective.name.clone()
+        },
+        kind: collective.kind,
+        size_bytes: collective.size.count(),
+        start_us: collective.start.as_us(),
+        finish_us: finish.as_us(),
+        time_us: time.as_us(),
+        algbw_gbps: algbw,
+        busbw_gbps: algbw * factor,
+    }
+}
+
+/// No schedule of any of the collectives alone ends earlier; where a plan is not made of one
+/// operation per stage, its own load on the busiest dimension.
+fn lower_bound(
+    scenario: &Scenario,
+    plans: &[CollectivePlan],
+    models: &[StageModel],
+    works: &[Work],
+    first: Time,
+) -> Result<Time, SimulateError> {
+    // A graph's cables may be nearer than its dimensions say: its bound is that of bandwidth alone.
+    let latency = |d: &Dimension| match scenario.world {
+        WorldKind::Dims | WorldKind::Links => d.latency,
+        WorldKind::Flows | WorldKind::Packets => Time::ZERO,
+    };
+    let latencies: Vec<Time> = scenario.fabric.dimensions.iter().map(latency).collect();
+    let mut lower = Time::ZERO;
+    for (((plan, model), work), collective) in
+        plans.iter().zip(models).zip(works).zip(&scenario.collective)
+    {
+        let own = if plan.operation == Operation::AllReduce
+            && plan.chunks.iter().flat_map(|c| &c.stages).any(|s| s.operation == plan.operation)
+        {
+            let load = |d: usize| {
+                work.tasks().iter().filter(|t| t.dimension as usize == d).map(|t| t.occupancy).sum()
+            };
+            (0..model.dimensions()).map(load).max().unwrap_or(Time::ZERO)
+        } else {
+            let chunks: Vec<_> = plan.chunks.iter().map(|chunk| chunk.bytes).collect();
+            let dimensions = &plan.dimensions;
+            match scenario.world {
+                WorldKind::Dims => bound::lower(model, plan.operation, dimensions, &chunks)?,
+                _ => bound::lower_of_messages(
+                    model,
+                    plan.operation,
+                    dimensions,
+                    &chunks,
+                    &latencies,
+                )?,
+            }
+        };
+        lower = lower.max(collective.start - first + own);
+    }
+    Ok(lower)
+}
+
+/// Every stage of one NPU.
+pub(crate) fn spans(plans: &[CollectivePlan], works: &[Work], run: &Run) -> Vec<SpanResult> {
+    run.spans
+        .iter()
+        .map(|span| {
+            let at = span.at;
+            let chunk = &plans[at.collective as usize].chunks[at.chunk as usize];
+            let stage = chunk.stages[at.stage as usize];
+            let task = works[at.collective as usize].chunk(at.chunk as usize)[at.stage as usize];
+            SpanResult {
+                dimension: stage.dimension.0,
+                collective: at.collective,
+                chunk: at.chunk,
+                stage: at.stage,
+                operation: stage.operation,
+                bytes: task.sent.0,
+                start_us: span.start.as_us(),
+                end_us: span.end.as_us(),
+                finish_us: span.finish.as_us(),
+            }
+        })
+        .collect()
+}

@@ -1,0 +1,35 @@
+//! Training steps in virtual time: a step graph, run by players over a network.
+//!
+//! - [`players`]: who runs nodes, and which of them meet in each instance of a group.
+//! - [`driver`]: the loop: compute engines, gathering, messages, iterations.
+//! - [`carrier`]: what carries the communication; [`dims`] for the world of that name, [`messages`]
+//!   for the others. [`network`]: the graph fabrics, and where a job's ranks are on them.
+//! - [`exchange`]: a carrier with parameter servers beside it, and their links, [`servers`].
+//! - [`tensors`]: gradients, through the tensor schedulers.
+//! - [`record`]: what happened to each node, and what compute engines waited for.
+//! - [`scenario`]: the resolved scenario. [`run`]: from it to a [`result`].
+//! - [`path`]: the critical path of a step, in words.
+
+pub mod carrier;
+pub mod dims;
+pub mod driver;
+pub mod exchange;
+pub mod export;
+mod lowered;
+pub mod messages;
+pub mod network;
+pub mod path;
+pub mod players;
+pub mod record;
+pub mod result;
+pub mod run;
+pub mod scenario;
+pub mod servers;
+mod staged;
+mod steady;
+pub mod tensors;
+
+pub use lowered::{Algorithms, AllToAll};
+pub use result::TrainingResult;
+pub use run::{Job, run, simulate};
+pub use scenario::{TrainingScenario, WhatIf};

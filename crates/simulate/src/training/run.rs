@@ -1,0 +1,622 @@
+//! From a training scenario to a result.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use allrail_collective::Operation;
+use allrail_collective::model::topology_aware;
+use allrail_core::{Bytes, Time};
+use allrail_fabric::Fabric;
+use allrail_schedule::Request;
+use allrail_schedule::tensor::TensorParameters;
+use allrail_workload::spec::{Model, Workload};
+use allrail_workload::{
+    ActorId, Built, Memory, NodeId, Pass, Perturbation, Purpose, StepGraph, Work,
+};
+
+use allrail_world::flows::Splitting;
+use allrail_world::{Links, World};
+
+use super::carrier::{Ask, Carrier};
+use super::dims::{self, Dims, Network};
+use super::driver::{Driver, Outcome, Priority, Settings};
+use super::exchange::WithServers;
+use super::messages::{Messages, Wiring};
+use super::network::GraphNetwork;
+use super::path;
+use super::players::Players;
+use super::record::{Idle, Ran, clipped};
+use super::result::{ActorResult, MemoryResult, SpanResult, TrainingResult};
+use super::scenario::{TrainingScenario, WhatIf};
+use super::tensors::Tensors;
+use crate::SimulateError;
+use crate::driver::Observer;
+use crate::result::{DimensionResult, Host};
+use crate::scenario::{CollectiveOrder, Schedule, WorldKind, field};
+
+/// A step graph with all that says how it is run.
+pub struct Job<'a> {
+    /// What runs.
+    pub graph: &'a StepGraph,
+    /// What an NPU keeps, where known.
+    pub memory: Option<Memory>,
+    /// What was assumed.
+    pub notes: Vec<String>,
+    /// What disturbs compute times.
+    pub perturbation: Perturbation,
+    /// How many iterations.
+    pub iterations: u32,
+}
+
+/// Simulates a training scenario.
+///
+/// # Errors
+/// Names the field that is wrong; a stall with who waits for what; an interruption.
+pub fn simulate(
+    scenario: &TrainingScenario,
+    timeline: bool,
+    observer: Observer<'_>,
+) -> Result<TrainingResult, SimulateError> {
+    let begin = Instant::now();
+    let sizes: Vec<u32> = scenario.fabric.dimensions.iter().map(|d| d.size).collect();
+    let mut workload = scenario.workload.clone();
+    if scenario.what_if == Some(WhatIf::NoStraggler) {
+        workload.stragglers.clear();
+        workload.jitter = None;
+    }
+    let built = graph_of(&workload, &sizes)?;
+    let job = Job {
+        graph: &built.graph,
+        memory: (built.memory != Memory::default()).then_some(built.memory),
+        notes: built.notes.clone(),
+        perturbation: built.perturbation(&workload, scenario.seed),
+        iterations: workload.iterations,
+    };
+    let building = begin.elapsed();
+    let mut result = run(&job, scenario, timeline, observer)?;
+    result.host.planning_ms = building.as_secs_f64() * 1e3;
+    result.host.wall_ms = begin.elapsed().as_secs_f64() * 1e3;
+    Ok(result)
+}
+
+/// The step graph of a workload, whoever wrote its model.
+///
+/// # Errors
+/// The workload is wrong, or does not fit dimensions of these sizes.
+pub fn graph_of(workload: &Workload, sizes: &[u32]) -> Result<Built, SimulateError> {
+    Ok(match allrail_workload::formats::build(workload, sizes)? {
+        Some(foreign) => foreign,
+        None => allrail_workload::build(workload, sizes)?,
+    })
+}
+
+/// Runs a step graph as a scenario says; of its workload, only what `job` does not.
+///
+/// # Errors
+/// As for [`simulate`].
+pub fn run(
+    job: &Job<'_>,
+    scenario: &TrainingScenario,
+    timeline: bool,
+    observer: Observer<'_>,
+) -> Result<TrainingResult, SimulateError> {
+    let mut request = scenario.request();
+    let network = match scenario.what_if {
+        Some(WhatIf::InfiniteBandwidth) => Network::Infinite,
+        Some(WhatIf::Ideal) => Network::Ideal,
+        Some(WhatIf::Double(dimension)) => {
+            double(&mut request.fabric, dimension)?;
+            Network::Real
+        }
+        Some(WhatIf::NoStraggler) | None => Network::Real,
+    };
+    let sizes: Vec<u32> = request.fabric.dimensions.iter().map(|d| d.size).collect();
+    if WithServers::asked(&scenario.tensor()) && scenario.world != WorldKind::Dims {
+        return Err(field(
+            "schedule.tensor.exchange".to_owned(),
+            "parameter_server",
+            "parameter servers run in `dims`",
+            "write `world: dims`, or leave it out for all-reduces",
+        ));
+    }
+    match scenario.world {
+        WorldKind::Dims => {
+            let players = Players::classes(job.graph, &sizes)?;
+            let mut carrier = Dims::new(
+                job.graph,
+                &players,
+                &request,
+                &scenario.schedule.algorithms_by_operation,
+                network,
+                timeline,
+            )?;
+            prepare(job.graph, &players, |ask| carrier.prepare(ask))?;
+            let parameters = scenario.tensor();
+            let outcome = if WithServers::asked(&parameters) {
+                let fabric = &request.fabric;
+                let mut servers = WithServers::new(
+                    &mut carrier,
+                    job.graph,
+                    &players,
+                    fabric,
+                    &parameters,
+                    network,
+                )?;
+                drive(job, scenario, &players, &mut servers, timeline, observer)?
+            } else {
+                drive(job, scenario, &players, &mut carrier, timeline, observer)?
+            };
+            let spans = carrier.spans.take().unwrap_or_default();
+            summarise(job, scenario, &request, &players, &outcome, &mut carrier, &spans, timeline)
+        }
+        WorldKind::Links => {
+            let players = Players::ranks(job.graph, &sizes)?;
+            let wiring = Wiring::Dimensions(&request);
+            let world = Box::new(Links::new(&request.fabric));
+            let overhead = scenario.messages.overhead;
+            let carrier = Messages::new(job.graph, &players, wiring, world, overhead);
+            by_messages(job, scenario, &request, &players, carrier, timeline, observer)
+        }
+        WorldKind::Flows | WorldKind::Packets => {
+            let Some(topology) = &scenario.topology else {
+                return Err(field(
+                    "world".to_owned(),
+                    scenario.world.tag(),
+                    "it has switches and cables, and the fabric has dimensions",
+                    "take a fabric with a `topology`, or write `world: dims`",
+                ));
+            };
+            let settings = &scenario.messages;
+            let players = Players::ranks(job.graph, &sizes)?;
+            let network = GraphNetwork::new(Arc::clone(&topology.0))?;
+            let ranks = sizes.iter().product();
+            let places = scenario.placement.places(ranks, network.graph.npus(), scenario.seed)?;
+            let paths = settings.paths.unwrap_or(Splitting::Ecmp);
+            let world: Box<dyn World> = match scenario.world {
+                WorldKind::Flows => Box::new(network.flows(paths)),
+                _ => Box::new(network.packets(&scenario.packets, scenario.seed)?),
+            };
+            let algorithms = &settings.algorithms;
+            let wiring = Wiring::Graph { places: &places, algorithms, sizes: &sizes };
+            let overhead = settings.overhead;
+            let mut carrier = Messages::new(job.graph, &players, wiring, world, overhead);
+            if settings.steady && scenario.world == WorldKind::Flows {
+                carrier = carrier.steady(network.latency(paths));
+            }
+            let mut result =
+                by_messages(job, scenario, &request, &players, carrier, timeline, observer)?;
+            result.notes.extend(network.notes(&scenario.placement, settings));
+            Ok(result)
+        }
+    }
+}
+
+/// Runs it on a carrier of messages.
+fn by_messages(
+    job: &Job<'_>,
+    scenario: &TrainingScenario,
+    request: &Request,
+    players: &Players,
+    mut carrier: Messages<'_>,
+    timeline: bool,
+    observer: Observer<'_>,
+) -> Result<TrainingResult, SimulateError> {
+    if matches!(scenario.what_if, Some(WhatIf::Ideal | WhatIf::InfiniteBandwidth)) {
+        return Err(field(
+            "what_if".to_owned(),
+            scenario.world.tag(),
+            "only the servers of `dims` can be ideal or infinitely fast",
+            "use `world: dims`",
+        ));
+    }
+    prepare(job.graph, players, |ask| carrier.prepare(ask))?;
+    let outcome = drive(job, scenario, players, &mut carrier, timeline, observer)?;
+    let mut result =
+        summarise(job, scenario, request, players, &outcome, &mut carrier, &[], timeline)?;
+    let (messages, bytes) = carrier.carried();
+    result.notes.push(format!("{messages} messages of {bytes} B in all were carried"));
+    Ok(result)
+}
+
+fn double(fabric: &mut Fabric, id: allrail_core::DimensionId) -> Result<(), SimulateError> {
+    let dimension = &mut fabric.dimensions[id.index()];
+    dimension.bandwidth = dimension.bandwidth.checked_mul(2).ok_or_else(|| {
+        field(
+            format!("fabric.dimensions[{}].bandwidth", id.0),
+            dimension.bandwidth,
+            "twice as much is beyond 2^64 B/s",
+            "lower it",
+        )
+    })?;
+    fabric.validate()?;
+    Ok(())
+}
+
+/// Schedules every kind of collective of the graph once, so that nothing fails on the way.
+fn prepare(
+    graph: &StepGraph,
+    players: &Players,
+    mut prepare: impl FnMut(Ask) -> Result<(), SimulateError>,
+) -> Result<(), SimulateError> {
+    let player_of = |actor: ActorId| {
+        let found = players.actors.iter().position(|other| *other == actor);
+        u32::try_from(found.expect("an actor has ranks")).expect("few players")
+    };
+    let first: Vec<u32> =
+        (0u32..).zip(graph.actors()).map(|(actor, _)| player_of(ActorId(actor))).collect();
+    let mut seen: BTreeMap<(Operation, Bytes, u32), ()> = BTreeMap::new();
+    for id in graph.ids() {
+        let node = graph.node(id);
+        let player = first[node.actor.index()];
+        match node.work {
+            Work::Collective { operation, bytes, group, .. } => {
+                if seen.insert((operation, bytes, group.0), ()).is_none() {
+                    let instance = players.instance(player, group);
+                    prepare(Ask::Collective { operation, bytes, instance })?;
+                }
+            }
+            Work::Send { bytes, group, peer, .. } => {
+                let Some((other, rank)) =
+                    players.peer(player, &graph.groups()[group.index()], peer)
+                else {
+                    continue;
+                };
+                let source = players.ranks[player as usize];
+                prepare(Ask::Message {
+                    bytes,
+                    instance: players.instance(player, group),
+                    source: player,
+                    destination: other,
+                    ranks: (source, rank),
+                })?;
+            }
+            Work::Compute { .. } | Work::Receive { .. } => {}
+        }
+    }
+    Ok(())
+}
+
+/// Runs the graph on a carrier.
+fn drive(
+    job: &Job<'_>,
+    scenario: &TrainingScenario,
+    players: &Players,
+    carrier: &mut dyn Carrier,
+    timeline: bool,
+    observer: Observer<'_>,
+) -> Result<Outcome, SimulateError> {
+    let parameters = scenario.tensor();
+    let disturbed = |player: u32, node: NodeId, iteration: u32| {
+        job.perturbation.factor(players.actors[player as usize], node, iteration)
+    };
+    let barrier = barrier(&parameters)?;
+    // ASTRA-sim's loops end with their last pass, and its times are compared.
+    let foreign = matches!(scenario.workload.model, Model::AstraSim(_));
+    let overlap = u32::from(!barrier && job.iterations > 1 && !foreign);
+    let settings = Settings {
+        iterations: job.iterations + overlap,
+        measured: job.iterations,
+        barrier,
+        priority: priority(&parameters, &scenario.schedule),
+        slowness: (!job.perturbation.is_none())
+            .then_some(&disturbed as &dyn Fn(u32, NodeId, u32) -> f64),
+        timeline,
+    };
+    let tensors =
+        Tensors::new(job.graph, players, &parameters, scenario.schedule.coordination.as_ref())?;
+    Driver::new(job.graph, players, carrier, tensors, &settings)?.run(observer)
+}
+
+/// Whether all layers of the next iteration wait for all gradients of this one.
+fn barrier(parameters: &TensorParameters) -> Result<bool, SimulateError> {
+    let policy = parameters.policy()?;
+    Ok(parameters.barrier.unwrap_or(!policy.crosses_barrier()))
+}
+
+/// Policies that rank gradients have their word down in the dimensions' queues; the others leave it
+/// to the order of issue.
+fn priority(parameters: &TensorParameters, schedule: &Schedule) -> Priority {
+    match (parameters.policy.as_str(), schedule.collective_order) {
+        ("priority" | "bytescheduler", _) => Priority::Tensor,
+        (_, CollectiveOrder::Fifo) => Priority::Fifo,
+        (_, CollectiveOrder::Lifo) => Priority::Lifo,
+    }
+}
+
+fn tag<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_value(value)
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .expect("a tag is text")
+}
+
+/// The time of a player's compute engine within a window, by what it did.
+#[derive(Clone, Default)]
+struct Account {
+    compute: Time,
+    exposed: BTreeMap<Purpose, Time>,
+    waiting: Time,
+}
+
+impl Account {
+    fn exposed(&self) -> Time {
+        self.exposed.values().copied().sum()
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "everything that a result is made of")]
+fn summarise(
+    job: &Job<'_>,
+    scenario: &TrainingScenario,
+    request: &Request,
+    players: &Players,
+    outcome: &Outcome,
+    carrier: &mut dyn Carrier,
+    spans: &[dims::Span],
+    timeline: bool,
+) -> Result<TrainingResult, SimulateError> {
+    let ends = &outcome.ends;
+    let end = ends[ends.len() - 1];
+    let several = ends.len() > 1;
+    let window = if several { (ends[0], end) } else { (Time::ZERO, end) };
+    let steps = if several { ends.len() as f64 - 1.0 } else { 1.0 };
+    let span = window.1 - window.0;
+    let account = |player: usize| {
+        let mut account = Account::default();
+        let mut idle = Time::ZERO;
+        for gap in &outcome.gaps[player] {
+            let length = clipped(gap.start, gap.end, window);
+            idle += length;
+            match gap.idle {
+                Idle::Exposed(purpose) => *account.exposed.entry(purpose).or_default() += length,
+                Idle::Waiting => account.waiting += length,
+            }
+        }
+        account.compute = span.saturating_sub(idle);
+        account
+    };
+    let accounts: Vec<Account> = (0..players.len()).map(account).collect();
+    let last = outcome.last.expect("a step has a node");
+    let own = &accounts[last.player as usize];
+    let each = |time: Time| time.as_us() / steps;
+    let actor_name =
+        |player: u32| job.graph.actors()[players.actors[player as usize].index()].name.clone();
+
+    // The critical path of the last iteration.
+    let from = if several { ends[ends.len() - 2] } else { Time::ZERO };
+    let look = |ran: Ran| {
+        outcome.records.get(ran).map(|record| (record.start, record.finish, record.cause))
+    };
+    let stretches = path::walk(last, from, look);
+    let mut known: BTreeMap<(NodeId, u32), Option<String>> = BTreeMap::new();
+    for stretch in &stretches {
+        let ran = stretch.ran;
+        known.entry((ran.node, ran.player)).or_insert_with(|| {
+            dimension_of(job.graph, players, ran, carrier).map(|d| format!("dim{}", d + 1))
+        });
+    }
+    let dimension_name = |ran: Ran| known.get(&(ran.node, ran.player)).cloned().flatten();
+    let critical_path =
+        path::entries(&stretches, job.graph, actor_name, dimension_name, end.saturating_sub(from));
+
+    let used = used(&outcome.usage.0, &outcome.usage.1, several);
+    let bandwidths: Vec<f64> =
+        request.fabric.dimensions.iter().map(|d| d.aggregate().bytes_per_second() as f64).collect();
+    let sent: f64 = used.sent.iter().sum();
+    let capacity = |seconds: f64| bandwidths.iter().sum::<f64>() * seconds;
+    let dimensions = request
+        .fabric
+        .ids()
+        .map(|id| {
+            let dimension = request.fabric.dimension(id);
+            let i = id.index();
+            let algorithm = match &scenario.schedule.algorithms {
+                Some(names) => names[i].clone(),
+                None => topology_aware(dimension.kind, Operation::AllReduce).to_owned(),
+            };
+            let utilisation = ratio(used.sent[i], bandwidths[i] * span.as_s());
+            DimensionResult {
+                name: id.name(),
+                kind: dimension.kind,
+                size: dimension.size,
+                bandwidth_gbps: dimension.aggregate().gbps(),
+                algorithm,
+                bytes_per_npu: (used.sent[i] / steps).round() as u64,
+                utilisation: Some(utilisation),
+                busy_fraction: used.busy.as_ref().map_or(utilisation, |busy| busy[i].ratio(span)),
+            }
+        })
+        .collect();
+    let mut steps_us = Vec::with_capacity(ends.len());
+    let mut before = Time::ZERO;
+    for end in ends {
+        steps_us.push(end.saturating_sub(before).as_us());
+        before = *end;
+    }
+    let longest = accounts.iter().map(|account| account.compute).max().unwrap_or(Time::ZERO);
+    let bytes_bound = sent / bandwidths.iter().sum::<f64>() * 1e6 / steps;
+    let mut exposed_us: BTreeMap<String, f64> = BTreeMap::new();
+    for purpose in Purpose::ALL {
+        exposed_us.insert(tag(&purpose), own.exposed.get(&purpose).map_or(0.0, |t| each(*t)));
+    }
+    let mut notes = job.notes.clone();
+    let memory = job.memory.map(|memory| MemoryResult {
+        parameters: memory.parameters.count(),
+        gradients: memory.gradients.count(),
+        optimizer: memory.optimizer.count(),
+        activations: memory.activations.count(),
+        capacity: memory.capacity.map(Bytes::count),
+        fits: memory.fits(),
+    });
+    if let Some(memory) = job.memory
+        && memory.fits() == Some(false)
+    {
+        notes.push(format!(
+            "this layout does not fit: an NPU needs {} and has {}",
+            memory.total(),
+            memory.capacity.unwrap_or_default()
+        ));
+    }
+    Ok(TrainingResult {
+        kind: "training",
+        step_time_us: each(span),
+        first_step_time_us: ends[0].as_us(),
+        steps_us,
+        compute_us: each(own.compute),
+        exposed_communication_us: each(own.exposed()),
+        exposed_us,
+        waiting_us: each(own.waiting),
+        dimensions,
+        utilisation: ratio(sent, capacity(span.as_s())),
+        utilisation_while_communicating: (used.active > Time::ZERO)
+            .then(|| ratio(sent, capacity(used.active.as_s()))),
+        critical_path_in_words: path::in_words(&critical_path),
+        critical_path,
+        memory_per_npu_bytes: job.memory.map(|memory| memory.total().count()),
+        memory,
+        bound_step_time_us: each(longest).max(bytes_bound),
+        world: scenario.world.tag().to_owned(),
+        seed: scenario.seed,
+        calibrated: false,
+        npus: request.fabric.npus(),
+        policy: scenario.schedule.policy.clone(),
+        order: tag(&scenario.schedule.order),
+        chunks: scenario.schedule.chunks,
+        tensor_policy: scenario.tensor().policy,
+        coordination: scenario
+            .schedule
+            .coordination
+            .as_ref()
+            .and_then(|tree| tree.get("policy")?.as_str())
+            .unwrap_or("none")
+            .to_owned(),
+        iterations: job.iterations,
+        actors: job
+            .graph
+            .actors()
+            .iter()
+            .enumerate()
+            .map(|(i, actor)| {
+                // Of an actor whose ranks are players of their own, the first stands for all.
+                let player = players.actors.iter().position(|a| a.index() == i).unwrap_or(0);
+                ActorResult {
+                    name: actor.name.clone(),
+                    ranks: actor.ranks.len() as u64,
+                    first_rank: actor.ranks.first().map_or(0, |rank| rank.0),
+                    compute_us: each(accounts[player].compute),
+                    exposed_communication_us: each(accounts[player].exposed()),
+                    waiting_us: each(accounts[player].waiting),
+                }
+            })
+            .collect(),
+        notes,
+        what_if: scenario.what_if,
+        host: Host::default(),
+        timeline: timeline.then(|| timeline_of(job.graph, players, outcome, spans)),
+    })
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// The usage within the window.
+fn used(
+    first: &super::carrier::Usage,
+    last: &super::carrier::Usage,
+    several: bool,
+) -> super::carrier::Usage {
+    if !several {
+        return last.clone();
+    }
+    super::carrier::Usage {
+        busy: last.busy.as_ref().zip(first.busy.as_ref()).map(|(last, first)| {
+            last.iter().zip(first).map(|(a, b)| a.saturating_sub(*b)).collect()
+        }),
+        sent: last.sent.iter().zip(&first.sent).map(|(a, b)| a - b).collect(),
+        active: last.active.saturating_sub(first.active),
+    }
+}
+
+/// The dimension that a communication keeps busy for longest.
+fn dimension_of(
+    graph: &StepGraph,
+    players: &Players,
+    ran: Ran,
+    carrier: &mut dyn Carrier,
+) -> Option<u32> {
+    match graph.node(ran.node).work {
+        Work::Compute { .. } => None,
+        Work::Collective { operation, bytes, group, .. } => {
+            let instance = players.instance(ran.player, group);
+            carrier.bottleneck(Ask::Collective { operation, bytes, instance })
+        }
+        Work::Send { group, .. } | Work::Receive { group, .. } => {
+            graph.groups()[group.index()].parts.first().map(|part| part.dimension.0)
+        }
+    }
+}
+
+/// Every compute node and every stage, as they ran.
+fn timeline_of(
+    graph: &StepGraph,
+    players: &Players,
+    outcome: &Outcome,
+    stages: &[dims::Span],
+) -> Vec<SpanResult> {
+    let name = |player: u32| graph.actors()[players.actors[player as usize].index()].name.clone();
+    let computed = outcome.spans.iter().map(|(ran, start, end)| SpanResult {
+        actor: name(ran.player),
+        track: "compute".to_owned(),
+        name: graph.name(ran.node).to_owned(),
+        operation: None,
+        bytes: None,
+        group: None,
+        group_size: None,
+        communication: None,
+        pass: match graph.node(ran.node).pass {
+            Pass::Forward => Some("forward"),
+            Pass::Backward => Some("backward"),
+            Pass::Update => Some("update"),
+            Pass::Unknown => None,
+        },
+        purpose: None,
+        iteration: ran.iteration,
+        start_us: start.as_us(),
+        end_us: end.as_us(),
+    });
+    let carried = stages.iter().map(|span| {
+        let index = usize::try_from(span.tag).expect("a tag is an index");
+        let (ran, ask) = outcome.asked[index];
+        let (operation, bytes, instance) = match ask {
+            Ask::Collective { operation, bytes, instance } => {
+                (operation.to_string(), bytes, instance)
+            }
+            Ask::Message { bytes, instance, .. } => ("send".to_owned(), bytes, instance),
+        };
+        let instance = &players.instances[instance as usize];
+        let purpose = match graph.node(ran.node).work {
+            Work::Collective { purpose, .. }
+            | Work::Send { purpose, .. }
+            | Work::Receive { purpose, .. } => Some(purpose),
+            Work::Compute { .. } => None,
+        };
+        SpanResult {
+            actor: name(span.player),
+            track: format!("dim{}", span.dimension + 1),
+            name: graph.name(ran.node).to_owned(),
+            operation: Some(operation),
+            bytes: Some(bytes.count()),
+            group: Some(graph.groups()[instance.group.index()].name.clone()),
+            group_size: Some(instance.ranks.len() as u64),
+            communication: Some(span.tag),
+            pass: None,
+            purpose,
+            iteration: ran.iteration,
+            start_us: span.start.as_us(),
+            end_us: span.end.as_us(),
+        }
+    });
+    computed.chain(carried).collect()
+}

@@ -1,0 +1,218 @@
+//! A training scenario, resolved: every default filled in, quantities as text with units.
+
+use allrail_core::{Bytes, DimensionId, Time};
+use allrail_fabric::graph::NodeId;
+use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_schedule::Request;
+use allrail_schedule::chunk::Parameters;
+use allrail_schedule::tensor::TensorParameters;
+use allrail_workload::spec::{Model, Workload};
+use allrail_workload::steps::Steps;
+use allrail_world::flows::Splitting;
+use allrail_world::packets::Settings as PacketSettings;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::lowered::Algorithms;
+use super::network::Placement;
+use crate::SimulateError;
+use crate::scenario::{Schedule, Topology, WorldKind, field};
+
+/// A training simulation's whole input.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrainingScenario {
+    /// 1.
+    pub schema_version: u32,
+    /// The network; of a topology, its dimensions.
+    pub fabric: Fabric,
+    /// The topology that the dimensions were read off.
+    #[serde(skip)]
+    pub topology: Option<Topology>,
+    /// What is trained.
+    pub workload: Workload,
+    /// How its communication is scheduled.
+    #[serde(default)]
+    pub schedule: Schedule,
+    /// Where it runs.
+    #[serde(default)]
+    pub world: WorldKind,
+    /// Switches and packets; the world `packets` alone reads it.
+    #[serde(default)]
+    pub packets: PacketSettings,
+    /// On which NPUs of a topology the job's ranks are.
+    #[serde(default)]
+    pub placement: Placement,
+    /// How communication becomes messages; the worlds of messages alone read it.
+    #[serde(default)]
+    pub messages: MessageSettings,
+    /// For everything that draws.
+    #[serde(default)]
+    pub seed: u64,
+    /// What is otherwise than the rest says.
+    #[serde(default)]
+    pub what_if: Option<WhatIf>,
+}
+
+/// How communication becomes messages.
+#[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct MessageSettings {
+    /// `flows`: over which paths a message is split; `ecmp` where absent.
+    #[schemars(with = "Option<String>")]
+    pub paths: Option<Splitting>,
+    /// What every message waits for at its ends: processors and network interfaces.
+    pub overhead: Time,
+    /// `flows`: one message for alike steps of a collective, exact while nothing disturbs them.
+    pub steady: bool,
+    /// What collectives are made of on graphs.
+    pub algorithms: Algorithms,
+}
+
+/// One thing that is otherwise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WhatIf {
+    /// Bytes take no time; latencies remain.
+    InfiniteBandwidth,
+    /// A collective keeps all dimensions of its group busy from its first byte to its last.
+    Ideal,
+    /// A dimension has twice the bandwidth.
+    Double(DimensionId),
+    /// No rank is slower than another.
+    NoStraggler,
+}
+
+impl TrainingScenario {
+    /// From JSON.
+    ///
+    /// # Errors
+    /// [`SimulateError::Form`] where it is not one; the first field that is out of range.
+    pub fn from_json(text: &str) -> Result<Self, SimulateError> {
+        let form = |error| SimulateError::Form(format!("the scenario is malformed: {error}"));
+        let mut tree: Value = serde_json::from_str(text).map_err(form)?;
+        let topology = tree.get("fabric").filter(|keys| keys.get("topology").is_some());
+        let topology = topology.cloned().map(Topology::read).transpose()?;
+        if let Some(topology) = &topology {
+            // Steps that are written out bring the job's own dimensions.
+            let fabric = match tree.pointer("/workload/model/steps") {
+                None => topology.fabric()?,
+                Some(steps) => {
+                    let steps: Steps = serde_json::from_value(steps.clone()).map_err(form)?;
+                    job_on(topology, &steps.sizes()?)?
+                }
+            };
+            tree["fabric"] = serde_json::to_value(fabric).map_err(form)?;
+        }
+        let mut scenario: Self = serde_json::from_value(tree).map_err(form)?;
+        scenario.topology = topology;
+        scenario.validate()?;
+        Ok(scenario)
+    }
+
+    fn validate(&self) -> Result<(), SimulateError> {
+        if self.schema_version != 1 {
+            return Err(field(
+                "schema_version".to_owned(),
+                self.schema_version,
+                "this version reads 1",
+                "write `schema_version: 1`",
+            ));
+        }
+        self.fabric.validate()?;
+        const MOST: u32 = 10_000;
+        if self.workload.iterations == 0 || self.workload.iterations > MOST {
+            return Err(field(
+                "workload.iterations".to_owned(),
+                self.workload.iterations,
+                "1 to 10,000 iterations are run",
+                "4 are enough for a steady state; the first is not measured",
+            ));
+        }
+        if let Some(WhatIf::Double(dimension)) = self.what_if
+            && dimension.index() >= self.fabric.dimensions.len()
+        {
+            return Err(field(
+                "what_if.double".to_owned(),
+                dimension.0,
+                "the fabric has no such dimension",
+                "dimensions are counted from 0, innermost first",
+            ));
+        }
+        self.tensor().policy()?;
+        let graph = matches!(self.world, WorldKind::Flows | WorldKind::Packets);
+        let steps = matches!(self.workload.model, Model::Steps(_));
+        if self.topology.is_some() && steps && !graph {
+            return Err(field(
+                "world".to_owned(),
+                self.world.tag(),
+                "steps have dimensions of their own, which a topology's need not be",
+                "use `world: flows`",
+            ));
+        }
+        if self.topology.is_none() && self.placement != Placement::InOrder {
+            return Err(field(
+                "placement".to_owned(),
+                tag(&self.placement),
+                "only the NPUs of a `topology` can be chosen",
+                "leave it out",
+            ));
+        }
+        Ok(())
+    }
+
+    /// The tensor scheduler and its parameters.
+    #[must_use]
+    pub fn tensor(&self) -> TensorParameters {
+        self.schedule.tensor.clone().unwrap_or_default()
+    }
+
+    /// Everything that a planner is asked but what is communicated.
+    #[must_use]
+    pub fn request(&self) -> Request {
+        let schedule = &self.schedule;
+        Request {
+            fabric: self.fabric.clone(),
+            operation: allrail_collective::Operation::AllReduce,
+            size: Bytes::default(),
+            dimensions: Vec::new(),
+            policy: schedule.policy.clone(),
+            order: schedule.order,
+            chunks: schedule.chunks,
+            algorithms: schedule.algorithms.clone(),
+            active_chunks: schedule.active_chunks,
+            endpoint_delay: schedule.endpoint_delay,
+            parameters: Parameters {
+                threshold: schedule.threshold,
+                loads: schedule.loads,
+                composition: schedule.composition,
+            },
+            seed: self.seed,
+        }
+    }
+}
+
+/// The dimensions of a job on a topology: what an NPU has is on each of them while the others rest.
+fn job_on(topology: &Topology, sizes: &[u32]) -> Result<Fabric, SimulateError> {
+    let graph = topology.0.simulated()?;
+    let planes = topology.0.counts().planes;
+    let bandwidth = graph.injection(NodeId(0)).checked_mul(planes).ok_or_else(|| {
+        field("fabric".to_owned(), topology.0.tag(), "its NPUs send 2^64 B/s or more", "lower it")
+    })?;
+    let dimension = |size: &u32| Dimension {
+        kind: Kind::Switch,
+        size: *size,
+        links: 1,
+        bandwidth,
+        latency: Time::ZERO,
+        in_network_reduction: false,
+        contention: Contention::Shared,
+    };
+    let dimensions = sizes.iter().map(dimension).collect();
+    Ok(Fabric { name: topology.0.tag().to_owned(), dimensions })
+}
+
+fn tag(placement: &Placement) -> String {
+    serde_json::to_string(placement).unwrap_or_default()
+}

@@ -1,0 +1,257 @@
+//! From the files of a trace to a step graph.
+//!
+//! Each rank has a file. Ranks whose nodes are the same but for their names and their own place are
+//! *folded* into one actor: the first is kept, of the others only a hash is computed while their
+//! files stream by. Same means: kinds, times, bytes, dependencies (as distances), groups (as parts of
+//! dimensions around the rank) and peers (as distances between ranks). If a folded rank turns out to
+//! meet other classes than its like, nothing is folded.
+//!
+//! Node ids are taken for consecutive, as tracers write them, and are looked up only where they
+//! are not; then the file is read once more.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use allrail_core::Rank;
+
+use super::assemble::{self, Class};
+use super::error::TraceError;
+use super::groups::{self, ProcessGroups};
+use super::record::{self, Schema};
+use super::scale::{Scale, Scaling};
+use super::translate::{Ids, Translator};
+use super::wire::Messages;
+use crate::compute::Device;
+use crate::error::WorkloadError;
+use crate::graph::{Actor, Builder, StepGraph};
+
+/// How a trace is read.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// The sizes of the fabric's dimensions, innermost first.
+    pub sizes: Vec<u32>,
+    /// Gives compute nodes without a time one, by a roofline, and scales those that have one.
+    pub device: Option<Device>,
+    /// `comm_group.json`; the one beside the trace where absent.
+    pub groups: Option<PathBuf>,
+    /// Repeats the trace over more NPUs.
+    pub scale: Option<Scale>,
+}
+
+/// A trace that was read.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// What it does.
+    pub graph: StepGraph,
+    /// How many ranks' files there are.
+    pub ranks: u32,
+    /// Nodes in all files, folded ones counted.
+    pub nodes: u64,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// What was taken otherwise than written, each with how often.
+    pub notes: BTreeMap<String, u64>,
+}
+
+/// The files of a trace `DIR/NAME`: `NAME.<rank>.et` for the ranks from 0.
+///
+/// # Errors
+/// There is none, or one in between is missing.
+pub fn files(prefix: &Path) -> Result<Vec<PathBuf>, TraceError> {
+    let wrong = |why: String, hint: &str| TraceError::new(prefix, "the trace", why, hint);
+    let named = "give the files' path without `.<rank>.et`";
+    let Some(name) = prefix.file_name().and_then(|name| name.to_str()) else {
+        return Err(wrong("it has no name".to_owned(), named));
+    };
+    let folder = prefix.parent().filter(|folder| *folder != Path::new(""));
+    let folder = folder.unwrap_or(Path::new("."));
+    let entries =
+        std::fs::read_dir(folder).map_err(|error| TraceError::unreadable(folder, &error))?;
+    let mut ranks = Vec::new();
+    for entry in entries.flatten() {
+        let file = entry.file_name();
+        let rank = file
+            .to_str()
+            .and_then(|file| file.strip_prefix(name)?.strip_prefix('.')?.strip_suffix(".et"))
+            .and_then(|rank| rank.parse::<u32>().ok());
+        ranks.extend(rank);
+    }
+    ranks.sort_unstable();
+    if ranks.is_empty() {
+        return Err(wrong(format!("there is no file `{name}.0.et`"), named));
+    }
+    if let Some(missing) = (0u32..).zip(&ranks).find(|(i, rank)| i != *rank) {
+        return Err(wrong(
+            format!(
+                "the file of rank {} is missing, that of rank {} is there",
+                missing.0, missing.1
+            ),
+            "a trace has one file for every rank from 0",
+        ));
+    }
+    Ok(ranks.iter().map(|rank| folder.join(format!("{name}.{rank}.et"))).collect())
+}
+
+/// Reads the trace `prefix`.
+///
+/// # Errors
+/// A file that is missing, truncated or corrupt; a node without an id, of an unknown kind, or with a
+/// dependency on a node that does not exist; a cycle; groups that are unknown or name unknown ranks;
+/// collectives whose ranks disagree.
+pub fn read(prefix: &Path, options: &Options) -> Result<Trace, WorkloadError> {
+    let files = files(prefix)?;
+    let npus: u64 = options.sizes.iter().map(|size| u64::from(*size)).product();
+    let npus = u32::try_from(npus)
+        .map_err(|_| WorkloadError::new("fabric", npus, "too many NPUs", "use fewer than 2^32"))?;
+    let ranks = u32::try_from(files.len()).expect("fewer than 2^32 files");
+    let scaling = Scaling::new(prefix, ranks, npus, options.scale.as_ref())?;
+    let named = options.groups.clone();
+    let beside = prefix.parent().unwrap_or(Path::new("")).join("comm_group.json");
+    let groups = match named {
+        Some(path) => groups::read(&path, ranks)?,
+        None if beside.is_file() => groups::read(&beside, ranks)?,
+        None => ProcessGroups::new(),
+    };
+    let reader = Reader { files: &files, options, scaling: &scaling, groups: &groups };
+    match reader.read(true)? {
+        Some(trace) => Ok(trace),
+        None => Ok(reader.read(false)?.expect("nothing is folded")),
+    }
+}
+
+struct Reader<'a> {
+    files: &'a [PathBuf],
+    options: &'a Options,
+    scaling: &'a Scaling,
+    groups: &'a ProcessGroups,
+}
+
+impl Reader<'_> {
+    /// Reads all files; `None` where ranks were folded that are not alike.
+    fn read(&self, fold: bool) -> Result<Option<Trace>, WorkloadError> {
+        let mut builder = Builder::default();
+        let mut classes: Vec<Class> = Vec::new();
+        let mut known: BTreeMap<(u64, u64), usize> = BTreeMap::new();
+        let (mut nodes, mut bytes) = (0, 0);
+        let mut translator =
+            Translator::new(&self.options.sizes, self.options.device, self.scaling, self.groups);
+        for (rank, file) in (0u32..).zip(self.files) {
+            if fold && rank > 0 {
+                let (hash, many, read) = self.pass(&mut translator, file, rank, None)?;
+                if let Some(class) = known.get(&hash) {
+                    classes[*class].ranks.push(rank);
+                    (nodes, bytes) = (nodes + many, bytes + read);
+                    continue;
+                }
+            }
+            let own: Vec<Rank> = self.scaling.homes(rank).map(Rank).collect();
+            let actor = builder.actor(Actor { name: format!("rank {rank}"), ranks: own });
+            let (hash, many, read) =
+                self.pass(&mut translator, file, rank, Some((&mut builder, actor)))?;
+            (nodes, bytes) = (nodes + many, bytes + read);
+            known.insert(hash, classes.len());
+            classes.push(Class { actor, ranks: vec![rank], shapes: translator.take_shapes() });
+        }
+        if nodes == 0 {
+            let why = "the trace has no nodes";
+            return Err(TraceError::new(&self.files[0], "the file", why, "is it whole?").into());
+        }
+        let notes = translator.take_notes();
+        let Some(groups) = assemble::groups(&classes, self.scaling, &self.options.sizes)? else {
+            return Ok(None);
+        };
+        for class in &classes {
+            assemble::name(builder.actor_mut(class.actor), &class.ranks, self.scaling);
+        }
+        builder.regroup(groups.groups, &groups.now);
+        let graph = builder.finish()?;
+        let ranks = self.scaling.ranks;
+        Ok(Some(Trace { graph, ranks, nodes, bytes, notes }))
+    }
+
+    /// Streams a file: hashes its nodes, and adds them where there is somebody to run them.
+    fn pass(
+        &self,
+        translator: &mut Translator<'_>,
+        file: &Path,
+        rank: u32,
+        mut into: Option<(&mut Builder, crate::graph::ActorId)>,
+    ) -> Result<((u64, u64), u64, u64), TraceError> {
+        let mut ids = Ids::Consecutive;
+        let before = into.as_ref().map_or(0, |(builder, _)| builder.len());
+        loop {
+            translator.start(file, rank, ids, before);
+            let mut messages = Messages::open(file)?;
+            let mut after = Vec::new();
+            let schema = first(&mut messages)?;
+            if schema == Schema::Fields {
+                // Its first message is a node already.
+                messages = Messages::open(file)?;
+            }
+            loop {
+                let offset = messages.offset();
+                let Some(message) = messages.next_message()? else { break };
+                let node = record::read(schema, message, &mut after)
+                    .map_err(|why| corrupt(file, offset, &why))?;
+                let into = into.as_mut().map(|(builder, actor)| (&mut **builder, *actor));
+                if !translator.add(&node, &mut after, into)? {
+                    break;
+                }
+            }
+            if !translator.scattered() {
+                let (hash, many) = translator.finish()?;
+                return Ok((hash, many, messages.offset()));
+            }
+            // Ids are not consecutive: look them all up first, and begin again.
+            if let Some((builder, _)) = into.as_mut() {
+                builder.truncate(before);
+            }
+            ids = Ids::Sorted(ids_of(file)?);
+        }
+    }
+}
+
+/// Every id of a file with its place, ascending.
+fn ids_of(file: &Path) -> Result<Vec<(u64, u32)>, TraceError> {
+    let mut messages = Messages::open(file)?;
+    let schema = first(&mut messages)?;
+    if schema == Schema::Fields {
+        messages = Messages::open(file)?;
+    }
+    let (mut ids, mut after) = (Vec::new(), Vec::new());
+    loop {
+        let offset = messages.offset();
+        let Some(message) = messages.next_message()? else { break };
+        let node =
+            record::read(schema, message, &mut after).map_err(|why| corrupt(file, offset, &why))?;
+        let place = u32::try_from(ids.len()).expect("fewer than 2^32 nodes");
+        ids.push((node.id.unwrap_or_default(), place));
+    }
+    ids.sort_unstable();
+    if let Some(pair) = ids.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+        return Err(TraceError::new(
+            file,
+            format!("node {}", pair[0].0),
+            "two nodes have this id",
+            "give every node of a rank its own",
+        ));
+    }
+    Ok(ids)
+}
+
+fn first(messages: &mut Messages) -> Result<Schema, TraceError> {
+    let path = messages.path().to_owned();
+    match messages.next_message()? {
+        Some(message) => record::schema(message).map_err(|why| corrupt(&path, 0, &why)),
+        None => Err(TraceError::new(&path, "the file", "it is empty", "is it the right file?")),
+    }
+}
+
+fn corrupt(file: &Path, offset: u64, why: &str) -> TraceError {
+    TraceError::new(
+        file,
+        format!("byte {offset}"),
+        format!("the message is corrupt: {why}"),
+        "write the trace again",
+    )
+}

@@ -1,0 +1,525 @@
+//! From a node of a trace to a node of the graph, one rank at a time.
+//!
+//! | node | becomes |
+//! |---|---|
+//! | `COMP_NODE` | compute, of its duration; without one, by the roofline: the longer of operations over speed and bytes over memory bandwidth |
+//! | the same with `is_cpu_op` | a delay: processors work beside the accelerator |
+//! | `MEM_LOAD_NODE`, `MEM_STORE_NODE` | a delay, of its duration or its bytes over memory bandwidth |
+//! | `METADATA_NODE` | a join of no time |
+//! | `COMM_COLL_NODE` | a collective; `comm_size` is what a rank puts in, so an all-gather's result is as many times as large |
+//! | `COMM_SEND_NODE`, `COMM_RECV_NODE` | a message; the k-th between two ranks meets the k-th, tags are not looked at |
+//!
+//! `REDUCE` costs what its mirror, a broadcast, does; `GATHER` and `SCATTER` are taken for an
+//! all-gather and an all-to-all, which load the root's links as much; a `BARRIER` is an all-reduce of
+//! nothing. Dependencies are control and data dependencies together.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use allrail_collective::Operation;
+use allrail_core::{Bytes, Time};
+
+use super::assemble::Use;
+use super::error::TraceError;
+use super::groups::{self, ProcessGroups, Shape};
+use super::record::{KINDS_OF_COLLECTIVE, Kind, Record};
+use super::scale::Scaling;
+use crate::compute::{self, Cost, Device};
+use crate::graph::{ActorId, Builder, GroupId, Node, NodeId, Pass, Peer, Purpose, Work};
+
+const LONGEST_US: u64 = 86_400 * 1_000_000;
+
+/// Where a node stands, by its id.
+pub(super) enum Ids {
+    /// One after the other.
+    Consecutive,
+    /// Looked up: (id, place), ascending.
+    Sorted(Vec<(u64, u32)>),
+}
+
+/// Whom a communication spans, as it stands in the trace.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Named {
+    Group(String),
+    Involved(Vec<u8>),
+    Everyone,
+}
+
+/// Translates the nodes of one rank after the other.
+pub(super) struct Translator<'a> {
+    sizes: &'a [u32],
+    device: Option<Device>,
+    scaling: &'a Scaling,
+    groups: &'a ProcessGroups,
+    notes: BTreeMap<String, u64>,
+    /// Placeholders given so far; all classes together.
+    placeholders: u32,
+    shapes: BTreeMap<Named, (GroupId, Use)>,
+    messages: Option<GroupId>,
+    file: PathBuf,
+    rank: u32,
+    ids: Ids,
+    first: u64,
+    count: u32,
+    base: usize,
+    scattered: bool,
+    /// The furthest dependency, if it is ahead: its place, and who waits for it.
+    ahead: Option<(u64, String)>,
+    hash: (u64, u64),
+    known: Vec<NodeId>,
+}
+
+impl<'a> Translator<'a> {
+    pub(super) fn new(
+        sizes: &'a [u32],
+        device: Option<Device>,
+        scaling: &'a Scaling,
+        groups: &'a ProcessGroups,
+    ) -> Self {
+        Self {
+            sizes,
+            device,
+            scaling,
+            groups,
+            notes: BTreeMap::new(),
+            placeholders: 0,
+            shapes: BTreeMap::new(),
+            messages: None,
+            file: PathBuf::new(),
+            rank: 0,
+            ids: Ids::Consecutive,
+            first: 0,
+            count: 0,
+            base: 0,
+            scattered: false,
+            ahead: None,
+            hash: (0, 0),
+            known: Vec::new(),
+        }
+    }
+
+    /// Begins a rank's file, whose first node is the graph's node `base`.
+    pub(super) fn start(&mut self, file: &Path, rank: u32, ids: Ids, base: usize) {
+        file.clone_into(&mut self.file);
+        self.rank = rank;
+        self.ids = ids;
+        self.count = 0;
+        self.base = base;
+        self.scattered = false;
+        self.ahead = None;
+        self.hash = (0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F);
+        self.shapes.clear();
+        self.messages = None;
+    }
+
+    /// Whether the ids turned out not to be consecutive.
+    pub(super) fn scattered(&self) -> bool {
+        self.scattered
+    }
+
+    /// Whom the nodes of this rank communicate with, by placeholder.
+    pub(super) fn take_shapes(&mut self) -> Vec<(GroupId, Use)> {
+        let messages = self.messages.take().map(|id| (id, Use::Messages));
+        std::mem::take(&mut self.shapes).into_values().chain(messages).collect()
+    }
+
+    pub(super) fn take_notes(&mut self) -> BTreeMap<String, u64> {
+        std::mem::take(&mut self.notes)
+    }
+
+    /// The hash of the rank's nodes, and how many there were.
+    pub(super) fn finish(&mut self) -> Result<((u64, u64), u64), TraceError> {
+        if let Some((place, who)) = &self.ahead
+            && *place >= u64::from(self.count)
+        {
+            let id = self.first.wrapping_add(*place);
+            return Err(self.missing(who.clone(), id));
+        }
+        Ok((self.hash, u64::from(self.count)))
+    }
+
+    fn missing(&self, who: String, id: u64) -> TraceError {
+        TraceError::new(
+            &self.file,
+            who,
+            format!("it waits for node {id}, which does not exist"),
+            "a dependency is the id of a node of the same file",
+        )
+    }
+
+    fn wrong(&self, node: &Record<'_>, why: impl Into<String>, hint: &str) -> TraceError {
+        TraceError::new(&self.file, title(node), why, hint)
+    }
+
+    fn note(&mut self, what: &str) {
+        if let Some(count) = self.notes.get_mut(what) {
+            *count += 1;
+        } else {
+            self.notes.insert(what.to_owned(), 1);
+        }
+    }
+
+    fn mix(&mut self, value: u64) {
+        self.hash.0 = (self.hash.0.rotate_left(5) ^ value).wrapping_mul(0x517C_C1B7_2722_0A95);
+        self.hash.1 = (self.hash.1.rotate_left(23) ^ value).wrapping_mul(0x2545_F491_4F6C_DD1D);
+    }
+
+    /// Where a node with this id stands; `None` where it cannot be if ids are consecutive.
+    fn place(&self, id: u64) -> Option<u64> {
+        match &self.ids {
+            Ids::Consecutive => id.checked_sub(self.first),
+            Ids::Sorted(ids) => {
+                let at = ids.binary_search_by_key(&id, |(id, _)| *id).ok()?;
+                Some(u64::from(ids[at].1))
+            }
+        }
+    }
+
+    /// Takes in a node; whether the file should be read on.
+    pub(super) fn add(
+        &mut self,
+        node: &Record<'_>,
+        after: &mut Vec<u64>,
+        into: Option<(&mut Builder, ActorId)>,
+    ) -> Result<bool, TraceError> {
+        let id = node.id.unwrap_or_default();
+        if self.count == 0 {
+            self.first = id;
+        }
+        if matches!(self.ids, Ids::Consecutive)
+            && id != self.first.wrapping_add(u64::from(self.count))
+        {
+            self.scattered = true;
+            return Ok(false);
+        }
+        if after.len() > 1 {
+            after.sort_unstable();
+            after.dedup();
+        }
+        let here = u64::from(self.count);
+        self.known.clear();
+        for before in after.iter() {
+            let Some(place) = self.place(*before) else {
+                if matches!(self.ids, Ids::Consecutive) {
+                    self.scattered = true;
+                    return Ok(false);
+                }
+                return Err(self.missing(title(node), *before));
+            };
+            if place > here && self.ahead.as_ref().is_none_or(|(most, _)| place > *most) {
+                self.ahead = Some((place, title(node)));
+            }
+            self.mix(here.wrapping_sub(place));
+            let index = u32::try_from(self.base as u64 + place).unwrap_or(u32::MAX);
+            self.known.push(NodeId(index));
+        }
+        self.count += 1;
+        let collects = into.is_some();
+        let (work, delay) = self.work(node, collects)?;
+        let fields = self.ours(node);
+        self.mix(u64::from(delay) | u64::from(node.ours.urgent) << 1);
+        if let Some((builder, actor)) = into {
+            let (tensor, pass) = fields;
+            let id = builder.node(node.name, Node { actor, work, tensor, pass }, &self.known);
+            if delay {
+                builder.delay(id);
+            }
+            if node.ours.urgent {
+                builder.urgent(id);
+            }
+            self.carry(node, builder, id)?;
+        }
+        Ok(true)
+    }
+
+    fn ours(&mut self, node: &Record<'_>) -> (Option<u32>, Pass) {
+        let pass = match node.ours.pass {
+            Some("forward") => Pass::Forward,
+            Some("backward") => Pass::Backward,
+            Some("update") => Pass::Update,
+            _ => Pass::Unknown,
+        };
+        let tensor = node.ours.tensor.and_then(|place| u32::try_from(place).ok());
+        if let Some(place) = tensor {
+            self.mix(u64::from(place));
+        }
+        (tensor, pass)
+    }
+
+    fn carry(
+        &mut self,
+        node: &Record<'_>,
+        builder: &mut Builder,
+        id: NodeId,
+    ) -> Result<(), TraceError> {
+        let Some(mut packed) = node.ours.previous else { return Ok(()) };
+        while !packed.is_empty() {
+            let before = prost::encoding::decode_varint(&mut packed)
+                .map_err(|error| self.wrong(node, error.to_string(), "write the trace again"))?;
+            let place = self.place(before).ok_or_else(|| self.missing(title(node), before))?;
+            let index = u32::try_from(self.base as u64 + place).unwrap_or(u32::MAX);
+            builder.carry(id, NodeId(index));
+        }
+        Ok(())
+    }
+
+    /// What a node does, and whether it leaves the engine free.
+    fn work(&mut self, node: &Record<'_>, keeps: bool) -> Result<(Work, bool), TraceError> {
+        match node.kind {
+            Kind::Metadata => {
+                self.mix(0);
+                Ok((Work::Compute { time: Time::ZERO }, false))
+            }
+            Kind::Compute => {
+                let time = self.time(node, keeps)?;
+                self.mix(time.as_ps());
+                if node.on_cpu && !node.ours.delay && keeps {
+                    self.note("CPU operators run beside the accelerator");
+                }
+                Ok((Work::Compute { time }, node.on_cpu || node.ours.delay))
+            }
+            Kind::Load | Kind::Store => {
+                let time = self.time(node, keeps)?;
+                self.mix(time.as_ps());
+                if keeps {
+                    self.note("memory nodes run beside the accelerator");
+                }
+                Ok((Work::Compute { time }, true))
+            }
+            Kind::Collective => Ok((self.collective(node, keeps)?, false)),
+            Kind::Send | Kind::Receive => Ok((self.message(node)?, false)),
+            Kind::Other(number) => {
+                let time = self.time(node, keeps)?;
+                self.mix(time.as_ps());
+                if keeps {
+                    self.note(&format!("nodes of type {number} (storage, batches) only take time"));
+                }
+                Ok((Work::Compute { time }, true))
+            }
+            Kind::Invalid => Err(self.wrong(
+                node,
+                "its type is INVALID_NODE",
+                "give it a type, such as COMP_NODE or COMM_COLL_NODE",
+            )),
+        }
+    }
+
+    fn time(&mut self, node: &Record<'_>, keeps: bool) -> Result<Time, TraceError> {
+        if let Some(picoseconds) = node.picoseconds {
+            return Ok(Time::from_ps(picoseconds));
+        }
+        if node.duration > LONGEST_US {
+            return Err(self.wrong(
+                node,
+                "its duration is negative or more than a day",
+                "`duration_micros` is in microseconds",
+            ));
+        }
+        if node.duration > 0 {
+            let measured = Time::from_us(node.duration);
+            return Ok(self
+                .device
+                .map_or(measured, |device| compute::time(device.measured(measured, 1.0))));
+        }
+        let operations = node.operations.unwrap_or_default();
+        let bytes = node.tensor_bytes.unwrap_or_default();
+        if operations == 0 && bytes == 0 {
+            return Ok(Time::ZERO);
+        }
+        #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+        let cost = Cost { flops: operations as f64, bytes: bytes as f64 };
+        let picoseconds = self.device.map_or(0.0, |device| device.picoseconds(cost));
+        if picoseconds == 0.0 && keeps {
+            self.note("nodes without a duration take no time: give `workload.compute`");
+        }
+        if picoseconds > 86_400e12 {
+            let why = "by the roofline it takes more than a day";
+            return Err(self.wrong(node, why, "check num_ops and tensor_size"));
+        }
+        Ok(compute::time(picoseconds))
+    }
+
+    fn collective(&mut self, node: &Record<'_>, keeps: bool) -> Result<Work, TraceError> {
+        let kind = node.collective.unwrap_or_default();
+        let operation = match kind {
+            0 | 9 => Operation::AllReduce,
+            1 | 5 => Operation::Broadcast,
+            2 | 3 => Operation::AllGather,
+            4 | 6 => Operation::AllToAll,
+            7 | 8 => Operation::ReduceScatter,
+            _ => {
+                return Err(self.wrong(
+                    node,
+                    "its comm_type is no collective of the schema",
+                    "it is one of ALL_REDUCE, ALL_GATHER, ALL_TO_ALL, REDUCE_SCATTER, BROADCAST",
+                ));
+            }
+        };
+        if keeps && matches!(kind, 1 | 3 | 4 | 9) {
+            let name = KINDS_OF_COLLECTIVE[usize::try_from(kind).unwrap_or_default()];
+            self.note(&format!("{name} is taken for {operation}"));
+        }
+        let bytes = if kind == 9 { Some(0) } else { node.bytes };
+        let Some(bytes) = bytes else {
+            let hint = "write `comm_size`, in bytes";
+            return Err(self.wrong(node, "it has no comm_size", hint));
+        };
+        let (group, members, shape_hash) = self.group(node)?;
+        let gathers = operation == Operation::AllGather;
+        let bytes = bytes.saturating_mul(if gathers { members } else { 1 });
+        if bytes > 1 << 50 {
+            return Err(self.wrong(node, "it is of more than 1 PiB", "`comm_size` is in bytes"));
+        }
+        self.mix(kind);
+        self.mix(bytes);
+        self.mix(shape_hash);
+        let purpose = purpose(node);
+        Ok(Work::Collective { operation, bytes: Bytes::new(bytes), group, purpose })
+    }
+
+    fn message(&mut self, node: &Record<'_>) -> Result<Work, TraceError> {
+        let sends = node.kind == Kind::Send;
+        let (own, other, what) = if sends {
+            (node.source, node.destination, "comm_dst")
+        } else {
+            (node.destination, node.source, "comm_src")
+        };
+        let hint = "it is the number of a rank of the trace";
+        let peer = other
+            .and_then(|peer| u32::try_from(peer).ok())
+            .filter(|peer| *peer < self.scaling.ranks && *peer != self.rank);
+        let Some(peer) = peer else {
+            let why = match other {
+                None => format!("it has no {what}"),
+                Some(other) => format!(
+                    "its {what} is {other}: rank {} of {} has no such peer",
+                    self.rank, self.scaling.ranks
+                ),
+            };
+            return Err(self.wrong(node, why, hint));
+        };
+        if own.is_some_and(|own| own != u64::from(self.rank)) {
+            let why = format!("it stands in the file of rank {}, and says {own:?}", self.rank);
+            return Err(self.wrong(node, why, "a rank's file holds its own nodes"));
+        }
+        let Some(bytes) = node.bytes else {
+            return Err(self.wrong(node, "it has no comm_size", "write `comm_size`, in bytes"));
+        };
+        let npus = i64::from(self.scaling.ranks) * i64::from(self.scaling.factor);
+        let home = |rank| i64::from(self.scaling.home(rank, 0));
+        let distance = (home(peer) - home(self.rank)).rem_euclid(npus);
+        let distance = if distance > npus / 2 { distance - npus } else { distance };
+        self.mix(distance.cast_unsigned());
+        self.mix(bytes);
+        self.mix(u64::from(sends));
+        let group = match self.messages {
+            Some(group) => group,
+            None => {
+                let id = self.placeholder();
+                self.messages = Some(id);
+                id
+            }
+        };
+        let peer = Peer::Next(i32::try_from(distance).unwrap_or(i32::MAX));
+        let (bytes, purpose) = (Bytes::new(bytes), purpose(node));
+        Ok(if sends {
+            Work::Send { bytes, group, peer, purpose }
+        } else {
+            Work::Receive { bytes, group, peer, purpose }
+        })
+    }
+
+    fn placeholder(&mut self) -> GroupId {
+        self.placeholders += 1;
+        GroupId(self.placeholders - 1)
+    }
+
+    /// The placeholder of a node's group, its members, and a hash of its shape.
+    fn group(&mut self, node: &Record<'_>) -> Result<(GroupId, u64, u64), TraceError> {
+        let named = match (node.group, node.involved) {
+            (Some(name), _) => Named::Group(name.to_owned()),
+            (None, Some(flags)) => Named::Involved(flags.to_vec()),
+            (None, None) => Named::Everyone,
+        };
+        if let Some((id, Use::Collective { shape, hash, .. })) = self.shapes.get(&named) {
+            return Ok((*id, shape.members(), *hash));
+        }
+        let (label, shape) = match &named {
+            Named::Group(name) => (name.clone(), self.process_group(node, name)?),
+            Named::Involved(flags) => {
+                let parts = groups::involved(flags, self.sizes).map_err(|why| {
+                    self.wrong(node, why, "write one entry per dimension of the fabric")
+                })?;
+                (String::new(), Shape::Parts(parts))
+            }
+            Named::Everyone => (String::new(), Shape::Parts(groups::everyone(self.sizes))),
+        };
+        let hash = hash_of(&shape);
+        let members = shape.members();
+        let id = self.placeholder();
+        self.shapes.insert(named, (id, Use::Collective { label, shape, hash }));
+        Ok((id, members, hash))
+    }
+
+    fn process_group(&self, node: &Record<'_>, name: &str) -> Result<Shape, TraceError> {
+        let Some(ranks) = self.groups.get(name) else {
+            if self.groups.is_empty() && (name == "default_pg" || name == "0") {
+                return Ok(Shape::Parts(groups::everyone(self.sizes)));
+            }
+            let known: Vec<&str> = self.groups.keys().map(String::as_str).take(8).collect();
+            let hint = if known.is_empty() {
+                "put `comm_group.json` beside the trace: names of groups and their ranks".to_owned()
+            } else {
+                format!("comm_group.json knows {}", known.join(", "))
+            };
+            return Err(self.wrong(node, format!("its process group `{name}` is unknown"), &hint));
+        };
+        if ranks.binary_search(&self.rank).is_err() {
+            let why = format!("rank {} is not in its process group `{name}`", self.rank);
+            return Err(self.wrong(node, why, "check comm_group.json"));
+        }
+        let scaled = self.scaling.group(name, ranks);
+        let shape = Shape::of(&scaled, self.sizes);
+        if self.scaling.factor > 1 && matches!(shape, Shape::Ranks(_)) {
+            let why = format!("its process group `{name}`, scaled, is no product of dimensions");
+            return Err(self.wrong(node, why, "scale to a fabric whose dimensions fit its groups"));
+        }
+        Ok(shape)
+    }
+}
+
+fn purpose(node: &Record<'_>) -> Purpose {
+    match node.ours.purpose {
+        Some("data") => Purpose::Data,
+        Some("tensor") => Purpose::Tensor,
+        Some("pipeline") => Purpose::Pipeline,
+        Some("expert") => Purpose::Expert,
+        Some("operator") => Purpose::Operator,
+        _ => Purpose::Other,
+    }
+}
+
+fn title(node: &Record<'_>) -> String {
+    format!("node {} (`{}`)", node.id.unwrap_or_default(), node.name)
+}
+
+fn hash_of(shape: &Shape) -> u64 {
+    let mut hash = 0x100_0193u64;
+    let mut mix = |value: u32| {
+        hash = (hash.rotate_left(7) ^ u64::from(value)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    };
+    match shape {
+        Shape::Parts(parts) => {
+            for part in parts {
+                mix(part.dimension.0);
+                mix(part.size);
+                mix(part.stride);
+            }
+        }
+        Shape::Ranks(ranks) => {
+            mix(u32::MAX);
+            ranks.iter().for_each(|rank| mix(*rank));
+        }
+    }
+    hash
+}

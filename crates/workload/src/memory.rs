@@ -1,0 +1,148 @@
+//! Memory per NPU.
+//!
+//! | kind | bytes |
+//! |---|---|
+//! | parameters | parameters on the NPU × width, over the replicas with ZeRO 3 |
+//! | gradients | the same × width of gradients, over the replicas with ZeRO 2 and 3 |
+//! | optimizer | Adam: 12 per parameter below fp32 (a copy and two moments), 8 at fp32; over the replicas with ZeRO 1 to 3 |
+//! | activations | what the backward pass needs of a microbatch × the most microbatches in flight |
+//!
+//! So mixed-precision Adam keeps 16 bytes a parameter (Rajbhandari et al., SC'20, §3.1). The position
+//! of a pipeline that needs most is given. How many microbatches are in flight follows from the
+//! order of passes.
+//!
+//! Ignored: workspaces, fragmentation, buffers of collectives, parameters gathered by ZeRO 3 while
+//! they are in use.
+
+use allrail_core::Bytes;
+
+use crate::models::Cut;
+use crate::parallelism::order::Slot;
+use crate::parallelism::plan::Plan;
+use crate::spec::{Axis, PipelineSchedule};
+
+/// What one NPU keeps, by kind.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Memory {
+    /// Parameters.
+    pub parameters: Bytes,
+    /// Gradients.
+    pub gradients: Bytes,
+    /// The optimizer's state.
+    pub optimizer: Bytes,
+    /// Activations of all microbatches in flight.
+    pub activations: Bytes,
+    /// What the device has, where it is known.
+    pub capacity: Option<Bytes>,
+}
+
+impl Memory {
+    /// All of it.
+    #[must_use]
+    pub fn total(&self) -> Bytes {
+        let parts = [self.parameters, self.gradients, self.optimizer, self.activations];
+        Bytes::new(parts.iter().fold(0, |sum: u64, part| sum.saturating_add(part.count())))
+    }
+
+    /// Whether the device has enough; `None` where its memory is not known.
+    #[must_use]
+    pub fn fits(&self) -> Option<bool> {
+        self.capacity.map(|capacity| self.total() <= capacity)
+    }
+
+    /// In words: what is needed, and whether it fits.
+    #[must_use]
+    pub fn words(&self) -> String {
+        #[expect(clippy::cast_precision_loss, reason = "shown with two digits")]
+        let shown = |bytes: Bytes| format!("{:.2} GB", bytes.count() as f64 / 1e9);
+        let needs = format!("an NPU needs {}", shown(self.total()));
+        match self.capacity {
+            None => needs,
+            Some(capacity) if self.total() <= capacity => {
+                format!("{needs} of its {}", shown(capacity))
+            }
+            Some(capacity) => {
+                format!("the layout does not fit: {needs} and has {}", shown(capacity))
+            }
+        }
+    }
+}
+
+/// Of the position that needs most.
+pub(crate) fn estimate(plan: &Plan<'_>, orders: &[Vec<Slot>]) -> Memory {
+    let pieces = plan.pipeline.total_pieces();
+    let on = |position: u32| {
+        let directions = match plan.pipeline.schedule {
+            PipelineSchedule::Chimera if plan.pipeline.positions > 1 => 0..2,
+            _ => 0..1,
+        };
+        let held =
+            directions.flat_map(|direction| (0..pieces).map(move |piece| (piece, direction)));
+        let held = held
+            .filter(|(piece, direction)| plan.pipeline.position(*piece, *direction) == position);
+        let mut memory = Memory { capacity: plan.device.memory, ..Memory::default() };
+        for (piece, direction) in held {
+            // A tied table is held once where both of its ends are on one NPU.
+            let tied = direction == 0 && piece + 1 == pieces && plan.pipeline.positions > 1;
+            add(plan, piece, tied, &mut memory);
+        }
+        memory.activations = activations(plan, &orders[position as usize]);
+        memory
+    };
+    (0..plan.pipeline.positions).map(on).max_by_key(Memory::total).unwrap_or_default()
+}
+
+fn add(plan: &Plan<'_>, piece: u32, tied: bool, memory: &mut Memory) {
+    let zero = plan.workload.parallelism.zero;
+    let (dp, ep, op) = (plan.degree(Axis::Dp), plan.degree(Axis::Ep), plan.degree(Axis::Op));
+    let (mut dense, mut experts, mut tables) = (0u64, 0u64, 0u64);
+    let mut replicas = dp * ep;
+    for layer in &plan.network.layers[plan.pieces[piece as usize].clone()] {
+        let (own, of_experts) = plan.parameters(layer);
+        if matches!(layer.cut, Cut::Spatial { .. }) {
+            replicas = dp * ep * op;
+        }
+        match layer.cut {
+            Cut::Tables { .. } => tables += own,
+            _ => dense += own,
+        }
+        experts += of_experts;
+    }
+    if tied {
+        dense += plan.network.tied.div_ceil(plan.degree(Axis::Tp));
+    }
+    let sum = |stage: u8, bytes: u64| {
+        let (replicas, dp) = if zero >= stage { (replicas, dp) } else { (1, 1) };
+        let count = (dense.div_ceil(replicas) + experts.div_ceil(dp)).saturating_add(tables);
+        count.saturating_mul(bytes)
+    };
+    let more = |kept: &mut Bytes, stage: u8, bytes: u64| {
+        *kept = Bytes::new(kept.count().saturating_add(sum(stage, bytes)));
+    };
+    more(&mut memory.parameters, 3, plan.width());
+    more(&mut memory.gradients, 2, plan.gradient_precision.bytes());
+    more(&mut memory.optimizer, 1, plan.optimizer_bytes());
+}
+
+/// The most that is kept at once, following the order of passes.
+fn activations(plan: &Plan<'_>, order: &[Slot]) -> Bytes {
+    let of_piece = |piece: u32| -> u64 {
+        let layers = &plan.network.layers[plan.pieces[piece as usize].clone()];
+        layers
+            .iter()
+            .map(|layer| {
+                let shares = plan.shares(layer);
+                let kept = layer.saved / shares.cut + layer.saved_whole / shares.whole;
+                kept.saturating_mul(plan.samples).saturating_mul(plan.width())
+            })
+            .fold(0, u64::saturating_add)
+    };
+    let pieces: Vec<u64> = (0..plan.pipeline.total_pieces()).map(of_piece).collect();
+    let (mut now, mut most) = (0u64, 0u64);
+    for slot in order {
+        let bytes = pieces[slot.piece as usize];
+        now = if slot.forward { now.saturating_add(bytes) } else { now.saturating_sub(bytes) };
+        most = most.max(now);
+    }
+    Bytes::new(most)
+}

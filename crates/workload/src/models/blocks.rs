@@ -1,0 +1,381 @@
+//! The layers of a transformer: embedding, (attention, cross-attention, feed-forward) × layers, head.
+//!
+//! With s tokens a sample, width h, a heads of size d, feed-forward width f, vocabulary V:
+//!
+//! | part | parameters | forward FLOPs | summed by `tp` forward, backward |
+//! |---|---|---|---|
+//! | embedding | V·h + positions | 0 | s·h, – |
+//! | attention | h·d·(2a + 2·kv_heads) | 2·s·parameters + 4·s·min(s, window)·a·d | s·h, s·h |
+//! | feed-forward | 2·h·f, gated 3·h·f | 2·s·parameters | s·h, s·h |
+//! | experts | router h·E, each as a feed-forward | 2·s·(router + `top_k` · expert + shared) | s·h, s·h |
+//! | head | V·h (none where tied) | 2·s·h·V | –, s·h |
+//!
+//! These are Megatron-LM's counts (Narayanan et al., SC'21, §5.1 and appendix): causal masks are not
+//! taken off, so an iteration without recomputation has 72·s·l·h²·(1 + s/6h + V/12lh) FLOPs a sample.
+//! Activations are those of Korthikanti et al. (2205.05198, §4) without dropout masks and without
+//! the s² scores, which fused attention does not keep. Experts' tokens are taken as balanced.
+//!
+//! Ignored: the gradient of an encoder's output in a decoder's pipeline, copies of key and value
+//! heads where `tp` exceeds them, relative positions' time.
+
+use super::layer::{Cut, Experts, Flops, Layer, Network};
+use super::transformer::{Head, TransformerSpec};
+use crate::error::WorkloadError;
+
+fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadError {
+    WorkloadError::new(format!("workload.model.{field}"), value, why, hint)
+}
+
+/// 2^60: sums and small multiples of what is below fit a `u64`.
+pub(super) const MOST: f64 = 1_152_921_504_606_846_976.0;
+
+/// Sizes after defaults.
+struct Sizes<'a> {
+    spec: &'a TransformerSpec,
+    hidden: u64,
+    heads: u64,
+    kv_heads: u64,
+    head: u64,
+    value: u64,
+    feed_forward: u64,
+    tokens: u64,
+}
+
+impl TransformerSpec {
+    /// Its layers, for samples of `sequence` tokens or as many as it says itself.
+    ///
+    /// # Errors
+    /// A size that is missing, zero, too large, or does not divide.
+    pub fn network(&self, name: &str, sequence: Option<u32>) -> Result<Network, WorkloadError> {
+        let sizes = self.sizes(sequence)?;
+        let mut layers = vec![sizes.embedding()];
+        let (encoder, decoder) = (self.layers, self.decoder_layers);
+        for i in 0..encoder + decoder {
+            let crossed = i >= encoder;
+            let name = match decoder {
+                0 => format!("layer{i}"),
+                _ if crossed => format!("decoder{}", i - encoder),
+                _ => format!("encoder{i}"),
+            };
+            let mut block = vec![sizes.attention(format!("{name}.attention"), false)];
+            if crossed {
+                block.push(sizes.attention(format!("{name}.cross"), true));
+            }
+            block.push(sizes.feed_forward(format!("{name}.feed_forward"), i));
+            if self.parallel_blocks {
+                // One input and one sum for both.
+                block[0].cut = Cut::Tensor { forward: 0, backward: sizes.wide() };
+                block[1].cut = Cut::Tensor { forward: sizes.wide(), backward: 0 };
+            }
+            for mut layer in block {
+                layer.unit = i;
+                layers.push(layer);
+            }
+        }
+        let mut last = sizes.last();
+        last.unit = encoder + decoder - 1;
+        layers.push(last);
+        let language = matches!(self.head, Head::Language | Head::Masked | Head::Pretraining);
+        let mut divisible = vec![("attention heads", sizes.heads)];
+        if self.dense_layers() > 0 {
+            divisible.push(("feed_forward", sizes.feed_forward));
+        }
+        if let Some(experts) = self.experts {
+            let inner = experts.feed_forward.unwrap_or(sizes.feed_forward);
+            divisible.push(("an expert's feed_forward", inner));
+        }
+        Ok(Network {
+            name: name.to_owned(),
+            layers,
+            tied: if self.tied && language { self.vocabulary * self.embedding() } else { 0 },
+            divisible,
+            kv_heads: Some(sizes.kv_heads),
+            notes: Vec::new(),
+        })
+    }
+
+    fn embedding(&self) -> u64 {
+        self.embedding_size.unwrap_or(self.hidden)
+    }
+
+    fn has_experts(&self, layer: u32) -> bool {
+        self.experts.is_some_and(|experts| {
+            let every = experts.every.unwrap_or(1);
+            layer >= experts.first_dense && (layer + 1).is_multiple_of(every)
+        })
+    }
+
+    fn dense_layers(&self) -> usize {
+        (0..self.layers + self.decoder_layers).filter(|i| !self.has_experts(*i)).count()
+    }
+
+    fn sizes(&self, sequence: Option<u32>) -> Result<Sizes<'_>, WorkloadError> {
+        let count = u64::from(self.layers) + u64::from(self.decoder_layers);
+        let tokens = sequence.map_or(self.sequence_length, u64::from);
+        let all = [
+            ("layers", count, 1 << 14),
+            ("hidden", self.hidden, 1 << 20),
+            ("heads", self.heads, 1 << 14),
+            ("vocabulary", self.vocabulary, 1 << 26),
+            ("sequence_length", tokens, 1 << 24),
+            ("kv_heads", self.kv_heads.unwrap_or(1), 1 << 14),
+            ("head_size", self.head_size.unwrap_or(1), 1 << 16),
+            ("value_size", self.value_size.unwrap_or(1), 1 << 16),
+            ("feed_forward", self.feed_forward.unwrap_or(1), 1 << 22),
+            ("embedding_size", self.embedding(), 1 << 20),
+        ];
+        for (field, value, most) in all {
+            if value == 0 {
+                return Err(wrong(field, 0, "it is needed", "a transformer has at least one"));
+            }
+            if value > most {
+                return Err(wrong(field, value, "it is too large", &format!("at most {most}")));
+            }
+        }
+        let latent = self.latent.map_or([0; 3], |l| [l.query.unwrap_or(0), l.key_value, l.rotary]);
+        let optional = [
+            ("latent.query", latent[0]),
+            ("latent.key_value", latent[1]),
+            ("latent.rotary", latent[2]),
+            ("positions", self.positions),
+            ("token_types", self.token_types),
+            ("relative_positions", self.relative_positions),
+            ("norms.query_key", self.norms.query_key),
+            ("norms.per_layer", self.norms.per_layer),
+            ("norms.parameters", self.norms.parameters),
+            ("experts.shared", self.experts.map_or(0, |e| e.shared)),
+            ("experts.feed_forward", self.experts.and_then(|e| e.feed_forward).unwrap_or(1)),
+        ];
+        for (field, value) in optional {
+            if value > 1 << 26 {
+                return Err(wrong(field, value, "it is too large", "at most 2^26"));
+            }
+        }
+        let kv_heads = self.kv_heads.unwrap_or(self.heads);
+        if !self.heads.is_multiple_of(kv_heads) {
+            let hint = "each head of keys and values serves as many query heads";
+            return Err(wrong("kv_heads", kv_heads, "it does not divide `heads`", hint));
+        }
+        if self.head_size.is_none() && !self.hidden.is_multiple_of(self.heads) {
+            let hint = "give `head_size`";
+            return Err(wrong("heads", self.heads, "it does not divide `hidden`", hint));
+        }
+        if let Some(experts) = self.experts {
+            let top_k = experts.top_k.unwrap_or(1);
+            if experts.count == 0 || experts.count > 1 << 16 {
+                let hint = "1 to 65,536; leave `experts` out where there are none";
+                return Err(wrong("experts.count", experts.count, "it is out of range", hint));
+            }
+            if top_k == 0 || top_k > experts.count {
+                let hint = format!("1 to {}", experts.count);
+                return Err(wrong("experts.top_k", top_k, "a token cannot visit so many", &hint));
+            }
+            if experts.every == Some(0) {
+                return Err(wrong("experts.every", 0, "it is zero", "1: every layer has experts"));
+            }
+        }
+        if self.parallel_blocks && self.decoder_layers > 0 {
+            let hint = "leave `decoder_layers` or `parallel_blocks` out";
+            return Err(wrong("parallel_blocks", true, "a cross-attention is not parallel", hint));
+        }
+        let head = self.head_size.unwrap_or(self.hidden / self.heads);
+        let sizes = Sizes {
+            spec: self,
+            hidden: self.hidden,
+            heads: self.heads,
+            kv_heads,
+            head,
+            value: self.value_size.unwrap_or(head),
+            feed_forward: self.feed_forward.unwrap_or(4 * self.hidden),
+            tokens,
+        };
+        if sizes.magnitude() > MOST {
+            let why = "the FLOPs of a sample, or the parameters, are more than 2^60";
+            let hint = "look for a size that is too large";
+            return Err(wrong("transformer", format!("{count} layers"), why, hint));
+        }
+        Ok(sizes)
+    }
+}
+
+impl Sizes<'_> {
+    /// No less than any sum of numbers of the model.
+    #[expect(clippy::cast_precision_loss, reason = "a bound")]
+    fn magnitude(&self) -> f64 {
+        let spec = self.spec;
+        let [h, tokens] = [self.hidden, self.tokens].map(|size| size as f64);
+        let heads = self.heads as f64 * (self.head + self.value) as f64;
+        let latent = spec.latent.map_or(0.0, |latent| {
+            (latent.query.unwrap_or(0) + latent.key_value + latent.rotary) as f64
+        });
+        let experts = spec.experts.unwrap_or_default();
+        let inner = (self.feed_forward + experts.feed_forward.unwrap_or(0)) as f64;
+        let inner = inner * (f64::from(experts.count) + 1.0) + experts.shared as f64;
+        let layer = (h + latent) * (2.0 * heads + latent) + 4.0 * (h + 1.0) * (inner + h);
+        let tables = spec.vocabulary + spec.positions + spec.token_types + spec.relative_positions;
+        let ends = tables as f64 * (h + spec.embedding() as f64 + self.heads as f64) + 4.0 * h * h;
+        let norms = (spec.norms.per_layer + 2) as f64 * spec.norms.parameters as f64 * h;
+        let layers = f64::from(spec.layers) + f64::from(spec.decoder_layers);
+        let norms = norms + spec.norms.query_key as f64;
+        8.0 * tokens * (2.0 * layers * (layer + norms + tokens * heads) + ends)
+    }
+
+    /// Elements of a sample at full width.
+    fn wide(&self) -> u64 {
+        self.tokens * self.hidden
+    }
+
+    fn norm(&self) -> u64 {
+        self.hidden * self.spec.norms.parameters
+    }
+
+    fn embedding(&self) -> Layer {
+        let spec = self.spec;
+        let width = spec.embedding();
+        let projection = if width == self.hidden { 0 } else { width * self.hidden };
+        let norm = if spec.norms.embedding { width * spec.norms.parameters } else { 0 };
+        let tables = spec.positions * self.hidden + spec.token_types * width;
+        let linear = 2 * self.tokens * projection;
+        Layer {
+            name: "embedding".to_owned(),
+            flops: Flops { forward: linear, input: linear, weight: linear },
+            parameters: spec.vocabulary * width,
+            replicated: projection + norm + tables,
+            moved: 2 * self.wide(),
+            output: self.wide(),
+            cut: Cut::Tensor { forward: self.wide(), backward: 0 },
+            ..Layer::default()
+        }
+    }
+
+    fn attention(&self, name: String, crossed: bool) -> Layer {
+        let (h, a, kv, d, v) = (self.hidden, self.heads, self.kv_heads, self.head, self.value);
+        let spec = self.spec;
+        let bias = |given: bool, width: u64| if given { width } else { 0 };
+        let out = h * a * v;
+        // (cut, replicated) weights of queries, keys and values.
+        let (cut, whole, extra) = match spec.latent {
+            None => (h * (a * d + kv * (d + v)), 0, bias(spec.biases.qkv, a * d + kv * (d + v))),
+            Some(latent) => {
+                let plain = d - latent.rotary.min(d);
+                let up = latent.key_value * a * (plain + v);
+                let down = h * (latent.key_value + latent.rotary);
+                let norms = latent.key_value + latent.query.unwrap_or(0);
+                match latent.query {
+                    Some(query) => (query * a * d + up, h * query + down + norms, 0),
+                    None => (h * a * d + up, down + norms, 0),
+                }
+            }
+        };
+        let linear = 2 * self.tokens * (cut + whole + out);
+        let seen = spec.window.unwrap_or(self.tokens).min(self.tokens);
+        let product = 2 * self.tokens * seen * a * (d + v);
+        let inner = self.tokens * (a * d + kv * (d + v) + a * v);
+        // Learned once per stack; each layer is given its share.
+        let layers = u64::from(spec.layers + spec.decoder_layers);
+        let relative = if crossed { 0 } else { (spec.relative_positions * a).div_ceil(layers) };
+        Layer {
+            name,
+            flops: Flops::attention(linear, product),
+            parameters: cut + out + extra,
+            replicated: whole
+                + bias(spec.biases.output, h)
+                + spec.norms.per_layer.min(1) * self.norm()
+                + spec.norms.query_key
+                + relative,
+            moved: 2 * (inner + 2 * self.wide()),
+            output: self.wide(),
+            saved: inner,
+            saved_whole: 2 * self.wide(),
+            cut: Cut::Tensor { forward: self.wide(), backward: self.wide() },
+            ..Layer::default()
+        }
+    }
+
+    fn feed_forward(&self, name: String, layer: u32) -> Layer {
+        let (h, f, spec) = (self.hidden, self.feed_forward, self.spec);
+        let matrices = if spec.gated { 3 } else { 2 };
+        let bias = |given: bool, width: u64| if given { width } else { 0 };
+        let norms = spec.norms.per_layer.saturating_sub(1) * self.norm();
+        let cut = Cut::Tensor { forward: self.wide(), backward: self.wide() };
+        let Some(experts) = spec.experts.filter(|_| spec.has_experts(layer)) else {
+            let inner = self.tokens * f * matrices;
+            return Layer {
+                name,
+                flops: Flops::linear(2 * self.tokens * matrices * h * f),
+                parameters: matrices * h * f + bias(spec.biases.feed_forward, (matrices - 1) * f),
+                replicated: bias(spec.biases.feed_forward, h) + norms,
+                moved: 2 * (inner + 2 * self.wide()),
+                output: self.wide(),
+                saved: inner,
+                saved_whole: 2 * self.wide(),
+                cut,
+                ..Layer::default()
+            };
+        };
+        let f = experts.feed_forward.unwrap_or(f);
+        let visits = u64::from(experts.top_k.unwrap_or(1));
+        let router = h * u64::from(experts.count);
+        let shared = matrices * h * experts.shared;
+        let one = matrices * h * f + bias(spec.biases.feed_forward, (matrices - 1) * f + h);
+        let inner = self.tokens * (visits * (matrices * f + h) + matrices * experts.shared);
+        let work = router + visits * matrices * h * f + shared;
+        Layer {
+            name,
+            flops: Flops::linear(2 * self.tokens * work),
+            parameters: shared,
+            replicated: router
+                + bias(experts.router_bias, u64::from(experts.count))
+                + bias(experts.shared_gate, h)
+                + norms,
+            moved: 2 * (inner + 2 * self.wide()),
+            output: self.wide(),
+            saved: inner,
+            saved_whole: 2 * self.wide(),
+            cut,
+            experts: Some(Experts {
+                count: experts.count,
+                top_k: experts.top_k.unwrap_or(1),
+                parameters: one,
+                dispatched: self.wide() * visits,
+            }),
+            ..Layer::default()
+        }
+    }
+
+    /// The last norm and the head.
+    fn last(&self) -> Layer {
+        let (h, spec) = (self.hidden, self.spec);
+        let width = spec.embedding();
+        // An encoder beside a decoder has its own last norm.
+        let stacks = if spec.decoder_layers > 0 { 2 } else { 1 };
+        let norm = if spec.norms.last { stacks * self.norm() } else { 0 };
+        let projection = if width == h { 0 } else { h * width };
+        let table = if spec.tied { 0 } else { spec.vocabulary * width };
+        let bias = if spec.biases.head { spec.vocabulary } else { 0 };
+        let transform = h * h + h + 2 * h;
+        let (parameters, replicated, per_token, once) = match spec.head {
+            Head::None => (0, 0, 0, 0),
+            Head::Pooler => (0, h * h + h, 0, h * h),
+            Head::Language => (table + bias, projection, projection + spec.vocabulary * width, 0),
+            Head::Masked => (table + bias, transform, h * h + spec.vocabulary * width, 0),
+            Head::Pretraining => {
+                let pooler = h * h + h + 2 * h + 2;
+                (table + bias, transform + pooler, h * h + spec.vocabulary * width, h * h + 2 * h)
+            }
+        };
+        let words = if per_token == 0 { 0 } else { self.tokens * spec.vocabulary };
+        Layer {
+            name: "head".to_owned(),
+            flops: Flops::linear(2 * (self.tokens * per_token + once)),
+            parameters,
+            replicated: replicated + norm,
+            moved: 2 * (words + self.wide()),
+            output: words.max(self.wide()),
+            saved: words,
+            saved_whole: 2 * self.wide(),
+            cut: Cut::Tensor { forward: 0, backward: self.wide() },
+            ..Layer::default()
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Models as lists of layers: FLOPs, parameters and activations, before anything is cut.
+//!
+//! - [`layer`]: what every model becomes.
+//! - [`shapes`]: layers by shape, from a file.
+//! - [`transformer`]: transformers by their sizes.
+//! - [`blocks`]: their layers.
+//! - [`hugging_face`]: transformers by their `config.json`.
+//! - [`dlrm`]: embedding tables and MLPs.
+
+pub mod blocks;
+pub mod dlrm;
+pub mod hugging_face;
+pub mod layer;
+pub mod shapes;
+pub mod transformer;
+
+pub use dlrm::DlrmSpec;
+pub use layer::{Cut, Experts, Layer, Network};
+pub use shapes::{ConvolutionSpec, DenseSpec, EmbeddingSpec, LayerSpec, LstmSpec};
+pub use transformer::TransformerSpec;
+
+use crate::error::WorkloadError;
+use crate::spec::{Model, Workload};
+
+/// The layers of a workload's model.
+///
+/// # Errors
+/// A size that is missing or out of range; a model that says its own step graph.
+pub fn network(workload: &Workload) -> Result<Network, WorkloadError> {
+    let (name, tokens) = (workload.name.as_str(), workload.sequence_length);
+    let transformer = match &workload.model {
+        Model::Layers(specs) => return shapes::network(name, specs),
+        Model::Dlrm(spec) => return spec.network(name),
+        Model::Transformer(spec) => spec.clone(),
+        Model::HuggingFace(config) => hugging_face::transformer(config)?,
+        Model::Trace(path) | Model::AstraSim(path) | Model::Steps(path) => {
+            return Err(WorkloadError::new(
+                "workload.model",
+                path,
+                "it says its own step graph and has no layers",
+                "parallelism and compute time are in the file",
+            ));
+        }
+    };
+    transformer.network(name, tokens)
+}

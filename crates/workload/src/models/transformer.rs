@@ -1,0 +1,150 @@
+//! Transformers by their sizes: decoders, encoders, both, dense or with experts.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// The sizes of a transformer. What is absent is off or as in GPT-2.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct TransformerSpec {
+    /// Layers: of a decoder or an encoder; of the encoder where there is a decoder beside it.
+    pub layers: u32,
+    /// Layers of a decoder that also attends to the encoder.
+    pub decoder_layers: u32,
+    /// The width.
+    pub hidden: u64,
+    /// Attention heads.
+    pub heads: u64,
+    /// Heads of keys and values; as many as heads where absent.
+    pub kv_heads: Option<u64>,
+    /// The width of a head; hidden / heads where absent.
+    pub head_size: Option<u64>,
+    /// The width of a head's values, where it is another.
+    pub value_size: Option<u64>,
+    /// Keys and values (and queries) through a narrow waist, as DeepSeek has them.
+    pub latent: Option<LatentSpec>,
+    /// The inner width of the feed-forward part; 4 × hidden where absent.
+    pub feed_forward: Option<u64>,
+    /// A third matrix gates it.
+    pub gated: bool,
+    /// Tokens in the vocabulary.
+    pub vocabulary: u64,
+    /// Learned positions.
+    pub positions: u64,
+    /// Learned types of token.
+    pub token_types: u64,
+    /// Learned biases of attention by distance, per head, over the whole model.
+    pub relative_positions: u64,
+    /// The width of the embedding, where it is projected to `hidden`.
+    pub embedding_size: Option<u64>,
+    /// Tokens per sample.
+    pub sequence_length: u64,
+    /// The output uses the input's table.
+    pub tied: bool,
+    /// What comes after the last layer.
+    pub head: Head,
+    /// Biases of the linear maps.
+    pub biases: Biases,
+    /// Norms.
+    pub norms: Norms,
+    /// Experts in place of the feed-forward part.
+    pub experts: Option<ExpertsSpec>,
+    /// Attention and feed-forward run side by side on one input.
+    pub parallel_blocks: bool,
+    /// A token sees at most so many before it.
+    pub window: Option<u64>,
+}
+
+/// What comes after the last layer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Head {
+    /// A word for every token.
+    #[default]
+    Language,
+    /// Nothing.
+    None,
+    /// One dense layer on the first token, as BERT has.
+    Pooler,
+    /// A dense layer, a norm, and a word for every token: BERT's masked words.
+    Masked,
+    /// That and the pooler with BERT's next-sentence guess.
+    Pretraining,
+}
+
+/// Which linear maps have a bias.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Biases {
+    /// Queries, keys and values.
+    pub qkv: bool,
+    /// Attention's output.
+    pub output: bool,
+    /// The feed-forward part.
+    pub feed_forward: bool,
+    /// The head.
+    pub head: bool,
+}
+
+impl Default for Biases {
+    fn default() -> Self {
+        Self { qkv: true, output: true, feed_forward: true, head: false }
+    }
+}
+
+/// The norms of a transformer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Norms {
+    /// How many per layer.
+    pub per_layer: u64,
+    /// Parameters per element: 2 with a bias, 1 without, 0 with none.
+    pub parameters: u64,
+    /// One after the embedding.
+    pub embedding: bool,
+    /// One after the last layer.
+    pub last: bool,
+    /// Parameters of norms of queries and keys, per layer.
+    pub query_key: u64,
+}
+
+impl Default for Norms {
+    fn default() -> Self {
+        Self { per_layer: 2, parameters: 2, embedding: false, last: true, query_key: 0 }
+    }
+}
+
+/// A narrow waist in attention (DeepSeek-V2, multi-head latent attention).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct LatentSpec {
+    /// Of queries; none where absent.
+    #[serde(default)]
+    pub query: Option<u64>,
+    /// Of keys and values.
+    pub key_value: u64,
+    /// Of a head, with rotary positions, shared by all heads for keys.
+    pub rotary: u64,
+}
+
+/// Experts in place of the feed-forward part.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ExpertsSpec {
+    /// How many.
+    pub count: u32,
+    /// How many a token visits; 1 where absent.
+    pub top_k: Option<u32>,
+    /// The inner width of one; the transformer's where absent.
+    pub feed_forward: Option<u64>,
+    /// The inner width of a part that all tokens visit.
+    pub shared: u64,
+    /// Whether a gate weighs the shared part.
+    pub shared_gate: bool,
+    /// One layer in so many has experts; 1 where absent.
+    pub every: Option<u32>,
+    /// So many layers at the beginning have none.
+    pub first_dense: u32,
+    /// Whether the router has a bias per expert.
+    pub router_bias: bool,
+}

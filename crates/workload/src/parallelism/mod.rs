@@ -1,0 +1,128 @@
+//! From a model and a layout to a step graph.
+//!
+//! - [`layout`]: which degree of parallelism lies on which dimensions.
+//! - `pieces`: where the model is cut. `plan`: that, and the times of its layers.
+//! - [`order`]: in which order a stage runs its microbatches.
+//! - `emit`, `passes`, `gradients`: the nodes.
+//! - [`split`]: actors of their own for slow ranks.
+//!
+//! A replica's batch is cut into microbatches; each runs forward and backward through the pieces of
+//! the model. Actors are the positions of the pipeline: all ranks of one are alike.
+
+pub(crate) mod emit;
+mod gradients;
+pub mod layout;
+pub mod order;
+mod passes;
+mod pieces;
+pub(crate) mod plan;
+pub mod split;
+
+use crate::error::WorkloadError;
+use crate::graph::StepGraph;
+use crate::memory::{self, Memory};
+use crate::models::Network;
+use crate::perturbation::Perturbation;
+use crate::spec::Workload;
+use emit::Emitter;
+use gradients::Pending;
+use order::Slot;
+use passes::Handed;
+use plan::Plan;
+
+/// A workload made ready for a driver.
+#[derive(Clone, Debug)]
+pub struct Built {
+    /// One iteration.
+    pub graph: StepGraph,
+    /// Of the NPU that needs most.
+    pub memory: Memory,
+    /// The model's layers: a gradient's tensor is the place of its layer here.
+    pub network: Network,
+    /// By actor: what a straggler's compute times are multiplied by.
+    pub slow: Vec<f64>,
+    /// What was assumed, in words.
+    pub notes: Vec<String>,
+}
+
+impl Built {
+    /// Of a graph that says everything itself: nothing is known of its memory.
+    #[must_use]
+    pub fn of_graph(graph: StepGraph) -> Self {
+        let (memory, network) = (Memory::default(), Network::default());
+        Self { graph, memory, network, slow: Vec::new(), notes: Vec::new() }
+    }
+
+    /// What disturbs its compute times.
+    #[must_use]
+    pub fn perturbation(&self, workload: &Workload, seed: u64) -> Perturbation {
+        Perturbation::new(seed, workload.jitter, self.slow.clone())
+    }
+}
+
+/// Lays a model out over the NPUs of a fabric with dimensions of these sizes, innermost first.
+///
+/// # Errors
+/// The layout does not fit the NPUs or the model; it does not fit the memory and must; a model that
+/// is read elsewhere.
+pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError> {
+    crate::perturbation::check(workload, sizes)?;
+    let plan = Plan::new(workload, sizes)?;
+    let orders = plan.pipeline.orders();
+    let memory = memory::estimate(&plan, &orders);
+    if workload.compute.must_fit && memory.fits() == Some(false) {
+        return Err(WorkloadError::new(
+            "workload.compute.must_fit",
+            true,
+            memory.words(),
+            "cut further (`tp`, `pp`, `zero`), take a smaller batch or more microbatches",
+        ));
+    }
+    let graph = graph(&plan, &orders)?;
+    let (graph, slow) = split::stragglers(graph, &workload.stragglers, sizes)?;
+    let mut notes = vec![plan.layout.words()];
+    notes.extend(plan.network.notes.iter().cloned());
+    Ok(Built { graph, memory, slow, notes, network: plan.network })
+}
+
+/// The nodes, in an order in which everything follows what it waits for.
+fn graph(plan: &Plan<'_>, orders: &[Vec<Slot>]) -> Result<StepGraph, WorkloadError> {
+    let mut emitter = Emitter::new(plan);
+    let (mut handed, mut pending) = (Handed::default(), Pending::default());
+    let mut next = vec![0usize; orders.len()];
+    let mut left = vec![0u32; plan.pipeline.total_pieces() as usize * 2];
+    let index = |slot: Slot| (slot.piece * 2 + slot.direction) as usize;
+    for slot in orders.iter().flatten().filter(|slot| !slot.forward) {
+        left[index(*slot)] += 1;
+    }
+    loop {
+        let mut moved = false;
+        for (position, order) in orders.iter().enumerate() {
+            // One pass at a time, so that nodes are added roughly as they will run.
+            let Some(slot) = order.get(next[position]).filter(|slot| handed.ready(**slot)) else {
+                continue;
+            };
+            next[position] += 1;
+            moved = true;
+            if slot.forward {
+                emitter.forward(*slot, &mut handed);
+                continue;
+            }
+            let done = emitter.backward(*slot, &mut handed);
+            left[index(*slot)] -= 1;
+            if left[index(*slot)] == 0 {
+                emitter.gradients(position, &done, &mut pending);
+            }
+        }
+        if !moved {
+            break;
+        }
+    }
+    assert!(
+        next.iter().zip(orders).all(|(next, order)| *next == order.len()),
+        "every order of passes can be run to its end"
+    );
+    emitter.updates(pending);
+    emitter.close_chains();
+    emitter.builder.finish()
+}

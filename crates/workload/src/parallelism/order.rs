@@ -1,0 +1,211 @@
+//! In which order each position of a pipeline runs its passes.
+//!
+//! - `gpipe` (Huang et al., 2019): all forward passes, then all backward passes.
+//! - `1f1b` (`PipeDream`-flush; Narayanan et al., SC'21, §2.2): p − 1 − position forward passes, then
+//!   one forward and one backward in turn.
+//! - `interleaved` (the same, §2.2.2): each position has v pieces of the model, piece c at position
+//!   c mod p; microbatches come in groups of p.
+//! - `chimera` (Li & Hoefler, SC'21): half of the microbatches go down the positions and half up, so
+//!   that each position has one stage of either direction. The order is that of a greedy list
+//!   schedule in which a forward and a backward pass take one unit each, backward passes go first,
+//!   then the forward pass that is furthest along its pipeline; it attains the paper's 2m + p − 2
+//!   units.
+//!
+//! The bubble of the first two, with f and b the time of one pass: (p − 1)(f + b) of
+//! (m + p − 1)(f + b).
+
+use crate::error::WorkloadError;
+use crate::spec::PipelineSchedule;
+
+/// A pass of one microbatch through one piece of the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slot {
+    /// Forward or backward.
+    pub forward: bool,
+    /// Which microbatch.
+    pub microbatch: u32,
+    /// Which piece of the model, along the forward pass.
+    pub piece: u32,
+    /// 1 of the pipeline that goes up the positions.
+    pub direction: u32,
+}
+
+/// What is run, in numbers.
+#[derive(Clone, Copy, Debug)]
+pub struct Pipeline {
+    /// Positions.
+    pub positions: u32,
+    /// Microbatches.
+    pub microbatches: u32,
+    /// Pieces per position.
+    pub pieces: u32,
+    /// The schedule.
+    pub schedule: PipelineSchedule,
+}
+
+impl Pipeline {
+    /// How many pieces the model is cut into.
+    #[must_use]
+    pub const fn total_pieces(&self) -> u32 {
+        self.positions * self.pieces
+    }
+
+    /// Where a piece is.
+    #[must_use]
+    pub const fn position(&self, piece: u32, direction: u32) -> u32 {
+        if direction == 0 { piece % self.positions } else { self.positions - 1 - piece }
+    }
+
+    /// Whether the numbers go together.
+    ///
+    /// # Errors
+    /// Microbatches that a schedule cannot take.
+    pub fn check(&self) -> Result<(), WorkloadError> {
+        let (p, m) = (self.positions, self.microbatches);
+        let fail = |field: &str, value: u32, why: &str, hint: String| {
+            Err(WorkloadError::new(format!("workload.parallelism.{field}"), value, why, hint))
+        };
+        match self.schedule {
+            PipelineSchedule::Interleaved if p > 1 && !m.is_multiple_of(p) => fail(
+                "microbatches",
+                m,
+                "`interleaved` runs them in groups of as many as there are stages",
+                format!("a multiple of {p}"),
+            ),
+            PipelineSchedule::Chimera if p > 1 && !p.is_multiple_of(2) => fail(
+                "pp",
+                p,
+                "`chimera` pairs the stages of two directions",
+                "an even number of stages".to_owned(),
+            ),
+            PipelineSchedule::Chimera if p > 1 && !m.is_multiple_of(2) => fail(
+                "microbatches",
+                m,
+                "`chimera` sends half of them each way",
+                "an even number".to_owned(),
+            ),
+            _ => Ok(()),
+        }
+    }
+
+    /// The passes of every position, in order.
+    #[must_use]
+    pub fn orders(&self) -> Vec<Vec<Slot>> {
+        match self.schedule {
+            PipelineSchedule::Chimera if self.positions > 1 => self.chimera(),
+            _ => (0..self.positions).map(|position| self.order(position)).collect(),
+        }
+    }
+
+    fn order(&self, position: u32) -> Vec<Slot> {
+        let (p, v) = (self.positions, self.pieces);
+        let total = self.microbatches * v;
+        let warm_up = match self.schedule {
+            PipelineSchedule::GPipe => total,
+            _ if v > 1 => (p - 1 - position) * 2 + (v - 1) * p,
+            _ => p - 1 - position,
+        }
+        .min(total);
+        // The k-th pass of a direction: which microbatch, which of the position's pieces.
+        let slot = |k: u32, forward: bool| {
+            let (mut microbatch, mut piece) = (k, 0);
+            if v > 1 {
+                microbatch = k / (p * v) * p + k % p;
+                piece = k % (p * v) / p;
+            }
+            if !forward {
+                piece = v - 1 - piece;
+            }
+            Slot { forward, microbatch, piece: piece * p + position, direction: 0 }
+        };
+        let mut order: Vec<Slot> = (0..warm_up).map(|k| slot(k, true)).collect();
+        for k in 0..total {
+            if warm_up + k < total {
+                order.push(slot(warm_up + k, true));
+            }
+            order.push(slot(k, false));
+        }
+        order
+    }
+
+    fn chimera(&self) -> Vec<Vec<Slot>> {
+        let (p, half) = (self.positions as usize, self.microbatches / 2);
+        let mut orders: Vec<Vec<Slot>> = vec![Vec::new(); p];
+        // Passes done by (direction, piece), as of the beginning of a unit of time.
+        let mut done = [vec![[0u32; 2]; p], vec![[0u32; 2]; p]];
+        while orders.iter().any(|order| order.len() < 2 * self.microbatches as usize) {
+            let before = done.clone();
+            for (position, order) in orders.iter_mut().enumerate() {
+                let mut best: Option<(bool, usize, u32, usize)> = None;
+                for (direction, stages) in before.iter().enumerate() {
+                    let piece = if direction == 0 { position } else { p - 1 - position };
+                    let [forward, backward] = stages[piece];
+                    let returned = if piece + 1 == p { forward } else { stages[piece + 1][1] };
+                    let arrived = if piece == 0 { half } else { stages[piece - 1][0] };
+                    let kept = u32::try_from(p - piece).expect("few stages");
+                    if backward < forward.min(returned) {
+                        best = best.max(Some((true, p - piece, u32::MAX - backward, direction)));
+                    }
+                    if forward < arrived.min(half) && forward - backward < kept {
+                        best = best.max(Some((false, piece, u32::MAX - forward, direction)));
+                    }
+                }
+                let Some((backward, _, microbatch, direction)) = best else { continue };
+                let piece = if direction == 0 { position } else { p - 1 - position };
+                done[direction][piece][usize::from(backward)] += 1;
+                let direction = u32::from(direction == 1);
+                order.push(Slot {
+                    forward: !backward,
+                    // Those that go up are numbered after those that go down.
+                    microbatch: u32::MAX - microbatch + direction * half,
+                    piece: u32::try_from(piece).expect("few stages"),
+                    direction,
+                });
+            }
+        }
+        orders
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pipeline(positions: u32, microbatches: u32, schedule: PipelineSchedule) -> Pipeline {
+        Pipeline { positions, microbatches, pieces: 1, schedule }
+    }
+
+    #[test]
+    fn orders_of_the_papers() {
+        let shown = |pipeline: Pipeline, position: usize| -> String {
+            let order = &pipeline.orders()[position];
+            order
+                .iter()
+                .map(|s| format!("{}{}", if s.forward { 'F' } else { 'B' }, s.microbatch))
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        let gpipe = pipeline(2, 3, PipelineSchedule::GPipe);
+        assert_eq!(shown(gpipe, 0), "F0 F1 F2 B0 B1 B2");
+        let flush = pipeline(4, 8, PipelineSchedule::OneForwardOneBackward);
+        assert_eq!(shown(flush, 0), "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7");
+        assert_eq!(shown(flush, 3), "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7");
+    }
+
+    #[test]
+    fn every_pass_is_run_once_where_its_piece_is() {
+        for schedule in [PipelineSchedule::OneForwardOneBackward, PipelineSchedule::Chimera] {
+            for (p, m) in [(2, 2), (4, 4), (4, 8), (8, 16)] {
+                let pipeline = pipeline(p, m, schedule);
+                let mut seen = std::collections::BTreeSet::new();
+                for (position, order) in (0..).zip(pipeline.orders()) {
+                    for slot in order {
+                        assert_eq!(pipeline.position(slot.piece, slot.direction), position);
+                        assert!(seen.insert((slot.forward, slot.microbatch, slot.piece)));
+                    }
+                }
+                assert_eq!(seen.len(), 2 * (p * m) as usize);
+            }
+        }
+    }
+}

@@ -1,0 +1,106 @@
+//! Stragglers and jitter: factors on compute times, drawn from a seed.
+//!
+//! The factor of a (actor, node, iteration) does not depend on the order in which it is asked for:
+//! the three numbers and the seed are hashed (splitmix64) to four uniform draws, whose sum, scaled
+//! to mean 1 and the given standard deviation, is the factor. A sum of four draws is bell-shaped and
+//! bounded (± 2√3 deviations, about 3.46), and needs no function whose last bit differs between machines.
+
+use allrail_core::Time;
+
+use crate::error::WorkloadError;
+use crate::graph::{ActorId, NodeId};
+use crate::spec::{Jitter, Workload};
+
+/// What disturbs compute times.
+#[derive(Clone, Debug, Default)]
+pub struct Perturbation {
+    seed: u64,
+    deviation: f64,
+    /// By actor.
+    slow: Vec<f64>,
+}
+
+impl Perturbation {
+    /// `slow[a]` is the straggler's factor of actor a, 1 where it is absent.
+    #[must_use]
+    pub fn new(seed: u64, jitter: Option<Jitter>, slow: Vec<f64>) -> Self {
+        Self { seed, deviation: jitter.map_or(0.0, |jitter| jitter.deviation), slow }
+    }
+
+    /// What the compute time of a node is multiplied by in an iteration.
+    #[must_use]
+    pub fn factor(&self, actor: ActorId, node: NodeId, iteration: u32) -> f64 {
+        let slow = self.slow.get(actor.index()).copied().unwrap_or(1.0);
+        if self.deviation == 0.0 {
+            return slow;
+        }
+        let place = (u64::from(actor.0) << 32) | u64::from(node.0);
+        let mut state = mix(self.seed ^ mix(place ^ mix(u64::from(iteration))));
+        let mut sum = 0u64;
+        for _ in 0..4 {
+            state = mix(state);
+            sum += state >> 32;
+        }
+        // Four uniform draws of 32 bits: mean 2, standard deviation sqrt(4 / 12).
+        #[expect(clippy::cast_precision_loss, reason = "34 bits")]
+        let sum = sum as f64 / 4_294_967_296.0;
+        let normal = (sum - 2.0) * SQRT_3;
+        slow * (1.0 + self.deviation * normal).max(0.0)
+    }
+
+    /// A nominal time so disturbed.
+    #[must_use]
+    pub fn time(&self, actor: ActorId, node: NodeId, iteration: u32, nominal: Time) -> Time {
+        let factor = self.factor(actor, node, iteration);
+        if factor == 1.0 { nominal } else { crate::compute::scaled(nominal, factor) }
+    }
+
+    /// Whether no time changes.
+    #[must_use]
+    pub fn is_none(&self) -> bool {
+        self.deviation == 0.0 && self.slow.iter().all(|slow| *slow == 1.0)
+    }
+}
+
+const SQRT_3: f64 = 1.732_050_807_568_877_2;
+
+/// splitmix64's step (Steele, Lea, Flood, OOPSLA'14).
+const fn mix(state: u64) -> u64 {
+    let z = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+/// Whether stragglers and jitter are what they should be.
+pub(crate) fn check(workload: &Workload, sizes: &[u32]) -> Result<(), WorkloadError> {
+    let npus: u64 = sizes.iter().map(|size| u64::from(*size)).product();
+    for (i, straggler) in workload.stragglers.iter().enumerate() {
+        let field = |name: &str| format!("workload.stragglers[{i}].{name}");
+        if !(straggler.factor > 0.0 && straggler.factor <= 1e6) {
+            let why = "compute times are multiplied by it";
+            let hint = "above 1 is slower; 1.2 takes 20 % longer";
+            return Err(WorkloadError::new(field("factor"), straggler.factor, why, hint));
+        }
+        let outside = straggler.ranks.iter().find(|rank| u64::from(rank.0) >= npus);
+        if let Some(rank) = outside {
+            let hint = format!("ranks are 0 to {}", npus.saturating_sub(1));
+            return Err(WorkloadError::new(field("ranks"), rank.0, "there is no such rank", hint));
+        }
+        if straggler.ranks.is_empty() {
+            let hint = "name the ranks that are slow";
+            return Err(WorkloadError::new(field("ranks"), "[]", "nobody is slow", hint));
+        }
+    }
+    if let Some(jitter) = workload.jitter
+        && !(0.0..=0.28).contains(&jitter.deviation)
+    {
+        return Err(WorkloadError::new(
+            "workload.jitter.deviation",
+            jitter.deviation,
+            "times would be negative",
+            "0 to 0.28; 0.05 is 5 %",
+        ));
+    }
+    Ok(())
+}

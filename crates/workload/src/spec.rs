@@ -1,0 +1,325 @@
+//! The `workload` of a scenario, resolved: what to train, on how many samples, cut how.
+//!
+//! Presets are already replaced by their content and a `config.json` by its object; quantities are
+//! text with units. A sample is an image, a sentence, a row of clicks. `batch_per_npu` counts the
+//! samples of one iteration of a *replica*: the NPUs that share one copy of the model (`tp`, `pp`,
+//! `op`) work on them together, those of `dp` and `ep` each have their own.
+//!
+//! `trace`, `astra_sim` and `steps` say the whole step graph themselves and are read elsewhere.
+
+use std::collections::BTreeMap;
+
+use allrail_core::{Bandwidth, Bytes, Rank, Time};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map as Object, Value};
+
+pub use crate::models::{
+    ConvolutionSpec, DenseSpec, DlrmSpec, EmbeddingSpec, LayerSpec, LstmSpec, TransformerSpec,
+};
+
+/// What is trained; see the module.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Workload {
+    /// For tables; the preset's or the file's.
+    #[serde(default)]
+    pub name: String,
+    /// The model.
+    pub model: Model,
+    /// Samples per replica and iteration.
+    #[serde(default)]
+    pub batch_per_npu: Option<u32>,
+    /// Tokens per sample; the model's own where absent.
+    #[serde(default)]
+    pub sequence_length: Option<u32>,
+    /// Of parameters, activations and gradients.
+    #[serde(default)]
+    pub precision: Precision,
+    /// Of the gradients that travel, where it is another.
+    #[serde(default)]
+    pub gradient_precision: Option<Precision>,
+    /// How it is cut over the NPUs.
+    #[serde(default)]
+    pub parallelism: Parallelism,
+    /// How fast an NPU is.
+    #[serde(default)]
+    pub compute: Compute,
+    /// What is kept per parameter, and what an update costs.
+    #[serde(default)]
+    pub optimizer: Optimizer,
+    /// How many iterations are simulated; the first is warm-up where there are more.
+    #[serde(default = "two")]
+    pub iterations: u32,
+    /// Ranks that compute more slowly.
+    #[serde(default)]
+    pub stragglers: Vec<Straggler>,
+    /// Random variation of every compute time.
+    #[serde(default)]
+    pub jitter: Option<Jitter>,
+}
+
+const fn two() -> u32 {
+    2
+}
+
+/// Where the model comes from.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Model {
+    /// Layers by shape or by number.
+    Layers(Vec<LayerSpec>),
+    /// A transformer by its sizes.
+    Transformer(TransformerSpec),
+    /// Embedding tables and two MLPs.
+    Dlrm(DlrmSpec),
+    /// The content of a Hugging Face `config.json`.
+    HuggingFace(Object<String, Value>),
+    /// A Chakra trace, `DIR/NAME`; read elsewhere.
+    Trace(Value),
+    /// An ASTRA-sim layer file; read elsewhere.
+    AstraSim(Value),
+    /// Nodes written out; read elsewhere.
+    Steps(Value),
+}
+
+/// The format of a number.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Precision {
+    /// 4 bytes.
+    Fp32,
+    /// 2 bytes.
+    #[default]
+    Fp16,
+    /// 2 bytes.
+    Bf16,
+    /// 1 byte.
+    Fp8,
+}
+
+impl Precision {
+    /// Of one number.
+    #[must_use]
+    pub const fn bytes(self) -> u64 {
+        match self {
+            Self::Fp32 => 4,
+            Self::Fp16 | Self::Bf16 => 2,
+            Self::Fp8 => 1,
+        }
+    }
+
+    /// The tag in files.
+    #[must_use]
+    pub const fn tag(self) -> &'static str {
+        match self {
+            Self::Fp32 => "fp32",
+            Self::Fp16 => "fp16",
+            Self::Bf16 => "bf16",
+            Self::Fp8 => "fp8",
+        }
+    }
+}
+
+/// How the model is cut. The product of all degrees is the number of NPUs.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Parallelism {
+    /// Data: replicas; what remains where absent.
+    pub dp: Option<u32>,
+    /// Tensor: each layer cut as Megatron does.
+    pub tp: u32,
+    /// Pipeline: stages.
+    pub pp: u32,
+    /// Expert: replicas that share one set of experts; the rest of the model is replicated.
+    pub ep: u32,
+    /// Operator: shards of the space of an image, with halos.
+    pub op: u32,
+    /// Sequence parallel: with `tp`, reduce-scatter and all-gather instead of all-reduce.
+    pub sp: bool,
+    /// ZeRO: 1 cuts the optimizer's state, 2 the gradients too, 3 the parameters too.
+    pub zero: u8,
+    /// Into how many parts the batch is cut; the number of stages where absent.
+    pub microbatches: Option<u32>,
+    /// In which order a stage runs its microbatches.
+    pub schedule: PipelineSchedule,
+    /// Pieces of the model per stage, with `interleaved`; 2 where absent.
+    pub virtual_stages: Option<u32>,
+    /// Over which dimensions, or factors of one, each degree lies.
+    pub map: Map,
+}
+
+impl Default for Parallelism {
+    fn default() -> Self {
+        Self {
+            dp: None,
+            tp: 1,
+            pp: 1,
+            ep: 1,
+            op: 1,
+            sp: false,
+            zero: 0,
+            microbatches: None,
+            schedule: PipelineSchedule::default(),
+            virtual_stages: None,
+            map: Map::new(),
+        }
+    }
+}
+
+/// In which order a stage runs its microbatches.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum PipelineSchedule {
+    /// All forward, then all backward.
+    #[serde(rename = "gpipe")]
+    GPipe,
+    /// One forward, one backward, once the pipeline is full.
+    #[default]
+    #[serde(rename = "1f1b")]
+    OneForwardOneBackward,
+    /// The same with several pieces of the model per stage.
+    Interleaved,
+    /// Two pipelines in opposite directions.
+    Chimera,
+}
+
+impl PipelineSchedule {
+    /// The tag in files.
+    #[must_use]
+    pub const fn tag(self) -> &'static str {
+        match self {
+            Self::GPipe => "gpipe",
+            Self::OneForwardOneBackward => "1f1b",
+            Self::Interleaved => "interleaved",
+            Self::Chimera => "chimera",
+        }
+    }
+}
+
+/// Degree to places: `{tp: [0], dp: ["1[8:]", 2]}`.
+pub type Map = BTreeMap<Axis, Vec<Place>>;
+
+/// A degree of parallelism.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Axis {
+    /// Tensor.
+    Tp,
+    /// Operator.
+    Op,
+    /// Expert.
+    Ep,
+    /// Pipeline.
+    Pp,
+    /// Data.
+    Dp,
+}
+
+impl Axis {
+    /// All, innermost first where nothing else is said.
+    pub const ALL: [Self; 5] = [Self::Tp, Self::Op, Self::Ep, Self::Pp, Self::Dp];
+
+    /// The tag in files.
+    #[must_use]
+    pub const fn tag(self) -> &'static str {
+        match self {
+            Self::Tp => "tp",
+            Self::Op => "op",
+            Self::Ep => "ep",
+            Self::Pp => "pp",
+            Self::Dp => "dp",
+        }
+    }
+}
+
+/// A dimension, or a factor of one as text: of 64, `"1[0:8]"` is the inner 8 and `"1[8:]"` the rest.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Place {
+    /// A whole dimension, from 0.
+    Dimension(u32),
+    /// `"D[A:B]"`: coordinates on D that differ by multiples of A (1 where 0) below B.
+    Factor(String),
+}
+
+/// How long compute takes: from a roofline, or measured.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Compute {
+    /// A preset: `a100`, `h100`, `v100`, `tpu_v3`, `tpu_v4`.
+    pub device: Option<String>,
+    /// Its peak, such as `312 TFLOP/s`; the device's at the precision where absent.
+    pub peak: Option<String>,
+    /// Of its memory.
+    pub memory_bandwidth: Option<Bandwidth>,
+    /// How much it has.
+    pub memory: Option<Bytes>,
+    /// The part of the peak that is reached.
+    pub efficiency: f64,
+    /// Every compute time is multiplied by it: the one parameter to fit.
+    pub scale: f64,
+    /// Measured: the forward pass of a replica's batch on one NPU, shared out by the roofline.
+    pub forward: Option<Time>,
+    /// Measured: its backward pass.
+    pub backward: Option<Time>,
+    /// Refuse a layout that does not fit the memory; otherwise it is only said.
+    pub must_fit: bool,
+}
+
+impl Default for Compute {
+    fn default() -> Self {
+        Self {
+            device: None,
+            peak: None,
+            memory_bandwidth: None,
+            memory: None,
+            efficiency: 0.5,
+            scale: 1.0,
+            forward: None,
+            backward: None,
+            must_fit: false,
+        }
+    }
+}
+
+/// What an optimizer keeps beside parameters and gradients.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum Optimizer {
+    /// Two moments in fp32, and an fp32 copy of parameters of lower precision.
+    #[default]
+    Adam,
+    /// One momentum in fp32, and an fp32 copy of parameters of lower precision.
+    Momentum,
+    /// An fp32 copy of parameters of lower precision.
+    Sgd,
+    /// Nothing, and an update takes no time.
+    None,
+}
+
+/// Ranks whose compute takes longer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Straggler {
+    /// Which.
+    pub ranks: Vec<Rank>,
+    /// Their compute times are multiplied by it.
+    pub factor: f64,
+}
+
+/// Seeded variation of compute times.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Jitter {
+    /// The standard deviation of the factor around 1: `0.05` is 5 %.
+    pub deviation: f64,
+}

@@ -1,0 +1,166 @@
+//! `config.json` files: their counts of parameters are those that Hugging Face publishes for the
+//! checkpoints (the size of `model.safetensors`, buffers aside).
+
+use allrail_workload::models::hugging_face::transformer;
+use serde_json::{Value, json};
+
+fn parameters(config: &Value) -> u64 {
+    let object = config.as_object().expect("an object");
+    let spec = transformer(object).unwrap_or_else(|error| panic!("{error}; {}", error.hint));
+    spec.network("", None).unwrap_or_else(|error| panic!("{error}; {}", error.hint)).parameters()
+}
+
+#[test]
+fn parameters_are_the_published_ones() {
+    let llama = |h: u64, l: u64, a: u64, kv: u64, f: u64, v: u64| {
+        json!({"model_type": "llama", "hidden_size": h, "num_hidden_layers": l,
+               "num_attention_heads": a, "num_key_value_heads": kv, "intermediate_size": f,
+               "vocab_size": v, "max_position_embeddings": 4096, "tie_word_embeddings": false})
+    };
+    let mut mistral = llama(4096, 32, 32, 8, 14336, 32000);
+    mistral["model_type"] = json!("mistral");
+    mistral["sliding_window"] = json!(4096);
+    let mut mixtral = mistral.clone();
+    mixtral["model_type"] = json!("mixtral");
+    mixtral["sliding_window"] = Value::Null;
+    mixtral["num_local_experts"] = json!(8);
+    mixtral["num_experts_per_tok"] = json!(2);
+    let bert = |kind: &str, h: u64, l: u64, v: u64, positions: u64, types: u64, model: &str| {
+        json!({"model_type": kind, "architectures": [model], "hidden_size": h,
+               "num_hidden_layers": l, "num_attention_heads": h / 64, "intermediate_size": 4 * h,
+               "vocab_size": v, "max_position_embeddings": positions, "type_vocab_size": types})
+    };
+    let gpt2 = |h: u64, l: u64, a: u64| {
+        json!({"model_type": "gpt2", "n_embd": h, "n_layer": l, "n_head": a,
+               "vocab_size": 50257, "n_positions": 1024, "n_ctx": 1024})
+    };
+    let opt = json!({"model_type": "opt", "hidden_size": 768, "num_hidden_layers": 12,
+        "num_attention_heads": 12, "ffn_dim": 3072, "vocab_size": 50272,
+        "max_position_embeddings": 2048, "do_layer_norm_before": true, "word_embed_proj_dim": 768});
+    let opt_350m = json!({"model_type": "opt", "hidden_size": 1024, "num_hidden_layers": 24,
+        "num_attention_heads": 16, "ffn_dim": 4096, "vocab_size": 50272,
+        "max_position_embeddings": 2048, "do_layer_norm_before": false, "word_embed_proj_dim": 512});
+    let bloom = |h: u64, l: u64, a: u64| {
+        json!({"model_type": "bloom", "hidden_size": h, "n_layer": l, "n_head": a,
+               "vocab_size": 250_880})
+    };
+    let falcon_7b = json!({"model_type": "falcon", "hidden_size": 4544, "num_hidden_layers": 32,
+        "num_attention_heads": 71, "vocab_size": 65024, "multi_query": true, "parallel_attn": true,
+        "new_decoder_architecture": false, "bias": false, "alibi": false});
+    let falcon_40b = json!({"model_type": "falcon", "hidden_size": 8192, "num_hidden_layers": 60,
+        "num_attention_heads": 128, "num_kv_heads": 8, "vocab_size": 65024, "parallel_attn": true,
+        "new_decoder_architecture": true, "bias": false, "alibi": false,
+        "tie_word_embeddings": false});
+    let neox = |h: u64, l: u64, a: u64, f: u64, v: u64| {
+        json!({"model_type": "gpt_neox", "hidden_size": h, "num_hidden_layers": l,
+               "num_attention_heads": a, "intermediate_size": f, "vocab_size": v,
+               "max_position_embeddings": 2048, "tie_word_embeddings": false,
+               "use_parallel_residual": true})
+    };
+    let phi_2 = json!({"model_type": "phi", "hidden_size": 2560, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "intermediate_size": 10240, "vocab_size": 51200,
+        "max_position_embeddings": 2048, "tie_word_embeddings": false});
+    let phi_3 = json!({"model_type": "phi3", "hidden_size": 3072, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 32, "intermediate_size": 8192,
+        "vocab_size": 32064, "max_position_embeddings": 4096, "sliding_window": 2047,
+        "tie_word_embeddings": false});
+    let gemma = |kind: &str, h: u64, l: u64, a: u64, kv: u64, f: u64| {
+        json!({"model_type": kind, "hidden_size": h, "num_hidden_layers": l,
+               "num_attention_heads": a, "num_key_value_heads": kv, "head_dim": 256,
+               "intermediate_size": f, "vocab_size": 256_000, "max_position_embeddings": 8192})
+    };
+    let mut qwen2 = llama(3584, 28, 28, 4, 18944, 152_064);
+    qwen2["model_type"] = json!("qwen2");
+    let mut qwen2_small = llama(896, 24, 14, 2, 4864, 151_936);
+    qwen2_small["model_type"] = json!("qwen2");
+    qwen2_small["tie_word_embeddings"] = json!(true);
+    let mut qwen3 = llama(4096, 36, 32, 8, 12288, 151_936);
+    qwen3["model_type"] = json!("qwen3");
+    qwen3["head_dim"] = json!(128);
+    let qwen3_moe = json!({"model_type": "qwen3_moe", "hidden_size": 2048, "num_hidden_layers": 48,
+        "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128,
+        "intermediate_size": 6144, "moe_intermediate_size": 768, "num_experts": 128,
+        "num_experts_per_tok": 8, "vocab_size": 151_936, "decoder_sparse_step": 1,
+        "mlp_only_layers": [], "tie_word_embeddings": false, "max_position_embeddings": 40960});
+    let qwen2_moe = json!({"model_type": "qwen2_moe", "hidden_size": 2048, "num_hidden_layers": 24,
+        "num_attention_heads": 16, "num_key_value_heads": 16, "intermediate_size": 5632,
+        "moe_intermediate_size": 1408, "shared_expert_intermediate_size": 5632, "num_experts": 60,
+        "num_experts_per_tok": 4, "vocab_size": 151_936, "decoder_sparse_step": 1,
+        "tie_word_embeddings": false, "max_position_embeddings": 8192});
+    let deepseek_lite = json!({"model_type": "deepseek_v2", "hidden_size": 2048,
+        "num_hidden_layers": 27, "num_attention_heads": 16, "num_key_value_heads": 16,
+        "intermediate_size": 10944, "moe_intermediate_size": 1408, "n_routed_experts": 64,
+        "n_shared_experts": 2, "num_experts_per_tok": 6, "first_k_dense_replace": 1,
+        "moe_layer_freq": 1, "q_lora_rank": null, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 102_400,
+        "max_position_embeddings": 163_840, "tie_word_embeddings": false});
+    let deepseek_v3 = json!({"model_type": "deepseek_v3", "hidden_size": 7168,
+        "num_hidden_layers": 61, "num_attention_heads": 128, "num_key_value_heads": 128,
+        "intermediate_size": 18432, "moe_intermediate_size": 2048, "n_routed_experts": 256,
+        "n_shared_experts": 1, "num_experts_per_tok": 8, "first_k_dense_replace": 3,
+        "moe_layer_freq": 1, "q_lora_rank": 1536, "kv_lora_rank": 512, "qk_nope_head_dim": 128,
+        "qk_rope_head_dim": 64, "v_head_dim": 128, "vocab_size": 129_280,
+        "max_position_embeddings": 163_840, "tie_word_embeddings": false});
+    let distilbert = json!({"model_type": "distilbert", "architectures": ["DistilBertModel"],
+        "dim": 768, "n_layers": 6, "n_heads": 12, "hidden_dim": 3072, "vocab_size": 30522,
+        "max_position_embeddings": 512});
+    let t5 = json!({"model_type": "t5", "d_model": 768, "d_ff": 3072, "d_kv": 64, "num_heads": 12,
+        "num_layers": 12, "num_decoder_layers": 12, "relative_attention_num_buckets": 32,
+        "n_positions": 512, "vocab_size": 32128});
+    let starcoder2 = json!({"model_type": "starcoder2", "hidden_size": 3072,
+        "num_hidden_layers": 30, "num_attention_heads": 24, "num_key_value_heads": 2,
+        "intermediate_size": 12288, "vocab_size": 49152, "use_bias": true,
+        "max_position_embeddings": 16384, "sliding_window": 4096});
+    let gptj = json!({"model_type": "gptj", "n_embd": 4096, "n_layer": 28, "n_head": 16,
+        "n_inner": null, "vocab_size": 50400, "n_positions": 2048, "tie_word_embeddings": false});
+    let cases = [
+        ("meta-llama/Llama-2-7b", llama(4096, 32, 32, 32, 11008, 32000), 6_738_415_616),
+        ("meta-llama/Llama-2-70b", llama(8192, 80, 64, 8, 28672, 32000), 68_976_648_192),
+        ("meta-llama/Meta-Llama-3-8B", llama(4096, 32, 32, 8, 14336, 128_256), 8_030_261_248),
+        ("mistralai/Mistral-7B", mistral, 7_241_732_096),
+        ("mistralai/Mixtral-8x7B", mixtral, 46_702_792_704),
+        ("gpt2", gpt2(768, 12, 12), 124_439_808),
+        ("gpt2-xl", gpt2(1600, 48, 25), 1_557_611_200),
+        ("bert-base-uncased", bert("bert", 768, 12, 30522, 512, 2, "BertModel"), 109_482_240),
+        ("bert-large-uncased", bert("bert", 1024, 24, 30522, 512, 2, "BertModel"), 335_141_888),
+        ("bert, masked", bert("bert", 768, 12, 30522, 512, 2, "BertForMaskedLM"), 109_514_298),
+        ("roberta-base", bert("roberta", 768, 12, 50265, 514, 1, "RobertaModel"), 124_645_632),
+        ("distilbert", distilbert, 66_362_880),
+        ("facebook/opt-125m", opt, 125_239_296),
+        ("facebook/opt-350m", opt_350m, 331_196_416),
+        ("bigscience/bloom-560m", bloom(1024, 24, 16), 559_214_592),
+        ("bigscience/bloom", bloom(14336, 70, 112), 176_247_271_424),
+        ("tiiuae/falcon-7b", falcon_7b, 6_921_720_704),
+        ("EleutherAI/gpt-neox-20b", neox(6144, 44, 64, 24576, 50432), 20_554_567_680),
+        ("EleutherAI/pythia-160m", neox(768, 12, 12, 3072, 50304), 162_322_944),
+        ("EleutherAI/gpt-j-6b", gptj, 6_050_882_784),
+        ("microsoft/phi-2", phi_2, 2_779_683_840),
+        ("microsoft/Phi-3-mini-4k", phi_3, 3_821_079_552),
+        ("google/gemma-2b", gemma("gemma", 2048, 18, 8, 1, 16384), 2_506_172_416),
+        ("google/gemma-7b", gemma("gemma", 3072, 28, 16, 16, 24576), 8_537_680_896),
+        ("google/gemma-2-9b", gemma("gemma2", 3584, 42, 16, 8, 14336), 9_241_705_984),
+        ("Qwen/Qwen2-7B", qwen2, 7_615_616_512),
+        ("Qwen/Qwen2-0.5B", qwen2_small, 494_032_768),
+        ("Qwen/Qwen3-8B", qwen3, 8_190_735_360),
+        ("Qwen/Qwen3-30B-A3B", qwen3_moe, 30_532_122_624),
+        ("Qwen/Qwen1.5-MoE-A2.7B", qwen2_moe, 14_315_784_192),
+        ("deepseek-ai/DeepSeek-V2-Lite", deepseek_lite, 15_706_484_224),
+        ("deepseek-ai/DeepSeek-V3", deepseek_v3, 671_026_419_200),
+        ("t5-base", t5, 222_903_552),
+        ("bigcode/starcoder2-3b", starcoder2, 3_030_371_328),
+    ];
+    let wrong: Vec<String> = cases
+        .iter()
+        .map(|(name, config, published)| (name, parameters(config), *published))
+        .filter(|(_, ours, published)| ours != published)
+        .map(|(name, ours, published)| {
+            format!(
+                "{name}: {ours}, published {published}, off by {}",
+                ours as i64 - published as i64
+            )
+        })
+        .collect();
+    assert_eq!(wrong, Vec::<String>::new());
+    // Rounded as its card gives it.
+    assert_eq!(parameters(&falcon_40b) / 100_000_000, 418);
+}

@@ -1,0 +1,43 @@
+"""`allrail export`: a scenario's training step as a Chakra trace."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from allrail.cli import options
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("file", type=_FILE)
+@options.sets
+@click.option("--chakra", "folder", required=True, type=_FILE, metavar="DIR", help="Write here.")
+@click.option("--name", metavar="NAME", help="What the trace is called; as FILE if left out.")
+@options.as_json
+def command(
+    *, file: Path, sets: tuple[str, ...], folder: Path, name: str | None, as_json: bool
+) -> None:
+    """Write the step graph of the scenario in FILE as a Chakra trace.
+
+    One file a rank, DIR/NAME.<rank>.et, in MLCommons' schema, and DIR/comm_group.json with the
+    ranks of every process group, as ASTRA-sim reads them. One iteration is written; attributes of
+    our own (allrail_...) keep what the schema has no place for.
+
+    \b
+    Examples:
+      allrail export scenario.yaml --chakra out
+      allrail export scenario.yaml --set workload.parallelism.tp=8 --chakra out --name tp8
+    """  # noqa: D301, click wants the character
+    from allrail.cli import output
+    from allrail.formats.traces import export_chakra
+    from allrail.scenario import load_scenario
+
+    name = name or file.stem
+    told = export_chakra(load_scenario(file, sets=sets), folder=folder, name=name)
+    if as_json:
+        output.print_json({"folder": str(folder), "name": name} | told)
+        return
+    output.pairs([("trace", str(folder / name))] + [(key, f"{told[key]:,}") for key in told])

@@ -1,0 +1,84 @@
+"""`allrail import`: traces of other tools as Chakra traces and scenarios."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from allrail.cli import options
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command("import")
+@click.argument("files", nargs=-1, required=True, type=_FILE, metavar="FILE...")
+@click.option("-o", "--out", "folder", required=True, type=_FILE, metavar="DIR", help="Write here.")
+@click.option("--name", metavar="NAME", help="What the trace is called; as FILE if left out.")
+@click.option("--step", type=int, metavar="N", help="Of a Kineto trace, only ProfilerStep#N.")
+@click.option("--groups", type=_FILE, metavar="JSON", help="A Chakra trace's comm_group.json.")
+@click.option("--npus", type=int, metavar="N", help="Repeat a Chakra trace over so many NPUs.")
+@click.option("--at", type=int, metavar="N", help="Repeat blocks of N ranks, not all of them.")
+@click.option(
+    "--grow", multiple=True, metavar="GROUP", help="Process group that grows; repeatable."
+)
+@options.as_json
+def command(
+    *,
+    files: tuple[Path, ...],
+    folder: Path,
+    name: str | None,
+    step: int | None,
+    groups: Path | None,
+    npus: int | None,
+    at: int | None,
+    grow: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Read a trace, write it as a Chakra trace, and a scenario that runs it.
+
+    \b
+    FILE is recognised by its name:
+      NAME.0.et, or NAME       a Chakra trace of all its ranks
+      *.json, *.json.gz        PyTorch's profiler (Kineto): one rank for all, or every rank
+      *.txt                    an ASTRA-sim layer file, also SimAI's
+
+    What was read is counted, and what was left out, each with why.
+
+    \b
+    Examples:
+      allrail import rank0.json.gz --step 3 -o out
+      allrail import traces/gpt.0.et --npus 1024 -o out    # from 4 ranks to 1,024
+      allrail simulate out/gpt.yaml
+
+    Repeated over more NPUs, process groups that reach over all ranks of a block grow (replicas),
+    the others are repeated with the block (tensor parallel); --grow names them instead.
+    """  # noqa: D301, click wants the character
+    from allrail.cli import output
+    from allrail.formats.traces import import_trace
+
+    done = import_trace(
+        list(files),
+        folder=folder,
+        name=name,
+        step=step,
+        groups=groups,
+        npus=npus,
+        at=at,
+        grow=grow,
+    )
+    if as_json:
+        output.print_json(done.to_dict())
+        return
+    rows = [["kept", str(count), what.replace(" ", "_")] for what, count in done.kept.items()]
+    rows += [
+        ["dropped", str(count), what.replace(" ", "_")] for what, count in done.dropped.items()
+    ]
+    output.table(["what", "count", "of"], rows)
+    for note in done.notes:
+        output.note(note)
+    if done.files:
+        output.note(
+            f"{done.files:,} files with {done.nodes:,} nodes, {done.bytes:,} bytes in {folder}"
+        )
+    output.note(f"run it: allrail simulate {done.scenario}")

@@ -1,0 +1,323 @@
+"""How `simulate` and `compare` show training steps."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from allrail.cli import output
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from allrail.scenario import Scenario
+    from allrail.scenario.overrides import Sets
+    from allrail.training import TrainingRow, WhatIf
+    from allrail.training_result import TrainingResult
+
+MOST_ACTORS = 16
+"""More would push everything else off the screen; `--json` and the tables have all."""
+MOST_PARTS = 8
+"""Kinds of parts of the critical path; the same holds."""
+
+
+def run(
+    scenario: Scenario,
+    *,
+    assumptions: Sequence[str],
+    as_json: bool,
+    out: Path | None,
+    table: bool = True,
+) -> TrainingResult:
+    """Simulate the steps of one scenario, and print or write what came out.
+
+    Args:
+        scenario: What to simulate.
+        assumptions: What-ifs to print below it.
+        as_json: Whether to print the JSON object instead of the table.
+        out: A folder for tables and pictures.
+        table: Whether to print the table, where not the JSON object.
+
+    Returns:
+        What came out.
+    """
+    from allrail.cli import folders
+    from allrail.training import simulate_training, what_ifs
+
+    with output.Progress("simulating") as progress:
+        result = simulate_training(scenario, timeline=out is not None, progress=progress)
+    rows: list[WhatIf] = []
+    if assumptions:
+        with output.Progress("what if") as progress:
+            rows = what_ifs(scenario, assumptions, result=result, progress=progress)
+    if out is not None:
+        from allrail.results.training import write_training
+
+        name = _name(scenario, result)
+        write_training(out, results={name: result}, scenarios={name: scenario}, what_ifs=rows)
+    if as_json:
+        tree = result.to_dict(timeline=False)
+        if rows:
+            tree["what_ifs"] = [row.to_dict() for row in rows]
+        output.print_json(tree)
+        return result
+    if table:
+        show(scenario, result)
+    if rows:
+        click.echo()
+        _show_what_ifs(result, rows)
+    if table:
+        for text in result.notes:
+            output.note(text)
+        _predicted([result])
+    if out is not None:
+        folders.tell(out)
+    return result
+
+
+def compare(
+    files: Sequence[Path],
+    *,
+    each: Mapping[str, Sequence[object]],
+    sets: Sets,
+    as_json: bool,
+    out: Path | None,
+) -> None:
+    """Simulate variants of training steps side by side.
+
+    Args:
+        files: The scenarios.
+        each: Values by path.
+        sets: Overrides for all.
+        as_json: Whether to print one JSON object instead of the table.
+        out: A folder for tables and pictures.
+    """
+    from allrail.cli import folders
+    from allrail.training import compare_training
+
+    with output.Progress("comparing") as progress:
+        rows = compare_training(list(files), each=each or None, sets=sets, progress=progress)
+    if out is not None:
+        from allrail.results.training import write_training
+
+        write_training(
+            out,
+            results={row.label: row.result for row in rows},
+            scenarios={row.label: row.scenario for row in rows},
+        )
+    if as_json:
+        output.print_json({"rows": [_tree(row) for row in rows]})
+        return
+    _show_rows(rows)
+    tight = [row.label for row in rows if row.result.memory and row.result.memory.fits is False]
+    if tight:
+        more = f" and {len(tight) - 3} more" if len(tight) > 3 else ""
+        output.note(f"does not fit the memory of an NPU: {', '.join(tight[:3])}{more}")
+    _predicted([row.result for row in rows])
+    if out is not None:
+        folders.tell(out)
+
+
+def show(scenario: Scenario, result: TrainingResult) -> None:
+    """Print a result: the totals, then one line a dimension, then the actors and the path.
+
+    Args:
+        scenario: What was simulated.
+        result: What came out.
+    """
+    step = result.step_time_us
+    above = (
+        f"{100 * (step / result.bound_step_time_us - 1):.2f}" if result.bound_step_time_us else ""
+    )
+    exposed = [f"{name} {us:.3f}" for name, us in result.exposed_us.items() if us > 0]
+    tensor = f"tensors {result.tensor_policy}, coordination {result.coordination}"
+    pairs = [
+        ("fabric", f"{scenario.fabric.name} ({result.npus:,} NPUs)"),
+        ("workload", _workload(scenario)),
+        ("schedule", f"{result.policy}, {result.order}, {result.chunks} chunks; {tensor}"),
+        ("step_time_us", f"{step:.3f}" + (f" ({above} % above the bound)" if above else "")),
+        ("compute_us", _part(result.compute_us, step)),
+        (
+            "exposed_us",
+            _part(result.exposed_communication_us, step)
+            + (": " + ", ".join(exposed) if exposed else ""),
+        ),
+        ("waiting_us", _part(result.waiting_us, step)),
+        *_memory(result),
+        ("critical_path", result.critical_path_in_words),
+    ]
+    if scenario.what_if is not None:
+        pairs.insert(3, ("what_if", scenario.what_if))
+    output.pairs(pairs)
+    click.echo()
+    output.table(
+        ["dimension", "kind", "size", "Gb/s", "bytes_per_npu", "utilisation_%", "busy_%"],
+        [
+            [
+                one.name,
+                one.kind,
+                str(one.size),
+                f"{one.bandwidth_gbps:.6g}",
+                f"{one.bytes_per_npu:.0f}",
+                output.percent(one.utilisation),
+                output.percent(one.busy_fraction),
+            ]
+            for one in result.dimensions
+        ],
+    )
+    if len(result.actors) > 1:
+        click.echo()
+        _show_actors(result)
+    if result.critical_path:
+        click.echo()
+        _show_path(result)
+
+
+def _show_actors(result: TrainingResult) -> None:
+    output.table(
+        ["actor", "ranks", "compute_us", "exposed_us", "waiting_us"],
+        [
+            [
+                one.name.replace(" ", "_"),
+                str(one.ranks),
+                f"{one.compute_us:.3f}",
+                f"{one.exposed_communication_us:.3f}",
+                f"{one.waiting_us:.3f}",
+            ]
+            for one in result.actors[:MOST_ACTORS]
+        ],
+    )
+    if len(result.actors) > MOST_ACTORS:
+        output.note(f"{len(result.actors) - MOST_ACTORS} more actors are in `--json`")
+
+
+def _show_path(result: TrainingResult) -> None:
+    kinds = result.path_by_kind()
+    output.table(
+        ["critical_path", "for", "on", "actor", "parts", "time_us", "share_%", "longest"],
+        [
+            [
+                one.what,
+                one.purpose or "-",
+                one.dimension or "-",
+                one.actor.replace(" ", "_") or "-",
+                str(count),
+                f"{one.time_us:.3f}",
+                output.percent(one.share),
+                one.name.replace(" ", "_") or "-",
+            ]
+            for one, count in kinds[:MOST_PARTS]
+        ],
+    )
+    if len(kinds) > MOST_PARTS:
+        output.note(f"{len(kinds) - MOST_PARTS} shorter kinds of parts are in `--json`")
+
+
+def _show_what_ifs(result: TrainingResult, rows: Sequence[WhatIf]) -> None:
+    step = result.step_time_us
+    lines = [["as_it_is", f"{step:.3f}", "0.00", "1.000"]]
+    lines += [
+        [
+            row.name,
+            f"{row.result.step_time_us:.3f}",
+            output.percent(1 - row.result.step_time_us / step),
+            f"{row.speedup:.3f}",
+        ]
+        for row in rows
+    ]
+    output.table(["what_if", "step_time_us", "gain_%", "speedup"], lines)
+
+
+def _show_rows(rows: Sequence[TrainingRow]) -> None:
+    from allrail.cli.compare import SHORT
+    from allrail.training import show_value
+
+    names = {path: name for name, path in SHORT.items()}
+    varied = list(rows[0].sets)
+    header = [names.get(path, path) for path in varied]
+    header += ["step_time_us", "speedup", "compute_%", "exposed_%", "waiting_%", "above_bound_%"]
+    lines = []
+    for row in rows:
+        one = row.result
+        step = one.step_time_us
+        above = step / one.bound_step_time_us - 1 if one.bound_step_time_us else None
+        lines.append(
+            [
+                *map(show_value, row.sets.values()),
+                f"{step:.3f}",
+                f"{row.speedup:.3f}",
+                output.percent(one.compute_us / step),
+                output.percent(one.exposed_communication_us / step),
+                output.percent(one.waiting_us / step),
+                output.percent(above),
+            ]
+        )
+    output.table(header, lines)
+
+
+def _predicted(results: Sequence[TrainingResult]) -> None:
+    output.predicted(
+        [one.world for one in results], calibrated=all(one.calibrated for one in results)
+    )
+
+
+def _workload(scenario: Scenario) -> str:
+    """The workload on one line: what differs from one of everything."""
+    if scenario.workload is None:
+        return ""
+    work = scenario.workload.whole
+    cut = work.parallelism
+    degrees = [
+        f"{axis} {count}"
+        for axis in ("tp", "op", "ep", "pp", "dp")
+        if (count := getattr(cut, axis)) is not None and count > 1
+    ]
+    if cut.sp:
+        degrees.append("sp")
+    if cut.zero:
+        degrees.append(f"zero {cut.zero}")
+    if cut.pp > 1:
+        degrees.append(cut.schedule)
+    batch = [f"{work.batch_per_npu} a replica"] if work.batch_per_npu else []
+    foreign = "trace" in work.model or "astra_sim" in work.model  # they have bytes, not numbers
+    return ", ".join([work.title, *batch, *([] if foreign else [work.precision]), *degrees])
+
+
+def _memory(result: TrainingResult) -> list[tuple[str, str]]:
+    if not result.memory_per_npu_bytes:
+        return []
+    text = _gigabytes(result.memory_per_npu_bytes)
+    memory = result.memory
+    if memory is not None:
+        kept = [f"{name} {_gigabytes(count)}" for name, count in memory.items() if count > 0]
+        if memory.capacity is not None:
+            text += f" of {_gigabytes(memory.capacity)}"
+        text += ": " + ", ".join(kept) if kept else ""
+        if memory.fits is False:
+            text += "; it does not fit"
+    return [("memory_per_npu", text)]
+
+
+def _part(us: float, step: float) -> str:
+    return f"{us:.3f} ({output.percent(us / step if step else None)} %)"
+
+
+def _gigabytes(count: float) -> str:
+    return f"{count / 1e9:.3f} GB"
+
+
+def _name(scenario: Scenario, result: TrainingResult) -> str:
+    work = scenario.workload
+    name = work.title if work is not None else "workload"
+    return f"{name} {result.policy} {result.tensor_policy}"
+
+
+def _tree(row: TrainingRow) -> dict[str, object]:
+    return {
+        "label": row.label,
+        "sets": row.sets,
+        "speedup": row.speedup,
+        "result": row.result.to_dict(timeline=False),
+    }

@@ -1,0 +1,284 @@
+"""Traces of other tools as Chakra traces, and our scenarios as Chakra traces.
+
+    report = import_trace([Path("rank0.json.gz")], folder=Path("out"))
+    report.kept      # nodes by kind
+    report.dropped   # events by why they were left out
+
+The work is the core's (`crates/workload/src/formats`); here are the guess of the format and the
+scenario file that points to what was written.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allrail.errors import InputError
+
+if TYPE_CHECKING:
+    from allrail.scenario import Scenario
+
+FORMATS = {
+    "chakra": "a Chakra trace: `NAME.<rank>.et`, or `NAME` without the ending",
+    "kineto": "PyTorch's profiler: `.json` or `.json.gz`, of one rank or of all",
+    "astra-sim": "an ASTRA-sim 1.0 layer file, also SimAI's: `.txt`",
+}
+"""What is read, and what it is recognised by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """What an import did.
+
+    Attributes:
+        source: The format that was read.
+        npus: How many NPUs the job has; None if its file does not say.
+        kept: Nodes by kind.
+        dropped: What was left out, by why.
+        notes: What was taken otherwise than written, or assumed.
+        files: How many files were written.
+        nodes: Nodes in them.
+        bytes: Bytes in them.
+        scenario: The scenario file that points to them.
+    """
+
+    source: str
+    npus: int | None
+    kept: dict[str, int]
+    dropped: dict[str, int]
+    notes: tuple[str, ...]
+    files: int
+    nodes: int
+    bytes: int
+    scenario: Path
+
+    def to_dict(self) -> dict[str, Any]:
+        """As plain values."""
+        names = [name for name in self.__slots__ if name not in ("scenario", "notes")]
+        tree = {name: getattr(self, name) for name in names}
+        return tree | {"notes": list(self.notes), "scenario": str(self.scenario)}
+
+
+def recognise(files: list[Path]) -> str:
+    """Which of `FORMATS` files have, by their names.
+
+    Args:
+        files: One or several of one format.
+
+    Raises:
+        InputError: None of them, or several.
+    """
+    found = {_format(file) for file in files}
+    if len(found) != 1:
+        raise InputError(
+            "they are of several formats",
+            hint="import one trace at a time",
+            source="allrail import",
+            value=" ".join(str(file) for file in files),
+        )
+    return found.pop()
+
+
+def _format(file: Path) -> str:
+    if file.suffix == ".et" or (not file.exists() and list(_ranks(file))):
+        return "chakra"
+    if file.name.endswith((".json", ".json.gz")):
+        return "kineto"
+    if file.suffix == ".txt":
+        return "astra-sim"
+    if not file.exists():
+        raise InputError("there is no such file", hint="check the path", source=str(file))
+    raise InputError(
+        "its format is not known by its name",
+        hint="; ".join(FORMATS.values()),
+        source=str(file),
+    )
+
+
+def _ranks(prefix: Path) -> list[Path]:
+    return sorted(prefix.parent.glob(f"{prefix.name}.*.et")) if prefix.name else []
+
+
+def import_trace(
+    files: list[Path],
+    *,
+    folder: Path,
+    name: str | None = None,
+    step: int | None = None,
+    groups: Path | None = None,
+    npus: int | None = None,
+    at: int | None = None,
+    grow: tuple[str, ...] = (),
+) -> Imported:
+    """Read a trace and write it as a Chakra trace with a scenario that runs it.
+
+    Args:
+        files: The trace.
+        folder: Where it goes.
+        name: What it is called; as its first file if None.
+        step: Of a Kineto trace, only this profiler step.
+        groups: Of a Chakra trace, its `comm_group.json` if that is elsewhere.
+        npus: Of a Chakra trace, repeat it over so many NPUs.
+        at: With `npus`, the size of the block of ranks that is repeated.
+        grow: With `npus`, the process groups that grow.
+
+    Raises:
+        InputError: Anything in it is wrong, or an option does not belong to its format.
+    """
+    source = recognise(files)
+    _check_options(source, step=step, groups=groups, npus=npus, at=at, grow=grow)
+    name = name or _name(files[0])
+    if source == "astra-sim":
+        return _layer_file(files, folder, name)
+    if source == "kineto":
+        read: dict[str, Any] = {"files": [str(file) for file in files], "step": step}
+    else:
+        read = {"path": str(_prefix(files[0])), "groups": str(groups) if groups else None}
+        if npus is not None:
+            read |= {"npus": npus, "scale": {"at": at, "grow": list(grow) or None}}
+    request = {"source": {source: read}, "folder": str(folder), "name": name}
+    told = _ask("import_trace", json.dumps(request))
+    scenario = folder / f"{name}.yaml"
+    _write_scenario(scenario, npus=told["npus"], model=f"trace: {json.dumps(name)}")
+    return Imported(
+        source=source,
+        npus=told["npus"],
+        kept=told["kept"],
+        dropped=told["dropped"],
+        notes=tuple(told["notes"]),
+        files=told["files"],
+        nodes=told["nodes"],
+        bytes=told["bytes"],
+        scenario=scenario,
+    )
+
+
+def export_chakra(scenario: Scenario, *, folder: Path, name: str) -> dict[str, int]:
+    """Write one iteration of a scenario's workload as a Chakra trace.
+
+    Args:
+        scenario: With a `workload`.
+        folder: Where it goes.
+        name: What it is called.
+
+    Returns:
+        How many `files`, `nodes`, `bytes` and `groups` were written.
+
+    Raises:
+        InputError: It trains nothing, or the folder cannot be written.
+    """
+    if scenario.workload is None:
+        raise InputError(
+            "it has no `workload`",
+            hint="a collective on its own has no step graph; train a model",
+            source="allrail export",
+        )
+    from allrail import _core
+    from allrail.scenario.explain import from_core
+
+    try:
+        told: dict[str, int] = json.loads(
+            _core.export_chakra(scenario.to_json(), str(folder), name)
+        )
+    except _core.InputError as error:
+        raise from_core(error, places=scenario._places) from None
+    return told
+
+
+def _ask(what: str, request: str) -> dict[str, Any]:
+    from allrail import _core
+    from allrail.scenario.explain import from_core
+    from allrail.scenario.places import Places
+
+    try:
+        told: dict[str, Any] = json.loads(getattr(_core, what)(request))
+    except _core.InputError as error:
+        raise from_core(error, places=Places()) from None
+    return told
+
+
+def _check_options(source: str, **options: Any) -> None:
+    belongs = {"step": "kineto", "groups": "chakra", "npus": "chakra", "at": "chakra"}
+    for name, value in options.items():
+        home = belongs.get(name, "chakra")
+        if value not in (None, ()) and source != home:
+            raise InputError(
+                f"it belongs to {FORMATS[home]}",
+                hint="leave it out",
+                source=f"--{name}",
+                value=str(value),
+            )
+    for name in ("at", "grow"):
+        if options[name] not in (None, ()) and options["npus"] is None:
+            raise InputError(
+                "it says how a trace is scaled, and `--npus` to how many",
+                hint="add `--npus`",
+                source=f"--{name}",
+                value=str(options[name]),
+            )
+
+
+def _prefix(file: Path) -> Path:
+    stem = file.name.removesuffix(".et")
+    head, dot, rank = stem.rpartition(".")
+    return file.with_name(head) if file.suffix == ".et" and dot and rank.isdigit() else file
+
+
+def _name(file: Path) -> str:
+    name = _prefix(file).name
+    for ending in (".gz", ".json", ".txt", ".et"):
+        name = name.removesuffix(ending)
+    return name or "trace"
+
+
+def _layer_file(files: list[Path], folder: Path, name: str) -> Imported:
+    from allrail.formats.astra_sim.notes import Notes
+    from allrail.formats.astra_sim.workload import read_workload
+
+    if len(files) > 1:
+        raise InputError(
+            "a layer file stands for all ranks",
+            hint="import one",
+            source="allrail import",
+            value=str(files[1]),
+        )
+    notes = Notes()
+    work = read_workload(files[0], notes=notes)
+    kinds = [phase.kind for layer in work.layers for phase in layer.phases if phase.kind]
+    scenario = folder / f"{name}.yaml"
+    path = json.dumps(str(files[0].resolve()))
+    _write_scenario(scenario, npus=work.header.all_gpus, model=f"astra_sim: {path}")
+    warning = notes.warning()
+    return Imported(
+        source="astra-sim",
+        npus=work.header.all_gpus,
+        kept={"layers": len(work.layers)}
+        | {kind: kinds.count(kind) for kind in sorted(set(kinds))},
+        dropped={},
+        notes=(warning,) if warning else (),
+        files=0,
+        nodes=0,
+        bytes=0,
+        scenario=scenario,
+    )
+
+
+def _write_scenario(path: Path, *, npus: int | None, model: str) -> None:
+    """A scenario that runs what was imported, on a network to be replaced."""
+    from allrail.files import write_text
+
+    text = f"""\
+# Imported; the network is an example, to be replaced by yours.
+schema_version: 1
+fabric:
+  name: one-switch
+  dimensions:
+    - {{kind: switch, size: {npus or 64}, bandwidth: 400 Gb/s, latency: 1 us}}
+workload:
+  model: {{{model}}}
+schedule: {{policy: baseline, chunks: 16}}
+"""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_text(path, text)

@@ -1,0 +1,219 @@
+"""Sizes of jobs and how many there are of each: the presets, CSV and YAML files.
+
+from allrail.mixes import read_mix
+
+read_mix("alibaba-2020").rows
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from allrail.errors import InputError, did_you_mean, show
+from allrail.scenario.places import Places, show_path
+
+MIXES = Path(__file__).parent / "presets" / "mixes"
+_FOR_PEOPLE = ("schema_version", "name", "about", "licence", "sources", "unit")
+
+HEADERS = ("size", "sizes", "gpus", "npus", "boards", "arrive")
+"""What the first cell of a CSV file's header may be."""
+
+MixLike = str | os.PathLike[str] | Sequence[tuple[int, int]]
+"""A preset's name, a CSV or YAML file, or (size, number of jobs) pairs."""
+
+
+class Mix:
+    """Sizes of jobs and how many there are of each.
+
+    Attributes:
+        rows: (size, number of jobs) pairs.
+        unit: What a size counts, `boards` or `npus`; None if the file does not say.
+        source: The file or preset; empty for pairs.
+        lines: The line of each row in its file.
+    """
+
+    def __init__(
+        self,
+        rows: list[tuple[int, int]],
+        *,
+        unit: str | None = None,
+        source: str = "",
+        lines: list[int | None] | None = None,
+    ) -> None:
+        self.rows = rows
+        self.unit = unit
+        self.source = source
+        self.lines = lines or [None] * len(rows)
+
+
+@cache
+def mix_names() -> tuple[str, ...]:
+    """Return the names of the packaged mixes."""
+    return tuple(sorted(path.stem for path in MIXES.glob("*.yaml")))
+
+
+def read_mix(mix: MixLike) -> Mix:
+    """Read sizes of jobs and how many there are of each.
+
+    Args:
+        mix: A preset's name, a CSV file of `size,jobs` lines (perhaps below a header), a YAML
+            file with `jobs: {size: jobs}` and perhaps `unit: npus`, or pairs.
+
+    Raises:
+        InputError: There is no such mix, or a size or a number is none.
+    """
+    if not isinstance(mix, str | os.PathLike):
+        return Mix([(whole(size, {}), whole(jobs, {})) for size, jobs in mix])
+    name = os.fspath(mix)
+    if name in mix_names():
+        return _yaml_mix(MIXES / f"{name}.yaml")
+    path = Path(name)
+    if path.suffix == ".csv":
+        return _csv_mix(path)
+    if path.suffix in (".yaml", ".yml", ".json"):
+        return _yaml_mix(path)
+    raise InputError(
+        "there is no such mix",
+        hint=did_you_mean(name, mix_names(), others="name a .csv or .yaml file, or a preset"),
+        field="mix",
+        value=name,
+    )
+
+
+def whole(value: object, where: dict[str, Any], *, low: int = 0) -> int:
+    """Return a whole number.
+
+    Args:
+        value: What was given.
+        where: What the error says of its place.
+        low: The least that is taken.
+
+    Raises:
+        InputError: It is none, or out of range.
+    """
+    if isinstance(value, bool) or not isinstance(value, int):
+        why, hint = "it is not a whole number", "for example `16`"
+    elif value < low:
+        why, hint = f"it is below {low}", "for example `16`"
+    elif value >= 2**63:
+        why, hint = "it is above 2^63", "take a smaller number"
+    else:
+        return value
+    raise InputError(why, hint=hint, **{"value": show(value), **where})
+
+
+def whole_text(text: str, where: dict[str, Any]) -> int:
+    """Return a whole number from text.
+
+    Args:
+        text: What stands in a file.
+        where: What the error says of its place.
+
+    Raises:
+        InputError: It is none, or negative.
+    """
+    try:
+        value: object = int(text)
+    except ValueError:
+        value = text
+    return whole(value, where)
+
+
+def at(path: Path, line: int | None, field: str) -> dict[str, Any]:
+    """Return a place, as `InputError` takes it.
+
+    Args:
+        path: The file.
+        line: Its line.
+        field: What stands there.
+    """
+    return {"source": str(path), "line": line, "field": field}
+
+
+def read_csv(path: Path, names: tuple[str, ...]) -> tuple[list[list[str]], list[int | None]]:
+    """Return the cells of a CSV file and the line of each row; a header is passed over.
+
+    Args:
+        path: The file.
+        names: Of its columns.
+
+    Raises:
+        InputError: It cannot be read, or a row has other columns.
+    """
+    import csv
+
+    from allrail.scenario.text import read_bytes
+
+    rows: list[list[str]] = []
+    lines: list[int | None] = []
+    reader = csv.reader(read_bytes(path).splitlines())
+    try:
+        for cells in reader:
+            stripped = [cell.strip() for cell in cells]
+            if not any(stripped) or stripped[0].startswith("#"):
+                continue
+            if len(stripped) != len(names):
+                raise InputError(
+                    f"it has {len(stripped)} columns, not {len(names)}",
+                    hint=f"write `{','.join(names)}`",
+                    source=str(path),
+                    line=reader.line_num,
+                    value=",".join(stripped),
+                )
+            if not rows and stripped[0].lower() in HEADERS:
+                continue
+            rows.append(stripped)
+            lines.append(reader.line_num)
+    except csv.Error as error:
+        raise InputError(
+            str(error), hint="save it as CSV", source=str(path), line=reader.line_num
+        ) from None
+    return rows, lines
+
+
+def _csv_mix(path: Path) -> Mix:
+    rows, lines = read_csv(path, ("size", "jobs"))
+    pairs = [
+        (whole_text(size, at(path, line, "size")), whole_text(jobs, at(path, line, "jobs")))
+        for (size, jobs), line in zip(rows, lines, strict=True)
+    ]
+    return Mix(pairs, source=str(path), lines=lines)
+
+
+def _yaml_mix(path: Path) -> Mix:
+    from allrail.scenario.text import read_file
+
+    tree, places = read_file(path)
+    source = path.stem if path.parent == MIXES else str(path)
+    jobs = tree.get("jobs") if isinstance(tree, dict) else None
+    if not isinstance(tree, dict) or not isinstance(jobs, dict):
+        raise InputError(
+            "it is not a mapping with `jobs`, from sizes to numbers of jobs",
+            hint="for example `jobs: {1: 60, 4: 30, 16: 10}`",
+            source=str(path),
+        )
+    for key in tree:
+        if key not in ("jobs", *_FOR_PEOPLE):
+            hint = did_you_mean(str(key), ("jobs", *_FOR_PEOPLE))
+            raise InputError(
+                "there is no such key",
+                hint=hint,
+                **_placed(places, (key,), path),
+                value=show(tree[key]),
+            )
+    rows, lines = [], []
+    for size, count in jobs.items():
+        where = _placed(places, ("jobs", size), path)
+        rows.append((whole_text(str(size), {**where, "value": show(size)}), whole(count, where)))
+        lines.append(where["line"])
+    unit = tree.get("unit")
+    return Mix(rows, unit=None if unit is None else show(unit), source=source, lines=lines)
+
+
+def _placed(places: Places, path: tuple[Any, ...], file: Path) -> dict[str, Any]:
+    place = places.of(path)
+    return {"source": place.source or str(file), "line": place.line, "field": show_path(path)}

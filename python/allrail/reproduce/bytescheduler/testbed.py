@@ -1,0 +1,140 @@
+"""The models and the testbed of ByteScheduler, as scenarios.
+
+16 machines: 8 workers and 8 servers, machines of their own (as BytePS' guide has it), each with one
+link up and down. A worker's 8 GPUs are alike and count as one NPU. Before a push and after a pull
+gradients cross PCI Express, 4 GPUs on a switch (BytePS' performance notes), each with a copy of its
+own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+FITTED_AT = "100 Gb/s"
+BANDWIDTHS = ("1 Gb/s", "10 Gb/s", "25 Gb/s", "40 Gb/s", "50 Gb/s")
+"""Predicted. Our notes of the paper say that it goes from 1 to 100 Gb/s, not at which it stops."""
+
+PARTITIONS = ("256 KiB", "512 KiB", "1 MiB", "2 MiB", "4 MiB")
+CREDITS = ("4 MiB", "16 MiB", "64 MiB")
+"""The best pair is taken, as the paper's tuner searches for it; 4 MiB and 16 MiB are its start."""
+
+HOST = "3 GB/s"
+"""About 12 GB/s of a PCI Express 3.0 x16 slot, for the copies of the 4 GPUs behind it: the paper's
+code makes MXNet's key-value store `dist_sync`, which sums the gradients of all GPUs in the host."""
+
+OVERHEAD = "20 us"
+LATENCY = "10 us"
+"""Of an operation: assumed, of the order of a message between two processes with RDMA."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A model of the paper.
+
+    Attributes:
+        label: Its name there.
+        model: Our preset.
+        batch: Samples of a GPU and iteration.
+        fitted: The published range at 100 Gb/s, per cent.
+        predicted: The published range over the bandwidths, per cent.
+        images: Published images per second of the baseline on 64 GPUs; None where there are none.
+    """
+
+    label: str
+    model: str
+    batch: int
+    fitted: tuple[float, float]
+    predicted: tuple[float, float]
+    images: float | None = None
+
+
+CASES = (
+    Case("VGG16", "vgg16", 32, (97.0, 125.0), (79.0, 132.0), 2777.0),
+    Case("ResNet50", "resnet50", 32, (9.0, 15.0), (10.0, 64.0), 14780.0),
+    Case("Transformer", "transformer_base", 10, (70.0, 171.0), (67.0, 70.0)),
+)
+"""Batch: 32 images, and 512 tokens as 10 sentences of 50. Ranges: see `_NOTES`; images per second:
+pull request 151 of dmlc/ps-lite, by the same authors, on machines as here."""
+
+Tensor = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """Workers and servers.
+
+    Attributes:
+        workers: How many machines train.
+        bandwidth: Of every link, each way.
+        colocated: Whether the servers run on the workers' machines.
+        host: What a worker brings between its GPUs and its network; None for no limit.
+        overhead: Of an operation.
+        barrier: Whether `fifo` has a barrier between iterations; MXNet has none.
+    """
+
+    workers: int = 8
+    bandwidth: str = FITTED_AT
+    colocated: bool = False
+    host: str | None = HOST
+    overhead: str = OVERHEAD
+    barrier: bool = False
+
+    def scenario(self, case: Case, *, compute_ms: float, tensor: Tensor) -> dict[str, Any]:
+        """Return the scenario of training `case` with a tensor scheduler.
+
+        Args:
+            case: Which model.
+            compute_ms: Of an iteration, a third of it forward.
+            tensor: The tensor scheduler and its parameters.
+        """
+        servers: dict[str, Any] = {"colocated": self.colocated}
+        if self.host is not None:
+            servers["host"] = self.host
+        common = {
+            "exchange": "parameter_server",
+            "servers": servers,
+            "start_overhead": self.overhead,
+        }
+        return {
+            "schema_version": 1,
+            "fabric": machines(self.workers, self.bandwidth),
+            "workload": {
+                "model": case.model,
+                "batch_per_npu": case.batch,
+                "precision": "fp32",
+                "parallelism": {"dp": self.workers},
+                "compute": {"device": "v100", **passes(compute_ms)},
+                "optimizer": "none",
+                "iterations": 4,
+            },
+            "schedule": {"policy": "baseline", "chunks": 1, "tensor": {**common, **tensor}},
+        }
+
+    def candidates(self) -> list[Tensor]:
+        """The tensor schedulers that are compared; the first is the baseline."""
+        pairs = [(partition, credit) for partition in PARTITIONS for credit in CREDITS]
+        cut = [{"policy": "bytescheduler", "partition": p, "credit": c} for p, c in pairs]
+        return [{"policy": "fifo", "barrier": self.barrier}, *cut]
+
+
+def machines(count: int, bandwidth: str) -> dict[str, Any]:
+    """Return a fabric of machines on one switch.
+
+    Args:
+        count: How many.
+        bandwidth: Of each one's link, each way.
+    """
+    dimension = {"kind": "switch", "size": count, "links": 1, "latency": LATENCY}
+    return {"name": "machines", "dimensions": [{**dimension, "bandwidth": bandwidth}]}
+
+
+def passes(compute_ms: float) -> dict[str, str]:
+    """Return the times of the passes: the backward pass takes twice as long as the forward pass.
+
+    Args:
+        compute_ms: Of both together.
+    """
+    picoseconds = round(compute_ms * 1e9 / 3)
+    return {"forward": f"{picoseconds} ps", "backward": f"{2 * picoseconds} ps"}

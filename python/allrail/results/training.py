@@ -1,0 +1,286 @@
+"""What `--out DIR` writes of training steps.
+
+`result.json`; the tables `training` (a row a result), `exposed` (by purpose), `dimensions`,
+`actors`, `critical_path`, `timeline` and `what_ifs` as CSV and Parquet; pictures as SVG and PNG;
+`report.html`; where there is a timeline `trace.json.gz` with a process an actor, and
+`kineto/rank_N.json.gz` with each of them alone, for analysers that read a file a rank.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allrail import _core
+from allrail.files import staged_folder
+from allrail.results.frames import DIMENSION_TYPES, write_frame
+from allrail.results.kineto import Named, compressed, first_ranks, trace_of
+from allrail.results.write import MADE_BY, RESULT_FILE, check_folder, remove_others, write_json
+from allrail.training_result import TrainingResult
+
+if TYPE_CHECKING:
+    import polars as pl
+    from matplotlib.figure import Figure
+
+    from allrail.scenario import Scenario
+    from allrail.training import WhatIf
+
+KINETO = "kineto"
+MOST_TRACES = 64
+"""Files in `kineto`; more actors are in `trace.json.gz` only."""
+
+COLUMNS = {
+    "workload": "String",
+    "fabric": "String",
+    "policy": "String",
+    "order": "String",
+    "chunks": "Int64",
+    "tensor_policy": "String",
+    "coordination": "String",
+    "world": "String",
+    "calibrated": "Boolean",
+    "npus": "Int64",
+    "seed": "UInt64",
+    "iterations": "Int64",
+    "what_if": "String",
+    "step_time_us": "Float64",
+    "first_step_time_us": "Float64",
+    "compute_us": "Float64",
+    "exposed_communication_us": "Float64",
+    "waiting_us": "Float64",
+    "bound_step_time_us": "Float64",
+    "utilisation": "Float64",
+    "memory_per_npu_bytes": "Int64",
+}
+_ACTORS = {
+    "name": "String",
+    "ranks": "Int64",
+    "compute_us": "Float64",
+    "exposed_communication_us": "Float64",
+    "waiting_us": "Float64",
+}
+_PATH = {
+    "what": "String",
+    "name": "String",
+    "actor": "String",
+    "purpose": "String",
+    "dimension": "String",
+    "time_us": "Float64",
+    "share": "Float64",
+}
+_TIMELINE = {
+    "actor": "String",
+    "track": "String",
+    "name": "String",
+    "iteration": "Int64",
+    "start_us": "Float64",
+    "end_us": "Float64",
+    "purpose": "String",
+    "work_pass": "String",
+    "operation": "String",
+    "bytes": "Int64",
+    "group": "String",
+    "group_size": "Int64",
+    "communication": "Int64",
+}
+_WHAT_IFS = {
+    "name": "String",
+    "step_time_us": "Float64",
+    "compute_us": "Float64",
+    "exposed_communication_us": "Float64",
+    "waiting_us": "Float64",
+    "speedup": "Float64",
+}
+
+
+def write_training(
+    folder: Path,
+    *,
+    results: Mapping[str, TrainingResult],
+    scenarios: Mapping[str, Scenario],
+    what_ifs: Sequence[WhatIf] = (),
+) -> None:
+    """Write the folder of one or several results.
+
+    Args:
+        folder: Where; it and its parents are made.
+        results: By name; the first is what others are compared with.
+        scenarios: What was simulated, by the same names.
+        what_ifs: Assumptions about the first.
+
+    Raises:
+        InputError: The folder cannot be written, or a file of another program is in the way.
+    """
+    from allrail.report import style
+    from allrail.report.training_page import page
+
+    check_folder(folder)
+    shown = {name: describe(scenario) for name, scenario in scenarios.items()}
+    with staged_folder(folder) as staged:
+        pictures = {}
+        for name, figure in _drawn(results, what_ifs).items():
+            pictures[name] = style.svg(figure, name=name)
+            (staged / f"{name}.svg").write_text(pictures[name], encoding="utf-8")
+            (staged / f"{name}.png").write_bytes(style.png(figure, name=name))
+        for name, frame in frames(results, scenarios, what_ifs).items():
+            write_frame(frame, folder=staged, name=name)
+        _write_traces(staged, results, scenarios)
+        html = page(
+            results, inputs=shown, pictures=pictures, what_ifs=what_ifs, version=_core.version()
+        )
+        (staged / "report.html").write_text(html, encoding="utf-8")
+        write_json(staged / RESULT_FILE, _tree(results, scenarios, what_ifs))
+        made = {entry.name for entry in staged.iterdir()}
+        traces = {entry.name for entry in (staged / KINETO).glob("*")}
+    remove_others(folder, made)
+    for entry in (folder / KINETO).glob("rank_*.json.gz"):
+        if entry.name not in traces:
+            entry.unlink()
+    if (folder / KINETO).is_dir() and not any((folder / KINETO).iterdir()):
+        (folder / KINETO).rmdir()
+
+
+def frames(
+    results: Mapping[str, TrainingResult],
+    scenarios: Mapping[str, Scenario],
+    what_ifs: Sequence[WhatIf] = (),
+) -> dict[str, pl.DataFrame]:
+    """Every table by name.
+
+    Args:
+        results: By name.
+        scenarios: By the same names.
+        what_ifs: Assumptions about the first.
+    """
+    each = list(results.items())
+    tables = {
+        "training": _frame(
+            [(name, _columns(result, scenarios[name])) for name, result in each], COLUMNS
+        ),
+        "exposed": _frame(
+            [
+                (name, {"purpose": purpose, "exposed_us": us})
+                for name, result in each
+                for purpose, us in result.exposed_us.items()
+            ],
+            {"purpose": "String", "exposed_us": "Float64"},
+        ),
+        "dimensions": _records(each, "dimensions", DIMENSION_TYPES),
+        "actors": _records(each, "actors", _ACTORS),
+        "critical_path": _records(each, "critical_path", _PATH),
+    }
+    if any(result.timeline for result in results.values()):
+        tables["timeline"] = _records(each, "timeline", _TIMELINE)
+    if what_ifs:
+        name = next(iter(results))
+        tables["what_ifs"] = _frame([(name, one.to_dict()) for one in what_ifs], _WHAT_IFS)
+    return tables
+
+
+def describe(scenario: Scenario) -> dict[str, Any]:
+    """Return a scenario as people read it: a model by its name, not by all its layers.
+
+    Args:
+        scenario: With a workload.
+    """
+    tree: dict[str, Any] = json.loads(scenario.to_json())
+    if scenario.workload is not None:
+        model = {key: one for key, one in scenario.workload.model.items() if key != "name"}
+        short = {key: one for key, one in model.items() if isinstance(one, str)}
+        tree["workload"]["model"] = short or scenario.workload.title
+        tree["workload"].pop("name", None)
+    return tree
+
+
+def _drawn(results: Mapping[str, TrainingResult], what_ifs: Sequence[WhatIf]) -> dict[str, Figure]:
+    from allrail.report import training
+
+    name, first = next(iter(results.items()))
+    drawn: dict[str, Figure] = {}
+    if first.timeline:
+        drawn[training.STEP] = training.step(name, first)
+    drawn[training.BREAKDOWN] = training.breakdown(results)
+    if len(results) == 1 and len(first.actors) > 1:
+        drawn[training.ACTORS] = training.actors(first)
+    if what_ifs:
+        drawn[training.WHAT_IFS] = training.what_ifs(first, what_ifs)
+    return drawn
+
+
+def _write_traces(
+    folder: Path, results: Mapping[str, TrainingResult], scenarios: Mapping[str, Scenario]
+) -> None:
+    shown = [
+        Named(name, result, _precision(scenarios[name]))
+        for name, result in results.items()
+        if result.timeline
+    ]
+    if not shown:
+        return
+    (folder / "trace.json.gz").write_bytes(compressed(trace_of(shown)))
+    (folder / KINETO).mkdir()
+    ranks = first_ranks(shown[0].result.actors)
+    for process, (actor, rank) in enumerate(list(ranks.items())[:MOST_TRACES]):
+        tree = trace_of(shown[:1], actor=actor, first_process=process)
+        (folder / KINETO / f"rank_{rank}.json.gz").write_bytes(compressed(tree))
+
+
+def _precision(scenario: Scenario) -> str:
+    if scenario.workload is None:
+        return "fp16"
+    work = scenario.workload.whole
+    return work.gradient_precision or work.precision
+
+
+def _columns(result: TrainingResult, scenario: Scenario) -> dict[str, Any]:
+    row = {name: getattr(result, name, None) for name in COLUMNS}
+    title = scenario.workload.title if scenario.workload is not None else None
+    named = {"workload": title, "fabric": scenario.fabric.name, "what_if": scenario.what_if}
+    return {**row, **named}
+
+
+def _records(
+    each: Iterable[tuple[str, TrainingResult]], of: str, types: Mapping[str, str]
+) -> pl.DataFrame:
+    rows = [
+        (name, {key: getattr(one, key) for key in types})
+        for name, result in each
+        for one in getattr(result, of) or ()
+    ]
+    return _frame(rows, types)
+
+
+def _frame(rows: Sequence[tuple[str, Mapping[str, Any]]], types: Mapping[str, str]) -> pl.DataFrame:
+    import polars as pl
+
+    columns: dict[str, list[Any]] = {"result": [name for name, _ in rows]}
+    for key in types:
+        columns[key] = [row.get(key) for _, row in rows]
+    schema = {"result": pl.String, **{name: getattr(pl, kind) for name, kind in types.items()}}
+    return pl.DataFrame(columns, schema=schema)
+
+
+def _tree(
+    results: Mapping[str, TrainingResult],
+    scenarios: Mapping[str, Scenario],
+    what_ifs: Sequence[WhatIf],
+) -> dict[str, object]:
+    tree: dict[str, object] = {
+        "schema_version": 1,
+        "made_by": MADE_BY,
+        "versions": {"allrail": _core.version()},
+        "results": [
+            {
+                "name": name,
+                "seed": one.seed,
+                "scenario": json.loads(scenarios[name].to_json()),
+                "result": one.to_dict(timeline=False),
+            }
+            for name, one in results.items()
+        ],
+    }
+    if what_ifs:
+        tree["what_ifs"] = [one.to_dict() for one in what_ifs]
+    return tree

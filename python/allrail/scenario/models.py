@@ -1,0 +1,183 @@
+"""Named models: one YAML file each, with the source of every number; and models in files.
+
+A preset or a file becomes a mapping with one of the forms of `workload.FORMS` and a `name`. What is
+in the form is the Rust core's to read.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path as FilePath
+from typing import TYPE_CHECKING, Any
+
+from allrail.errors import InputError, did_you_mean
+
+if TYPE_CHECKING:
+    from allrail.scenario.places import Places
+
+FOLDER = FilePath(__file__).parent.parent / "presets" / "workloads"
+_SUFFIXES = (".yaml", ".yml", ".json")
+_KEYS = ("schema_version", "name", "about", "sources", "defaults", "model")
+
+
+@cache
+def model_names() -> tuple[str, ...]:
+    """Return the names of the packaged models, in alphabetical order."""
+    return tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
+
+
+def load_model(name: str, *, folder: FilePath | None = None) -> dict[str, Any]:
+    """Read a model.
+
+    Args:
+        name: A preset's name or a file's path: a Hugging Face `config.json`, or a file like a
+            preset.
+        folder: Where a relative path starts; the current folder if None.
+
+    Returns:
+        Its name, its form, and `defaults`: keys of `workload` that it sets where the scenario does
+        not.
+
+    Raises:
+        InputError: There is no such preset or file, or it is not a model.
+    """
+    tree, places = read_model(name, folder=folder)
+    if "model_type" in tree or "architectures" in tree:
+        path = FilePath(name)
+        title = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
+        return {"name": title, "hugging_face": tree}
+    found = {"name": FilePath(name).stem, **_preset(tree, places)}
+    model = {**found.pop("model"), **found}
+    _check_defaults(model, places)
+    return model
+
+
+def _preset(tree: dict[str, Any], places: Places) -> dict[str, Any]:
+    """Return the name, the model and the defaults of a file like a preset."""
+    from allrail.scenario.workload import FORMS
+
+    for key in tree:
+        if key not in _KEYS:
+            place = places.of((key,))
+            raise InputError(
+                "there is no such key",
+                hint=did_you_mean(str(key), _KEYS, others="the keys of a model's file are"),
+                source=place.source,
+                line=place.line,
+                field=str(key),
+            )
+    model = tree.get("model")
+    if not isinstance(model, dict) or len(model) != 1 or set(model) - set(FORMS):
+        place = places.of(("model",))
+        raise InputError(
+            "it is no model",
+            hint="`model` has one of "
+            + ", ".join(f"`{form}`" for form in FORMS)
+            + "; a Hugging Face `config.json` has `model_type`",
+            source=place.source,
+            line=place.line,
+            field="model",
+        )
+    return {key: tree[key] for key in ("name", "model", "defaults") if key in tree}
+
+
+def _check_defaults(model: dict[str, Any], places: Places) -> None:
+    """Refuse defaults that are no keys of a workload."""
+    from pydantic import ValidationError
+
+    from allrail.scenario.explain import from_pydantic
+    from allrail.scenario.places import Places
+    from allrail.scenario.workload import Workload
+
+    defaults = model.get("defaults", {})
+    inner = {path[1:]: place for path, place in places.known.items() if path[:1] == ("defaults",)}
+    try:
+        Workload.model_validate({**defaults, "model": model})
+    except ValidationError as error:
+        raise from_pydantic(error, model=Workload, places=Places(inner)) from None
+
+
+def read_model(name: str, *, folder: FilePath | None = None) -> tuple[dict[str, Any], Places]:
+    """Read a model's file as plain values.
+
+    Args:
+        name: A preset's name or a file's path.
+        folder: Where a relative path starts; the current folder if None.
+
+    Raises:
+        InputError: There is no such preset or file, or it is not a mapping.
+    """
+    from allrail.scenario.text import read_file
+
+    path = FOLDER / f"{name}.yaml" if name in model_names() else (folder or FilePath()) / name
+    if path.parent != FOLDER and path.suffix not in _SUFFIXES and not path.is_file():
+        raise InputError(
+            "there is no such model",
+            hint=did_you_mean(name, model_names(), others="the presets are"),
+            field="workload.model",
+            value=name,
+        )
+    tree, places = read_file(path)
+    if not isinstance(tree, dict):
+        raise InputError(
+            "it is not a mapping of keys to values",
+            hint="a model is a `config.json`, or a file like those of `presets/workloads`",
+            source=str(path),
+        )
+    return tree, places
+
+
+def resolve(workload: dict[str, Any], *, folder: FilePath) -> dict[str, Any]:
+    """Put a model in place of its name, and let paths start at the scenario's folder.
+
+    Args:
+        workload: The key `workload` as plain values.
+        folder: Of the scenario.
+
+    Raises:
+        InputError: There is no such preset or file, or it is not a model.
+    """
+    model = workload.get("model")
+    if isinstance(model, str):
+        try:
+            return {**workload, "model": load_model(model, folder=folder)}
+        except InputError as error:
+            if error.field or (folder / model).exists():
+                raise
+            hint = error.hint
+            raise InputError(error.why, hint=hint, field="workload.model", value=model) from None
+    if isinstance(model, dict):
+        return {**workload, "model": _from_files(model, folder)}
+    return workload
+
+
+def _from_files(model: dict[str, Any], folder: FilePath) -> dict[str, Any]:
+    """Read a file of steps or of ASTRA-sim; a trace's paths start at the scenario's folder."""
+    found = dict(model)
+    if isinstance(model.get("steps"), str):
+        loaded = load_model(model["steps"], folder=folder)
+        if "steps" not in loaded:
+            raise InputError(
+                "it has no `steps`",
+                hint="see the presets `hammingmesh_...` for examples",
+                field="workload.model.steps",
+                value=model["steps"],
+            )
+        return {**loaded, **{key: one for key, one in found.items() if key != "steps"}}
+    trace, layers = model.get("trace"), model.get("astra_sim")
+    if isinstance(trace, str):
+        found.setdefault("name", FilePath(trace).name)
+        found["trace"] = str(folder / trace)
+    elif isinstance(trace, dict):
+        found.setdefault("name", FilePath(str(trace.get("path", "trace"))).name)
+        found["trace"] = {
+            key: str(folder / value) if key in ("path", "groups") and value is not None else value
+            for key, value in trace.items()
+        }
+    if isinstance(layers, str):
+        from allrail.formats.astra_sim.notes import Notes
+        from allrail.formats.astra_sim.workload import read_workload
+
+        found.setdefault("name", FilePath(layers).stem)
+        found["astra_sim"] = read_workload(folder / layers, notes=Notes()).to_json()
+    return found

@@ -1,0 +1,290 @@
+"""What a simulated training step gives, by the names of `result.json` and the command line.
+
+All times are of one steady iteration (the mean of all but the first where there are several), of
+the actor that ends last.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from allrail.result import DimensionResult, _Record
+
+PURPOSES = ("data", "tensor", "pipeline", "expert", "operator", "other")
+"""What communication is for, in the order of tables and pictures."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exposed(_Record):
+    """Communication during which nothing is computed, by what it is for, µs.
+
+    Attributes:
+        data: Gradients, parameters and optimizer shards over replicas.
+        tensor: Activations within a layer.
+        pipeline: Activations between pipeline stages.
+        expert: Tokens to and from experts, or embeddings to and from their tables.
+        operator: Halos and shards of one operator.
+        other: Of a trace that does not say.
+    """
+
+    data: float = 0.0
+    tensor: float = 0.0
+    pipeline: float = 0.0
+    expert: float = 0.0
+    operator: float = 0.0
+    other: float = 0.0
+
+    def __getitem__(self, purpose: str) -> float:
+        return dict(self.items())[purpose]
+
+    def items(self) -> list[tuple[str, float]]:
+        """Return the purposes with their times, µs, in the order of `PURPOSES`."""
+        return [(name, float(getattr(self, name))) for name in PURPOSES]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory(_Record):
+    """What one NPU keeps, bytes: the fullest one.
+
+    Attributes:
+        parameters: Of the model.
+        gradients: Of the same.
+        optimizer: Its state.
+        activations: Kept for the backward pass, at most.
+        capacity: What the device has; None if it is not said.
+        fits: Whether that is enough.
+    """
+
+    parameters: int = 0
+    gradients: int = 0
+    optimizer: int = 0
+    activations: int = 0
+    capacity: int | None = None
+    fits: bool | None = None
+
+    def items(self) -> list[tuple[str, int]]:
+        """Return the parts with their bytes."""
+        names = ("parameters", "gradients", "optimizer", "activations")
+        return [(name, getattr(self, name)) for name in names]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CriticalPart(_Record):
+    """One part of the longest chain of work and waiting.
+
+    Attributes:
+        what: `compute`, `communication` or `waiting`.
+        name: Of the work, such as `layer 41`.
+        actor: Whose it is.
+        purpose: What the communication is for; None otherwise.
+        dimension: On which dimension it was sent; None otherwise.
+        time_us: How long, µs.
+        share: Of the step, 0 to 1.
+    """
+
+    what: str
+    name: str
+    actor: str
+    purpose: str | None
+    dimension: str | None
+    time_us: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ActorResult(_Record):
+    """One class of alike ranks; the three times add up to the step.
+
+    Attributes:
+        name: Such as `stage 3`.
+        ranks: How many there are.
+        compute_us: It computes, µs.
+        exposed_communication_us: It communicates and does not compute, µs.
+        waiting_us: Neither: pipeline bubbles, stragglers, µs.
+        first_rank: The lowest of its ranks, if it is said.
+    """
+
+    name: str
+    ranks: int
+    compute_us: float
+    exposed_communication_us: float
+    waiting_us: float
+    first_rank: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slice(_Record):
+    """Something that an actor does without a break.
+
+    Attributes:
+        actor: Whose, by name.
+        track: `compute`, or the dimension such as `dim1`.
+        name: Of the work.
+        iteration: In which one, from 0.
+        start_us: From the start of the simulation, µs.
+        end_us: Until when, µs.
+        purpose: What a communication is for.
+        work_pass: Of a computation: `forward`, `backward` or `update`; None if it is not said.
+        operation: Of a communication, such as `all_reduce` or `send`.
+        bytes: Of a communication: its whole buffer, of which this slice may send a part.
+        group: Of a communication: among whom.
+        group_size: How many ranks that is.
+        communication: Which communication; its slices are its stages.
+    """
+
+    actor: str
+    track: str
+    name: str
+    iteration: int = 0
+    start_us: float
+    end_us: float
+    purpose: str | None = None
+    work_pass: str | None = None
+    operation: str | None = None
+    bytes: int | None = None
+    group: str | None = None
+    group_size: int | None = None
+    communication: int | None = None
+
+    @classmethod
+    def from_dict(cls, tree: Mapping[str, Any]) -> Self:
+        """Make one from the core's JSON object, where `pass` is no word of Python.
+
+        Args:
+            tree: Its keys and values.
+        """
+        values = {name: tree[name] for name in _SLICE if name in tree}
+        return cls(**values, work_pass=tree.get("pass"))
+
+
+_SLICE = [name for name in Slice.__dataclass_fields__ if name != "work_pass"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainingResult(_Record):
+    """What a training step came to; the names are those of `--json`.
+
+    Attributes:
+        step_time_us: Of a steady iteration, µs.
+        first_step_time_us: Of the first, which waits for no gradients of one before, µs.
+        steps_us: Of every iteration, µs.
+        compute_us: The actor that ends last computes, µs.
+        exposed_communication_us: It communicates and does not compute, µs.
+        exposed_us: The same by what the communication is for.
+        waiting_us: Neither: pipeline bubbles, stragglers, µs.
+        bound_step_time_us: No schedule of the same communication is faster, µs.
+        dimensions: Innermost first.
+        utilisation: Bytes that an NPU sends in a step, over what all its dimensions could have
+            sent, 0 to 1.
+        utilisation_while_communicating: The same over the time in which any dimension sends, or
+            compute waits for communication; None if it is not known.
+        critical_path: What the step's time was spent on, in the order of time.
+        critical_path_in_words: Its largest part, as a sentence.
+        memory_per_npu_bytes: What the fullest NPU keeps; None where the workload does not say.
+        memory: The same by kind.
+        actors: The classes of alike ranks.
+        world: Which world predicted it.
+        seed: Of everything random.
+        calibrated: Whether the fabric's numbers were measured.
+        npus: In the fabric.
+        policy: Which chunk scheduler.
+        order: Of the stages that wait for a dimension.
+        chunks: Of each collective.
+        tensor_policy: Which tensor scheduler.
+        coordination: How ranks agree which tensors are ready.
+        iterations: How many were simulated.
+        what_if: An assumption that is not so, as the core writes it.
+        notes: What was left out, assumed or scaled.
+        timeline: What every actor does when, if asked for.
+        host: Measured on this machine; the only part that differs between runs.
+        raw: The JSON object that it was made from.
+    """
+
+    step_time_us: float
+    first_step_time_us: float
+    steps_us: tuple[float, ...]
+    compute_us: float
+    exposed_communication_us: float
+    exposed_us: Exposed
+    waiting_us: float
+    bound_step_time_us: float
+    dimensions: tuple[DimensionResult, ...]
+    utilisation: float | None = None
+    utilisation_while_communicating: float | None = None
+    critical_path: tuple[CriticalPart, ...]
+    critical_path_in_words: str
+    memory_per_npu_bytes: int | None = None
+    memory: Memory | None = None
+    actors: tuple[ActorResult, ...]
+    world: str
+    seed: int
+    calibrated: bool
+    npus: int
+    policy: str
+    order: str
+    chunks: int
+    tensor_policy: str
+    coordination: str
+    iterations: int
+    what_if: Any = None
+    notes: tuple[str, ...] = ()
+    timeline: tuple[Slice, ...] | None = None
+    host: Mapping[str, Any]
+    raw: Mapping[str, Any]
+
+    @classmethod
+    def from_dict(cls, tree: Mapping[str, Any]) -> Self:
+        """Make one from the JSON object of `--json`.
+
+        Args:
+            tree: Its keys and values.
+        """
+        values = {name: tree[name] for name in _NAMES if name in tree}
+        values["exposed_us"] = Exposed.from_dict(tree["exposed_us"])
+        if tree.get("memory") is not None:
+            values["memory"] = Memory.from_dict(tree["memory"])
+        for name, record in _LISTS.items():
+            if tree.get(name) is not None:
+                values[name] = tuple(map(record.from_dict, tree[name]))
+        for name in ("steps_us", "notes"):
+            values[name] = tuple(tree.get(name, ()))
+        return cls(**values, raw=tree)
+
+    def path_by_kind(self) -> list[tuple[CriticalPart, int]]:
+        """Return the critical path with its parts of one kind added up, the longest kind first.
+
+        Returns:
+            What, purpose, dimension and actor of each kind with its time and share, under the name
+            of its longest part; and how many parts it has.
+        """
+        kinds: dict[tuple[str, str | None, str | None, str], list[CriticalPart]] = {}
+        for one in self.critical_path:
+            kinds.setdefault((one.what, one.purpose, one.dimension, one.actor), []).append(one)
+        found = []
+        for mine in kinds.values():
+            longest = max(mine, key=lambda one: one.time_us)
+            time, share = sum(one.time_us for one in mine), sum(one.share for one in mine)
+            found.append((replace(longest, time_us=time, share=share), len(mine)))
+        return sorted(found, key=lambda kind: -kind[0].time_us)
+
+    def to_dict(self, *, timeline: bool = True) -> dict[str, Any]:
+        """Return it as the JSON object of `--json`.
+
+        Args:
+            timeline: Whether the slices go with it.
+        """
+        tree = dict(self.raw)
+        if not timeline:
+            tree.pop("timeline", None)
+        return tree
+
+
+_LISTS: dict[str, type[_Record]] = {
+    "dimensions": DimensionResult,
+    "critical_path": CriticalPart,
+    "actors": ActorResult,
+    "timeline": Slice,
+}
+_NAMES = [name for name in TrainingResult.__dataclass_fields__ if name != "raw"]

@@ -1,0 +1,145 @@
+"""`allrail import` and `export`: what goes out comes in again, and what is left out is said."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import pytest
+import yaml
+
+import allrail
+from allrail.reproduce.astra_sim import FOLDER
+
+SCENARIO = """\
+schema_version: 1
+fabric:
+  name: two
+  dimensions:
+    - {kind: switch, size: 4, bandwidth: 100 Gb/s, latency: 1 us}
+    - {kind: switch, size: 2, bandwidth: 50 Gb/s, latency: 1 us}
+workload:
+  model:
+    layers:
+      - {name: a, dense: {inputs: 512, outputs: 512}}
+      - {name: b, dense: {inputs: 512, outputs: 512}}
+  batch_per_npu: 8
+  compute: {device: a100}
+schedule: {policy: baseline, chunks: 4}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """The current folder, with a scenario in it."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scenario.yaml").write_text(SCENARIO)
+    return tmp_path
+
+
+def traced(**trace):
+    tree = yaml.safe_load(SCENARIO)
+    tree["workload"] = {"model": {"trace": trace["path"] if len(trace) == 1 else trace}}
+    return tree
+
+
+def test_an_exported_step_takes_as_long(folder, allrail_cli):
+    outcome = allrail_cli("export", "scenario.yaml", "--chakra", "out", "--json")
+    assert outcome.status == 0, outcome.stderr
+    told = json.loads(outcome.stdout)
+    assert (told["files"], told["folder"], told["name"]) == (8, "out", "scenario")
+    assert len(list((folder / "out").glob("scenario.*.et"))) == 8
+    ours = allrail.simulate_training("scenario.yaml").to_dict()
+    theirs = allrail.simulate_training(traced(path=str(folder / "out" / "scenario"))).to_dict()
+    for key in ("step_time_us", "compute_us", "exposed_us"):
+        assert theirs[key] == ours[key]
+
+
+def test_a_trace_of_eight_ranks_runs_on_a_thousand(folder, allrail_cli):
+    allrail_cli("export", "scenario.yaml", "--chakra", "out", "--name", "t")
+    tree = traced(path=str(folder / "out" / "t"), scale={})
+    tree["fabric"]["dimensions"][1]["size"] = 256
+    assert allrail.simulate_training(tree).to_dict()["npus"] == 1024
+    outcome = allrail_cli("import", "out/t.0.et", "--npus", "64", "-o", "big", "--json")
+    assert outcome.status == 0, outcome.stderr
+    told = json.loads(outcome.stdout)
+    assert (told["npus"], told["files"], told["source"]) == (64, 64, "chakra")
+    run = allrail_cli("simulate", told["scenario"], "--json")
+    assert run.status == 0, run.stderr
+    assert json.loads(run.stdout)["npus"] == 64
+
+
+def test_a_profile_of_pytorch_is_counted_and_runs(folder, allrail_cli):
+    def kernel(name, stream, start, length, **args):
+        return {
+            "ph": "X",
+            "cat": "kernel",
+            "name": name,
+            "ts": start,
+            "dur": length,
+            "args": {"stream": stream, **args},
+        }
+
+    reduce = {
+        "Collective name": "allreduce",
+        "In msg nelems": 1 << 20,
+        "Out msg nelems": 1 << 20,
+        "dtype": "Float",
+        "Group size": 4,
+        "Process Group Ranks": "[0, 1, 2, 3]",
+    }
+    events = [
+        {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 0, "dur": 1},
+        kernel("gemm", 7, 10, 100),
+        kernel("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 20, 110, 50, **reduce),
+    ]
+    tree = {"distributedInfo": {"rank": 0, "world_size": 4}, "traceEvents": events}
+    (folder / "rank0.json").write_text(json.dumps(tree))
+    outcome = allrail_cli("import", "rank0.json", "-o", "out")
+    assert outcome.status == 0, outcome.stderr
+    lines = [line.split() for line in outcome.stdout.splitlines()]
+    assert ["kept", "1", "kernels"] in lines
+    assert ["kept", "1", "collectives"] in lines
+    assert ["dropped", "1", "operators_of_the_host:_their_kernels_stand_for_them"] in lines
+    assert "# the trace of one rank stands for all 4" in outcome.stdout
+    run = allrail_cli("simulate", "out/rank0.yaml", "--json")
+    assert run.status == 0, run.stderr
+    assert json.loads(run.stdout)["compute_us"] == pytest.approx(100)
+
+
+def test_a_layer_file_gets_a_scenario(folder, allrail_cli):
+    shutil.copy(FOLDER / "all_reduce.txt", folder / "layers.txt")
+    text = (folder / "layers.txt").read_text().replace("MICRO", "DATA")
+    (folder / "layers.txt").write_text(text)
+    outcome = allrail_cli("import", "layers.txt", "-o", "out", "--json")
+    assert outcome.status == 0, outcome.stderr
+    assert json.loads(outcome.stdout)["kept"] == {"layers": 1, "all_reduce": 1}
+    run = allrail_cli("simulate", "out/layers.yaml", "--json")
+    assert run.status == 0, run.stderr
+
+
+BAD = {
+    "no file": (["import", "none.json", "-o", "out"], ["none.json"]),
+    "no trace": (["import", "none.0.et", "-o", "out"], ["none", "et"]),
+    "an unknown format": (["import", "scenario.yaml", "-o", "out"], ["format", ".json.gz"]),
+    "several formats": (["import", "a.json", "b.txt", "-o", "out"], ["several formats"]),
+    "a step of a layer file": (["import", "a.txt", "--step", "1", "-o", "out"], ["--step"]),
+    "a block without NPUs": (["import", "a.0.et", "--at", "4", "-o", "out"], ["--npus"]),
+    "no workload": (["export", "plain.yaml", "--chakra", "out"], ["workload"]),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_mistakes_are_one_message(folder, allrail_cli, name):
+    tree = yaml.safe_load(SCENARIO)
+    del tree["workload"]
+    tree["collective"] = {"kind": "all_reduce", "size": "1 MiB"}
+    (folder / "plain.yaml").write_text(yaml.safe_dump(tree))
+    arguments, told = BAD[name]
+    outcome = allrail_cli(*arguments)
+    assert outcome.status == 2, outcome
+    assert outcome.stderr.startswith("error: ")
+    assert "\n\nhint: " in outcome.stderr
+    for part in told:
+        assert part in outcome.stderr, outcome.stderr
+    assert not (folder / "out").exists()

@@ -1,0 +1,303 @@
+"""Training steps, from YAML to JSON: the keys that are promised, and that runs repeat."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import allrail
+from allrail.errors import InputError
+from allrail.scenario.models import model_names
+
+# The keys as the project promised them, on a smaller fabric.
+PROMISED = """\
+schema_version: 1
+fabric: 3D-SW_SW_SW_homo
+workload: {model: resnet152, batch_per_npu: 32, precision: fp16, parallelism: {dp: 1024}, compute: {device: a100, efficiency: 0.5}, iterations: 4}
+schedule: {policy: themis, order: smallest_first, chunks: 64,
+           tensor: {policy: bytescheduler, partition: 4 MiB, credit: 16 MiB},
+           coordination: {policy: cached, cycle: 1 ms}}
+"""  # noqa: E501
+FABRIC = {
+    "name": "small",
+    "dimensions": [
+        {"kind": "switch", "size": 8, "bandwidth": "100 GB/s", "latency": "1 us"},
+        {"kind": "switch", "size": 4, "bandwidth": "25 GB/s", "latency": "1 us"},
+    ],
+}
+SMALL = {
+    "schema_version": 1,
+    "fabric": FABRIC,
+    "workload": {"model": "resnet50", "compute": {"device": "a100"}},
+    "schedule": {"policy": "themis", "chunks": 8},
+}
+CONFIG = {
+    "model_type": "llama",
+    "architectures": ["LlamaForCausalLM"],
+    "hidden_size": 512,
+    "intermediate_size": 1376,
+    "num_hidden_layers": 4,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 4,
+    "vocab_size": 32000,
+    "max_position_embeddings": 1024,
+}
+
+
+def with_(**workload):
+    return {**SMALL, "workload": {**SMALL["workload"], **workload}}
+
+
+def without_host(result):
+    return {key: value for key, value in result.to_dict().items() if key != "host"}
+
+
+def test_the_promised_keys_work_as_they_are(folder, allrail_cli):
+    (folder / "step.yaml").write_text(PROMISED)
+    outcome = allrail_cli("simulate", "step.yaml", "--json")
+    assert (outcome.status, outcome.stderr) == (0, "")
+    tree = json.loads(outcome.stdout)
+    assert {
+        *("step_time_us", "compute_us", "exposed_communication_us", "exposed_us", "dimensions"),
+        *("critical_path", "memory_per_npu_bytes"),
+    } <= set(tree)
+    assert (tree["npus"], tree["iterations"]) == (1024, 4)
+    assert (tree["tensor_policy"], tree["coordination"]) == ("bytescheduler", "cached")
+    assert isinstance(tree["critical_path"], list)
+    assert [one["name"] for one in tree["dimensions"]] == ["dim1", "dim2", "dim3"]
+    # 60.2 M parameters: 2 bytes, gradients as many, and 12 for Adam with an fp32 copy.
+    assert tree["memory"]["parameters"] == pytest.approx(2 * 60.2e6, rel=0.01)
+    assert tree["memory"]["optimizer"] == pytest.approx(12 * 60.2e6, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("change", "of"),
+    [
+        ("workload.batch_per_npu=64", 2.0),
+        ("workload.compute.scale=3", 3.0),
+    ],
+)
+def test_an_override_changes_compute(change, of):
+    plain = allrail.simulate_training(with_(batch_per_npu=32, optimizer="none"))
+    changed = allrail.simulate_training(with_(batch_per_npu=32, optimizer="none"), sets=[change])
+    assert changed.compute_us == pytest.approx(of * plain.compute_us, rel=0.1)
+
+
+@pytest.mark.parametrize("name", model_names())
+def test_every_model_runs(name):
+    one = {**SMALL, "workload": {"model": name, "compute": {"device": "h100"}}}
+    result = allrail.simulate_training(one)
+    assert result.step_time_us >= result.bound_step_time_us > 0
+    assert all(one.bytes_per_npu > 0 for one in result.dimensions)
+
+
+@pytest.mark.parametrize(
+    "parallelism",
+    [
+        {"dp": 32},
+        {"tp": 8},
+        {"tp": 8, "sp": True},
+        {"tp": 2, "pp": 4, "dp": 4, "microbatches": 8},
+        {"pp": 4, "schedule": "gpipe"},
+        {"pp": 2, "schedule": "interleaved", "microbatches": 8},
+        {"pp": 4, "schedule": "chimera"},
+        {"zero": 1},
+        {"zero": 2},
+        {"zero": 3},
+        {"tp": 4, "dp": 8, "map": {"tp": ["0[0:4]"], "dp": ["0[4:8]", 1]}},
+    ],
+    ids=str,
+)
+def test_every_layout_runs(parallelism):
+    one = with_(model="transformer_big", parallelism=parallelism, batch_per_npu=32)
+    result = allrail.simulate_training(one)
+    assert result.step_time_us >= result.compute_us
+    kinds = {name for name, us in result.exposed_us.items() if us > 0}
+    assert ("tensor" in kinds) == (parallelism.get("tp", 1) > 1)
+    assert len(result.actors) == parallelism.get("pp", 1)
+    assert result.memory is not None
+
+
+def test_the_world_and_the_promised_tensor_schedulers(folder):
+    for tensor in ("fifo", "ddp", "fusion", "priority", "bytescheduler"):
+        one = {**SMALL, "schedule": {"policy": "themis", "chunks": 4, "tensor": tensor}}
+        assert allrail.simulate_training(one).tensor_policy == tensor
+    for policy in ("none", "coordinator", "cached", "tree", "agreed"):
+        one = {**SMALL, "schedule": {"chunks": 4, "coordination": policy}}
+        assert allrail.simulate_training(one).coordination == policy
+
+
+def test_a_hugging_face_config_is_a_model(folder):
+    (folder / "mine").mkdir()
+    (folder / "mine" / "config.json").write_text(json.dumps(CONFIG))
+    compute = "compute: {device: a100}"
+    work = f"{{model: mine/config.json, batch_per_npu: 4, sequence_length: 512, {compute}}}"
+    text = f"schema_version: 1\nfabric: dgx2\nworkload: {work}\n"
+    (folder / "step.yaml").write_text(text)
+    loaded = allrail.load_scenario("step.yaml")
+    assert loaded.workload.title == "mine"
+    result = allrail.simulate_training(loaded)
+    # 2 embeddings, and per layer attention (q, o full, k, v half) and three matrices.
+    count = 2 * 32000 * 512 + 4 * (3 * 512 * 512 + 3 * 512 * 1376 + 2 * 512) + 512
+    assert result.memory.parameters == 2 * count
+
+
+def test_a_model_s_path_starts_at_the_scenario_and_that_of_an_override_here(folder):
+    (folder / "deep").mkdir()
+    (folder / "deep" / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "here.json").write_text(json.dumps({**CONFIG, "num_hidden_layers": 2}))
+    text = "schema_version: 1\nfabric: dgx2\nworkload: {model: config.json, batch_per_npu: 4, "
+    text += "compute: {device: a100}}\n"
+    (folder / "deep" / "step.yaml").write_text(text)
+    four = allrail.simulate_training("deep/step.yaml")
+    two = allrail.simulate_training("deep/step.yaml", sets={"workload.model": "here.json"})
+    assert two.memory.parameters < four.memory.parameters
+
+
+def test_a_model_s_defaults_hold_until_something_is_said():
+    plain = allrail.load_scenario(SMALL).workload.whole
+    assert plain.batch_per_npu == 64
+    said = allrail.load_scenario(with_(batch_per_npu=8))
+    assert said.workload.whole.batch_per_npu == 8
+    # What the last model set does not stay with the next one.
+    other = allrail.load_scenario(allrail.load_scenario(SMALL), sets={"workload.model": "dlrm"})
+    assert other.workload.whole.batch_per_npu == 512
+
+
+def test_an_astra_sim_file_is_a_model(folder):
+    (folder / "files").mkdir()
+    rows = [f"layer{i} -1 1000 NONE 0 1000 NONE 0 1000 ALLREDUCE 1048576 10" for i in range(3)]
+    (folder / "files" / "mine.txt").write_text("\n".join(["DATA", "3", *rows]) + "\n")
+    text = f"schema_version: 1\nfabric: {json.dumps(FABRIC)}\n"
+    work = "{model: {astra_sim: mine.txt}, iterations: 3}"
+    (folder / "files" / "step.yaml").write_text(f"{text}workload: {work}\n")
+    result = allrail.simulate_training("files/step.yaml")
+    assert result.compute_us == pytest.approx(8)  # the first layer has no input gradient
+    assert result.exposed_us.data == pytest.approx(result.exposed_communication_us) != 0
+    assert allrail.load_scenario("files/step.yaml").workload.title == "mine"
+
+
+def test_many_at_once_are_the_same_as_one_by_one():
+    scenarios = [with_(batch_per_npu=batch) for batch in (1, 8, 32)]
+    together = allrail.simulate_training_many(scenarios, threads=2)
+    alone = [allrail.simulate_training(one) for one in scenarios]
+    assert [without_host(one) for one in together] == [without_host(one) for one in alone]
+
+
+def test_one_of_many_that_is_wrong_is_named():
+    with pytest.raises(InputError) as told:
+        allrail.simulate_training_many([SMALL, with_(parallelism={"dp": 31})])
+    assert told.value.index == 1
+    assert told.value.field.startswith("workload.parallelism")
+
+
+def test_what_ifs_are_keys_of_a_scenario_too():
+    (flag,) = allrail.what_ifs(SMALL, ["dim2_x2"])
+    key = allrail.simulate_training({**SMALL, "what_if": "dim2_x2"})
+    assert without_host(flag.result) == without_host(key)
+    fabric = {**FABRIC, "dimensions": [dict(one) for one in FABRIC["dimensions"]]}
+    fabric["dimensions"][1]["bandwidth"] = "50 GB/s"
+    doubled = allrail.simulate_training({**SMALL, "fabric": fabric})
+    assert doubled.step_time_us == key.step_time_us
+
+
+def test_all_what_ifs():
+    names = [one.name for one in allrail.what_ifs(SMALL)]
+    assert names == [
+        *("infinite_bandwidth", "ideal_schedule", "dim1_x2", "dim2_x2", "no_straggler")
+    ]
+
+
+def test_compare_sets_a_row_against_the_first_that_differs_in_the_schedule_alone():
+    each = {
+        "workload.model": ["resnet50", "transformer_base"],
+        "schedule.policy": ["baseline", "themis"],
+        "schedule.tensor": ["fifo", "bytescheduler"],
+    }
+    rows = allrail.compare_training(SMALL, each=each)
+    assert len(rows) == 8
+    for half in (rows[:4], rows[4:]):
+        assert half[0].speedup == 1
+        for row in half:
+            ratio = half[0].result.step_time_us / row.result.step_time_us
+            assert row.speedup == pytest.approx(ratio)
+    assert rows[4].result.step_time_us != rows[0].result.step_time_us
+
+
+def test_compare_without_schedules_sets_networks_against_each_other():
+    each = {"workload.batch_per_npu": [256, 512], "fabric": ["today", "3D-SW_SW_SW_homo"]}
+    rows = allrail.compare_training(with_(model="dlrm"), each=each)
+    times = [row.result.step_time_us for row in rows]
+    speedups = [1, times[0] / times[1], 1, times[2] / times[3]]
+    assert [row.speedup for row in rows] == pytest.approx(speedups)
+    assert speedups[1] != 1
+
+
+def test_the_scenario_s_own_tensor_scheduler_keeps_its_keys():
+    tensor = {"policy": "bytescheduler", "partition": "1 MiB", "credit": "2 MiB"}
+    one = {**SMALL, "schedule": {"chunks": 4, "tensor": tensor}}
+    rows = allrail.compare_training(one, each={"schedule.tensor": ["fifo", "bytescheduler"]})
+    assert [row.scenario.schedule.tensor for row in rows] == [{"policy": "fifo"}, tensor]
+
+
+def test_compare_prints_a_line_a_variant(folder, allrail_cli):
+    (folder / "mine.json").write_text(json.dumps(SMALL))
+    outcome = allrail_cli(
+        *("compare", "mine.json", "--policy", "baseline,themis"),
+        *("--model", "resnet50,vgg16", "--tensor", "fifo,priority"),
+    )
+    lines = [line.split() for line in outcome.stdout.splitlines() if not line.startswith("#")]
+    assert lines[0][:5] == ["model", "policy", "tensor", "step_time_us", "speedup"]
+    assert [line[:3] for line in lines[1:4]] == [
+        ["resnet50", "baseline", "fifo"],
+        ["resnet50", "baseline", "priority"],
+        ["resnet50", "themis", "fifo"],
+    ]
+    assert len(lines) == 9
+    both = allrail_cli("compare", "mine.json", "mine.json", "--each", "workload.batch_per_npu=1,2")
+    assert len(both.stdout.splitlines()) == 6
+
+
+def test_the_table_names_what_the_json_holds(folder, allrail_cli):
+    (folder / "mine.json").write_text(json.dumps(SMALL))
+    tree = json.loads(allrail_cli("simulate", "mine.json", "--what-if", "all", "--json").stdout)
+    table = allrail_cli("simulate", "mine.json", "--what-if", "all").stdout
+    assert f"{tree['step_time_us']:.3f}" in table
+    assert tree["critical_path_in_words"] in table
+    for one in tree["what_ifs"]:
+        assert f"{one['step_time_us']:.3f}" in table
+        assert one["name"] in table
+    assert "predicted in world `dims`" in table
+
+
+def test_out_writes_everything_and_the_next_run_replaces_it(folder, allrail_cli):
+    (folder / "mine.json").write_text(json.dumps(SMALL))
+    assert allrail_cli("simulate", "mine.json", "--out", "out").status == 0
+    first = {path.name for path in (folder / "out").iterdir()}
+    assert {"report.html", "trace.json.gz", "step.png", "timeline.parquet", "kineto"} <= first
+    assert allrail_cli("compare", "mine.json", "--out", "out").status == 0
+    second = {path.name for path in (folder / "out").iterdir()}
+    assert "breakdown.png" in second
+    assert not {"trace.json.gz", "step.png", "timeline.parquet", "kineto"} & second
+
+
+@pytest.mark.parametrize("verb", ["simulate", "plan", "simulate_traffic"])
+def test_the_other_verbs_name_the_right_one(verb):
+    with pytest.raises(InputError) as told:
+        getattr(allrail, verb)(SMALL)
+    assert "simulate_training" in told.value.hint
+
+
+def test_training_verbs_name_the_right_one():
+    collective = {"kind": "all_reduce", "size": "1 MB"}
+    with pytest.raises(InputError) as told:
+        allrail.simulate_training({"schema_version": 1, "fabric": "dgx2", "collective": collective})
+    assert "allrail.simulate" in told.value.hint
+
+
+def test_several_iterations_are_measured_without_the_first():
+    result = allrail.simulate_training(with_(iterations=4))
+    assert len(result.steps_us) == result.iterations == 4
+    assert result.first_step_time_us == result.steps_us[0]
+    assert result.step_time_us == pytest.approx(sum(result.steps_us[1:]) / 3)
