@@ -62,6 +62,12 @@ impl Latency {
         HEADER + of_bits + payload.entries() * self.entry_bytes.count()
     }
 
+    /// The bytes of the longest vote.
+    #[must_use]
+    pub fn vote_bytes(&self, slots: usize) -> u64 {
+        HEADER + 2 * (slots as u64).div_ceil(64) * 8
+    }
+
     /// How long a message of so many bytes keeps its sender busy.
     #[must_use]
     pub fn leaving(&self, bytes: u64) -> Time {
