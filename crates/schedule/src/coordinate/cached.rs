@@ -275,10 +275,10 @@ impl Machine {
         }
     }
 
-    fn verdict(&mut self, now: Time, vote: Vote, actions: &mut Vec<Action>) {
-        let payload = Payload::Verdict(vote);
-        lists::forward(&self.votes, &payload, actions);
-        let Payload::Verdict(mut vote) = payload else { return };
+    fn verdict(&mut self, now: Time, mut vote: Vote, actions: &mut Vec<Action>) {
+        if self.votes.children() > 0 {
+            lists::forward(&self.votes, &Payload::Verdict(vote.clone()), actions);
+        }
         self.guard.heard();
         if vote.shutdown {
             self.phase = Phase::Stopped;

@@ -25,8 +25,11 @@ use super::wave::Wave;
 
 /// What ranks submit by the clock. Ranks may be asked in any order, each at times that ascend.
 pub trait Feed {
-    /// The next request of a rank that is due, and when the one after it is; `None` if none is left.
-    fn take(&mut self, rank: u32) -> (Request, Option<Time>);
+    /// The next request of a rank that is due.
+    fn take(&mut self, rank: u32) -> &Request;
+
+    /// When the next request of a rank is due; `None` if none is left.
+    fn due(&self, rank: u32) -> Option<Time>;
 }
 
 /// The same feed, for a while.
@@ -259,9 +262,9 @@ impl Network {
     /// Tells a rank what it has submitted up to now.
     fn submit_due(&mut self, now: Time, rank: u32, feed: &mut dyn Feed) {
         while self.ranks[rank as usize].due <= now {
-            let (request, next) = feed.take(rank);
-            self.ranks[rank as usize].due = next.unwrap_or(Time::MAX);
-            self.act(now, rank, Event::Submit(request));
+            let event = Event::Submit(*feed.take(rank));
+            self.ranks[rank as usize].due = feed.due(rank).unwrap_or(Time::MAX);
+            self.act(now, rank, event);
         }
     }
 

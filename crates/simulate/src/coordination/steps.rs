@@ -94,11 +94,21 @@ struct Schedule<'a> {
     /// When each step began.
     begun: Vec<Time>,
     ranks: Vec<Progress>,
+    /// By tensor; with a lag, for odd steps again with other numbers.
+    requests: Vec<Request>,
 }
 
 impl<'a> Schedule<'a> {
     fn new(step: &'a Step, seed: u64, ranks: u32) -> Self {
-        let mut schedule = Self { step, seed, begun: Vec::new(), ranks: Vec::new() };
+        let bytes = (0..=step.lag).flat_map(|_| &step.bytes);
+        let request = |(tensor, bytes): (u32, &Bytes)| Request {
+            tensor,
+            operation: Operation::AllReduce,
+            bytes: *bytes,
+            root: 0,
+        };
+        let requests = (0..).zip(bytes).map(request).collect();
+        let mut schedule = Self { step, seed, begun: Vec::new(), ranks: Vec::new(), requests };
         schedule.ranks = (0..ranks).map(|rank| schedule.enter(rank, 0)).collect();
         schedule
     }
@@ -108,35 +118,31 @@ impl<'a> Schedule<'a> {
         let late = Time::from_ps(if skew == 0 { 0 } else { drawn % (skew + 1) });
         Progress { step, made: 0, late, swaps: drawn }
     }
-
-    /// When a rank makes its next submission, if that step has begun.
-    fn due(&self, rank: u32) -> Option<Time> {
-        let Progress { step, made, late, .. } = self.ranks[rank as usize];
-        Some(*self.begun.get(step as usize)? + self.step.offsets[made as usize] + late)
-    }
 }
 
 impl Feed for Schedule<'_> {
     #[inline]
-    fn take(&mut self, rank: u32) -> (Request, Option<Time>) {
+    fn take(&mut self, rank: u32) -> &Request {
         let tensors = self.step.offsets.len() as u32;
         let Progress { step, made: place, swaps, .. } = self.ranks[rank as usize];
-        self.ranks[rank as usize].made += 1;
+        if place + 1 == tensors {
+            self.ranks[rank as usize] = self.enter(rank, step + 1);
+        } else {
+            self.ranks[rank as usize].made += 1;
+        }
         // Neighbours change places, or not.
         let swaps = swaps >> (place / 2 % 64) & 1 == 1;
         let other = place ^ 1;
         let tensor = if swaps && other < tensors { other } else { place };
         let twin = if self.step.lag == 0 { 0 } else { step % (self.step.lag + 1) * tensors };
-        let request = Request {
-            tensor: tensor + twin,
-            operation: Operation::AllReduce,
-            bytes: self.step.bytes[tensor as usize],
-            root: 0,
-        };
-        if place + 1 == tensors {
-            self.ranks[rank as usize] = self.enter(rank, step + 1);
-        }
-        (request, self.due(rank))
+        &self.requests[(tensor + twin) as usize]
+    }
+
+    /// Of a step that has begun.
+    #[inline]
+    fn due(&self, rank: u32) -> Option<Time> {
+        let Progress { step, made, late, .. } = self.ranks[rank as usize];
+        Some(*self.begun.get(step as usize)? + self.step.offsets[made as usize] + late)
     }
 }
 
