@@ -15,7 +15,7 @@ from allrail.schemas import schema
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ("scenario", "fabric", "plan")
-PAGES = ("cli.md", "algorithms.md", "fabrics.md", "topologies.md")
+PAGES = ("cli.md", "algorithms.md", "fabrics.md", "topologies.md", "workloads.md")
 NAMES = (*PAGES, *(f"{name}.schema.json" for name in SCHEMAS))
 
 

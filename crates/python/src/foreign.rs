@@ -22,6 +22,7 @@ fn import_trace(py: Python<'_>, request: &str) -> PyResult<String> {
 
 /// Writes a training scenario's step graph (JSON) as a Chakra trace; returns what was written (JSON).
 #[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
 fn export_chakra(py: Python<'_>, scenario: &str, folder: PathBuf, name: &str) -> PyResult<String> {
     let scenario = TrainingScenario::from_json(scenario).map_err(|error| simulate_error(&error))?;
     let written = py.detach(|| export(&scenario, &folder, name));

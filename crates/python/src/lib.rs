@@ -1,9 +1,9 @@
 //! The Python module `allrail._core`. Bindings only: JSON text in, JSON text out; every decision is
 //! in the crates beneath.
 
+mod coordination;
 mod foreign;
 mod many;
-mod coordination;
 mod placement;
 mod traffic;
 mod training;

@@ -150,7 +150,7 @@ fn what_does_not_fit_is_refused_by_its_field() {
     let wide = json!({ "topology": "torus", "shape": [96, 4] });
     let cases = [
         (torus(), "flows", json!({ "pattern": "all_to_all" }), "traffic.size"),
-        (torus(), "flows", json!({ "pattern": "all_to_all", "size": "1 B" }), "traffic.size"),
+        (torus(), "flows", json!({ "pattern": "all_to_all", "size": "0 B" }), "traffic.size"),
         (
             torus(),
             "packets",

@@ -215,6 +215,41 @@ fn others_wait_for_a_straggler() {
     assert_eq!(result.actors[1].exposed_communication_us, 140.0);
 }
 
+/// What ends a step is exposed, whether or not anything computes after it.
+#[test]
+fn a_collective_at_the_end_is_exposed() {
+    let mut builder = Builder::default();
+    let actor =
+        builder.actor(Actor { name: "ranks".to_owned(), ranks: (0..8).map(Rank).collect() });
+    let group = builder.group(Group {
+        name: "dp".to_owned(),
+        parts: whole(&[8]),
+        ranks: Vec::new(),
+        actors: vec![actor],
+    });
+    let node = |work| Node { actor, work, tensor: None, pass: Pass::Unknown };
+    let id = builder.node("work", node(Work::Compute { time: Time::from_us(100) }), &[]);
+    let work = Work::Collective {
+        operation: Operation::AllReduce,
+        bytes: Bytes::new(8_000_000),
+        group,
+        purpose: Purpose::Data,
+    };
+    builder.node("sum", node(work), &[id]);
+    let graph = builder.finish().expect("a good graph");
+    for world in ["dims", "links"] {
+        let mut scenario = scenario(&one_switch(), &json!({"chunks": 1}));
+        scenario.world = serde_json::from_value(json!(world)).expect("a world");
+        for iterations in [1, 3] {
+            let result = run_it(&graph, &scenario, iterations);
+            assert_eq!(result.compute_us, 100.0, "{world}, {iterations}");
+            assert_eq!(result.waiting_us, 0.0, "{world}, {iterations}");
+            let rest = result.step_time_us - 100.0;
+            assert!((result.exposed_us["data"] - rest).abs() < 1e-6, "{world}, {iterations}");
+        }
+    }
+}
+
 fn platform() -> Value {
     json!({"name": "3D", "dimensions": [
         {"kind": "ring", "size": 4, "links": 2, "bandwidth": "200 Gb/s", "latency": "20 ns"},

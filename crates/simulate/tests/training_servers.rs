@@ -6,8 +6,9 @@ use allrail_collective::Operation;
 use allrail_core::{Bandwidth, Bytes, DimensionId, EventQueue, Rank, Time};
 use allrail_schedule::tensor::{Action, Event, OperationId, Tensor, TensorScheduler};
 use allrail_simulate::SimulateError;
+use allrail_simulate::scenario::WorldKind;
 use allrail_simulate::training::servers::{Machines, Servers, Transfer};
-use allrail_simulate::training::{Job, TrainingResult, TrainingScenario, run};
+use allrail_simulate::training::{Job, TrainingResult, TrainingScenario, WhatIf, run};
 use allrail_workload::{
     Actor, Builder, Group, Node, Part, Pass, Perturbation, Purpose, StepGraph, Work,
 };
@@ -360,4 +361,45 @@ fn what_servers_cannot_do_is_refused() {
     assert_eq!(refused(&[4], Operation::AllReduce, &none).0, "schedule.tensor.servers.count");
     let unread = json!({"policy": "fifo", "credit": "4 MiB"});
     assert_eq!(refused(&[4], Operation::AllReduce, &unread).0, "schedule.tensor.credit");
+}
+
+#[test]
+fn servers_are_modelled_in_dims_and_have_no_ideal_schedule() {
+    let tensor = json!({"exchange": "parameter_server"});
+    let base = scenario(&[4], 0, &tensor).expect("a scenario");
+    let refused = |scenario: &TrainingScenario| {
+        let job = Job {
+            graph: &graph(&[4], &[(1, 1, 1000)], Operation::AllReduce),
+            memory: None,
+            notes: Vec::new(),
+            perturbation: Perturbation::default(),
+            iterations: 2,
+        };
+        let result = run(&job, scenario, false, &mut |_, _| ControlFlow::Continue(()));
+        result.expect_err("it is refused").report().field
+    };
+    let links = TrainingScenario { world: WorldKind::Links, ..base.clone() };
+    assert_eq!(refused(&links), "schedule.tensor.exchange");
+    let ideal = TrainingScenario { what_if: Some(WhatIf::Ideal), ..base };
+    assert_eq!(refused(&ideal), "what_if");
+}
+
+#[test]
+fn with_infinite_bandwidth_latencies_and_overheads_remain() {
+    let layers = [(100, 200, 400_000)];
+    let tensor = json!({"exchange": "parameter_server", "start_overhead": "3 us",
+                        "servers": {"colocated": false, "host": "1 GB/s"}});
+    let base = scenario(&[4], 2000, &tensor).expect("a scenario");
+    let infinite = TrainingScenario { what_if: Some(WhatIf::InfiniteBandwidth), ..base };
+    let job = Job {
+        graph: &graph(&[4], &layers, Operation::AllReduce),
+        memory: None,
+        notes: Vec::new(),
+        perturbation: Perturbation::default(),
+        iterations: 2,
+    };
+    let result = run(&job, &infinite, false, &mut |_, _| ControlFlow::Continue(()));
+    // Push and pull: each 3 us of overhead and 2 us of latency, and next to nothing for the bytes.
+    let step = result.expect("it runs").step_time_us;
+    assert!((step - 310.0).abs() < 0.01, "{step}");
 }

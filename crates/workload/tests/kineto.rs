@@ -172,6 +172,7 @@ fn every_rank_may_have_its_own_trace_gzipped_too() {
         .map(|rank| {
             let mut sends =
                 nccl(if rank == 0 { "send" } else { "recv" }, 1.0, 1.0, (8, 8), "[0, 1]", "pp");
+            sends["args"]["Group size"] = json!(2);
             sends["args"]["Src Rank"] = json!(0);
             sends["args"]["Dst Rank"] = json!(1);
             let bytes = trace(rank, 2, &[kernel("k", 7, 0.0, 1.0), sends]);

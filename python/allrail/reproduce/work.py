@@ -57,10 +57,14 @@ def core_simulate(scenario: Mapping[str, Any], progress: Progress) -> dict[str, 
         import json
 
         from allrail import _core
+        from allrail.scenario.explain import from_core
+        from allrail.scenario.places import Places
 
-        told: dict[str, Any] = json.loads(
-            _core.simulate_training(json.dumps(scenario), progress=progress)
-        )
+        try:
+            text = _core.simulate_training(json.dumps(scenario), progress=progress)
+        except _core.InputError as error:
+            raise from_core(error, places=Places()) from None
+        told: dict[str, Any] = json.loads(text)
         return told
     from allrail.traffic import simulate_traffic
 

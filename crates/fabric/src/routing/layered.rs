@@ -274,7 +274,7 @@ fn near_enough(graph: &Graph) -> Result<(), FabricError> {
         "fabric",
         format!("{farthest} links between two NPUs"),
         format!("packets are routed over {FARTHEST} links at most"),
-        "take a network of a smaller diameter",
+        "use `world: flows`, or a network of a smaller diameter",
     ))
 }
 

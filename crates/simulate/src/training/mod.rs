@@ -27,6 +27,7 @@ pub mod scenario;
 pub mod servers;
 mod staged;
 mod steady;
+mod summary;
 pub mod tensors;
 
 pub use lowered::{Algorithms, AllToAll};

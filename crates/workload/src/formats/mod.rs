@@ -16,8 +16,10 @@ use serde::Deserialize;
 
 use crate::compute::Device;
 use crate::error::WorkloadError;
+use crate::graph::StepGraph;
 use crate::parallelism::Built;
 use crate::spec::{Model, Workload};
+use crate::steps::Steps;
 
 /// `workload.model.trace`: where it is, and how it is read.
 #[derive(Clone, Debug, Deserialize)]
@@ -33,7 +35,7 @@ pub struct TraceSpec {
     pub scale: Option<chakra::Scale>,
 }
 
-/// The step graph of a workload whose model another tool wrote, on dimensions of these sizes;
+/// The step graph of a workload whose model another tool wrote, or that is written out, on dimensions of these sizes;
 /// `None` where the model is one of ours.
 ///
 /// # Errors
@@ -55,8 +57,19 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Option<Built>, Worklo
                 .collect();
             Ok(Some(built))
         }
+        Model::Steps(value) => Ok(Some(Built::of_graph(steps(value)?))),
         _ => Ok(None),
     }
+}
+
+/// Reads `workload.model.steps`.
+fn steps(value: &serde_json::Value) -> Result<StepGraph, WorkloadError> {
+    let steps = Steps::deserialize(value).map_err(|error| {
+        let why = error.to_string();
+        let hint = "see the presets `hammingmesh_...` for examples";
+        WorkloadError::new("workload.model.steps", "", why, hint)
+    })?;
+    steps.build()
 }
 
 /// Reads `workload.model.trace`, a path or an object.

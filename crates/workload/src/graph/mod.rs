@@ -14,12 +14,14 @@
 //!
 //! Nodes are kept in columns: about 40 bytes a node without its name.
 
+mod builder;
+
 use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, Rank, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::error::WorkloadError;
+pub use builder::Builder;
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
@@ -380,173 +382,6 @@ impl StepGraph {
         let Some(end) = self.names.ends.get(id.index()) else { return "" };
         let start = if id.0 == 0 { 0 } else { self.names.ends[id.index() - 1] };
         &self.names.text[start as usize..*end as usize]
-    }
-}
-
-/// Makes a [`StepGraph`].
-#[derive(Debug, Default)]
-pub struct Builder {
-    actors: Vec<Actor>,
-    groups: Vec<Group>,
-    nodes: Vec<Packed>,
-    starts: Vec<u32>,
-    after: Vec<NodeId>,
-    carried: Vec<(NodeId, NodeId)>,
-    names: Names,
-}
-
-impl Builder {
-    /// Adds a class of ranks.
-    pub fn actor(&mut self, actor: Actor) -> ActorId {
-        self.actors.push(actor);
-        ActorId(u32::try_from(self.actors.len() - 1).expect("fewer than 2^32 actors"))
-    }
-
-    /// Adds a group.
-    pub fn group(&mut self, group: Group) -> GroupId {
-        self.groups.push(group);
-        GroupId(u32::try_from(self.groups.len() - 1).expect("fewer than 2^32 groups"))
-    }
-
-    /// Adds a node that waits for `after`. These may be added later; [`Builder::finish`] checks.
-    pub fn node(&mut self, name: &str, node: Node, after: &[NodeId]) -> NodeId {
-        let blank = Packed {
-            value: 0,
-            group: 0,
-            peer: 0,
-            actor: node.actor.0,
-            tensor: node.tensor.unwrap_or(NO_TENSOR),
-            kind: Kind::Compute,
-            purpose: Purpose::Other,
-            pass: node.pass,
-            marks: 0,
-        };
-        let peer_of = |peer: Peer, at: Kind, next: Kind| match peer {
-            Peer::At(position) => (at, position.cast_signed()),
-            Peer::Next(offset) => (next, offset),
-        };
-        let packed = match node.work {
-            Work::Compute { time } => Packed { value: time.as_ps(), ..blank },
-            Work::Collective { operation, bytes, group, purpose } => Packed {
-                value: bytes.count(),
-                group: group.0,
-                kind: Kind::Collective(operation),
-                purpose,
-                ..blank
-            },
-            Work::Send { bytes, group, peer, purpose } => {
-                let (kind, peer) = peer_of(peer, Kind::SendAt, Kind::SendNext);
-                Packed { value: bytes.count(), group: group.0, peer, kind, purpose, ..blank }
-            }
-            Work::Receive { bytes, group, peer, purpose } => {
-                let (kind, peer) = peer_of(peer, Kind::ReceiveAt, Kind::ReceiveNext);
-                Packed { value: bytes.count(), group: group.0, peer, kind, purpose, ..blank }
-            }
-        };
-        if self.starts.is_empty() {
-            self.starts.push(0);
-        }
-        self.nodes.push(packed);
-        self.after.extend_from_slice(after);
-        self.starts.push(u32::try_from(self.after.len()).expect("fewer than 2^32 dependencies"));
-        self.names.text.push_str(name);
-        self.names.ends.push(u32::try_from(self.names.text.len()).expect("4 GiB of names at most"));
-        NodeId(u32::try_from(self.nodes.len() - 1).expect("fewer than 2^32 nodes"))
-    }
-
-    /// An actor that was added.
-    ///
-    /// # Panics
-    /// If it was not.
-    pub fn actor_mut(&mut self, id: ActorId) -> &mut Actor {
-        &mut self.actors[id.index()]
-    }
-
-    /// How many nodes were added.
-    #[must_use]
-    pub fn len(&self) -> usize {
-        self.nodes.len()
-    }
-
-    /// Whether none was.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.nodes.is_empty()
-    }
-
-    /// Takes back all nodes but the first so many.
-    pub fn truncate(&mut self, nodes: usize) {
-        if nodes >= self.nodes.len() {
-            return;
-        }
-        self.nodes.truncate(nodes);
-        self.starts.truncate(nodes + 1);
-        self.after.truncate(self.starts[nodes] as usize);
-        self.names.ends.truncate(nodes);
-        self.names.text.truncate(self.names.ends.last().map_or(0, |end| *end as usize));
-        self.carried.retain(|(node, _)| node.index() < nodes);
-    }
-
-    /// Replaces the groups: what was of group `g` is of group `now[g]`. For readers that know who
-    /// takes part only at the end.
-    ///
-    /// # Panics
-    /// If a node's group has no entry.
-    pub fn regroup(&mut self, groups: Vec<Group>, now: &[GroupId]) {
-        self.groups = groups;
-        for node in self.nodes.iter_mut().filter(|node| node.kind != Kind::Compute) {
-            node.group = now[node.group as usize].0;
-        }
-    }
-
-    /// Makes a compute node one that only lets time pass; see [`StepGraph::is_delay`].
-    ///
-    /// # Panics
-    /// If the node was not added.
-    pub fn delay(&mut self, node: NodeId) {
-        self.nodes[node.index()].marks |= DELAY;
-    }
-
-    /// Lets a communication overtake all that are not urgent; see [`StepGraph::is_urgent`].
-    ///
-    /// # Panics
-    /// If the node was not added.
-    pub fn urgent(&mut self, node: NodeId) {
-        self.nodes[node.index()].marks |= URGENT;
-    }
-
-    /// Lets `node` wait for `before` of the previous iteration.
-    pub fn carry(&mut self, node: NodeId, before: NodeId) {
-        self.carried.push((node, before));
-    }
-
-    /// Checks the graph and closes it. Without any dependency on the previous iteration, the first
-    /// nodes wait for all of its last ones: iterations follow one another.
-    ///
-    /// # Errors
-    /// A dependency on a node that does not exist; a cycle (printed); a group that names no actor
-    /// or one that does not exist; collectives of a group's actors that differ in number, operation
-    /// or size (named); sends without receives.
-    pub fn finish(mut self) -> Result<StepGraph, WorkloadError> {
-        if self.starts.is_empty() {
-            self.starts.push(0);
-        }
-        self.carried.sort_unstable();
-        self.carried.dedup();
-        let mut graph = StepGraph {
-            actors: self.actors,
-            groups: self.groups,
-            nodes: self.nodes,
-            starts: self.starts,
-            after: self.after,
-            carried: self.carried,
-            names: self.names,
-        };
-        crate::check::check(&graph)?;
-        if graph.carried.is_empty() {
-            graph.carried = graph.one_after_the_other();
-        }
-        Ok(graph)
     }
 }
 

@@ -1,0 +1,230 @@
+//! What a collective or a message is on the dimensions of its group: chunks, stages, times.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use allrail_collective::{Operation, StageRef};
+use allrail_core::{Bytes, DimensionId, Rank, Time};
+use allrail_fabric::{Fabric, Kind, topology};
+use allrail_schedule::queue::Order;
+use allrail_schedule::{Request, evaluate, planner};
+use allrail_workload::{Part, StepGraph};
+
+use super::Network;
+use crate::SimulateError;
+
+/// One stage of one chunk.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Task {
+    pub(super) dimension: u32,
+    pub(super) occupancy: Time,
+    pub(super) latency: Time,
+    pub(super) buffer: Bytes,
+    pub(super) sent: f64,
+}
+
+/// A collective or message, scheduled.
+pub(super) struct Stages {
+    pub(super) tasks: Vec<Task>,
+    /// `starts[chunk]..starts[chunk + 1]` are its tasks.
+    pub(super) starts: Vec<u32>,
+    /// The order of each dimension, where queues keep to plans.
+    pub(super) planned: Vec<Vec<StageRef>>,
+}
+
+impl Stages {
+    pub(super) fn chunks(&self) -> u32 {
+        u32::try_from(self.starts.len() - 1).expect("few chunks")
+    }
+
+    pub(super) fn task(&self, at: StageRef) -> Option<&Task> {
+        let start = self.starts[at.chunk as usize] + at.stage;
+        (start < self.starts[at.chunk as usize + 1]).then(|| &self.tasks[start as usize])
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    Collective(Operation, Bytes, u32),
+    Message(Bytes, (Rank, Rank)),
+}
+
+/// Schedules that were made, by what they are for.
+pub(super) struct Schedules<'a> {
+    pub(super) graph: &'a StepGraph,
+    pub(super) request: &'a Request,
+    /// Those of a kind of collective, where they differ from the request's.
+    pub(super) algorithms: &'a BTreeMap<Operation, Vec<String>>,
+    pub(super) network: Network,
+    pub(super) known: BTreeMap<Key, Rc<Stages>>,
+}
+
+impl Schedules<'_> {
+    pub(super) fn collective(
+        &mut self,
+        operation: Operation,
+        bytes: Bytes,
+        group: u32,
+    ) -> Result<Rc<Stages>, SimulateError> {
+        let key = Key::Collective(operation, bytes, group);
+        if let Some(known) = self.known.get(&key) {
+            return Ok(Rc::clone(known));
+        }
+        let parts = &self.graph.groups()[group as usize].parts;
+        let stages = if bytes == Bytes::default() || parts.iter().all(|part| part.size < 2) {
+            // Nothing to send, or nobody to send it to: one stage of no time would need a server.
+            Stages { tasks: Vec::new(), starts: vec![0, 0], planned: Vec::new() }
+        } else {
+            self.schedule(operation, bytes, group)?
+        };
+        let stages = Rc::new(stages);
+        self.known.insert(key, Rc::clone(&stages));
+        Ok(stages)
+    }
+
+    fn schedule(
+        &self,
+        operation: Operation,
+        bytes: Bytes,
+        group: u32,
+    ) -> Result<Stages, SimulateError> {
+        let (fabric, dimensions) = self.network_of(group)?;
+        let request = Request {
+            fabric,
+            operation,
+            size: bytes,
+            dimensions: dimensions.clone(),
+            // A chunk has one byte at least.
+            chunks: self.request.chunks.min(u32::try_from(bytes.count()).unwrap_or(u32::MAX)),
+            algorithms: match self.algorithms.get(&operation) {
+                Some(names) => Some(names.clone()),
+                None => self.request.algorithms.clone(),
+            },
+            ..self.request.clone()
+        };
+        let scheduled = planner::schedule(&request)?;
+        let work = scheduled.work()?;
+        if self.network == Network::Ideal {
+            return Ok(ideal(&request, &dimensions, &work));
+        }
+        let planned = match request.order {
+            Order::Planned => planner::plan(&request)?.dimension_order,
+            _ => Vec::new(),
+        };
+        let mut stages = Stages { tasks: Vec::new(), starts: vec![0], planned };
+        for chunk in 0..work.chunks() {
+            stages.tasks.extend(work.chunk(chunk).iter().map(|task| Task {
+                dimension: task.dimension,
+                occupancy: if self.network == Network::Infinite {
+                    Time::ZERO
+                } else {
+                    task.occupancy
+                },
+                latency: task.latency,
+                buffer: task.buffer,
+                sent: task.sent.0,
+            }));
+            stages.starts.push(u32::try_from(stages.tasks.len()).expect("fewer than 2^32 stages"));
+        }
+        Ok(stages)
+    }
+
+    /// The fabric as a group sees it, and its dimensions.
+    fn network_of(&self, group: u32) -> Result<(Fabric, Vec<DimensionId>), SimulateError> {
+        let group = &self.graph.groups()[group as usize];
+        if group.parts.is_empty() {
+            return Err(SimulateError::Field {
+                field: "world".to_owned(),
+                value: "dims".to_owned(),
+                why: format!(
+                    "the ranks of group `{}` are no product of dimensions, and `dims` knows ranks \
+                     by their dimensions only",
+                    group.name
+                ),
+                hint: "use `world: flows`".to_owned(),
+            });
+        }
+        let mut fabric = self.request.fabric.clone();
+        let mut dimensions: Vec<DimensionId> = Vec::new();
+        let mut sizes: BTreeMap<DimensionId, u32> = BTreeMap::new();
+        for Part { dimension, size, .. } in &group.parts {
+            *sizes.entry(*dimension).or_insert(1) *= size;
+        }
+        for (dimension, size) in sizes {
+            if size < 2 {
+                continue;
+            }
+            let whole = &mut fabric.dimensions[dimension.index()];
+            if whole.kind == Kind::FullyConnected && size < whole.size {
+                // Only the links to the part's own NPUs carry its messages.
+                whole.links = (whole.links * (size - 1) / (whole.size - 1)).max(1);
+            }
+            whole.size = size;
+            dimensions.push(dimension);
+        }
+        Ok((fabric, dimensions))
+    }
+
+    pub(super) fn message(
+        &mut self,
+        bytes: Bytes,
+        ranks: (Rank, Rank),
+    ) -> Result<Rc<Stages>, SimulateError> {
+        let key = Key::Message(bytes, ranks);
+        if let Some(known) = self.known.get(&key) {
+            return Ok(Rc::clone(known));
+        }
+        let mut tasks = Vec::new();
+        let (mut source, mut destination) = (ranks.0.0, ranks.1.0);
+        for (d, dimension) in (0u32..).zip(&self.request.fabric.dimensions) {
+            let (from, to) = (source % dimension.size, destination % dimension.size);
+            source /= dimension.size;
+            destination /= dimension.size;
+            if from == to {
+                continue;
+            }
+            let links = topology::of(dimension.kind);
+            let mut path = Vec::new();
+            topology::path(dimension, from, to, &mut path);
+            let hops = u64::try_from(path.len()).expect("few hops");
+            let steps = hops.div_ceil(u64::from(links.hops_per_step()));
+            let too_long = || SimulateError::Schedule(allrail_schedule::ScheduleError::TooLong);
+            let time = links.link_bandwidth(dimension).time_for(bytes).ok_or_else(too_long)?;
+            let latency = dimension.latency.checked_mul(steps).ok_or_else(too_long)?;
+            let (occupancy, latency) = match self.network {
+                Network::Real => (time, latency),
+                Network::Ideal => (time, Time::ZERO),
+                Network::Infinite => (Time::ZERO, latency),
+            };
+            let sent = bytes.count() as f64;
+            tasks.push(Task { dimension: d, occupancy, latency, buffer: bytes, sent });
+        }
+        let end = u32::try_from(tasks.len()).expect("few dimensions");
+        let stages = Rc::new(Stages { tasks, starts: vec![0, end], planned: Vec::new() });
+        self.known.insert(key, Rc::clone(&stages));
+        Ok(stages)
+    }
+}
+
+/// As many chunks, each spread over all dimensions at once so that they end together.
+fn ideal(request: &Request, dimensions: &[DimensionId], work: &evaluate::Work) -> Stages {
+    let bandwidth =
+        |id: &DimensionId| request.fabric.dimension(*id).aggregate().bytes_per_second() as f64;
+    let total: f64 = dimensions.iter().map(bandwidth).sum();
+    let mut stages = Stages { tasks: Vec::new(), starts: vec![0], planned: Vec::new() };
+    for chunk in 0..work.chunks() {
+        let bytes: f64 = work.chunk(chunk).iter().map(|task| task.sent.0).sum();
+        let time = Time::from_ps((bytes / total * 1e12).ceil() as u64);
+        for dimension in dimensions {
+            stages.tasks.push(Task {
+                dimension: dimension.0,
+                occupancy: time,
+                latency: Time::ZERO,
+                buffer: Bytes::new((bytes / dimensions.len() as f64) as u64),
+                sent: bytes * bandwidth(dimension) / total,
+            });
+            stages.starts.push(u32::try_from(stages.tasks.len()).expect("fewer than 2^32 stages"));
+        }
+    }
+    stages
+}

@@ -1,0 +1,440 @@
+//! The loop: players run the nodes of a step graph, iteration after iteration.
+//!
+//! A node is ready when everything that it waits for is over. Then
+//!
+//! - a *compute* node waits for its player's compute engine, which runs one at a time, the earliest
+//!   iteration and node first; one of no time is over at once, and a *delay* when its time has
+//!   passed, without the engine;
+//! - a *collective* waits until all players of its instance have come: the k-th of one meets the k-th
+//!   of the others. If it exchanges a gradient it is handed to the tensor scheduler ([`super::tensors`]),
+//!   else to the carrier;
+//! - a *send* is handed to the carrier and is over when it has left; a *receive* is over when its
+//!   message has arrived: the k-th from a peer takes the k-th that the peer sends.
+//!
+//! The next iteration's nodes wait for those of this one that the graph says; with a *global barrier*
+//! they wait for all of these. A node that waits for nothing at all waits for its player's last
+//! iteration to end.
+//!
+//! At one time, everything that ends is taken in before anything that waits is chosen.
+
+mod compute;
+mod nodes;
+mod outcome;
+mod shape;
+mod stall;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BinaryHeap, VecDeque};
+use std::ops::ControlFlow;
+
+use allrail_core::{EventQueue, Time};
+use allrail_workload::{GroupId, NodeId, StepGraph};
+
+use super::carrier::{Carrier, Event};
+use super::players::Players;
+use super::record::{Ran, Record};
+use super::tensors::{Step, Tensors};
+use crate::SimulateError;
+use crate::driver::Observer;
+pub use outcome::{Outcome, Priority, Records, Settings};
+use shape::Shape;
+
+/// One iteration under way, or just over.
+struct Iteration {
+    number: u32,
+    /// For every player's node, how much it still waits for.
+    missing: Vec<u32>,
+    /// For every player, how many nodes are not over.
+    left: Vec<u32>,
+    /// For every player, how many nodes that the next iteration waits for are not over.
+    sources_left: Vec<u32>,
+    total_left: u64,
+    records: Vec<Record>,
+}
+
+/// A player's compute engine.
+#[derive(Default)]
+struct Engine {
+    running: Option<Ran>,
+    last: Option<Ran>,
+    idle_since: Time,
+    ready: BinaryHeap<Reverse<(u32, NodeId)>>,
+    choosing: bool,
+}
+
+/// A collective whose players come one by one.
+#[derive(Default)]
+struct Gathering {
+    came: Vec<Ran>,
+}
+
+/// What a tag stands for.
+enum Flying {
+    Collective(Vec<Ran>),
+    Message { key: MessageKey, sender: Option<Ran> },
+    Tensor { step: Step },
+    Free,
+}
+
+/// (source, destination, group, direction, count): one message.
+type MessageKey = (u32, u32, GroupId, i32, u64);
+
+/// Where a message and its receive meet.
+#[derive(Default)]
+struct Mailbox {
+    arrived: bool,
+    receiver: Option<Ran>,
+}
+
+enum Timer {
+    Computed { player: u32 },
+    Passed { ran: Ran },
+    Tensor { scheduler: u32, id: u64 },
+}
+
+/// Runs a step graph.
+pub struct Driver<'a> {
+    graph: &'a StepGraph,
+    players: &'a Players,
+    carrier: &'a mut dyn Carrier,
+    tensors: Tensors,
+    settings: &'a Settings<'a>,
+    shape: Shape,
+    iterations: VecDeque<Iteration>,
+    engines: Vec<Engine>,
+    gatherings: BTreeMap<(u32, u32, u32), Gathering>,
+    mailboxes: BTreeMap<MessageKey, Mailbox>,
+    flying: Vec<Flying>,
+    free: Vec<u64>,
+    timers: EventQueue<Timer>,
+    /// Over, and not yet told to those that wait for them.
+    over: Vec<Ran>,
+    choosing: Vec<u32>,
+    issued: i64,
+    nodes_done: u64,
+    out: Outcome,
+}
+
+impl<'a> Driver<'a> {
+    /// Prepares a run.
+    ///
+    /// # Errors
+    /// A peer that does not exist; sends without receives.
+    pub fn new(
+        graph: &'a StepGraph,
+        players: &'a Players,
+        carrier: &'a mut dyn Carrier,
+        tensors: Tensors,
+        settings: &'a Settings<'a>,
+    ) -> Result<Self, SimulateError> {
+        let shape = Shape::new(graph, players)?;
+        let mut engines = Vec::new();
+        engines.resize_with(players.len(), Engine::default);
+        Ok(Self {
+            graph,
+            players,
+            carrier,
+            tensors,
+            settings,
+            shape,
+            iterations: VecDeque::new(),
+            engines,
+            gatherings: BTreeMap::new(),
+            mailboxes: BTreeMap::new(),
+            flying: Vec::new(),
+            free: Vec::new(),
+            timers: EventQueue::new(),
+            over: Vec::new(),
+            choosing: Vec::new(),
+            issued: 0,
+            nodes_done: 0,
+            out: Outcome { gaps: vec![Vec::new(); players.len()], ..Outcome::default() },
+        })
+    }
+
+    /// Runs to the end of the last iteration.
+    ///
+    /// # Errors
+    /// [`SimulateError::Stalled`] with who waits for what; [`SimulateError::Interrupted`].
+    pub fn run(mut self, observer: Observer<'_>) -> Result<Outcome, SimulateError> {
+        const OBSERVE_EVERY: u32 = 1 << 14;
+        let total = self.shape.states as u64 * u64::from(self.settings.iterations);
+        let mut countdown = OBSERVE_EVERY;
+        let mut now = Time::ZERO;
+        self.open(now);
+        loop {
+            self.settle(now);
+            while self.next_time() == Some(now) {
+                self.take_event(now);
+                self.settle(now);
+                countdown -= 1;
+                if countdown == 0 {
+                    countdown = OBSERVE_EVERY;
+                    if observer(self.nodes_done, total) == ControlFlow::Break(()) {
+                        return Err(SimulateError::Interrupted);
+                    }
+                }
+            }
+            if self.feed(now) {
+                continue;
+            }
+            self.choose(now);
+            self.carrier.choose(now);
+            match self.next_time() {
+                Some(next) => now = next,
+                None => break,
+            }
+        }
+        if self.out.ends.len() < self.settings.iterations as usize {
+            return Err(SimulateError::Stalled {
+                time_us: now.as_us(),
+                waits: self.waits(),
+                hint: "every member of a group must come to each of its collectives, and every \
+                       receive needs its send",
+            });
+        }
+        for (player, engine) in self.engines.iter().enumerate() {
+            if engine.idle_since < now {
+                // What was over last is what everybody waited for.
+                let cause = self.out.last;
+                let start = engine.idle_since;
+                let gaps = self.attribute(start, now, cause);
+                self.out.gaps[player].extend(gaps);
+            }
+        }
+        let mut out = self.out;
+        out.ends.truncate(self.settings.measured as usize);
+        out.records = Records {
+            local: self.shape.local,
+            offsets: self.shape.offsets,
+            iterations: self.iterations.into_iter().map(|it| (it.number, it.records)).collect(),
+        };
+        Ok(out)
+    }
+
+    fn next_time(&self) -> Option<Time> {
+        let own = match (self.timers.next_time(), self.tensors.next_time()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        match (own, self.carrier.next_time()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    fn take_event(&mut self, now: Time) {
+        if self.timers.next_time() == Some(now) {
+            let Some((_, timer)) = self.timers.pop() else { return };
+            match timer {
+                Timer::Computed { player } => {
+                    let engine = &mut self.engines[player as usize];
+                    let ran = engine.running.take().expect("an engine that ends was running");
+                    engine.last = Some(ran);
+                    engine.idle_since = now;
+                    self.attend(player);
+                    self.over.push(ran);
+                }
+                Timer::Passed { ran } => self.over.push(ran),
+                Timer::Tensor { scheduler, id } => self.tensors.timer(scheduler, id),
+            }
+            return;
+        }
+        if self.tensors.next_time() == Some(now) {
+            self.tensors.take_agreed(now);
+            return;
+        }
+        let Some((_, event)) = self.carrier.next_event(now) else { return };
+        match event {
+            Event::Sent { tag } => {
+                let tag = usize::try_from(tag).expect("a tag is an index");
+                if let Flying::Message { sender, .. } = &mut self.flying[tag]
+                    && let Some(ran) = sender.take()
+                {
+                    self.over.push(ran);
+                }
+            }
+            Event::Delivered { tag } => self.delivered(tag),
+        }
+    }
+
+    fn delivered(&mut self, tag: u64) {
+        let index = usize::try_from(tag).expect("a tag is an index");
+        let flying = std::mem::replace(&mut self.flying[index], Flying::Free);
+        if !self.settings.timeline {
+            self.free.push(tag);
+        }
+        match flying {
+            Flying::Collective(came) => self.over.extend(came),
+            Flying::Message { key, sender } => {
+                self.over.extend(sender);
+                let mailbox = self.mailboxes.entry(key).or_default();
+                mailbox.arrived = true;
+                if let Some(receiver) = mailbox.receiver {
+                    self.mailboxes.remove(&key);
+                    self.over.push(receiver);
+                }
+            }
+            Flying::Tensor { step } => self.tensors.finished(step),
+            Flying::Free => unreachable!("a carrier delivers what was submitted, once"),
+        }
+    }
+
+    /// Creates the next iteration, if there is one.
+    fn open(&mut self, now: Time) {
+        let number = self.iterations.back().map_or(0, |iteration| iteration.number + 1);
+        if number == self.settings.iterations {
+            return;
+        }
+        // Records are kept of the iterations under way and of two that are over.
+        while self.iterations.len() > 2 && self.iterations[1].total_left == 0 {
+            self.iterations.pop_front();
+        }
+        let mut missing = Vec::with_capacity(self.shape.states);
+        for actor in &self.players.actors {
+            missing.extend(self.shape.nodes[actor.index()].iter().map(|id| {
+                u32::try_from(self.graph.after(*id).len()).expect("fewer than 2^32 dependencies")
+            }));
+        }
+        let left: Vec<u32> = self
+            .players
+            .actors
+            .iter()
+            .map(|actor| u32::try_from(self.shape.nodes[actor.index()].len()).expect("few nodes"))
+            .collect();
+        if number > 0 {
+            for (player, actor) in (0u32..).zip(&self.players.actors) {
+                for id in &self.shape.gated[actor.index()] {
+                    missing[self.shape.index(player, *id)] += 1;
+                }
+                if self.settings.barrier {
+                    for id in &self.shape.waiters[actor.index()] {
+                        missing[self.shape.index(player, *id)] += 1;
+                    }
+                } else {
+                    for id in &self.shape.waiters[actor.index()] {
+                        let known = self.graph.carried();
+                        let from = known.partition_point(|(node, _)| node < id);
+                        let to = known.partition_point(|(node, _)| node <= id);
+                        missing[self.shape.index(player, *id)] +=
+                            u32::try_from(to - from).expect("few dependencies");
+                    }
+                }
+            }
+        }
+        self.iterations.push_back(Iteration {
+            number,
+            total_left: self.shape.states as u64,
+            left,
+            sources_left: self
+                .players
+                .actors
+                .iter()
+                .map(|actor| self.shape.sources[actor.index()])
+                .collect(),
+            records: vec![Record::default(); self.shape.states],
+            missing,
+        });
+        if number == 0 {
+            if self.settings.iterations > 1 {
+                self.open(now);
+            }
+            for player in 0..u32::try_from(self.players.len()).expect("few players") {
+                let actor = self.players.actors[player as usize];
+                for place in 0..self.shape.nodes[actor.index()].len() {
+                    let node = self.shape.nodes[actor.index()][place];
+                    if self.iterations[0].missing[self.shape.index(player, node)] == 0 {
+                        self.ready(now, Ran { player, node, iteration: 0 }, None);
+                    }
+                }
+            }
+        }
+    }
+
+    fn iteration(&mut self, number: u32) -> Option<&mut Iteration> {
+        let first = self.iterations.front()?.number;
+        self.iterations.get_mut(number.checked_sub(first)? as usize)
+    }
+
+    fn record(&self, ran: Ran) -> Option<&Record> {
+        let first = self.iterations.front()?.number;
+        let iteration = self.iterations.get(ran.iteration.checked_sub(first)? as usize)?;
+        iteration.records.get(self.shape.index(ran.player, ran.node))
+    }
+
+    /// Tells everybody who waits for what is over, until nothing is.
+    fn settle(&mut self, now: Time) {
+        while let Some(ran) = self.over.pop() {
+            let index = self.shape.index(ran.player, ran.node);
+            let iteration = self.iteration(ran.iteration).expect("it is under way");
+            iteration.records[index].finish = now;
+            iteration.left[ran.player as usize] -= 1;
+            iteration.total_left -= 1;
+            let (player_over, all_over) =
+                (iteration.left[ran.player as usize] == 0, iteration.total_left == 0);
+            self.nodes_done += 1;
+            let (from, to) = (
+                self.shape.successors.0[ran.node.index()] as usize,
+                self.shape.successors.0[ran.node.index() + 1] as usize,
+            );
+            for place in from..to {
+                let next = self.shape.successors.1[place];
+                self.release(now, Ran { node: next, ..ran }, ran);
+            }
+            let (from, to) = (
+                self.shape.carried.0[ran.node.index()] as usize,
+                self.shape.carried.0[ran.node.index() + 1] as usize,
+            );
+            let following = ran.iteration + 1;
+            if from < to && following < self.settings.iterations {
+                if self.settings.barrier {
+                    let iteration = self.iteration(ran.iteration).expect("it is under way");
+                    let left = &mut iteration.sources_left[ran.player as usize];
+                    *left -= 1;
+                    if *left == 0 {
+                        let actor = self.players.actors[ran.player as usize].index();
+                        for place in 0..self.shape.waiters[actor].len() {
+                            let node = self.shape.waiters[actor][place];
+                            self.release(now, Ran { node, iteration: following, ..ran }, ran);
+                        }
+                    }
+                } else {
+                    for place in from..to {
+                        let node = self.shape.carried.1[place];
+                        self.release(now, Ran { node, iteration: following, ..ran }, ran);
+                    }
+                }
+            }
+            if player_over && following < self.settings.iterations {
+                let actor = self.players.actors[ran.player as usize].index();
+                for place in 0..self.shape.gated[actor].len() {
+                    let node = self.shape.gated[actor][place];
+                    self.release(now, Ran { node, iteration: following, ..ran }, ran);
+                }
+            }
+            if all_over {
+                self.out.ends.push(now);
+                if self.out.ends.len() == 1 {
+                    self.out.usage.0 = self.carrier.usage();
+                }
+                if self.out.ends.len() == self.settings.measured as usize {
+                    self.out.usage.1 = self.carrier.usage();
+                    self.out.last = Some(ran);
+                }
+            }
+        }
+    }
+
+    /// One thing less to wait for.
+    fn release(&mut self, now: Time, ran: Ran, cause: Ran) {
+        if self.iteration(ran.iteration).is_none() {
+            self.open(now);
+        }
+        let index = self.shape.index(ran.player, ran.node);
+        let iteration = self.iteration(ran.iteration).expect("it is under way");
+        iteration.missing[index] -= 1;
+        if iteration.missing[index] == 0 {
+            self.ready(now, ran, Some(cause));
+        }
+    }
+}

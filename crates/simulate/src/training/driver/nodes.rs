@@ -1,0 +1,189 @@
+//! What becomes of a node that waits for nothing any more.
+
+use std::cmp::Reverse;
+
+use allrail_core::{Rank, Time};
+use allrail_workload::{GroupId, NodeId, Peer, Work};
+
+use super::super::carrier::{Ask, Submission};
+use super::super::record::{Ran, Record};
+use super::shape::message_channel;
+use super::{Driver, Flying, MessageKey, Priority, Timer};
+
+impl Driver<'_> {
+    /// A node that waits for nothing any more.
+    pub(super) fn ready(&mut self, now: Time, ran: Ran, cause: Option<Ran>) {
+        let index = self.shape.index(ran.player, ran.node);
+        let iteration = self.iteration(ran.iteration).expect("it is under way");
+        iteration.records[index] = Record { start: now, finish: now, cause };
+        let node = self.graph.node(ran.node);
+        match node.work {
+            Work::Compute { time } if time == Time::ZERO => self.over.push(ran),
+            Work::Compute { time } if self.graph.is_delay(ran.node) => {
+                self.timers.push(now + time, 0, Timer::Passed { ran });
+            }
+            Work::Compute { .. } => {
+                self.engines[ran.player as usize].ready.push(Reverse((ran.iteration, ran.node)));
+                self.attend(ran.player);
+            }
+            Work::Collective { group, .. } => self.come(now, ran, group),
+            Work::Send { bytes, group, peer, .. } => {
+                let (key, ranks) = self.message(ran, group, peer, true);
+                let instance = self.players.instance(ran.player, group);
+                let ask =
+                    Ask::Message { bytes, instance, source: key.0, destination: key.1, ranks };
+                let priority = self.priority(ran.node);
+                let waiting = self.mailboxes.entry(key).or_default().receiver;
+                if let Some(receiver) = waiting {
+                    // What the sender waited for is what the receiver waited for.
+                    let index = self.shape.index(receiver.player, receiver.node);
+                    let iteration = self.iteration(receiver.iteration).expect("it is under way");
+                    iteration.records[index].start = now;
+                    if cause.is_some() {
+                        iteration.records[index].cause = cause;
+                    }
+                }
+                let flying = Flying::Message { key, sender: Some(ran) };
+                self.submit(now, ran, Submission::of(ask, priority), flying);
+            }
+            Work::Receive { group, peer, .. } => {
+                let (key, _) = self.message(ran, group, peer, false);
+                let mailbox = self.mailboxes.entry(key).or_default();
+                if mailbox.arrived {
+                    self.mailboxes.remove(&key);
+                    self.over.push(ran);
+                } else {
+                    mailbox.receiver = Some(ran);
+                }
+            }
+        }
+    }
+
+    /// The message that a send or receive is about, and the ranks that it stands for.
+    pub(super) fn message(
+        &self,
+        ran: Ran,
+        group: GroupId,
+        peer: Peer,
+        sends: bool,
+    ) -> (MessageKey, (Rank, Rank)) {
+        let (other, rank) = match self.shape.peers.get(&ran.node) {
+            Some(end) => *end,
+            None => self
+                .players
+                .peer(ran.player, &self.graph.groups()[group.index()], peer)
+                .expect("a checked graph's peers exist"),
+        };
+        let channel = message_channel(ran.player, other, group, peer, sends);
+        let actor = self.players.actors[ran.player as usize];
+        let each = self.shape.messages[&(actor, group, peer, sends)];
+        let count = u64::from(ran.iteration) * u64::from(each)
+            + u64::from(self.shape.ordinal[ran.node.index()]);
+        let own = self.players.ranks[ran.player as usize];
+        let ranks = if sends { (own, rank) } else { (rank, own) };
+        ((channel.0, channel.1, channel.2, channel.3, count), ranks)
+    }
+
+    /// A player comes to a collective; the last one starts it.
+    pub(super) fn come(&mut self, now: Time, ran: Ran, group: GroupId) {
+        let instance = self.players.instance(ran.player, group);
+        let players = &self.players.instances[instance as usize].players;
+        let expected = players.len();
+        if self.tensors.takes(ran.node) {
+            let position = players.iter().position(|player| *player == ran.player);
+            let position = position.expect("a player is in its instance");
+            self.tensors.come(now, instance, ran, position);
+        }
+        if expected == 1 {
+            self.gathered(now, instance, vec![ran]);
+            return;
+        }
+        let key = (instance, ran.iteration, self.shape.ordinal[ran.node.index()]);
+        let gathering = self.gatherings.entry(key).or_default();
+        gathering.came.push(ran);
+        if gathering.came.len() == expected {
+            let came = self.gatherings.remove(&key).expect("it is there").came;
+            self.gathered(now, instance, came);
+        }
+    }
+
+    /// All have come to a collective; the last of `came` was the last.
+    pub(super) fn gathered(&mut self, now: Time, instance: u32, came: Vec<Ran>) {
+        let last = came[came.len() - 1];
+        let cause = self.record(last).and_then(|record| record.cause);
+        for ran in &came {
+            let index = self.shape.index(ran.player, ran.node);
+            let iteration = self.iteration(ran.iteration).expect("it is under way");
+            iteration.records[index].start = now;
+            if *ran != last {
+                iteration.records[index].cause = cause;
+            }
+        }
+        let node = self.graph.node(last.node);
+        let Work::Collective { operation, bytes, .. } = node.work else {
+            unreachable!("only collectives gather")
+        };
+        if self.tensors.takes(last.node) {
+            self.tensors.ready(instance, came);
+            return;
+        }
+        let priority = self.priority(last.node);
+        let ask = Ask::Collective { operation, bytes, instance };
+        self.submit(now, last, Submission::of(ask, priority), Flying::Collective(came));
+    }
+
+    /// The priority of what no tensor scheduler speaks for: a pass waits for it.
+    pub(super) fn priority(&mut self, node: NodeId) -> i64 {
+        const FIRST: i64 = 1 << 60;
+        const URGENT: i64 = 1 << 61;
+        self.issued += 1;
+        match self.settings.priority {
+            _ if self.graph.is_urgent(node) => URGENT - self.issued,
+            Priority::Fifo => -self.issued,
+            Priority::Lifo => self.issued,
+            Priority::Tensor => FIRST - self.issued,
+        }
+    }
+
+    pub(super) fn submit(&mut self, now: Time, by: Ran, submission: Submission, flying: Flying) {
+        let tag = match self.free.pop() {
+            Some(tag) => {
+                self.flying[usize::try_from(tag).expect("a tag is an index")] = flying;
+                tag
+            }
+            None => {
+                self.flying.push(flying);
+                self.flying.len() as u64 - 1
+            }
+        };
+        if self.settings.timeline {
+            self.out.asked.push((by, submission.ask));
+        }
+        self.carrier.submit(now, Submission { tag, ..submission });
+    }
+
+    /// Lets the tensor schedulers act on what has come; whether any did.
+    pub(super) fn feed(&mut self, now: Time) -> bool {
+        let Some(wanted) = self.tensors.act(now) else { return false };
+        for (scheduler, id, at) in wanted.timers {
+            self.timers.push(at, 1, Timer::Tensor { scheduler, id });
+        }
+        for start in wanted.starts {
+            self.issued += 1;
+            let priority = match self.settings.priority {
+                Priority::Fifo => -self.issued,
+                Priority::Lifo => self.issued,
+                Priority::Tensor => (start.priority.clamp(-(1 << 27), 1 << 27) << 32) - self.issued,
+            };
+            let flying = Flying::Tensor { step: start.step };
+            let submission = Submission {
+                overhead: start.overhead,
+                piece: start.piece,
+                ..Submission::of(start.ask, priority)
+            };
+            self.submit(now, start.by, submission, flying);
+        }
+        self.over.extend(wanted.over);
+        true
+    }
+}

@@ -1,0 +1,73 @@
+//! How a step graph is run, and what a run gives.
+
+use allrail_core::Time;
+use allrail_workload::NodeId;
+
+use super::super::carrier::{Ask, Usage};
+use super::super::record::{Gap, Ran, Record};
+
+/// How a step graph is run.
+pub struct Settings<'a> {
+    /// How many iterations; one at least.
+    pub iterations: u32,
+    /// How many of them are measured: where iterations overlap, one more runs so that the last one
+    /// measured shares the network as the others do.
+    pub measured: u32,
+    /// Whether all nodes that wait for the previous iteration wait for all that any waits for.
+    pub barrier: bool,
+    /// Which of several collectives goes first where a dimension can choose.
+    pub priority: Priority,
+    /// How much longer than nominal a compute node takes; 1 where absent.
+    pub slowness: Option<&'a dyn Fn(u32, NodeId, u32) -> f64>,
+    /// Whether compute spans are kept.
+    pub timeline: bool,
+}
+
+/// Which communication goes first where a carrier can choose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Priority {
+    /// What was issued first.
+    #[default]
+    Fifo,
+    /// What was issued last.
+    Lifo,
+    /// What a pass waits for, then gradients by the tensor scheduler's word, then what came first.
+    Tensor,
+}
+
+/// What a run gave.
+#[derive(Default)]
+pub struct Outcome {
+    /// When each iteration was over.
+    pub ends: Vec<Time>,
+    /// For each player, when its compute engine had nothing to do.
+    pub gaps: Vec<Vec<Gap>>,
+    /// The carrier's usage at the end of the first and of the last iteration.
+    pub usage: (Usage, Usage),
+    /// The compute nodes as they ran: (player, node, iteration, start, end), where asked for.
+    pub spans: Vec<(Ran, Time, Time)>,
+    /// For tags of the carrier's spans: who asked, and for what.
+    pub asked: Vec<(Ran, Ask)>,
+    /// What was over last in the last iteration measured.
+    pub last: Option<Ran>,
+    /// What happened to the nodes of the last iterations.
+    pub records: Records,
+}
+
+/// What happened to the nodes of the last iterations.
+#[derive(Default)]
+pub struct Records {
+    pub(super) local: Vec<u32>,
+    pub(super) offsets: Vec<usize>,
+    pub(super) iterations: Vec<(u32, Vec<Record>)>,
+}
+
+impl Records {
+    /// Of a node; `None` where it is too long ago.
+    #[must_use]
+    pub fn get(&self, ran: Ran) -> Option<&Record> {
+        let (_, records) = self.iterations.iter().find(|(number, _)| *number == ran.iteration)?;
+        let offset = *self.offsets.get(ran.player as usize)?;
+        records.get(offset + *self.local.get(ran.node.index())? as usize)
+    }
+}
