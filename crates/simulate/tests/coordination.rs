@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
 use allrail_schedule::coordinate::{self, Event, Job, Reason, Request, Settings};
-use allrail_simulate::coordination::{Everywhere, Faults, Latency, Network, Notice};
+use allrail_simulate::coordination::{Everywhere, Faults, Feed, Latency, Network, Notice};
 use proptest::prelude::*;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -403,5 +403,73 @@ fn skipped_cycles_change_nothing() {
             let cycles = coordinate::ALL[policy].tag() != coordinate::agreed::TAG;
             assert_eq!(skipped.2 > 100 * 64, cycles, "{policy}: {} were left out", skipped.2);
         }
+    }
+}
+
+/// Submissions by the clock: another order on every rank, every 700 us.
+struct Clock {
+    made: Vec<u64>,
+    tensors: u64,
+    last: Option<Request>,
+}
+
+impl Feed for Clock {
+    fn take(&mut self, rank: u32) -> &Request {
+        let made = self.made[rank as usize];
+        self.made[rank as usize] += 1;
+        let (step, place) = (made / self.tensors, made % self.tensors);
+        let tensor = (place ^ (u64::from(rank) & 1)).min(self.tensors - 1);
+        // One tensor changes in the fourth step.
+        let changed = u64::from(step == 3 && tensor == 4);
+        self.last = Some(Request {
+            tensor: tensor as u32,
+            operation: Operation::AllReduce,
+            bytes: Bytes::new(1_000 + changed * 8),
+            root: 0,
+        });
+        self.last.as_ref().expect("it was just put there")
+    }
+
+    fn due(&self, rank: u32) -> Option<Time> {
+        let made = self.made[rank as usize];
+        let late = u64::from(rank) * 7_919 % 900;
+        (made < 5 * self.tensors).then(|| Time::from_us(1_500 + 700 * made + late))
+    }
+}
+
+/// The same launches at the same times, and the same messages, whether cycles are run as waves or by
+/// the calendar.
+#[test]
+fn waves_change_nothing() {
+    for fan_out in [1, 2, 8, 63] {
+        let policy = coordinate::named("cached").expect("it is there");
+        let settings = Settings { fan_out, ..Settings::default() };
+        let (ranks, tensors) = (64, 12);
+        let job = Job::new(policy, &settings, ranks, &[vec![0, 1, 2]]).expect("it is there");
+        let both = [false, true].map(|skips| {
+            let mut clock = Clock { made: vec![0; ranks as usize], tensors, last: None };
+            let latency = Latency::default();
+            let faults = Faults::default();
+            let mut network = Network::new(policy, &job, tensors as usize, latency, faults, skips);
+            network.start(|rank| Time::from_ns(u64::from(rank) * 911 % 4_000));
+            for rank in 0..ranks {
+                network.feed(rank, clock.due(rank).expect("it has not begun"));
+            }
+            let mut launched = Vec::new();
+            while let Some(one) = network.advance(Time::from_us(60_000), Some(&mut clock)) {
+                launched.push(one);
+            }
+            (launched, network.notices().to_vec(), network.counts())
+        });
+        let [plain, waves] = both;
+        assert_eq!(plain.0, waves.0, "fan-out {fan_out}");
+        let count = |one: &Everywhere| one.launch.tensors.len();
+        assert_eq!(plain.0.iter().map(count).sum::<usize>(), 5 * tensors as usize);
+        assert_eq!(plain.1, waves.1);
+        assert_eq!(plain.2.waves, 0);
+        assert!(waves.2.waves > 30, "{} waves", waves.2.waves);
+        // A cycle that is left out has a vote and a verdict for every rank but the first.
+        let left_out = waves.2.skipped / u64::from(ranks) * 2 * u64::from(ranks - 1);
+        assert_eq!(plain.2.messages, waves.2.messages + left_out, "fan-out {fan_out}");
     }
 }

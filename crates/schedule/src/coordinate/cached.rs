@@ -48,6 +48,10 @@ impl CoordinationPolicy for Cached {
         (settings.cache as usize, true)
     }
 
+    fn runs_in_waves(&self) -> bool {
+        true
+    }
+
     fn coordinator(&self, job: &Job, rank: u32) -> Box<dyn Coordinator> {
         Box::new(Machine::new(job, rank))
     }
@@ -74,9 +78,8 @@ struct Rare {
     unsent: Vec<Request>,
     /// What was ready everywhere in this cycle, while requests are gathered.
     ready: Bits,
-    /// Slots that have waited since `aged_since`.
-    aged: Bits,
-    aged_since: Time,
+    /// Of the votes that are here.
+    combined: Vote,
     /// Children whose votes are here.
     heard: Bits,
     lists: Lists,
@@ -98,16 +101,20 @@ struct Machine {
     arrived: u32,
     started: Time,
     ledger: Arc<Ledger>,
-    /// Submitted since the last cycle.
-    fresh: Vec<Request>,
     settings: Arc<Settings>,
-    /// The slots of what is submitted and not launched.
-    hits: Bits,
+    votes: Place,
+    /// Submitted since the last cycle, with a slot.
+    fresh_hits: Bits,
     /// Submitted, not launched; by tensor.
     open: Bits,
+    /// The slots of what is submitted and not launched.
+    hits: Bits,
+    /// Slots that have waited since `aged_since`.
+    aged: Bits,
+    aged_since: Time,
     guard: Guard,
-    votes: Place,
-    combined: Vote,
+    /// Submitted since the last cycle, without a slot.
+    fresh: Vec<Request>,
     rare: Box<Rare>,
 }
 
@@ -125,22 +132,39 @@ impl Machine {
             arrived: 0,
             started: Time::ZERO,
             ledger: job.ledger.clone(),
-            fresh: Vec::new(),
             settings: job.settings.clone(),
-            hits: Bits::default(),
-            open: Bits::default(),
-            guard: Guard::new(job.settings.patience),
             votes: Place::new(rank, job.ranks, job.settings.fan_out),
-            combined: Vote::default(),
+            fresh_hits: Bits::default(),
+            open: Bits::default(),
+            hits: Bits::default(),
+            aged: Bits::default(),
+            aged_since: Time::ZERO,
+            guard: Guard::new(job.settings.patience),
+            fresh: Vec::new(),
             rare: Box::new(Rare {
                 unsent: Vec::new(),
                 ready: Bits::default(),
-                aged: Bits::default(),
-                aged_since: Time::ZERO,
+                combined: Vote::default(),
                 heard: Bits::default(),
                 lists: Lists::new(Place::new(rank, job.ranks, u32::MAX)),
                 down: Place::new(rank, job.ranks, BROADCAST_FAN_OUT),
             }),
+        }
+    }
+
+    fn has_nothing_fresh(&self) -> bool {
+        self.fresh.is_empty() && self.fresh_hits.is_empty()
+    }
+
+    /// Slots are another tensor's now, or nobody's: what is fresh may have lost its own.
+    fn doubt(&mut self, before: &Ledger) {
+        for slot in std::mem::take(&mut self.fresh_hits).iter() {
+            let (old, new) = (before.entry(slot), self.ledger.entry(slot));
+            match (old, new) {
+                (Some(old), Some(new)) if Arc::ptr_eq(old, new) => self.fresh_hits.insert(slot),
+                (Some(old), _) => self.fresh.push(old.request_of(self.rank)),
+                (None, _) => {}
+            }
         }
     }
 
@@ -157,7 +181,7 @@ impl Machine {
 
     fn tick(&mut self, now: Time, actions: &mut Vec<Action>) {
         self.started = now;
-        self.is_quiet = self.fresh.is_empty() && !self.has_unsent && !self.joins;
+        self.is_quiet = self.has_nothing_fresh() && !self.has_unsent && !self.joins;
         if self.rank == 0 {
             let stall = self.half_stall();
             let lists = &mut self.rare.lists;
@@ -166,16 +190,21 @@ impl Machine {
             }
         }
         let mut invalid = Bits::default();
-        let mut fresh = std::mem::take(&mut self.fresh);
-        for request in fresh.drain(..) {
-            if let Some(slot) = self.ledger.hit(self.rank, &request) {
-                self.hits.insert(slot);
-            } else {
-                self.ledger.slot(request.tensor).into_iter().for_each(|slot| invalid.insert(slot));
-                self.unsent(request);
+        self.hits.unite(&self.fresh_hits);
+        self.fresh_hits = Bits::default();
+        if !self.fresh.is_empty() {
+            for request in std::mem::take(&mut self.fresh) {
+                // Its tensor may have got a slot since.
+                match self.ledger.hit(self.rank, &request) {
+                    Some(slot) => self.hits.insert(slot),
+                    None => {
+                        let slot = self.ledger.slot(request.tensor);
+                        slot.into_iter().for_each(|slot| invalid.insert(slot));
+                        self.unsent(request);
+                    }
+                }
             }
         }
-        self.fresh = fresh;
         self.age(now, &mut invalid);
         let ready = if self.joined { Bits::below(self.ledger.slots()) } else { self.hits.clone() };
         let vote = Vote {
@@ -193,12 +222,12 @@ impl Machine {
         if !self.has_aged {
             if !self.hits.is_empty() {
                 self.has_aged = true;
-                self.rare.aged = self.hits.clone();
-                self.rare.aged_since = now;
+                self.aged = self.hits.clone();
+                self.aged_since = now;
                 self.is_quiet = false;
             }
-        } else if now.saturating_sub(self.rare.aged_since) >= self.half_stall() {
-            invalid.unite(&self.rare.aged);
+        } else if now.saturating_sub(self.aged_since) >= self.half_stall() {
+            invalid.unite(&self.aged);
             self.has_aged = false;
         }
     }
@@ -207,32 +236,36 @@ impl Machine {
     fn settle(&mut self, slots: &Bits) {
         self.hits.subtract(slots);
         if self.has_aged {
-            self.rare.aged.subtract(slots);
-            self.has_aged = !self.rare.aged.is_empty();
+            self.aged.subtract(slots);
+            self.has_aged = !self.aged.is_empty();
         }
     }
 
     fn voted(&mut self, now: Time, from: Option<u32>, vote: Vote, actions: &mut Vec<Action>) {
-        if let Some(child) = from.and_then(|from| self.votes.child(from)) {
-            self.rare.heard.insert(child);
-        }
-        if self.arrived == 0 {
-            self.combined = vote;
+        let children = self.votes.children();
+        let combined = if children == 0 {
+            vote
         } else {
-            self.combined.combine(&vote);
-        }
-        self.arrived += 1;
-        if self.arrived <= self.votes.children() {
-            if from.is_none() {
-                self.guard.wait(now, actions);
+            let rare = &mut *self.rare;
+            if let Some(child) = from.and_then(|from| self.votes.child(from)) {
+                rare.heard.insert(child);
             }
-            return;
-        }
-        self.arrived = 0;
-        if self.votes.children() > 0 {
-            self.rare.heard = Bits::default();
-        }
-        let combined = std::mem::take(&mut self.combined);
+            if self.arrived == 0 {
+                rare.combined = vote;
+            } else {
+                rare.combined.combine(&vote);
+            }
+            self.arrived += 1;
+            if self.arrived <= children {
+                if from.is_none() {
+                    self.guard.wait(now, actions);
+                }
+                return;
+            }
+            self.arrived = 0;
+            rare.heard = Bits::default();
+            std::mem::take(&mut rare.combined)
+        };
         if let Some(parent) = self.votes.parent() {
             self.phase = Phase::Verdict;
             self.guard.wait(now, actions);
@@ -242,10 +275,10 @@ impl Machine {
         }
     }
 
-    fn verdict(&mut self, now: Time, vote: Vote, actions: &mut Vec<Action>) {
-        let payload = Payload::Verdict(vote);
-        lists::forward(&self.votes, &payload, actions);
-        let Payload::Verdict(mut vote) = payload else { return };
+    fn verdict(&mut self, now: Time, mut vote: Vote, actions: &mut Vec<Action>) {
+        if self.votes.children() > 0 {
+            lists::forward(&self.votes, &Payload::Verdict(vote.clone()), actions);
+        }
         self.guard.heard();
         if vote.shutdown {
             self.phase = Phase::Stopped;
@@ -278,7 +311,9 @@ impl Machine {
             }
         }
         self.settle(&invalid);
-        self.ledger = self.ledger.after(&Outcome { invalid, ..Outcome::default() }).0;
+        let after = self.ledger.after(&Outcome { invalid, ..Outcome::default() }).0;
+        let before = std::mem::replace(&mut self.ledger, after);
+        self.doubt(&before);
     }
 
     fn listed(
@@ -318,6 +353,7 @@ impl Machine {
         self.joined &= !decision.all_joined;
         let before = self.ledger.clone();
         self.launch(now, &outcome, actions);
+        self.doubt(&before);
         // New tensors may have taken the slots of others that wait.
         for slot in self.hits.clone().iter() {
             let (old, new) = (before.entry(slot), self.ledger.entry(slot));
@@ -395,7 +431,10 @@ impl Coordinator for Machine {
                     actions.push(Action::Refused { tensor: request.tensor });
                 } else {
                     self.open.insert(tensor);
-                    self.fresh.push(request);
+                    match self.ledger.hit(self.rank, &request) {
+                        Some(slot) => self.fresh_hits.insert(slot),
+                        None => self.fresh.push(request),
+                    }
                 }
             }
             Event::Join => self.joins = !self.joined,
@@ -415,12 +454,12 @@ impl Coordinator for Machine {
     }
 
     fn repeats_until(&self) -> Option<Time> {
-        let fresh = !self.fresh.is_empty() || self.has_unsent;
+        let fresh = !self.has_nothing_fresh() || self.has_unsent;
         let told = self.joins || self.shuts_down;
         let repeats = self.phase == Phase::Pause && self.is_quiet && !fresh && !told;
         repeats.then(|| {
             let half = self.half_stall();
-            let at = self.rare.aged_since.checked_add(half).unwrap_or(Time::MAX);
+            let at = self.aged_since.checked_add(half).unwrap_or(Time::MAX);
             let aged = if self.has_aged { at } else { Time::MAX };
             aged.min(self.rare.lists.inspects_at(half, &self.settings))
         })

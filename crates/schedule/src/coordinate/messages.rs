@@ -338,6 +338,12 @@ pub enum Payload {
 }
 
 impl Payload {
+    /// Whether its receiver is done with its cycle, if it is rank 0's.
+    #[must_use]
+    pub fn ends_cycle(&self) -> bool {
+        matches!(self, Self::Verdict(vote) if !vote.uncached && !vote.shutdown)
+    }
+
     /// How many requests or answers it lists: what its receiver has to parse and look up.
     #[must_use]
     pub fn entries(&self) -> u64 {

@@ -191,6 +191,12 @@ pub trait CoordinationPolicy: Sync {
     /// How many tensors have a slot, and whether slots are given again.
     fn slots(&self, settings: &Settings) -> (usize, bool);
 
+    /// Whether in a cycle every rank speaks once to its parent in one tree, after its own clock and its
+    /// children, and hears from it once: so a cycle can be run as one wave up and down.
+    fn runs_in_waves(&self) -> bool {
+        false
+    }
+
     /// The state machine of a rank.
     fn coordinator(&self, job: &Job, rank: u32) -> Box<dyn Coordinator>;
 }

@@ -39,7 +39,7 @@ impl Default for Latency {
             bandwidth: Bandwidth::from_bytes_per_second(12_500_000_000).expect("not zero"),
             send: Time::from_ns(500),
             receive: Time::from_ns(500),
-            entry: Time::from_ns(930),
+            entry: Time::from_ns(1_260),
             entry_bytes: Bytes::new(100),
         }
     }
@@ -60,6 +60,12 @@ impl Latency {
             _ => 0,
         };
         HEADER + of_bits + payload.entries() * self.entry_bytes.count()
+    }
+
+    /// The bytes of the longest vote.
+    #[must_use]
+    pub fn vote_bytes(&self, slots: usize) -> u64 {
+        HEADER + 2 * (slots as u64).div_ceil(64) * 8
     }
 
     /// How long a message of so many bytes keeps its sender busy.

@@ -5,29 +5,42 @@
 //! understood it. Every launch is compared with what the other ranks launched at the same place of
 //! their lists.
 //!
-//! Cycles in which nothing happens are left out: if a cycle changed nothing, no message is under way,
-//! and every rank began the next cycle at the same distance after the last, then all cycles repeat
-//! until something is submitted. A test runs both ways.
+//! Cycles in which nothing happens are left out, and cycles of one shape are run without the calendar
+//! ([`super::rhythm`]).
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use allrail_core::Time;
 use allrail_schedule::coordinate::{
-    Action, CYCLE, CoordinationPolicy, Coordinator, Event, Job, Launch, Payload, Reason, Request,
+    Action, CYCLE, CoordinationPolicy, Coordinator, Event, Job, Launch, Payload, Request,
 };
 
 use super::calendar::Calendar;
 use super::faults::{Delays, Faults};
 use super::latency::Latency;
+use super::reports::{Counts, Everywhere, Listed, Notice};
+use super::rhythm::Rhythm;
+use super::wave::Wave;
 
-/// What ranks submit by the clock.
+/// What ranks submit by the clock. Ranks may be asked in any order, each at times that ascend.
 pub trait Feed {
-    /// The next request of a rank that is due, and when the one after it is; `None` if none is left.
-    fn take(&mut self, rank: u32) -> (Request, Option<Time>);
+    /// The next request of a rank that is due.
+    fn take(&mut self, rank: u32) -> &Request;
+
+    /// When the next request of a rank is due; `None` if none is left.
+    fn due(&self, rank: u32) -> Option<Time>;
 }
 
-enum What {
+/// The same feed, for a while.
+pub(super) fn again<'a>(feed: &'a mut Option<&mut dyn Feed>) -> Option<&'a mut dyn Feed> {
+    match feed {
+        Some(feed) => Some(&mut **feed),
+        None => None,
+    }
+}
+
+pub(super) enum What {
     Message {
         from: u32,
         payload: Payload,
@@ -37,102 +50,43 @@ enum What {
     Wake,
 }
 
-struct Entry {
-    to: u32,
-    what: What,
+pub(super) struct Entry {
+    pub(super) to: u32,
+    pub(super) what: What,
 }
 
-struct Rank {
-    machine: Box<dyn Coordinator>,
-    busy: Time,
+pub(super) struct Rank {
+    pub(super) machine: Box<dyn Coordinator>,
+    pub(super) busy: Time,
     /// When its next submission is due.
-    due: Time,
+    pub(super) due: Time,
     /// How many lists it has launched.
     launched: u64,
     stopped: bool,
 }
 
-/// A list that every rank has launched.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Everywhere {
-    /// Counted from 0.
-    pub place: u64,
-    /// What.
-    pub launch: Arc<Launch>,
-    /// When the first rank launched it.
-    pub first: Time,
-    /// When the last one did.
-    pub last: Time,
-}
-
-/// What a rank has to say.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// Tensors wait for ranks.
-    Stall {
-        /// Which tensor.
-        tensor: u32,
-        /// Who has not submitted it.
-        missing: Vec<u32>,
-    },
-    /// It stops.
-    Stop(Arc<Reason>),
-    /// It has submitted a tensor twice.
-    Refused {
-        /// Which.
-        tensor: u32,
-    },
-    /// It launches something else than the others.
-    Mismatch,
-}
-
-struct Listed {
-    launch: Arc<Launch>,
-    first: Time,
-    last: Time,
-    ranks: u32,
-}
-
-/// How much was done.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Messages that arrived.
-    pub messages: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Cycles of all ranks that were left out.
-    pub skipped: u64,
-}
-
-/// Of what the ranks did when they last were all between cycles.
-#[derive(Default)]
-struct Rhythm {
-    /// When each rank's next cycle begins.
-    ticks: Vec<Time>,
-    /// The same before the last cycle.
-    before: Vec<Time>,
-    /// How many ranks have their timer set.
-    set: u32,
-    changed: bool,
-}
-
 /// The network.
 pub struct Network {
-    ranks: Vec<Rank>,
-    queue: Calendar<Entry>,
-    latency: Latency,
-    slots: usize,
-    faults: Faults,
-    delays: Option<Delays>,
+    pub(super) ranks: Vec<Rank>,
+    pub(super) queue: Calendar<Entry>,
+    pub(super) latency: Latency,
+    pub(super) slots: usize,
+    pub(super) faults: Faults,
+    pub(super) delays: Option<Delays>,
     acts: bool,
-    skips: bool,
-    in_flight: u64,
-    rhythm: Rhythm,
+    pub(super) skips: bool,
+    /// Whether the policy's cycles can be waves.
+    pub(super) waves: bool,
+    pub(super) wave: Wave,
+    /// How long a message of so many bytes keeps its sender, of the last one.
+    leaving: (u64, Time),
+    pub(super) in_flight: u64,
+    pub(super) rhythm: Rhythm,
     lists: VecDeque<Listed>,
     /// The place of the first of `lists`.
     place: u64,
-    notices: Vec<(Time, u32, Notice)>,
-    counts: Counts,
+    pub(super) notices: Vec<(Time, u32, Notice)>,
+    pub(super) counts: Counts,
     actions: Vec<Action>,
 }
 
@@ -158,11 +112,9 @@ impl Network {
         let ranks: Vec<Rank> = (0..job.ranks).map(rank).collect();
         let acts = ranks.first().is_some_and(|rank| rank.machine.acts_on_submission());
         Self {
-            rhythm: Rhythm {
-                ticks: vec![Time::ZERO; ranks.len()],
-                changed: true,
-                ..Rhythm::default()
-            },
+            rhythm: Rhythm::new(ranks.len()),
+            waves: policy.runs_in_waves(),
+            wave: Wave::default(),
             ranks,
             queue: Calendar::new(),
             latency,
@@ -171,6 +123,7 @@ impl Network {
             faults,
             acts,
             skips,
+            leaving: (0, latency.leaving(0)),
             in_flight: 0,
             lists: VecDeque::new(),
             place: 0,
@@ -214,7 +167,8 @@ impl Network {
     /// When something happens next. Cycles happen for ever.
     pub fn next_time(&mut self) -> Option<Time> {
         let listed = self.whole().map(|listed| listed.last);
-        [self.queue.next_time(), listed].into_iter().flatten().min()
+        let held = self.rhythm.held.map(|(first, _)| first);
+        [self.queue.next_time(), held, listed].into_iter().flatten().min()
     }
 
     fn whole(&self) -> Option<&Listed> {
@@ -224,7 +178,8 @@ impl Network {
     /// Runs until a list has been launched everywhere, at most until `until`, that included.
     pub fn advance(&mut self, until: Time, mut feed: Option<&mut dyn Feed>) -> Option<Everywhere> {
         loop {
-            let next = self.queue.next_time();
+            let held = self.rhythm.held.map(|(first, _)| first);
+            let next = [self.queue.next_time(), held].into_iter().flatten().min();
             if let Some(listed) = self.whole() {
                 let last = listed.last;
                 if last <= until && next.is_none_or(|next| last < next) {
@@ -236,6 +191,16 @@ impl Network {
             if next.is_none_or(|next| next > until) {
                 return None;
             }
+            if held.is_some() {
+                if self.whole().is_none() && self.can_run_wave(until) {
+                    let end = self.run_wave(again(&mut feed));
+                    if self.rhythm.held.is_some() {
+                        self.rest(end, until);
+                    }
+                    continue;
+                }
+                self.release();
+            }
             let (now, Entry { to, what }) = self.queue.pop()?;
             if let What::Message { .. } = what {
                 self.in_flight -= 1;
@@ -246,27 +211,14 @@ impl Network {
             if self.is_dead(to, now) {
                 continue;
             }
-            let feed: Option<&mut dyn Feed> = match &mut feed {
-                Some(feed) => Some(&mut **feed),
-                None => None,
-            };
             match what {
                 What::Message { from, payload } => {
-                    self.counts.messages += 1;
-                    let rank = &mut self.ranks[to as usize];
-                    let (before, after) = self.latency.arriving(&payload);
-                    rank.busy = now.max(rank.busy) + before;
-                    let at = rank.busy;
-                    self.deliver(at, to, Event::Message { from, payload }, feed);
-                    self.ranks[to as usize].busy += after;
+                    self.hear(now, to, from, payload, again(&mut feed));
                 }
-                What::Timer(id) => {
-                    let at = now.max(self.ranks[to as usize].busy);
-                    self.deliver(at, to, Event::Timer { id }, feed);
-                }
+                What::Timer(id) => self.time_out(now, to, id, again(&mut feed)),
                 What::Wake => {
                     let at = now.max(self.ranks[to as usize].busy);
-                    if let Some(feed) = feed {
+                    if let Some(feed) = again(&mut feed) {
                         self.submit_due(at, to, feed);
                         let due = self.ranks[to as usize].due;
                         if due < Time::MAX {
@@ -281,15 +233,42 @@ impl Network {
         }
     }
 
+    /// A message arrives.
+    #[inline]
+    pub(super) fn hear(
+        &mut self,
+        now: Time,
+        to: u32,
+        from: u32,
+        payload: Payload,
+        feed: Option<&mut dyn Feed>,
+    ) {
+        self.counts.messages += 1;
+        let rank = &mut self.ranks[to as usize];
+        let (before, after) = self.latency.arriving(&payload);
+        rank.busy = now.max(rank.busy) + before;
+        let at = rank.busy;
+        self.deliver(at, to, Event::Message { from, payload }, feed);
+        self.ranks[to as usize].busy += after;
+    }
+
+    /// A timer fires.
+    #[inline]
+    pub(super) fn time_out(&mut self, now: Time, to: u32, id: u64, feed: Option<&mut dyn Feed>) {
+        let at = now.max(self.ranks[to as usize].busy);
+        self.deliver(at, to, Event::Timer { id }, feed);
+    }
+
     /// Tells a rank what it has submitted up to now.
     fn submit_due(&mut self, now: Time, rank: u32, feed: &mut dyn Feed) {
         while self.ranks[rank as usize].due <= now {
-            let (request, next) = feed.take(rank);
-            self.ranks[rank as usize].due = next.unwrap_or(Time::MAX);
-            self.act(now, rank, Event::Submit(request));
+            let event = Event::Submit(*feed.take(rank));
+            self.ranks[rank as usize].due = feed.due(rank).unwrap_or(Time::MAX);
+            self.act(now, rank, event);
         }
     }
 
+    #[inline]
     fn deliver(&mut self, at: Time, rank: u32, event: Event, feed: Option<&mut dyn Feed>) {
         if let Some(feed) = feed
             && !self.acts
@@ -300,32 +279,49 @@ impl Network {
         self.act(at, rank, event);
     }
 
+    #[inline]
     fn act(&mut self, at: Time, rank: u32, event: Event) {
         self.rhythm.changed |= matches!(event, Event::Submit(_) | Event::Join | Event::Shutdown);
         let mut actions = std::mem::take(&mut self.actions);
-        let place = &mut self.ranks[rank as usize];
-        place.machine.on(at, event, &mut actions);
-        let mut busy = place.busy.max(at);
+        self.ranks[rank as usize].machine.on(at, event, &mut actions);
+        if !actions.is_empty() {
+            self.carry_out(at, rank, &mut actions);
+        }
+        self.actions = actions;
+    }
+
+    /// Does what a rank wants done.
+    fn carry_out(&mut self, at: Time, rank: u32, actions: &mut Vec<Action>) {
+        let mut busy = self.ranks[rank as usize].busy.max(at);
         for action in actions.drain(..) {
             match action {
                 Action::Send { to, payload } => {
                     let bytes = self.latency.bytes(&payload, self.slots);
                     self.counts.bytes += bytes;
-                    busy += self.latency.leaving(bytes);
+                    if self.leaving.0 != bytes {
+                        self.leaving = (bytes, self.latency.leaving(bytes));
+                    }
+                    busy += self.leaving.1;
                     let mut arrival = busy + self.latency.wire;
                     if let Some(delays) = &mut self.delays {
                         arrival = delays.arrival(rank, to, arrival);
                     }
                     self.in_flight += 1;
-                    let what = What::Message { from: rank, payload };
-                    self.queue.push(arrival, Entry { to, what });
+                    if self.wave.is_on {
+                        self.wave.push(to, rank, arrival, payload);
+                    } else {
+                        let what = What::Message { from: rank, payload };
+                        self.queue.push(arrival, Entry { to, what });
+                    }
                 }
                 Action::SetTimer { id, at } => {
                     if id == CYCLE {
                         self.rhythm.set += 1;
                         self.rhythm.ticks[rank as usize] = at;
                     }
-                    self.queue.push(at, Entry { to: rank, what: What::Timer(id) });
+                    if id != CYCLE || !self.wave.is_on {
+                        self.queue.push(at, Entry { to: rank, what: What::Timer(id) });
+                    }
                 }
                 Action::Ready(launch) => self.launched(at, rank, launch),
                 Action::Warn { tensor, missing } => {
@@ -339,7 +335,6 @@ impl Network {
             }
         }
         self.ranks[rank as usize].busy = busy;
-        self.actions = actions;
     }
 
     fn note(&mut self, at: Time, rank: u32, notice: Notice) {
@@ -364,52 +359,6 @@ impl Network {
                 listed.ranks += 1;
             }
         }
-    }
-
-    /// All ranks are between cycles: leaves out those that would change nothing.
-    fn rest(&mut self, now: Time, until: Time) {
-        let changed = std::mem::replace(&mut self.rhythm.changed, false);
-        let Rhythm { ticks, before, .. } = &mut self.rhythm;
-        let steady = !changed && self.delays.is_none() && before.len() == ticks.len();
-        let period = before.first().map_or(Time::ZERO, |before| ticks[0].saturating_sub(*before));
-        let steady = steady
-            && period > Time::ZERO
-            && ticks.iter().zip(&*before).all(|(tick, before)| *before + period == *tick);
-        before.clone_from(ticks);
-        if !steady {
-            return;
-        }
-        let mut limit = until.as_ps().saturating_add(1);
-        for rank in &self.ranks {
-            let Some(repeats) = rank.machine.repeats_until() else { return };
-            limit = limit.min(repeats.as_ps()).min(rank.due.as_ps());
-        }
-        for death in self.faults.deaths.values().filter(|death| **death >= now) {
-            limit = limit.min(death.as_ps());
-        }
-        // The last cycle that is left out is over before the limit.
-        let cycles_before = |limit: u64| limit.saturating_sub(now.as_ps() + 1) / period.as_ps();
-        if cycles_before(limit) == 0 {
-            return;
-        }
-        let events = self.queue.drain();
-        let cycles = |entry: &Entry| matches!(entry.what, What::Timer(CYCLE));
-        for (time, _) in events.iter().filter(|(_, entry)| !cycles(entry)) {
-            limit = limit.min(time.as_ps());
-        }
-        let count = cycles_before(limit);
-        let by = Time::from_ps(count * period.as_ps());
-        for (time, entry) in events {
-            let time = if cycles(&entry) { time + by } else { time };
-            self.queue.push(time, entry);
-        }
-        for rank in &mut self.ranks {
-            rank.machine.skip(by);
-        }
-        for time in self.rhythm.ticks.iter_mut().chain(&mut self.rhythm.before) {
-            *time += by;
-        }
-        self.counts.skipped += count * self.ranks.len() as u64;
     }
 
     /// What the ranks had to say so far, with the time and the rank.

@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 
 use super::faults::Faults;
 use super::latency::Latency;
-use super::network::{Counts, Everywhere, Feed, Network, Notice};
+use super::network::{Feed, Network};
+use super::reports::{Counts, Everywhere, Notice};
 use crate::SimulateError;
 
 /// A training step, on every rank alike.
@@ -75,46 +76,73 @@ fn scatter(seed: u64, rank: u32, step: u32) -> u64 {
     x ^ (x >> 31)
 }
 
+/// How far a rank has come with its submissions.
+#[derive(Clone, Copy)]
+struct Progress {
+    step: u32,
+    /// Of that step.
+    made: u32,
+    /// How late it is in that step.
+    late: Time,
+    /// Which neighbours it swaps.
+    swaps: u64,
+}
+
 struct Schedule<'a> {
     step: &'a Step,
     seed: u64,
     /// When each step began.
     begun: Vec<Time>,
-    /// How many submissions each rank has made.
-    made: Vec<u64>,
+    ranks: Vec<Progress>,
+    /// By tensor; with a lag, for odd steps again with other numbers.
+    requests: Vec<Request>,
 }
 
-impl Schedule<'_> {
-    /// When a rank makes its next submission, if that step has begun.
-    fn due(&self, rank: u32) -> Option<Time> {
-        let tensors = self.step.offsets.len() as u64;
-        let made = self.made[rank as usize];
-        let number = (made / tensors) as u32;
-        let begun = *self.begun.get(number as usize)?;
-        let skew = self.step.skew.as_ps();
-        let late = if skew == 0 { 0 } else { scatter(self.seed, rank, number) % (skew + 1) };
-        Some(begun + self.step.offsets[(made % tensors) as usize] + Time::from_ps(late))
+impl<'a> Schedule<'a> {
+    fn new(step: &'a Step, seed: u64, ranks: u32) -> Self {
+        let bytes = (0..=step.lag).flat_map(|_| &step.bytes);
+        let request = |(tensor, bytes): (u32, &Bytes)| Request {
+            tensor,
+            operation: Operation::AllReduce,
+            bytes: *bytes,
+            root: 0,
+        };
+        let requests = (0..).zip(bytes).map(request).collect();
+        let mut schedule = Self { step, seed, begun: Vec::new(), ranks: Vec::new(), requests };
+        schedule.ranks = (0..ranks).map(|rank| schedule.enter(rank, 0)).collect();
+        schedule
+    }
+
+    fn enter(&self, rank: u32, step: u32) -> Progress {
+        let (skew, drawn) = (self.step.skew.as_ps(), scatter(self.seed, rank, step));
+        let late = Time::from_ps(if skew == 0 { 0 } else { drawn % (skew + 1) });
+        Progress { step, made: 0, late, swaps: drawn }
     }
 }
 
 impl Feed for Schedule<'_> {
-    fn take(&mut self, rank: u32) -> (Request, Option<Time>) {
-        let tensors = self.step.offsets.len() as u64;
-        let made = self.made[rank as usize];
-        self.made[rank as usize] += 1;
-        let (number, place) = ((made / tensors) as u32, (made % tensors) as usize);
+    #[inline]
+    fn take(&mut self, rank: u32) -> &Request {
+        let tensors = self.step.offsets.len() as u32;
+        let Progress { step, made: place, swaps, .. } = self.ranks[rank as usize];
+        if place + 1 == tensors {
+            self.ranks[rank as usize] = self.enter(rank, step + 1);
+        } else {
+            self.ranks[rank as usize].made += 1;
+        }
         // Neighbours change places, or not.
-        let swaps = scatter(self.seed, rank, number) >> (place / 2 % 64) & 1 == 1;
+        let swaps = swaps >> (place / 2 % 64) & 1 == 1;
         let other = place ^ 1;
-        let tensor = if swaps && other < tensors as usize { other } else { place };
-        let twin = number % (self.step.lag + 1) * tensors as u32;
-        let request = Request {
-            tensor: tensor as u32 + twin,
-            operation: Operation::AllReduce,
-            bytes: self.step.bytes[tensor],
-            root: 0,
-        };
-        (request, self.due(rank))
+        let tensor = if swaps && other < tensors { other } else { place };
+        let twin = if self.step.lag == 0 { 0 } else { step % (self.step.lag + 1) * tensors };
+        &self.requests[(tensor + twin) as usize]
+    }
+
+    /// Of a step that has begun.
+    #[inline]
+    fn due(&self, rank: u32) -> Option<Time> {
+        let Progress { step, made, late, .. } = self.ranks[rank as usize];
+        Some(*self.begun.get(step as usize)? + self.step.offsets[made as usize] + late)
     }
 }
 
@@ -145,8 +173,7 @@ pub fn run(
     let mut network = Network::new(policy, job, slots, latency, Faults::default(), true);
     let cycle = job.settings.cycle.as_ps().max(1);
     network.start(|_| Time::ZERO);
-    let mut schedule =
-        Schedule { step, seed, begun: Vec::new(), made: vec![0; job.ranks as usize] };
+    let mut schedule = Schedule::new(step, seed, job.ranks);
     let mut under = vec![Under::default(); steps as usize];
     let (mut free, mut start) = (Time::ZERO, Time::from_ps(cycle));
     for number in 0..steps as usize {
