@@ -75,7 +75,7 @@ class CriticalPart(_Record):
     """One part of the longest chain of work and waiting.
 
     Attributes:
-        what: `compute`, `communication` or `waiting`; `rest` sums up what is too short to be listed.
+        what: `compute`, `communication` or `waiting`; `rest` is all that is too short to be listed.
         name: Of the work, such as `layer 41`.
         actor: Whose it is.
         purpose: What the communication is for; None otherwise.
