@@ -121,6 +121,31 @@ impl Default for Schedule {
     }
 }
 
+impl Schedule {
+    /// What the planner is asked for an all-reduce of no bytes over all of `fabric`: its caller
+    /// says what is communicated.
+    pub(crate) fn request(&self, fabric: &Fabric, seed: u64) -> Request {
+        Request {
+            fabric: fabric.clone(),
+            operation: Operation::AllReduce,
+            size: Bytes::default(),
+            dimensions: Vec::new(),
+            policy: self.policy.clone(),
+            order: self.order,
+            chunks: self.chunks,
+            algorithms: self.algorithms.clone(),
+            active_chunks: self.active_chunks,
+            endpoint_delay: self.endpoint_delay,
+            parameters: Parameters {
+                threshold: self.threshold,
+                loads: self.loads,
+                composition: self.composition,
+            },
+            seed,
+        }
+    }
+}
+
 /// Which of several waiting collectives a dimension serves first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -230,6 +255,40 @@ impl WorldKind {
     }
 }
 
+/// What an enum's value is called in files.
+pub(crate) fn tag<T: Serialize>(value: &T) -> String {
+    serde_json::to_value(value)
+        .ok()
+        .and_then(|value| value.as_str().map(str::to_owned))
+        .expect("a tag is text")
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "for `map_err`")]
+pub(crate) fn malformed(error: serde_json::Error) -> SimulateError {
+    SimulateError::Form(format!("the scenario is malformed: {error}"))
+}
+
+/// A scenario's tree, and the topology that its fabric names.
+pub(crate) fn read_tree(text: &str) -> Result<(Value, Option<Topology>), SimulateError> {
+    let tree: Value = serde_json::from_str(text).map_err(malformed)?;
+    let topology = tree.get("fabric").filter(|keys| keys.get("topology").is_some());
+    let topology = topology.cloned().map(Topology::read).transpose()?;
+    Ok((tree, topology))
+}
+
+/// Refuses scenarios of other versions.
+pub(crate) fn check_version(schema_version: u32) -> Result<(), SimulateError> {
+    if schema_version == 1 {
+        return Ok(());
+    }
+    Err(field(
+        "schema_version".to_owned(),
+        schema_version,
+        "this version reads 1",
+        "write `schema_version: 1`",
+    ))
+}
+
 pub(crate) fn field(
     name: String,
     value: impl std::fmt::Display,
@@ -250,14 +309,11 @@ impl Scenario {
     /// # Errors
     /// [`SimulateError::Form`] where it is not one; the first field that is out of range.
     pub fn from_json(text: &str) -> Result<Self, SimulateError> {
-        let form = |error| SimulateError::Form(format!("the scenario is malformed: {error}"));
-        let mut tree: Value = serde_json::from_str(text).map_err(form)?;
-        let topology = tree.get("fabric").filter(|keys| keys.get("topology").is_some());
-        let topology = topology.cloned().map(Topology::read).transpose()?;
+        let (mut tree, topology) = read_tree(text)?;
         if let Some(topology) = &topology {
-            tree["fabric"] = serde_json::to_value(topology.fabric()?).map_err(form)?;
+            tree["fabric"] = serde_json::to_value(topology.fabric()?).map_err(malformed)?;
         }
-        let mut scenario: Self = serde_json::from_value(tree).map_err(form)?;
+        let mut scenario: Self = serde_json::from_value(tree).map_err(malformed)?;
         scenario.topology = topology;
         scenario.validate()?;
         Ok(scenario)
@@ -275,14 +331,7 @@ impl Scenario {
     }
 
     fn validate(&self) -> Result<(), SimulateError> {
-        if self.schema_version != 1 {
-            return Err(field(
-                "schema_version".to_owned(),
-                self.schema_version,
-                "this version reads 1",
-                "write `schema_version: 1`",
-            ));
-        }
+        check_version(self.schema_version)?;
         self.fabric.validate()?;
         if self.collective.is_empty() {
             return Err(field(
@@ -332,24 +381,11 @@ impl Scenario {
     /// What the planner is asked for a collective.
     #[must_use]
     pub fn request(&self, collective: &Collective) -> Request {
-        let schedule = &self.schedule;
         Request {
-            fabric: self.fabric.clone(),
             operation: collective.kind,
             size: collective.size,
             dimensions: collective.dimensions.clone().unwrap_or_default(),
-            policy: schedule.policy.clone(),
-            order: schedule.order,
-            chunks: schedule.chunks,
-            algorithms: schedule.algorithms.clone(),
-            active_chunks: schedule.active_chunks,
-            endpoint_delay: schedule.endpoint_delay,
-            parameters: Parameters {
-                threshold: schedule.threshold,
-                loads: schedule.loads,
-                composition: schedule.composition,
-            },
-            seed: self.seed,
+            ..self.schedule.request(&self.fabric, self.seed)
         }
     }
 }

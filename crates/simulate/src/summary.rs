@@ -9,7 +9,7 @@ use allrail_schedule::evaluate::Work;
 use crate::driver::Run;
 use crate::error::SimulateError;
 use crate::result::{CollectiveResult, DimensionResult, Host, SimulationResult, SpanResult};
-use crate::scenario::{Scenario, Topology, WorldKind};
+use crate::scenario::{Scenario, Topology, WorldKind, tag};
 
 /// A simulation that is over.
 pub(crate) struct Parts<'a> {
@@ -117,13 +117,6 @@ fn simulated_as(scenario: &Scenario) -> Option<&'static str> {
     let Topology(topology) = scenario.topology.as_ref()?;
     let cables = matches!(scenario.world, WorldKind::Flows | WorldKind::Packets);
     cables.then(|| topology.simulated_as()).flatten()
-}
-
-fn tag<T: serde::Serialize>(value: &T) -> String {
-    serde_json::to_value(value)
-        .ok()
-        .and_then(|value| value.as_str().map(str::to_owned))
-        .expect("a tag is text")
 }
 
 fn times(

@@ -34,10 +34,4 @@ pub(crate) use run::check_size;
 pub use run::simulate;
 pub use scenario::TrafficScenario;
 
-/// A unit variant as files write it.
-fn tag<T: serde::Serialize>(value: &T) -> String {
-    serde_json::to_value(value)
-        .ok()
-        .and_then(|value| value.as_str().map(str::to_owned))
-        .expect("a tag is text")
-}
+use crate::scenario::tag;

@@ -124,7 +124,7 @@ pub fn run(
                 &scenario.schedule.algorithms_by_operation,
                 network,
                 timeline,
-            )?;
+            );
             prepare(job.graph, &players, |ask| carrier.prepare(ask))?;
             let parameters = scenario.tensor();
             let outcome = if WithServers::asked(&parameters) {
@@ -284,7 +284,7 @@ fn drive(
     let disturbed = |player: u32, node: NodeId, iteration: u32| {
         job.perturbation.factor(players.actors[player as usize], node, iteration)
     };
-    let barrier = barrier(&parameters)?;
+    let barrier = parameters.has_barrier()?;
     // ASTRA-sim's loops end with their last pass, and its times are compared.
     let foreign = matches!(scenario.workload.model, Model::AstraSim(_));
     let overlap = u32::from(!barrier && job.iterations > 1 && !foreign);
@@ -300,12 +300,6 @@ fn drive(
     let tensors =
         Tensors::new(job.graph, players, &parameters, scenario.schedule.coordination.as_ref())?;
     Driver::new(job.graph, players, carrier, tensors, &settings)?.run(observer)
-}
-
-/// Whether all layers of the next iteration wait for all gradients of this one.
-fn barrier(parameters: &TensorParameters) -> Result<bool, SimulateError> {
-    let policy = parameters.policy()?;
-    Ok(parameters.barrier.unwrap_or(!policy.crosses_barrier()))
 }
 
 /// Policies that rank gradients have their word down in the dimensions' queues; the others leave it

@@ -1,10 +1,9 @@
 //! A training scenario, resolved: every default filled in, quantities as text with units.
 
-use allrail_core::{Bytes, DimensionId, Time};
+use allrail_core::{DimensionId, Time};
 use allrail_fabric::graph::NodeId;
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 use allrail_schedule::Request;
-use allrail_schedule::chunk::Parameters;
 use allrail_schedule::tensor::TensorParameters;
 use allrail_workload::spec::{Model, Workload};
 use allrail_workload::steps::Steps;
@@ -12,12 +11,11 @@ use allrail_world::flows::Splitting;
 use allrail_world::packets::Settings as PacketSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::lowered::Algorithms;
 use super::network::Placement;
 use crate::SimulateError;
-use crate::scenario::{Schedule, Topology, WorldKind, field};
+use crate::scenario::{Schedule, Topology, WorldKind, check_version, field, malformed, read_tree};
 
 /// A training simulation's whole input.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -90,36 +88,26 @@ impl TrainingScenario {
     /// # Errors
     /// [`SimulateError::Form`] where it is not one; the first field that is out of range.
     pub fn from_json(text: &str) -> Result<Self, SimulateError> {
-        let form = |error| SimulateError::Form(format!("the scenario is malformed: {error}"));
-        let mut tree: Value = serde_json::from_str(text).map_err(form)?;
-        let topology = tree.get("fabric").filter(|keys| keys.get("topology").is_some());
-        let topology = topology.cloned().map(Topology::read).transpose()?;
+        let (mut tree, topology) = read_tree(text)?;
         if let Some(topology) = &topology {
             // Steps that are written out bring the job's own dimensions.
             let fabric = match tree.pointer("/workload/model/steps") {
                 None => topology.fabric()?,
                 Some(steps) => {
-                    let steps: Steps = serde_json::from_value(steps.clone()).map_err(form)?;
+                    let steps: Steps = serde_json::from_value(steps.clone()).map_err(malformed)?;
                     job_on(topology, &steps.sizes()?)?
                 }
             };
-            tree["fabric"] = serde_json::to_value(fabric).map_err(form)?;
+            tree["fabric"] = serde_json::to_value(fabric).map_err(malformed)?;
         }
-        let mut scenario: Self = serde_json::from_value(tree).map_err(form)?;
+        let mut scenario: Self = serde_json::from_value(tree).map_err(malformed)?;
         scenario.topology = topology;
         scenario.validate()?;
         Ok(scenario)
     }
 
     fn validate(&self) -> Result<(), SimulateError> {
-        if self.schema_version != 1 {
-            return Err(field(
-                "schema_version".to_owned(),
-                self.schema_version,
-                "this version reads 1",
-                "write `schema_version: 1`",
-            ));
-        }
+        check_version(self.schema_version)?;
         self.fabric.validate()?;
         const MOST: u32 = 10_000;
         if self.workload.iterations == 0 || self.workload.iterations > MOST {
@@ -171,25 +159,7 @@ impl TrainingScenario {
     /// Everything that a planner is asked but what is communicated.
     #[must_use]
     pub fn request(&self) -> Request {
-        let schedule = &self.schedule;
-        Request {
-            fabric: self.fabric.clone(),
-            operation: allrail_collective::Operation::AllReduce,
-            size: Bytes::default(),
-            dimensions: Vec::new(),
-            policy: schedule.policy.clone(),
-            order: schedule.order,
-            chunks: schedule.chunks,
-            algorithms: schedule.algorithms.clone(),
-            active_chunks: schedule.active_chunks,
-            endpoint_delay: schedule.endpoint_delay,
-            parameters: Parameters {
-                threshold: schedule.threshold,
-                loads: schedule.loads,
-                composition: schedule.composition,
-            },
-            seed: self.seed,
-        }
+        self.schedule.request(&self.fabric, self.seed)
     }
 }
 

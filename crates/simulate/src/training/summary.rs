@@ -19,13 +19,7 @@ use super::run::Job;
 use super::scenario::TrainingScenario;
 use crate::SimulateError;
 use crate::result::{DimensionResult, Host};
-
-fn tag<T: serde::Serialize>(value: &T) -> String {
-    serde_json::to_value(value)
-        .ok()
-        .and_then(|value| value.as_str().map(str::to_owned))
-        .expect("a tag is text")
-}
+use crate::scenario::tag;
 
 /// The time of a player's compute engine within a window, by what it did.
 #[derive(Clone, Default)]

@@ -96,14 +96,12 @@ pub struct Tensors {
     schedulers: Vec<Scheduled>,
     /// The scheduler of an instance's collectives of one kind.
     of: BTreeMap<(u32, Operation), u32>,
-    /// Which tensor of its scheduler a node exchanges.
-    tensor_of: BTreeMap<NodeId, u32>,
+    /// By which kind of collective a node exchanges which tensor of its scheduler.
+    tensor_of: BTreeMap<NodeId, (Operation, u32)>,
     ready: Vec<(u32, u32)>,
     finished: Vec<Step>,
     timers: Vec<(u32, u64)>,
-    start_overhead: Time,
-    partition_overhead: Time,
-    operations: BTreeMap<NodeId, Operation>,
+    parameters: TensorParameters,
     /// Of an operation over servers, the pieces that are under way.
     parts: BTreeMap<(u32, OperationId), usize>,
 }
@@ -126,9 +124,7 @@ impl Tensors {
             ready: Vec::new(),
             finished: Vec::new(),
             timers: Vec::new(),
-            start_overhead: parameters.start_overhead,
-            partition_overhead: parameters.partition_overhead,
-            operations: BTreeMap::new(),
+            parameters: parameters.clone(),
             parts: BTreeMap::new(),
         };
         // Of every group and kind, the first actor's gradients; other actors' meet these in order.
@@ -145,8 +141,7 @@ impl Tensors {
                 continue;
             }
             let count = counts.entry((group.0, node.actor.0, operation)).or_default();
-            tensors.tensor_of.insert(id, *count);
-            tensors.operations.insert(id, operation);
+            tensors.tensor_of.insert(id, (operation, *count));
             *count += 1;
             if graph.groups()[group.index()].actors[0] == node.actor {
                 let tensor = Tensor { bytes, place, group: None };
@@ -202,7 +197,8 @@ impl Tensors {
     }
 
     fn place(&self, instance: u32, ran: Ran) -> (u32, u32) {
-        (self.of[&(instance, self.operations[&ran.node])], self.tensor_of[&ran.node])
+        let (operation, tensor) = self.tensor_of[&ran.node];
+        (self.of[&(instance, operation)], tensor)
     }
 
     /// An operation is over.
@@ -218,6 +214,8 @@ impl Tensors {
     /// When a coordination finds out something next.
     #[must_use]
     pub fn next_time(&self) -> Option<Time> {
+        // All agree in one way, or none does: then there is nobody to ask before every event.
+        self.schedulers.first()?.agreement.as_ref()?;
         let agreements = self.schedulers.iter().filter_map(|one| one.agreement.as_ref());
         agreements.filter_map(|agreement| agreement.next_time()).min()
     }
@@ -268,11 +266,7 @@ impl Tensors {
         for action in actions {
             match action {
                 Action::Start { operation, phase, pieces, priority } => {
-                    let overhead = self
-                        .partition_overhead
-                        .checked_mul(pieces.len() as u64)
-                        .and_then(|all| all.checked_add(self.start_overhead))
-                        .unwrap_or(Time::MAX);
+                    let overhead = self.parameters.overhead(pieces.len());
                     let step = Step { scheduler: index, operation };
                     let start = |bytes: u64, piece: &Piece| Start {
                         by: scheduled.came[piece.tensor as usize][0],

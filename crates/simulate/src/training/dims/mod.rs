@@ -125,10 +125,7 @@ const WAKE: u8 = 2;
 impl<'a> Dims<'a> {
     /// An idle network. `request` holds everything of the schedule but what is communicated; its
     /// fabric is the network.
-    ///
-    /// # Errors
-    /// A collective of the graph that cannot be scheduled there: names the field. All of them are
-    /// scheduled here, so that nothing fails on the way.
+    #[must_use]
     pub fn new(
         graph: &'a StepGraph,
         players: &'a Players,
@@ -136,7 +133,7 @@ impl<'a> Dims<'a> {
         algorithms: &'a BTreeMap<Operation, Vec<String>>,
         network: Network,
         timeline: bool,
-    ) -> Result<Self, SimulateError> {
+    ) -> Self {
         let dimensions = request.fabric.dimensions.len();
         let port = |queue| Port {
             queue,
@@ -152,7 +149,7 @@ impl<'a> Dims<'a> {
             .flat_map(|_| queue::queues(request.order, dimensions, &[]))
             .map(port)
             .collect();
-        Ok(Self {
+        Self {
             players,
             dimensions,
             active_chunks: request.active_chunks.unwrap_or(u32::MAX),
@@ -168,7 +165,7 @@ impl<'a> Dims<'a> {
             active_since: Time::ZERO,
             active: Time::ZERO,
             spans: timeline.then(Vec::new),
-        })
+        }
     }
 
     /// Schedules what will be asked, so that a mistake is found before anything runs.

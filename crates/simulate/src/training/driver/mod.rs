@@ -62,12 +62,6 @@ struct Engine {
     choosing: bool,
 }
 
-/// A collective whose players come one by one.
-#[derive(Default)]
-struct Gathering {
-    came: Vec<Ran>,
-}
-
 /// What a tag stands for.
 enum Flying {
     Collective(Vec<Ran>),
@@ -102,7 +96,8 @@ pub struct Driver<'a> {
     shape: Shape,
     iterations: VecDeque<Iteration>,
     engines: Vec<Engine>,
-    gatherings: BTreeMap<(u32, u32, u32), Gathering>,
+    /// Who has come to a collective, by (instance, iteration, place among the group's).
+    gatherings: BTreeMap<(u32, u32, u32), Vec<Ran>>,
     mailboxes: BTreeMap<MessageKey, Mailbox>,
     flying: Vec<Flying>,
     free: Vec<u64>,

@@ -99,10 +99,10 @@ impl Driver<'_> {
             return;
         }
         let key = (instance, ran.iteration, self.shape.ordinal[ran.node.index()]);
-        let gathering = self.gatherings.entry(key).or_default();
-        gathering.came.push(ran);
-        if gathering.came.len() == expected {
-            let came = self.gatherings.remove(&key).expect("it is there").came;
+        let came = self.gatherings.entry(key).or_default();
+        came.push(ran);
+        if came.len() == expected {
+            let came = self.gatherings.remove(&key).expect("it is there");
             self.gathered(now, instance, came);
         }
     }

@@ -12,19 +12,19 @@ impl Driver<'_> {
             format!("{} (iteration {})", actor.name, ran.iteration)
         };
         let mut lines: Vec<String> = Vec::new();
-        for ((instance, ..), gathering) in &self.gatherings {
+        for ((instance, ..), came) in &self.gatherings {
             let instance = &self.players.instances[*instance as usize];
             let missing = instance
                 .players
                 .iter()
-                .find(|player| gathering.came.iter().all(|ran| ran.player != **player));
-            let Some(first) = gathering.came.first() else { continue };
+                .find(|player| came.iter().all(|ran| ran.player != **player));
+            let Some(first) = came.first() else { continue };
             lines.push(format!(
                 "  {}: `{}` waits in group `{}` for {} of {} players, among them {}",
                 name(first),
                 self.graph.name(first.node),
                 self.graph.groups()[instance.group.index()].name,
-                instance.players.len() - gathering.came.len(),
+                instance.players.len() - came.len(),
                 instance.players.len(),
                 missing.map_or_else(String::new, |player| {
                     let actor = self.players.actors[*player as usize];
