@@ -76,6 +76,8 @@ enum State {
 #[derive(Default)]
 struct Link {
     free_at: Time,
+    /// It has served, or will have when it is free.
+    busy: Time,
     /// Messages on this link, with the time at which each reaches its far end.
     arrivals: VecDeque<(Time, u32)>,
 }
@@ -180,6 +182,7 @@ impl Links {
         let server = &mut self.links[index];
         let departure = server.free_at.max(now) + serialisation;
         server.free_at = departure;
+        server.busy += serialisation;
         plane.busy += serialisation;
         let latency = if message.hop == 1 { plane.first_latency } else { plane.link_latency };
         let arrival = departure + latency;
@@ -306,5 +309,9 @@ impl World for Links {
             .map(|plane| plane.busy.ratio(span) / plane.used_links as f64)
             .collect();
         Some(shares)
+    }
+
+    fn link_seconds(&self) -> Vec<f64> {
+        self.links.iter().map(|link| link.busy.as_s()).collect()
     }
 }

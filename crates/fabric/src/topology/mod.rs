@@ -50,6 +50,24 @@ pub fn path(dimension: &Dimension, source: u32, destination: u32, path: &mut Vec
     path.extend((0..).map_while(|hop| topology.link(dimension, source, destination, hop)));
 }
 
+/// The coordinates of the NPUs at the ends of a link, `None` for a switch; nothing where no message
+/// between neighbours takes it.
+#[must_use]
+pub fn ends(dimension: &Dimension, link: LinkId) -> Option<[Option<u32>; 2]> {
+    let (topology, size) = (of(dimension.kind), dimension.size);
+    let hops = topology.hops_per_step();
+    // On rings, neighbours are next to each other.
+    let offsets = (1..=size / 2).flat_map(|offset| [offset, size - offset]);
+    let mut pairs = offsets.flat_map(|offset| (0..size).map(move |from| (from, offset)));
+    pairs.find_map(|(from, offset)| {
+        let to = (from + offset) % size;
+        let next = topology.link(dimension, from, to, hops).is_none();
+        let at = |hop| topology.link(dimension, from, to, hop) == Some(link);
+        let hop = (0..hops).find(|hop| next && at(*hop))?;
+        Some([(hop == 0).then_some(from), (hop + 1 == hops).then_some(to)])
+    })
+}
+
 /// The topology of a kind of dimension.
 #[must_use]
 pub fn of(kind: Kind) -> &'static dyn Topology {
@@ -75,6 +93,22 @@ mod tests {
             latency: Time::from_ns(500),
             in_network_reduction: false,
             contention: crate::Contention::Shared,
+        }
+    }
+
+    #[test]
+    fn a_link_lies_between_its_ends() {
+        let (npu, switch) = (Some, None);
+        for (kind, size, link, found) in [
+            (Kind::Ring, 4, 3, Some([npu(3), npu(0)])),
+            (Kind::Ring, 4, 4, Some([npu(0), npu(3)])),
+            (Kind::Ring, 2, 2, None),
+            (Kind::FullyConnected, 4, 6, Some([npu(1), npu(2)])),
+            (Kind::FullyConnected, 4, 5, None),
+            (Kind::Switch, 4, 1, Some([npu(1), switch])),
+            (Kind::Switch, 4, 6, Some([switch, npu(2)])),
+        ] {
+            assert_eq!(ends(&dimension(kind, size), LinkId(link)), found, "{kind:?} {link}");
         }
     }
 

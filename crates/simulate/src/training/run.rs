@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use allrail_collective::Operation;
 use allrail_core::Bytes;
-use allrail_fabric::Fabric;
 use allrail_schedule::Request;
 use allrail_schedule::tensor::TensorParameters;
 use allrail_workload::spec::{Model, Workload};
@@ -14,10 +13,12 @@ use allrail_workload::{ActorId, Built, Memory, NodeId, Perturbation, StepGraph, 
 use allrail_world::flows::Splitting;
 use allrail_world::{Links, World};
 
+use super::assumption;
 use super::carrier::{Ask, Carrier};
 use super::dims::{Dims, Network};
 use super::driver::{Driver, Outcome, Priority, Settings};
 use super::exchange::WithServers;
+use super::links::Wires;
 use super::messages::{Messages, Wiring};
 use super::network::GraphNetwork;
 use super::players::Players;
@@ -96,15 +97,7 @@ pub fn run(
     observer: Observer<'_>,
 ) -> Result<TrainingResult, SimulateError> {
     let mut request = scenario.request();
-    let network = match scenario.what_if {
-        Some(WhatIf::InfiniteBandwidth) => Network::Infinite,
-        Some(WhatIf::Ideal) => Network::Ideal,
-        Some(WhatIf::Double(dimension)) => {
-            double(&mut request.fabric, dimension)?;
-            Network::Real
-        }
-        Some(WhatIf::NoStraggler) | None => Network::Real,
-    };
+    let network = assumption::apply(scenario, &mut request.fabric)?;
     let sizes: Vec<u32> = request.fabric.dimensions.iter().map(|d| d.size).collect();
     if WithServers::asked(&scenario.tensor()) && scenario.world != WorldKind::Dims {
         return Err(field(
@@ -114,7 +107,9 @@ pub fn run(
             "write `world: dims`, or leave it out for all-reduces",
         ));
     }
-    match scenario.world {
+    // No world is faster than an ideal schedule, which `dims` carries.
+    let world = if network == Network::Ideal { WorldKind::Dims } else { scenario.world };
+    match world {
         WorldKind::Dims => {
             let players = Players::classes(job.graph, &sizes)?;
             let mut carrier = Dims::new(
@@ -142,7 +137,19 @@ pub fn run(
                 drive(job, scenario, &players, &mut carrier, timeline, observer)?
             };
             let spans = carrier.spans.take().unwrap_or_default();
-            summarise(job, scenario, &request, &players, &outcome, &mut carrier, &spans, timeline)
+            let mut result = summarise(
+                job,
+                scenario,
+                &request,
+                &players,
+                &outcome,
+                &mut carrier,
+                &spans,
+                None,
+                timeline,
+            )?;
+            result.notes.extend(assumption::note(scenario));
+            Ok(result)
         }
         WorldKind::Links => {
             let players = Players::ranks(job.graph, &sizes)?;
@@ -150,7 +157,8 @@ pub fn run(
             let world = Box::new(Links::new(&request.fabric));
             let overhead = scenario.messages.overhead;
             let carrier = Messages::new(job.graph, &players, wiring, world, overhead);
-            by_messages(job, scenario, &request, &players, carrier, timeline, observer)
+            let wires = Wires::Dimensions(&request.fabric);
+            by_messages(job, scenario, &request, &players, carrier, &wires, timeline, observer)
         }
         WorldKind::Flows | WorldKind::Packets => {
             let Some(topology) = &scenario.topology else {
@@ -178,8 +186,10 @@ pub fn run(
             if settings.steady && scenario.world == WorldKind::Flows {
                 carrier = carrier.steady(network.latency(paths));
             }
-            let mut result =
-                by_messages(job, scenario, &request, &players, carrier, timeline, observer)?;
+            let wires = Wires::Graph(&network.graph);
+            let mut result = by_messages(
+                job, scenario, &request, &players, carrier, &wires, timeline, observer,
+            )?;
             result.notes.extend(network.notes(&scenario.placement, settings));
             Ok(result)
         }
@@ -187,44 +197,53 @@ pub fn run(
 }
 
 /// Runs it on a carrier of messages.
+#[expect(clippy::too_many_arguments, reason = "what a run is made of")]
 fn by_messages(
     job: &Job<'_>,
     scenario: &TrainingScenario,
     request: &Request,
     players: &Players,
     mut carrier: Messages<'_>,
+    wires: &Wires<'_>,
     timeline: bool,
     observer: Observer<'_>,
 ) -> Result<TrainingResult, SimulateError> {
-    if matches!(scenario.what_if, Some(WhatIf::Ideal | WhatIf::InfiniteBandwidth)) {
-        return Err(field(
-            "what_if".to_owned(),
-            scenario.world.tag(),
-            "only the servers of `dims` can be ideal or infinitely fast",
-            "use `world: dims`",
-        ));
+    let infinite = scenario.what_if == Some(WhatIf::InfiniteBandwidth);
+    if infinite {
+        carrier = carrier.infinite();
+    }
+    if timeline {
+        carrier = carrier.logged();
     }
     prepare(job.graph, players, |ask| carrier.prepare(ask))?;
     let outcome = drive(job, scenario, players, &mut carrier, timeline, observer)?;
-    let mut result =
-        summarise(job, scenario, request, players, &outcome, &mut carrier, &[], timeline)?;
+    let spans = carrier.take_spans();
+    let wires = (!infinite).then_some(wires);
+    let mut result = summarise(
+        job,
+        scenario,
+        request,
+        players,
+        &outcome,
+        &mut carrier,
+        &spans,
+        wires,
+        timeline,
+    )?;
     let (messages, bytes) = carrier.carried();
+    result.notes.extend(unheard(scenario));
     result.notes.push(format!("{messages} messages of {bytes} B in all were carried"));
     Ok(result)
 }
 
-fn double(fabric: &mut Fabric, id: allrail_core::DimensionId) -> Result<(), SimulateError> {
-    let dimension = &mut fabric.dimensions[id.index()];
-    dimension.bandwidth = dimension.bandwidth.checked_mul(2).ok_or_else(|| {
-        field(
-            format!("fabric.dimensions[{}].bandwidth", id.0),
-            dimension.bandwidth,
-            "twice as much is beyond 2^64 B/s",
-            "lower it",
-        )
-    })?;
-    fabric.validate()?;
-    Ok(())
+/// What the schedule says and links and switches do not hear.
+fn unheard(scenario: &TrainingScenario) -> Option<String> {
+    let what = match priority(&scenario.tensor(), &scenario.schedule) {
+        Priority::Fifo => return None,
+        Priority::Lifo => "collective_order".to_owned(),
+        Priority::Tensor => scenario.tensor().policy,
+    };
+    Some(format!("`{what}` moves nothing that is under way: links and switches know no priority"))
 }
 
 /// Schedules every kind of collective of the graph once, so that nothing fails on the way.

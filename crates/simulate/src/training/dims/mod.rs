@@ -27,7 +27,7 @@ use allrail_schedule::Request;
 use allrail_schedule::queue::{self, DimensionQueue, Waiting};
 use allrail_workload::StepGraph;
 
-use super::carrier::{Ask, Carrier, Event, Submission, Usage};
+use super::carrier::{Ask, Carrier, Event, Span, Submission, Usage};
 use super::players::Players;
 use crate::SimulateError;
 use schedules::{Schedules, Stages};
@@ -81,21 +81,6 @@ enum Inner {
     Left { tag: u64 },
     Wake { port: u32 },
     Over { join: u32 },
-}
-
-/// A stage as it ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// On whose server.
-    pub player: u32,
-    /// Of which dimension.
-    pub dimension: u32,
-    /// The submission's.
-    pub tag: u64,
-    /// When it was chosen.
-    pub start: Time,
-    /// When its last byte had left.
-    pub end: Time,
 }
 
 /// See the module.
@@ -274,7 +259,7 @@ impl<'a> Dims<'a> {
             if let Some(spans) = &mut self.spans {
                 spans.push(Span {
                     player: flight.player,
-                    dimension: task.dimension,
+                    dimension: Some(task.dimension),
                     tag: join.tag,
                     start: now,
                     end: port.free_at,
@@ -392,6 +377,7 @@ impl Carrier for Dims<'_> {
         Usage {
             busy: Some(busy.into_iter().map(mean).collect()),
             sent: sent.into_iter().map(|sum| sum / ranks.max(1) as f64).collect(),
+            links: Vec::new(),
             active: self.active,
         }
     }

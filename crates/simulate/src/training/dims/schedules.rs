@@ -133,15 +133,17 @@ impl Schedules<'_> {
     fn network_of(&self, group: u32) -> Result<(Fabric, Vec<DimensionId>), SimulateError> {
         let group = &self.graph.groups()[group as usize];
         if group.parts.is_empty() {
+            let ideal = self.network == Network::Ideal;
             return Err(SimulateError::Field {
-                field: "world".to_owned(),
-                value: "dims".to_owned(),
+                field: if ideal { "what_if" } else { "world" }.to_owned(),
+                value: if ideal { "ideal" } else { "dims" }.to_owned(),
                 why: format!(
                     "the ranks of group `{}` are no product of dimensions, and `dims` knows ranks \
                      by their dimensions only",
                     group.name
                 ),
-                hint: "use `world: flows`".to_owned(),
+                hint: if ideal { "ask for `infinite_bandwidth`" } else { "use `world: flows`" }
+                    .to_owned(),
             });
         }
         let mut fabric = self.request.fabric.clone();

@@ -16,61 +16,36 @@
 //! as links and switches know none; and what a message costs the processors of its ends, but for
 //! the overhead, which keeps nothing else waiting.
 
+mod flights;
+mod log;
 mod lowering;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use allrail_collective::{Operation, Steps};
+use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, EventQueue, Rank, Time};
 use allrail_workload::StepGraph;
 use allrail_world::{Transfer, World};
 
-use super::carrier::{Ask, Carrier, Event, Submission, Usage};
+use super::carrier::{Ask, Carrier, Event, Span, Submission, Usage};
 use super::players::Players;
 use super::steady::Steady;
 use crate::SimulateError;
 use crate::traffic::driver::{Demand, Message};
 use crate::traffic::rounds::Rounds;
+use flights::{Flight, Inner, Join, Purpose, keep};
+use log::Log;
 use lowering::Lowering;
 pub use lowering::{Latency, Wiring};
-
-/// A collective in flight: one for each of its parts.
-struct Flight {
-    rounds: Rounds<Arc<dyn Steps>>,
-    instance: u32,
-    join: u32,
-}
-
-/// One submission: over when all its flights are, and then some.
-#[derive(Clone, Copy)]
-struct Join {
-    tag: u64,
-    flights: u32,
-    added: Time,
-}
-
-/// What a message of the world is for.
-#[derive(Clone)]
-enum Purpose {
-    /// The flight's own tag comes back to it.
-    Step { flight: u32, own: u64 },
-    /// The submission's message, and the ranks that it has yet to pass.
-    Whole { tag: u64, from: Rank, left: Vec<Rank>, bytes: Bytes },
-}
-
-#[derive(Clone, Copy)]
-enum Inner {
-    Arrived { message: u64 },
-    Over { join: u32 },
-    Begun { ask: Ask, tag: u64 },
-}
 
 /// See the module.
 pub struct Messages<'a> {
     lowering: Lowering<'a>,
     world: Box<dyn World + 'a>,
     overhead: Time,
+    infinite: bool,
+    log: Option<Log>,
     flights: Vec<Option<Flight>>,
     free_flights: Vec<u32>,
     joins: Vec<Join>,
@@ -104,6 +79,8 @@ impl<'a> Messages<'a> {
             lowering,
             world,
             overhead,
+            infinite: false,
+            log: None,
             flights: Vec::new(),
             free_flights: Vec::new(),
             joins: Vec::new(),
@@ -126,6 +103,25 @@ impl<'a> Messages<'a> {
     pub fn steady(mut self, latency: Latency<'a>) -> Self {
         self.lowering.latency = Some(latency);
         self
+    }
+
+    /// Carries bytes in no time; latencies and the overhead remain.
+    #[must_use]
+    pub fn infinite(mut self) -> Self {
+        self.infinite = true;
+        self
+    }
+
+    /// Keeps when each submission was under way.
+    #[must_use]
+    pub fn logged(mut self) -> Self {
+        self.log = Some(Log::default());
+        self
+    }
+
+    /// What was under way when, where it was kept.
+    pub fn take_spans(&mut self) -> Vec<Span> {
+        self.log.as_mut().map(|log| std::mem::take(&mut log.spans)).unwrap_or_default()
     }
 
     /// Looks at what will be asked, so that a mistake is found before anything runs.
@@ -234,7 +230,7 @@ impl<'a> Messages<'a> {
             dimension: DimensionId(dimension),
             source: Rank(self.lowering.npu(from).0),
             destination: Rank(self.lowering.npu(to).0),
-            bytes,
+            bytes: if self.infinite { Bytes::default() } else { bytes },
         };
         let sent_tag = tell_sent.then_some(tag);
         self.world.submit(now, allrail_world::Submission { transfer, tag, sent_tag });
@@ -279,6 +275,9 @@ impl<'a> Messages<'a> {
         self.open -= 1;
         if self.open == 0 {
             self.active += now - self.since;
+        }
+        if let Some(log) = &mut self.log {
+            log.ends(now, tag, self.lowering.players);
         }
         self.ready.push_back((now, Event::Delivered { tag }));
     }
@@ -329,18 +328,11 @@ impl<'a> Messages<'a> {
     }
 }
 
-/// Puts it where there is room.
-fn keep<T>(list: &mut Vec<T>, free: &mut Vec<u32>, one: T) -> u32 {
-    if let Some(id) = free.pop() {
-        list[id as usize] = one;
-        return id;
-    }
-    list.push(one);
-    u32::try_from(list.len() - 1).expect("fewer than 2^32 in flight")
-}
-
 impl Carrier for Messages<'_> {
     fn submit(&mut self, now: Time, Submission { ask, overhead, tag, .. }: Submission) {
+        if let Some(log) = &mut self.log {
+            log.begins(now, tag, ask);
+        }
         if overhead > Time::ZERO {
             self.events.push(now + overhead, 0, Inner::Begun { ask, tag });
         } else {
@@ -372,6 +364,7 @@ impl Carrier for Messages<'_> {
         let mut usage = Usage {
             busy: busy.map(|shares| shares.into_iter().map(time).collect()),
             sent: self.sent.iter().map(|bytes| *bytes as f64 / ranks).collect(),
+            links: self.world.link_seconds(),
             active: self.active,
         };
         if self.open > 0 {
