@@ -50,22 +50,38 @@ pub fn path(dimension: &Dimension, source: u32, destination: u32, path: &mut Vec
     path.extend((0..).map_while(|hop| topology.link(dimension, source, destination, hop)));
 }
 
-/// The coordinates of the NPUs at the ends of a link, `None` for a switch; nothing where no message
-/// between neighbours takes it.
+/// The coordinates of the NPUs at the two ends of a link; `None` is a switch.
+pub type Ends = [Option<u32>; 2];
+
+/// The ends of every link of one instance; nothing where no message between neighbours takes it.
 #[must_use]
-pub fn ends(dimension: &Dimension, link: LinkId) -> Option<[Option<u32>; 2]> {
+pub fn ends(dimension: &Dimension) -> Vec<Option<Ends>> {
     let (topology, size) = (of(dimension.kind), dimension.size);
     let hops = topology.hops_per_step();
-    // On rings, neighbours are next to each other.
-    let offsets = (1..=size / 2).flat_map(|offset| [offset, size - offset]);
-    let mut pairs = offsets.flat_map(|offset| (0..size).map(move |from| (from, offset)));
-    pairs.find_map(|(from, offset)| {
-        let to = (from + offset) % size;
-        let next = topology.link(dimension, from, to, hops).is_none();
-        let at = |hop| topology.link(dimension, from, to, hop) == Some(link);
-        let hop = (0..hops).find(|hop| next && at(*hop))?;
-        Some([(hop == 0).then_some(from), (hop + 1 == hops).then_some(to)])
-    })
+    let mut found = vec![None; topology.link_count(dimension) as usize];
+    for offset in 1..=size / 2 {
+        let mut new = false;
+        for offset in [offset, size - offset] {
+            for from in 0..size {
+                let to = (from + offset) % size;
+                if topology.link(dimension, from, to, hops).is_some() {
+                    continue;
+                }
+                for hop in 0..hops {
+                    let link = topology.link(dimension, from, to, hop);
+                    let place = &mut found[link.expect("a hop of a step").0 as usize];
+                    new |= place.is_none();
+                    let between = [(hop == 0).then_some(from), (hop + 1 == hops).then_some(to)];
+                    place.get_or_insert(between);
+                }
+            }
+        }
+        // Where these have no links of their own, nor have those further apart.
+        if !new {
+            break;
+        }
+    }
+    found
 }
 
 /// The topology of a kind of dimension.
@@ -108,7 +124,7 @@ mod tests {
             (Kind::Switch, 4, 1, Some([npu(1), switch])),
             (Kind::Switch, 4, 6, Some([switch, npu(2)])),
         ] {
-            assert_eq!(ends(&dimension(kind, size), LinkId(link)), found, "{kind:?} {link}");
+            assert_eq!(ends(&dimension(kind, size))[link], found, "{kind:?} {link}");
         }
     }
 

@@ -14,7 +14,9 @@ use std::collections::BTreeMap;
 use allrail_core::{Bandwidth, DimensionId, Time};
 use allrail_fabric::Fabric;
 use allrail_fabric::graph::{Graph, NodeId};
-use allrail_fabric::topology::{self, LinkId};
+use allrail_fabric::topology;
+
+use allrail_workload::SlowLinks;
 
 use super::result::{BusyLink, LinkClass};
 use crate::traffic::result::LinkUse;
@@ -25,7 +27,7 @@ const NAMED: usize = 10;
 /// Whose links they are, in the order of [`allrail_world::World::link_seconds`].
 pub(super) enum Wires<'a> {
     /// Those of the world `links`.
-    Dimensions(&'a Fabric),
+    Dimensions(&'a Fabric, Option<&'a SlowLinks>),
     /// One plane of a graph.
     Graph(&'a Graph),
 }
@@ -73,7 +75,7 @@ pub(super) fn busy(
     order.truncate(NAMED);
     let named = order.into_iter().map(|link| BusyLink {
         name: wires.name(link),
-        bandwidth_gbps: wires.key(link).1.gbps(),
+        bandwidth_gbps: wires.bandwidth(link).gbps(),
         utilisation: share(seconds[link]),
     });
     (sums.iter().map(class).collect(), named.collect())
@@ -82,7 +84,7 @@ pub(super) fn busy(
 impl Wires<'_> {
     fn key(&self, link: usize) -> Key {
         match self {
-            Self::Dimensions(fabric) => {
+            Self::Dimensions(fabric, _) => {
                 let (id, _) = place(fabric, link);
                 let dimension = fabric.dimension(id);
                 (id.0, topology::of(dimension.kind).link_bandwidth(dimension))
@@ -95,9 +97,16 @@ impl Wires<'_> {
         }
     }
 
+    fn bandwidth(&self, link: usize) -> Bandwidth {
+        let (_, whole) = self.key(link);
+        let Self::Dimensions(fabric, Some(slow)) = self else { return whole };
+        let (id, within) = place(fabric, link);
+        if slow.link(id, within as u64) { slow.bandwidth(whole) } else { whole }
+    }
+
     /// How many links of a class messages can take, where not all of them.
     fn used(&self, (number, _): Key) -> Option<u64> {
-        let Self::Dimensions(fabric) = self else { return None };
+        let Self::Dimensions(fabric, _) = self else { return None };
         let dimension = fabric.dimension(DimensionId(number));
         let topology = topology::of(dimension.kind);
         let each = topology.links_per_npu(dimension) * u64::from(topology.hops_per_step());
@@ -106,7 +115,7 @@ impl Wires<'_> {
 
     fn class(&self, (number, _): Key) -> String {
         match self {
-            Self::Dimensions(_) => DimensionId(number).name(),
+            Self::Dimensions(..) => DimensionId(number).name(),
             Self::Graph(_) => {
                 let what = |switch: bool| if switch { "switch" } else { "NPU" };
                 format!("{} to {}", what(number >= 2), what(number % 2 == 1))
@@ -116,7 +125,7 @@ impl Wires<'_> {
 
     fn name(&self, link: usize) -> String {
         match self {
-            Self::Dimensions(fabric) => {
+            Self::Dimensions(fabric, _) => {
                 let (id, within) = place(fabric, link);
                 let dimension = fabric.dimension(id);
                 let links = topology::of(dimension.kind).link_count(dimension) as usize;
@@ -125,7 +134,7 @@ impl Wires<'_> {
                 let instance = (within / links) as u64;
                 let first =
                     instance / stride * stride * u64::from(dimension.size) + instance % stride;
-                let ends = topology::ends(dimension, LinkId((within % links) as u32));
+                let ends = topology::ends(dimension)[within % links];
                 let [from, to] = ends.unwrap_or_default().map(|end| match end {
                     Some(place) => format!("NPU {}", first + u64::from(place) * stride),
                     None => "switch".to_owned(),

@@ -8,6 +8,7 @@
 //! - [`exchange`]: a carrier with parameter servers beside it, and their links, [`servers`].
 //! - [`tensors`]: gradients, through the tensor schedulers.
 //! - [`assumption`]: what-ifs, and which world can assume what.
+//! - [`slow`]: slow links, and which groups feel them.
 //! - [`record`]: what happened to each node, and what compute engines waited for.
 //! - [`scenario`]: the resolved scenario. [`run`]: from it to a [`result`].
 //! - [`path`]: the critical path of a step, in words.
@@ -29,6 +30,7 @@ pub mod result;
 pub mod run;
 pub mod scenario;
 pub mod servers;
+pub mod slow;
 mod staged;
 mod steady;
 mod summary;

@@ -24,6 +24,7 @@ use super::network::GraphNetwork;
 use super::players::Players;
 use super::result::TrainingResult;
 use super::scenario::{TrainingScenario, WhatIf};
+use super::slow::{self, Felt, Found};
 use super::summary::summarise;
 use super::tensors::Tensors;
 use crate::SimulateError;
@@ -109,8 +110,15 @@ pub fn run(
     }
     // No world is faster than an ideal schedule, which `dims` carries.
     let world = if network == Network::Ideal { WorldKind::Dims } else { scenario.world };
+    let slow = job.perturbation.slow_links.as_ref();
     match world {
         WorldKind::Dims => {
+            // An ideal schedule of a topology knows no cables.
+            let slow = slow.filter(|_| !on_cables(scenario.world));
+            let found = slow.map(|drawn| (drawn, Found::new(drawn, &request.fabric)));
+            let felt = found
+                .as_ref()
+                .map(|(drawn, found)| Felt::new(drawn, found, job.graph, &request.fabric));
             let players = Players::classes(job.graph, &sizes)?;
             let mut carrier = Dims::new(
                 job.graph,
@@ -119,7 +127,8 @@ pub fn run(
                 &scenario.schedule.algorithms_by_operation,
                 network,
                 timeline,
-            );
+            )
+            .slowed(felt.as_ref());
             prepare(job.graph, &players, |ask| carrier.prepare(ask))?;
             let parameters = scenario.tensor();
             let outcome = if WithServers::asked(&parameters) {
@@ -131,6 +140,7 @@ pub fn run(
                     fabric,
                     &parameters,
                     network,
+                    felt.as_ref(),
                 )?;
                 drive(job, scenario, &players, &mut servers, timeline, observer)?
             } else {
@@ -149,16 +159,30 @@ pub fn run(
                 timeline,
             )?;
             result.notes.extend(assumption::note(scenario));
+            result.notes.extend(found.map(|(drawn, found)| {
+                format!("{}; a group is as fast as its slowest link", found.note(drawn))
+            }));
             Ok(result)
         }
         WorldKind::Links => {
             let players = Players::ranks(job.graph, &sizes)?;
             let wiring = Wiring::Dimensions(&request);
-            let world = Box::new(Links::new(&request.fabric));
+            let mut world = Links::new(&request.fabric);
+            if let Some(drawn) = slow {
+                slow::check(drawn, &request.fabric, job.graph)?;
+                for id in request.fabric.ids() {
+                    world.slow_down(id, |link| drawn.link(id, link), |all| drawn.bandwidth(all));
+                }
+            }
             let overhead = scenario.messages.overhead;
-            let carrier = Messages::new(job.graph, &players, wiring, world, overhead);
-            let wires = Wires::Dimensions(&request.fabric);
-            by_messages(job, scenario, &request, &players, carrier, &wires, timeline, observer)
+            let carrier = Messages::new(job.graph, &players, wiring, Box::new(world), overhead);
+            let wires = Wires::Dimensions(&request.fabric, slow);
+            let mut result = by_messages(
+                job, scenario, &request, &players, carrier, &wires, timeline, observer,
+            )?;
+            let note = |drawn| Found::new(drawn, &request.fabric).note(drawn);
+            result.notes.extend(slow.map(note));
+            Ok(result)
         }
         WorldKind::Flows | WorldKind::Packets => {
             let Some(topology) = &scenario.topology else {
@@ -171,7 +195,8 @@ pub fn run(
             };
             let settings = &scenario.messages;
             let players = Players::ranks(job.graph, &sizes)?;
-            let network = GraphNetwork::new(Arc::clone(&topology.0))?;
+            let mut network = GraphNetwork::new(Arc::clone(&topology.0))?;
+            let slow_note = slow.map(|drawn| network.slow_down(drawn)).transpose()?;
             let ranks = sizes.iter().product();
             let places = scenario.placement.places(ranks, network.graph.npus(), scenario.seed)?;
             let paths = settings.paths.unwrap_or(Splitting::Ecmp);
@@ -191,9 +216,15 @@ pub fn run(
                 job, scenario, &request, &players, carrier, &wires, timeline, observer,
             )?;
             result.notes.extend(network.notes(&scenario.placement, settings));
+            result.notes.extend(slow_note);
             Ok(result)
         }
     }
+}
+
+/// Whether a world is of cables, not of dimensions.
+const fn on_cables(world: WorldKind) -> bool {
+    matches!(world, WorldKind::Flows | WorldKind::Packets)
 }
 
 /// Runs it on a carrier of messages.

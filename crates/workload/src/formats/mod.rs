@@ -41,6 +41,7 @@ pub struct TraceSpec {
 /// # Errors
 /// The file is wrong, or does not fit the dimensions.
 pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Option<Built>, WorkloadError> {
+    crate::slow_links::check(workload, sizes)?;
     match &workload.model {
         Model::AstraSim(value) => {
             let mut file = astra_sim::parse(value)?;

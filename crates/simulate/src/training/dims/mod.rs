@@ -29,20 +29,10 @@ use allrail_workload::StepGraph;
 
 use super::carrier::{Ask, Carrier, Event, Span, Submission, Usage};
 use super::players::Players;
+use super::slow::Felt;
 use crate::SimulateError;
+pub use schedules::Network;
 use schedules::{Schedules, Stages};
-
-/// Which network carries the stages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Network {
-    /// The scenario's.
-    #[default]
-    Real,
-    /// The scenario's, all dimensions of a group kept busy without latency: no schedule is faster.
-    Ideal,
-    /// Bytes take no time.
-    Infinite,
-}
 
 /// Stages of one submission on one player.
 struct Flight {
@@ -145,12 +135,26 @@ impl<'a> Dims<'a> {
             free_joins: Vec::new(),
             events: EventQueue::new(),
             choosing: Vec::new(),
-            schedules: Schedules { graph, request, algorithms, network, known: BTreeMap::new() },
+            schedules: Schedules {
+                graph,
+                request,
+                algorithms,
+                network,
+                slow: None,
+                known: BTreeMap::new(),
+            },
             under_way: 0,
             active_since: Time::ZERO,
             active: Time::ZERO,
             spans: timeline.then(Vec::new),
         }
+    }
+
+    /// Lets groups feel slow links.
+    #[must_use]
+    pub fn slowed(mut self, slow: Option<&'a Felt<'a>>) -> Self {
+        self.schedules.slow = slow;
+        self
     }
 
     /// Schedules what will be asked, so that a mistake is found before anything runs.
@@ -167,7 +171,10 @@ impl<'a> Dims<'a> {
                 let group = self.players.instances[instance as usize].group;
                 self.schedules.collective(operation, bytes, group.0)
             }
-            Ask::Message { bytes, ranks, .. } => self.schedules.message(bytes, ranks),
+            Ask::Message { bytes, ranks, instance, .. } => {
+                let group = self.players.instances[instance as usize].group;
+                self.schedules.message(bytes, ranks, group.0)
+            }
         }
     }
 
