@@ -54,6 +54,20 @@ impl Built {
         Self { graph, memory, network, slow: Vec::new(), notes: Vec::new() }
     }
 
+    /// With an actor of its own for every rank that is slow.
+    ///
+    /// # Errors
+    /// What disturbs the workload is not what it should be.
+    pub(crate) fn with_stragglers(
+        self,
+        workload: &Workload,
+        sizes: &[u32],
+    ) -> Result<Self, WorkloadError> {
+        crate::perturbation::check(workload, sizes)?;
+        let (graph, slow) = split::stragglers(self.graph, &workload.stragglers, sizes)?;
+        Ok(Self { graph, slow, ..self })
+    }
+
     /// What disturbs it.
     #[must_use]
     pub fn perturbation(&self, workload: &Workload, seed: u64) -> Perturbation {
