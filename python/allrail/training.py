@@ -30,6 +30,8 @@ from allrail.many import Progress, run_many
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.dimensions import dimensions_of
 from allrail.scenario.explain import at_place, from_core
+from allrail.scenario.graph import GraphFabric
+from allrail.scenario.model import GRAPH_WORLDS
 from allrail.scenario.overrides import Sets
 from allrail.training_result import TrainingResult
 
@@ -126,12 +128,18 @@ class WhatIf:
 def what_if_names(scenario: Scenario) -> list[str]:
     """Return the assumptions that can be made of a scenario.
 
+    A topology's cables belong to no one dimension, so in its worlds none can be doubled; nor are
+    the dimensions of written steps the topology's, so there is no ideal schedule of them.
+
     Args:
         scenario: One with `workload`.
     """
-    count = len(dimensions_of(scenario.fabric).dimensions)
+    cables = isinstance(scenario.fabric, GraphFabric) and scenario.world in GRAPH_WORLDS
+    written = scenario.workload is not None and "steps" in scenario.workload.model
+    ideal = [] if cables and written else ["ideal_schedule"]
+    count = 0 if cables else len(dimensions_of(scenario.fabric).dimensions)
     doubled = [f"dim{number}_x2" for number in range(1, count + 1)]
-    return ["infinite_bandwidth", "ideal_schedule", *doubled, "no_straggler"]
+    return ["infinite_bandwidth", *ideal, *doubled, "no_straggler"]
 
 
 def what_ifs(

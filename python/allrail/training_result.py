@@ -71,6 +71,42 @@ class Memory(_Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LinkClass(_Record):
+    """Directed links that are alike; of a topology, those of one plane.
+
+    Attributes:
+        name: Their dimension, or what their ends are, such as `NPU to switch`.
+        links: How many there are.
+        bandwidth_gbps: Of each, Gb/s.
+        mean: How much of what they could carry they did, 0 to 1, on average.
+        max: The same of the busiest.
+        busiest: Its ends, such as `NPU 3 to switch 1`; empty if none carried anything.
+    """
+
+    name: str
+    links: int
+    bandwidth_gbps: float
+    mean: float
+    max: float
+    busiest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BusyLink(_Record):
+    """One directed link.
+
+    Attributes:
+        name: Its ends.
+        bandwidth_gbps: What it could carry, Gb/s.
+        utilisation: How much of it it did, 0 to 1.
+    """
+
+    name: str
+    bandwidth_gbps: float
+    utilisation: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CriticalPart(_Record):
     """One part of the longest chain of work and waiting.
 
@@ -120,7 +156,8 @@ class Slice(_Record):
 
     Attributes:
         actor: Whose, by name.
-        track: `compute`, or the dimension such as `dim1`.
+        track: `compute`, or the dimension such as `dim1`; in worlds of messages the dimensions that
+            a group spans, such as `dim1+dim2`, or `network`.
         name: Of the work.
         iteration: In which one, from 0.
         start_us: From the start of the simulation, µs.
@@ -180,6 +217,8 @@ class TrainingResult(_Record):
             sent, 0 to 1.
         utilisation_while_communicating: The same over the time in which any dimension sends, or
             compute waits for communication; None if it is not known.
+        links: In worlds of messages, how busy the classes of links are; empty in `dims`.
+        busiest_links: The same of single links, the busiest first.
         critical_path: What the step's time was spent on, in the order of time.
         critical_path_in_words: Its largest part, as a sentence.
         memory_per_npu_bytes: What the fullest NPU keeps; None where the workload does not say.
@@ -213,6 +252,8 @@ class TrainingResult(_Record):
     dimensions: tuple[DimensionResult, ...]
     utilisation: float | None = None
     utilisation_while_communicating: float | None = None
+    links: tuple[LinkClass, ...] = ()
+    busiest_links: tuple[BusyLink, ...] = ()
     critical_path: tuple[CriticalPart, ...]
     critical_path_in_words: str
     memory_per_npu_bytes: int | None = None
@@ -283,6 +324,8 @@ class TrainingResult(_Record):
 
 _LISTS: dict[str, type[_Record]] = {
     "dimensions": DimensionResult,
+    "links": LinkClass,
+    "busiest_links": BusyLink,
     "critical_path": CriticalPart,
     "actors": ActorResult,
     "timeline": Slice,

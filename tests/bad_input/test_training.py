@@ -64,6 +64,31 @@ CASES = [
     ("factor: 1.5", "factor: 0", "workload.stragglers[0].factor", "not above 0"),
     ("ranks: [3]", "ranks: []", "workload.stragglers[0].ranks", "empty"),
     ("ranks: [3]", "ranks: [32]", "workload.stragglers", "32"),
+    ("jitter:", "slow_links: {share: 0.1}\n  jitter:", "workload.slow_links.factor", "missing"),
+    (
+        "jitter:",
+        "slow_links: {share: 1.5, factor: 0.5}\n  jitter:",
+        "workload.slow_links.share",
+        "a part of all links",
+    ),
+    (
+        "jitter:",
+        "slow_links: {share: 0.1, factor: 2}\n  jitter:",
+        "workload.slow_links.factor",
+        "0.001 to 1",
+    ),
+    (
+        "jitter:",
+        "slow_links: {share: 0.1, factor: 0.5, dimensions: [2]}\n  jitter:",
+        "workload.slow_links.dimensions",
+        "0 to 1",
+    ),
+    (
+        "jitter:",
+        "slow_links: {share: 0.1, factor: 0.5, dimension: 0}\n  jitter:",
+        "workload.slow_links.dimension",
+        "mean `dimensions`?",
+    ),
     # The schedule.
     ("policy: bytescheduler,", "policy: bytescheduller,", "schedule.tensor", "`bytescheduler`?"),
     ("policy: bytescheduler, ", "", "schedule.tensor", "no `policy`"),

@@ -225,6 +225,18 @@ def test_all_what_ifs():
     ]
 
 
+def test_all_what_ifs_of_a_topology_are_those_that_its_world_can_make(folder, allrail_cli):
+    torus = {**SMALL, "fabric": {"topology": "torus", "shape": [4, 4]}, "world": "flows"}
+    names = [one.name for one in allrail.what_ifs(torus)]
+    assert names == ["infinite_bandwidth", "ideal_schedule", "no_straggler"]
+    (folder / "torus.json").write_text(json.dumps(torus))
+    refused = allrail_cli("simulate", "torus.json", "--set", "what_if=dim1_x2")
+    assert refused.status == 2
+    assert "cables have bandwidths" in refused.stderr
+    table = allrail_cli("simulate", "torus.json").stdout
+    assert "NPU_to_NPU" in table
+
+
 def test_compare_sets_a_row_against_the_first_that_differs_in_the_schedule_alone():
     each = {
         "workload.model": ["resnet50", "transformer_base"],

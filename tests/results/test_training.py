@@ -251,3 +251,36 @@ def test_result_json_holds_inputs_and_what_ifs(folder, step):
     assert tree["results"][0]["result"]["step_time_us"] == step.step_time_us
     assert "timeline" not in tree["results"][0]["result"]
     assert [one["name"] for one in tree["what_ifs"]] == ["infinite_bandwidth", "dim1_x2"]
+
+
+@pytest.mark.parametrize("world", ["links", "flows"])
+def test_in_worlds_of_messages_links_and_what_is_under_way_are_written(tmp_path, world):
+    tree = {
+        "schema_version": 1,
+        "fabric": FABRIC if world == "links" else {"topology": "torus", "shape": [4, 8]},
+        "workload": {
+            "model": "resnet50",
+            "batch_per_npu": 1,
+            "compute": {"device": "a100"},
+            "iterations": 2,
+        },
+        "schedule": {"chunks": 2},
+        "world": world,
+    }
+    given = allrail.load_scenario(tree)
+    result = allrail.simulate_training(given, timeline=True)
+    write_training(tmp_path / "out", results={"one": result}, scenarios={"one": given})
+    links = pl.read_parquet(tmp_path / "out" / "links.parquet")
+    assert links["name"].to_list() == [one.name for one in result.links]
+    busiest = pl.read_parquet(tmp_path / "out" / "busiest_links.parquet")
+    assert busiest["utilisation"].is_sorted(descending=True)
+    assert links["max"].max() == busiest["utilisation"][0] > 0
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert result.busiest_links[0].name in page
+    kernels = [
+        event
+        for event in trace(tmp_path / "out" / "trace.json.gz")["traceEvents"]
+        if event.get("cat") == "kernel" and event["name"].startswith("ncclDevKernel_AllReduce")
+    ]
+    carried = [piece for piece in result.timeline if piece.operation == "all_reduce"]
+    assert len(kernels) == len(carried) > 0

@@ -5,7 +5,7 @@
 //! - [`models`]: layers with FLOPs, parameters and activations.
 //! - [`compute`]: how long they take. [`memory`]: what an NPU keeps.
 //! - [`parallelism`]: from a model and a layout to a step graph.
-//! - [`perturbation`]: stragglers and jitter.
+//! - [`perturbation`]: stragglers and jitter. [`slow_links`]: links that carry less.
 //! - [`formats`]: workloads in other tools' words.
 //! - [`error`]: what can be wrong with a workload.
 
@@ -18,6 +18,7 @@ pub mod memory;
 pub mod models;
 pub mod parallelism;
 pub mod perturbation;
+pub mod slow_links;
 pub mod spec;
 pub mod steps;
 
@@ -29,4 +30,5 @@ pub use graph::{
 pub use memory::Memory;
 pub use parallelism::{Built, build};
 pub use perturbation::Perturbation;
+pub use slow_links::SlowLinks;
 pub use spec::Workload;

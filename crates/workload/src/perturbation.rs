@@ -1,4 +1,4 @@
-//! Stragglers and jitter: factors on compute times, drawn from a seed.
+//! Stragglers and jitter: factors on compute times, drawn from a seed; with the slow links beside them.
 //!
 //! The factor of a (actor, node, iteration) does not depend on the order in which it is asked for:
 //! the three numbers and the seed are hashed (splitmix64) to four uniform draws, whose sum, scaled
@@ -9,22 +9,26 @@ use allrail_core::Time;
 
 use crate::error::WorkloadError;
 use crate::graph::{ActorId, NodeId};
+use crate::slow_links::SlowLinks;
 use crate::spec::{Jitter, Workload};
 
-/// What disturbs compute times.
+/// What disturbs a step.
 #[derive(Clone, Debug, Default)]
 pub struct Perturbation {
     seed: u64,
     deviation: f64,
     /// By actor.
     slow: Vec<f64>,
+    /// Of the network.
+    pub slow_links: Option<SlowLinks>,
 }
 
 impl Perturbation {
     /// `slow[a]` is the straggler's factor of actor a, 1 where it is absent.
     #[must_use]
     pub fn new(seed: u64, jitter: Option<Jitter>, slow: Vec<f64>) -> Self {
-        Self { seed, deviation: jitter.map_or(0.0, |jitter| jitter.deviation), slow }
+        let deviation = jitter.map_or(0.0, |jitter| jitter.deviation);
+        Self { seed, deviation, slow, slow_links: None }
     }
 
     /// What the compute time of a node is multiplied by in an iteration.
@@ -55,7 +59,7 @@ impl Perturbation {
         if factor == 1.0 { nominal } else { crate::compute::scaled(nominal, factor) }
     }
 
-    /// Whether no time changes.
+    /// Whether no compute time changes.
     #[must_use]
     pub fn is_none(&self) -> bool {
         self.deviation == 0.0 && self.slow.iter().all(|slow| *slow == 1.0)
@@ -65,7 +69,7 @@ impl Perturbation {
 const SQRT_3: f64 = 1.732_050_807_568_877_2;
 
 /// splitmix64's step (Steele, Lea, Flood, OOPSLA'14).
-const fn mix(state: u64) -> u64 {
+pub(crate) const fn mix(state: u64) -> u64 {
     let z = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
     let z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     let z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);

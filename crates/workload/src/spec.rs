@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 
-use allrail_core::{Bandwidth, Bytes, Rank, Time};
+use allrail_core::{Bandwidth, Bytes, DimensionId, Rank, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map as Object, Value};
@@ -57,6 +57,9 @@ pub struct Workload {
     /// Random variation of every compute time.
     #[serde(default)]
     pub jitter: Option<Jitter>,
+    /// Links that carry less than they should.
+    #[serde(default)]
+    pub slow_links: Option<SlowLinks>,
 }
 
 const fn two() -> u32 {
@@ -314,6 +317,19 @@ pub struct Straggler {
     pub ranks: Vec<Rank>,
     /// Their compute times are multiplied by it.
     pub factor: f64,
+}
+
+/// Links that carry less than they should, drawn by the seed.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SlowLinks {
+    /// The part of all links that is slow: 0.01 is one in a hundred.
+    pub share: f64,
+    /// A slow link has this part of its bandwidth.
+    pub factor: f64,
+    /// On which dimensions; on all where absent.
+    #[serde(default)]
+    pub dimensions: Option<Vec<DimensionId>>,
 }
 
 /// Seeded variation of compute times.

@@ -103,6 +103,12 @@ pub trait World {
         let _ = span;
         None
     }
+
+    /// For each directed link, the seconds that it takes for all the bytes that it was given so far;
+    /// empty where links are not known. What is under way may count whole already.
+    fn link_seconds(&self) -> Vec<f64> {
+        Vec::new()
+    }
 }
 
 /// Deliveries before departures: a stage that is over frees its chunk before any dimension chooses.

@@ -30,16 +30,27 @@ struct Plane {
     first_latency: Time,
     /// Of the others.
     link_latency: Time,
-    bandwidth: Bandwidth,
-    /// The last message's size and its serialisation: most are alike.
-    last: (Bytes, Time),
+    pace: Pace,
+    /// Which links are slow, and how fast these are; none where all are alike.
+    slow: Option<(Vec<bool>, Pace)>,
     /// Summed over the links.
     busy: Time,
     /// Links that any message can cross.
     used_links: u64,
 }
 
-impl Plane {
+/// How fast a link is.
+struct Pace {
+    bandwidth: Bandwidth,
+    /// The last message's size and its serialisation: most are alike.
+    last: (Bytes, Time),
+}
+
+impl Pace {
+    const fn of(bandwidth: Bandwidth) -> Self {
+        Self { bandwidth, last: (Bytes::new(0), Time::ZERO) }
+    }
+
     fn serialisation(&mut self, bytes: Bytes) -> Time {
         if self.last.0 != bytes {
             let time = self.bandwidth.time_for(bytes);
@@ -76,6 +87,8 @@ enum State {
 #[derive(Default)]
 struct Link {
     free_at: Time,
+    /// It has served, or will have when it is free.
+    busy: Time,
     /// Messages on this link, with the time at which each reaches its far end.
     arrivals: VecDeque<(Time, u32)>,
 }
@@ -127,8 +140,8 @@ impl Links {
                 first_link,
                 first_latency: Time::from_ps(dimension.latency.as_ps() - per_link * (hops - 1)),
                 link_latency: Time::from_ps(per_link),
-                bandwidth: topology.link_bandwidth(dimension),
-                last: (Bytes::default(), Time::ZERO),
+                pace: Pace::of(topology.link_bandwidth(dimension)),
+                slow: None,
                 busy: Time::ZERO,
                 used_links: npus * topology.links_per_npu(dimension) * hops,
                 dimension: dimension.clone(),
@@ -139,6 +152,23 @@ impl Links {
         let mut links = Vec::new();
         links.resize_with(first_link, Link::default);
         Self { planes, links, messages: Vec::new(), unused: Vec::new(), events: EventQueue::new() }
+    }
+
+    /// Gives the links of a dimension for which `slow` holds another bandwidth. They are numbered
+    /// instance by instance, as their topology numbers them within one.
+    pub fn slow_down(
+        &mut self,
+        dimension: DimensionId,
+        slow: impl Fn(u64) -> bool,
+        bandwidth: impl Fn(Bandwidth) -> Bandwidth,
+    ) {
+        let next = self.planes.get(dimension.index() + 1).map(|plane| plane.first_link);
+        let end = next.unwrap_or(self.links.len());
+        let plane = &mut self.planes[dimension.index()];
+        let which: Vec<bool> = (0..(end - plane.first_link) as u64).map(slow).collect();
+        if which.contains(&true) {
+            plane.slow = Some((which, Pace::of(bandwidth(plane.pace.bandwidth))));
+        }
     }
 
     /// How many directed links a fabric has in this world.
@@ -173,13 +203,18 @@ impl Links {
             message.hop,
         )?;
         message.hop += 1;
-        let serialisation = plane.serialisation(message.bytes);
-        let index = plane.first_link
-            + message.instance as usize * plane.links_per_instance as usize
-            + link.0 as usize;
+        let within =
+            message.instance as usize * plane.links_per_instance as usize + link.0 as usize;
+        let pace = match &mut plane.slow {
+            Some((slow, pace)) if slow[within] => pace,
+            _ => &mut plane.pace,
+        };
+        let serialisation = pace.serialisation(message.bytes);
+        let index = plane.first_link + within;
         let server = &mut self.links[index];
         let departure = server.free_at.max(now) + serialisation;
         server.free_at = departure;
+        server.busy += serialisation;
         plane.busy += serialisation;
         let latency = if message.hop == 1 { plane.first_latency } else { plane.link_latency };
         let arrival = departure + latency;
@@ -306,5 +341,9 @@ impl World for Links {
             .map(|plane| plane.busy.ratio(span) / plane.used_links as f64)
             .collect();
         Some(shares)
+    }
+
+    fn link_seconds(&self) -> Vec<f64> {
+        self.links.iter().map(|link| link.busy.as_s()).collect()
     }
 }

@@ -34,4 +34,8 @@ impl<W: World> World for OnePlane<W> {
     fn cancel(&mut self, now: Time, transfer: TransferId) -> bool {
         self.world.cancel(now, transfer)
     }
+
+    fn link_seconds(&self) -> Vec<f64> {
+        self.world.link_seconds()
+    }
 }

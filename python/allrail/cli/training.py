@@ -167,12 +167,32 @@ def show(scenario: Scenario, result: TrainingResult) -> None:
             for one in result.dimensions
         ],
     )
+    if result.links:
+        click.echo()
+        _show_links(result)
     if len(result.actors) > 1:
         click.echo()
         _show_actors(result)
     if result.critical_path:
         click.echo()
         _show_path(result)
+
+
+def _show_links(result: TrainingResult) -> None:
+    output.table(
+        ["links", "count", "Gb/s", "mean_%", "max_%", "busiest"],
+        [
+            [
+                one.name.replace(" ", "_"),
+                str(one.links),
+                f"{one.bandwidth_gbps:.6g}",
+                output.percent(one.mean),
+                output.percent(one.max),
+                one.busiest.replace(" ", "_") or "-",
+            ]
+            for one in result.links
+        ],
+    )
 
 
 def _show_actors(result: TrainingResult) -> None:

@@ -27,8 +27,8 @@ TITLES = {
 }
 CAPTIONS = {
     "step": "The last iteration. One band an actor: its compute above, what it sends on each "
-    "dimension below, coloured by what it is for. Where compute is idle while a dimension sends, "
-    "communication is exposed.",
+    "dimension below, coloured by what it is for; in worlds of messages, what is under way on all "
+    "that a group spans. Where compute is idle meanwhile, communication is exposed.",
     "breakdown": "Compute, exposed communication by what it is for, and waiting, of the actor that "
     "ends last. The stroke is a bound that no schedule of the same communication is below.",
     "actors": "One bar an actor. Where actors wait for each other, the slowest determines the "
@@ -174,8 +174,8 @@ def _results(results: Mapping[str, TrainingResult]) -> list[list[str]]:
 
 
 def _tables(results: Mapping[str, TrainingResult], what_ifs: Sequence[WhatIf]) -> list[_Table]:
-    tables = [_critical(results), _exposed(results), _dimensions(results), _actors(results)]
-    tables.append(_memory(results))
+    tables = [_critical(results), _exposed(results), _dimensions(results), _links(results)]
+    tables += [_busiest(results), _actors(results), _memory(results)]
     if what_ifs:
         rows = [
             [
@@ -242,6 +242,36 @@ def _dimensions(results: Mapping[str, TrainingResult]) -> _Table:
     ]
     header = ["result", "dimension", "kind", "size", "bandwidth", "sent per NPU", "used", "busy"]
     return _Table("dimensions", "Dimensions", header, rows, [0, 1, 2])
+
+
+def _links(results: Mapping[str, TrainingResult]) -> _Table:
+    rows = [
+        [
+            name,
+            one.name,
+            f"{one.links:,}",
+            show_bandwidth(one.bandwidth_gbps),
+            show_percent(one.mean),
+            show_percent(one.max),
+            one.busiest or "–",
+        ]
+        for name, result in results.items()
+        for one in result.links
+    ]
+    header = ["result", "links", "count", "bandwidth", "used, mean", "used, most", "busiest"]
+    note = "Directed links; of a topology, those of one plane."
+    return _Table("links", "Links", header, rows, [0, 1, 6], note)
+
+
+def _busiest(results: Mapping[str, TrainingResult]) -> _Table:
+    most = MOST_ROWS if len(results) == 1 else 3
+    rows = [
+        [name, one.name, show_bandwidth(one.bandwidth_gbps), show_percent(one.utilisation)]
+        for name, result in results.items()
+        for one in result.busiest_links[:most]
+    ]
+    header = ["result", "link", "bandwidth", "used"]
+    return _Table("busiest-links", "The busiest links", header, rows, [0, 1])
 
 
 def _actors(results: Mapping[str, TrainingResult]) -> _Table:

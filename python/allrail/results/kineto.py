@@ -2,7 +2,8 @@
 
 The format is Kineto's (the profiler of PyTorch): Chrome's trace events, `cat: kernel`, the stream
 and the device among the arguments. One process an actor, which stands for all its alike ranks under
-the number of its first; one stream for compute, one for each dimension. What is sent on a dimension
+the number of its first; one stream for compute, one for each dimension, or for each set of them
+that a group spans in worlds of messages. What is sent there
 is named as Kineto names the kernel of that collective, with the arguments that it records: the
 elements that go in and come out, their type, the group. A collective that a dimension serves in
 several slices has its elements shared out over them by their length.

@@ -1,7 +1,8 @@
 """What `--out DIR` writes of training steps.
 
 `result.json`; the tables `training` (a row a result), `exposed` (by purpose), `dimensions`,
-`actors`, `critical_path`, `timeline` and `what_ifs` as CSV and Parquet; pictures as SVG and PNG;
+`links` and `busiest_links` (worlds of messages), `actors`, `critical_path`, `timeline` and
+`what_ifs` as CSV and Parquet; pictures as SVG and PNG;
 `report.html`; where there is a timeline `trace.json.gz` with a process an actor, and
 `kineto/rank_N.json.gz` with each of them alone, for analysers that read a file a rank.
 """
@@ -54,6 +55,15 @@ COLUMNS = {
     "utilisation": "Float64",
     "memory_per_npu_bytes": "Int64",
 }
+_LINKS = {
+    "name": "String",
+    "links": "Int64",
+    "bandwidth_gbps": "Float64",
+    "mean": "Float64",
+    "max": "Float64",
+    "busiest": "String",
+}
+_BUSIEST = {"name": "String", "bandwidth_gbps": "Float64", "utilisation": "Float64"}
 _ACTORS = {
     "name": "String",
     "ranks": "Int64",
@@ -171,6 +181,9 @@ def frames(
         "actors": _records(each, "actors", _ACTORS),
         "critical_path": _records(each, "critical_path", _PATH),
     }
+    if any(result.links for result in results.values()):
+        tables["links"] = _records(each, "links", _LINKS)
+        tables["busiest_links"] = _records(each, "busiest_links", _BUSIEST)
     if any(result.timeline for result in results.values()):
         tables["timeline"] = _records(each, "timeline", _TIMELINE)
     if what_ifs:

@@ -293,6 +293,22 @@ class Jitter(Node):
     )
 
 
+class SlowLinks(Node):
+    """Links that carry less than they should, drawn by the scenario's seed."""
+
+    share: Annotated[float, Number(low=0, example="0.01")] = Field(
+        description="The part of all links that is slow: `0.01` is one in a hundred."
+    )
+    factor: Annotated[float, Number(above=0, example="0.5")] = Field(
+        description="A slow link has this part of its bandwidth, 0.001 to 1."
+    )
+    dimensions: tuple[Annotated[int, Count(0)], ...] | None = Field(
+        default=None,
+        description="On which dimensions, from 0; on all if left out. Not in `flows` and "
+        "`packets`, where a topology's cables are slow.",
+    )
+
+
 _PRECISIONS = ("fp32", "fp16", "bf16", "fp8")
 
 
@@ -338,6 +354,9 @@ class Workload(Node):
     )
     jitter: Jitter | None = Field(
         default=None, description="Random variation of every compute time."
+    )
+    slow_links: SlowLinks | None = Field(
+        default=None, description="Links that carry less than they should."
     )
 
     @property

@@ -146,6 +146,15 @@ impl Graph {
         Link { from, to, wire: cable.wire }
     }
 
+    /// The same network with other bandwidths; `of` is asked for each cable by its number.
+    #[must_use]
+    pub fn with_bandwidths(mut self, of: impl Fn(usize, Bandwidth) -> Bandwidth) -> Self {
+        for (number, cable) in self.cables.iter_mut().enumerate() {
+            cable.wire.bandwidth = of(number, cable.wire.bandwidth);
+        }
+        self
+    }
+
     /// What an NPU can send at once: the sum over its cables.
     #[must_use]
     pub fn injection(&self, npu: NodeId) -> Bandwidth {

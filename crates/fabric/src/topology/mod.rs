@@ -50,6 +50,40 @@ pub fn path(dimension: &Dimension, source: u32, destination: u32, path: &mut Vec
     path.extend((0..).map_while(|hop| topology.link(dimension, source, destination, hop)));
 }
 
+/// The coordinates of the NPUs at the two ends of a link; `None` is a switch.
+pub type Ends = [Option<u32>; 2];
+
+/// The ends of every link of one instance; nothing where no message between neighbours takes it.
+#[must_use]
+pub fn ends(dimension: &Dimension) -> Vec<Option<Ends>> {
+    let (topology, size) = (of(dimension.kind), dimension.size);
+    let hops = topology.hops_per_step();
+    let mut found = vec![None; topology.link_count(dimension) as usize];
+    for offset in 1..=size / 2 {
+        let mut new = false;
+        for offset in [offset, size - offset] {
+            for from in 0..size {
+                let to = (from + offset) % size;
+                if topology.link(dimension, from, to, hops).is_some() {
+                    continue;
+                }
+                for hop in 0..hops {
+                    let link = topology.link(dimension, from, to, hop);
+                    let place = &mut found[link.expect("a hop of a step").0 as usize];
+                    new |= place.is_none();
+                    let between = [(hop == 0).then_some(from), (hop + 1 == hops).then_some(to)];
+                    place.get_or_insert(between);
+                }
+            }
+        }
+        // Where these have no links of their own, nor have those further apart.
+        if !new {
+            break;
+        }
+    }
+    found
+}
+
 /// The topology of a kind of dimension.
 #[must_use]
 pub fn of(kind: Kind) -> &'static dyn Topology {
@@ -75,6 +109,22 @@ mod tests {
             latency: Time::from_ns(500),
             in_network_reduction: false,
             contention: crate::Contention::Shared,
+        }
+    }
+
+    #[test]
+    fn a_link_lies_between_its_ends() {
+        let (npu, switch) = (Some, None);
+        for (kind, size, link, found) in [
+            (Kind::Ring, 4, 3, Some([npu(3), npu(0)])),
+            (Kind::Ring, 4, 4, Some([npu(0), npu(3)])),
+            (Kind::Ring, 2, 2, None),
+            (Kind::FullyConnected, 4, 6, Some([npu(1), npu(2)])),
+            (Kind::FullyConnected, 4, 5, None),
+            (Kind::Switch, 4, 1, Some([npu(1), switch])),
+            (Kind::Switch, 4, 6, Some([switch, npu(2)])),
+        ] {
+            assert_eq!(ends(&dimension(kind, size))[link], found, "{kind:?} {link}");
         }
     }
 

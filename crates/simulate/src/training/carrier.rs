@@ -81,8 +81,25 @@ pub struct Usage {
     pub busy: Option<Vec<Time>>,
     /// For each dimension, the bytes that an NPU sent: a mean over the ranks.
     pub sent: Vec<f64>,
+    /// For each link, the seconds that its bytes take it; empty where links are not known.
+    pub links: Vec<f64>,
     /// The time in which anything was under way.
     pub active: Time,
+}
+
+/// Communication as it ran.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// On whom.
+    pub player: u32,
+    /// On which dimension's server; none where links carry messages, whosever they are.
+    pub dimension: Option<u32>,
+    /// The submission's.
+    pub tag: u64,
+    /// When it began: on a server, when it was chosen.
+    pub start: Time,
+    /// When it was over: on a server, when its last byte had left.
+    pub end: Time,
 }
 
 /// Carries communication in virtual time. The driver calls [`Carrier::submit`] at the time of the

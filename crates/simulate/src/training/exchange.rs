@@ -15,6 +15,7 @@ use super::carrier::{Ask, Carrier, Event, Submission, Usage};
 use super::dims::Network;
 use super::players::Players;
 use super::servers::{Machines, Servers, Transfer};
+use super::slow::Felt;
 use crate::SimulateError;
 use crate::scenario::field;
 
@@ -52,6 +53,7 @@ impl<'a> WithServers<'a> {
         fabric: &Fabric,
         parameters: &TensorParameters,
         network: Network,
+        slow: Option<&Felt<'_>>,
     ) -> Result<Self, SimulateError> {
         if network == Network::Ideal {
             return Err(field(
@@ -114,11 +116,13 @@ impl<'a> WithServers<'a> {
                 ));
             }
             let dimension = fabric.dimension(first);
+            let whole = dimension.aggregate();
+            let slow = slow.map(|slow| slow.bandwidth(instance.group.0, first, whole));
             let machines = Machines {
                 workers,
                 servers: count,
                 colocated: told.colocated,
-                bandwidth: if infinite { largest() } else { dimension.aggregate() },
+                bandwidth: if infinite { largest() } else { slow.unwrap_or(whole) },
                 host: told.host.filter(|_| !infinite),
                 latency: dimension.latency,
                 big_array: told.big_array.or((!cuts).then_some(BIG_ARRAY)),

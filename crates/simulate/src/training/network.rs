@@ -8,6 +8,7 @@ use std::sync::Arc;
 use allrail_core::{Bytes, Rank, Time};
 use allrail_fabric::graph::{Graph, NodeId};
 use allrail_fabric::topologies::{self, GraphTopology};
+use allrail_workload::SlowLinks;
 use allrail_world::flows::{Flows, Splitting};
 use allrail_world::packets::{Packets, Settings};
 use allrail_world::{OnePlane, Submission, Transfer, World};
@@ -108,6 +109,29 @@ impl GraphNetwork {
         check_size(&*topology, &graph)?;
         let planes = topology.counts().planes;
         Ok(Self { topology, graph, planes })
+    }
+
+    /// Gives slow cables their bandwidth; returns what a result should say of them.
+    ///
+    /// # Errors
+    /// Dimensions are named, and cables have none.
+    pub fn slow_down(&mut self, drawn: &SlowLinks) -> Result<String, SimulateError> {
+        if drawn.names_dimensions() {
+            return Err(SimulateError::Field {
+                field: "workload.slow_links.dimensions".to_owned(),
+                value: self.topology.tag().to_owned(),
+                why: "in this world a topology's cables are slow, and they are of no dimension"
+                    .to_owned(),
+                hint: "leave it out, or use `world: dims`".to_owned(),
+            });
+        }
+        let all = self.graph.cables().len();
+        let slow = |cable: usize| drawn.cable(cable as u64);
+        let of = |cable, whole| if slow(cable) { drawn.bandwidth(whole) } else { whole };
+        self.graph = Arc::new(Graph::clone(&self.graph).with_bandwidths(of));
+        let count = (0..all).filter(|cable| slow(*cable)).count();
+        let factor = drawn.factor();
+        Ok(format!("slow cables, with {factor} of their bandwidth: {count} of {all} in a plane"))
     }
 
     /// The world `flows`; under [`Splitting::Ideal`] a dragonfly takes detours, too.

@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use super::path::PathEntry;
 use crate::result::{DimensionResult, Host};
+use crate::traffic::result::LinkUse;
 
 /// The result of a training simulation.
 #[derive(Clone, Debug, Serialize)]
@@ -36,6 +37,12 @@ pub struct TrainingResult {
     /// works: absent where not known.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub utilisation_while_communicating: Option<f64>,
+    /// In worlds of messages: classes of alike links, and how busy they were.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LinkClass>,
+    /// The same of single links, the busiest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub busiest_links: Vec<BusyLink>,
     /// From the end of the iteration before to the end of the last one.
     pub critical_path: Vec<PathEntry>,
     /// The same in one sentence.
@@ -98,6 +105,31 @@ pub struct MemoryResult {
     pub fits: Option<bool>,
 }
 
+/// Directed links that are alike; of a graph, those of one plane.
+#[derive(Clone, Debug, Serialize)]
+pub struct LinkClass {
+    /// Their dimension, or what their ends are: `NPU to switch`.
+    pub name: String,
+    /// How many there are.
+    pub links: u64,
+    /// Of each.
+    pub bandwidth_gbps: f64,
+    /// How much of what they could carry they did.
+    #[serde(flatten)]
+    pub used: LinkUse,
+}
+
+/// One directed link.
+#[derive(Clone, Debug, Serialize)]
+pub struct BusyLink {
+    /// Its ends.
+    pub name: String,
+    /// What it could carry.
+    pub bandwidth_gbps: f64,
+    /// How much of what it could carry it did, 0 to 1.
+    pub utilisation: f64,
+}
+
 /// One class of ranks.
 #[derive(Clone, Debug, Serialize)]
 pub struct ActorResult {
@@ -120,7 +152,8 @@ pub struct ActorResult {
 pub struct SpanResult {
     /// Whose.
     pub actor: String,
-    /// `compute`, or a dimension.
+    /// `compute`, or a dimension; where messages are carried, all that a group spans: `dim1+dim2`,
+    /// or `network`.
     pub track: String,
     /// The node's name.
     pub name: String,

@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use allrail_collective::Operation;
 use allrail_core::Bytes;
-use allrail_fabric::Fabric;
 use allrail_schedule::Request;
 use allrail_schedule::tensor::TensorParameters;
 use allrail_workload::spec::{Model, Workload};
@@ -14,15 +13,18 @@ use allrail_workload::{ActorId, Built, Memory, NodeId, Perturbation, StepGraph, 
 use allrail_world::flows::Splitting;
 use allrail_world::{Links, World};
 
+use super::assumption;
 use super::carrier::{Ask, Carrier};
 use super::dims::{Dims, Network};
 use super::driver::{Driver, Outcome, Priority, Settings};
 use super::exchange::WithServers;
+use super::links::Wires;
 use super::messages::{Messages, Wiring};
 use super::network::GraphNetwork;
 use super::players::Players;
 use super::result::TrainingResult;
 use super::scenario::{TrainingScenario, WhatIf};
+use super::slow::{self, Felt, Found};
 use super::summary::summarise;
 use super::tensors::Tensors;
 use crate::SimulateError;
@@ -96,15 +98,7 @@ pub fn run(
     observer: Observer<'_>,
 ) -> Result<TrainingResult, SimulateError> {
     let mut request = scenario.request();
-    let network = match scenario.what_if {
-        Some(WhatIf::InfiniteBandwidth) => Network::Infinite,
-        Some(WhatIf::Ideal) => Network::Ideal,
-        Some(WhatIf::Double(dimension)) => {
-            double(&mut request.fabric, dimension)?;
-            Network::Real
-        }
-        Some(WhatIf::NoStraggler) | None => Network::Real,
-    };
+    let network = assumption::apply(scenario, &mut request.fabric)?;
     let sizes: Vec<u32> = request.fabric.dimensions.iter().map(|d| d.size).collect();
     if WithServers::asked(&scenario.tensor()) && scenario.world != WorldKind::Dims {
         return Err(field(
@@ -114,8 +108,17 @@ pub fn run(
             "write `world: dims`, or leave it out for all-reduces",
         ));
     }
-    match scenario.world {
+    // No world is faster than an ideal schedule, which `dims` carries.
+    let world = if network == Network::Ideal { WorldKind::Dims } else { scenario.world };
+    let slow = job.perturbation.slow_links.as_ref();
+    match world {
         WorldKind::Dims => {
+            // An ideal schedule of a topology knows no cables.
+            let slow = slow.filter(|_| !on_cables(scenario.world));
+            let found = slow.map(|drawn| (drawn, Found::new(drawn, &request.fabric)));
+            let felt = found
+                .as_ref()
+                .map(|(drawn, found)| Felt::new(drawn, found, job.graph, &request.fabric));
             let players = Players::classes(job.graph, &sizes)?;
             let mut carrier = Dims::new(
                 job.graph,
@@ -124,7 +127,8 @@ pub fn run(
                 &scenario.schedule.algorithms_by_operation,
                 network,
                 timeline,
-            );
+            )
+            .slowed(felt.as_ref());
             prepare(job.graph, &players, |ask| carrier.prepare(ask))?;
             let parameters = scenario.tensor();
             let outcome = if WithServers::asked(&parameters) {
@@ -136,21 +140,49 @@ pub fn run(
                     fabric,
                     &parameters,
                     network,
+                    felt.as_ref(),
                 )?;
                 drive(job, scenario, &players, &mut servers, timeline, observer)?
             } else {
                 drive(job, scenario, &players, &mut carrier, timeline, observer)?
             };
             let spans = carrier.spans.take().unwrap_or_default();
-            summarise(job, scenario, &request, &players, &outcome, &mut carrier, &spans, timeline)
+            let mut result = summarise(
+                job,
+                scenario,
+                &request,
+                &players,
+                &outcome,
+                &mut carrier,
+                &spans,
+                None,
+                timeline,
+            )?;
+            result.notes.extend(assumption::note(scenario));
+            result.notes.extend(found.map(|(drawn, found)| {
+                format!("{}; a group is as fast as its slowest link", found.note(drawn))
+            }));
+            Ok(result)
         }
         WorldKind::Links => {
             let players = Players::ranks(job.graph, &sizes)?;
             let wiring = Wiring::Dimensions(&request);
-            let world = Box::new(Links::new(&request.fabric));
+            let mut world = Links::new(&request.fabric);
+            if let Some(drawn) = slow {
+                slow::check(drawn, &request.fabric, job.graph)?;
+                for id in request.fabric.ids() {
+                    world.slow_down(id, |link| drawn.link(id, link), |all| drawn.bandwidth(all));
+                }
+            }
             let overhead = scenario.messages.overhead;
-            let carrier = Messages::new(job.graph, &players, wiring, world, overhead);
-            by_messages(job, scenario, &request, &players, carrier, timeline, observer)
+            let carrier = Messages::new(job.graph, &players, wiring, Box::new(world), overhead);
+            let wires = Wires::Dimensions(&request.fabric, slow);
+            let mut result = by_messages(
+                job, scenario, &request, &players, carrier, &wires, timeline, observer,
+            )?;
+            let note = |drawn| Found::new(drawn, &request.fabric).note(drawn);
+            result.notes.extend(slow.map(note));
+            Ok(result)
         }
         WorldKind::Flows | WorldKind::Packets => {
             let Some(topology) = &scenario.topology else {
@@ -163,7 +195,8 @@ pub fn run(
             };
             let settings = &scenario.messages;
             let players = Players::ranks(job.graph, &sizes)?;
-            let network = GraphNetwork::new(Arc::clone(&topology.0))?;
+            let mut network = GraphNetwork::new(Arc::clone(&topology.0))?;
+            let slow_note = slow.map(|drawn| network.slow_down(drawn)).transpose()?;
             let ranks = sizes.iter().product();
             let places = scenario.placement.places(ranks, network.graph.npus(), scenario.seed)?;
             let paths = settings.paths.unwrap_or(Splitting::Ecmp);
@@ -178,53 +211,70 @@ pub fn run(
             if settings.steady && scenario.world == WorldKind::Flows {
                 carrier = carrier.steady(network.latency(paths));
             }
-            let mut result =
-                by_messages(job, scenario, &request, &players, carrier, timeline, observer)?;
+            let wires = Wires::Graph(&network.graph);
+            let mut result = by_messages(
+                job, scenario, &request, &players, carrier, &wires, timeline, observer,
+            )?;
             result.notes.extend(network.notes(&scenario.placement, settings));
+            result.notes.extend(slow_note);
             Ok(result)
         }
     }
 }
 
+/// Whether a world is of cables, not of dimensions.
+const fn on_cables(world: WorldKind) -> bool {
+    matches!(world, WorldKind::Flows | WorldKind::Packets)
+}
+
 /// Runs it on a carrier of messages.
+#[expect(clippy::too_many_arguments, reason = "what a run is made of")]
 fn by_messages(
     job: &Job<'_>,
     scenario: &TrainingScenario,
     request: &Request,
     players: &Players,
     mut carrier: Messages<'_>,
+    wires: &Wires<'_>,
     timeline: bool,
     observer: Observer<'_>,
 ) -> Result<TrainingResult, SimulateError> {
-    if matches!(scenario.what_if, Some(WhatIf::Ideal | WhatIf::InfiniteBandwidth)) {
-        return Err(field(
-            "what_if".to_owned(),
-            scenario.world.tag(),
-            "only the servers of `dims` can be ideal or infinitely fast",
-            "use `world: dims`",
-        ));
+    let infinite = scenario.what_if == Some(WhatIf::InfiniteBandwidth);
+    if infinite {
+        carrier = carrier.infinite();
+    }
+    if timeline {
+        carrier = carrier.logged();
     }
     prepare(job.graph, players, |ask| carrier.prepare(ask))?;
     let outcome = drive(job, scenario, players, &mut carrier, timeline, observer)?;
-    let mut result =
-        summarise(job, scenario, request, players, &outcome, &mut carrier, &[], timeline)?;
+    let spans = carrier.take_spans();
+    let wires = (!infinite).then_some(wires);
+    let mut result = summarise(
+        job,
+        scenario,
+        request,
+        players,
+        &outcome,
+        &mut carrier,
+        &spans,
+        wires,
+        timeline,
+    )?;
     let (messages, bytes) = carrier.carried();
+    result.notes.extend(unheard(scenario));
     result.notes.push(format!("{messages} messages of {bytes} B in all were carried"));
     Ok(result)
 }
 
-fn double(fabric: &mut Fabric, id: allrail_core::DimensionId) -> Result<(), SimulateError> {
-    let dimension = &mut fabric.dimensions[id.index()];
-    dimension.bandwidth = dimension.bandwidth.checked_mul(2).ok_or_else(|| {
-        field(
-            format!("fabric.dimensions[{}].bandwidth", id.0),
-            dimension.bandwidth,
-            "twice as much is beyond 2^64 B/s",
-            "lower it",
-        )
-    })?;
-    fabric.validate()?;
-    Ok(())
+/// What the schedule says and links and switches do not hear.
+fn unheard(scenario: &TrainingScenario) -> Option<String> {
+    let what = match priority(&scenario.tensor(), &scenario.schedule) {
+        Priority::Fifo => return None,
+        Priority::Lifo => "collective_order".to_owned(),
+        Priority::Tensor => scenario.tensor().policy,
+    };
+    Some(format!("`{what}` moves nothing that is under way: links and switches know no priority"))
 }
 
 /// Schedules every kind of collective of the graph once, so that nothing fails on the way.

@@ -1,16 +1,16 @@
 //! From what a run gave to a result.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use allrail_collective::Operation;
 use allrail_collective::model::topology_aware;
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bytes, DimensionId, Time};
 use allrail_schedule::Request;
-use allrail_workload::{Pass, Purpose, StepGraph, Work};
+use allrail_workload::{Group, Pass, Purpose, StepGraph, Work};
 
-use super::carrier::{Ask, Carrier};
-use super::dims;
+use super::carrier::{Ask, Carrier, Span};
 use super::driver::Outcome;
+use super::links::{self, Wires};
 use super::path::{self, What};
 use super::players::Players;
 use super::record::{Idle, Ran, clipped};
@@ -43,7 +43,8 @@ pub(super) fn summarise(
     players: &Players,
     outcome: &Outcome,
     carrier: &mut dyn Carrier,
-    spans: &[dims::Span],
+    spans: &[Span],
+    wires: Option<&Wires<'_>>,
     timeline: bool,
 ) -> Result<TrainingResult, SimulateError> {
     let ends = &outcome.ends;
@@ -136,6 +137,8 @@ pub(super) fn summarise(
     for purpose in Purpose::ALL {
         exposed_us.insert(tag(&purpose), own.exposed.get(&purpose).map_or(0.0, |t| each(*t)));
     }
+    let (links, busiest_links) =
+        wires.map(|wires| links::busy(wires, &used.links, span)).unwrap_or_default();
     let mut notes = job.notes.clone();
     let memory = job.memory.map(|memory| MemoryResult {
         parameters: memory.parameters.count(),
@@ -165,6 +168,8 @@ pub(super) fn summarise(
         waiting_us: each(own.waiting),
         dimensions,
         utilisation: ratio(sent, capacity(span.as_s())),
+        links,
+        busiest_links,
         utilisation_while_communicating: (used.active > Time::ZERO)
             .then(|| ratio(sent, capacity(used.active.as_s()))),
         critical_path_in_words: path.words,
@@ -231,16 +236,28 @@ fn used(
             last.iter().zip(first).map(|(a, b)| a.saturating_sub(*b)).collect()
         }),
         sent: last.sent.iter().zip(&first.sent).map(|(a, b)| a - b).collect(),
+        links: last.links.iter().zip(&first.links).map(|(a, b)| a - b).collect(),
         active: last.active.saturating_sub(first.active),
     }
 }
 
-/// Every compute node and every stage, as they ran.
+/// The dimension on which it ran, or those of its group: `dim1+dim2`.
+fn track(span: &Span, group: &Group) -> String {
+    if let Some(dimension) = span.dimension {
+        return DimensionId(dimension).name();
+    }
+    let parts = group.parts.iter().filter(|part| part.size > 1);
+    let spanned: BTreeSet<DimensionId> = parts.map(|part| part.dimension).collect();
+    let names: Vec<String> = spanned.into_iter().map(DimensionId::name).collect();
+    if names.is_empty() { "network".to_owned() } else { names.join("+") }
+}
+
+/// Every compute node and all communication, as they ran.
 fn timeline_of(
     graph: &StepGraph,
     players: &Players,
     outcome: &Outcome,
-    stages: &[dims::Span],
+    carried: &[Span],
 ) -> Vec<SpanResult> {
     let name = |player: u32| graph.actors()[players.actors[player as usize].index()].name.clone();
     // Of an actor whose ranks are players of their own, the first stands for all.
@@ -270,7 +287,7 @@ fn timeline_of(
         start_us: start.as_us(),
         end_us: end.as_us(),
     });
-    let carried = stages.iter().filter(|span| shown[span.player as usize]).map(|span| {
+    let carried = carried.iter().filter(|span| shown[span.player as usize]).map(|span| {
         let index = usize::try_from(span.tag).expect("a tag is an index");
         let (ran, ask) = outcome.asked[index];
         let (operation, bytes, instance) = match ask {
@@ -288,7 +305,7 @@ fn timeline_of(
         };
         SpanResult {
             actor: name(span.player),
-            track: format!("dim{}", span.dimension + 1),
+            track: track(span, &graph.groups()[instance.group.index()]),
             name: graph.name(ran.node).to_owned(),
             operation: Some(operation),
             bytes: Some(bytes.count()),

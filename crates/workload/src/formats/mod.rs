@@ -41,11 +41,12 @@ pub struct TraceSpec {
 /// # Errors
 /// The file is wrong, or does not fit the dimensions.
 pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Option<Built>, WorkloadError> {
-    match &workload.model {
+    crate::slow_links::check(workload, sizes)?;
+    let built = match &workload.model {
         Model::AstraSim(value) => {
             let mut file = astra_sim::parse(value)?;
             file.options.compute_scale *= workload.compute.scale;
-            Ok(Some(Built::of_graph(astra_sim::build(&file, sizes)?)))
+            Built::of_graph(astra_sim::build(&file, sizes)?)
         }
         Model::Trace(value) => {
             let trace = trace(value, workload, sizes)?;
@@ -55,11 +56,12 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Option<Built>, Worklo
                 .into_iter()
                 .map(|(what, count)| format!("{what} ({count} nodes)"))
                 .collect();
-            Ok(Some(built))
+            built
         }
-        Model::Steps(value) => Ok(Some(Built::of_graph(steps(value)?))),
-        _ => Ok(None),
-    }
+        Model::Steps(value) => Built::of_graph(steps(value)?),
+        _ => return Ok(None),
+    };
+    built.with_stragglers(workload, sizes).map(Some)
 }
 
 /// Reads `workload.model.steps`.

@@ -23,6 +23,7 @@ use crate::graph::StepGraph;
 use crate::memory::{self, Memory};
 use crate::models::Network;
 use crate::perturbation::Perturbation;
+use crate::slow_links::SlowLinks;
 use crate::spec::Workload;
 use emit::Emitter;
 use gradients::Pending;
@@ -53,10 +54,26 @@ impl Built {
         Self { graph, memory, network, slow: Vec::new(), notes: Vec::new() }
     }
 
-    /// What disturbs its compute times.
+    /// With an actor of its own for every rank that is slow.
+    ///
+    /// # Errors
+    /// What disturbs the workload is not what it should be.
+    pub(crate) fn with_stragglers(
+        self,
+        workload: &Workload,
+        sizes: &[u32],
+    ) -> Result<Self, WorkloadError> {
+        crate::perturbation::check(workload, sizes)?;
+        let (graph, slow) = split::stragglers(self.graph, &workload.stragglers, sizes)?;
+        Ok(Self { graph, slow, ..self })
+    }
+
+    /// What disturbs it.
     #[must_use]
     pub fn perturbation(&self, workload: &Workload, seed: u64) -> Perturbation {
-        Perturbation::new(seed, workload.jitter, self.slow.clone())
+        let mut found = Perturbation::new(seed, workload.jitter, self.slow.clone());
+        found.slow_links = workload.slow_links.as_ref().and_then(|said| SlowLinks::new(seed, said));
+        found
     }
 }
 

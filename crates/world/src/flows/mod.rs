@@ -102,6 +102,9 @@ struct Inner {
     ready: VecDeque<Ready>,
     routes: Vec<Route>,
     messages: Vec<Message>,
+    capacities: Vec<f64>,
+    /// Bytes that each link was given; the first of parallel links stands for all.
+    carried: Vec<f64>,
 }
 
 /// See the module.
@@ -123,8 +126,9 @@ impl Flows {
     #[must_use]
     pub fn with_detours(graph: &Arc<Graph>, splitting: Splitting, detours: bool) -> Self {
         let router = Router::new(graph, splitting, detours);
+        let capacities = router.capacities(graph);
         let inner = Inner {
-            solver: Solver::new(&router.capacities(graph)),
+            solver: Solver::new(&capacities),
             router,
             flows: Vec::new(),
             unused: Vec::new(),
@@ -137,6 +141,8 @@ impl Flows {
             ready: VecDeque::new(),
             routes: Vec::new(),
             messages: Vec::new(),
+            carried: vec![0.0; capacities.len()],
+            capacities,
         };
         Self { inner: RefCell::new(inner), npus: graph.npus() }
     }
@@ -174,6 +180,9 @@ impl Inner {
         for (id, route) in self.fresh.drain(..).zip(self.routes.drain(..)) {
             let flow = &mut self.flows[id as usize];
             flow.latency = route.latency;
+            for &(link, share) in route.entries.iter() {
+                self.carried[link as usize] += share * flow.left;
+            }
             flow.sharing = self.solver.add(route.entries);
             if flow.sharing as usize >= self.owners.len() {
                 self.owners.resize(flow.sharing as usize + 1, 0);
@@ -359,5 +368,13 @@ impl World for Flows {
         inner.unused.push(id);
         inner.ready.retain(|ready| ready.entry != (id, generation));
         true
+    }
+
+    fn link_seconds(&self) -> Vec<f64> {
+        let inner = self.inner.borrow();
+        let each = inner.carried.iter().zip(&inner.capacities);
+        let mut seconds: Vec<f64> = each.map(|(bytes, capacity)| bytes / capacity).collect();
+        inner.router.spread(&mut seconds);
+        seconds
     }
 }

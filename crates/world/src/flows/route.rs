@@ -75,6 +75,19 @@ impl Router {
         capacities
     }
 
+    /// Gives all parallel links what the first has, where it stands for them.
+    pub(super) fn spread(&self, of_links: &mut [f64]) {
+        if self.splitting == Splitting::Single {
+            return;
+        }
+        for number in 0..self.trunk.arcs().len() as u32 {
+            let lanes = self.trunk.lanes(number);
+            for lane in lanes {
+                of_links[*lane as usize] = of_links[lanes[0] as usize];
+            }
+        }
+    }
+
     /// The routes of messages that start together, in their order.
     pub(super) fn routes(&mut self, messages: &[Message], out: &mut Vec<Route>) {
         if self.kept > KEPT {

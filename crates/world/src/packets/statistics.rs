@@ -92,6 +92,11 @@ impl Counters {
         }
     }
 
+    /// Bytes sent on each directed link.
+    pub(super) fn link_bytes(&self) -> &[u64] {
+        &self.link_bytes
+    }
+
     pub(super) fn submits(&mut self) {
         self.messages += 1;
     }

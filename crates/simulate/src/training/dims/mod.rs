@@ -27,22 +27,12 @@ use allrail_schedule::Request;
 use allrail_schedule::queue::{self, DimensionQueue, Waiting};
 use allrail_workload::StepGraph;
 
-use super::carrier::{Ask, Carrier, Event, Submission, Usage};
+use super::carrier::{Ask, Carrier, Event, Span, Submission, Usage};
 use super::players::Players;
+use super::slow::Felt;
 use crate::SimulateError;
+pub use schedules::Network;
 use schedules::{Schedules, Stages};
-
-/// Which network carries the stages.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Network {
-    /// The scenario's.
-    #[default]
-    Real,
-    /// The scenario's, all dimensions of a group kept busy without latency: no schedule is faster.
-    Ideal,
-    /// Bytes take no time.
-    Infinite,
-}
 
 /// Stages of one submission on one player.
 struct Flight {
@@ -81,21 +71,6 @@ enum Inner {
     Left { tag: u64 },
     Wake { port: u32 },
     Over { join: u32 },
-}
-
-/// A stage as it ran.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Span {
-    /// On whose server.
-    pub player: u32,
-    /// Of which dimension.
-    pub dimension: u32,
-    /// The submission's.
-    pub tag: u64,
-    /// When it was chosen.
-    pub start: Time,
-    /// When its last byte had left.
-    pub end: Time,
 }
 
 /// See the module.
@@ -160,12 +135,26 @@ impl<'a> Dims<'a> {
             free_joins: Vec::new(),
             events: EventQueue::new(),
             choosing: Vec::new(),
-            schedules: Schedules { graph, request, algorithms, network, known: BTreeMap::new() },
+            schedules: Schedules {
+                graph,
+                request,
+                algorithms,
+                network,
+                slow: None,
+                known: BTreeMap::new(),
+            },
             under_way: 0,
             active_since: Time::ZERO,
             active: Time::ZERO,
             spans: timeline.then(Vec::new),
         }
+    }
+
+    /// Lets groups feel slow links.
+    #[must_use]
+    pub fn slowed(mut self, slow: Option<&'a Felt<'a>>) -> Self {
+        self.schedules.slow = slow;
+        self
     }
 
     /// Schedules what will be asked, so that a mistake is found before anything runs.
@@ -182,7 +171,10 @@ impl<'a> Dims<'a> {
                 let group = self.players.instances[instance as usize].group;
                 self.schedules.collective(operation, bytes, group.0)
             }
-            Ask::Message { bytes, ranks, .. } => self.schedules.message(bytes, ranks),
+            Ask::Message { bytes, ranks, instance, .. } => {
+                let group = self.players.instances[instance as usize].group;
+                self.schedules.message(bytes, ranks, group.0)
+            }
         }
     }
 
@@ -274,7 +266,7 @@ impl<'a> Dims<'a> {
             if let Some(spans) = &mut self.spans {
                 spans.push(Span {
                     player: flight.player,
-                    dimension: task.dimension,
+                    dimension: Some(task.dimension),
                     tag: join.tag,
                     start: now,
                     end: port.free_at,
@@ -392,6 +384,7 @@ impl Carrier for Dims<'_> {
         Usage {
             busy: Some(busy.into_iter().map(mean).collect()),
             sent: sent.into_iter().map(|sum| sum / ranks.max(1) as f64).collect(),
+            links: Vec::new(),
             active: self.active,
         }
     }

@@ -10,8 +10,24 @@ use allrail_schedule::queue::Order;
 use allrail_schedule::{Request, evaluate, planner};
 use allrail_workload::{Part, StepGraph};
 
-use super::Network;
+use super::super::slow::{Felt, LONGEST};
 use crate::SimulateError;
+
+/// Which network carries the stages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Network {
+    /// The scenario's.
+    #[default]
+    Real,
+    /// The scenario's, all dimensions of a group kept busy without latency: no schedule is faster.
+    Ideal,
+    /// Bytes take no time.
+    Infinite,
+}
+
+fn too_long() -> SimulateError {
+    SimulateError::Schedule(allrail_schedule::ScheduleError::TooLong)
+}
 
 /// One stage of one chunk.
 #[derive(Clone, Copy, Debug)]
@@ -46,7 +62,7 @@ impl Stages {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
     Collective(Operation, Bytes, u32),
-    Message(Bytes, (Rank, Rank)),
+    Message(Bytes, (Rank, Rank), u32),
 }
 
 /// Schedules that were made, by what they are for.
@@ -56,6 +72,7 @@ pub(super) struct Schedules<'a> {
     /// Those of a kind of collective, where they differ from the request's.
     pub(super) algorithms: &'a BTreeMap<Operation, Vec<String>>,
     pub(super) network: Network,
+    pub(super) slow: Option<&'a Felt<'a>>,
     pub(super) known: BTreeMap<Key, Rc<Stages>>,
 }
 
@@ -105,25 +122,27 @@ impl Schedules<'_> {
         let scheduled = planner::schedule(&request)?;
         let work = scheduled.work()?;
         if self.network == Network::Ideal {
-            return Ok(ideal(&request, &dimensions, &work));
+            return Ok(self.ideal(&request, &dimensions, &work, group));
         }
         let planned = match request.order {
             Order::Planned => planner::plan(&request)?.dimension_order,
             _ => Vec::new(),
         };
         let mut stages = Stages { tasks: Vec::new(), starts: vec![0], planned };
+        let mut total = Time::ZERO;
         for chunk in 0..work.chunks() {
-            stages.tasks.extend(work.chunk(chunk).iter().map(|task| Task {
-                dimension: task.dimension,
-                occupancy: if self.network == Network::Infinite {
-                    Time::ZERO
-                } else {
-                    task.occupancy
-                },
-                latency: task.latency,
-                buffer: task.buffer,
-                sent: task.sent.0,
-            }));
+            for task in work.chunk(chunk) {
+                let occupancy = self.occupancy(group, task.dimension, task.occupancy);
+                let occupancy = occupancy.filter(|time| *time <= LONGEST).ok_or_else(too_long)?;
+                total = total.checked_add(occupancy).ok_or_else(too_long)?;
+                stages.tasks.push(Task {
+                    dimension: task.dimension,
+                    occupancy,
+                    latency: task.latency,
+                    buffer: task.buffer,
+                    sent: task.sent.0,
+                });
+            }
             stages.starts.push(u32::try_from(stages.tasks.len()).expect("fewer than 2^32 stages"));
         }
         Ok(stages)
@@ -133,15 +152,17 @@ impl Schedules<'_> {
     fn network_of(&self, group: u32) -> Result<(Fabric, Vec<DimensionId>), SimulateError> {
         let group = &self.graph.groups()[group as usize];
         if group.parts.is_empty() {
+            let ideal = self.network == Network::Ideal;
             return Err(SimulateError::Field {
-                field: "world".to_owned(),
-                value: "dims".to_owned(),
+                field: if ideal { "what_if" } else { "world" }.to_owned(),
+                value: if ideal { "ideal" } else { "dims" }.to_owned(),
                 why: format!(
                     "the ranks of group `{}` are no product of dimensions, and `dims` knows ranks \
                      by their dimensions only",
                     group.name
                 ),
-                hint: "use `world: flows`".to_owned(),
+                hint: if ideal { "ask for `infinite_bandwidth`" } else { "use `world: flows`" }
+                    .to_owned(),
             });
         }
         let mut fabric = self.request.fabric.clone();
@@ -165,12 +186,22 @@ impl Schedules<'_> {
         Ok((fabric, dimensions))
     }
 
+    /// For how long a stage of a group keeps a dimension busy that should take `nominal`.
+    fn occupancy(&self, group: u32, dimension: u32, nominal: Time) -> Option<Time> {
+        match (self.slow, self.network) {
+            (_, Network::Infinite) => Some(Time::ZERO),
+            (Some(slow), _) => slow.time(group, DimensionId(dimension), nominal),
+            (None, _) => Some(nominal),
+        }
+    }
+
     pub(super) fn message(
         &mut self,
         bytes: Bytes,
         ranks: (Rank, Rank),
+        group: u32,
     ) -> Result<Rc<Stages>, SimulateError> {
-        let key = Key::Message(bytes, ranks);
+        let key = Key::Message(bytes, ranks, group);
         if let Some(known) = self.known.get(&key) {
             return Ok(Rc::clone(known));
         }
@@ -188,14 +219,11 @@ impl Schedules<'_> {
             topology::path(dimension, from, to, &mut path);
             let hops = u64::try_from(path.len()).expect("few hops");
             let steps = hops.div_ceil(u64::from(links.hops_per_step()));
-            let too_long = || SimulateError::Schedule(allrail_schedule::ScheduleError::TooLong);
-            let time = links.link_bandwidth(dimension).time_for(bytes).ok_or_else(too_long)?;
+            let time = links.link_bandwidth(dimension).time_for(bytes);
+            let time = time.and_then(|time| self.occupancy(group, d, time));
+            let occupancy = time.ok_or_else(too_long)?;
             let latency = dimension.latency.checked_mul(steps).ok_or_else(too_long)?;
-            let (occupancy, latency) = match self.network {
-                Network::Real => (time, latency),
-                Network::Ideal => (time, Time::ZERO),
-                Network::Infinite => (Time::ZERO, latency),
-            };
+            let latency = if self.network == Network::Ideal { Time::ZERO } else { latency };
             let sent = bytes.count() as f64;
             tasks.push(Task { dimension: d, occupancy, latency, buffer: bytes, sent });
         }
@@ -204,27 +232,38 @@ impl Schedules<'_> {
         self.known.insert(key, Rc::clone(&stages));
         Ok(stages)
     }
-}
 
-/// As many chunks, each spread over all dimensions at once so that they end together.
-fn ideal(request: &Request, dimensions: &[DimensionId], work: &evaluate::Work) -> Stages {
-    let bandwidth =
-        |id: &DimensionId| request.fabric.dimension(*id).aggregate().bytes_per_second() as f64;
-    let total: f64 = dimensions.iter().map(bandwidth).sum();
-    let mut stages = Stages { tasks: Vec::new(), starts: vec![0], planned: Vec::new() };
-    for chunk in 0..work.chunks() {
-        let bytes: f64 = work.chunk(chunk).iter().map(|task| task.sent.0).sum();
-        let time = Time::from_ps((bytes / total * 1e12).ceil() as u64);
-        for dimension in dimensions {
-            stages.tasks.push(Task {
-                dimension: dimension.0,
-                occupancy: time,
-                latency: Time::ZERO,
-                buffer: Bytes::new((bytes / dimensions.len() as f64) as u64),
-                sent: bytes * bandwidth(dimension) / total,
-            });
-            stages.starts.push(u32::try_from(stages.tasks.len()).expect("fewer than 2^32 stages"));
+    /// As many chunks, each spread over all dimensions at once so that they end together.
+    fn ideal(
+        &self,
+        request: &Request,
+        dimensions: &[DimensionId],
+        work: &evaluate::Work,
+        group: u32,
+    ) -> Stages {
+        let bandwidth = |id: &DimensionId| {
+            let whole = request.fabric.dimension(*id).aggregate();
+            let slow = self.slow.map(|slow| slow.bandwidth(group, *id, whole));
+            slow.unwrap_or(whole).bytes_per_second() as f64
+        };
+        let total: f64 = dimensions.iter().map(bandwidth).sum();
+        let mut stages = Stages { tasks: Vec::new(), starts: vec![0], planned: Vec::new() };
+        for chunk in 0..work.chunks() {
+            let bytes: f64 = work.chunk(chunk).iter().map(|task| task.sent.0).sum();
+            let time = Time::from_ps((bytes / total * 1e12).ceil() as u64);
+            for dimension in dimensions {
+                stages.tasks.push(Task {
+                    dimension: dimension.0,
+                    occupancy: time,
+                    latency: Time::ZERO,
+                    buffer: Bytes::new((bytes / dimensions.len() as f64) as u64),
+                    sent: bytes * bandwidth(dimension) / total,
+                });
+                stages
+                    .starts
+                    .push(u32::try_from(stages.tasks.len()).expect("fewer than 2^32 stages"));
+            }
         }
+        stages
     }
-    stages
 }

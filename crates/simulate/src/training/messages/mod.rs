@@ -1,7 +1,7 @@
 //! The carrier of worlds of messages: `links`, `flows` and `packets`.
 //!
 //! Players are ranks. A collective among an instance's ranks is the messages of its algorithm
-//! (`lowered`, `staged`): a rank begins a step when all that it receives in the steps before has
+//! ([`lowering`]): a rank begins a step when all that it receives in the steps before has
 //! arrived. All collectives and messages in flight share the world, and so its links. A message of
 //! the job is one message of the world; in `links` one on each dimension on which its ranks differ,
 //! one after the other.
@@ -16,87 +16,36 @@
 //! as links and switches know none; and what a message costs the processors of its ends, but for
 //! the overhead, which keeps nothing else waiting.
 
-use std::collections::{BTreeMap, VecDeque};
+mod flights;
+mod log;
+mod lowering;
+
+use std::collections::VecDeque;
 use std::sync::Arc;
 
-use allrail_collective::{Operation, Steps};
+use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, EventQueue, Rank, Time};
-use allrail_fabric::graph::NodeId;
-use allrail_schedule::Request;
-use allrail_workload::{Group, StepGraph};
+use allrail_workload::StepGraph;
 use allrail_world::{Transfer, World};
 
-use super::carrier::{Ask, Carrier, Event, Submission, Usage};
-use super::lowered::{Algorithms, Parts, on_graph};
+use super::carrier::{Ask, Carrier, Event, Span, Submission, Usage};
 use super::players::Players;
-use super::staged::on_dimensions;
 use super::steady::Steady;
 use crate::SimulateError;
 use crate::traffic::driver::{Demand, Message};
 use crate::traffic::rounds::Rounds;
-
-/// What the world's ends are to the job's ranks.
-pub enum Wiring<'a> {
-    /// NPUs of a graph.
-    Graph {
-        /// The NPU of each rank.
-        places: &'a [NodeId],
-        /// What collectives are made of.
-        algorithms: &'a Algorithms,
-        /// The job's dimensions: where messages count, not where they go.
-        sizes: &'a [u32],
-    },
-    /// Ranks of a fabric of dimensions; with everything of the schedule but what is communicated.
-    Dimensions(&'a Request),
-}
-
-/// How long a message between two NPUs is under way beside its bytes.
-pub type Latency<'a> = Box<dyn FnMut(NodeId, NodeId) -> Time + 'a>;
-
-type Key = (Operation, Bytes, u32);
-
-/// A collective in flight: one for each of its parts.
-struct Flight {
-    rounds: Rounds<Arc<dyn Steps>>,
-    instance: u32,
-    join: u32,
-}
-
-/// One submission: over when all its flights are, and then some.
-#[derive(Clone, Copy)]
-struct Join {
-    tag: u64,
-    flights: u32,
-    added: Time,
-}
-
-/// What a message of the world is for.
-#[derive(Clone)]
-enum Purpose {
-    /// The flight's own tag comes back to it.
-    Step { flight: u32, own: u64 },
-    /// The submission's message, and the ranks that it has yet to pass.
-    Whole { tag: u64, from: Rank, left: Vec<Rank>, bytes: Bytes },
-}
-
-#[derive(Clone, Copy)]
-enum Inner {
-    Arrived { message: u64 },
-    Over { join: u32 },
-    Begun { ask: Ask, tag: u64 },
-}
+use flights::{Flight, Inner, Join, Purpose, keep};
+use log::Log;
+use lowering::Lowering;
+pub use lowering::{Latency, Wiring};
 
 /// See the module.
 pub struct Messages<'a> {
-    graph: &'a StepGraph,
-    players: &'a Players,
-    wiring: Wiring<'a>,
+    lowering: Lowering<'a>,
     world: Box<dyn World + 'a>,
     overhead: Time,
-    latency: Option<Latency<'a>>,
-    known: BTreeMap<Key, Parts>,
-    /// What is added to a steady collective's end, by what it does and where, whatever its size.
-    added: BTreeMap<(Operation, u32), Time>,
+    infinite: bool,
+    log: Option<Log>,
     flights: Vec<Option<Flight>>,
     free_flights: Vec<u32>,
     joins: Vec<Join>,
@@ -124,15 +73,14 @@ impl<'a> Messages<'a> {
         world: Box<dyn World + 'a>,
         overhead: Time,
     ) -> Self {
+        let lowering = Lowering::new(graph, players, wiring);
         Self {
-            graph,
-            players,
-            wiring,
+            sent: vec![0; lowering.dimensions()],
+            lowering,
             world,
             overhead,
-            latency: None,
-            known: BTreeMap::new(),
-            added: BTreeMap::new(),
+            infinite: false,
+            log: None,
             flights: Vec::new(),
             free_flights: Vec::new(),
             joins: Vec::new(),
@@ -142,7 +90,6 @@ impl<'a> Messages<'a> {
             events: EventQueue::new(),
             ready: VecDeque::new(),
             now: Time::ZERO,
-            sent: Vec::new(),
             carried: 0,
             open: 0,
             since: Time::ZERO,
@@ -154,8 +101,27 @@ impl<'a> Messages<'a> {
     /// links at once (`flows`) gives the same times then.
     #[must_use]
     pub fn steady(mut self, latency: Latency<'a>) -> Self {
-        self.latency = Some(latency);
+        self.lowering.latency = Some(latency);
         self
+    }
+
+    /// Carries bytes in no time; latencies and the overhead remain.
+    #[must_use]
+    pub fn infinite(mut self) -> Self {
+        self.infinite = true;
+        self
+    }
+
+    /// Keeps when each submission was under way.
+    #[must_use]
+    pub fn logged(mut self) -> Self {
+        self.log = Some(Log::default());
+        self
+    }
+
+    /// What was under way when, where it was kept.
+    pub fn take_spans(&mut self) -> Vec<Span> {
+        self.log.as_mut().map(|log| std::mem::take(&mut log.spans)).unwrap_or_default()
     }
 
     /// Looks at what will be asked, so that a mistake is found before anything runs.
@@ -165,7 +131,7 @@ impl<'a> Messages<'a> {
     pub fn prepare(&mut self, ask: Ask) -> Result<(), SimulateError> {
         match ask {
             Ask::Collective { operation, bytes, instance } => {
-                self.parts(operation, bytes, instance).map(|_| ())
+                self.lowering.parts(operation, bytes, instance).map(|_| ())
             }
             Ask::Message { .. } => Ok(()),
         }
@@ -175,62 +141,6 @@ impl<'a> Messages<'a> {
     #[must_use]
     pub fn carried(&self) -> (u64, u64) {
         (self.carried, self.sent.iter().sum())
-    }
-
-    fn group(&self, instance: u32) -> &'a Group {
-        &self.graph.groups()[self.players.instances[instance as usize].group.index()]
-    }
-
-    fn parts(
-        &mut self,
-        operation: Operation,
-        bytes: Bytes,
-        instance: u32,
-    ) -> Result<Parts, SimulateError> {
-        let held = &self.players.instances[instance as usize];
-        let key = (operation, bytes, held.group.0);
-        if let Some(known) = self.known.get(&key) {
-            return Ok(known.clone());
-        }
-        let ranks = u32::try_from(held.ranks.len()).expect("fewer than 2^32 ranks");
-        let group = self.group(instance);
-        let parts = if ranks < 2 || bytes == Bytes::default() {
-            Vec::new()
-        } else {
-            match &self.wiring {
-                Wiring::Graph { algorithms, .. } => {
-                    on_graph(algorithms, group, ranks, operation, bytes)?
-                }
-                Wiring::Dimensions(request) => {
-                    on_dimensions(request, &group.parts, operation, bytes)?
-                }
-            }
-        };
-        self.known.insert(key, parts.clone());
-        Ok(parts)
-    }
-
-    fn npu(&self, rank: Rank) -> NodeId {
-        match &self.wiring {
-            Wiring::Graph { places, .. } => places[rank.index()],
-            Wiring::Dimensions(_) => NodeId(rank.0),
-        }
-    }
-
-    /// What a steady collective waits for after its last byte.
-    fn added(&mut self, operation: Operation, instance: u32, steady: &Steady) -> Time {
-        if let Some(known) = self.added.get(&(operation, instance)) {
-            return *known;
-        }
-        let Some(mut latency) = self.latency.take() else { return Time::ZERO };
-        let ranks = &self.players.instances[instance as usize].ranks;
-        let added = steady.added(&mut |from, to| {
-            let ends = (self.npu(ranks[from as usize]), self.npu(ranks[to as usize]));
-            self.overhead + latency(ends.0, ends.1)
-        });
-        self.latency = Some(latency);
-        self.added.insert((operation, instance), added);
-        added
     }
 
     fn begin(&mut self, now: Time, ask: Ask, tag: u64) {
@@ -244,11 +154,7 @@ impl<'a> Messages<'a> {
             }
             Ask::Message { bytes, ranks: (from, to), .. } => (bytes, from, to),
         };
-        let mut left = match &self.wiring {
-            Wiring::Graph { .. } if from == to => Vec::new(),
-            Wiring::Graph { .. } => vec![to],
-            Wiring::Dimensions(request) => passed(request, from, to),
-        };
+        let mut left = self.lowering.passed(from, to);
         if left.is_empty() {
             // To itself.
             self.over(now, tag);
@@ -268,7 +174,7 @@ impl<'a> Messages<'a> {
         instance: u32,
         tag: u64,
     ) {
-        let parts = self.parts(operation, bytes, instance);
+        let parts = self.lowering.parts(operation, bytes, instance);
         let parts = parts.expect("what is asked was looked at before the run");
         if parts.is_empty() {
             self.over(now, tag);
@@ -279,9 +185,10 @@ impl<'a> Messages<'a> {
         let mut out = Vec::new();
         for part in parts {
             let mut steps = part;
-            if self.latency.is_some() {
+            if self.lowering.latency.is_some() {
                 let steady = Steady::new(steps);
-                self.joins[join as usize].added = self.added(operation, instance, &steady);
+                let added = self.lowering.added(operation, instance, &steady, self.overhead);
+                self.joins[join as usize].added = added;
                 steps = Arc::new(steady);
             }
             let mut rounds = Rounds::new(steps);
@@ -295,7 +202,7 @@ impl<'a> Messages<'a> {
     /// Sends what a flight's ranks send.
     fn send(&mut self, now: Time, flight: u32, out: &mut Vec<Message>) {
         let held = self.flights[flight as usize].as_ref().expect("it is under way");
-        let ranks = &self.players.instances[held.instance as usize].ranks;
+        let ranks = &self.lowering.players.instances[held.instance as usize].ranks;
         for Message { source, destination, bytes, tag } in out.drain(..) {
             let ends = (ranks[source as usize], ranks[destination as usize]);
             self.hand_over(now, ends, bytes, Purpose::Step { flight, own: tag }, false);
@@ -311,15 +218,7 @@ impl<'a> Messages<'a> {
         purpose: Purpose,
         tell_sent: bool,
     ) {
-        let dimension = match &self.wiring {
-            Wiring::Graph { sizes, .. } => dimension_of(*sizes, from, to),
-            Wiring::Dimensions(request) => {
-                dimension_of(request.fabric.dimensions.iter().map(|d| &d.size), from, to)
-            }
-        };
-        if self.sent.len() <= dimension as usize {
-            self.sent.resize(dimension as usize + 1, 0);
-        }
+        let dimension = self.lowering.dimension(from, to);
         self.sent[dimension as usize] += bytes.count();
         self.carried += 1;
         let tag = self.free_messages.pop().unwrap_or(self.messages.len() as u64);
@@ -329,9 +228,9 @@ impl<'a> Messages<'a> {
         }
         let transfer = Transfer::Message {
             dimension: DimensionId(dimension),
-            source: Rank(self.npu(from).0),
-            destination: Rank(self.npu(to).0),
-            bytes,
+            source: Rank(self.lowering.npu(from).0),
+            destination: Rank(self.lowering.npu(to).0),
+            bytes: if self.infinite { Bytes::default() } else { bytes },
         };
         let sent_tag = tell_sent.then_some(tag);
         self.world.submit(now, allrail_world::Submission { transfer, tag, sent_tag });
@@ -376,6 +275,9 @@ impl<'a> Messages<'a> {
         self.open -= 1;
         if self.open == 0 {
             self.active += now - self.since;
+        }
+        if let Some(log) = &mut self.log {
+            log.ends(now, tag, self.lowering.players);
         }
         self.ready.push_back((now, Event::Delivered { tag }));
     }
@@ -426,46 +328,11 @@ impl<'a> Messages<'a> {
     }
 }
 
-/// Puts it where there is room.
-fn keep<T>(list: &mut Vec<T>, free: &mut Vec<u32>, one: T) -> u32 {
-    if let Some(id) = free.pop() {
-        list[id as usize] = one;
-        return id;
-    }
-    list.push(one);
-    u32::try_from(list.len() - 1).expect("fewer than 2^32 in flight")
-}
-
-/// The first dimension on which two ranks differ.
-fn dimension_of<'s>(sizes: impl IntoIterator<Item = &'s u32>, from: Rank, to: Rank) -> u32 {
-    let (mut from, mut to) = (from.0, to.0);
-    for (d, size) in (0u32..).zip(sizes) {
-        if from % size != to % size {
-            return d;
-        }
-        from /= size;
-        to /= size;
-    }
-    0
-}
-
-/// The ranks that a message passes on its way, one dimension after another; the last is `to`.
-fn passed(request: &Request, from: Rank, to: Rank) -> Vec<Rank> {
-    let mut passed = Vec::new();
-    let (mut at, mut stride) = (from.0, 1);
-    for dimension in &request.fabric.dimensions {
-        let place = |rank: u32| rank / stride % dimension.size;
-        if place(at) != place(to.0) {
-            at = at - place(at) * stride + place(to.0) * stride;
-            passed.push(Rank(at));
-        }
-        stride *= dimension.size;
-    }
-    passed
-}
-
 impl Carrier for Messages<'_> {
     fn submit(&mut self, now: Time, Submission { ask, overhead, tag, .. }: Submission) {
+        if let Some(log) = &mut self.log {
+            log.begins(now, tag, ask);
+        }
         if overhead > Time::ZERO {
             self.events.push(now + overhead, 0, Inner::Begun { ask, tag });
         } else {
@@ -491,22 +358,18 @@ impl Carrier for Messages<'_> {
     }
 
     fn usage(&self) -> Usage {
-        let ranks = self.players.len().max(1) as f64;
+        let ranks = self.lowering.players.len().max(1) as f64;
         let busy = self.world.busy(self.now.max(Time::from_ps(1)));
         let time = |share: f64| Time::from_ps((share * self.now.as_ps() as f64) as u64);
         let mut usage = Usage {
             busy: busy.map(|shares| shares.into_iter().map(time).collect()),
             sent: self.sent.iter().map(|bytes| *bytes as f64 / ranks).collect(),
+            links: self.world.link_seconds(),
             active: self.active,
         };
         if self.open > 0 {
             usage.active += self.now.saturating_sub(self.since);
         }
-        let dimensions = match &self.wiring {
-            Wiring::Graph { sizes, .. } => sizes.len(),
-            Wiring::Dimensions(request) => request.fabric.dimensions.len(),
-        };
-        usage.sent.resize(dimensions, 0.0);
         usage
     }
 }
