@@ -19,7 +19,10 @@ pub(super) struct Task {
     pub(super) dimension: u32,
     pub(super) occupancy: Time,
     pub(super) latency: Time,
+    pub(super) served: Time,
+    pub(super) operation: Operation,
     pub(super) buffer: Bytes,
+    pub(super) brought: Bytes,
     pub(super) sent: f64,
 }
 
@@ -113,15 +116,21 @@ impl Schedules<'_> {
         };
         let mut stages = Stages { tasks: Vec::new(), starts: vec![0], planned };
         for chunk in 0..work.chunks() {
+            let infinite = self.network == Network::Infinite;
+            let kept = |time: Time| if infinite { Time::ZERO } else { time };
             stages.tasks.extend(work.chunk(chunk).iter().map(|task| Task {
                 dimension: task.dimension,
-                occupancy: if self.network == Network::Infinite {
-                    Time::ZERO
+                occupancy: kept(task.occupancy),
+                // Bytes' time that is within the latency, where stages run side by side, is left out too.
+                latency: if infinite {
+                    task.latency + task.occupancy - task.served
                 } else {
-                    task.occupancy
+                    task.latency
                 },
-                latency: task.latency,
+                served: kept(task.served),
+                operation: task.operation,
                 buffer: task.buffer,
+                brought: task.brought,
                 sent: task.sent.0,
             }));
             stages.starts.push(u32::try_from(stages.tasks.len()).expect("fewer than 2^32 stages"));
@@ -196,8 +205,16 @@ impl Schedules<'_> {
                 Network::Ideal => (time, Time::ZERO),
                 Network::Infinite => (Time::ZERO, latency),
             };
-            let sent = bytes.count() as f64;
-            tasks.push(Task { dimension: d, occupancy, latency, buffer: bytes, sent });
+            tasks.push(Task {
+                dimension: d,
+                occupancy,
+                latency,
+                served: occupancy,
+                operation: Operation::Broadcast,
+                buffer: bytes,
+                brought: bytes,
+                sent: bytes.count() as f64,
+            });
         }
         let end = u32::try_from(tasks.len()).expect("few dimensions");
         let stages = Rc::new(Stages { tasks, starts: vec![0, end], planned: Vec::new() });
@@ -215,12 +232,16 @@ fn ideal(request: &Request, dimensions: &[DimensionId], work: &evaluate::Work) -
     for chunk in 0..work.chunks() {
         let bytes: f64 = work.chunk(chunk).iter().map(|task| task.sent.0).sum();
         let time = Time::from_ps((bytes / total * 1e12).ceil() as u64);
+        let part = Bytes::new((bytes / dimensions.len() as f64) as u64);
         for dimension in dimensions {
             stages.tasks.push(Task {
                 dimension: dimension.0,
                 occupancy: time,
                 latency: Time::ZERO,
-                buffer: Bytes::new((bytes / dimensions.len() as f64) as u64),
+                served: time,
+                operation: request.operation,
+                buffer: part,
+                brought: part,
                 sent: bytes * bandwidth(dimension) / total,
             });
             stages.starts.push(u32::try_from(stages.tasks.len()).expect("fewer than 2^32 stages"));
