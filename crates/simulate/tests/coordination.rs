@@ -497,12 +497,13 @@ fn exchanges_slow_computing_down_where_asked() {
     let mut before = plain.step_us;
     for slowdown in [0.1, 0.5, 1.0] {
         let slowed = stepped(&format!(r#", "slowdown": {slowdown}"#));
-        // Three buffers of 2 ms and more are exchanged while a rank computes.
-        let least = 30_000.0 + 3.0 * 2_060.0 * slowdown / (1.0 + slowdown);
+        // One buffer of 4 ms and more is exchanged while a rank computes: ranks swap neighbours.
+        let least = 30_000.0 + 4_060.0 * slowdown / (1.0 + slowdown);
         assert!(slowed.step_us >= least, "{slowdown}: {} of {least}", slowed.step_us);
-        assert!(slowed.step_us > before, "{slowdown}: {} after {before}", slowed.step_us);
+        assert!(slowed.step_us >= before, "{slowdown}: {} after {before}", slowed.step_us);
         before = slowed.step_us;
     }
+    assert!(before > plain.step_us);
 }
 
 #[test]
