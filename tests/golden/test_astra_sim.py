@@ -224,10 +224,32 @@ class TestSystem:
         assert (themis["composition"], themis["loads"], themis["order"]) == (
             "stages",
             "zero",
-            "smallest_first",
+            "astra_sim",
         )
+        links = read(files, system="3d_switch_themis.txt", world="links").scenario["schedule"]
+        assert links["order"] == "smallest_first"
         edit(files / "3d_switch_baseline.txt", "localBWAware", "baseline")
         assert read(files).scenario["schedule"]["composition"] == "sequential"
+
+    def test_the_greedy_one_online_is_the_baseline_in_two_stages(self, files):
+        edit(files / "3d_switch_baseline.txt", "scheduling: baseline", "scheduling: onlineGreedy")
+        case = read(files)
+        assert case.warning is None
+        schedule = case.scenario["schedule"]
+        assert (schedule["policy"], schedule["composition"]) == ("baseline", "stages")
+
+    def test_active_chunks_run_side_by_side(self, files):
+        """Without contention each takes as long as alone: 64 chunks, so many at once."""
+        edit_network(files, **{"units-count": [8, 1, 1]})
+        times = {}
+        for active in (1, 2, 4, 64):
+            text = (files / "3d_switch_baseline.txt").read_text()
+            path = files / f"active_{active}.txt"
+            path.write_text(text.replace("dimension: 1", f"dimension: {active}"))
+            times[active] = allrail.simulate(read(files, system=path.name).scenario).time_us
+        assert times[1] == pytest.approx(64 * times[64], rel=1e-9)
+        assert times[2] == pytest.approx(times[1] / 2, rel=1e-9)
+        assert times[4] == pytest.approx(times[1] / 4, rel=1e-9)
 
     def test_chunks_are_what_the_splits_make(self, files):
         edit(files / "3d_switch_baseline.txt", "splits: 64", "splits: 1000")
@@ -386,8 +408,43 @@ class TestLoops:
         layer = case.scenario["workload"]["model"]["astra_sim"]["layers"][0]
         assert layer["forward"]["over"] == "experts"
         assert layer["weight_gradient"]["over"] == "expert_replicas"
-        assert "`pp`" in (case.warning or "")
+        warning = case.warning or ""
+        assert "`pp`" in warning
+        assert "SimAI's analytical mode would add a bubble of 1 of" in warning
         assert allrail.simulate_training(case.scenario).to_dict()["step_time_us"] > 0
+
+    def test_simais_pipeline_changes_its_groups_and_nothing_else(self, files):
+        """Eight NPUs a model, two stages: 32 replicas in place of 64 reduce gradients."""
+
+        def step(pipeline, gradient):
+            (files / "all_reduce.txt").write_text(
+                f"HYBRID_TRANSFORMER_FWD_IN_BCKWD model_parallel_NPU_group: 8 ep: 1 {pipeline} "
+                "all_gpus: 512 mode: 1 checkpoints: 0 checkpoint_initiates: 0\n2\n"
+                f"a -1 700 ALLREDUCE 65536 600 REDUCESCATTER 65536 500 {gradient} 1\n"
+                "b -1 700 ALLGATHER 65536 600 NONE 0 500 BROADCAST 64 1\n"
+            )
+            result = allrail.simulate_training(read(files).scenario).to_dict()
+            sent = [one["bytes_per_npu"] for one in result["dimensions"]]
+            return result["step_time_us"], sent
+
+        one, two = "pp: 1 vpp: 1 ga: 1 pp_comm: 0", "pp: 2 vpp: 4 ga: 8 pp_comm: 8388608"
+        assert step(one, "NONE 0") == step(two, "NONE 0")
+        # Of 64 KiB, an eighth is all-reduced by 8 on the last dimension, or by 4.
+        assert step(one, "ALLREDUCE 65536")[1][2] == 2 * 65536 / 8 * 7 / 8
+        assert step(two, "ALLREDUCE 65536")[1][2] == 2 * 65536 / 8 * 3 / 4
+
+    def test_simai_counts_the_whole_buffer_of_an_all_gather(self, files):
+        """As `MockNcclGroup.cc` does; ASTRA-sim counts what each NPU puts in, an eighth of it."""
+
+        def step(options, size):
+            (files / "all_reduce.txt").write_text(
+                f"HYBRID_TRANSFORMER model_parallel_NPU_group: 8 {options}\n1\n"
+                f"a -1 700 ALLGATHER {size} 600 NONE 0 500 NONE 0 1\n"
+            )
+            return allrail.simulate_training(read(files).scenario).to_dict()["step_time_us"]
+
+        assert step("ga: 1", 8 * 65536) == step("", 65536)
+        assert step("ga: 1", 65536) < step("", 65536)
 
 
 def test_the_columns_are_astra_sims(files):

@@ -47,6 +47,21 @@ def test_groups_make_fewer_buffers():
     assert alone["buffers"] > 10 * horovod.GROUPS
 
 
+def test_groups_pay_once_exchanges_take_from_computing_and_ranks_are_many():
+    """Fewer buffers are under way for less time; how much less grows with the latency of each."""
+
+    def gain(ranks: int, slowdown: float) -> float:
+        alone, grouped = (
+            steps(request(STEMDL, ranks, horovod.STEMDL_WAYS[name], steps=2, slowdown=slowdown))
+            for name in (horovod.UNGROUPED, horovod.GROUPED)
+        )
+        return float(alone["step_us"]) - float(grouped["step_us"])
+
+    few, many = ([gain(ranks, slowdown) for slowdown in (0.0, 0.189)] for ranks in (48, 1200))
+    assert few[0] < few[1] < 0
+    assert many[0] < 0 < many[1]
+
+
 def test_a_lag_hides_the_last_buffers():
     late = {"policy": "cached", "cycle": "5 ms"}
     without, lagged = (steps(request(RESNET, 48, late, lag=lag)) for lag in (0, 1))

@@ -44,6 +44,8 @@ pub struct StageTime {
     pub steps: u32,
     /// Whether messages halve from step to step (in an all-gather: double), or are alike.
     pub halving: bool,
+    /// Without contention: whether other stages take no longer for running meanwhile.
+    pub alone: bool,
 }
 
 /// Bytes that an NPU sends in a stage; a shard of an odd buffer is not whole.
@@ -240,6 +242,7 @@ impl StageModel {
             buffer,
             steps: charge.steps,
             halving: charge.halving,
+            alone: charge.unaware.is_some(),
         })
     }
 }

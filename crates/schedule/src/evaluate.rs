@@ -4,7 +4,8 @@
 //! ends `A` later and its chunk goes on to its next stage (Themis §4.3, with the overlap of a
 //! stage's latency and the next stage's bytes). At most `active_chunks` stages of a dimension are
 //! unfinished at once. Time is integer picoseconds; at one time, finished stages join their next
-//! queues before any dimension chooses.
+//! queues before any dimension chooses, unless the queues are eager. Without contention (`contention: none`),
+//! `active_chunks` stages run side by side.
 //!
 //! The `dims` world under the simulation driver is the oracle: a property test compares them.
 
@@ -24,14 +25,20 @@ pub struct Task {
     pub dimension: u32,
     /// What it does there.
     pub operation: Operation,
-    /// `N·B`.
+    /// Until the dimension can serve another: `N·B`.
     pub occupancy: Time,
-    /// `A`.
+    /// From then to its end: `A`.
     pub latency: Time,
+    /// `N·B`.
+    pub served: Time,
+    /// Without contention: whether other stages take no longer for running meanwhile.
+    pub alone: bool,
     /// `N`.
     pub sent: Sent,
     /// The buffer that it handles: before a reduce-scatter, after an all-gather.
     pub buffer: Bytes,
+    /// What an NPU brings to it.
+    pub brought: Bytes,
     /// How many steps its messages take.
     pub steps: u32,
     /// Whether messages halve from step to step (in an all-gather: double), or are alike.
@@ -89,8 +96,16 @@ impl Work {
                     operation: stage.operation,
                     occupancy: time.occupancy,
                     latency: time.latency,
+                    served: time.occupancy,
+                    alone: time.alone,
                     sent: time.sent,
                     buffer: time.buffer,
+                    brought: match stage.operation {
+                        Operation::AllGather => {
+                            Bytes::new(time.buffer.count() / model.size(stage.dimension))
+                        }
+                        _ => time.buffer,
+                    },
                     steps: time.steps,
                     halving: time.halving,
                 });
@@ -99,6 +114,19 @@ impl Work {
             seen.push((bytes, stages, first, total - before));
         }
         Ok(work)
+    }
+
+    /// Where `active_chunks` says how many stages a dimension runs at once, those without contention
+    /// run side by side, each as if it were alone.
+    #[must_use]
+    pub fn side_by_side(mut self, active_chunks: Option<u32>) -> Self {
+        if active_chunks.is_some() {
+            for task in self.tasks.iter_mut().filter(|task| task.alone) {
+                task.latency += task.occupancy;
+                task.occupancy = Time::ZERO;
+            }
+        }
+        self
     }
 
     /// How many chunks.
@@ -175,6 +203,7 @@ fn run<Q: DimensionQueue>(
     mut serve: impl FnMut(usize, StageRef),
 ) -> Time {
     let limit = active_chunks.unwrap_or(u32::MAX);
+    let eager = queues.first().is_some_and(DimensionQueue::is_eager);
     let mut finished: EventQueue<StageRef> = EventQueue::new();
     let mut servers = vec![Server::default(); queues.len()];
     let mut left = work.tasks().len();
@@ -186,23 +215,32 @@ fn run<Q: DimensionQueue>(
                 collective: 0,
                 at,
                 priority: 0,
+                operation: task.operation,
                 buffer: task.buffer,
+                brought: task.brought,
             });
         }
     };
-    for chunk in 0..u32::try_from(work.chunks()).expect("fewer than 2^32 chunks") {
-        enqueue(queues, &mut servers, StageRef { chunk, stage: 0 });
-    }
+    let mut unissued = 0..u32::try_from(work.chunks()).expect("fewer than 2^32 chunks");
     let mut now = Time::ZERO;
     loop {
         // Finished stages first, then every dimension that can serve another.
-        while finished.next_time() == Some(now) {
+        for chunk in unissued.by_ref() {
+            enqueue(queues, &mut servers, StageRef { chunk, stage: 0 });
+            if eager {
+                break;
+            }
+        }
+        while finished.next_time() == Some(now) && unissued.is_empty() {
             let Some((_, at)) = finished.pop() else { break };
             left -= 1;
             end = now;
             let task = &work.chunk(at.chunk as usize)[at.stage as usize];
             servers[task.dimension as usize].active -= 1;
             enqueue(queues, &mut servers, StageRef { stage: at.stage + 1, ..at });
+            if eager {
+                break;
+            }
         }
         for (d, server) in servers.iter_mut().enumerate() {
             while server.waiting > 0 && server.free_at <= now && server.active < limit {
@@ -212,8 +250,12 @@ fn run<Q: DimensionQueue>(
                 server.active += 1;
                 server.free_at = now + task.occupancy;
                 serve(d, at);
-                finished.push(server.free_at + task.latency, 0, at);
+                let class = if eager { u8::try_from(d).unwrap_or(u8::MAX) } else { 0 };
+                finished.push(server.free_at + task.latency, class, at);
             }
+        }
+        if !unissued.is_empty() {
+            continue;
         }
         let next = servers
             .iter()

@@ -243,6 +243,8 @@ pub struct Scheduled {
     pub chunks: Vec<Bytes>,
     /// The stages of every chunk.
     pub stages: Vec<Vec<Stage>>,
+    /// How many of them a dimension runs at once.
+    pub active_chunks: Option<u32>,
 }
 
 impl Scheduled {
@@ -252,7 +254,8 @@ impl Scheduled {
     /// If the times do not fit the clock.
     pub fn work(&self) -> Result<Work, ScheduleError> {
         let chunks = self.chunks.iter().copied();
-        Work::new(&self.model, chunks.zip(self.stages.iter().map(Vec::as_slice)))
+        let work = Work::new(&self.model, chunks.zip(self.stages.iter().map(Vec::as_slice)))?;
+        Ok(work.side_by_side(self.active_chunks))
     }
 }
 
@@ -289,7 +292,7 @@ pub fn schedule(request: &Request) -> Result<Scheduled, ScheduleError> {
     for (i, stages) in stages.iter().enumerate() {
         check_stages(i, stages, request.operation, &spanned)?;
     }
-    Ok(Scheduled { model, chunks, stages })
+    Ok(Scheduled { model, chunks, stages, active_chunks: request.active_chunks })
 }
 
 /// Plans a collective.
@@ -297,7 +300,7 @@ pub fn schedule(request: &Request) -> Result<Scheduled, ScheduleError> {
 /// # Errors
 /// Names the field of the scenario that is wrong.
 pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
-    let Scheduled { model, chunks, stages } = schedule(request)?;
+    let Scheduled { model, chunks, stages, .. } = schedule(request)?;
     let outcome = run(&model, &chunks, &stages, request.order, request.active_chunks)?;
     Ok(CollectivePlan {
         schema_version: SCHEMA_VERSION,
@@ -328,7 +331,7 @@ pub(crate) fn run(
 ) -> Result<Outcome, ScheduleError> {
     let work = Work::new(model, chunks.iter().copied().zip(stages.iter().map(Vec::as_slice)))?;
     Ok(evaluate(
-        &work,
+        &work.side_by_side(active_chunks),
         &mut queue::queues(order.while_planning(), model.dimensions(), &[]),
         active_chunks,
     ))

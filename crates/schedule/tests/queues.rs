@@ -1,9 +1,10 @@
 //! Which waiting stage a dimension serves next.
 
-use allrail_collective::StageRef;
+use allrail_collective::{Operation, StageRef};
 use allrail_core::Bytes;
-use allrail_schedule::queue::{Fifo, Lifo, ORDERS, Planned, SmallestFirst, queues};
+use allrail_schedule::queue::{AstraSim, Fifo, Lifo, ORDERS, Planned, SmallestFirst, queues};
 use allrail_schedule::{DimensionQueue, Order, Waiting};
+use proptest::prelude::*;
 
 fn at(chunk: u32, stage: u32) -> StageRef {
     StageRef { chunk, stage }
@@ -11,7 +12,14 @@ fn at(chunk: u32, stage: u32) -> StageRef {
 
 /// The first stage of a chunk of collective 0 with so many bytes.
 fn waiting(chunk: u32, buffer: u64) -> Waiting {
-    Waiting { collective: 0, at: at(chunk, 0), priority: 0, buffer: Bytes::new(buffer) }
+    Waiting {
+        collective: 0,
+        at: at(chunk, 0),
+        priority: 0,
+        operation: Operation::AllReduce,
+        buffer: Bytes::new(buffer),
+        brought: Bytes::new(buffer),
+    }
 }
 
 /// (Collective, chunk) in the order in which they are served.
@@ -144,4 +152,63 @@ fn every_dimension_has_a_queue_of_its_own() {
     }
     assert!(queues[0].pop().is_some());
     assert_eq!(queues[1].pop(), None);
+}
+
+/// A stage of a size on its way through a reduce-scatter (or an all-reduce, which keeps to priorities).
+fn bringing(chunk: u32, bytes: u64, priority: i64, operation: Operation) -> Waiting {
+    let size = Bytes::new(bytes);
+    Waiting { priority, operation, brought: size, ..waiting(chunk, bytes) }
+}
+
+/// `Sys::insert_stream` of ASTRA-sim, step by step: where a stage goes in a list.
+fn inserted(list: &mut Vec<Waiting>, stage: Waiting) {
+    let mut at = 0;
+    if matches!(stage.operation, Operation::AllToAll | Operation::AllReduce) {
+        while at < list.len() && list[at].priority >= stage.priority {
+            at += 1;
+        }
+    } else {
+        while at < list.len() && list[at].brought < stage.brought {
+            at += 1;
+        }
+    }
+    list.insert(at, stage);
+}
+
+proptest! {
+    #[test]
+    fn astra_sim_inserts_as_its_code_does(
+        stages in prop::collection::vec((0u64..4, -2i64..3, 0usize..4), 1..40),
+    ) {
+        let kinds = [
+            Operation::ReduceScatter,
+            Operation::AllGather,
+            Operation::AllToAll,
+            Operation::AllReduce,
+        ];
+        let (mut queue, mut list) = (AstraSim::default(), Vec::new());
+        for (chunk, (bytes, priority, kind)) in (0u32..).zip(stages) {
+            let stage = bringing(chunk, bytes, priority, kinds[kind]);
+            queue.push(stage);
+            inserted(&mut list, stage);
+        }
+        prop_assert_eq!(queue.waiting(), list.clone());
+        prop_assert_eq!(std::iter::from_fn(|| queue.pop()).collect::<Vec<_>>(), list);
+    }
+}
+
+/// Sizes go before priorities, the last of equals first; what keeps to priorities does not pass its own.
+#[test]
+fn astra_sim_serves_sizes_before_priorities_and_the_last_of_equals() {
+    let scatter = Operation::ReduceScatter;
+    let stages = [
+        bringing(0, 10, 5, scatter),
+        bringing(1, 10, 0, scatter),
+        bringing(2, 5, 0, scatter),
+        bringing(3, 1, 5, Operation::AllToAll),
+        bringing(4, 1, 0, Operation::AllToAll),
+    ];
+    assert_eq!(chunks(&mut filled(AstraSim::default(), &stages)), [3, 2, 1, 0, 4]);
+    assert!(AstraSim::default().is_eager());
+    assert!(!SmallestFirst::default().is_eager());
 }

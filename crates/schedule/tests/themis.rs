@@ -13,6 +13,7 @@
 mod common;
 
 use allrail_collective::{Operation, Stage};
+use allrail_core::DimensionId;
 use allrail_fabric::Fabric;
 use allrail_schedule::Request;
 use allrail_schedule::chunk::Loads;
@@ -92,6 +93,30 @@ fn the_loads_start_at_the_fixed_delays() {
     request.fabric.dimensions[0].latency = "300 us".parse().expect("a time");
     request.parameters.loads = Loads::Zero;
     assert_eq!(orders(&request)[0], [0, 1]);
+}
+
+/// ASTRA-sim's own all-gather: the first chunk, whose loads are alike, goes outwards, and its loads are
+/// noted inwards; so the second finds dim1 the most loaded, starts there, and so on. `OfflineGreedy.cc`,
+/// worked by hand in parts of what an NPU brings.
+#[test]
+fn astra_sims_all_gather_goes_outwards_while_its_loads_are_alike() {
+    let mut request = six(Operation::AllGather);
+    request.fabric = switches(&[(4, "12 GB/s"), (4, "12 GB/s")]);
+    request.parameters.loads = Loads::Zero;
+    // 1st: alike: outwards; dim2 is charged 3 parts, dim1 12.
+    // 2nd: from the most loaded, dim1, to dim2: 3 parts to dim1, 12 to dim2: alike, 15 and 15.
+    // 3rd and 4th: the same again.
+    assert_eq!(orders(&request)[..4], [[0, 1], [0, 1], [0, 1], [0, 1]]);
+    // Of unlike dimensions: 8 and 2, of one bandwidth. 1st: the list's other end is charged for each, so
+    // dim2 takes dim1's 7 parts and dim1 dim2's 8. 2nd: from dim1; 7 more to it, 8 to dim2: 15 and 15.
+    request.fabric = switches(&[(8, "12 GB/s"), (2, "12 GB/s")]);
+    assert_eq!(orders(&request)[..3], [[0, 1], [0, 1], [0, 1]]);
+    // A dimension that is not spanned has its place in the list all the same. 1st: of three, dim3 is charged
+    // dim1's 3 parts and dim2 its own 12. 2nd: from dim2: 3 more to it, 12 to dim1: 15 and 12.
+    // 3rd: from dim2: 18 and 24. 4th: from dim1.
+    request.fabric = switches(&[(4, "12 GB/s"), (4, "12 GB/s"), (2, "12 GB/s")]);
+    request.dimensions = vec![DimensionId(0), DimensionId(1)];
+    assert_eq!(orders(&request)[..4], [[0, 1], [1, 0], [1, 0], [0, 1]]);
 }
 
 #[test]

@@ -31,6 +31,7 @@ fn main() {
         bytes: vec![Bytes::new(600_000); TENSORS as usize],
         skew: Time::from_us(900),
         exchange: Exchange {
+            slowdown: 0.0,
             latency: Time::from_us(50),
             bandwidth: Bandwidth::from_bytes_per_second(10_000_000_000).expect("not zero"),
         },

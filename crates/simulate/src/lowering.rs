@@ -9,7 +9,7 @@ use allrail_collective::plan::scattered_at_start;
 use allrail_collective::{CollectivePlan, Operation, Program, Stage, StageModel, algorithm};
 use allrail_core::{Bytes, DimensionId, Rank};
 use allrail_fabric::{Fabric, Kind};
-use allrail_schedule::evaluate::Work;
+use allrail_schedule::evaluate::{Task, Work};
 use allrail_world::Transfer;
 
 use crate::SimulateError;
@@ -54,8 +54,8 @@ pub trait Lowering {
     /// How many transfers an actor receives in a step.
     fn expected(&self, actor: u32, at: StageAt, step: u32) -> u32;
 
-    /// The buffer that a stage handles: what smallest-first goes by.
-    fn buffer(&self, at: StageAt) -> Bytes;
+    /// A stage with its sizes: what queues go by.
+    fn task(&self, at: StageAt) -> Task;
 }
 
 /// A stage as one transfer of a class of ranks that are alike.
@@ -94,8 +94,8 @@ impl Lowering for StageLowering<'_> {
         1
     }
 
-    fn buffer(&self, at: StageAt) -> Bytes {
-        self.work[at.collective as usize].chunk(at.chunk as usize)[at.stage as usize].buffer
+    fn task(&self, at: StageAt) -> Task {
+        self.work[at.collective as usize].chunk(at.chunk as usize)[at.stage as usize]
     }
 }
 
@@ -327,8 +327,8 @@ impl Lowering for MessageLowering<'_> {
         u32::try_from(steps[step as usize].receives.len()).expect("few messages")
     }
 
-    fn buffer(&self, at: StageAt) -> Bytes {
-        self.work[at.collective as usize].chunk(at.chunk as usize)[at.stage as usize].buffer
+    fn task(&self, at: StageAt) -> Task {
+        self.work[at.collective as usize].chunk(at.chunk as usize)[at.stage as usize]
     }
 }
 

@@ -71,7 +71,11 @@ pub fn simulate(
     let plans = &file.plans;
     let planning = begin.elapsed();
     let fabric = &scenario.fabric;
-    let (models, works) = work(fabric, plans)?;
+    let (models, mut works) = work(fabric, plans)?;
+    if scenario.world == WorldKind::Dims {
+        let active_chunks = scenario.schedule.active_chunks;
+        works = works.into_iter().map(|work| work.side_by_side(active_chunks)).collect();
+    }
     let starts: Vec<Time> = scenario.collective.iter().map(|c| c.start).collect();
     let priorities = priorities(scenario);
     let mut job = Job {
@@ -89,7 +93,10 @@ pub fn simulate(
         WorldKind::Dims if plans.len() == 1 && !timeline => evaluated(&job, &works[0]),
         WorldKind::Dims => {
             let lowering = StageLowering { work: &works };
-            carry_out(&job, &lowering, &mut Dims::new(fabric.dimensions.len()), fabric, observer)?
+            let mut world = Dims::new(fabric.dimensions.len());
+            let (run, _) = carry_out(&job, &lowering, &mut world, fabric, observer)?;
+            let busy = served(&works, fabric.dimensions.len(), span(&job, &run));
+            (run, busy)
         }
         world => {
             let lowering = MessageLowering::new(fabric, plans, &works, world)?;
@@ -119,11 +126,24 @@ fn carry_out(
     observer: Observer<'_>,
 ) -> Result<(Run, Vec<f64>), SimulateError> {
     let run = Driver::new(job, lowering, world).run(observer)?;
-    let last = run.finish.iter().max().copied().unwrap_or(Time::ZERO);
-    let first = job.starts.iter().min().copied().unwrap_or(Time::ZERO);
-    let span = last - first;
+    let span = span(job, &run);
     let busy = world.busy(span).unwrap_or_else(|| sent_shares(fabric, &run, span));
     Ok((run, busy))
+}
+
+/// From the first collective's start to the last one's end.
+fn span(job: &Job<'_>, run: &Run) -> Time {
+    let last = run.finish.iter().max().copied().unwrap_or(Time::ZERO);
+    last - job.starts.iter().min().copied().unwrap_or(Time::ZERO)
+}
+
+/// For each dimension, the part of a time in which it served stages.
+fn served(works: &[Work], dimensions: usize, span: Time) -> Vec<f64> {
+    let mut served = vec![Time::ZERO; dimensions];
+    for task in works.iter().flat_map(Work::tasks) {
+        served[task.dimension as usize] += task.served;
+    }
+    served.iter().map(|busy| busy.ratio(span)).collect()
 }
 
 /// For each dimension, what NPUs sent on it as a share of what they could have sent: on a graph a
@@ -145,12 +165,8 @@ fn evaluated(job: &Job<'_>, work: &Work) -> (Run, Vec<f64>) {
     let dimensions = job.plans[0].fabric.dimensions.len();
     let mut queues = queue::queues(job.order, dimensions, &orders);
     let time = evaluate::finish(work, &mut queues, job.active_chunks);
-    let mut served = vec![Time::ZERO; dimensions];
-    for task in work.tasks() {
-        served[task.dimension as usize] += task.occupancy;
-    }
     let run = Run { finish: vec![job.starts[0] + time], ..Run::default() };
-    (run, served.iter().map(|busy| busy.ratio(time)).collect())
+    (run, served(std::slice::from_ref(work), dimensions, time))
 }
 
 /// The world that carries the messages of `lowering`, empty.

@@ -175,7 +175,7 @@ fn lower_bound(
             && plan.chunks.iter().flat_map(|c| &c.stages).any(|s| s.operation == plan.operation)
         {
             let load = |d: usize| {
-                work.tasks().iter().filter(|t| t.dimension as usize == d).map(|t| t.occupancy).sum()
+                work.tasks().iter().filter(|t| t.dimension as usize == d).map(|t| t.served).sum()
             };
             (0..model.dimensions()).map(load).max().unwrap_or(Time::ZERO)
         } else {

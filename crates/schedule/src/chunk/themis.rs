@@ -97,17 +97,22 @@ fn threshold(
 /// The same as ASTRA-sim's authors implemented it, to the rounding: loads start at zero and count
 /// MiB relative to the first dimension's bandwidth; chunks shrink by whole bytes; the spread is
 /// turned back into bytes of the least loaded dimension (of an all-gather: the most loaded one, at
-/// the size of the first stage) before it is compared.
+/// the size of the first stage) before it is compared. The list of loads has all dimensions, those that the
+/// collective does not span, too. Where the spread is small, an all-gather visits the dimensions in
+/// ascending order, unlike the baseline's, and its loads are noted from the list's other end: so it is there.
 fn zero_loads(problem: &Problem<'_>, gathers: bool) -> Vec<Vec<Stage>> {
     const MIB: f64 = 1_048_576.0;
+    let size = |d: DimensionId| problem.model.size(d);
+    let spanned = |d: &DimensionId| problem.dimensions.contains(d);
     let rate = |d: DimensionId| problem.model.bandwidth(d).bytes_per_second() as f64;
-    let first = rate(problem.dimensions[0]);
+    let first = rate(DimensionId(0));
     let share = |d: DimensionId| {
-        let size = problem.model.size(d) as f64;
+        let size = size(d) as f64;
         if gathers { size - 1.0 } else { (size - 1.0) / size }
     };
-    let npus: u64 = problem.dimensions.iter().map(|d| problem.model.size(*d)).product();
-    let mut loads: Vec<(f64, DimensionId)> = problem.dimensions.iter().map(|d| (0.0, *d)).collect();
+    let npus: u64 = problem.dimensions.iter().map(|d| size(*d)).product();
+    let count = u32::try_from(problem.model.dimensions()).expect("few dimensions");
+    let mut loads: Vec<(f64, DimensionId)> = (0..count).map(|d| (0.0, DimensionId(d))).collect();
     let schedule = |bytes: &Bytes| {
         // Of an all-gather, the chunk is what each NPU holds before it.
         let chunk = if gathers { bytes.count() / npus } else { bytes.count() };
@@ -115,26 +120,32 @@ fn zero_loads(problem: &Problem<'_>, gathers: bool) -> Vec<Vec<Stage>> {
         if gathers {
             loads.reverse();
         }
-        let last = loads.len() - 1;
-        let spread = (loads[last].0 - loads[0].0).abs();
-        let reference = loads[if gathers { last } else { 0 }].1;
+        let mut order: Vec<DimensionId> =
+            loads.iter().map(|(_, d)| *d).filter(|d| spanned(d)).collect();
+        let load_of = |d: DimensionId| loads.iter().find(|(_, other)| *other == d).map(|l| l.0);
+        let (near, far) = (order[0], order[order.len() - 1]);
+        let most = if gathers { load_of(far) } else { loads.last().map(|load| load.0) };
+        let spread = most.zip(load_of(near)).map_or(0.0, |(most, least)| (most - least).abs());
+        let reference = if gathers { far } else { near };
         let mut spread = (spread * (rate(reference) / first) / share(reference) * MIB) as u64;
         if gathers {
-            spread = loads[..last].iter().fold(spread, |s, (_, d)| s / problem.model.size(*d));
+            spread = order[..order.len() - 1].iter().fold(spread, |s, d| s / size(*d));
         }
+        // Where each dimension of the order is in the list.
+        let mut places: Vec<usize> = (0..loads.len()).filter(|i| spanned(&loads[*i].1)).collect();
         if spread < chunk / u64::from(problem.parameters.threshold) {
             loads.sort_by_key(|(_, dimension)| *dimension);
+            order.sort_unstable();
+            places = order.iter().map(|d| d.index()).collect();
             if gathers {
                 loads.reverse();
             }
         }
         let mut left = chunk;
-        for (load, d) in &mut loads {
-            *load += left as f64 / MIB * share(*d) / (rate(*d) / first);
-            let size = problem.model.size(*d);
-            left = if gathers { left.saturating_mul(size) } else { left / size };
+        for (place, d) in places.into_iter().zip(&order) {
+            loads[place].0 += left as f64 / MIB * share(*d) / (rate(*d) / first);
+            left = if gathers { left.saturating_mul(size(*d)) } else { left / size(*d) };
         }
-        let order: Vec<DimensionId> = loads.iter().map(|(_, d)| *d).collect();
         let back: Vec<DimensionId> = order.iter().rev().copied().collect();
         stages(problem.operation, &order, &back)
     };

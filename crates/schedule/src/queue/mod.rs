@@ -2,19 +2,22 @@
 //! [`ORDERS`].
 //!
 //! Across collectives the higher priority goes first, whatever the policy; within a collective the
-//! policy decides. Ties go to the chunk issued first, then to the stage that has waited longest.
+//! policy decides. Ties go to the chunk issued first, then to the stage that has waited longest. Only
+//! `astra_sim` has rules of its own.
 
+mod astra_sim;
 mod fifo;
 mod lifo;
 mod planned;
 mod ranked;
 mod smallest_first;
 
-use allrail_collective::StageRef;
+use allrail_collective::{Operation, StageRef};
 use allrail_core::Bytes;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use astra_sim::AstraSim;
 pub use fifo::Fifo;
 pub use lifo::Lifo;
 pub use planned::Planned;
@@ -29,8 +32,12 @@ pub struct Waiting {
     pub at: StageRef,
     /// Higher goes first.
     pub priority: i64,
+    /// What the stage does.
+    pub operation: Operation,
     /// The buffer that the stage handles: before a reduce-scatter, after an all-gather.
     pub buffer: Bytes,
+    /// What an NPU brings to it: of an all-gather its part of the buffer, else the buffer.
+    pub brought: Bytes,
 }
 
 /// The decider of one dimension of one rank (or class of ranks that are alike). The driver pushes
@@ -40,6 +47,12 @@ pub trait DimensionQueue {
     /// queues that keep to plans listen. A number may be given again once its collective is over.
     fn begin(&mut self, collective: u32, order: &[StageRef]) {
         let _ = (collective, order);
+    }
+
+    /// Whether what happens at one time is taken one by one, in the order of the dimensions, and each
+    /// dimension chooses at once; else all of it is taken in before any dimension chooses.
+    fn is_eager(&self) -> bool {
+        false
     }
 
     /// A stage has become ready.
@@ -56,6 +69,10 @@ pub trait DimensionQueue {
 impl DimensionQueue for Box<dyn DimensionQueue> {
     fn begin(&mut self, collective: u32, order: &[StageRef]) {
         (**self).begin(collective, order);
+    }
+
+    fn is_eager(&self) -> bool {
+        (**self).is_eager()
     }
 
     fn push(&mut self, stage: Waiting) {
@@ -84,6 +101,8 @@ pub enum Order {
     SmallestFirst,
     /// The order that a deterministic simulation of the plan fixed (Themis §4.6).
     Planned,
+    /// The smallest chunk first by ASTRA-sim's rules.
+    AstraSim,
 }
 
 impl Order {
@@ -107,6 +126,11 @@ pub const ORDERS: &[(Order, &str, &str)] = &[
         "planned",
         "the order that a deterministic simulation of the plan fixed, on every rank alike",
     ),
+    (
+        Order::AstraSim,
+        "astra_sim",
+        "as ASTRA-sim's SCF: by what an NPU brings, last come first, whatever the priority",
+    ),
 ];
 
 /// The queues of all dimensions of a rank, for an order; `planned` holds, per collective, the
@@ -123,6 +147,7 @@ pub fn queues(
                 Order::Fifo => Box::new(Fifo::default()),
                 Order::Lifo => Box::new(Lifo::default()),
                 Order::SmallestFirst => Box::new(SmallestFirst::default()),
+                Order::AstraSim => Box::new(AstraSim::default()),
                 Order::Planned => {
                     Box::new(Planned::new(planned.iter().map(|orders| orders[d].clone()).collect()))
                 }

@@ -14,6 +14,7 @@ mod calendar;
 pub mod faults;
 pub mod latency;
 pub mod network;
+mod pace;
 pub mod reports;
 pub mod request;
 mod rhythm;

@@ -72,6 +72,12 @@ impl StepsRequest {
         if self.lag > 1 {
             return wrong("lag", self.lag.to_string(), "gradients wait a step at most", "0 or 1");
         }
+        let slowdown = self.exchange.slowdown;
+        if !(0.0..=100.0).contains(&slowdown) {
+            let why = "computing takes 0 to 100 times longer";
+            let hint = "0 is no slowdown, 0.2 a fifth longer";
+            return wrong("exchange.slowdown", slowdown.to_string(), why, hint);
+        }
         if self.tensors.is_empty() {
             return wrong("tensors", "[]".to_owned(), "nothing to exchange", "name one");
         }

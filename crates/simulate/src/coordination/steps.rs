@@ -9,8 +9,11 @@
 //! rank has computed, and the buffers of the step *before* have arrived (an earlier effort at this scale
 //! needed that).
 //!
-//! `efficiency = compute / step`. Ignored: what exchange and compute take from each other, and the update
-//! of the weights.
+//! With a slowdown, a rank computes slower while a buffer is exchanged ([`pace`](super::pace)): its tensors
+//! are ready later, and its step ends later.
+//!
+//! `efficiency = compute / step`, of the computing without any exchange. Ignored: what compute takes from
+//! exchange, and the update of the weights.
 
 use allrail_collective::Operation;
 use allrail_core::{Bandwidth, Bytes, Time};
@@ -20,6 +23,7 @@ use serde::{Deserialize, Serialize};
 use super::faults::Faults;
 use super::latency::Latency;
 use super::network::{Feed, Network};
+use super::pace::Pace;
 use super::reports::{Counts, Everywhere, Notice};
 use crate::SimulateError;
 
@@ -41,12 +45,16 @@ pub struct Step {
 }
 
 /// What an all-reduce of a buffer takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Exchange {
     /// Of a small one, over all ranks.
     pub latency: Time,
     /// How many bytes of a large one are reduced in a second.
     pub bandwidth: Bandwidth,
+    /// By how much longer a rank's computing takes meanwhile: 0 for none, 1 for twice as long.
+    #[serde(default)]
+    pub slowdown: f64,
 }
 
 /// What came out of a run.
@@ -93,6 +101,7 @@ struct Schedule<'a> {
     seed: u64,
     /// When each step began.
     begun: Vec<Time>,
+    pace: Pace,
     ranks: Vec<Progress>,
     /// By tensor; with a lag, for odd steps again with other numbers.
     requests: Vec<Request>,
@@ -108,7 +117,9 @@ impl<'a> Schedule<'a> {
             root: 0,
         };
         let requests = (0..).zip(bytes).map(request).collect();
-        let mut schedule = Self { step, seed, begun: Vec::new(), ranks: Vec::new(), requests };
+        let pace = Pace::new(step.exchange.slowdown);
+        let mut schedule =
+            Self { step, seed, begun: Vec::new(), pace, ranks: Vec::new(), requests };
         schedule.ranks = (0..ranks).map(|rank| schedule.enter(rank, 0)).collect();
         schedule
     }
@@ -142,7 +153,8 @@ impl Feed for Schedule<'_> {
     #[inline]
     fn due(&self, rank: u32) -> Option<Time> {
         let Progress { step, made, late, .. } = self.ranks[rank as usize];
-        Some(*self.begun.get(step as usize)? + self.step.offsets[made as usize] + late)
+        let begun = *self.begun.get(step as usize)?;
+        Some(self.pace.done(begun, self.step.offsets[made as usize]) + late)
     }
 }
 
@@ -188,11 +200,12 @@ pub fn run(
         if number + 1 == steps as usize {
             wanted = tensors * steps as usize;
         }
-        let mut take = |one: &Everywhere, under: &mut [Under]| {
+        let mut take = |one: &Everywhere, under: &mut [Under], pace: &mut Pace| {
             free = free.max(one.last);
             for response in &one.launch.responses {
                 let bytes = step.exchange.bandwidth.time_for(response.bytes).unwrap_or(Time::MAX);
                 let time = step.exchange.latency + bytes;
+                pace.exchange(free, free + time);
                 free += time;
                 let first = response.tensors.first().map_or(0, |tensor| *tensor as usize);
                 let of = number - (number - first / tensors) % (step.lag as usize + 1);
@@ -207,15 +220,16 @@ pub fn run(
             let Some(one) = network.advance(Time::MAX, Some(&mut schedule)) else {
                 return Err(stalled(&network));
             };
-            take(&one, &mut under);
+            take(&one, &mut under, &mut schedule.pace);
         }
-        let computed = start + step.compute;
-        start = before.map_or(computed, |before| under[before].end.max(computed));
-        if step.lag > 0 {
-            while let Some(one) = network.advance(start, Some(&mut schedule)) {
-                take(&one, &mut under);
-            }
-        }
+        start = loop {
+            // With a lag, what is exchanged meanwhile may make the step longer.
+            let computed = schedule.pace.done(start, step.compute);
+            let end = before.map_or(computed, |before| under[before].end.max(computed));
+            let next = (step.lag > 0).then(|| network.advance(end, Some(&mut schedule))).flatten();
+            let Some(one) = next else { break end };
+            take(&one, &mut under, &mut schedule.pace);
+        };
     }
     let mut begun = schedule.begun;
     begun.push(start);

@@ -7,8 +7,8 @@
 //! submitted. A step ends when all its transfers have arrived; a stage ends with its last step, and
 //! its chunk goes on to the queue of its next stage.
 //!
-//! At one time, everything that arrives is taken in before any dimension chooses. Time enters the
-//! deciders only as the order of these events.
+//! At one time, everything that arrives is taken in before any dimension chooses, unless the queues
+//! are eager. Time enters the deciders only as the order of these events.
 
 mod job;
 mod orders;
@@ -46,6 +46,8 @@ pub struct Driver<'a> {
     outgoing: Vec<Outgoing>,
     left: Vec<u64>,
     done: u64,
+    /// Whether the queues are.
+    eager: bool,
     run: Run,
 }
 
@@ -69,7 +71,8 @@ impl<'a> Driver<'a> {
                 queue::queues(job.order, dimensions, &concerning(actor, job, lowering, &orders))
             })
             .map(|queue| Port { queue, unsent: 0, active: 0, choosing: false })
-            .collect();
+            .collect::<Vec<_>>();
+        let eager = ports.first().is_some_and(|port| port.queue.is_eager());
         let mut progress = Vec::new();
         progress.resize_with(actors as usize * chunks.len(), Progress::default);
         let mut timers = EventQueue::new();
@@ -91,6 +94,7 @@ impl<'a> Driver<'a> {
             outgoing: Vec::new(),
             left,
             done: 0,
+            eager,
             run: Run { finish: vec![Time::ZERO; job.plans.len()], sent, ..Run::default() },
         }
     }
@@ -109,7 +113,11 @@ impl<'a> Driver<'a> {
         while let Some(next) = self.next_time() {
             now = next;
             while self.next_time() == Some(now) {
-                self.take_event(now);
+                if self.eager {
+                    self.take_one_by_one(now);
+                } else {
+                    self.take_event(now);
+                }
                 countdown -= 1;
                 if countdown == 0 {
                     countdown = OBSERVE_EVERY;
@@ -118,19 +126,7 @@ impl<'a> Driver<'a> {
                     }
                 }
             }
-            // A stage in which an actor only sends is over at once, and the next may begin.
-            while !self.choosing.is_empty() {
-                let mut choosing = std::mem::take(&mut self.choosing);
-                // Whatever happened first: what is chosen now must not depend on it.
-                choosing.sort_unstable();
-                for (actor, dimension) in choosing.drain(..) {
-                    self.choose(now, actor, dimension);
-                }
-                if self.choosing.is_empty() {
-                    self.choosing = choosing;
-                    break;
-                }
-            }
+            self.choose_all(now);
         }
         if self.left.iter().any(|left| *left > 0) {
             return Err(SimulateError::Stalled {
@@ -141,6 +137,22 @@ impl<'a> Driver<'a> {
             });
         }
         Ok(self.run)
+    }
+
+    fn choose_all(&mut self, now: Time) {
+        // A stage in which an actor only sends is over at once, and the next may begin.
+        while !self.choosing.is_empty() {
+            let mut choosing = std::mem::take(&mut self.choosing);
+            // Whatever happened first: what is chosen now must not depend on it.
+            choosing.sort_unstable();
+            for (actor, dimension) in choosing.drain(..) {
+                self.choose(now, actor, dimension);
+            }
+            if self.choosing.is_empty() {
+                self.choosing = choosing;
+                break;
+            }
+        }
     }
 
     fn next_time(&self) -> Option<Time> {
@@ -163,7 +175,35 @@ impl<'a> Driver<'a> {
             }
             return;
         }
-        let Some((_, event)) = self.world.next_event(now) else { return };
+        if let Some((_, event)) = self.world.next_event(now) {
+            self.handle(now, event);
+        }
+    }
+
+    /// What happens now, by dimension; each dimension chooses at once.
+    fn take_one_by_one(&mut self, now: Time) {
+        while self.timers.next_time() == Some(now) {
+            self.take_event(now);
+            self.choose_all(now);
+        }
+        let mut events: Vec<Event> = Vec::new();
+        while self.world.next_time() == Some(now) {
+            events.extend(self.world.next_event(now).map(|(_, event)| event));
+        }
+        events.sort_by_key(|event| match *event {
+            Event::Sent { tag } => (unpack(tag).2 as usize, 0),
+            Event::Delivered { tag } => {
+                let (actor, chunk, _) = unpack(tag);
+                (self.progress[self.index(actor, chunk)].port as usize % self.dimensions, 1)
+            }
+        });
+        for event in events {
+            self.handle(now, event);
+            self.choose_all(now);
+        }
+    }
+
+    fn handle(&mut self, now: Time, event: Event) {
         match event {
             Event::Delivered { tag } => {
                 let (actor, chunk, step) = unpack(tag);
@@ -193,6 +233,9 @@ impl<'a> Driver<'a> {
             for chunk in 0..self.chunks.len() {
                 if self.chunks[chunk].0 == collective {
                     self.enqueue(now, actor, u32::try_from(chunk).expect("few chunks"));
+                    if self.eager {
+                        self.choose_all(now);
+                    }
                 }
             }
         }
@@ -218,11 +261,14 @@ impl<'a> Driver<'a> {
             if self.lowering.concerns(actor, at) {
                 let port = actor as usize * self.dimensions + next.dimension.index();
                 self.progress[place].port = u32::try_from(port).expect("fewer than 2^32 ports");
+                let task = self.lowering.task(at);
                 self.ports[port].queue.push(Waiting {
                     collective,
                     at: StageRef { chunk: index, stage },
                     priority: self.job.priorities[collective as usize],
-                    buffer: self.lowering.buffer(at),
+                    operation: task.operation,
+                    buffer: task.buffer,
+                    brought: task.brought,
                 });
                 self.links_free(port);
                 return;

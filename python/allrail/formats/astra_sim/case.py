@@ -139,7 +139,7 @@ def _collective(
             }
             for i in range(num_passes)
         ],
-        "schedule": _schedule(sys, _chunks(work, sys, comm_scale))
+        "schedule": _schedule(sys, _chunks(work, sys, comm_scale), world)
         | {
             "policy": "themis" if themis else "baseline",
             "algorithms": algorithms[work.kind],
@@ -168,7 +168,7 @@ def _training(
     return {
         "schema_version": 1,
         "fabric": {"name": net.name, "dimensions": dimensions},
-        "schedule": _schedule(sys, sys.splits)
+        "schedule": _schedule(sys, sys.splits, world)
         | {
             "policy": sys.policy,
             "algorithms": None,
@@ -183,11 +183,13 @@ def _training(
     }
 
 
-def _schedule(sys: AstraSystem, chunks: int) -> dict[str, Any]:
+def _schedule(sys: AstraSystem, chunks: int, world: str) -> dict[str, Any]:
     """What the system file says for every collective."""
+    # The rules of one queue; in `links` every rank has its own, and they may block each other.
+    sizes = "smallest_first" if world == "links" else "astra_sim"
     return {
         "policy": sys.policy,
-        "order": sys.order,
+        "order": sizes if sys.order == "astra_sim" else sys.order,
         "chunks": chunks,
         "threshold": sys.threshold,
         "active_chunks": sys.active_chunks,
@@ -280,7 +282,7 @@ def _composition(sys: AstraSystem, kind: str) -> str:
         return "stages"
     if not sys.local_bw_aware:
         return "sequential"
-    return "stages" if sys.policy == "themis" else "merged"
+    return "stages" if sys.apart else "merged"
 
 
 def _check_algorithm(

@@ -9,7 +9,15 @@ ASTRA-sim reads options by position, SimAI by name; here they are read by name, 
 | `checkpoint_initiates: N a b …` | the same | layers that need the forward pass again |
 | a number, or `DLRM_LAST_BOTTOM_LAYER: N` | DLRM loops | after it, the embeddings are needed |
 | `ep: N`, `pp: N`, `all_gpus: N` | SimAI | sizes of expert groups, of pipelines, of the job |
-| `vpp: N`, `ga: N`, `pp_comm: BYTES` | SimAI | of its pipeline, which is not modelled |
+| `vpp: N`, `ga: N`, `pp_comm: BYTES` | SimAI | of its pipeline |
+| `mode: N` | SimAI | read, and not used: neither by SimAI |
+
+SimAI's simulators run the layers as they are listed: those of one pipeline stage, all microbatches
+one after the other. They read `pp`, `vpp`, `ga` and `pp_comm` (`Workload.cc`), and use `pp` for the
+size of data-parallel groups alone; so it is done here. The report of its analytical mode, which
+sums closed forms without simulating, adds two more (`Layer.cc`): a bubble, `(pp - 1) / (ga * vpp)`
+of all layers' time but the embedding's, and `2 * vpp * ga * pp_comm` over a bandwidth that the user
+gives. In SimAI's files an all-gather's bytes are those of the gathered buffer.
 """
 
 from __future__ import annotations
@@ -44,7 +52,10 @@ COUNTS = {
     "vpp": "vpp",
     "ga": "ga",
     "all_gpus": "all_gpus",
+    "mode": "mode",
 }
+SIMAI = ("expert_parallel", "pipeline_parallel", "vpp", "ga", "all_gpus", "pp_comm")
+"""What only SimAI's files say."""
 LISTS = {"checkpoints": "checkpoints", "checkpoint_initiates": "checkpoint_initiates"}
 
 
@@ -108,6 +119,8 @@ def read_header(line: int, text: str, *, source: Source, notes: Notes) -> AstraH
     if loop == "HYBRID_TRANSFORMER":
         taken = taken[:3]
     options = {name: values[name] for name in taken if name in values}
+    if any(name in values for name in SIMAI):
+        options["gathered"] = True
     return AstraHeader(loop, options, values.get("all_gpus"))
 
 
@@ -164,11 +177,13 @@ def _next(words: Any, name: str, source: Source) -> str:
 
 
 def _simai_notes(values: dict[str, Any], notes: Notes) -> None:
-    """What SimAI's options say and this model leaves out."""
-    if values.get("pipeline_parallel", 1) > 1:
+    """What SimAI's options say and neither SimAI's simulators nor this one run."""
+    stages = values.get("pipeline_parallel", 1)
+    if stages > 1:
+        share = (stages - 1) / (values.get("ga", 1) * values.get("vpp", 1))
         notes.add(
             "pp",
-            "the layers are one pipeline stage's; bubbles and messages between stages are left out",
+            "the layers of one pipeline stage are run, as SimAI's simulators run them, without "
+            "bubbles and messages between stages; SimAI's analytical mode would add a bubble of "
+            f"{share:.4g} of the layers' time",
         )
-    if values.get("vpp", 1) > 1:
-        notes.add("vpp", "no interleaving of stages")

@@ -29,11 +29,12 @@ IMPLEMENTATION_KEYS = {
 """Which key says how a kind of collective is carried out."""
 
 COLLECTIVE_ORDERS = {"LIFO": "lifo", "FIFO": "fifo"}
-ORDERS = {"FIFO": "fifo", "SCF": "smallest_first", "smallestFirst": "smallest_first"}
+ORDERS = {"FIFO": "fifo", "SCF": "astra_sim", "smallestFirst": "astra_sim"}
 OTHER_ORDERS = ("RG", "lessRemainingPhaseFirst")
 POLICIES = {
     "baseline": "baseline",
     "ascending": "baseline",
+    "onlineGreedy": "baseline",
     "themis": "themis",
     "offlineGreedy": "themis",
 }
@@ -41,8 +42,9 @@ OTHER_POLICIES = {
     "themisFlex": "themis",
     "offlineGreedyFlex": "themis",
     "roundRobin": "baseline",
-    "onlineGreedy": "baseline",
 }
+APART = ("themis", "offlineGreedy", "themisFlex", "offlineGreedyFlex", "onlineGreedy")
+"""They scatter and gather on the last dimension in two stages; `onlineGreedy` does no more."""
 
 MODELLED = (
     *IMPLEMENTATION_KEYS.values(),
@@ -86,6 +88,7 @@ class AstraSystem:
         local_bw_aware: Whether an all-reduce scatters on the way out and gathers on the way back.
         order: Which of several waiting chunks a dimension serves first.
         policy: Which dimension a chunk visits next.
+        apart: Whether an all-reduce scatters and gathers on the last dimension in two stages.
         threshold: Themis' divisor.
         implementations: One list per kind of collective that the file has.
         source: For errors about it.
@@ -98,6 +101,7 @@ class AstraSystem:
     local_bw_aware: bool
     order: str
     policy: str
+    apart: bool
     threshold: int
     implementations: dict[str, tuple[Implementation, ...]]
     source: Source
@@ -138,6 +142,7 @@ def read_system(path: str | Path, *, notes: Notes) -> AstraSystem:
         local_bw_aware=bool(optimization),
         order=order or "fifo",
         policy=policy or "baseline",
+        apart=values.get("inter-dimension-scheduling") in APART,
         threshold=_count(values, "gap-denominator", 16, source),
         implementations={
             kind: _implementations(values[key], key, source, notes)

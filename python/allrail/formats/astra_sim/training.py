@@ -143,7 +143,8 @@ def check_sizes(work: AstraWorkload, sys: AstraSystem, *, comm_scale: float, npu
                     value=sys.splits,
                     hint=f"{max(size, 1)} at most",
                 )
-            if size * (npus if phase.kind == "all_gather" else 1) > LARGEST_SIZE:
+            gathers = phase.kind == "all_gather" and "gathered" not in work.header.options
+            if size * (npus if gathers else 1) > LARGEST_SIZE:
                 raise _too_large(work, layer, phase.size, comm_scale)
 
 

@@ -79,6 +79,8 @@ pub struct Dims<'a> {
     dimensions: usize,
     active_chunks: u32,
     ports: Vec<Port>,
+    /// Whether their queues are.
+    eager: bool,
     flights: Vec<Flight>,
     free_flights: Vec<u32>,
     joins: Vec<Join>,
@@ -96,6 +98,8 @@ pub struct Dims<'a> {
 const ARRIVED: u8 = 0;
 const LEFT: u8 = 1;
 const WAKE: u8 = 2;
+/// And on: arrivals with eager queues.
+const BY_DIMENSION: u8 = 3;
 
 impl<'a> Dims<'a> {
     /// An idle network. `request` holds everything of the schedule but what is communicated; its
@@ -123,12 +127,14 @@ impl<'a> Dims<'a> {
         let ports = (0..players.len())
             .flat_map(|_| queue::queues(request.order, dimensions, &[]))
             .map(port)
-            .collect();
+            .collect::<Vec<_>>();
+        let eager = ports.first().is_some_and(|port: &Port| port.queue.is_eager());
         Self {
             players,
             dimensions,
             active_chunks: request.active_chunks.unwrap_or(u32::MAX),
             ports,
+            eager,
             flights: Vec::new(),
             free_flights: Vec::new(),
             joins: Vec::new(),
@@ -221,8 +227,14 @@ impl<'a> Dims<'a> {
             return;
         };
         let index = flight.player as usize * self.dimensions + task.dimension as usize;
-        let waiting =
-            Waiting { collective: id, at, priority: flight.priority, buffer: task.buffer };
+        let waiting = Waiting {
+            collective: id,
+            at,
+            priority: flight.priority,
+            operation: task.operation,
+            buffer: task.buffer,
+            brought: task.brought,
+        };
         let port = &mut self.ports[index];
         port.queue.push(waiting);
         port.waiting += 1;
@@ -241,6 +253,8 @@ impl<'a> Dims<'a> {
                 port.wakes = true;
                 self.events.push(port.free_at, WAKE, Inner::Wake { port: id });
             }
+        } else if self.eager {
+            self.choose_on(now, id);
         } else if !port.choosing {
             port.choosing = true;
             self.choosing.push(id);
@@ -261,7 +275,7 @@ impl<'a> Dims<'a> {
             let first = at == StageRef { chunk: 0, stage: 0 };
             let overhead = if first { join.overhead } else { Time::ZERO };
             port.free_at = now + overhead + task.occupancy;
-            port.busy += task.occupancy;
+            port.busy += task.served;
             port.sent += task.sent;
             if let Some(spans) = &mut self.spans {
                 spans.push(Span {
@@ -269,7 +283,7 @@ impl<'a> Dims<'a> {
                     dimension: Some(task.dimension),
                     tag: join.tag,
                     start: now,
-                    end: port.free_at,
+                    end: now + overhead + task.served,
                 });
             }
             let last = flight.stages.task(StageRef { stage: at.stage + 1, ..at }).is_none();
@@ -278,7 +292,9 @@ impl<'a> Dims<'a> {
                 self.events.push(free_at, LEFT, Inner::Left { tag: join.tag });
             }
             let arrived = Inner::Arrived { flight: collective, at };
-            self.events.push(free_at + task.latency, ARRIVED, arrived);
+            let by_dimension = u8::try_from(task.dimension).unwrap_or(u8::MAX - BY_DIMENSION);
+            let class = if self.eager { BY_DIMENSION + by_dimension } else { ARRIVED };
+            self.events.push(free_at + task.latency, class, arrived);
         }
         self.attend(now, index);
     }
@@ -351,8 +367,8 @@ impl Carrier for Dims<'_> {
                     let task = held.stages.task(at).expect("it was under way");
                     let port = held.player as usize * self.dimensions + task.dimension as usize;
                     self.ports[port].active -= 1;
-                    self.attend(now, port);
                     self.enqueue(now, flight, StageRef { stage: at.stage + 1, ..at });
+                    self.attend(now, port);
                 }
                 Inner::Left { tag } => return Some((now, Event::Sent { tag })),
                 Inner::Over { join } => {
@@ -393,7 +409,7 @@ impl Carrier for Dims<'_> {
         let stages = self.stages(ask).ok()?;
         let mut load = vec![Time::ZERO; self.dimensions];
         for task in &stages.tasks {
-            load[task.dimension as usize] += task.occupancy;
+            load[task.dimension as usize] += task.served;
         }
         let (d, _) = load.iter().enumerate().rev().max_by_key(|(_, load)| **load)?;
         u32::try_from(d).ok()

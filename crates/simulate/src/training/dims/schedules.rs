@@ -35,7 +35,10 @@ pub(super) struct Task {
     pub(super) dimension: u32,
     pub(super) occupancy: Time,
     pub(super) latency: Time,
+    pub(super) served: Time,
+    pub(super) operation: Operation,
     pub(super) buffer: Bytes,
+    pub(super) brought: Bytes,
     pub(super) sent: f64,
 }
 
@@ -132,14 +135,20 @@ impl Schedules<'_> {
         let mut total = Time::ZERO;
         for chunk in 0..work.chunks() {
             for task in work.chunk(chunk) {
-                let occupancy = self.occupancy(group, task.dimension, task.occupancy);
-                let occupancy = occupancy.filter(|time| *time <= LONGEST).ok_or_else(too_long)?;
-                total = total.checked_add(occupancy).ok_or_else(too_long)?;
+                let served = self.occupancy(group, task.dimension, task.served);
+                let served = served.filter(|time| *time <= LONGEST).ok_or_else(too_long)?;
+                total = total.checked_add(served).ok_or_else(too_long)?;
+                // Where stages run side by side, the time of their bytes is within the latency.
+                let beside = task.occupancy < task.served;
+                let latency = task.latency + task.occupancy - task.served;
                 stages.tasks.push(Task {
                     dimension: task.dimension,
-                    occupancy,
-                    latency: task.latency,
+                    occupancy: if beside { Time::ZERO } else { served },
+                    latency: if beside { latency + served } else { latency },
+                    served,
+                    operation: task.operation,
                     buffer: task.buffer,
+                    brought: task.brought,
                     sent: task.sent.0,
                 });
             }
@@ -224,8 +233,16 @@ impl Schedules<'_> {
             let occupancy = time.ok_or_else(too_long)?;
             let latency = dimension.latency.checked_mul(steps).ok_or_else(too_long)?;
             let latency = if self.network == Network::Ideal { Time::ZERO } else { latency };
-            let sent = bytes.count() as f64;
-            tasks.push(Task { dimension: d, occupancy, latency, buffer: bytes, sent });
+            tasks.push(Task {
+                dimension: d,
+                occupancy,
+                latency,
+                served: occupancy,
+                operation: Operation::Broadcast,
+                buffer: bytes,
+                brought: bytes,
+                sent: bytes.count() as f64,
+            });
         }
         let end = u32::try_from(tasks.len()).expect("few dimensions");
         let stages = Rc::new(Stages { tasks, starts: vec![0, end], planned: Vec::new() });
@@ -251,12 +268,16 @@ impl Schedules<'_> {
         for chunk in 0..work.chunks() {
             let bytes: f64 = work.chunk(chunk).iter().map(|task| task.sent.0).sum();
             let time = Time::from_ps((bytes / total * 1e12).ceil() as u64);
+            let part = Bytes::new((bytes / dimensions.len() as f64) as u64);
             for dimension in dimensions {
                 stages.tasks.push(Task {
                     dimension: dimension.0,
                     occupancy: time,
                     latency: Time::ZERO,
-                    buffer: Bytes::new((bytes / dimensions.len() as f64) as u64),
+                    served: time,
+                    operation: request.operation,
+                    buffer: part,
+                    brought: part,
                     sent: bytes * bandwidth(dimension) / total,
                 });
                 stages

@@ -144,7 +144,8 @@ impl<'a> Chain<'a> {
             return Ok(());
         };
         let members: u64 = parts.iter().map(|part| u64::from(part.size)).product();
-        let gathers = operation == allrail_collective::Operation::AllGather;
+        let gathers =
+            operation == allrail_collective::Operation::AllGather && !self.file.options.gathered;
         let bytes = given.saturating_mul(if gathers { members } else { 1 });
         if bytes > LARGEST_BYTES {
             return Err(self.out_of_range(index, "collective is of more than 1 PiB"));

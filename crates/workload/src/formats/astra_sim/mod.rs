@@ -15,14 +15,19 @@
 //! - The forward pass of a layer waits for that layer's gradient of the pass before.
 //! - `compute_scale` and `comm_scale` multiply times and bytes, rounded down; not the update time.
 //! - A collective without a dimension of two NPUs to span, or of no bytes, does not take place.
-//! - Bytes are what each NPU puts in: an all-gather's result is as many times as large.
+//! - Bytes are what each NPU puts in: an all-gather's result is as many times as large. In SimAI's files
+//!   they are the result's (`MockNcclGroup::genAllGatherFlowModels` cuts them by the ranks).
 //!
 //! One file a family of loops: [`data`], [`model`] (MODEL, the HYBRID_ ones and inference),
 //! [`recompute`], [`dlrm`]; [`groups`] says which dimensions, [`chain`] writes the nodes.
 //!
-//! Not modelled: the nanosecond that each step of a loop takes, one more small chunk where a size is
-//! not a multiple of the number of chunks, and SimAI's pipeline (its layers are those of one stage,
-//! without the messages between stages).
+//! SimAI's pipeline: the layers are those of one stage, all microbatches one after the other. SimAI's
+//! simulators read `pp`, `vpp`, `ga` and `pp_comm` and run the layers as they are, with data-parallel groups
+//! of `all_gpus / (tensor · pipeline)` (`Workload.cc`); so it is done here. Only the report of its analytical
+//! mode adds a bubble and messages, in closed form (`Layer.cc`), to a time without simulation.
+//!
+//! Not modelled: the nanosecond that each step of a loop takes, and one more small chunk where a size is
+//! not a multiple of the number of chunks.
 
 mod chain;
 mod data;
@@ -84,6 +89,8 @@ pub struct Options {
     pub expert_parallel: u64,
     /// SimAI: how many pipeline stages.
     pub pipeline_parallel: u64,
+    /// SimAI: an all-gather's bytes are those of the whole buffer, not of what each NPU puts in.
+    pub gathered: bool,
     /// Layers whose activations are kept.
     pub checkpoints: Vec<usize>,
     /// Layers before whose gradient the forward pass is run again from the checkpoint below.
@@ -100,6 +107,7 @@ impl Default for Options {
             model_parallel: 1,
             expert_parallel: 1,
             pipeline_parallel: 1,
+            gathered: false,
             checkpoints: Vec::new(),
             checkpoint_initiates: Vec::new(),
             last_bottom_layer: 0,
