@@ -202,7 +202,7 @@ fn a_cable_is_of_no_one_dimension() {
     for world in ["flows", "packets"] {
         let tree = tree(torus(), world, transformer(json!({})));
         let error = under(&tree, json!({"double": 0})).expect_err("refused").report();
-        assert_eq!((error.field.as_str(), error.value.as_str()), ("what_if", "double"));
+        assert_eq!((error.field.as_str(), error.value.as_str()), ("what_if", "dim1_x2"));
     }
     let tree = tree(dimensions(), "links", transformer(json!({})));
     let twice = under(&tree, json!({"double": 0})).expect("links are of dimensions");

@@ -27,13 +27,13 @@ pub(super) fn apply(
     let refuse =
         |what: &str, why: &str, hint: &str| Err(field("what_if".to_owned(), what, why, hint));
     match scenario.what_if {
-        Some(WhatIf::Double(_)) if graph => refuse(
-            "double",
+        Some(WhatIf::Double(dimension)) if graph => refuse(
+            &format!("{}_x2", dimension.name()),
             "in this world a topology's cables have bandwidths, and dimensions have none",
             "use `world: dims`, or give the topology other cables",
         ),
         Some(WhatIf::Ideal) if graph && steps => refuse(
-            "ideal",
+            "ideal_schedule",
             "it is said of dimensions, and those of written steps are not the topology's",
             "ask for `infinite_bandwidth`",
         ),

@@ -164,7 +164,7 @@ impl Schedules<'_> {
             let ideal = self.network == Network::Ideal;
             return Err(SimulateError::Field {
                 field: if ideal { "what_if" } else { "world" }.to_owned(),
-                value: if ideal { "ideal" } else { "dims" }.to_owned(),
+                value: if ideal { "ideal_schedule" } else { "dims" }.to_owned(),
                 why: format!(
                     "the ranks of group `{}` are no product of dimensions, and `dims` knows ranks \
                      by their dimensions only",
