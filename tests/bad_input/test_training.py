@@ -123,6 +123,18 @@ CASES = [
         "schedule.tensor.servers.host",
         "/s",
     ),
+    (
+        "credit: 16 MiB",
+        "exchange: parameter_server, servers: {sum: 0 GB/s}",
+        "schedule.tensor.servers.sum",
+        "0",
+    ),
+    (
+        "credit: 16 MiB",
+        "exchange: parameter_server, servers: {in_order: first}",
+        "schedule.tensor.servers.in_order",
+        "first",
+    ),
     ("schedule:", "what_if: dim3_x2\nschedule:", "what_if", "`dim1` to `dim2`"),
     ("schedule:", "what_if: no_stragglers\nschedule:", "what_if", "mean `no_straggler`?"),
     ("schedule:", "collective: {kind: all_reduce, size: 1 MB}\nschedule:", "workload", "either"),

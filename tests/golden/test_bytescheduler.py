@@ -51,12 +51,12 @@ def test_where_no_compute_time_meets_the_middle_the_nearest_is_taken():
 
 @pytest.fixture(scope="module")
 def gains():
-    """Of VGG16 and ResNet50, speed-ups with round compute times at three bandwidths."""
+    """Speed-ups with round compute times, near those that are fitted, at three bandwidths."""
     patch = pytest.MonkeyPatch()
     patch.setattr(testbed, "PARTITIONS", ("512 KiB", "2 MiB"))
     patch.setattr(testbed, "CREDITS", ("16 MiB",))
     work = Work(None, 1)
-    times = [(VGG16, 200.0), (RESNET50, 57.0)]
+    times = [(VGG16, 60.0), (RESNET50, 17.0), (TRANSFORMER, 10.0)]
     found = {
         bandwidth: [best.gain for best in work.compare(Network(bandwidth=bandwidth), times)]
         for bandwidth in ("1 Gb/s", "10 Gb/s", "100 Gb/s")
@@ -65,16 +65,43 @@ def gains():
     return found
 
 
-def test_vgg16_is_within_what_is_published(gains):
-    low, high = VGG16.predicted
-    for bandwidth, (vgg16, resnet50) in gains.items():
+def test_vgg16_and_the_transformer_are_within_what_is_published(gains):
+    for bandwidth, (vgg16, resnet50, transformer) in gains.items():
+        low, high = VGG16.predicted
         assert low - 20 <= vgg16 <= high + 20, bandwidth
         assert vgg16 > resnet50
+        if bandwidth != "100 Gb/s":
+            low, high = TRANSFORMER.predicted
+            assert low - 20 <= transformer <= high + 20, bandwidth
 
 
 def test_resnet50_gains_more_on_slower_networks(gains):
     assert gains["10 Gb/s"][1] > gains["100 Gb/s"][1] + 10
     assert gains["10 Gb/s"][1] <= RESNET50.predicted[1] + 20
+
+
+def test_on_slow_links_first_come_first_served_pulls_after_all_is_pushed():
+    # 25.6 M parameters of 4 bytes at 125 MB/s take 818 ms, and as long again.
+    scenario = Network(bandwidth="1 Gb/s", sum=None).scenario(
+        RESNET50, compute_ms=17.0, tensor={"policy": "fifo"}
+    )
+    free = Network(bandwidth="1 Gb/s", sum=None, in_order=False).scenario(
+        RESNET50, compute_ms=17.0, tensor={"policy": "fifo"}
+    )
+    ordered, unordered = Work(None, 1).simulate([scenario, free])
+    assert ordered.step_time_us > 2 * 818_000
+    assert unordered.step_time_us < 1.5 * 818_000
+
+
+def test_servers_that_sum_at_a_speed_are_no_faster_first_come_first_served():
+    tensor = {"policy": "fifo"}
+    scenarios = [
+        Network(sum=rate).scenario(VGG16, compute_ms=60.0, tensor=tensor)
+        for rate in (None, "20 GB/s", "12.5 GB/s", "8 GB/s")
+    ]
+    steps = [result.step_time_us for result in Work(None, 1).simulate(scenarios)]
+    assert steps == sorted(steps)
+    assert len(set(steps)) == 4
 
 
 def test_a_compute_time_is_that_of_the_scenario():

@@ -3,6 +3,7 @@
 //! The plain one keeps every link that an operation needs as a row of a list, and at every time looks
 //! through all of them: no queues, no shared numbering of links, no event queue.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use allrail_core::{Bandwidth, Bytes, Time};
@@ -17,6 +18,7 @@ enum Link {
     Down(Machine),
     HostOut,
     HostIn,
+    Sum(u32),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -42,6 +44,8 @@ struct Row {
     sends: bool,
     link: Link,
     time: u64,
+    /// When its operation came to this stage.
+    entered: u64,
     state: State,
 }
 
@@ -78,29 +82,47 @@ fn rows(machines: &Machines, operation: usize, transfer: &Transfer, servers: &[u
         // A lone machine: no byte moves, and the operation is still begun there.
         sums.insert((true, Link::Up(Machine::Worker(0))), 0);
     }
-    let stage = u32::from(push);
+    let row = |stage, sends, link, time| Row {
+        operation,
+        stage,
+        sends,
+        link,
+        time,
+        entered: 0,
+        state: State::Held,
+    };
+    // A push: host, network, sum, word that it is over. A pull: request, network, host.
+    let net = 1;
     let mut rows: Vec<Row> = sums
         .into_iter()
-        .map(|((sends, link), parts)| Row {
-            operation,
-            stage,
-            sends,
-            link,
-            time: time(bytes, parts, count, machines.bandwidth),
-            state: State::Held,
+        .map(|((sends, link), parts)| {
+            row(net, sends, link, time(bytes, parts, count, machines.bandwidth))
         })
         .collect();
     if let Some(host) = machines.host {
-        let link = if push { Link::HostOut } else { Link::HostIn };
-        let time = time(bytes, 1, 1, host);
-        let stage = u32::from(!push);
-        rows.push(Row { operation, stage, sends: true, link, time, state: State::Held });
+        let (stage, link) = if push { (0, Link::HostOut) } else { (2, Link::HostIn) };
+        rows.push(row(stage, true, link, time(bytes, 1, 1, host)));
     }
     let first = rows.iter().map(|row| row.stage).min();
     for row in &mut rows {
         if Some(row.stage) == first {
             row.time += transfer.overhead.as_ps();
         }
+    }
+    if let (true, Some(sum)) = (push, machines.sum) {
+        let time = time(bytes, u64::from(machines.workers), count, sum);
+        rows.extend(servers.iter().map(|server| row(2, true, Link::Sum(*server), time)));
+    }
+    match (machines.in_order, push, machines.colocated) {
+        (false, ..) => {}
+        (_, true, _) => {
+            rows.extend(servers.iter().map(|server| row(3, true, Link::Up(host_of(*server)), 0)));
+        }
+        (_, _, true) => rows.extend(
+            (0..machines.workers).map(|worker| row(0, true, Link::Up(Machine::Worker(worker)), 0)),
+        ),
+        // Workers are alike: one of them stands for all.
+        (_, _, false) => rows.push(row(0, true, Link::Up(Machine::Worker(0)), 0)),
     }
     rows
 }
@@ -141,6 +163,7 @@ fn plain(machines: &Machines, transfers: &[(u64, Transfer)]) -> Vec<u64> {
                     for row in rows.iter_mut().filter(|row| row.operation == operation) {
                         if row.stage == stage && row.sends && row.state == State::Held {
                             row.state = State::Waiting;
+                            row.entered = now;
                         }
                     }
                 }
@@ -149,14 +172,15 @@ fn plain(machines: &Machines, transfers: &[(u64, Transfer)]) -> Vec<u64> {
         // Senders first; then receivers of what a sender has begun.
         for senders in [true, false] {
             if !senders {
-                let begun: Vec<(usize, u32)> = rows
+                let begun: BTreeMap<(usize, u32), u64> = rows
                     .iter()
                     .filter(|row| row.sends && matches!(row.state, State::Until(_) | State::Over))
-                    .map(|row| (row.operation, row.stage))
+                    .map(|row| ((row.operation, row.stage), row.entered))
                     .collect();
                 for row in rows.iter_mut().filter(|row| !row.sends && row.state == State::Held) {
-                    if begun.contains(&(row.operation, row.stage)) {
+                    if let Some(entered) = begun.get(&(row.operation, row.stage)) {
                         row.state = State::Waiting;
+                        row.entered = *entered;
                     }
                 }
             }
@@ -172,7 +196,11 @@ fn plain(machines: &Machines, transfers: &[(u64, Transfer)]) -> Vec<u64> {
                     .filter(|(_, row)| row.sends == senders && row.state == State::Waiting)
                     .filter(|(_, row)| !busy.contains(&row.link))
                     .max_by_key(|(_, row)| {
-                        (transfers[row.operation].1.priority, std::cmp::Reverse(row.operation))
+                        let (priority, entered) = match machines.in_order {
+                            true => (0, row.entered),
+                            false => (transfers[row.operation].1.priority, 0),
+                        };
+                        (priority, Reverse(entered), Reverse(row.operation))
                     });
                 let Some((index, _)) = best else { break };
                 rows[index].state = State::Until(now + rows[index].time);
@@ -203,7 +231,7 @@ fn real(machines: &Machines, transfers: &[(u64, Transfer)]) -> (Vec<u64>, [Time;
         }
         while let Some((at, transfer)) = transfers.get(next).filter(|(at, _)| *at == now.as_ps()) {
             assert_eq!(*at, now.as_ps());
-            servers.submit(transfer);
+            servers.submit(now, transfer);
             next += 1;
         }
         servers.choose(now);
@@ -216,16 +244,18 @@ fn machines() -> impl Strategy<Value = Machines> {
     (
         (1u32..6, 1u32..6, any::<bool>()),
         bandwidth(),
-        prop::option::of(bandwidth()),
+        (prop::option::of(bandwidth()), prop::option::of(bandwidth()), any::<bool>()),
         0u64..30,
         prop::option::of(1u64..60),
     )
-        .prop_map(|((workers, servers, colocated), bandwidth, host, latency, big)| Machines {
+        .prop_map(|((workers, servers, colocated), bandwidth, more, latency, big)| Machines {
             workers,
             servers: if colocated { servers.min(workers) } else { servers },
             colocated,
             bandwidth: bandwidth.expect("positive"),
-            host: host.flatten(),
+            host: more.0.flatten(),
+            sum: more.1.flatten(),
+            in_order: more.2,
             latency: Time::from_ns(latency),
             big_array: big.map(Bytes::new),
         })
@@ -268,9 +298,36 @@ proptest! {
                 least += time(bytes, 1, 1, machines.bandwidth);
             }
             least += machines.host.map_or(0, |host| time(bytes, 1, 1, host));
+            if let (Phase::Push, Some(sum)) = (transfer.phase, machines.sum) {
+                let workers = u64::from(machines.workers);
+                least += time(bytes, workers, u64::from(machines.servers), sum);
+            }
             // A lone co-located worker without a host exchanges with itself for nothing.
             let alone = machines.colocated && machines.workers == 1;
             prop_assert!(alone || end >= at + least, "{} < {} + {}", end, at, least);
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn slower_sums_never_end_a_push_earlier(
+        machines in machines(),
+        transfers in transfers(),
+        slower in 1u64..2_000_000_000,
+    ) {
+        // Pushes alone of one priority: each link and sum first come, first served.
+        let mut transfers = transfers;
+        for (_, transfer) in &mut transfers {
+            (transfer.phase, transfer.priority) = (Phase::Push, 0);
+        }
+        let machines = Machines { servers: 1, ..machines };
+        let rate = machines.sum.map_or(u64::MAX, Bandwidth::bytes_per_second);
+        let sum = Bandwidth::from_bytes_per_second(slower.min(rate));
+        let (faster, _) = real(&machines, &transfers);
+        let (slower, _) = real(&Machines { sum, ..machines }, &transfers);
+        for (faster, slower) in faster.iter().zip(&slower) {
+            prop_assert!(slower >= faster, "{} < {}", slower, faster);
         }
     }
 }
@@ -287,6 +344,8 @@ fn eight(big_array: Option<u64>) -> Machines {
         colocated: false,
         bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000).expect("positive"),
         host: None,
+        sum: None,
+        in_order: false,
         latency: Time::from_ns(7),
         big_array: big_array.map(Bytes::new),
     }
@@ -329,4 +388,41 @@ fn a_host_is_passed_before_a_push_and_after_a_pull() {
     // What is cut in halves overlaps them.
     let halves = [push(0, piece(0, 40)), push(1, piece(1, 40))];
     assert_eq!(real(&machines, &halves).0, [127_000, 207_000]);
+}
+
+fn pull(tag: u64, piece: Piece) -> (u64, Transfer) {
+    (0, Transfer { phase: Phase::Pull, ..push(tag, piece).1 })
+}
+
+#[test]
+fn a_server_sums_what_has_arrived_while_more_arrives() {
+    let sum = Bandwidth::from_bytes_per_second(2_000_000_000);
+    let machines = Machines { sum, ..eight(Some(1)) };
+    // 80 ns to arrive, and all workers' 80 bytes on each server in 40.
+    assert_eq!(real(&machines, &[push(0, piece(0, 80))]).0, [127_000]);
+    // Halves: the first is summed while the second arrives.
+    let halves = [push(0, piece(0, 40)), push(1, piece(1, 40))];
+    assert_eq!(real(&machines, &halves).0, [67_000, 107_000]);
+}
+
+#[test]
+fn in_order_a_pull_waits_behind_pushes_and_the_word_of_a_push_behind_pulls() {
+    let machines = Machines { in_order: true, ..eight(Some(1)) };
+    let early = real(&eight(Some(1)), &[push(0, piece(0, 80)), pull(1, piece(1, 40))]).0;
+    assert_eq!(early, [87_000, 47_000]);
+    // The request goes out at 80; the push is over at 80 too, and its word before the pull.
+    let late = real(&machines, &[push(0, piece(0, 80)), pull(1, piece(1, 40))]).0;
+    assert_eq!(late, [87_000, 127_000]);
+    // A pull on the servers' links up until 200 holds back the word of a push that is over at 80.
+    let held = real(&machines, &[pull(0, piece(0, 200)), push(1, piece(1, 80))]).0;
+    assert_eq!(held, [207_000, 207_000]);
+}
+
+#[test]
+fn in_order_priorities_do_not_count() {
+    let mut pushes = [push(0, piece(0, 80)), push(1, piece(1, 80)), push(2, piece(2, 80))];
+    pushes[2].1.priority = 9;
+    assert_eq!(real(&eight(Some(1)), &pushes).0, [167_000, 247_000, 87_000]);
+    let machines = Machines { in_order: true, ..eight(Some(1)) };
+    assert_eq!(real(&machines, &pushes).0, [87_000, 167_000, 247_000]);
 }

@@ -153,13 +153,8 @@ impl Chain<'_> {
                         self.started += 1;
                         let rank = if self.ranks { priority << 32 } else { 0 } - self.started;
                         let tag = u64::from(operation.0);
-                        self.servers.submit(&Transfer {
-                            phase,
-                            piece,
-                            priority: rank,
-                            overhead,
-                            tag,
-                        });
+                        self.servers
+                            .submit(now, &Transfer { phase, piece, priority: rank, overhead, tag });
                         overhead = Time::ZERO;
                     }
                 }
@@ -262,6 +257,8 @@ fn plain(
         colocated: servers.colocated,
         bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000).expect("positive"),
         host: servers.host,
+        sum: servers.sum,
+        in_order: servers.in_order,
         latency: Time::from_ns(latency),
         big_array: servers.big_array,
     };
@@ -299,8 +296,8 @@ fn tensor() -> impl Strategy<Value = Value> {
         }),
     ];
     let big = prop_oneof![Just("1 B"), Just("60 KB"), Just("1 GB")];
-    (policy, any::<bool>(), any::<bool>(), big, any::<bool>(), 0u64..20).prop_map(
-        |(mut tensor, barrier, colocated, big_array, host, overhead)| {
+    (policy, any::<bool>(), any::<bool>(), big, any::<[bool; 3]>(), 0u64..20).prop_map(
+        |(mut tensor, barrier, colocated, big_array, [host, sum, in_order], overhead)| {
             tensor["barrier"] = json!(barrier);
             tensor["exchange"] = json!("parameter_server");
             tensor["start_overhead"] = json!(format!("{overhead} us"));
@@ -308,6 +305,10 @@ fn tensor() -> impl Strategy<Value = Value> {
             if host {
                 tensor["servers"]["host"] = json!("700 MB/s");
             }
+            if sum {
+                tensor["servers"]["sum"] = json!("1.3 GB/s");
+            }
+            tensor["servers"]["in_order"] = json!(in_order);
             tensor
         },
     )
@@ -388,7 +389,7 @@ fn servers_are_modelled_in_dims_and_have_no_ideal_schedule() {
 fn with_infinite_bandwidth_latencies_and_overheads_remain() {
     let layers = [(100, 200, 400_000)];
     let tensor = json!({"exchange": "parameter_server", "start_overhead": "3 us",
-                        "servers": {"colocated": false, "host": "1 GB/s"}});
+                        "servers": {"colocated": false, "host": "1 GB/s", "sum": "1 GB/s"}});
     let base = scenario(&[4], 2000, &tensor).expect("a scenario");
     let infinite = TrainingScenario { what_if: Some(WhatIf::InfiniteBandwidth), ..base };
     let job = Job {

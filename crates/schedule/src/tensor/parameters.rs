@@ -79,11 +79,27 @@ pub struct Servers {
     /// pull: the buses that the NPUs of a machine share. Left out: unlimited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host: Option<Bandwidth>,
+    /// How much of what all workers push one server sums and updates; a push is over after that.
+    /// Left out: unlimited.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sum: Option<Bandwidth>,
+    /// Whether links serve what comes first, whatever its priority, and the request of a pull waits
+    /// there behind pushes, the word that a push is over behind pulls: ps-lite's connections.
+    /// Otherwise links know priorities, and requests and such words take no time.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub in_order: bool,
 }
 
 impl Default for Servers {
     fn default() -> Self {
-        Self { count: None, colocated: true, big_array: None, host: None }
+        Self {
+            count: None,
+            colocated: true,
+            big_array: None,
+            host: None,
+            sum: None,
+            in_order: false,
+        }
     }
 }
 

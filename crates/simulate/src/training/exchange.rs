@@ -124,6 +124,8 @@ impl<'a> WithServers<'a> {
                 colocated: told.colocated,
                 bandwidth: if infinite { largest() } else { slow.unwrap_or(whole) },
                 host: told.host.filter(|_| !infinite),
+                sum: told.sum.filter(|_| !infinite),
+                in_order: told.in_order,
                 latency: dimension.latency,
                 big_array: told.big_array.or((!cuts).then_some(BIG_ARRAY)),
             };
@@ -183,7 +185,7 @@ impl Carrier for WithServers<'_> {
         if phase == Phase::Push {
             of.pushed += piece.bytes.count();
         }
-        of.servers.submit(&Transfer { phase, piece, priority, overhead, tag });
+        of.servers.submit(now, &Transfer { phase, piece, priority, overhead, tag });
     }
 
     fn next_time(&self) -> Option<Time> {

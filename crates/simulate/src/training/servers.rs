@@ -15,8 +15,17 @@
 //! `b/H`, and only then sent; and after it has arrived brought to them, the other way. So does a
 //! framework whose operations take whole arrays: what is not cut into pieces is not pipelined.
 //!
-//! A link serves one operation at a time, to its end: the highest priority, then what came first. At
-//! one time links up choose before links down, so that these know what begins.
+//! With a *sum* bandwidth `R`, a server takes the parts of a push in once they are there, `W·b_s/R`
+//! for those of all workers and the update, one push after the other; then the push is over. So do
+//! MXNet's servers, in one thread and a whole message at a time (`kvstore_dist_server.h`).
+//!
+//! *In order*, all that goes from one machine to another waits its turn, whatever its priority, as on
+//! ps-lite's connections: on every link first comes first, and without taking time the request of a
+//! pull waits on the workers' links up, behind pushes, and the word that a push is over on its
+//! servers' links up, behind pulls. Otherwise these are known at once.
+//!
+//! A link serves one operation at a time, to its end: the highest priority, then what was submitted
+//! first. At one time links up choose before links down, so that these know what begins.
 //! The receiving links get an operation when the first of its senders begins it (cut-through: the
 //! workers' flows to one server, each slower than its own link, arrive side by side). It is over
 //! `latency` after the last of its links. Its overhead keeps its first links busy before its bytes
@@ -26,8 +35,7 @@
 //! server, each next one that travels for the first time to the next server; it stays there (MXNet's
 //! key-value store does the same in the order of its keys).
 //!
-//! Ignored: the time to sum and update on a server, the sharing of links within an operation,
-//! packets.
+//! Ignored: the copy of a pull on its server, the sharing of links within an operation, packets.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -48,6 +56,10 @@ pub struct Machines {
     pub bandwidth: Bandwidth,
     /// What a worker brings between its NPUs and its memory, each way; unlimited if absent.
     pub host: Option<Bandwidth>,
+    /// How much of what workers push a server sums and updates; unlimited if absent.
+    pub sum: Option<Bandwidth>,
+    /// Whether links know no priority, and requests and acknowledgements wait their turn on them.
+    pub in_order: bool,
     /// From the last byte of an operation to its end.
     pub latency: Time,
     /// Pieces of this size and more are split over all servers; none if absent.
@@ -76,8 +88,8 @@ enum Share {
     All,
 }
 
-/// Smaller goes first.
-type Rank = (Reverse<i64>, u64);
+/// Smaller goes first: by priority, or in order by when it came to the links; then as submitted.
+type Rank = (Reverse<i64>, Time, u64);
 
 /// A link, and for how long an operation takes it.
 type Demand = (u32, Time);
@@ -102,7 +114,7 @@ struct Operation {
     stages: Vec<Stage>,
 }
 
-/// Links that an operation takes together: the senders, and with them the receivers.
+/// Links, hosts, sums that an operation takes together: the senders, and with them the receivers.
 struct Stage {
     senders: Vec<Demand>,
     receivers: Vec<Demand>,
@@ -139,13 +151,14 @@ impl Servers {
     pub fn new(machines: Machines) -> Self {
         assert!(machines.workers > 0 && machines.servers > 0, "there are workers and servers");
         assert!(!machines.colocated || machines.servers <= machines.workers, "servers have hosts");
-        // All links up, then all links down, then a worker's host, out and in. Separate: of the
-        // workers, one stands for all, then the servers. Co-located: the machines.
+        // All links up, then all links down, then a worker's host, out and in, then the servers'
+        // sums. Separate: of the workers, one stands for all, then the servers. Co-located: the
+        // machines.
         let ups = if machines.colocated { machines.workers } else { 1 + machines.servers };
         Self {
             machines,
             ups,
-            links: (0..2 * ups + 2).map(|_| Link::default()).collect(),
+            links: (0..2 * ups + 2 + machines.servers).map(|_| Link::default()).collect(),
             idle: BTreeSet::new(),
             operations: Vec::new(),
             free: Vec::new(),
@@ -160,25 +173,20 @@ impl Servers {
     /// and link after the other. `None` if that is beyond a quarter of the clock.
     #[must_use]
     pub fn within_the_clock(&self, bytes: u128) -> Option<Time> {
-        let Machines { workers, bandwidth, host, .. } = self.machines;
-        let slowest = host.map_or(bandwidth, |host| host.min(bandwidth));
-        let all = bytes.checked_mul(u128::from(workers) * 6)?;
+        let Machines { workers, bandwidth, host, sum, .. } = self.machines;
+        let slowest = [host, sum].into_iter().flatten().fold(bandwidth, Bandwidth::min);
+        let all = bytes.checked_mul(u128::from(workers) * 7)?;
         let time = slowest.time_for_fraction(all, 1)?;
         time.checked_mul(4).map(|_| time)
     }
 
-    /// Queues an operation at its sending links. Nothing begins before [`Servers::choose`].
+    /// Queues an operation at its first links. Nothing begins before [`Servers::choose`].
     ///
     /// # Panics
     /// If its phase is neither push nor pull, or it takes longer than the clock holds.
-    pub fn submit(&mut self, transfer: &Transfer) {
-        let mut stages = self.stages(transfer);
-        if let Some(Stage { senders, receivers }) = stages.last_mut() {
-            for (_, time) in senders.iter_mut().chain(receivers) {
-                *time += transfer.overhead;
-            }
-        }
-        let rank = (Reverse(transfer.priority), self.sequence);
+    pub fn submit(&mut self, now: Time, transfer: &Transfer) {
+        let stages = self.stages(transfer);
+        let rank = (Reverse(transfer.priority), Time::ZERO, self.sequence);
         self.sequence += 1;
         let operation =
             Operation { tag: transfer.tag, rank, left: 0, receivers: Vec::new(), stages };
@@ -192,16 +200,19 @@ impl Servers {
                 u32::try_from(self.operations.len() - 1).expect("few operations")
             }
         };
-        self.enter(index);
+        self.enter(now, index);
     }
 
     /// An operation goes to the links of its next stage; false if there is none.
-    fn enter(&mut self, index: u32) -> bool {
+    fn enter(&mut self, now: Time, index: u32) -> bool {
         let operation = &mut self.operations[index as usize];
         let Some(stage) = operation.stages.pop() else { return false };
         let count = stage.senders.len() + stage.receivers.len();
         operation.left = u32::try_from(count).expect("few links");
         operation.receivers = stage.receivers;
+        if self.machines.in_order {
+            operation.rank = (Reverse(0), now, operation.rank.2);
+        }
         let rank = operation.rank;
         for (link, time) in stage.senders {
             self.queue(link, rank, index, time);
@@ -245,7 +256,7 @@ impl Servers {
                     self.idle.insert(link);
                     let ended = &mut self.operations[operation as usize];
                     ended.left -= 1;
-                    if ended.left == 0 && !self.enter(operation) {
+                    if ended.left == 0 && !self.enter(now, operation) {
                         let over = now + self.machines.latency;
                         self.events.push(over, 1, Inner::Over { operation });
                     }
@@ -277,8 +288,7 @@ impl Servers {
 
     /// `numerator / denominator` bytes at the bandwidth of a link.
     fn time(&self, numerator: u128, denominator: u32) -> Time {
-        let time = self.machines.bandwidth.time_for_fraction(numerator, u128::from(denominator));
-        time.expect("an operation takes less than 213 days")
+        time(self.machines.bandwidth, numerator, denominator)
     }
 
     /// What an operation does, last first.
@@ -323,13 +333,13 @@ impl Servers {
             }
             if workers > 1 {
                 let time = self.time(bytes * u128::from(workers - 1), parts);
-                by_servers.extend(range.map(|server| (server_base + server, time)));
+                by_servers.extend(range.clone().map(|server| (server_base + server, time)));
             }
         } else {
             let (worker, server_base) = if push { (0, self.ups + 1) } else { (self.ups, 1) };
             by_workers.push((worker, self.time(bytes, 1)));
             let time = self.time(bytes * u128::from(workers), parts);
-            by_servers.extend(range.map(|server| (server_base + server, time)));
+            by_servers.extend(range.clone().map(|server| (server_base + server, time)));
         }
         let (mut senders, receivers) = match push {
             true => (by_workers, by_servers),
@@ -339,13 +349,38 @@ impl Servers {
             // A lone machine exchanges everything with itself.
             senders.push((0, Time::ZERO));
         }
+        let before = |links: Vec<Demand>| Stage { senders: links, receivers: Vec::new() };
         let mut stages = vec![Stage { senders, receivers }];
         if let Some(host) = self.machines.host {
-            let time = host.time_for(transfer.piece.bytes).expect("less than 213 days");
             let link = 2 * self.ups + u32::from(!push);
-            let stage = Stage { senders: vec![(link, time)], receivers: Vec::new() };
+            let stage = before(vec![(link, time(host, bytes, 1))]);
             stages.insert(usize::from(push), stage);
+        }
+        if let Some(Stage { senders, receivers }) = stages.last_mut() {
+            for (_, time) in senders.iter_mut().chain(receivers) {
+                *time += transfer.overhead;
+            }
+        }
+        if let (true, Some(sum)) = (push, self.machines.sum) {
+            let time = time(sum, bytes * u128::from(workers), parts);
+            let link = 2 * self.ups + 2;
+            stages.insert(0, before(range.clone().map(|server| (link + server, time)).collect()));
+        }
+        if self.machines.in_order {
+            // Links up: separate, the first is the workers'.
+            let (workers, first) = if colocated { (workers, 0) } else { (1, 1) };
+            let (links, at) = match push {
+                true => (range.start + first..range.end + first, 0),
+                false => (0..workers, stages.len()),
+            };
+            stages.insert(at, before(links.map(|link| (link, Time::ZERO)).collect()));
         }
         stages
     }
+}
+
+/// `numerator / denominator` bytes at a bandwidth.
+fn time(bandwidth: Bandwidth, numerator: u128, denominator: u32) -> Time {
+    let time = bandwidth.time_for_fraction(numerator, u128::from(denominator));
+    time.expect("an operation takes less than 213 days")
 }

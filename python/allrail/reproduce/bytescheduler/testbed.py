@@ -1,9 +1,12 @@
 """The models and the testbed of ByteScheduler, as scenarios.
 
 16 machines: 8 workers and 8 servers, machines of their own (as BytePS' guide has it), each with one
-link up and down. A worker's 8 GPUs are alike and count as one NPU. Before a push and after a pull
-gradients cross PCI Express, 4 GPUs on a switch (BytePS' performance notes), each with a copy of its
-own.
+link up and down. A worker's 8 GPUs are alike and count as one NPU.
+
+Links serve what comes first. The authors say so of every stack below their scheduler
+(bytescheduler/docs/scheduling.md in bytedance/byteps): priorities count where it hands over, not
+in the network; and in ps-lite's transports (rdma_van.h there; pull request 151 of dmlc/ps-lite) all
+messages to a server share one connection, the requests of pulls and the answers to pushes too.
 """
 
 from __future__ import annotations
@@ -17,12 +20,14 @@ BANDWIDTHS = ("1 Gb/s", "10 Gb/s", "25 Gb/s", "40 Gb/s", "50 Gb/s")
 """Predicted. Our notes of the paper say that it goes from 1 to 100 Gb/s, not at which it stops."""
 
 PARTITIONS = ("256 KiB", "512 KiB", "1 MiB", "2 MiB", "4 MiB")
-CREDITS = ("4 MiB", "16 MiB", "64 MiB")
-"""The best pair is taken, as the paper's tuner searches for it; 4 MiB and 16 MiB are its start."""
+CREDITS = ("4 MiB", "8 MiB", "16 MiB", "32 MiB", "64 MiB")
+"""The best pair is taken, as the paper's tuner searches for it: credits of 1 to 16 million
+parameters for servers, partitions up to its start, a million."""
 
-HOST = "3 GB/s"
-"""About 12 GB/s of a PCI Express 3.0 x16 slot, for the copies of the 4 GPUs behind it: the paper's
-code makes MXNet's key-value store `dist_sync`, which sums the gradients of all GPUs in the host."""
+SUM = "12.5 GB/s"
+"""Of a server: 100 Gb/s, what its authors say BytePS' reaches (issue 230 of bytedance/byteps); its
+servers were MXNet's before. MXNet's update as well, 2 MB in 780 us as an author of BytePS measured
+(issue 14485 of apache/mxnet): 16 MB of 8 workers take 2.06 ms then instead of 1.28, 8 GB/s."""
 
 OVERHEAD = "20 us"
 LATENCY = "10 us"
@@ -70,6 +75,8 @@ class Network:
         bandwidth: Of every link, each way.
         colocated: Whether the servers run on the workers' machines.
         host: What a worker brings between its GPUs and its network; None for no limit.
+        sum: What a server sums; None for no limit.
+        in_order: Whether links serve what comes first, and requests and answers wait there too.
         overhead: Of an operation.
         barrier: Whether `fifo` has a barrier between iterations; MXNet has none.
     """
@@ -77,7 +84,9 @@ class Network:
     workers: int = 8
     bandwidth: str = FITTED_AT
     colocated: bool = False
-    host: str | None = HOST
+    host: str | None = None
+    sum: str | None = SUM
+    in_order: bool = True
     overhead: str = OVERHEAD
     barrier: bool = False
 
@@ -89,12 +98,9 @@ class Network:
             compute_ms: Of an iteration, a third of it forward.
             tensor: The tensor scheduler and its parameters.
         """
-        servers: dict[str, Any] = {"colocated": self.colocated}
-        if self.host is not None:
-            servers["host"] = self.host
         common = {
             "exchange": "parameter_server",
-            "servers": servers,
+            "servers": self.servers(),
             "start_overhead": self.overhead,
         }
         return {
@@ -111,6 +117,12 @@ class Network:
             },
             "schedule": {"policy": "baseline", "chunks": 1, "tensor": {**common, **tensor}},
         }
+
+    def servers(self) -> dict[str, Any]:
+        """Return the servers of a scenario."""
+        rates = {"host": self.host, "sum": self.sum}
+        told = {key: rate for key, rate in rates.items() if rate is not None}
+        return {"colocated": self.colocated, "in_order": self.in_order, **told}
 
     def candidates(self) -> list[Tensor]:
         """The tensor schedulers that are compared; the first is the baseline."""
