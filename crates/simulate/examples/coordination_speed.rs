@@ -1,8 +1,8 @@
 //! How long it takes to run all coordinators of a job of 27,600 ranks. Nothing fails on a time.
 //!
-//! `cargo run --release -p allrail-simulate --example coordination_speed`: 160 tensors a step of 150 ms,
-//! cycles of 1 ms, other orders on all ranks, which are up to 1 ms apart. Wall time, and the largest
-//! memory of the process so far.
+//! `cargo run --release -p allrail-simulate --example coordination_speed [policy [steps [ranks]]]`: 160
+//! tensors a step of 150 ms, cycles of 1 ms, other orders on all ranks, which are up to 1 ms apart. Wall
+//! time, and the largest memory of the process so far.
 #![allow(clippy::print_stdout, reason = "a table is what it is for")]
 
 use std::time::Instant;
@@ -48,13 +48,14 @@ fn main() {
         if only.is_some_and(|only| only != name) {
             continue;
         }
+        let ranks = std::env::args().nth(3).and_then(|n| n.parse().ok()).unwrap_or(RANKS);
         let steps = std::env::args().nth(2).and_then(|n| n.parse().ok()).unwrap_or(steps);
         let policy = coordinate::named(name).expect("a policy");
-        let job = Job::new(policy, &Settings::default(), RANKS, &[]).expect("a job");
+        let job = Job::new(policy, &Settings::default(), ranks, &[]).expect("a job");
         let start = Instant::now();
         let outcome = run(policy, &job, Latency::default(), &step, steps, 1).expect("no faults");
         println!(
-            "{RANKS}  {name:<11}  {steps:>5}  {asked:<5}  {:>6.1} s  {:>11}  {:>15}  {}   step {:.1} ms",
+            "{ranks}  {name:<11}  {steps:>5}  {asked:<5}  {:>6.1} s  {:>11}  {:>15}  {}   step {:.1} ms",
             start.elapsed().as_secs_f64(),
             outcome.messages,
             outcome.skipped,

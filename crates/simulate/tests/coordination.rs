@@ -412,30 +412,33 @@ fn skipped_cycles_change_nothing() {
 struct Clock {
     made: Vec<u64>,
     tensors: u64,
-    last: Option<Request>,
 }
 
-impl Feed for Clock {
-    fn take(&mut self, rank: u32) -> &Request {
-        let made = self.made[rank as usize];
-        self.made[rank as usize] += 1;
-        let (step, place) = (made / self.tensors, made % self.tensors);
-        let tensor = (place ^ (u64::from(rank) & 1)).min(self.tensors - 1);
-        // One tensor changes in the fourth step.
-        let changed = u64::from(step == 3 && tensor == 4);
-        self.last = Some(Request {
-            tensor: tensor as u32,
-            operation: Operation::AllReduce,
-            bytes: Bytes::new(1_000 + changed * 8),
-            root: 0,
-        });
-        self.last.as_ref().expect("it was just put there")
-    }
-
+impl Clock {
     fn due(&self, rank: u32) -> Option<Time> {
         let made = self.made[rank as usize];
         let late = u64::from(rank) * 7_919 % 900;
         (made < 5 * self.tensors).then(|| Time::from_us(1_500 + 700 * made + late))
+    }
+}
+
+impl Feed for Clock {
+    fn take(&mut self, rank: u32, now: Time, requests: &mut Vec<Request>) -> Option<Time> {
+        while self.due(rank).is_some_and(|due| due <= now) {
+            let made = self.made[rank as usize];
+            self.made[rank as usize] += 1;
+            let (step, place) = (made / self.tensors, made % self.tensors);
+            let tensor = (place ^ (u64::from(rank) & 1)).min(self.tensors - 1);
+            // One tensor changes in the fourth step.
+            let changed = u64::from(step == 3 && tensor == 4);
+            requests.push(Request {
+                tensor: tensor as u32,
+                operation: Operation::AllReduce,
+                bytes: Bytes::new(1_000 + changed * 8),
+                root: 0,
+            });
+        }
+        self.due(rank)
     }
 }
 
@@ -449,7 +452,7 @@ fn waves_change_nothing() {
         let (ranks, tensors) = (64, 12);
         let job = Job::new(policy, &settings, ranks, &[vec![0, 1, 2]]).expect("it is there");
         let both = [false, true].map(|skips| {
-            let mut clock = Clock { made: vec![0; ranks as usize], tensors, last: None };
+            let mut clock = Clock { made: vec![0; ranks as usize], tensors };
             let latency = Latency::default();
             let faults = Faults::default();
             let mut network = Network::new(policy, &job, tensors as usize, latency, faults, skips);

@@ -5,27 +5,24 @@
 
 const FEW: usize = 3;
 
-#[derive(Clone, Debug)]
-enum Words {
-    Few([u64; FEW]),
-    Many(Box<[u64]>),
-}
-
 /// A set of small numbers.
-#[derive(Clone, Debug)]
-pub struct Bits(Words);
-
-impl Default for Bits {
-    fn default() -> Self {
-        Self(Words::Few([0; FEW]))
-    }
+#[derive(Clone, Debug, Default)]
+pub struct Bits {
+    few: [u64; FEW],
+    #[expect(
+        clippy::box_collection,
+        reason = "sets are many, and few have more: one pointer is less"
+    )]
+    more: Option<Box<Vec<u64>>>,
 }
 
 impl PartialEq for Bits {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
-        let (a, b) = (self.words(), other.words());
-        let shared = a.len().min(b.len());
-        a[..shared] == b[..shared] && a[shared..].iter().chain(&b[shared..]).all(|word| *word == 0)
+        let (a, b) = (self.more(), other.more());
+        let word = |words: &[u64], place: usize| words.get(place).copied().unwrap_or(0);
+        self.few == other.few
+            && (0..a.len().max(b.len())).all(|place| word(a, place) == word(b, place))
     }
 }
 impl Eq for Bits {}
@@ -35,98 +32,109 @@ impl Bits {
     #[must_use]
     pub fn below(count: usize) -> Self {
         let mut bits = Self::default();
-        let whole = count / 64;
-        bits.grow(count.div_ceil(64));
-        let words = bits.words_mut();
-        words[..whole].fill(u64::MAX);
-        if !count.is_multiple_of(64) {
-            words[whole] = (1 << (count % 64)) - 1;
+        for place in 0..count.div_ceil(64) {
+            let left = count - place * 64;
+            *bits.word(place) = if left < 64 { (1 << left) - 1 } else { u64::MAX };
         }
         bits
     }
 
-    fn words(&self) -> &[u64] {
-        match &self.0 {
-            Words::Few(words) => words,
-            Words::Many(words) => words,
-        }
+    /// The words beyond the first few.
+    fn more(&self) -> &[u64] {
+        self.more.as_ref().map_or(&[], |more| more)
     }
 
-    fn words_mut(&mut self) -> &mut [u64] {
-        match &mut self.0 {
-            Words::Few(words) => words,
-            Words::Many(words) => words,
-        }
+    fn words(&self) -> impl Iterator<Item = u64> + '_ {
+        self.few.iter().chain(self.more()).copied()
     }
 
-    fn grow(&mut self, words: usize) {
-        let old = self.words();
-        if words > old.len() {
-            let mut more = vec![0; words.next_power_of_two()];
-            more[..old.len()].copy_from_slice(old);
-            self.0 = Words::Many(more.into_boxed_slice());
+    /// A word, which is made if there is none.
+    #[inline]
+    fn word(&mut self, place: usize) -> &mut u64 {
+        if place < FEW { &mut self.few[place] } else { self.further_word(place - FEW) }
+    }
+
+    fn further_word(&mut self, place: usize) -> &mut u64 {
+        let more = self.more.get_or_insert_default();
+        if place >= more.len() {
+            more.resize(place + 1, 0);
         }
+        &mut more[place]
     }
 
     /// Puts a number in.
+    #[inline]
     pub fn insert(&mut self, number: usize) {
-        self.grow(number / 64 + 1);
-        self.words_mut()[number / 64] |= 1 << (number % 64);
+        *self.word(number / 64) |= 1 << (number % 64);
     }
 
     /// Takes a number out.
     pub fn remove(&mut self, number: usize) {
-        if let Some(word) = self.words_mut().get_mut(number / 64) {
-            *word &= !(1 << (number % 64));
+        if self.contains(number) {
+            *self.word(number / 64) &= !(1 << (number % 64));
         }
     }
 
     /// Whether it is in.
+    #[inline]
     #[must_use]
     pub fn contains(&self, number: usize) -> bool {
-        self.words().get(number / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
+        let place = number / 64;
+        let word = if place < FEW { Some(&self.few[place]) } else { self.more().get(place - FEW) };
+        word.is_some_and(|word| word >> (number % 64) & 1 == 1)
     }
 
     /// Whether none is in.
+    #[inline]
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.words().iter().all(|word| *word == 0)
+        self.few == [0; FEW] && self.more().iter().all(|word| *word == 0)
     }
 
     /// How many are in.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.words().iter().map(|word| word.count_ones() as usize).sum()
+        self.words().map(|word| word.count_ones() as usize).sum()
     }
 
     /// Keeps what is in both.
+    #[inline]
     pub fn intersect(&mut self, other: &Self) {
-        let other = other.words();
-        for (place, word) in self.words_mut().iter_mut().enumerate() {
-            *word &= other.get(place).copied().unwrap_or(0);
+        self.few.iter_mut().zip(&other.few).for_each(|(word, other)| *word &= other);
+        if let Some(more) = &mut self.more {
+            more.truncate(other.more().len());
+            more.iter_mut().zip(other.more()).for_each(|(word, other)| *word &= other);
         }
     }
 
     /// Adds what is in the other.
+    #[inline]
     pub fn unite(&mut self, other: &Self) {
-        let last = other.words().iter().rposition(|word| *word != 0);
-        self.grow(last.map_or(0, |last| last + 1));
-        for (word, more) in self.words_mut().iter_mut().zip(other.words()) {
-            *word |= more;
+        self.few.iter_mut().zip(&other.few).for_each(|(word, other)| *word |= other);
+        if other.more.is_some() {
+            self.unite_more(other.more());
+        }
+    }
+
+    fn unite_more(&mut self, other: &[u64]) {
+        for (place, other) in other.iter().enumerate().filter(|(_, word)| **word != 0) {
+            *self.further_word(place) |= other;
         }
     }
 
     /// Takes out what is in the other.
+    #[inline]
     pub fn subtract(&mut self, other: &Self) {
-        for (word, less) in self.words_mut().iter_mut().zip(other.words()) {
-            *word &= !less;
+        self.few.iter_mut().zip(&other.few).for_each(|(word, other)| *word &= !other);
+        if let Some(more) = &mut self.more {
+            more.iter_mut().zip(other.more()).for_each(|(word, other)| *word &= !other);
         }
     }
 
     /// The numbers, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.words().iter().enumerate().flat_map(|(place, word)| {
-            let mut left = *word;
+        self.words().enumerate().flat_map(|(place, word)| {
+            let mut left = word;
             std::iter::from_fn(move || {
                 let lowest = (left != 0).then(|| left.trailing_zeros() as usize)?;
                 left &= left - 1;

@@ -159,8 +159,8 @@ impl Coordinator for Machine {
                 Payload::Asks(asks) => self.listed(now, Some(from), *asks, actions),
                 Payload::Decision(decision) => self.decided(now, &decision, actions),
                 Payload::Stop(reason) => self.stop(Some(from), &reason, actions),
-                Payload::Probe { origin, .. } => actions.push(lives(origin)),
-                Payload::Missing { .. } => self.guard.answered(from),
+                Payload::Probe(probe) => actions.push(lives(probe.origin)),
+                Payload::Missing(_) => self.guard.answered(from),
                 _ => {}
             },
             Event::Timer { id: WATCH } => {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use allrail_core::Time;
 
-use super::messages::Payload;
+use super::messages::{Payload, Probe};
 use super::{Action, WATCH};
 
 /// Of one rank.
@@ -74,7 +74,8 @@ impl Guard {
             self.arm(since, self.patience, actions);
         } else {
             let silent = silent();
-            let probe = Payload::Probe { origin: rank, tensors: Arc::from([]) };
+            let probe = Probe { origin: rank, tensors: Arc::from([]) };
+            let probe = Payload::Probe(Box::new(probe));
             actions
                 .extend(silent.iter().map(|to| Action::Send { to: *to, payload: probe.clone() }));
             self.asked = Some(silent.into_boxed_slice());
@@ -86,6 +87,5 @@ impl Guard {
 
 /// What a rank that lives answers to a guard.
 pub(super) fn lives(origin: u32) -> Action {
-    let payload = Payload::Missing { tensors: Vec::new(), passed: Vec::new() };
-    Action::Send { to: origin, payload }
+    Action::Send { to: origin, payload: Payload::Missing(Box::default()) }
 }

@@ -108,6 +108,12 @@ impl Ledger {
         }
     }
 
+    /// The first one of another run of the same job.
+    #[must_use]
+    pub fn anew(&self) -> Self {
+        Self::new(self.rules.clone())
+    }
+
     /// How many slots there are.
     #[must_use]
     pub fn slots(&self) -> usize {
@@ -259,6 +265,16 @@ impl Ledger {
     }
 }
 
+impl Drop for Ledger {
+    /// One after the other: dropped one in the other, the ledgers of a long run exceed the stack.
+    fn drop(&mut self) {
+        let mut next = self.next.take();
+        while let Some((_, ledger, _)) = next {
+            next = Arc::into_inner(ledger).and_then(|mut ledger| ledger.next.take());
+        }
+    }
+}
+
 /// Appends a unit to the last response if it fits, else begins another.
 fn fuse(responses: &mut Vec<Response>, unit: &[Arc<Completed>], threshold: Bytes) {
     let reduces =
@@ -286,5 +302,32 @@ fn fuse(responses: &mut Vec<Response>, unit: &[Arc<Completed>], threshold: Bytes
             }),
         }
         fits = reduces(one);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first ledger keeps all that follow.
+    #[test]
+    fn a_long_run_fits_the_stack() {
+        let rules = Rules {
+            capacity: 1,
+            threshold: Bytes::new(0),
+            group_of: Vec::new(),
+            group_sizes: Vec::new(),
+            reuse: true,
+        };
+        let first = Arc::new(Ledger::new(Arc::new(rules)));
+        let mut last = first.clone();
+        for _ in 0..100_000 {
+            last = last.after(&Outcome { all_joined: true, ..Outcome::default() }).0;
+        }
+        let kept = Arc::downgrade(&last);
+        drop(last);
+        assert!(kept.upgrade().is_some());
+        drop(first);
+        assert!(kept.upgrade().is_none());
     }
 }

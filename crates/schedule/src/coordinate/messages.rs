@@ -8,6 +8,7 @@ use allrail_collective::Operation;
 use allrail_core::Bytes;
 
 use super::bits::Bits;
+use super::ledger::Outcome;
 
 /// What a rank asks for: one collective on one tensor. Every rank must ask for the same, but for the
 /// bytes of an all-gather.
@@ -228,8 +229,8 @@ impl Completed {
 pub struct Vote {
     /// Slots of the cache whose tensors are ready: intersected.
     pub ready: Bits,
-    /// Slots that no longer hold: united. Boxed, for it is rare.
-    pub invalid: Option<Box<Bits>>,
+    /// Slots that no longer hold: united.
+    pub invalid: Bits,
     /// Whether someone has a request that is not in the cache.
     pub uncached: bool,
     /// Whether someone wants to stop.
@@ -238,14 +239,26 @@ pub struct Vote {
 
 impl Vote {
     /// Combines another vote into this one.
+    #[inline]
     pub fn combine(&mut self, other: &Self) {
         self.ready.intersect(&other.ready);
-        if let Some(invalid) = &other.invalid {
-            self.invalid.get_or_insert_default().unite(invalid);
-        }
+        self.invalid.unite(&other.invalid);
         self.uncached |= other.uncached;
         self.shutdown |= other.shutdown;
     }
+}
+
+/// What all ranks' votes come to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Slots that no longer hold; freed first.
+    pub invalid: Bits,
+    /// What is ready everywhere, of what is left.
+    pub outcome: Outcome,
+    /// Whether someone has a request that is not in the cache.
+    pub uncached: bool,
+    /// Whether all stop.
+    pub shutdown: bool,
 }
 
 /// Rank 0's answer to the lists.
@@ -304,35 +317,43 @@ pub enum Reason {
     },
 }
 
-/// A message.
+/// A question that passes through the tree of `agreed`, or of a guard to those that it waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// Who asks.
+    pub origin: u32,
+    /// Who lacks these? Of a guard: none.
+    pub tensors: Arc<[u32]>,
+}
+
+/// The answer to it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Missing {
+    /// What the sender itself has not submitted.
+    pub tensors: Vec<u32>,
+    /// Whom it passed the question on to.
+    pub passed: Vec<u32>,
+}
+
+/// A message: one pointer, as messages are moved often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Payload {
     /// Requests, towards rank 0.
     Asks(Box<Asks>),
     /// A vote, towards rank 0.
-    Vote(Vote),
-    /// The combined vote, from rank 0.
-    Verdict(Vote),
+    Vote(Box<Vote>),
+    /// What they come to, from rank 0.
+    Verdict(Arc<Verdict>),
     /// The answer to requests, from rank 0.
     Decision(Arc<Decision>),
     /// `agreed`, towards rank 0.
     Report(Box<Report>),
     /// `agreed`, from rank 0.
     Agreed(Arc<Agreed>),
-    /// Do you live? And in `agreed`: who with you or below lacks these? To be answered to `origin`.
-    Probe {
-        /// Who asks.
-        origin: u32,
-        /// Which.
-        tensors: Arc<[u32]>,
-    },
+    /// Do you live? And in `agreed`: who with you or below lacks these? To be answered to the origin.
+    Probe(Box<Probe>),
     /// The answer.
-    Missing {
-        /// What the sender itself has not submitted.
-        tensors: Vec<u32>,
-        /// Whom it passed the question on to.
-        passed: Vec<u32>,
-    },
+    Missing(Box<Missing>),
     /// Stop.
     Stop(Arc<Reason>),
 }
@@ -341,7 +362,7 @@ impl Payload {
     /// Whether its receiver is done with its cycle, if it is rank 0's.
     #[must_use]
     pub fn ends_cycle(&self) -> bool {
-        matches!(self, Self::Verdict(vote) if !vote.uncached && !vote.shutdown)
+        matches!(self, Self::Verdict(verdict) if !verdict.uncached && !verdict.shutdown)
     }
 
     /// How many requests or answers it lists: what its receiver has to parse and look up.
@@ -353,8 +374,8 @@ impl Payload {
             Self::Decision(decision) => decision.complete.len(),
             Self::Report(report) => report.asks.as_deref().map_or(0, asks),
             Self::Agreed(agreed) => agreed.decision.as_ref().map_or(0, |one| one.complete.len()),
-            Self::Probe { tensors, .. } => tensors.len(),
-            Self::Missing { tensors, .. } => tensors.len(),
+            Self::Probe(probe) => probe.tensors.len(),
+            Self::Missing(missing) => missing.tensors.len(),
             Self::Vote(_) | Self::Verdict(_) | Self::Stop(_) => 0,
         };
         entries as u64

@@ -111,10 +111,24 @@ pub enum Action {
     Stop(Arc<Reason>),
 }
 
+/// Makes room for one action. A push that follows needs no memory, so it cannot fail half-way: the action
+/// is written to its place at once, and not first put together somewhere else.
+#[inline]
+fn make_room(actions: &mut Vec<Action>) {
+    while actions.len() == actions.capacity() {
+        actions.reserve(8);
+    }
+}
+
 /// The state machine of one rank.
 pub trait Coordinator {
     /// Takes an event in and appends what is to be done.
     fn on(&mut self, now: Time, event: Event, actions: &mut Vec<Action>);
+
+    /// This rank has these ready, in this order.
+    fn submit(&mut self, now: Time, requests: &[Request], actions: &mut Vec<Action>) {
+        requests.iter().for_each(|request| self.on(now, Event::Submit(*request), actions));
+    }
 
     /// Whether a submission alone may lead to an action. If not, it may be told late, but before the
     /// next other event.

@@ -74,8 +74,18 @@ impl Place {
 
     /// The ranks below and including each child, first child first.
     pub fn below(&self) -> impl Iterator<Item = Range<u32>> + use<> {
-        let place = *self;
-        (0..place.children()).map(move |part| place.part(part))
+        let (below, parts) = self.parts();
+        // As `part` says, with one division for all.
+        let (least, over) = (below / parts.max(1), below % parts.max(1));
+        let (mut start, mut carry) = (self.rank + 1, 0u64);
+        (0..parts).map(move |_| {
+            carry += u64::from(over);
+            let more = carry >= u64::from(parts);
+            carry -= if more { u64::from(parts) } else { 0 };
+            let part = start..start + least + u32::from(more);
+            start = part.end;
+            part
+        })
     }
 
     /// The child whose subtree holds `rank`, counted from 0.

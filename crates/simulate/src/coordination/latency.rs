@@ -9,7 +9,7 @@
 //! faults stand for.
 
 use allrail_core::{Bandwidth, Bytes, Time};
-use allrail_schedule::coordinate::{Payload, messages::Vote};
+use allrail_schedule::coordinate::{Bits, Payload};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -50,16 +50,19 @@ const HEADER: u64 = 8;
 
 impl Latency {
     /// The bytes of a message.
+    #[inline]
     #[must_use]
     pub fn bytes(&self, payload: &Payload, slots: usize) -> u64 {
         let bits = |sets: u64| sets * (slots as u64).div_ceil(64) * 8;
-        let vote = |vote: &Vote| bits(1 + u64::from(vote.invalid.is_some()));
-        let of_bits = match payload {
-            Payload::Vote(one) | Payload::Verdict(one) => vote(one),
-            Payload::Report(_) | Payload::Agreed(_) => bits(1),
-            _ => 0,
-        };
-        HEADER + of_bits + payload.entries() * self.entry_bytes.count()
+        let vote = |invalid: &Bits| bits(1 + u64::from(!invalid.is_empty()));
+        let entries = || payload.entries() * self.entry_bytes.count();
+        HEADER
+            + match payload {
+                Payload::Vote(one) => vote(&one.invalid),
+                Payload::Verdict(one) => vote(&one.invalid),
+                Payload::Report(_) | Payload::Agreed(_) => bits(1) + entries(),
+                _ => entries(),
+            }
     }
 
     /// The bytes of the longest vote.
@@ -76,12 +79,14 @@ impl Latency {
 
     /// How long it keeps its receiver busy before it acts on it, and afterwards. Requests are parsed
     /// first; an answer is passed on first, as broadcasts are.
+    #[inline]
     #[must_use]
     pub fn arriving(&self, payload: &Payload) -> (Time, Time) {
-        let entries = self.entry.checked_mul(payload.entries()).unwrap_or(Time::ZERO);
+        let entries = || self.entry.checked_mul(payload.entries()).unwrap_or(Time::ZERO);
         match payload {
-            Payload::Decision(_) | Payload::Agreed(_) => (self.receive, entries),
-            _ => (self.receive + entries, Time::ZERO),
+            Payload::Vote(_) | Payload::Verdict(_) => (self.receive, Time::ZERO),
+            Payload::Decision(_) | Payload::Agreed(_) => (self.receive, entries()),
+            _ => (self.receive + entries(), Time::ZERO),
         }
     }
 }

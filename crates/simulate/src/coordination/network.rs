@@ -25,11 +25,9 @@ use super::wave::Wave;
 
 /// What ranks submit by the clock. Ranks may be asked in any order, each at times that ascend.
 pub trait Feed {
-    /// The next request of a rank that is due.
-    fn take(&mut self, rank: u32) -> &Request;
-
-    /// When the next request of a rank is due; `None` if none is left.
-    fn due(&self, rank: u32) -> Option<Time>;
+    /// Appends the requests of a rank that are due by now, and says when its next one is; `None` if none
+    /// is left.
+    fn take(&mut self, rank: u32, now: Time, requests: &mut Vec<Request>) -> Option<Time>;
 }
 
 /// The same feed, for a while.
@@ -87,6 +85,8 @@ pub struct Network {
     place: u64,
     pub(super) notices: Vec<(Time, u32, Notice)>,
     pub(super) counts: Counts,
+    /// Of the rank that is being told something: what it submits, and what it wants done.
+    requests: Vec<Request>,
     actions: Vec<Action>,
 }
 
@@ -102,8 +102,10 @@ impl Network {
         faults: Faults,
         skips: bool,
     ) -> Self {
+        // Ranks leave ledgers behind, and who holds the first one holds them all.
+        let job = Job { ledger: Arc::new(job.ledger.anew()), ..job.clone() };
         let rank = |rank| Rank {
-            machine: policy.coordinator(job, rank),
+            machine: policy.coordinator(&job, rank),
             busy: Time::ZERO,
             due: Time::MAX,
             launched: 0,
@@ -129,6 +131,7 @@ impl Network {
             place: 0,
             notices: Vec::new(),
             counts: Counts::default(),
+            requests: Vec::new(),
             actions: Vec::new(),
         }
     }
@@ -148,7 +151,12 @@ impl Network {
         if self.is_dead(rank, now) {
             return;
         }
-        self.deliver(now, rank, event, feed);
+        self.rhythm.changed |= matches!(event, Event::Submit(_) | Event::Join | Event::Shutdown);
+        self.catch_up(now, rank, feed);
+        self.ranks[rank as usize].machine.on(now, event, &mut self.actions);
+        if !self.actions.is_empty() {
+            self.carry_out(now, rank);
+        }
     }
 
     /// From now on a rank submits by the clock; its first request is due at `due`.
@@ -248,52 +256,58 @@ impl Network {
         let (before, after) = self.latency.arriving(&payload);
         rank.busy = now.max(rank.busy) + before;
         let at = rank.busy;
-        self.deliver(at, to, Event::Message { from, payload }, feed);
-        self.ranks[to as usize].busy += after;
+        self.catch_up(at, to, feed);
+        let machine = &mut self.ranks[to as usize].machine;
+        machine.on(at, Event::Message { from, payload }, &mut self.actions);
+        if !self.actions.is_empty() {
+            self.carry_out(at, to);
+        }
+        if after > Time::ZERO {
+            self.ranks[to as usize].busy += after;
+        }
     }
 
     /// A timer fires.
     #[inline]
     pub(super) fn time_out(&mut self, now: Time, to: u32, id: u64, feed: Option<&mut dyn Feed>) {
         let at = now.max(self.ranks[to as usize].busy);
-        self.deliver(at, to, Event::Timer { id }, feed);
+        self.catch_up(at, to, feed);
+        self.ranks[to as usize].machine.on(at, Event::Timer { id }, &mut self.actions);
+        if !self.actions.is_empty() {
+            self.carry_out(at, to);
+        }
     }
 
     /// Tells a rank what it has submitted up to now.
     fn submit_due(&mut self, now: Time, rank: u32, feed: &mut dyn Feed) {
-        while self.ranks[rank as usize].due <= now {
-            let event = Event::Submit(*feed.take(rank));
-            self.ranks[rank as usize].due = feed.due(rank).unwrap_or(Time::MAX);
-            self.act(now, rank, event);
+        let due = feed.take(rank, now, &mut self.requests);
+        let told = &mut self.ranks[rank as usize];
+        told.due = due.unwrap_or(Time::MAX);
+        self.rhythm.changed |= !self.requests.is_empty();
+        told.machine.submit(now, &self.requests, &mut self.actions);
+        self.requests.clear();
+        if !self.actions.is_empty() {
+            self.carry_out(now, rank);
         }
     }
 
+    /// Before a rank is told something: what it has submitted, if that is all that it does about it.
     #[inline]
-    fn deliver(&mut self, at: Time, rank: u32, event: Event, feed: Option<&mut dyn Feed>) {
-        if let Some(feed) = feed
-            && !self.acts
+    fn catch_up(&mut self, at: Time, rank: u32, feed: Option<&mut dyn Feed>) {
+        if !self.acts
             && self.ranks[rank as usize].due <= at
+            && let Some(feed) = feed
         {
             self.submit_due(at, rank, feed);
         }
-        self.act(at, rank, event);
-    }
-
-    #[inline]
-    fn act(&mut self, at: Time, rank: u32, event: Event) {
-        self.rhythm.changed |= matches!(event, Event::Submit(_) | Event::Join | Event::Shutdown);
-        let mut actions = std::mem::take(&mut self.actions);
-        self.ranks[rank as usize].machine.on(at, event, &mut actions);
-        if !actions.is_empty() {
-            self.carry_out(at, rank, &mut actions);
-        }
-        self.actions = actions;
     }
 
     /// Does what a rank wants done.
-    fn carry_out(&mut self, at: Time, rank: u32, actions: &mut Vec<Action>) {
+    fn carry_out(&mut self, at: Time, rank: u32) {
         let mut busy = self.ranks[rank as usize].busy.max(at);
-        for action in actions.drain(..) {
+        // The first is to be next.
+        self.actions.reverse();
+        while let Some(action) = self.actions.pop() {
             match action {
                 Action::Send { to, payload } => {
                     let bytes = self.latency.bytes(&payload, self.slots);
@@ -337,6 +351,7 @@ impl Network {
         self.ranks[rank as usize].busy = busy;
     }
 
+    #[cold]
     fn note(&mut self, at: Time, rank: u32, notice: Notice) {
         self.rhythm.changed = true;
         self.notices.push((at, rank, notice));

@@ -129,32 +129,36 @@ impl<'a> Schedule<'a> {
         let late = Time::from_ps(if skew == 0 { 0 } else { drawn % (skew + 1) });
         Progress { step, made: 0, late, swaps: drawn }
     }
+
+    /// When the next tensor of a rank is ready, if its step has begun.
+    #[inline]
+    fn due(&self, Progress { step, made, late, .. }: Progress) -> Option<Time> {
+        let begun = *self.begun.get(step as usize)?;
+        Some(self.pace.done(begun, self.step.offsets[made as usize]) + late)
+    }
 }
 
 impl Feed for Schedule<'_> {
-    #[inline]
-    fn take(&mut self, rank: u32) -> &Request {
+    fn take(&mut self, rank: u32, now: Time, requests: &mut Vec<Request>) -> Option<Time> {
         let tensors = self.step.offsets.len() as u32;
-        let Progress { step, made: place, swaps, .. } = self.ranks[rank as usize];
-        if place + 1 == tensors {
-            self.ranks[rank as usize] = self.enter(rank, step + 1);
-        } else {
-            self.ranks[rank as usize].made += 1;
+        let mut progress = self.ranks[rank as usize];
+        let mut due = self.due(progress);
+        while due.is_some_and(|due| due <= now) {
+            let Progress { step, made: place, swaps, .. } = progress;
+            // Neighbours change places, or not.
+            let swaps = swaps >> (place / 2 % 64) & 1 == 1;
+            let other = place ^ 1;
+            let tensor = if swaps && other < tensors { other } else { place };
+            let twin = if self.step.lag == 0 { 0 } else { step % (self.step.lag + 1) * tensors };
+            requests.push(self.requests[(tensor + twin) as usize]);
+            progress.made += 1;
+            if progress.made == tensors {
+                progress = self.enter(rank, step + 1);
+            }
+            due = self.due(progress);
         }
-        // Neighbours change places, or not.
-        let swaps = swaps >> (place / 2 % 64) & 1 == 1;
-        let other = place ^ 1;
-        let tensor = if swaps && other < tensors { other } else { place };
-        let twin = if self.step.lag == 0 { 0 } else { step % (self.step.lag + 1) * tensors };
-        &self.requests[(tensor + twin) as usize]
-    }
-
-    /// Of a step that has begun.
-    #[inline]
-    fn due(&self, rank: u32) -> Option<Time> {
-        let Progress { step, made, late, .. } = self.ranks[rank as usize];
-        let begun = *self.begun.get(step as usize)?;
-        Some(self.pace.done(begun, self.step.offsets[made as usize]) + late)
+        self.ranks[rank as usize] = progress;
+        due
     }
 }
 
@@ -191,7 +195,7 @@ pub fn run(
     for number in 0..steps as usize {
         schedule.begun.push(start);
         for rank in 0..job.ranks {
-            let due = schedule.due(rank).unwrap_or(Time::MAX);
+            let due = schedule.due(schedule.ranks[rank as usize]).unwrap_or(Time::MAX);
             network.feed(rank, due);
         }
         // Which step has to be over before the next begins.

@@ -14,28 +14,48 @@ use allrail_schedule::coordinate::{CYCLE, Payload};
 
 use super::network::{Entry, Feed, Network, What, again};
 
-/// A message of a wave.
-pub(super) struct Flying {
+/// Who sends a message of a wave to whom, and when it arrives.
+#[derive(Clone, Copy)]
+struct Flight {
     to: u32,
     from: u32,
     at: Time,
-    payload: Payload,
 }
 
-/// What a wave has under way.
+/// What a wave has under way. What a message says is kept apart from its flight: each is moved in
+/// registers, both together would be through memory that is not there yet.
 #[derive(Default)]
 pub(super) struct Wave {
     /// Whether messages go here instead of into the calendar.
     pub(super) is_on: bool,
     /// The next to be taken is the last.
-    stack: Vec<Flying>,
-    /// Of one rank.
-    heard: Vec<Flying>,
+    flights: Vec<Flight>,
+    payloads: Vec<Payload>,
+    /// Of one rank, in the order of time, with their places.
+    heard: Vec<(Flight, usize)>,
+    said: Vec<Option<Payload>>,
 }
 
 impl Wave {
+    #[inline]
     pub(super) fn push(&mut self, to: u32, from: u32, at: Time, payload: Payload) {
-        self.stack.push(Flying { to, from, at, payload });
+        self.flights.push(Flight { to, from, at });
+        self.payloads.push(payload);
+    }
+
+    /// Turns the order of the last messages round.
+    fn turn(&mut self, from: usize) {
+        self.flights[from..].reverse();
+        self.payloads[from..].reverse();
+    }
+
+    /// Takes out what a rank hears from below.
+    fn hear(&mut self, rank: u32) {
+        let first = self.flights.iter().rposition(|flight| flight.to != rank);
+        let first = first.map_or(0, |last| last + 1);
+        self.said.extend(self.payloads.drain(first..).rev().map(Some));
+        self.heard.extend(self.flights.drain(first..).rev().zip(0..));
+        self.heard.sort_by_key(|(flight, _)| flight.at);
     }
 }
 
@@ -72,21 +92,26 @@ impl Network {
         for rank in (0..self.ranks.len() as u32).rev() {
             self.rise(rank, &mut feed);
         }
-        let ends = self.wave.stack.iter().all(|flying| flying.payload.ends_cycle());
+        let ends = self.wave.payloads.iter().all(Payload::ends_cycle);
         if ends {
             // The first child is to be next.
-            self.wave.stack.reverse();
-            while let Some(Flying { to, from, at, payload }) = self.wave.stack.pop() {
-                let rest = self.wave.stack.len();
+            self.wave.turn(0);
+            while let Some((flight, payload)) =
+                self.wave.flights.pop().zip(self.wave.payloads.pop())
+            {
+                let rest = self.wave.flights.len();
                 self.in_flight -= 1;
-                self.hear(at, to, from, payload, again(&mut feed));
-                end = end.max(at);
-                self.wave.stack[rest..].reverse();
+                self.hear(flight.at, flight.to, flight.from, payload, again(&mut feed));
+                end = end.max(flight.at);
+                if self.wave.flights.len() > rest {
+                    self.wave.turn(rest);
+                }
             }
         }
         self.wave.is_on = false;
-        for Flying { to, from, at, payload } in std::mem::take(&mut self.wave.stack) {
-            self.queue.push(at, Entry { to, what: What::Message { from, payload } });
+        for (flight, payload) in self.wave.flights.drain(..).zip(self.wave.payloads.drain(..)) {
+            let what = What::Message { from: flight.from, payload };
+            self.queue.push(flight.at, Entry { to: flight.to, what });
         }
         if self.rhythm.set as usize == self.ranks.len() {
             self.rhythm.hold();
@@ -102,22 +127,23 @@ impl Network {
 
     /// A rank hears its clock and its children.
     fn rise(&mut self, rank: u32, feed: &mut Option<&mut dyn Feed>) {
-        let mut heard = std::mem::take(&mut self.wave.heard);
-        while self.wave.stack.last().is_some_and(|flying| flying.to == rank) {
-            heard.extend(self.wave.stack.pop());
-        }
-        heard.sort_by_key(|flying| flying.at);
         let mut tick = Some(self.rhythm.ticks[rank as usize]);
-        for Flying { at, from, payload, .. } in heard.drain(..) {
-            if let Some(tick) = tick.take_if(|tick| *tick <= at) {
-                self.time_out(tick, rank, CYCLE, again(feed));
+        if self.wave.flights.last().is_some_and(|flight| flight.to == rank) {
+            self.wave.hear(rank);
+            for place in 0..self.wave.heard.len() {
+                let (Flight { from, at, .. }, place) = self.wave.heard[place];
+                let Some(payload) = self.wave.said[place].take() else { continue };
+                if let Some(tick) = tick.take_if(|tick| *tick <= at) {
+                    self.time_out(tick, rank, CYCLE, again(feed));
+                }
+                self.in_flight -= 1;
+                self.hear(at, rank, from, payload, again(feed));
             }
-            self.in_flight -= 1;
-            self.hear(at, rank, from, payload, again(feed));
+            self.wave.heard.clear();
+            self.wave.said.clear();
         }
         if let Some(tick) = tick {
             self.time_out(tick, rank, CYCLE, again(feed));
         }
-        self.wave.heard = heard;
     }
 }

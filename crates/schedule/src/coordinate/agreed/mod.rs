@@ -23,7 +23,7 @@ use allrail_core::Time;
 use super::bits::Bits;
 use super::ledger::{Ledger, Outcome};
 use super::lists;
-use super::messages::{Agreed, Asked, Asks, Payload, Ranks, Reason, Report, Request};
+use super::messages::{Agreed, Asked, Asks, Missing, Payload, Ranks, Reason, Report, Request};
 use super::place::Place;
 use super::table::Table;
 use search::Search;
@@ -320,8 +320,9 @@ impl Coordinator for Machine {
                     self.watch_soon(now, actions);
                 }
                 Payload::Agreed(event) => self.take_in(now, &event, actions),
-                Payload::Probe { origin, tensors } => self.probed(now, origin, &tensors, actions),
-                Payload::Missing { tensors, passed } => {
+                Payload::Probe(probe) => self.probed(now, probe.origin, &probe.tensors, actions),
+                Payload::Missing(missing) => {
+                    let Missing { tensors, passed } = *missing;
                     if let Some(search) = &mut self.search {
                         search.asked.insert(from, true);
                         passed.into_iter().for_each(|rank| {

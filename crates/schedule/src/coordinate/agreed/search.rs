@@ -7,7 +7,7 @@ use allrail_core::Time;
 
 use super::Machine;
 use crate::coordinate::bits::Bits;
-use crate::coordinate::messages::{Payload, Reason};
+use crate::coordinate::messages::{Missing, Payload, Probe, Reason};
 use crate::coordinate::{Action, WATCH};
 
 /// A question under way: on rank 0, who lacks these tensors? elsewhere, does the parent live?
@@ -129,8 +129,8 @@ impl Machine {
             asked.extend(children.into_iter().map(|child| (child, false)));
         }
         for to in asked.keys() {
-            let payload = Payload::Probe { origin: self.rank, tensors: tensors.clone() };
-            actions.push(Action::Send { to: *to, payload });
+            let probe = Probe { origin: self.rank, tensors: tensors.clone() };
+            actions.push(Action::Send { to: *to, payload: Payload::Probe(Box::new(probe)) });
         }
         let until = after(now, self.settings.patience);
         let search = Search { tensors: tensors.clone(), asked, missing, until };
@@ -177,11 +177,11 @@ impl Machine {
         let (own, passed) =
             if complains { (Vec::new(), Vec::new()) } else { self.lacking(tensors) };
         for to in &passed {
-            let payload = Payload::Probe { origin, tensors: tensors.clone() };
-            actions.push(Action::Send { to: *to, payload });
+            let probe = Probe { origin, tensors: tensors.clone() };
+            actions.push(Action::Send { to: *to, payload: Payload::Probe(Box::new(probe)) });
         }
-        let payload = Payload::Missing { tensors: own, passed };
-        actions.push(Action::Send { to: origin, payload });
+        let missing = Missing { tensors: own, passed };
+        actions.push(Action::Send { to: origin, payload: Payload::Missing(Box::new(missing)) });
         if complains {
             self.complain(now, tensors, actions);
         }

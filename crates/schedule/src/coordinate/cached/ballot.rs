@@ -1,0 +1,59 @@
+//! The votes of a cycle at one rank: its own and its children's, combined as they come.
+
+use crate::coordinate::messages::Vote;
+use crate::coordinate::place::Place;
+
+/// Of one rank.
+pub(super) struct Ballot {
+    place: Place,
+    /// Of a rank with children; others' votes go on as they are.
+    urn: Option<Box<Urn>>,
+}
+
+#[derive(Default)]
+struct Urn {
+    combined: Option<Box<Vote>>,
+    /// Votes that are here, own included.
+    arrived: u32,
+    /// Children whose votes are here.
+    heard: Vec<u32>,
+}
+
+impl Ballot {
+    pub(super) fn new(place: Place) -> Self {
+        Self { place, urn: (place.children() > 0).then(Box::default) }
+    }
+
+    /// The tree on which votes travel.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// Adds the rank's own vote, or a child's. If it was the last of this cycle: all of them, combined.
+    #[inline]
+    pub(super) fn add(&mut self, from: Option<u32>, vote: Box<Vote>) -> Option<Box<Vote>> {
+        let Some(urn) = &mut self.urn else { return Some(vote) };
+        if let Some(from) = from {
+            urn.heard.push(from);
+        }
+        match &mut urn.combined {
+            Some(combined) => combined.combine(&vote),
+            none => *none = Some(vote),
+        }
+        urn.arrived += 1;
+        if urn.arrived <= self.place.children() {
+            return None;
+        }
+        urn.arrived = 0;
+        urn.heard.clear();
+        urn.combined.take()
+    }
+
+    /// The children whose votes are not here.
+    pub(super) fn silent(&self) -> Vec<u32> {
+        let mut heard = self.urn.as_ref().map_or(Vec::new(), |urn| urn.heard.clone());
+        heard.sort_unstable();
+        let children = self.place.below().map(|span| span.start);
+        children.filter(|child| heard.binary_search(child).is_err()).collect()
+    }
+}
