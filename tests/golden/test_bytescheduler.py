@@ -56,7 +56,7 @@ def gains():
     patch.setattr(testbed, "PARTITIONS", ("512 KiB", "2 MiB"))
     patch.setattr(testbed, "CREDITS", ("16 MiB",))
     work = Work(None, 1)
-    times = [(VGG16, 60.0), (RESNET50, 17.0), (TRANSFORMER, 10.0)]
+    times = [(VGG16, 235.0), (RESNET50, 49.0), (TRANSFORMER, 80.0)]
     found = {
         bandwidth: [best.gain for best in work.compare(Network(bandwidth=bandwidth), times)]
         for bandwidth in ("1 Gb/s", "10 Gb/s", "100 Gb/s")
@@ -82,11 +82,11 @@ def test_resnet50_gains_more_on_slower_networks(gains):
 
 def test_on_slow_links_first_come_first_served_pulls_after_all_is_pushed():
     # 25.6 M parameters of 4 bytes at 125 MB/s take 818 ms, and as long again.
-    scenario = Network(bandwidth="1 Gb/s", sum=None).scenario(
-        RESNET50, compute_ms=17.0, tensor={"policy": "fifo"}
+    scenario = Network(bandwidth="1 Gb/s", host=None, sum=None).scenario(
+        RESNET50, compute_ms=49.0, tensor={"policy": "fifo"}
     )
-    free = Network(bandwidth="1 Gb/s", sum=None, in_order=False).scenario(
-        RESNET50, compute_ms=17.0, tensor={"policy": "fifo"}
+    free = Network(bandwidth="1 Gb/s", host=None, sum=None, in_order=False).scenario(
+        RESNET50, compute_ms=49.0, tensor={"policy": "fifo"}
     )
     ordered, unordered = Work(None, 1).simulate([scenario, free])
     assert ordered.step_time_us > 2 * 818_000

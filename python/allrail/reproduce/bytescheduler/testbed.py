@@ -1,7 +1,9 @@
 """The models and the testbed of ByteScheduler, as scenarios.
 
 16 machines: 8 workers and 8 servers, machines of their own (as BytePS' guide has it), each with one
-link up and down. A worker's 8 GPUs are alike and count as one NPU.
+link up and down. A worker's 8 GPUs are alike and count as one NPU. Before a push and after a pull
+gradients cross PCI Express, 4 GPUs on a switch (BytePS' performance notes), each with a copy of its
+own.
 
 Links serve what comes first. The authors say so of every stack below their scheduler
 (bytescheduler/docs/scheduling.md in bytedance/byteps): priorities count where it hands over, not
@@ -23,6 +25,10 @@ PARTITIONS = ("256 KiB", "512 KiB", "1 MiB", "2 MiB", "4 MiB")
 CREDITS = ("4 MiB", "8 MiB", "16 MiB", "32 MiB", "64 MiB")
 """The best pair is taken, as the paper's tuner searches for it: credits of 1 to 16 million
 parameters for servers, partitions up to its start, a million."""
+
+HOST = "3 GB/s"
+"""About 12 GB/s of a PCI Express 3.0 x16 slot, for the copies of the 4 GPUs behind it: the paper's
+code makes MXNet's key-value store `dist_sync`, which sums the gradients of all GPUs in the host."""
 
 SUM = "12.5 GB/s"
 """Of a server: 100 Gb/s, what its authors say BytePS' reaches (issue 230 of bytedance/byteps); its
@@ -84,7 +90,7 @@ class Network:
     workers: int = 8
     bandwidth: str = FITTED_AT
     colocated: bool = False
-    host: str | None = None
+    host: str | None = HOST
     sum: str | None = SUM
     in_order: bool = True
     overhead: str = OVERHEAD
