@@ -105,7 +105,7 @@ impl Machine {
     }
 
     fn decided(&mut self, now: Time, decision: &Arc<Decision>, actions: &mut Vec<Action>) {
-        lists::forward(&self.down, &Payload::Decision(decision.clone()), actions);
+        lists::forward(&self.down, Payload::Decision(decision.clone()), actions);
         self.guard.heard();
         if !decision.complete.is_empty() || decision.all_joined {
             self.is_quiet = false;

@@ -9,7 +9,7 @@ use super::bits::Bits;
 use super::messages::{Asked, Asks, Decision, Payload, Ranks, Reason, Request};
 use super::place::Place;
 use super::table::Table;
-use super::{Action, Settings};
+use super::{Action, Settings, make_room};
 
 /// One rank's part in the gathering of lists.
 #[derive(Debug)]
@@ -125,10 +125,19 @@ pub(super) fn own(rank: u32, requests: &mut Vec<Request>, joins: bool, shutdown:
     Asks { entries, joined, shutdown }
 }
 
-/// Sends to all children.
-pub(super) fn forward(place: &Place, payload: &Payload, actions: &mut Vec<Action>) {
-    let to = place.below().map(|span| span.start);
-    actions.extend(to.map(|to| Action::Send { to, payload: payload.clone() }));
+/// Sends to all children; the last one gets what the others get copies of.
+#[inline]
+pub(super) fn forward(place: &Place, payload: Payload, actions: &mut Vec<Action>) {
+    let Some(others) = place.children().checked_sub(1) else { return };
+    let mut to = place.below().map(|span| span.start);
+    for to in to.by_ref().take(others as usize) {
+        make_room(actions);
+        actions.push(Action::Send { to, payload: payload.clone() });
+    }
+    if let Some(to) = to.next() {
+        make_room(actions);
+        actions.push(Action::Send { to, payload });
+    }
 }
 
 /// Tells the neighbours in the given trees to stop, but for the one who said so, and stops. Rank 0 is

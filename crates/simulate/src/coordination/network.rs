@@ -79,6 +79,8 @@ pub struct Network {
     /// How long a message of so many bytes keeps its sender, of the last one.
     leaving: (u64, Time),
     pub(super) in_flight: u64,
+    /// Until when the busiest rank is busy.
+    pub(super) busiest: Time,
     pub(super) rhythm: Rhythm,
     lists: VecDeque<Listed>,
     /// The place of the first of `lists`.
@@ -127,6 +129,7 @@ impl Network {
             skips,
             leaving: (0, latency.leaving(0)),
             in_flight: 0,
+            busiest: Time::ZERO,
             lists: VecDeque::new(),
             place: 0,
             notices: Vec::new(),
@@ -256,6 +259,7 @@ impl Network {
         let (before, after) = self.latency.arriving(&payload);
         rank.busy = now.max(rank.busy) + before;
         let at = rank.busy;
+        self.busiest = self.busiest.max(at);
         self.catch_up(at, to, feed);
         let machine = &mut self.ranks[to as usize].machine;
         machine.on(at, Event::Message { from, payload }, &mut self.actions);
@@ -264,6 +268,7 @@ impl Network {
         }
         if after > Time::ZERO {
             self.ranks[to as usize].busy += after;
+            self.busiest = self.busiest.max(self.ranks[to as usize].busy);
         }
     }
 
@@ -349,6 +354,7 @@ impl Network {
             }
         }
         self.ranks[rank as usize].busy = busy;
+        self.busiest = self.busiest.max(busy);
     }
 
     #[cold]

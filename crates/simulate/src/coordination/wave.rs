@@ -71,12 +71,11 @@ impl Network {
         if !self.may_run_waves() || self.in_flight > 0 {
             return false;
         }
-        let busy = self.ranks.iter().map(|rank| rank.busy).max().unwrap_or_default();
         // Were all messages sent one after the other, and were they as long as votes can be.
         let bytes = self.latency.vote_bytes(self.slots);
         let one = self.latency.leaving(bytes) + self.latency.wire + self.latency.receive;
         let all = one.checked_mul(2 * self.ranks.len() as u64);
-        let over = all.and_then(|all| last.max(busy).checked_add(all));
+        let over = all.and_then(|all| last.max(self.busiest).checked_add(all));
         let other = self.queue.next_time().unwrap_or(Time::MAX);
         over.is_some_and(|over| over < other && over <= until)
     }

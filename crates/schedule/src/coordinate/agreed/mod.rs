@@ -226,7 +226,7 @@ impl Machine {
 
     /// Takes an event in that all ranks agree on.
     fn take_in(&mut self, now: Time, event: &Arc<Agreed>, actions: &mut Vec<Action>) {
-        lists::forward(&self.place, &Payload::Agreed(event.clone()), actions);
+        lists::forward(&self.place, Payload::Agreed(event.clone()), actions);
         let mut again = Vec::new();
         if let Some(forget) = &event.forget {
             for slot in forget.iter().filter(|slot| self.own.contains(*slot)) {

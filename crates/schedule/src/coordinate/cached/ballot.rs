@@ -17,6 +17,8 @@ struct Urn {
     arrived: u32,
     /// Children whose votes are here.
     heard: Vec<u32>,
+    /// A child's vote that was counted: the place of the rank's next one.
+    spare: Option<Box<Vote>>,
 }
 
 impl Ballot {
@@ -37,7 +39,10 @@ impl Ballot {
             urn.heard.push(from);
         }
         match &mut urn.combined {
-            Some(combined) => combined.combine(&vote),
+            Some(combined) => {
+                combined.combine(&vote);
+                urn.spare = Some(vote);
+            }
             none => *none = Some(vote),
         }
         urn.arrived += 1;
@@ -47,6 +52,18 @@ impl Ballot {
         urn.arrived = 0;
         urn.heard.clear();
         urn.combined.take()
+    }
+
+    /// A vote to be given.
+    #[inline]
+    pub(super) fn paper(&mut self, vote: Vote) -> Box<Vote> {
+        match self.urn.as_mut().and_then(|urn| urn.spare.take()) {
+            Some(mut spare) => {
+                *spare = vote;
+                spare
+            }
+            None => Box::new(vote),
+        }
     }
 
     /// The children whose votes are not here.

@@ -140,7 +140,7 @@ impl Machine {
         }
         let mut invalid = Bits::default();
         self.is_quiet = self.waiting.begin(now, stall, &mut invalid) && !self.joins;
-        let vote = Box::new(Vote {
+        let vote = self.votes.paper(Vote {
             ready: self.waiting.ready(self.joined),
             uncached: self.joins || self.waiting.has_unsent() || !invalid.is_empty(),
             invalid,
@@ -168,16 +168,21 @@ impl Machine {
             ready.subtract(&invalid);
             let outcome = Outcome { ready, ..Outcome::default() };
             let verdict = Verdict { invalid, outcome, uncached, shutdown };
-            self.verdict(now, &Arc::new(verdict), actions);
+            self.verdict(now, Arc::new(verdict), actions);
         }
     }
 
     #[inline]
-    fn verdict(&mut self, now: Time, verdict: &Arc<Verdict>, actions: &mut Vec<Action>) {
-        if self.votes.place().children() > 0 {
-            lists::forward(self.votes.place(), &Payload::Verdict(verdict.clone()), actions);
-        }
+    fn verdict(&mut self, now: Time, verdict: Arc<Verdict>, actions: &mut Vec<Action>) {
         self.guard.heard();
+        let ends = !verdict.uncached && !verdict.shutdown;
+        if ends && verdict.invalid.is_empty() {
+            self.is_quiet &= verdict.outcome.ready.is_empty();
+            let launch = self.waiting.launch(&verdict.outcome);
+            lists::forward(self.votes.place(), Payload::Verdict(verdict), actions);
+            return self.pause(now, launch, actions);
+        }
+        lists::forward(self.votes.place(), Payload::Verdict(verdict.clone()), actions);
         if verdict.shutdown {
             self.phase = Phase::Stopped;
             actions.push(Action::Stop(Arc::new(Reason::Asked)));
@@ -186,7 +191,7 @@ impl Machine {
         if !verdict.invalid.is_empty() {
             self.waiting.free(&verdict.invalid);
         }
-        if !verdict.uncached {
+        if ends {
             self.is_quiet &= verdict.outcome.ready.is_empty();
             let launch = self.waiting.launch(&verdict.outcome);
             return self.pause(now, launch, actions);
@@ -220,7 +225,7 @@ impl Machine {
     }
 
     fn decided(&mut self, now: Time, decision: &Arc<Decision>, actions: &mut Vec<Action>) {
-        lists::forward(&self.rare.down, &Payload::Decision(decision.clone()), actions);
+        lists::forward(&self.rare.down, Payload::Decision(decision.clone()), actions);
         self.guard.heard();
         let outcome = Outcome {
             invalid: Bits::default(),
@@ -273,7 +278,7 @@ impl Coordinator for Machine {
         match event {
             Event::Message { from, payload } => match payload {
                 Payload::Vote(vote) => self.voted(now, Some(from), vote, actions),
-                Payload::Verdict(verdict) => self.verdict(now, &verdict, actions),
+                Payload::Verdict(verdict) => self.verdict(now, verdict, actions),
                 Payload::Asks(asks) => self.listed(now, Some(from), *asks, actions),
                 Payload::Decision(decision) => self.decided(now, &decision, actions),
                 Payload::Stop(reason) => self.stop(Some(from), &reason, actions),
