@@ -14,7 +14,7 @@ use allrail_world::{Dims, Links, OnePlane, World};
 
 use crate::driver::{Driver, Job, Observer, Run};
 use crate::error::SimulateError;
-use crate::lowering::{Lowering, MessageLowering, StageLowering, work};
+use crate::lowering::{MessageLowering, StageLowering, work};
 use crate::plan_file::PlanFile;
 use crate::result::{Host, SimulationResult};
 use crate::scenario::{CollectiveOrder, Scenario, Topology, WorldKind};
@@ -94,7 +94,7 @@ pub fn simulate(
         WorldKind::Dims => {
             let lowering = StageLowering { work: &works };
             let mut world = Dims::new(fabric.dimensions.len());
-            let (run, _) = carry_out(&job, &lowering, &mut world, fabric, observer)?;
+            let run = Driver::new(&job, &lowering, &mut world).run(observer)?;
             let busy = served(&works, fabric.dimensions.len(), span(&job, &run));
             (run, busy)
         }
@@ -102,7 +102,10 @@ pub fn simulate(
             let lowering = MessageLowering::new(fabric, plans, &works, world)?;
             job.endpoint_delay = plans[0].endpoint_delay;
             let mut world = message_world(scenario, &lowering)?;
-            carry_out(&job, &lowering, &mut *world, fabric, observer)?
+            let run = Driver::new(&job, &lowering, &mut *world).run(observer)?;
+            let span = span(&job, &run);
+            let busy = world.busy(span).unwrap_or_else(|| sent_shares(fabric, &run, span));
+            (run, busy)
         }
     };
     let parts = Parts { scenario, plans, models: &models, works: &works, run: &run, busy: &busy };
@@ -115,20 +118,6 @@ pub fn simulate(
         wall_ms: begin.elapsed().as_secs_f64() * 1e3,
     };
     Ok(result)
-}
-
-/// What happened, and for each dimension the part of the time in which it was sending.
-fn carry_out(
-    job: &Job<'_>,
-    lowering: &dyn Lowering,
-    world: &mut dyn World,
-    fabric: &Fabric,
-    observer: Observer<'_>,
-) -> Result<(Run, Vec<f64>), SimulateError> {
-    let run = Driver::new(job, lowering, world).run(observer)?;
-    let span = span(job, &run);
-    let busy = world.busy(span).unwrap_or_else(|| sent_shares(fabric, &run, span));
-    Ok((run, busy))
 }
 
 /// From the first collective's start to the last one's end.

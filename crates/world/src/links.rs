@@ -12,6 +12,7 @@
 //! network, not of the traffic.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use allrail_core::{Bandwidth, Bytes, DimensionId, EventQueue, Rank, Time};
 use allrail_fabric::topology::{self, Topology};
@@ -33,8 +34,6 @@ struct Plane {
     pace: Pace,
     /// Which links are slow, and how fast these are; none where all are alike.
     slow: Option<(Vec<bool>, Pace)>,
-    /// Summed over the links.
-    busy: Time,
     /// Links that any message can cross.
     used_links: u64,
 }
@@ -142,7 +141,6 @@ impl Links {
                 link_latency: Time::from_ps(per_link),
                 pace: Pace::of(topology.link_bandwidth(dimension)),
                 slow: None,
-                busy: Time::ZERO,
                 used_links: npus * topology.links_per_npu(dimension) * hops,
                 dimension: dimension.clone(),
             });
@@ -162,13 +160,18 @@ impl Links {
         slow: impl Fn(u64) -> bool,
         bandwidth: impl Fn(Bandwidth) -> Bandwidth,
     ) {
-        let next = self.planes.get(dimension.index() + 1).map(|plane| plane.first_link);
-        let end = next.unwrap_or(self.links.len());
+        let count = self.links_of(dimension.index()).len();
         let plane = &mut self.planes[dimension.index()];
-        let which: Vec<bool> = (0..(end - plane.first_link) as u64).map(slow).collect();
+        let which: Vec<bool> = (0..count as u64).map(slow).collect();
         if which.contains(&true) {
             plane.slow = Some((which, Pace::of(bandwidth(plane.pace.bandwidth))));
         }
+    }
+
+    /// Which links a plane has.
+    fn links_of(&self, plane: usize) -> Range<usize> {
+        let next = self.planes.get(plane + 1).map(|next| next.first_link);
+        self.planes[plane].first_link..next.unwrap_or(self.links.len())
     }
 
     /// How many directed links a fabric has in this world.
@@ -215,7 +218,6 @@ impl Links {
         let departure = server.free_at.max(now) + serialisation;
         server.free_at = departure;
         server.busy += serialisation;
-        plane.busy += serialisation;
         let latency = if message.hop == 1 { plane.first_latency } else { plane.link_latency };
         let arrival = departure + latency;
         server.arrivals.push_back((arrival, id));
@@ -335,12 +337,12 @@ impl World for Links {
     }
 
     fn busy(&self, span: Time) -> Option<Vec<f64>> {
-        let shares = self
-            .planes
-            .iter()
-            .map(|plane| plane.busy.ratio(span) / plane.used_links as f64)
-            .collect();
-        Some(shares)
+        let share = |(index, plane): (usize, &Plane)| {
+            let links = &self.links[self.links_of(index)];
+            let busy = links.iter().fold(Time::ZERO, |sum, link| sum + link.busy);
+            busy.ratio(span) / plane.used_links as f64
+        };
+        Some(self.planes.iter().enumerate().map(share).collect())
     }
 
     fn link_seconds(&self) -> Vec<f64> {

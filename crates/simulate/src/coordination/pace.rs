@@ -61,10 +61,14 @@ impl Pace {
     /// When so much work is done, if it begins at `start`.
     #[inline]
     pub(super) fn done(&self, start: Time, work: Time) -> Time {
-        if self.exchanges.is_empty() { start + work } else { self.stretched(start, work) }
+        if self.exchanges.is_empty() {
+            start + work
+        } else {
+            self.done_between_exchanges(start, work)
+        }
     }
 
-    fn stretched(&self, start: Time, work: Time) -> Time {
+    fn done_between_exchanges(&self, start: Time, work: Time) -> Time {
         let target = self.work(start) + work;
         let place = self.exchanges.partition_point(|one| one.before < target);
         let done = match place.checked_sub(1).map(|last| self.exchanges[last]) {

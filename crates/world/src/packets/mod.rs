@@ -204,13 +204,13 @@ impl World for Packets {
         }
     }
 
-    /// Its packets that are on their way go on and are dropped at the end; the others are not made.
     fn link_seconds(&self) -> Vec<f64> {
         let bandwidth = |link| self.graph.link(link).wire.bandwidth.bytes_per_second() as f64;
         let carried = (0u32..).zip(self.counters.link_bytes());
         carried.map(|(link, bytes)| *bytes as f64 / bandwidth(link)).collect()
     }
 
+    /// Its packets that are on their way go on and are dropped at the end; the others are not made.
     fn cancel(&mut self, now: Time, transfer: TransferId) -> bool {
         self.now = self.now.max(now.as_ps());
         self.withdraw(transfer)

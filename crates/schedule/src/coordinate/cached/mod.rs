@@ -175,30 +175,25 @@ impl Machine {
     #[inline]
     fn verdict(&mut self, now: Time, verdict: Arc<Verdict>, actions: &mut Vec<Action>) {
         self.guard.heard();
-        let ends = !verdict.uncached && !verdict.shutdown;
-        if ends && verdict.invalid.is_empty() {
-            self.is_quiet &= verdict.outcome.ready.is_empty();
-            let launch = self.waiting.launch(&verdict.outcome);
-            lists::forward(self.votes.place(), Payload::Verdict(verdict), actions);
-            return self.pause(now, launch, actions);
-        }
-        lists::forward(self.votes.place(), Payload::Verdict(verdict.clone()), actions);
         if verdict.shutdown {
             self.phase = Phase::Stopped;
+            lists::forward(self.votes.place(), Payload::Verdict(verdict), actions);
             actions.push(Action::Stop(Arc::new(Reason::Asked)));
             return;
         }
         if !verdict.invalid.is_empty() {
             self.waiting.free(&verdict.invalid);
         }
-        if ends {
+        if !verdict.uncached {
             self.is_quiet &= verdict.outcome.ready.is_empty();
             let launch = self.waiting.launch(&verdict.outcome);
+            lists::forward(self.votes.place(), Payload::Verdict(verdict), actions);
             return self.pause(now, launch, actions);
         }
         self.is_quiet = false;
         self.rare.ready = verdict.outcome.ready.clone();
         self.phase = Phase::Gathering;
+        lists::forward(self.votes.place(), Payload::Verdict(verdict), actions);
         let own = lists::own(self.rank, self.waiting.unsent(), self.joins, false);
         self.joined |= self.joins;
         self.joins = false;
