@@ -39,6 +39,12 @@ impl DimensionQueue for AstraSim {
         self.0.pop_front()
     }
 
+    fn withdraw(&mut self, collective: u32) -> u32 {
+        let before = self.0.len();
+        self.0.retain(|stage| stage.collective != collective);
+        u32::try_from(before - self.0.len()).expect("fewer than 2^32 stages wait")
+    }
+
     fn waiting(&self) -> Vec<Waiting> {
         self.0.iter().copied().collect()
     }

@@ -16,6 +16,10 @@ impl DimensionQueue for Fifo {
         self.0.pop()
     }
 
+    fn withdraw(&mut self, collective: u32) -> u32 {
+        self.0.withdraw(collective)
+    }
+
     fn waiting(&self) -> Vec<Waiting> {
         self.0.waiting()
     }

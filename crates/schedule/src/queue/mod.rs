@@ -42,7 +42,7 @@ pub struct Waiting {
 
 /// The decider of one dimension of one rank (or class of ranks that are alike). The driver pushes
 /// a stage when its chunk is ready for it, and pops one when the dimension can serve another.
-pub trait DimensionQueue {
+pub trait DimensionQueue: Send {
     /// A collective is issued, and its plan has this dimension serve its stages in `order`. Only
     /// queues that keep to plans listen. A number may be given again once its collective is over.
     fn begin(&mut self, collective: u32, order: &[StageRef]) {
@@ -62,9 +62,13 @@ pub trait DimensionQueue {
     /// here yet.
     fn pop(&mut self) -> Option<Waiting>;
 
+    /// A collective is withdrawn: drops what waits of it, and says how many stages that were.
+    fn withdraw(&mut self, collective: u32) -> u32;
+
     /// What waits, for the report of a stall.
     fn waiting(&self) -> Vec<Waiting>;
 }
+
 
 impl DimensionQueue for Box<dyn DimensionQueue> {
     fn begin(&mut self, collective: u32, order: &[StageRef]) {
@@ -81,6 +85,10 @@ impl DimensionQueue for Box<dyn DimensionQueue> {
 
     fn pop(&mut self) -> Option<Waiting> {
         (**self).pop()
+    }
+
+    fn withdraw(&mut self, collective: u32) -> u32 {
+        (**self).withdraw(collective)
     }
 
     fn waiting(&self) -> Vec<Waiting> {

@@ -54,6 +54,15 @@ impl DimensionQueue for Planned {
         Some(stage)
     }
 
+    fn withdraw(&mut self, collective: u32) -> u32 {
+        let before = self.here.len();
+        self.here.retain(|stage| stage.collective != collective);
+        if let Some(order) = self.orders.get_mut(collective as usize) {
+            order.clear();
+        }
+        u32::try_from(before - self.here.len()).expect("fewer than 2^32 stages wait")
+    }
+
     fn waiting(&self) -> Vec<Waiting> {
         self.here.clone()
     }

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use super::Waiting;
 
 /// (priority reversed, rank, tie-break, sequence): smaller goes first.
-type Key = (Reverse<i64>, u64, u32, u32);
+type Key = (Reverse<i64>, u64, u64, u64);
 
 struct Entry(Key, Waiting);
 
@@ -31,13 +31,13 @@ impl Ord for Entry {
 #[derive(Default)]
 pub(super) struct Ranked {
     heap: BinaryHeap<Entry>,
-    sequence: u32,
+    sequence: u64,
 }
 
 impl Ranked {
     /// Adds a stage; `rank` sees its sequence number and gives a rank and a tie-break: the lowest
     /// goes first.
-    pub(super) fn push(&mut self, stage: Waiting, rank: impl FnOnce(u32) -> (u64, u32)) {
+    pub(super) fn push(&mut self, stage: Waiting, rank: impl FnOnce(u64) -> (u64, u64)) {
         let sequence = self.sequence;
         self.sequence += 1;
         let (rank, tie) = rank(sequence);
@@ -46,6 +46,12 @@ impl Ranked {
 
     pub(super) fn pop(&mut self) -> Option<Waiting> {
         self.heap.pop().map(|entry| entry.1)
+    }
+
+    pub(super) fn withdraw(&mut self, collective: u32) -> u32 {
+        let before = self.heap.len();
+        self.heap.retain(|entry| entry.1.collective != collective);
+        u32::try_from(before - self.heap.len()).expect("fewer than 2^32 stages wait")
     }
 
     pub(super) fn waiting(&self) -> Vec<Waiting> {

@@ -12,11 +12,15 @@ pub struct SmallestFirst(Ranked);
 
 impl DimensionQueue for SmallestFirst {
     fn push(&mut self, stage: Waiting) {
-        self.0.push(stage, |_| (stage.buffer.count(), stage.at.chunk));
+        self.0.push(stage, |_| (stage.buffer.count(), u64::from(stage.at.chunk)));
     }
 
     fn pop(&mut self) -> Option<Waiting> {
         self.0.pop()
+    }
+
+    fn withdraw(&mut self, collective: u32) -> u32 {
+        self.0.withdraw(collective)
     }
 
     fn waiting(&self) -> Vec<Waiting> {

@@ -1,0 +1,391 @@
+//! The executor: the chunks of collectives on the ports of one rank.
+//!
+//! A port is what the rank has on one dimension; a class of ranks that are alike has one executor for
+//! all. Each port has a dimension queue (a decider). A chunk waits in the queue of the port of its
+//! stage; a port that is free, and on which fewer than `active_chunks` stages are under way, lets its
+//! queue choose. The stage that is chosen keeps the port until the driver says that it is free again,
+//! and is under way until the driver says that it is over; then its chunk goes on to the queue of its
+//! next stage.
+//!
+//! At one time, everything that happens is taken in before any port chooses. The exception are *eager*
+//! queues, which choose after every single event: with these the driver settles after each.
+//!
+//! Calls, by kind:
+//!
+//! - commands of the application: [`Executor::issue`], [`Executor::cancel`];
+//! - what has happened: [`Executor::port_free`], [`Executor::stage_over`];
+//! - what is to be done: [`Executor::choose`] until it returns `None`, and again while
+//!   [`Executor::is_unsettled`]; every [`Run`] is carried out before the next call;
+//! - getters: [`Executor::wants`], [`Executor::is_eager`], [`Executor::waiting`].
+//!
+//! A round lets every port choose that has a reason to, the lowest first; what is told meanwhile is for
+//! the next round. So what is chosen does not depend on the order of events of one time.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use allrail_collective::Operation;
+//! use allrail_core::Bytes;
+//! use allrail_engine::{Executor, Progress, StageTask, Stages};
+//! use allrail_schedule::Order;
+//!
+//! let mut executor = Executor::new(Order::Fifo, 1, None);
+//! let (operation, buffer) = (Operation::AllReduce, Bytes::new(64));
+//! let task = StageTask { stage: 0, port: 0, operation, buffer, brought: buffer };
+//! let mut stages = Stages::new(Vec::new());
+//! stages.push([task]);
+//! let (id, _) = executor.issue(Arc::new(stages), 0)?;
+//! let run = executor.choose().expect("a free port and a stage for it");
+//! assert_eq!((run.collective, executor.choose()), (id, None));
+//! assert_eq!(executor.stage_over(id, run.at)?, Progress::Over);
+//! # Ok::<(), allrail_engine::Broken>(())
+//! ```
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use allrail_collective::StageRef;
+use allrail_schedule::Order;
+use allrail_schedule::queue::{self, DimensionQueue, Waiting};
+
+use crate::{Broken, Stages};
+
+/// A collective on an executor. Numbers are not used again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CollectiveId {
+    /// Its place; given again once it is over.
+    pub slot: u32,
+    /// How often the place was given before.
+    pub generation: u32,
+}
+
+/// A stage to be run now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// Whose.
+    pub collective: CollectiveId,
+    /// Which.
+    pub at: StageRef,
+    /// Its place in the collective's [`Stages::tasks`].
+    pub task: u32,
+    /// Where; the port is taken from now on.
+    pub port: u32,
+}
+
+/// How far a collective is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// Under way.
+    Running,
+    /// Over on this rank; its place may be given again.
+    Over,
+}
+
+struct Port {
+    queue: Box<dyn DimensionQueue>,
+    free: bool,
+    /// How many stages are in the queue.
+    waiting: u32,
+    /// Stages under way.
+    active: u32,
+    /// Whether it is in the next round.
+    choosing: bool,
+}
+
+/// Where a chunk is: its task, and whether that runs.
+#[derive(Clone, Copy)]
+struct Chunk {
+    task: u32,
+    running: bool,
+}
+
+struct Flight {
+    stages: Arc<Stages>,
+    priority: i64,
+    chunks: Vec<Chunk>,
+    chunks_left: u32,
+    generation: u32,
+    open: bool,
+}
+
+/// See the module.
+pub struct Executor {
+    ports: Vec<Port>,
+    active_chunks: u32,
+    eager: bool,
+    flights: Vec<Flight>,
+    free: Vec<u32>,
+    /// Ports that choose in this round, the lowest last.
+    round: Vec<u32>,
+    next_round: Vec<u32>,
+    /// With eager queues: chunks that are issued and not in a queue yet.
+    unissued: VecDeque<(CollectiveId, u32)>,
+}
+
+impl Executor {
+    /// Of a rank with so many ports, all free; a port runs at most `active_chunks` stages at once.
+    #[must_use]
+    pub fn new(order: Order, ports: usize, active_chunks: Option<u32>) -> Self {
+        let ports: Vec<Port> = queue::queues(order, ports, &[])
+            .into_iter()
+            .map(|queue| Port { queue, free: true, waiting: 0, active: 0, choosing: false })
+            .collect();
+        Self {
+            eager: ports.first().is_some_and(|port| port.queue.is_eager()),
+            ports,
+            active_chunks: active_chunks.unwrap_or(u32::MAX),
+            flights: Vec::new(),
+            free: Vec::new(),
+            round: Vec::new(),
+            next_round: Vec::new(),
+            unissued: VecDeque::new(),
+        }
+    }
+
+    /// Whether its queues choose after every single event.
+    #[must_use]
+    pub fn is_eager(&self) -> bool {
+        self.eager
+    }
+
+    /// A collective begins on this rank. Higher priorities go first. One without a stage is over.
+    ///
+    /// # Errors
+    /// [`Broken::UnknownPort`].
+    pub fn issue(
+        &mut self,
+        stages: Arc<Stages>,
+        priority: i64,
+    ) -> Result<(CollectiveId, Progress), Broken> {
+        let ports = self.ports.len();
+        for chunk in 0..stages.chunks() {
+            for task in &stages.tasks()[range(stages.chunk(chunk))] {
+                if task.port as usize >= ports {
+                    let at = StageRef { chunk, stage: task.stage };
+                    let ports = u32::try_from(ports).unwrap_or(u32::MAX);
+                    return Err(Broken::UnknownPort { at, port: task.port, ports });
+                }
+            }
+        }
+        let id = self.open(stages, priority);
+        let flight = &self.flights[id.slot as usize];
+        for (port, order) in self.ports.iter_mut().zip(flight.stages.planned()) {
+            port.queue.begin(id.slot, order);
+        }
+        if flight.chunks_left == 0 {
+            self.close(id.slot);
+            return Ok((id, Progress::Over));
+        }
+        for chunk in 0..flight.stages.chunks() {
+            if self.flights[id.slot as usize].stages.chunk(chunk).is_empty() {
+                continue;
+            }
+            if self.eager {
+                self.unissued.push_back((id, chunk));
+            } else {
+                self.enqueue(id.slot, chunk);
+            }
+        }
+        Ok((id, Progress::Running))
+    }
+
+    /// A place for a collective, used again where there is one.
+    fn open(&mut self, stages: Arc<Stages>, priority: i64) -> CollectiveId {
+        let chunks = stages.chunks();
+        let slot = self.free.pop().unwrap_or_else(|| {
+            self.flights.push(Flight {
+                stages: Arc::clone(&stages),
+                priority,
+                chunks: Vec::new(),
+                chunks_left: 0,
+                generation: 0,
+                open: false,
+            });
+            u32::try_from(self.flights.len() - 1).expect("fewer than 2^32 at once")
+        });
+        let flight = &mut self.flights[slot as usize];
+        flight.chunks.clear();
+        let first = |chunk| Chunk { task: stages.chunk(chunk).start, running: false };
+        flight.chunks.extend((0..chunks).map(first));
+        let with_stages = (0..chunks).filter(|chunk| !stages.chunk(*chunk).is_empty());
+        flight.chunks_left = u32::try_from(with_stages.count()).expect("no more than there are");
+        flight.stages = stages;
+        flight.priority = priority;
+        flight.open = true;
+        CollectiveId { slot, generation: flight.generation }
+    }
+
+    fn close(&mut self, slot: u32) {
+        let flight = &mut self.flights[slot as usize];
+        flight.open = false;
+        flight.generation = flight.generation.wrapping_add(1);
+        self.free.push(slot);
+    }
+
+    fn flight(&mut self, id: CollectiveId) -> Result<&mut Flight, Broken> {
+        self.flights
+            .get_mut(id.slot as usize)
+            .filter(|flight| flight.open && flight.generation == id.generation)
+            .ok_or(Broken::UnknownCollective(id))
+    }
+
+    /// Puts a chunk's stage into its queue; without one, the chunk is over.
+    fn enqueue(&mut self, slot: u32, chunk: u32) -> Progress {
+        let flight = &mut self.flights[slot as usize];
+        let place = flight.chunks[chunk as usize].task;
+        if place == flight.stages.chunk(chunk).end {
+            flight.chunks_left -= 1;
+            return if flight.chunks_left == 0 { Progress::Over } else { Progress::Running };
+        }
+        let task = flight.stages.tasks()[place as usize];
+        let port = &mut self.ports[task.port as usize];
+        port.queue.push(Waiting {
+            collective: slot,
+            at: StageRef { chunk, stage: task.stage },
+            priority: flight.priority,
+            operation: task.operation,
+            buffer: task.buffer,
+            brought: task.brought,
+        });
+        port.waiting += 1;
+        self.attend(task.port);
+        Progress::Running
+    }
+
+    /// Lets a port choose in the next round, if it can.
+    fn attend(&mut self, index: u32) {
+        let port = &mut self.ports[index as usize];
+        if port.free && port.waiting > 0 && !port.choosing && port.active < self.active_chunks {
+            port.choosing = true;
+            self.next_round.push(index);
+        }
+    }
+
+    /// The port can serve another stage: everything that was sent on it has left.
+    ///
+    /// # Errors
+    /// [`Broken::UnknownPort`].
+    pub fn port_free(&mut self, port: u32) -> Result<(), Broken> {
+        let ports = u32::try_from(self.ports.len()).unwrap_or(u32::MAX);
+        let state = self.ports.get_mut(port as usize).ok_or(Broken::UnknownPort {
+            at: StageRef { chunk: 0, stage: 0 },
+            port,
+            ports,
+        })?;
+        state.free = true;
+        self.attend(port);
+        Ok(())
+    }
+
+    /// A running stage is over; its chunk goes on.
+    ///
+    /// # Errors
+    /// [`Broken::UnknownCollective`], [`Broken::NotRunning`].
+    pub fn stage_over(&mut self, id: CollectiveId, at: StageRef) -> Result<Progress, Broken> {
+        let flight = self.flight(id)?;
+        let wrong = Broken::NotRunning { collective: id, at };
+        let chunk = flight.chunks.get_mut(at.chunk as usize).ok_or(wrong.clone())?;
+        let task = flight.stages.tasks().get(chunk.task as usize).ok_or(wrong.clone())?;
+        if !chunk.running || task.stage != at.stage {
+            return Err(wrong);
+        }
+        let port = task.port;
+        chunk.running = false;
+        chunk.task += 1;
+        self.ports[port as usize].active -= 1;
+        let progress = self.enqueue(id.slot, at.chunk);
+        self.attend(port);
+        if progress == Progress::Over {
+            self.close(id.slot);
+        }
+        Ok(progress)
+    }
+
+    /// Withdraws a collective: what waits will not run. Returns what is under way: its driver stops it,
+    /// and says when the ports are free.
+    ///
+    /// # Errors
+    /// [`Broken::UnknownCollective`].
+    pub fn cancel(&mut self, id: CollectiveId) -> Result<Vec<Run>, Broken> {
+        self.flight(id)?;
+        let mut running = Vec::new();
+        let flight = &self.flights[id.slot as usize];
+        for (chunk, state) in (0u32..).zip(&flight.chunks) {
+            if state.running {
+                let task = flight.stages.tasks()[state.task as usize];
+                let at = StageRef { chunk, stage: task.stage };
+                running.push(Run { collective: id, at, task: state.task, port: task.port });
+            }
+        }
+        for run in &running {
+            self.ports[run.port as usize].active -= 1;
+        }
+        self.unissued.retain(|(other, _)| *other != id);
+        for index in 0..self.ports.len() {
+            let port = &mut self.ports[index];
+            port.waiting -= port.queue.withdraw(id.slot);
+            self.attend(u32::try_from(index).expect("few ports"));
+        }
+        self.close(id.slot);
+        Ok(running)
+    }
+
+    /// Whether a port has something to choose once it is free.
+    #[must_use]
+    pub fn wants(&self, port: u32) -> bool {
+        let port = &self.ports[port as usize];
+        port.waiting > 0 && port.active < self.active_chunks
+    }
+
+    /// Whether there is anything for [`Executor::choose`] to do.
+    #[must_use]
+    pub fn is_unsettled(&self) -> bool {
+        !self.round.is_empty() || !self.next_round.is_empty() || !self.unissued.is_empty()
+    }
+
+    /// The next stage to run; `None` at the end of a round.
+    pub fn choose(&mut self) -> Option<Run> {
+        if self.round.is_empty() {
+            self.begin_round();
+        }
+        while let Some(index) = self.round.last().copied() {
+            let port = &mut self.ports[index as usize];
+            port.choosing = false;
+            if port.free
+                && port.active < self.active_chunks
+                && let Some(Waiting { collective: slot, at, .. }) = port.queue.pop()
+            {
+                port.waiting -= 1;
+                port.active += 1;
+                port.free = false;
+                let flight = &mut self.flights[slot as usize];
+                let chunk = &mut flight.chunks[at.chunk as usize];
+                chunk.running = true;
+                let collective = CollectiveId { slot, generation: flight.generation };
+                return Some(Run { collective, at, task: chunk.task, port: index });
+            }
+            self.round.pop();
+        }
+        None
+    }
+
+    fn begin_round(&mut self) {
+        if self.next_round.is_empty()
+            && let Some((id, chunk)) = self.unissued.pop_front()
+        {
+            // Eager queues see one chunk, and choose, before the next.
+            self.enqueue(id.slot, chunk);
+        }
+        std::mem::swap(&mut self.round, &mut self.next_round);
+        self.round.sort_unstable_by(|a, b| b.cmp(a));
+    }
+
+    /// What waits on a port, for the report of a stall.
+    #[must_use]
+    pub fn waiting(&self, port: u32) -> Vec<Waiting> {
+        self.ports[port as usize].queue.waiting()
+    }
+}
+
+fn range(range: std::ops::Range<u32>) -> std::ops::Range<usize> {
+    range.start as usize..range.end as usize
+}

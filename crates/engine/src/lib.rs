@@ -1,0 +1,19 @@
+//! What stands between the deciders and whatever carries bytes: pure, and the same code under every
+//! driver.
+//!
+//! - [`executor`]: the chunks of collectives on the ports (dimensions) of one rank, or of one class of
+//!   ranks that are alike. It says which stage runs next.
+//! - [`stage_run`]: the steps of a stage on one rank: which sends may leave, what is still awaited.
+//!
+//! Nothing here reads a clock, starts a thread or opens a file, and a mistake of a caller or of a peer
+//! is an error ([`Broken`]), never a panic. Everything is `Send`.
+
+pub mod error;
+pub mod executor;
+pub mod stage_run;
+pub mod stages;
+
+pub use error::Broken;
+pub use executor::{CollectiveId, Executor, Progress, Run};
+pub use stage_run::StageRun;
+pub use stages::{StageTask, Stages};
