@@ -16,7 +16,7 @@
 //! - what has happened: [`Executor::port_free`], [`Executor::stage_over`];
 //! - what is to be done: [`Executor::choose`] until it returns `None`, and again while
 //!   [`Executor::is_unsettled`]; every [`Run`] is carried out before the next call;
-//! - getters: [`Executor::wants`], [`Executor::is_eager`], [`Executor::waiting`].
+//! - getters: [`Executor::wants`], [`Executor::is_eager`], [`Executor::under_way`].
 //!
 //! A round lets every port choose that has a reason to, the lowest first; what is told meanwhile is for
 //! the next round. So what is chosen does not depend on the order of events of one time.
@@ -69,6 +69,19 @@ pub struct Run {
     pub task: u32,
     /// Where; the port is taken from now on.
     pub port: u32,
+}
+
+/// A chunk that is not over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnderWay {
+    /// Whose.
+    pub collective: CollectiveId,
+    /// Its stage.
+    pub at: StageRef,
+    /// Its place in the collective's [`Stages::tasks`].
+    pub task: u32,
+    /// Whether that runs; else it waits in a queue.
+    pub running: bool,
 }
 
 /// How far a collective is.
@@ -272,7 +285,10 @@ impl Executor {
             ports,
         })?;
         state.free = true;
-        self.attend(port);
+        // The port whose turn it is goes on in this round.
+        if self.round.last() != Some(&port) {
+            self.attend(port);
+        }
         Ok(())
     }
 
@@ -379,10 +395,20 @@ impl Executor {
         self.round.sort_unstable_by(|a, b| b.cmp(a));
     }
 
-    /// What waits on a port, for the report of a stall.
-    #[must_use]
-    pub fn waiting(&self, port: u32) -> Vec<Waiting> {
-        self.ports[port as usize].queue.waiting()
+    /// Every chunk that is not over, for the report of a stall.
+    pub fn under_way(&self) -> impl Iterator<Item = UnderWay> + '_ {
+        let open = (0u32..).zip(&self.flights).filter(|(_, flight)| flight.open);
+        open.flat_map(|(slot, flight)| {
+            let collective = CollectiveId { slot, generation: flight.generation };
+            let left = (0u32..).zip(&flight.chunks);
+            let left = left.filter(|(chunk, at)| at.task < flight.stages.chunk(*chunk).end);
+            left.map(move |(chunk, at)| {
+                let task = flight.stages.tasks()[at.task as usize];
+                let (at, running) = (StageRef { chunk, stage: task.stage }, at.running);
+                let place = flight.chunks[chunk as usize].task;
+                UnderWay { collective, at, task: place, running }
+            })
+        })
     }
 }
 

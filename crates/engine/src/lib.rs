@@ -14,6 +14,6 @@ pub mod stage_run;
 pub mod stages;
 
 pub use error::Broken;
-pub use executor::{CollectiveId, Executor, Progress, Run};
+pub use executor::{CollectiveId, Executor, Progress, Run, UnderWay};
 pub use stage_run::StageRun;
 pub use stages::{StageTask, Stages};

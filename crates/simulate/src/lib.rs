@@ -15,6 +15,7 @@
 pub mod coordination;
 pub mod driver;
 pub mod error;
+pub mod executors;
 pub mod jobs;
 pub mod lowering;
 pub mod plan_file;

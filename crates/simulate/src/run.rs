@@ -7,14 +7,14 @@ use allrail_core::Time;
 use allrail_fabric::Fabric;
 use allrail_fabric::routing::{Adaptive, Routing};
 use allrail_schedule::evaluate::{self, Work};
-use allrail_schedule::{planner, queue};
+use allrail_schedule::{Order, planner, queue};
 use allrail_world::flows::{Flows, Splitting};
 use allrail_world::packets::Packets;
 use allrail_world::{Dims, Links, OnePlane, World};
 
-use crate::driver::{Driver, Job, Observer, Run};
+use crate::driver::{self, Job, Observer, Run};
 use crate::error::SimulateError;
-use crate::lowering::{MessageLowering, StageLowering, work};
+use crate::lowering::{Lowering, work};
 use crate::plan_file::PlanFile;
 use crate::result::{Host, SimulationResult};
 use crate::scenario::{CollectiveOrder, Scenario, Topology, WorldKind};
@@ -92,17 +92,17 @@ pub fn simulate(
         // holds them equal.
         WorldKind::Dims if plans.len() == 1 && !timeline => evaluated(&job, &works[0]),
         WorldKind::Dims => {
-            let lowering = StageLowering { work: &works };
+            let lowering = Lowering::stages(plans, &works, job.order);
             let mut world = Dims::new(fabric.dimensions.len());
-            let run = Driver::new(&job, &lowering, &mut world).run(observer)?;
+            let run = driver::run(&job, &lowering, &mut world, observer)?;
             let busy = served(&works, fabric.dimensions.len(), span(&job, &run));
             (run, busy)
         }
         world => {
-            let lowering = MessageLowering::new(fabric, plans, &works, world)?;
+            let lowering = Lowering::messages(fabric, plans, &works, world, job.order)?;
             job.endpoint_delay = plans[0].endpoint_delay;
             let mut world = message_world(scenario, &lowering)?;
-            let run = Driver::new(&job, &lowering, &mut *world).run(observer)?;
+            let run = driver::run(&job, &lowering, &mut *world, observer)?;
             let span = span(&job, &run);
             let busy = world.busy(span).unwrap_or_else(|| sent_shares(fabric, &run, span));
             (run, busy)
@@ -143,14 +143,17 @@ fn sent_shares(fabric: &Fabric, run: &Run, span: Time) -> Vec<f64> {
     for (place, bytes) in run.sent.iter().enumerate() {
         let dimension = place % dimensions;
         let aggregate = fabric.dimensions[dimension].aggregate().bytes_per_second() as f64;
-        shares[dimension] += *bytes as f64 / (fabric.npus() as f64 * aggregate * span.as_s());
+        shares[dimension] += *bytes / (fabric.npus() as f64 * aggregate * span.as_s());
     }
     shares
 }
 
 /// The same as [`carry_out`] in `dims`, for one collective.
 fn evaluated(job: &Job<'_>, work: &Work) -> (Run, Vec<f64>) {
-    let orders = job.planned_orders();
+    let orders = match job.order {
+        Order::Planned => vec![job.plans[0].dimension_order.clone()],
+        _ => Vec::new(),
+    };
     let dimensions = job.plans[0].fabric.dimensions.len();
     let mut queues = queue::queues(job.order, dimensions, &orders);
     let time = evaluate::finish(work, &mut queues, job.active_chunks);
@@ -161,7 +164,7 @@ fn evaluated(job: &Job<'_>, work: &Work) -> (Run, Vec<f64>) {
 /// The world that carries the messages of `lowering`, empty.
 fn message_world(
     scenario: &Scenario,
-    lowering: &MessageLowering<'_>,
+    lowering: &Lowering,
 ) -> Result<Box<dyn World>, SimulateError> {
     if scenario.world == WorldKind::Links {
         check_links(scenario, lowering)?;
@@ -182,7 +185,7 @@ fn message_world(
 }
 
 /// `links` keeps every link and every rank in memory, and its messages must fit the clock.
-fn check_links(scenario: &Scenario, lowering: &MessageLowering<'_>) -> Result<(), SimulateError> {
+fn check_links(scenario: &Scenario, lowering: &Lowering) -> Result<(), SimulateError> {
     const MAX_LINKS: u64 = 1 << 25;
     let refuse = |why: String| SimulateError::Field {
         field: "world".to_owned(),
@@ -196,7 +199,7 @@ fn check_links(scenario: &Scenario, lowering: &MessageLowering<'_>) -> Result<()
     }
     for dimension in &scenario.fabric.dimensions {
         let link = allrail_fabric::topology::of(dimension.kind).link_bandwidth(dimension);
-        if link.time_for(lowering.largest_message()).is_none_or(|time| time.as_ps() > 1 << 60) {
+        if link.time_for(lowering.largest_message).is_none_or(|time| time.as_ps() > 1 << 60) {
             return Err(refuse("a message takes longer than 13 days".to_owned()));
         }
     }

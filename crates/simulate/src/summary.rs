@@ -43,7 +43,7 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
         _ => {
             for (place, bytes) in run.sent.iter().enumerate() {
                 let dimension = place % sent.len();
-                sent[dimension] = sent[dimension].max(*bytes as f64);
+                sent[dimension] = sent[dimension].max(*bytes);
             }
         }
     }
@@ -202,13 +202,13 @@ pub(crate) fn spans(plans: &[CollectivePlan], works: &[Work], run: &Run) -> Vec<
     run.spans
         .iter()
         .map(|span| {
-            let at = span.at;
-            let chunk = &plans[at.collective as usize].chunks[at.chunk as usize];
+            let (collective, at) = (span.tag as usize, span.at);
+            let chunk = &plans[collective].chunks[at.chunk as usize];
             let stage = chunk.stages[at.stage as usize];
-            let task = works[at.collective as usize].chunk(at.chunk as usize)[at.stage as usize];
+            let task = works[collective].chunk(at.chunk as usize)[at.stage as usize];
             SpanResult {
                 dimension: stage.dimension.0,
-                collective: at.collective,
+                collective: u32::try_from(collective).expect("few collectives"),
                 chunk: at.chunk,
                 stage: at.stage,
                 operation: stage.operation,

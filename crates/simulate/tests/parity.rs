@@ -11,8 +11,8 @@ use allrail_schedule::chunk::Parameters;
 use allrail_schedule::evaluate::{Outcome, evaluate};
 use allrail_schedule::{Order, Request, queue};
 use allrail_simulate::Scenario;
-use allrail_simulate::driver::{Driver, Job};
-use allrail_simulate::lowering::{StageLowering, work};
+use allrail_simulate::driver::{self, Job};
+use allrail_simulate::lowering::{Lowering, work};
 use allrail_world::Dims;
 use common::*;
 use proptest::prelude::*;
@@ -31,9 +31,8 @@ fn driven(plan: &CollectivePlan, order: Order, active_chunks: Option<u32>) -> Ou
         timeline: true,
     };
     let mut world = Dims::new(plan.fabric.dimensions.len());
-    let lowering = StageLowering { work: &works };
-    let run = Driver::new(&job, &lowering, &mut world)
-        .run(&mut |_, _| ControlFlow::Continue(()))
+    let lowering = Lowering::stages(plans, &works, order);
+    let run = driver::run(&job, &lowering, &mut world, &mut |_, _| ControlFlow::Continue(()))
         .expect("it ends");
     let mut served = vec![Vec::new(); plan.fabric.dimensions.len()];
     for span in &run.spans {

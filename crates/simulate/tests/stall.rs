@@ -8,8 +8,8 @@ use allrail_collective::{CollectivePlan, Operation};
 use allrail_core::Time;
 use allrail_fabric::{Fabric, Kind};
 use allrail_schedule::Order;
-use allrail_simulate::driver::{Driver, Job};
-use allrail_simulate::lowering::{Lowering, MessageLowering, StageLowering, work};
+use allrail_simulate::driver::{self, Job};
+use allrail_simulate::lowering::{Lowering, work};
 use allrail_simulate::scenario::WorldKind;
 use allrail_simulate::{Scenario, SimulateError, plan};
 use allrail_world::{Dims, Event, Links, Submission, TransferId, World};
@@ -65,12 +65,11 @@ fn stall(fabric: &Fabric, plans: &[CollectivePlan], links: bool, lost: u32) -> S
         endpoint_delay: Time::ZERO,
         timeline: false,
     };
-    let lowering: Box<dyn Lowering> = if links {
-        Box::new(
-            MessageLowering::new(fabric, plans, &works, WorldKind::Links).expect("a small fabric"),
-        )
+    let lowering = if links {
+        Lowering::messages(fabric, plans, &works, WorldKind::Links, job.order)
+            .expect("a small fabric")
     } else {
-        Box::new(StageLowering { work: &works })
+        Lowering::stages(plans, &works, job.order)
     };
     let inner: Box<dyn World> = if links {
         Box::new(Links::new(fabric))
@@ -78,8 +77,7 @@ fn stall(fabric: &Fabric, plans: &[CollectivePlan], links: bool, lost: u32) -> S
         Box::new(Dims::new(fabric.dimensions.len()))
     };
     let mut world = Lossy { inner, lost, seen: 0 };
-    let error = Driver::new(&job, lowering.as_ref(), &mut world)
-        .run(&mut |_, _| ControlFlow::Continue(()))
+    let error = driver::run(&job, &lowering, &mut world, &mut |_, _| ControlFlow::Continue(()))
         .expect_err("a message was lost");
     assert!(matches!(error, SimulateError::Stalled { .. }), "{error}");
     error.to_string()
@@ -154,7 +152,6 @@ fn a_stage_that_waits_for_its_turn_is_told_from_one_that_waits_for_messages() {
     second.collective[0].kind = Operation::AllGather;
     let plans = [plans(&scenario), plans(&second)].concat();
     let (_, works) = work(&scenario.fabric, &plans).expect("planned plans");
-    let lowering = StageLowering { work: &works };
     let job = Job {
         plans: &plans,
         starts: &[Time::ZERO; 2],
@@ -165,8 +162,8 @@ fn a_stage_that_waits_for_its_turn_is_told_from_one_that_waits_for_messages() {
         timeline: false,
     };
     let mut world = Lossy { inner: Box::new(Dims::new(1)), lost: 1, seen: 0 };
-    let text = Driver::new(&job, &lowering, &mut world)
-        .run(&mut |_, _| ControlFlow::Continue(()))
+    let lowering = Lowering::stages(&plans, &works, job.order);
+    let text = driver::run(&job, &lowering, &mut world, &mut |_, _| ControlFlow::Continue(()))
         .expect_err("a stage was lost")
         .to_string();
     assert!(text.contains("chunk 1 of collective 0, reduce_scatter on dim1, step 0"), "{text}");

@@ -54,6 +54,7 @@ fn carry(carrier: &mut Messages<'_>, asks: &[Ask]) -> Vec<Time> {
         carrier.submit(Time::ZERO, submission);
     }
     let mut last = Time::ZERO;
+    carrier.choose(last);
     while let Some(next) = carrier.next_time() {
         while let Some((time, event)) = carrier.next_event(next) {
             assert!(time >= last, "time goes on");
@@ -62,6 +63,7 @@ fn carry(carrier: &mut Messages<'_>, asks: &[Ask]) -> Vec<Time> {
                 assert!(ends[tag as usize].replace(time).is_none(), "over once");
             }
         }
+        carrier.choose(next);
     }
     ends.into_iter().map(|end| end.expect("everything ends")).collect()
 }

@@ -210,12 +210,16 @@ fn a_cable_is_of_no_one_dimension() {
 }
 
 #[test]
-fn priorities_that_links_do_not_know_are_said() {
-    let mut tree = tree(dimensions(), "links", transformer(json!({})));
+fn priorities_are_kept_where_ports_have_queues_and_else_it_is_said() {
     let said = |tree: &Value| run(tree).notes.iter().any(|note| note.contains("no priority"));
-    assert!(!said(&tree));
+    for (fabric, world) in [(dimensions(), "dims"), (dimensions(), "links"), (torus(), "flows")] {
+        let mut tree = tree(fabric, world, transformer(json!({})));
+        tree["schedule"]["tensor"] = json!({"policy": "bytescheduler"});
+        assert!(!said(&tree), "{world}");
+    }
+    let mut tree = tree(torus(), "flows", transformer(json!({})));
+    tree["messages"] = json!({"algorithms": {"all_reduce": "ring"}});
+    assert!(!said(&tree), "nobody asked for an order");
     tree["schedule"]["tensor"] = json!({"policy": "bytescheduler"});
     assert!(said(&tree));
-    tree["world"] = json!("dims");
-    assert!(!said(&tree));
 }

@@ -111,6 +111,39 @@ pub trait World {
     }
 }
 
+/// A world behind a pointer is one.
+macro_rules! behind {
+    ($($pointer:ty),+) => {$(
+        impl<W: World + ?Sized> World for $pointer {
+            fn submit(&mut self, now: Time, submission: Submission) -> TransferId {
+                (**self).submit(now, submission)
+            }
+
+            fn next_time(&self) -> Option<Time> {
+                (**self).next_time()
+            }
+
+            fn next_event(&mut self, until: Time) -> Option<(Time, Event)> {
+                (**self).next_event(until)
+            }
+
+            fn cancel(&mut self, now: Time, transfer: TransferId) -> bool {
+                (**self).cancel(now, transfer)
+            }
+
+            fn busy(&self, span: Time) -> Option<Vec<f64>> {
+                (**self).busy(span)
+            }
+
+            fn link_seconds(&self) -> Vec<f64> {
+                (**self).link_seconds()
+            }
+        }
+    )+};
+}
+
+behind!(&mut W, Box<W>);
+
 /// Deliveries before departures: a stage that is over frees its chunk before any dimension chooses.
 pub(crate) const DELIVERED: u8 = 0;
 pub(crate) const SENT: u8 = 1;

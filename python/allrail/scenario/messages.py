@@ -97,9 +97,11 @@ class Messages(Node):
     )
     steady: Annotated[bool, Flag()] = Field(
         default=False,
-        description="`flows`: alike steps of a collective are one message each; exact while "
+        description="`flows`: alike steps of an algorithm are one message each; exact while "
         "nothing disturbs them.",
     )
-    algorithms: Algorithms = Field(
-        default=Algorithms(), description="What collectives are made of on graph fabrics."
+    algorithms: Algorithms | None = Field(
+        default=None,
+        description="What collectives are made of on graph fabrics, instead of the chunks of a plan "
+        "on the topology's dimensions.",
     )

@@ -69,7 +69,6 @@ pub trait DimensionQueue: Send {
     fn waiting(&self) -> Vec<Waiting>;
 }
 
-
 impl DimensionQueue for Box<dyn DimensionQueue> {
     fn begin(&mut self, collective: u32, order: &[StageRef]) {
         (**self).begin(collective, order);

@@ -24,8 +24,10 @@ impl Planned {
         Self { orders: orders.into_iter().map(VecDeque::from).collect(), here: Vec::new() }
     }
 
+    /// What no plan orders, such as a message, goes when it comes.
     fn is_next(&self, stage: &Waiting) -> bool {
-        self.orders[stage.collective as usize].front() == Some(&stage.at)
+        let order = self.orders.get(stage.collective as usize);
+        order.and_then(VecDeque::front).is_none_or(|next| *next == stage.at)
     }
 }
 
@@ -50,7 +52,9 @@ impl DimensionQueue for Planned {
             .filter(|(_, stage)| self.is_next(stage))
             .min_by_key(|(_, stage)| (std::cmp::Reverse(stage.priority), stage.collective))?;
         let stage = self.here.swap_remove(place);
-        self.orders[stage.collective as usize].pop_front();
+        if let Some(order) = self.orders.get_mut(stage.collective as usize) {
+            order.pop_front();
+        }
         Some(stage)
     }
 

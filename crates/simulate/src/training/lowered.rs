@@ -55,9 +55,6 @@ pub enum AllToAll {
     Pairwise,
 }
 
-/// Parts of a collective that start together; over when all are.
-pub(super) type Parts = Vec<Arc<dyn Steps>>;
-
 /// A collective over a group on a graph.
 pub(super) fn on_graph(
     algorithms: &Algorithms,
@@ -65,7 +62,7 @@ pub(super) fn on_graph(
     ranks: u32,
     operation: Operation,
     bytes: Bytes,
-) -> Result<Parts, SimulateError> {
+) -> Result<Arc<dyn Steps>, SimulateError> {
     let tag = algorithms.groups.get(&group.name).unwrap_or(&algorithms.all_reduce);
     let shape = shape(algorithms, group, ranks)?;
     let of_grid = |tag: &str| -> Result<Arc<dyn Steps>, SimulateError> {
@@ -74,7 +71,7 @@ pub(super) fn on_graph(
         algorithm.check(rows, columns).map_err(|error| explain(group, tag, &error.into()))?;
         Ok(algorithm.steps(rows, columns, bytes).into())
     };
-    let one: Arc<dyn Steps> = match operation {
+    Ok(match operation {
         Operation::AllReduce => of_grid(tag)?,
         Operation::ReduceScatter | Operation::AllGather => {
             let ring = if tag == "ring_unidirectional" { "ring_unidirectional" } else { "ring" };
@@ -91,8 +88,7 @@ pub(super) fn on_graph(
             let block = Bytes::new(bytes.count().div_ceil(u64::from(program.blocks)));
             Arc::new(Owned { program, block })
         }
-    };
-    Ok(vec![one])
+    })
 }
 
 fn explain(group: &Group, tag: &str, error: &SimulateError) -> SimulateError {

@@ -31,7 +31,6 @@ pub mod run;
 pub mod scenario;
 pub mod servers;
 pub mod slow;
-mod staged;
 mod steady;
 mod summary;
 pub mod tensors;

@@ -19,6 +19,7 @@ use super::dims::{Dims, Network};
 use super::driver::{Driver, Outcome, Priority, Settings};
 use super::exchange::WithServers;
 use super::links::Wires;
+use super::lowered::Algorithms;
 use super::messages::{Messages, Wiring};
 use super::network::GraphNetwork;
 use super::players::Players;
@@ -146,7 +147,7 @@ pub fn run(
             } else {
                 drive(job, scenario, &players, &mut carrier, timeline, observer)?
             };
-            let spans = carrier.spans.take().unwrap_or_default();
+            let spans = carrier.take_spans();
             let mut result = summarise(
                 job,
                 scenario,
@@ -204,11 +205,18 @@ pub fn run(
                 WorldKind::Flows => Box::new(network.flows(paths)),
                 _ => Box::new(network.packets(&scenario.packets, scenario.seed)?),
             };
-            let algorithms = &settings.algorithms;
-            let wiring = Wiring::Graph { places: &places, algorithms, sizes: &sizes };
+            let (fallback, steady) = (Algorithms::default(), settings.steady);
+            let algorithms = settings.algorithms.as_ref();
+            let named = algorithms.is_some() || steady || scenario.has_own_dimensions();
+            let algorithms = algorithms.unwrap_or(&fallback);
+            let wiring = if named {
+                Wiring::Graph { places: &places, algorithms, sizes: &sizes }
+            } else {
+                Wiring::Planned { places: &places, request: &request, algorithms }
+            };
             let overhead = settings.overhead;
             let mut carrier = Messages::new(job.graph, &players, wiring, world, overhead);
-            if settings.steady && scenario.world == WorldKind::Flows {
+            if steady && scenario.world == WorldKind::Flows {
                 carrier = carrier.steady(network.latency(paths));
             }
             let wires = Wires::Graph(&network.graph);
@@ -262,7 +270,9 @@ fn by_messages(
         timeline,
     )?;
     let (messages, bytes) = carrier.carried();
-    result.notes.extend(unheard(scenario));
+    if !carrier.keeps_priorities() {
+        result.notes.extend(unheard(scenario));
+    }
     result.notes.push(format!("{messages} messages of {bytes} B in all were carried"));
     Ok(result)
 }

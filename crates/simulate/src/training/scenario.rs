@@ -62,10 +62,11 @@ pub struct MessageSettings {
     pub paths: Option<Splitting>,
     /// What every message waits for at its ends: processors and network interfaces.
     pub overhead: Time,
-    /// `flows`: one message for alike steps of a collective, exact while nothing disturbs them.
+    /// `flows`: one message for alike steps of an algorithm, exact while nothing disturbs them.
     pub steady: bool,
-    /// What collectives are made of on graphs.
-    pub algorithms: Algorithms,
+    /// What collectives are made of on graphs, instead of the chunks of a plan on the topology's
+    /// dimensions.
+    pub algorithms: Option<Algorithms>,
 }
 
 /// One thing that is otherwise.
@@ -130,7 +131,7 @@ impl TrainingScenario {
         }
         self.tensor().policy()?;
         let graph = matches!(self.world, WorldKind::Flows | WorldKind::Packets);
-        let steps = matches!(self.workload.model, Model::Steps(_));
+        let steps = self.has_own_dimensions();
         if self.topology.is_some() && steps && !graph {
             return Err(field(
                 "world".to_owned(),
@@ -154,6 +155,12 @@ impl TrainingScenario {
     #[must_use]
     pub fn tensor(&self) -> TensorParameters {
         self.schedule.tensor.clone().unwrap_or_default()
+    }
+
+    /// Whether the job's dimensions are its own, and not the topology's: steps are written out.
+    #[must_use]
+    pub fn has_own_dimensions(&self) -> bool {
+        matches!(self.workload.model, Model::Steps(_))
     }
 
     /// Everything that a planner is asked but what is communicated.

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use allrail_collective::{Operation, StageRef};
 use allrail_core::{Bytes, DimensionId, Rank, Time};
+use allrail_engine::StageTask;
 use allrail_fabric::{Fabric, Kind, topology};
 use allrail_schedule::queue::Order;
 use allrail_schedule::{Request, evaluate, planner};
@@ -12,6 +13,7 @@ use allrail_workload::{Part, StepGraph};
 
 use super::super::slow::{Felt, LONGEST};
 use crate::SimulateError;
+use crate::executors::lowered::{Carried, Lowered, StageTimes};
 
 /// Which network carries the stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,36 +31,27 @@ fn too_long() -> SimulateError {
     SimulateError::Schedule(allrail_schedule::ScheduleError::TooLong)
 }
 
-/// One stage of one chunk.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Task {
-    pub(super) dimension: u32,
-    pub(super) occupancy: Time,
-    pub(super) latency: Time,
-    pub(super) served: Time,
-    pub(super) operation: Operation,
-    pub(super) buffer: Bytes,
-    pub(super) brought: Bytes,
-    pub(super) sent: f64,
-}
-
-/// A collective or message, scheduled.
-pub(super) struct Stages {
-    pub(super) tasks: Vec<Task>,
-    /// `starts[chunk]..starts[chunk + 1]` are its tasks.
-    pub(super) starts: Vec<u32>,
+/// A collective or message, scheduled: its chunks, and the time of each of their stages.
+#[derive(Default)]
+struct Scheduled {
+    chunks: Vec<Vec<StageTask>>,
+    times: Vec<StageTimes>,
     /// The order of each dimension, where queues keep to plans.
-    pub(super) planned: Vec<Vec<StageRef>>,
+    planned: Vec<Vec<StageRef>>,
 }
 
-impl Stages {
-    pub(super) fn chunks(&self) -> u32 {
-        u32::try_from(self.starts.len() - 1).expect("few chunks")
+impl Scheduled {
+    fn push(&mut self, task: StageTask, times: StageTimes) {
+        if let Some(chunk) = self.chunks.last_mut() {
+            chunk.push(task);
+        }
+        self.times.push(times);
     }
 
-    pub(super) fn task(&self, at: StageRef) -> Option<&Task> {
-        let start = self.starts[at.chunk as usize] + at.stage;
-        (start < self.starts[at.chunk as usize + 1]).then(|| &self.tasks[start as usize])
+    fn lowered(self) -> Lowered {
+        let mut stages = allrail_engine::Stages::new(self.planned);
+        self.chunks.into_iter().for_each(|chunk| stages.push(chunk));
+        Lowered::alike(stages, Carried::Stages(self.times))
     }
 }
 
@@ -76,7 +69,7 @@ pub(super) struct Schedules<'a> {
     pub(super) algorithms: &'a BTreeMap<Operation, Vec<String>>,
     pub(super) network: Network,
     pub(super) slow: Option<&'a Felt<'a>>,
-    pub(super) known: BTreeMap<Key, Rc<Stages>>,
+    pub(super) known: BTreeMap<Key, Rc<Lowered>>,
 }
 
 impl Schedules<'_> {
@@ -85,7 +78,7 @@ impl Schedules<'_> {
         operation: Operation,
         bytes: Bytes,
         group: u32,
-    ) -> Result<Rc<Stages>, SimulateError> {
+    ) -> Result<Rc<Lowered>, SimulateError> {
         let key = Key::Collective(operation, bytes, group);
         if let Some(known) = self.known.get(&key) {
             return Ok(Rc::clone(known));
@@ -93,11 +86,11 @@ impl Schedules<'_> {
         let parts = &self.graph.groups()[group as usize].parts;
         let stages = if bytes == Bytes::default() || parts.iter().all(|part| part.size < 2) {
             // Nothing to send, or nobody to send it to: one stage of no time would need a server.
-            Stages { tasks: Vec::new(), starts: vec![0, 0], planned: Vec::new() }
+            Scheduled { chunks: vec![Vec::new()], ..Scheduled::default() }
         } else {
             self.schedule(operation, bytes, group)?
         };
-        let stages = Rc::new(stages);
+        let stages = Rc::new(stages.lowered());
         self.known.insert(key, Rc::clone(&stages));
         Ok(stages)
     }
@@ -107,7 +100,7 @@ impl Schedules<'_> {
         operation: Operation,
         bytes: Bytes,
         group: u32,
-    ) -> Result<Stages, SimulateError> {
+    ) -> Result<Scheduled, SimulateError> {
         let (fabric, dimensions) = self.network_of(group)?;
         let request = Request {
             fabric,
@@ -131,28 +124,27 @@ impl Schedules<'_> {
             Order::Planned => planner::plan(&request)?.dimension_order,
             _ => Vec::new(),
         };
-        let mut stages = Stages { tasks: Vec::new(), starts: vec![0], planned };
+        let mut stages = Scheduled { planned, ..Scheduled::default() };
         let mut total = Time::ZERO;
         for chunk in 0..work.chunks() {
-            for task in work.chunk(chunk) {
+            stages.chunks.push(Vec::new());
+            for (stage, task) in (0u32..).zip(work.chunk(chunk)) {
                 let served = self.occupancy(group, task.dimension, task.served);
                 let served = served.filter(|time| *time <= LONGEST).ok_or_else(too_long)?;
                 total = total.checked_add(served).ok_or_else(too_long)?;
                 // Where stages run side by side, the time of their bytes is within the latency.
                 let beside = task.occupancy < task.served;
                 let latency = task.latency + task.occupancy - task.served;
-                stages.tasks.push(Task {
-                    dimension: task.dimension,
+                let times = StageTimes {
                     occupancy: if beside { Time::ZERO } else { served },
                     latency: if beside { latency + served } else { latency },
                     served,
-                    operation: task.operation,
-                    buffer: task.buffer,
-                    brought: task.brought,
                     sent: task.sent.0,
-                });
+                };
+                let port = task.dimension;
+                let (operation, buffer, brought) = (task.operation, task.buffer, task.brought);
+                stages.push(StageTask { stage, port, operation, buffer, brought }, times);
             }
-            stages.starts.push(u32::try_from(stages.tasks.len()).expect("fewer than 2^32 stages"));
         }
         Ok(stages)
     }
@@ -209,12 +201,12 @@ impl Schedules<'_> {
         bytes: Bytes,
         ranks: (Rank, Rank),
         group: u32,
-    ) -> Result<Rc<Stages>, SimulateError> {
+    ) -> Result<Rc<Lowered>, SimulateError> {
         let key = Key::Message(bytes, ranks, group);
         if let Some(known) = self.known.get(&key) {
             return Ok(Rc::clone(known));
         }
-        let mut tasks = Vec::new();
+        let mut stages = Scheduled { chunks: vec![Vec::new()], ..Scheduled::default() };
         let (mut source, mut destination) = (ranks.0.0, ranks.1.0);
         for (d, dimension) in (0u32..).zip(&self.request.fabric.dimensions) {
             let (from, to) = (source % dimension.size, destination % dimension.size);
@@ -233,19 +225,18 @@ impl Schedules<'_> {
             let occupancy = time.ok_or_else(too_long)?;
             let latency = dimension.latency.checked_mul(steps).ok_or_else(too_long)?;
             let latency = if self.network == Network::Ideal { Time::ZERO } else { latency };
-            tasks.push(Task {
-                dimension: d,
-                occupancy,
-                latency,
-                served: occupancy,
+            let sent = bytes.count() as f64;
+            let times = StageTimes { occupancy, latency, served: occupancy, sent };
+            let task = StageTask {
+                stage: u32::try_from(stages.times.len()).expect("few dimensions"),
+                port: d,
                 operation: Operation::Broadcast,
                 buffer: bytes,
                 brought: bytes,
-                sent: bytes.count() as f64,
-            });
+            };
+            stages.push(task, times);
         }
-        let end = u32::try_from(tasks.len()).expect("few dimensions");
-        let stages = Rc::new(Stages { tasks, starts: vec![0, end], planned: Vec::new() });
+        let stages = Rc::new(stages.lowered());
         self.known.insert(key, Rc::clone(&stages));
         Ok(stages)
     }
@@ -257,32 +248,30 @@ impl Schedules<'_> {
         dimensions: &[DimensionId],
         work: &evaluate::Work,
         group: u32,
-    ) -> Stages {
+    ) -> Scheduled {
         let bandwidth = |id: &DimensionId| {
             let whole = request.fabric.dimension(*id).aggregate();
             let slow = self.slow.map(|slow| slow.bandwidth(group, *id, whole));
             slow.unwrap_or(whole).bytes_per_second() as f64
         };
         let total: f64 = dimensions.iter().map(bandwidth).sum();
-        let mut stages = Stages { tasks: Vec::new(), starts: vec![0], planned: Vec::new() };
+        let mut stages = Scheduled::default();
         for chunk in 0..work.chunks() {
             let bytes: f64 = work.chunk(chunk).iter().map(|task| task.sent.0).sum();
             let time = Time::from_ps((bytes / total * 1e12).ceil() as u64);
             let part = Bytes::new((bytes / dimensions.len() as f64) as u64);
             for dimension in dimensions {
-                stages.tasks.push(Task {
-                    dimension: dimension.0,
-                    occupancy: time,
-                    latency: Time::ZERO,
-                    served: time,
+                let task = StageTask {
+                    stage: 0,
+                    port: dimension.0,
                     operation: request.operation,
                     buffer: part,
                     brought: part,
-                    sent: bytes * bandwidth(dimension) / total,
-                });
-                stages
-                    .starts
-                    .push(u32::try_from(stages.tasks.len()).expect("fewer than 2^32 stages"));
+                };
+                let sent = bytes * bandwidth(dimension) / total;
+                let times = StageTimes { occupancy: time, latency: Time::ZERO, served: time, sent };
+                stages.chunks.push(Vec::new());
+                stages.push(task, times);
             }
         }
         stages

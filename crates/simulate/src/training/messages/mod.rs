@@ -1,62 +1,52 @@
-//! The carrier of worlds of messages: `links`, `flows` and `packets`.
+//! The communication of a step in worlds of messages: `links`, `flows` and `packets`.
 //!
-//! Players are ranks. A collective among an instance's ranks is the messages of its algorithm
-//! ([`lowering`]): a rank begins a step when all that it receives in the steps before has
-//! arrived. All collectives and messages in flight share the world, and so its links. A message of
-//! the job is one message of the world; in `links` one on each dimension on which its ranks differ,
-//! one after the other.
+//! Players are ranks, each with an executor. A collective among an instance's ranks is the chunks of a
+//! plan on the dimensions of its group, or on a graph the messages of one algorithm ([`lowering`]).
+//! All that is in flight shares the world, and so its links. A message of the job is one message of the
+//! world; in `links` one on each dimension on which its ranks differ, one after the other. On
+//! dimensions a message waits in the queue of its port as stages do.
 //!
-//! ```text
-//! a message arrives = when the world delivers it + overhead
-//! ```
+//! With [`Messages::steady`], alike steps of an algorithm are one message each (`steady`).
 //!
-//! With [`Messages::steady`], alike steps of a collective are one message each (`steady`).
-//!
-//! At one time, everything that arrives is taken in before anything new is sent. Ignored: priority,
-//! as links and switches know none; and what a message costs the processors of its ends, but for
-//! the overhead, which keeps nothing else waiting.
+//! Ignored: what a message costs the processors of its ends, but for the overhead, which keeps nothing
+//! else waiting.
 
-mod flights;
 mod log;
 mod lowering;
 
-use std::collections::VecDeque;
-use std::sync::Arc;
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 
-use allrail_collective::Operation;
-use allrail_core::{Bytes, DimensionId, EventQueue, Rank, Time};
+use allrail_core::{Bytes, Rank, Time};
 use allrail_workload::StepGraph;
-use allrail_world::{Transfer, World};
+use allrail_world::World;
 
 use super::carrier::{Ask, Carrier, Event, Span, Submission, Usage};
 use super::players::Players;
-use super::steady::Steady;
 use crate::SimulateError;
-use crate::traffic::driver::{Demand, Message};
-use crate::traffic::rounds::Rounds;
-use flights::{Flight, Inner, Join, Purpose, keep};
+use crate::executors::{self, Executors};
 use log::Log;
 use lowering::Lowering;
 pub use lowering::{Latency, Wiring};
 
+/// A message on its way over several dimensions.
+struct Way {
+    at: Rank,
+    left: VecDeque<Rank>,
+    bytes: Bytes,
+    priority: i64,
+}
+
 /// See the module.
 pub struct Messages<'a> {
     lowering: Lowering<'a>,
-    world: Box<dyn World + 'a>,
-    overhead: Time,
-    infinite: bool,
+    executors: Executors<Box<dyn World + 'a>>,
+    /// The players of each instance.
+    members: Vec<Rc<[u32]>>,
+    ways: BTreeMap<u64, Way>,
     log: Option<Log>,
-    flights: Vec<Option<Flight>>,
-    free_flights: Vec<u32>,
-    joins: Vec<Join>,
-    free_joins: Vec<u32>,
-    messages: Vec<Option<Purpose>>,
-    free_messages: Vec<u64>,
-    events: EventQueue<Inner>,
     ready: VecDeque<(Time, Event)>,
     now: Time,
-    sent: Vec<u64>,
-    carried: u64,
     /// Submissions under way, since when there are any, and how long there were before.
     open: u64,
     since: Time,
@@ -73,24 +63,18 @@ impl<'a> Messages<'a> {
         world: Box<dyn World + 'a>,
         overhead: Time,
     ) -> Self {
+        let settings = executors::Settings { overhead, ..wiring.settings() };
         let lowering = Lowering::new(graph, players, wiring);
+        let npus: Vec<Rank> =
+            players.ranks.iter().map(|rank| Rank(lowering.npu(*rank).0)).collect();
         Self {
-            sent: vec![0; lowering.dimensions()],
+            executors: Executors::new(world, npus, lowering.dimensions(), settings),
             lowering,
-            world,
-            overhead,
-            infinite: false,
+            members: players.instances.iter().map(|i| i.players.as_slice().into()).collect(),
+            ways: BTreeMap::new(),
             log: None,
-            flights: Vec::new(),
-            free_flights: Vec::new(),
-            joins: Vec::new(),
-            free_joins: Vec::new(),
-            messages: Vec::new(),
-            free_messages: Vec::new(),
-            events: EventQueue::new(),
             ready: VecDeque::new(),
             now: Time::ZERO,
-            carried: 0,
             open: 0,
             since: Time::ZERO,
             active: Time::ZERO,
@@ -101,14 +85,14 @@ impl<'a> Messages<'a> {
     /// links at once (`flows`) gives the same times then.
     #[must_use]
     pub fn steady(mut self, latency: Latency<'a>) -> Self {
-        self.lowering.latency = Some(latency);
+        self.lowering.latency = Some((latency, self.executors.settings().overhead));
         self
     }
 
     /// Carries bytes in no time; latencies and the overhead remain.
     #[must_use]
     pub fn infinite(mut self) -> Self {
-        self.infinite = true;
+        self.executors.set_infinite();
         self
     }
 
@@ -131,7 +115,7 @@ impl<'a> Messages<'a> {
     pub fn prepare(&mut self, ask: Ask) -> Result<(), SimulateError> {
         match ask {
             Ask::Collective { operation, bytes, instance } => {
-                self.lowering.parts(operation, bytes, instance).map(|_| ())
+                self.lowering.collective(operation, bytes, instance).map(|_| ())
             }
             Ask::Message { .. } => Ok(()),
         }
@@ -140,208 +124,82 @@ impl<'a> Messages<'a> {
     /// How many messages the world has been given, and how many bytes.
     #[must_use]
     pub fn carried(&self) -> (u64, u64) {
-        (self.carried, self.sent.iter().sum())
+        (self.executors.transfers(), self.executors.sent().sum::<f64>() as u64)
     }
 
-    fn begin(&mut self, now: Time, ask: Ask, tag: u64) {
-        if self.open == 0 {
-            self.since = now;
-        }
-        self.open += 1;
-        let (bytes, from, to) = match ask {
-            Ask::Collective { operation, bytes, instance } => {
-                return self.begin_collective(now, operation, bytes, instance, tag);
-            }
-            Ask::Message { bytes, ranks: (from, to), .. } => (bytes, from, to),
+    /// Whether the executors' queues decide what goes first.
+    #[must_use]
+    pub fn keeps_priorities(&self) -> bool {
+        self.lowering.is_exclusive()
+    }
+
+    /// The next part of a message's way; whether there is one.
+    fn pass_on(&mut self, now: Time, tag: u64, overhead: Time, is_first: bool) -> bool {
+        let Some(way) = self.ways.get_mut(&tag) else { return false };
+        let Some(next) = way.left.pop_front() else {
+            self.ways.remove(&tag);
+            return false;
         };
-        let mut left = self.lowering.passed(from, to);
-        if left.is_empty() {
-            // To itself.
-            self.over(now, tag);
-            self.ready.push_back((now, Event::Sent { tag }));
-            return;
-        }
-        let next = left.remove(0);
-        let purpose = Purpose::Whole { tag, from: next, left, bytes };
-        self.hand_over(now, (from, next), bytes, purpose, true);
-    }
-
-    fn begin_collective(
-        &mut self,
-        now: Time,
-        operation: Operation,
-        bytes: Bytes,
-        instance: u32,
-        tag: u64,
-    ) {
-        let parts = self.lowering.parts(operation, bytes, instance);
-        let parts = parts.expect("what is asked was looked at before the run");
-        if parts.is_empty() {
-            self.over(now, tag);
-            return;
-        }
-        let join = Join { tag, flights: parts.len() as u32, added: Time::ZERO };
-        let join = keep(&mut self.joins, &mut self.free_joins, join);
-        let mut out = Vec::new();
-        for part in parts {
-            let mut steps = part;
-            if self.lowering.latency.is_some() {
-                let steady = Steady::new(steps);
-                let added = self.lowering.added(operation, instance, &steady, self.overhead);
-                self.joins[join as usize].added = added;
-                steps = Arc::new(steady);
-            }
-            let mut rounds = Rounds::new(steps);
-            rounds.due(now, &mut out);
-            let flight = Some(Flight { rounds, instance, join });
-            let flight = keep(&mut self.flights, &mut self.free_flights, flight);
-            self.send(now, flight, &mut out);
-        }
-    }
-
-    /// Sends what a flight's ranks send.
-    fn send(&mut self, now: Time, flight: u32, out: &mut Vec<Message>) {
-        let held = self.flights[flight as usize].as_ref().expect("it is under way");
-        let ranks = &self.lowering.players.instances[held.instance as usize].ranks;
-        for Message { source, destination, bytes, tag } in out.drain(..) {
-            let ends = (ranks[source as usize], ranks[destination as usize]);
-            self.hand_over(now, ends, bytes, Purpose::Step { flight, own: tag }, false);
-        }
-    }
-
-    /// Gives the world a message between ranks that it joins.
-    fn hand_over(
-        &mut self,
-        now: Time,
-        (from, to): (Rank, Rank),
-        bytes: Bytes,
-        purpose: Purpose,
-        tell_sent: bool,
-    ) {
-        let dimension = self.lowering.dimension(from, to);
-        self.sent[dimension as usize] += bytes.count();
-        self.carried += 1;
-        let tag = self.free_messages.pop().unwrap_or(self.messages.len() as u64);
-        match self.messages.get_mut(tag as usize) {
-            Some(place) => *place = Some(purpose),
-            None => self.messages.push(Some(purpose)),
-        }
-        let transfer = Transfer::Message {
-            dimension: DimensionId(dimension),
-            source: Rank(self.lowering.npu(from).0),
-            destination: Rank(self.lowering.npu(to).0),
-            bytes: if self.infinite { Bytes::default() } else { bytes },
+        let from = std::mem::replace(&mut way.at, next);
+        let (bytes, priority) = (way.bytes, way.priority);
+        let player = |rank: Rank| {
+            // A rank that runs nothing passes messages on all the same.
+            self.lowering.players.of(rank).expect("every rank on the way has a player")
         };
-        let sent_tag = tell_sent.then_some(tag);
-        self.world.submit(now, allrail_world::Submission { transfer, tag, sent_tag });
-    }
-
-    /// A message of the world, and what it waits for at its ends, is over.
-    fn arrived(&mut self, now: Time, message: u64) {
-        self.free_messages.push(message);
-        match self.messages[message as usize].take().expect("it was under way") {
-            Purpose::Step { flight, own } => {
-                let held = self.flights[flight as usize].as_mut().expect("it is under way");
-                let mut out = Vec::new();
-                held.rounds.delivered(now, own, &mut out);
-                let (done, total) = held.rounds.progress();
-                let join = held.join;
-                self.send(now, flight, &mut out);
-                if done == total {
-                    self.flights[flight as usize] = None;
-                    self.free_flights.push(flight);
-                    let held = &mut self.joins[join as usize];
-                    held.flights -= 1;
-                    if held.flights == 0 {
-                        let end = now.checked_add(held.added).unwrap_or(Time::MAX);
-                        self.events.push(end, 0, Inner::Over { join });
-                    }
-                }
-            }
-            Purpose::Whole { tag, from, mut left, bytes } => {
-                if left.is_empty() {
-                    self.over(now, tag);
-                } else {
-                    let next = left.remove(0);
-                    let purpose = Purpose::Whole { tag, from: next, left, bytes };
-                    self.hand_over(now, (from, next), bytes, purpose, false);
-                }
-            }
-        }
+        let members: Rc<[u32]> = Rc::from([player(from), player(next)]);
+        let lowered = self.lowering.message(bytes, from, next);
+        self.executors.carry(now, lowered, members, priority, overhead, tag, is_first);
+        true
     }
 
     /// A submission is over.
     fn over(&mut self, now: Time, tag: u64) {
         self.open -= 1;
         if self.open == 0 {
-            self.active += now - self.since;
+            self.active += now.saturating_sub(self.since);
         }
         if let Some(log) = &mut self.log {
             log.ends(now, tag, self.lowering.players);
         }
         self.ready.push_back((now, Event::Delivered { tag }));
     }
-
-    /// Everything that happens at `now`, or what of it is known.
-    fn happen(&mut self, now: Time) {
-        self.now = now;
-        let (mut arrived, mut begun) = (Vec::new(), Vec::new());
-        while let Some((time, event)) = self.world.next_event(now) {
-            match event {
-                allrail_world::Event::Sent { tag } => {
-                    if let Some(Some(Purpose::Whole { tag, .. })) = self.messages.get(tag as usize)
-                    {
-                        self.ready.push_back((time, Event::Sent { tag: *tag }));
-                    }
-                }
-                allrail_world::Event::Delivered { tag } if self.overhead == Time::ZERO => {
-                    arrived.push(tag);
-                }
-                allrail_world::Event::Delivered { tag } => {
-                    let at = time + self.overhead;
-                    self.events.push(at, 0, Inner::Arrived { message: tag });
-                }
-            }
-        }
-        while self.events.next_time().is_some_and(|time| time <= now) {
-            match self.events.pop() {
-                Some((_, Inner::Arrived { message })) => arrived.push(message),
-                Some((_, Inner::Over { join })) => {
-                    let tag = self.joins[join as usize].tag;
-                    self.free_joins.push(join);
-                    self.over(now, tag);
-                }
-                Some((_, Inner::Begun { ask, tag })) => begun.push((ask, tag)),
-                None => {}
-            }
-        }
-        for message in arrived {
-            self.arrived(now, message);
-        }
-        for (ask, tag) in begun {
-            self.begin(now, ask, tag);
-        }
-    }
-
-    fn soonest(&self) -> Option<Time> {
-        [self.world.next_time(), self.events.next_time()].into_iter().flatten().min()
-    }
 }
 
 impl Carrier for Messages<'_> {
-    fn submit(&mut self, now: Time, Submission { ask, overhead, tag, .. }: Submission) {
+    fn submit(&mut self, now: Time, submission: Submission) {
+        let Submission { ask, priority, overhead, tag, .. } = submission;
         if let Some(log) = &mut self.log {
             log.begins(now, tag, ask);
         }
-        if overhead > Time::ZERO {
-            self.events.push(now + overhead, 0, Inner::Begun { ask, tag });
-        } else {
-            self.begin(now, ask, tag);
+        if self.open == 0 {
+            self.since = now + overhead;
+        }
+        self.open += 1;
+        let (bytes, at, to) = match ask {
+            Ask::Collective { operation, bytes, instance } => {
+                let lowered = self.lowering.collective(operation, bytes, instance);
+                match lowered.expect("what is asked was looked at before the run") {
+                    Some(lowered) => {
+                        let members = Rc::clone(&self.members[instance as usize]);
+                        self.executors.carry(now, lowered, members, priority, overhead, tag, false);
+                    }
+                    None => self.over(now, tag),
+                }
+                return;
+            }
+            Ask::Message { bytes, ranks: (from, to), .. } => (bytes, from, to),
+        };
+        let left: VecDeque<Rank> = self.lowering.passed(at, to).into();
+        self.ways.insert(tag, Way { at, left, bytes, priority });
+        if !self.pass_on(now, tag, overhead, true) {
+            // To itself.
+            self.over(now, tag);
+            self.ready.push_back((now, Event::Sent { tag }));
         }
     }
 
     fn next_time(&self) -> Option<Time> {
-        self.ready.front().map(|(time, _)| *time).or_else(|| self.soonest())
+        self.ready.front().map(|(time, _)| *time).or_else(|| self.executors.next_time())
     }
 
     fn next_event(&mut self, until: Time) -> Option<(Time, Event)> {
@@ -349,22 +207,36 @@ impl Carrier for Messages<'_> {
             if self.ready.front().is_some_and(|(time, _)| *time <= until) {
                 return self.ready.pop_front();
             }
-            let next = self.soonest()?;
-            if next > until {
-                return None;
+            let (now, event) = self.executors.next_event(until)?;
+            self.now = self.now.max(now);
+            match event {
+                executors::Event::Left { tag } => return Some((now, Event::Sent { tag })),
+                executors::Event::Over { tag } => {
+                    if !self.pass_on(now, tag, Time::ZERO, false) {
+                        self.over(now, tag);
+                    }
+                }
             }
-            self.happen(next);
         }
     }
 
+    fn choose(&mut self, now: Time) {
+        self.executors.settle(now);
+    }
+
     fn usage(&self) -> Usage {
+        let dimensions = self.lowering.dimensions();
         let ranks = self.lowering.players.len().max(1) as f64;
-        let busy = self.world.busy(self.now.max(Time::from_ps(1)));
+        let busy = self.executors.world().busy(self.now.max(Time::from_ps(1)));
         let time = |share: f64| Time::from_ps((share * self.now.as_ps() as f64) as u64);
+        let mut sent = vec![0.0; dimensions];
+        for (place, bytes) in self.executors.sent().enumerate() {
+            sent[place % dimensions] += bytes;
+        }
         let mut usage = Usage {
             busy: busy.map(|shares| shares.into_iter().map(time).collect()),
-            sent: self.sent.iter().map(|bytes| *bytes as f64 / ranks).collect(),
-            links: self.world.link_seconds(),
+            sent: sent.into_iter().map(|bytes| bytes / ranks).collect(),
+            links: self.executors.world().link_seconds(),
             active: self.active,
         };
         if self.open > 0 {

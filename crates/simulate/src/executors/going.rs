@@ -1,0 +1,174 @@
+//! What happens: the world's events and the timers, taken in one by one.
+
+use allrail_collective::StageRef;
+use allrail_core::Time;
+use allrail_world::World;
+
+use super::flight::{Departure, Going, Inner};
+use super::lowered::Carried;
+use super::{Event, Executors};
+
+impl<W: World> Executors<W> {
+    /// When something happens next; not all of it is an event for the caller.
+    #[must_use]
+    pub fn next_time(&self) -> Option<Time> {
+        if let Some((time, _)) = self.ready.front() {
+            return Some(*time);
+        }
+        self.soonest()
+    }
+
+    fn soonest(&self) -> Option<Time> {
+        let own = match (self.before.next_time(), self.after.next_time()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        match (self.world.next_time(), own) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Takes the next event at `until` or before. The caller settles once it has taken in all that
+    /// happens at a time.
+    pub fn next_event(&mut self, until: Time) -> Option<(Time, Event)> {
+        loop {
+            if self.ready.front().is_some_and(|(time, _)| *time <= until) {
+                return self.ready.pop_front();
+            }
+            let next = self.soonest().filter(|next| *next <= until)?;
+            self.take(next);
+        }
+    }
+
+    /// Takes in one thing that happens at `now`, the next there is.
+    fn take(&mut self, now: Time) {
+        self.events += 1;
+        if self.before.next_time() == Some(now) {
+            if let Some((_, inner)) = self.before.pop() {
+                self.happens(now, inner);
+            }
+            if self.eager {
+                self.settle(now);
+            }
+        } else if self.world.next_time() == Some(now) {
+            if self.eager {
+                self.take_by_dimension(now);
+            } else if let Some((_, event)) = self.world.next_event(now) {
+                self.hear(now, event);
+            }
+        } else if let Some((_, inner)) = self.after.pop() {
+            self.happens(now, inner);
+        }
+    }
+
+    /// What the world has of now, by dimension; each dimension chooses at once.
+    fn take_by_dimension(&mut self, now: Time) {
+        let mut events: Vec<allrail_world::Event> = Vec::new();
+        while self.world.next_time() == Some(now) {
+            events.extend(self.world.next_event(now).map(|(_, event)| event));
+        }
+        events.sort_by_key(|event| match *event {
+            allrail_world::Event::Sent { tag } => (Departure::unpack(tag).port, 0),
+            allrail_world::Event::Delivered { tag } => (self.port_of(self.going[tag as usize]), 1),
+        });
+        for event in events {
+            self.hear(now, event);
+            self.settle(now);
+        }
+    }
+
+    /// The port on which a transfer's stage runs.
+    fn port_of(&self, going: Going) -> u32 {
+        let flight = &self.flights[going.flight as usize];
+        let stages = flight.lowered.stages(going.position);
+        let tasks = stages.chunk(going.chunk);
+        let tasks = &stages.tasks()[tasks.start as usize..tasks.end as usize];
+        let task = match &flight.lowered.carried {
+            Carried::Stages(_) => tasks.iter().find(|task| task.stage == going.step),
+            Carried::Messages(steps) => tasks.iter().rev().find(|task| {
+                let at = StageRef { chunk: going.chunk, stage: task.stage };
+                steps.first(at) <= u64::from(going.step)
+            }),
+        };
+        task.map_or(0, |task| task.port)
+    }
+
+    fn hear(&mut self, now: Time, event: allrail_world::Event) {
+        match event {
+            allrail_world::Event::Delivered { tag } => {
+                let id = tag as usize;
+                let going = self.going[id];
+                self.free_going.push(id as u32);
+                if self.settings.overhead > Time::ZERO {
+                    let at = now + self.settings.overhead;
+                    self.after.push(at, 0, Inner::Waited { going });
+                } else {
+                    self.arrived(now, going);
+                }
+            }
+            allrail_world::Event::Sent { tag } => {
+                let Departure { actor, port, told, of } = Departure::unpack(tag);
+                if told {
+                    let tag = self.flights[of as usize].tag;
+                    self.ready.push_back((now, Event::Left { tag }));
+                } else if let Some(span) = self.spans.get_mut(of as usize) {
+                    span.end = now;
+                }
+                let state = &mut self.ports[actor as usize * self.dimensions + port as usize];
+                if state.unsent > 0 {
+                    state.unsent -= 1;
+                    if state.unsent == 0 {
+                        self.free(actor, port);
+                    }
+                }
+            }
+        }
+    }
+
+    /// A transfer has come to where it goes.
+    fn arrived(&mut self, now: Time, going: Going) {
+        let Going { flight: id, position, chunk, step, span } = going;
+        let flight = &mut self.flights[id as usize];
+        match &flight.lowered.carried {
+            Carried::Stages(_) => {
+                if let Some(span) = self.spans.get_mut(span as usize) {
+                    span.finish = now;
+                }
+                self.stage_over(now, id, position, StageRef { chunk, stage: step });
+            }
+            Carried::Messages(_) => {
+                let place = position * flight.lowered.chunks() + chunk;
+                let run = &mut flight.chunks[place as usize].run;
+                run.arrived(u64::from(step)).expect("a world delivers a message once");
+                self.advance(now, id, position, chunk);
+            }
+        }
+    }
+
+    fn happens(&mut self, now: Time, inner: Inner) {
+        match inner {
+            Inner::Wake { actor, port } => {
+                let place = actor as usize * self.dimensions + port as usize;
+                self.ports[place].wakes = false;
+                self.unsettle(actor);
+            }
+            Inner::Send { flight, position, chunk } => {
+                self.send(now, flight, position, chunk);
+                self.advance(now, flight, position, chunk);
+            }
+            Inner::StageOver { flight, position, chunk } => {
+                let (_, at, _) = self.running(flight, position, chunk);
+                self.stage_over(now, flight, position, at);
+            }
+            Inner::Left { tag } => self.ready.push_back((now, Event::Left { tag })),
+            Inner::Over { flight } => {
+                let tag = self.flights[flight as usize].tag;
+                self.free_flights.push(flight);
+                self.ready.push_back((now, Event::Over { tag }));
+            }
+            Inner::Waited { going } => self.arrived(now, going),
+            Inner::Begin { flight, priority } => self.begin(now, flight, priority),
+        }
+    }
+}

@@ -1,0 +1,537 @@
+//! The executors of all ranks, over a world: what the simulator does with [`allrail_engine`].
+//!
+//! An actor is a rank, or in `dims` a class of ranks that are alike; each has an [`Executor`]. What is
+//! carried has been lowered ([`lowered`]): its stages are issued to the executors of its members, the
+//! stages that these choose become transfers of the world, and what the world says of them is told to
+//! the executors. Nothing is decided here.
+//!
+//! At one time, everything that happens is taken in before any executor chooses
+//! ([`Executors::settle`]); where their queues are eager, they choose after every single event, in the
+//! order of the dimensions.
+//!
+//! ```text
+//! a step's messages leave = the last of the step before has come + endpoint delay
+//! a stage is over         = its last message has come + 2 · endpoint delay
+//! a message has come      = when the world delivers it + message overhead
+//! ```
+
+mod flight;
+mod going;
+pub mod lowered;
+pub mod plan_messages;
+mod stall;
+
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use allrail_collective::StageRef;
+use allrail_core::{Bytes, DimensionId, EventQueue, Rank, Time};
+use allrail_engine::{Executor, Progress, Run};
+use allrail_schedule::Order;
+use allrail_world::{Submission, Transfer, World};
+
+use flight::{Chunk, Departure, Flight, Going, Inner, Port};
+use lowered::{Carried, Lowered, Outgoing};
+
+/// What happened to what is carried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// The message has left its sender.
+    Left {
+        /// As it was given.
+        tag: u64,
+    },
+    /// It is over everywhere.
+    Over {
+        /// As it was given.
+        tag: u64,
+    },
+}
+
+/// A stage as it ran on an actor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StageSpan {
+    /// Where.
+    pub actor: u32,
+    /// On which dimension.
+    pub port: u32,
+    /// Of what.
+    pub tag: u64,
+    /// Which stage.
+    pub at: StageRef,
+    /// When its port chose it.
+    pub start: Time,
+    /// When its last byte had left.
+    pub end: Time,
+    /// When it was over.
+    pub finish: Time,
+}
+
+/// Whose stages are kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Kept {
+    /// Nobody's.
+    #[default]
+    None,
+    /// Those of actor 0.
+    First,
+    /// Everybody's.
+    All,
+}
+
+/// How executors run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Settings {
+    /// How dimensions choose.
+    pub order: Order,
+    /// How many stages a port runs at once.
+    pub active_chunks: Option<u32>,
+    /// How long an endpoint takes over every step, and once more over a stage; the links go on.
+    pub endpoint_delay: Time,
+    /// What every message waits for at its ends.
+    pub overhead: Time,
+    /// Whether messages are without bytes.
+    pub infinite: bool,
+    /// Whose stages are kept.
+    pub kept: Kept,
+}
+
+/// A rank, or a class of ranks.
+struct Actor {
+    executor: Executor,
+    /// Where it is in the world.
+    npu: Rank,
+    /// By slot of the executor: what is there, and at which of its positions.
+    flights: Vec<(u32, u32)>,
+    unsettled: bool,
+}
+
+/// See the module.
+pub struct Executors<W> {
+    world: W,
+    settings: Settings,
+    dimensions: usize,
+    actors: Vec<Actor>,
+    /// By actor and dimension.
+    ports: Vec<Port>,
+    eager: bool,
+    flights: Vec<Flight>,
+    free_flights: Vec<u32>,
+    going: Vec<Going>,
+    free_going: Vec<u32>,
+    /// What of a time comes before the world's events, and after them.
+    before: EventQueue<Inner>,
+    after: EventQueue<Inner>,
+    ready: VecDeque<(Time, Event)>,
+    unsettled: Vec<u32>,
+    outgoing: Vec<Outgoing>,
+    spans: Vec<StageSpan>,
+    transfers: u64,
+    stages_over: u64,
+    events: u64,
+}
+
+impl<W: World> Executors<W> {
+    /// Idle executors; `npus` says where each actor is in the world.
+    #[must_use]
+    pub fn new(
+        world: W,
+        npus: impl IntoIterator<Item = Rank>,
+        dimensions: usize,
+        settings: Settings,
+    ) -> Self {
+        let actor = |npu| Actor {
+            executor: Executor::new(settings.order, dimensions, settings.active_chunks),
+            npu,
+            flights: Vec::new(),
+            unsettled: false,
+        };
+        let actors: Vec<Actor> = npus.into_iter().map(actor).collect();
+        Self {
+            world,
+            settings,
+            dimensions,
+            eager: actors.first().is_some_and(|actor| actor.executor.is_eager()),
+            ports: vec![Port::default(); actors.len() * dimensions],
+            actors,
+            flights: Vec::new(),
+            free_flights: Vec::new(),
+            going: Vec::new(),
+            free_going: Vec::new(),
+            before: EventQueue::new(),
+            after: EventQueue::new(),
+            ready: VecDeque::new(),
+            unsettled: Vec::new(),
+            outgoing: Vec::new(),
+            spans: Vec::new(),
+            transfers: 0,
+            stages_over: 0,
+            events: 0,
+        }
+    }
+
+    /// How it runs.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// Messages are without bytes from now on.
+    pub fn set_infinite(&mut self) {
+        self.settings.infinite = true;
+    }
+
+    /// The world.
+    pub fn world(&self) -> &W {
+        &self.world
+    }
+
+    /// Transfers that the world was given.
+    #[must_use]
+    pub fn transfers(&self) -> u64 {
+        self.transfers
+    }
+
+    /// Stages that are over, of all actors.
+    #[must_use]
+    pub fn stages_over(&self) -> u64 {
+        self.stages_over
+    }
+
+    /// How much has happened, in events.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The stages that are kept, in the order in which they started.
+    pub fn take_spans(&mut self) -> Vec<StageSpan> {
+        std::mem::take(&mut self.spans)
+    }
+
+    /// For every actor and dimension, the bytes sent.
+    pub fn sent(&self) -> impl Iterator<Item = f64> + '_ {
+        self.ports.iter().map(|port| port.sent)
+    }
+
+    /// For every actor and dimension, how long it served stages (in `dims`).
+    pub fn busy(&self) -> impl Iterator<Item = Time> + '_ {
+        self.ports.iter().map(|port| port.busy)
+    }
+
+    /// Carries what was lowered, on an actor a position; its events bring the tag back. `overhead`
+    /// comes before its first byte: in `dims` on the first port, elsewhere on none. `tell_left` asks
+    /// for [`Event::Left`] once the last stage's bytes have left (in `dims`).
+    pub fn carry(
+        &mut self,
+        now: Time,
+        lowered: Rc<Lowered>,
+        members: Rc<[u32]>,
+        priority: i64,
+        overhead: Time,
+        tag: u64,
+        tell_left: bool,
+    ) {
+        let left = u32::try_from(members.len()).expect("fewer than 2^32 members");
+        let messages = matches!(lowered.carried, Carried::Messages(_));
+        let chunks = if messages { (left * lowered.chunks()) as usize } else { 0 };
+        let id = self.free_flights.pop().unwrap_or_else(|| {
+            self.flights.push(Flight {
+                lowered: Rc::clone(&lowered),
+                members: Rc::clone(&members),
+                chunks: Vec::new(),
+                left: 0,
+                tag,
+                overhead,
+                tell_left,
+                ids: Vec::new(),
+            });
+            u32::try_from(self.flights.len() - 1).expect("fewer than 2^32 under way")
+        });
+        let flight = &mut self.flights[id as usize];
+        (flight.lowered, flight.members, flight.left) = (lowered, members, left);
+        (flight.tag, flight.overhead, flight.tell_left) = (tag, overhead, tell_left);
+        flight.chunks.clear();
+        flight.chunks.resize(chunks, Chunk::default());
+        flight.ids.clear();
+        if messages && overhead > Time::ZERO {
+            self.after.push(now + overhead, 0, Inner::Begin { flight: id, priority });
+        } else {
+            self.begin(now, id, priority);
+        }
+    }
+
+    fn begin(&mut self, now: Time, id: u32, priority: i64) {
+        let members = Rc::clone(&self.flights[id as usize].members);
+        for (position, member) in (0u32..).zip(members.iter()) {
+            let flight = &mut self.flights[id as usize];
+            let stages = flight.lowered.stages(position);
+            let actor = &mut self.actors[*member as usize];
+            let issued = actor.executor.issue(std::sync::Arc::clone(stages), priority);
+            let (collective, progress) = issued.expect("what is lowered is on the fabric's ports");
+            let slot = collective.slot as usize;
+            if actor.flights.len() <= slot {
+                actor.flights.resize(slot + 1, (0, 0));
+            }
+            actor.flights[slot] = (id, position);
+            flight.ids.push(collective);
+            if progress == Progress::Over {
+                self.position_over(now, id);
+            }
+            self.unsettle(*member);
+            if self.eager {
+                self.settle(now);
+            }
+        }
+        if members.is_empty() {
+            self.after.push(now, 0, Inner::Over { flight: id });
+        }
+    }
+
+    fn position_over(&mut self, now: Time, id: u32) {
+        let flight = &mut self.flights[id as usize];
+        flight.left -= 1;
+        if flight.left == 0 {
+            let end = now.checked_add(flight.lowered.added).unwrap_or(Time::MAX);
+            self.after.push(end, 0, Inner::Over { flight: id });
+        }
+    }
+
+    fn unsettle(&mut self, actor: u32) {
+        let state = &mut self.actors[actor as usize];
+        if !state.unsettled {
+            state.unsettled = true;
+            self.unsettled.push(actor);
+        }
+    }
+
+    /// Everything of `now` has been taken in: what waits may be chosen.
+    pub fn settle(&mut self, now: Time) {
+        // A stage in which a rank only sends is over at once, and the next may begin: in a next round.
+        while !self.unsettled.is_empty() {
+            let mut round = std::mem::take(&mut self.unsettled);
+            // Whatever happened first: what is chosen now must not depend on it.
+            round.sort_unstable();
+            for id in round.drain(..) {
+                self.actors[id as usize].unsettled = false;
+                self.free_ports(now, id);
+                while let Some(run) = self.actors[id as usize].executor.choose() {
+                    self.start(now, id, run);
+                }
+                if self.actors[id as usize].executor.is_unsettled() {
+                    self.unsettle(id);
+                }
+                self.wake_later(now, id);
+            }
+            if self.unsettled.is_empty() {
+                self.unsettled = round;
+                break;
+            }
+        }
+    }
+
+    /// In `dims`: tells an executor of the ports that have become free; nobody else says so.
+    fn free_ports(&mut self, now: Time, actor: u32) {
+        let first = actor as usize * self.dimensions;
+        for (port, state) in (0u32..).zip(&mut self.ports[first..first + self.dimensions]) {
+            if state.taken && state.free_at <= now {
+                state.taken = false;
+                let freed = self.actors[actor as usize].executor.port_free(port);
+                freed.expect("a port that was taken exists");
+            }
+        }
+    }
+
+    /// In `dims` a port that is busy wakes when it is free, if something waits for it.
+    fn wake_later(&mut self, now: Time, actor: u32) {
+        let first = actor as usize * self.dimensions;
+        let executor = &self.actors[actor as usize].executor;
+        for (port, state) in (0u32..).zip(&mut self.ports[first..first + self.dimensions]) {
+            if state.taken && state.free_at > now && !state.wakes && executor.wants(port) {
+                state.wakes = true;
+                self.before.push(state.free_at, 0, Inner::Wake { actor, port });
+            }
+        }
+    }
+
+    /// A stage was chosen.
+    fn start(&mut self, now: Time, actor: u32, run: Run) {
+        let (id, position) = self.actors[actor as usize].flights[run.collective.slot as usize];
+        let span = self.open_span(now, actor, id, &run);
+        let flight = &mut self.flights[id as usize];
+        match &flight.lowered.carried {
+            Carried::Stages(times) => {
+                let times = times[run.task as usize];
+                let first = run.at.chunk == 0 && run.task == 0;
+                let overhead = if first { flight.overhead } else { Time::ZERO };
+                let occupancy = overhead + times.occupancy;
+                let free_at = now + occupancy;
+                let place = actor as usize * self.dimensions + run.port as usize;
+                let port = &mut self.ports[place];
+                (port.taken, port.free_at) = (free_at > now, free_at);
+                port.busy += times.served;
+                port.sent += times.sent;
+                if let Some(span) = self.spans.get_mut(span as usize) {
+                    span.end = now + overhead + times.served;
+                }
+                let stages = flight.lowered.stages(position);
+                if flight.tell_left && run.task + 1 == stages.chunk(run.at.chunk).end {
+                    self.after.push(free_at, 1, Inner::Left { tag: flight.tag });
+                }
+                let going =
+                    Going { flight: id, position, chunk: run.at.chunk, step: run.at.stage, span };
+                let dimension = DimensionId(u32::try_from(place).expect("fewer than 2^32 ports"));
+                let transfer = Transfer::Stage { dimension, occupancy, latency: times.latency };
+                let tag = self.keep(going);
+                self.transfers += 1;
+                self.world.submit(now, Submission { transfer, tag, sent_tag: None });
+                if free_at == now {
+                    self.free(actor, run.port);
+                }
+            }
+            Carried::Messages(steps) => {
+                let place = (position * flight.lowered.chunks() + run.at.chunk) as usize;
+                let first = steps.first(run.at);
+                let chunk = &mut flight.chunks[place];
+                (chunk.task, chunk.span) = (run.task, span);
+                chunk.run.begin(first);
+                self.send(now, id, position, run.at.chunk);
+                self.advance(now, id, position, run.at.chunk);
+            }
+        }
+    }
+
+    fn open_span(&mut self, now: Time, actor: u32, flight: u32, run: &Run) -> u32 {
+        let kept = match self.settings.kept {
+            Kept::None => false,
+            Kept::First => actor == 0,
+            Kept::All => true,
+        };
+        if !kept {
+            return u32::MAX;
+        }
+        let tag = self.flights[flight as usize].tag;
+        let (at, port) = (run.at, run.port);
+        self.spans.push(StageSpan { actor, port, tag, at, start: now, end: now, finish: now });
+        u32::try_from(self.spans.len() - 1).expect("fewer than 2^32 stages")
+    }
+
+    fn keep(&mut self, going: Going) -> u64 {
+        if let Some(id) = self.free_going.pop() {
+            self.going[id as usize] = going;
+            return u64::from(id);
+        }
+        self.going.push(going);
+        self.going.len() as u64 - 1
+    }
+
+    fn free(&mut self, actor: u32, port: u32) {
+        let freed = self.actors[actor as usize].executor.port_free(port);
+        freed.expect("a port that was taken exists");
+        self.unsettle(actor);
+    }
+
+    /// The stage of a chunk that runs at a position: where, which, and on which port.
+    fn running(&self, id: u32, position: u32, chunk: u32) -> (u32, StageRef, u32) {
+        let flight = &self.flights[id as usize];
+        let state = &flight.chunks[(position * flight.lowered.chunks() + chunk) as usize];
+        let task = flight.lowered.stages(position).tasks()[state.task as usize];
+        (flight.members[position as usize], StageRef { chunk, stage: task.stage }, task.port)
+    }
+
+    /// Sends the messages of the current step.
+    fn send(&mut self, now: Time, id: u32, position: u32, chunk: u32) {
+        let (actor, at, port) = self.running(id, position, chunk);
+        let flight = &mut self.flights[id as usize];
+        let Carried::Messages(steps) = &flight.lowered.carried else { return };
+        let state = &mut flight.chunks[(position * flight.lowered.chunks() + chunk) as usize];
+        let (step, number, span) = (state.run.step(), state.run.number(), state.span);
+        state.run.sent();
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        outgoing.clear();
+        steps.sends(position, at, step, &mut outgoing);
+        let members = Rc::clone(&flight.members);
+        let told = flight.tell_left;
+        let departure = Departure { actor, port, told, of: if told { id } else { span } };
+        let first = actor as usize * self.dimensions;
+        let place = first + port as usize;
+        for Outgoing { to, heard_by, dimension, bytes, last_on_link } in &outgoing {
+            self.ports[place].unsent += u32::from(*last_on_link);
+            self.ports[first + *dimension as usize].sent += bytes.count() as f64;
+            let sent_tag = (*last_on_link || told).then(|| departure.pack());
+            let step = u32::try_from(number).expect("fewer than 2^32 steps");
+            let position = *heard_by;
+            let tag = self.keep(Going { flight: id, position, chunk, step, span: u32::MAX });
+            let transfer = Transfer::Message {
+                dimension: DimensionId(*dimension),
+                source: self.actors[actor as usize].npu,
+                destination: self.actors[members[*to as usize] as usize].npu,
+                bytes: if self.settings.infinite { Bytes::default() } else { *bytes },
+            };
+            self.world.submit(now, Submission { transfer, tag, sent_tag });
+        }
+        self.transfers += outgoing.len() as u64;
+        self.outgoing = outgoing;
+        if self.ports[place].unsent == 0 {
+            self.free(actor, port);
+        }
+    }
+
+    /// Completes every step whose messages have all come.
+    fn advance(&mut self, now: Time, id: u32, position: u32, chunk: u32) {
+        loop {
+            let flight = &mut self.flights[id as usize];
+            let Carried::Messages(steps) = &flight.lowered.carried else { return };
+            let place = (position * flight.lowered.chunks() + chunk) as usize;
+            let state = &mut flight.chunks[place];
+            if !state.run.is_running() {
+                return;
+            }
+            let task = flight.lowered.stages(position).tasks()[state.task as usize];
+            let at = StageRef { chunk, stage: task.stage };
+            let step = state.run.step();
+            if !state.run.complete_step(steps.expected(position, at, step)) {
+                return;
+            }
+            let delay = self.settings.endpoint_delay;
+            if state.run.step() < steps.steps(at) {
+                if delay == Time::ZERO {
+                    self.send(now, id, position, chunk);
+                    continue;
+                }
+                self.before.push(now + delay, 1, Inner::Send { flight: id, position, chunk });
+                return;
+            }
+            state.run.end();
+            if delay == Time::ZERO {
+                self.stage_over(now, id, position, at);
+            } else {
+                // The last step's, and the stage's own.
+                let over = Inner::StageOver { flight: id, position, chunk };
+                self.before.push(now + delay + delay, 0, over);
+            }
+            return;
+        }
+    }
+
+    /// A stage is over at a position.
+    fn stage_over(&mut self, now: Time, id: u32, position: u32, at: StageRef) {
+        let flight = &self.flights[id as usize];
+        let actor = flight.members[position as usize];
+        let place = (position * flight.lowered.chunks() + at.chunk) as usize;
+        if let Some(chunk) = flight.chunks.get(place)
+            && let Some(span) = self.spans.get_mut(chunk.span as usize)
+        {
+            span.finish = now;
+        }
+        let collective = flight.ids[position as usize];
+        let executor = &mut self.actors[actor as usize].executor;
+        let progress = executor.stage_over(collective, at);
+        let progress = progress.expect("a stage that was started and is over for the first time");
+        self.stages_over += 1;
+        self.unsettle(actor);
+        if progress == Progress::Over {
+            self.position_over(now, id);
+        }
+    }
+}
