@@ -7,7 +7,7 @@
 //! enough.
 //!
 //! It may miss a block that exists: a row that was added is never given up. How often is measured
-//! against an exhaustive search in `tests/placement_oracle.rs`.
+//! against an exhaustive search in `tests/it/placement_oracle.rs`.
 //!
 //! ```
 //! use allrail_fabric::placement::{Boards, Shape, find};

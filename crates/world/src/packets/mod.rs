@@ -36,7 +36,7 @@
 //! At one time, arrivals come first, then inputs that are free again, outputs that are, and departures.
 //! Ignored: allocation between flits, corrupted packets, separate networks for requests.
 //!
-//! The [`Calendar`] and the lists within arrays are the clever part; `tests/packets_oracle.rs` has
+//! The [`Calendar`] and the lists within arrays are the clever part; `tests/it/packets_oracle.rs` has
 //! the plain one.
 
 mod calendar;

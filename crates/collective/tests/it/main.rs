@@ -1,0 +1,7 @@
+//! The tests of `allrail-collective`, one module a subject, linked once.
+
+mod closed_forms;
+mod composition;
+mod grid;
+mod in_network;
+mod mutations;

@@ -1,0 +1,14 @@
+//! The tests of `allrail-fabric`, one module a subject, linked once.
+
+mod common;
+mod dimensions;
+mod own_graphs;
+mod placement_oracle;
+mod placement_queue;
+mod placement_table;
+mod routing_acyclic;
+mod routing_paths;
+mod routing_speed;
+mod routing_walks;
+mod table_ii;
+mod topologies;

@@ -1,0 +1,15 @@
+//! The tests of `allrail-schedule`, one module a subject, linked once.
+
+mod bound;
+mod common;
+mod in_network_reduction;
+mod plan_check;
+mod plan_key;
+mod purity;
+mod queues;
+mod tensor_common;
+mod tensor_laws;
+mod tensor_parameters;
+mod tensor_policies;
+mod tensor_theorem;
+mod themis;

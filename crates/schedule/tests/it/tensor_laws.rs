@@ -1,0 +1,87 @@
+//! Laws of every tensor scheduler, on random tensors that become ready and finish in random order,
+//! over several iterations: bytes go once, a tensor is done once and last, nothing starves, the
+//! same events give the same actions.
+
+use std::collections::BTreeMap;
+
+use crate::tensor_common::*;
+use allrail_schedule::tensor::{ALL, Exchange, OperationId, Phase, Piece, Tensor};
+use proptest::prelude::*;
+
+type Parts = Vec<(Phase, Piece)>;
+
+/// Each tensor's bytes go once a phase between its ready and its done, and each push before its
+/// pull.
+fn bytes_go_once(records: &[Record], tensors: &[Tensor], exchange: Exchange) {
+    let phases: &[Phase] = match exchange {
+        Exchange::AllReduce => &[Phase::Whole],
+        Exchange::ParameterServer => &[Phase::Push, Phase::Pull],
+    };
+    let mut started: BTreeMap<OperationId, (Phase, Vec<Piece>)> = BTreeMap::new();
+    let mut seen = Vec::new();
+    // Of each tensor: pieces started and finished since it was ready.
+    let mut open: BTreeMap<u32, (Parts, Parts)> = BTreeMap::new();
+    let mut done = vec![0u32; tensors.len()];
+    for record in records {
+        match record {
+            Record::Ready(tensor) => {
+                assert!(open.insert(*tensor, Default::default()).is_none());
+            }
+            Record::Started { operation, phase, pieces, .. } => {
+                assert!(!seen.contains(operation) && !pieces.is_empty());
+                seen.push(*operation);
+                for piece in pieces {
+                    assert!(piece.bytes.count() > 0);
+                    let (starts, ends) = open.get_mut(&piece.tensor).expect("ready");
+                    assert!(*phase != Phase::Pull || ends.contains(&(Phase::Push, *piece)));
+                    starts.push((*phase, *piece));
+                }
+                started.insert(*operation, (*phase, pieces.clone()));
+            }
+            Record::Finished(operation) => {
+                let (phase, pieces) = &started[operation];
+                for piece in pieces {
+                    open.get_mut(&piece.tensor).expect("ready").1.push((*phase, *piece));
+                }
+            }
+            Record::Done(tensor) => {
+                let (mut starts, mut ends) = open.remove(tensor).expect("ready");
+                starts.sort_unstable();
+                ends.sort_unstable();
+                assert_eq!(starts, ends, "done while pieces are in flight");
+                for phase in phases {
+                    let mut at = 0;
+                    for (_, piece) in starts.iter().filter(|(other, _)| other == phase) {
+                        assert_eq!(piece.offset.count(), at);
+                        at += piece.bytes.count();
+                    }
+                    assert_eq!(at, tensors[*tensor as usize].bytes.count());
+                }
+                assert!(starts.iter().all(|(phase, _)| phases.contains(phase)));
+                done[*tensor as usize] += 1;
+            }
+            Record::Timer(_) => {}
+        }
+    }
+    assert!(open.is_empty());
+    assert_eq!(done, vec![ITERATIONS; tensors.len()]);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn every_policy_moves_every_byte_once_and_ends(
+        tensors in tensors(),
+        exchange in exchange(),
+        choices in prop::collection::vec(0usize..1000, 5..60),
+        small in (1u64..30, 1u64..60, 0u32..4),
+    ) {
+        for policy in ALL {
+            let parameters = parameters(policy.tag(), exchange, small);
+            let records = records(&parameters, &tensors, &choices);
+            bytes_go_once(&records, &tensors, exchange);
+            prop_assert_eq!(records, self::records(&parameters, &tensors, &choices));
+        }
+    }
+}

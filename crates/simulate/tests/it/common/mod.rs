@@ -1,0 +1,130 @@
+//! Fabrics, scenarios and runs that several tests build alike.
+
+use std::ops::ControlFlow;
+
+use allrail_collective::Operation;
+use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
+use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_schedule::Order;
+use allrail_simulate::scenario::{Collective, Schedule, WorldKind};
+use allrail_simulate::{PlanFile, Scenario, SimulationResult, simulate};
+use proptest::prelude::*;
+
+pub(crate) const KINDS: [Kind; 3] = [Kind::Ring, Kind::FullyConnected, Kind::Switch];
+
+/// 20 ps per byte on each link: whole bytes take whole picoseconds.
+pub(crate) const EXACT: u64 = 50_000_000_000;
+
+/// A dimension of `links` links of `rate` bytes per second.
+pub(crate) fn dimension(kind: Kind, size: u32, links: u32, rate: u64, latency: Time) -> Dimension {
+    Dimension {
+        kind,
+        size,
+        links,
+        bandwidth: Bandwidth::from_bytes_per_second(rate).expect("not zero"),
+        latency,
+        in_network_reduction: false,
+        contention: Contention::Shared,
+    }
+}
+
+/// A dimension whose links are each of [`EXACT`] bandwidth, whatever its kind.
+pub(crate) fn exact(kind: Kind, size: u32, latency: Time) -> Dimension {
+    let links = match kind {
+        Kind::Ring => 2,
+        Kind::FullyConnected => size - 1,
+        Kind::Switch => 1,
+    };
+    dimension(kind, size, links, EXACT, latency)
+}
+
+pub(crate) fn fabric(dimensions: Vec<Dimension>) -> Fabric {
+    Fabric { name: "test".into(), dimensions }
+}
+
+pub(crate) fn collective(kind: Operation, size: u64) -> Collective {
+    Collective {
+        name: String::new(),
+        kind,
+        size: Bytes::new(size),
+        start: Time::ZERO,
+        dimensions: None,
+    }
+}
+
+/// One collective in one chunk of the baseline in `dims`.
+pub(crate) fn scenario(fabric: Fabric, kind: Operation, size: u64) -> Scenario {
+    Scenario {
+        schema_version: 1,
+        fabric,
+        collective: vec![collective(kind, size)],
+        schedule: Schedule { policy: "baseline".into(), chunks: 1, ..Schedule::default() },
+        topology: None,
+        world: WorldKind::Dims,
+        packets: Default::default(),
+        seed: 0,
+    }
+}
+
+/// The same scenario in `links`.
+pub(crate) fn in_links(scenario: &Scenario) -> Scenario {
+    Scenario { world: WorldKind::Links, ..scenario.clone() }
+}
+
+pub(crate) fn run(scenario: &Scenario) -> SimulationResult {
+    run_plan(scenario, None)
+}
+
+pub(crate) fn run_plan(scenario: &Scenario, plan: Option<&PlanFile>) -> SimulationResult {
+    simulate(scenario, plan, false, &mut |_, _| ControlFlow::Continue(()))
+        .unwrap_or_else(|error| panic!("{error}\n{scenario:?}"))
+}
+
+/// Microseconds as the picoseconds that they were made from.
+pub(crate) fn ps(us: f64) -> u64 {
+    (us * 1e6).round() as u64
+}
+
+/// The time of a scenario in picoseconds.
+pub(crate) fn time(scenario: &Scenario) -> u64 {
+    ps(run(scenario).time_us)
+}
+
+pub(crate) fn ids(ids: &[u32]) -> Option<Vec<DimensionId>> {
+    Some(ids.iter().copied().map(DimensionId).collect())
+}
+
+/// So many cases; failures are printed, not kept in files.
+pub(crate) fn cases(count: u32) -> ProptestConfig {
+    ProptestConfig { cases: count, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+/// Any dimension of up to `largest` NPUs; rates and latencies are drawn from so few that ties and
+/// equal dimensions are common.
+pub(crate) fn any_dimension(largest: u32) -> impl Strategy<Value = Dimension> {
+    let rates = prop::sample::select(vec![25, 50, 100, 400, 77]);
+    let latencies = prop::sample::select(vec![0, 20, 700, 1_700]);
+    (prop::sample::select(&KINDS), 2..=largest, 1u32..=8, rates, latencies).prop_map(
+        |(kind, size, links, rate, latency)| {
+            dimension(kind, size, links, rate * 1_000_000_000, Time::from_ns(latency))
+        },
+    )
+}
+
+/// Any fabric of up to `count` dimensions.
+pub(crate) fn any_fabric(count: usize, largest: u32) -> impl Strategy<Value = Fabric> {
+    prop::collection::vec(any_dimension(largest), 1..=count).prop_map(fabric)
+}
+
+pub(crate) fn any_operation() -> impl Strategy<Value = Operation> {
+    prop::sample::select(&Operation::ALL)
+}
+
+pub(crate) fn any_order() -> impl Strategy<Value = Order> {
+    prop::sample::select(&[Order::Fifo, Order::Lifo, Order::SmallestFirst, Order::Planned])
+}
+
+/// The two policies that plan at once.
+pub(crate) fn any_policy() -> impl Strategy<Value = String> {
+    prop::sample::select(&["baseline", "themis"]).prop_map(str::to_owned)
+}

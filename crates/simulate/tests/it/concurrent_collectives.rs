@@ -1,0 +1,204 @@
+//! Collectives that share a fabric, worked by hand in both worlds.
+//!
+//! On fully connected dimensions without latency, `direct` stages of one step take whole
+//! milliseconds here and both worlds must give the same.
+
+use std::ops::ControlFlow;
+
+use crate::common::*;
+use allrail_collective::{Operation, StageRef};
+use allrail_core::{Bytes, Time};
+use allrail_fabric::Kind;
+use allrail_schedule::Order;
+use allrail_simulate::result::SpanResult;
+use allrail_simulate::scenario::{CollectiveOrder, WorldKind};
+use allrail_simulate::{PlanFile, Scenario, plan, simulate};
+
+const WORLDS: [WorldKind; 2] = [WorldKind::Dims, WorldKind::Links];
+
+/// Bytes that keep a dimension of five NPUs busy for a millisecond: a fifth to each peer, at 20 ps
+/// per byte.
+const MS: u64 = 5 * 50_000_000;
+
+/// Four chunks of 1 ms each, scattered over one dimension.
+fn four_ms() -> Scenario {
+    let fabric = fabric(vec![exact(Kind::FullyConnected, 5, Time::ZERO)]);
+    let mut scenario = scenario(fabric, Operation::ReduceScatter, 4 * MS);
+    scenario.schedule.chunks = 4;
+    scenario.schedule.order = Order::Fifo;
+    scenario
+}
+
+/// When each collective is over, in microseconds.
+fn finishes(scenario: &Scenario) -> Vec<f64> {
+    run(scenario).collectives.iter().map(|collective| collective.finish_us).collect()
+}
+
+fn timeline(scenario: &Scenario, plan: Option<&PlanFile>) -> Vec<SpanResult> {
+    simulate(scenario, plan, true, &mut |_, _| ControlFlow::Continue(()))
+        .expect("a good scenario")
+        .timeline
+        .expect("asked for")
+}
+
+#[test]
+fn the_collective_issued_first_goes_first_or_last_as_asked() {
+    for world in WORLDS {
+        let mut scenario = four_ms();
+        scenario.world = world;
+        scenario.collective.push(scenario.collective[0].clone());
+        scenario.collective[1].start = Time::from_us(1_500);
+        for order in [Order::Fifo, Order::Lifo, Order::SmallestFirst, Order::Planned] {
+            scenario.schedule.order = order;
+            scenario.schedule.collective_order = CollectiveOrder::Fifo;
+            assert_eq!(finishes(&scenario), [4_000.0, 8_000.0], "{world:?} {order:?}");
+            // Two chunks are served or begun when the second one comes; nothing is broken off.
+            scenario.schedule.collective_order = CollectiveOrder::Lifo;
+            assert_eq!(finishes(&scenario), [8_000.0, 6_000.0], "{world:?} {order:?}");
+        }
+    }
+}
+
+#[test]
+fn collectives_on_other_dimensions_do_not_affect_each_other() {
+    let mut both = scenario(
+        fabric(vec![
+            exact(Kind::FullyConnected, 5, Time::from_ns(700)),
+            exact(Kind::Ring, 4, Time::from_ns(20)),
+        ]),
+        Operation::AllReduce,
+        1_000_000,
+    );
+    both.schedule.chunks = 5;
+    both.collective[0].dimensions = ids(&[0]);
+    both.collective.push(collective(Operation::AllGather, 3_000_000));
+    both.collective[1].dimensions = ids(&[1]);
+    for world in WORLDS {
+        both.world = world;
+        for limit in [None, Some(1)] {
+            both.schedule.active_chunks = limit;
+            let alone = |i: usize| {
+                let collective = vec![both.collective[i].clone()];
+                finishes(&Scenario { collective, ..both.clone() })[0]
+            };
+            assert_eq!(finishes(&both), [alone(0), alone(1)], "{world:?} {limit:?}");
+        }
+    }
+}
+
+#[test]
+fn a_collective_that_starts_later_takes_as_long() {
+    for world in WORLDS {
+        let mut scenario = four_ms();
+        scenario.world = world;
+        scenario.collective[0].start = Time::from_us(123);
+        let result = run(&scenario);
+        assert_eq!(result.time_us, 4_000.0, "{world:?}");
+        assert_eq!(result.collectives[0].time_us, 4_000.0);
+        assert_eq!(result.collectives[0].start_us, 123.0);
+        assert_eq!(result.collectives[0].finish_us, 4_123.0);
+        assert!(result.bound_time_us <= result.time_us);
+    }
+}
+
+/// One that starts when the first is long over finds an idle fabric.
+#[test]
+fn a_collective_after_another_is_not_delayed_by_it() {
+    for world in WORLDS {
+        let mut scenario = four_ms();
+        scenario.world = world;
+        scenario.collective.push(scenario.collective[0].clone());
+        scenario.collective[1].start = Time::from_us(10_000);
+        assert_eq!(finishes(&scenario), [4_000.0, 14_000.0], "{world:?}");
+        assert_eq!(run(&scenario).time_us, 14_000.0);
+    }
+}
+
+#[test]
+fn two_collectives_send_the_bytes_and_messages_of_both() {
+    let shape = vec![exact(Kind::Ring, 3, Time::from_ns(9)), exact(Kind::Switch, 4, Time::ZERO)];
+    let mut both = in_links(&scenario(fabric(shape), Operation::AllReduce, 48_000));
+    both.schedule.chunks = 4;
+    both.collective.push(collective(Operation::AllGather, 96_000));
+    let alone = [0, 1].map(|i| {
+        let collective = vec![both.collective[i].clone()];
+        run(&Scenario { collective, ..both.clone() })
+    });
+    let result = run(&both);
+    assert_eq!(result.bytes_per_npu, alone[0].bytes_per_npu + alone[1].bytes_per_npu);
+    assert_eq!(result.messages, alone[0].messages.zip(alone[1].messages).map(|(a, b)| a + b));
+    for (together, alone) in result.collectives.iter().zip(&alone) {
+        assert!(together.time_us >= alone.time_us);
+    }
+    assert!(result.time_us <= alone[0].time_us + alone[1].time_us);
+}
+
+/// (Chunk, start in microseconds) of the stages of rank 0 on the first dimension.
+fn starts(spans: &[SpanResult]) -> Vec<(u32, f64)> {
+    spans.iter().filter(|s| s.dimension == 0).map(|s| (s.chunk, s.start_us)).collect()
+}
+
+#[test]
+fn chunks_may_have_unequal_sizes() {
+    for world in WORLDS {
+        let mut scenario = four_ms();
+        scenario.world = world;
+        scenario.collective[0].size = Bytes::new(6 * MS);
+        scenario.schedule.chunks = 3;
+        let mut file = plan(&scenario).expect("a good scenario");
+        for (chunk, ms) in file.plans[0].chunks.iter_mut().zip([3, 1, 2]) {
+            chunk.bytes = Bytes::new(ms * MS);
+        }
+        file.plans[0].check().expect("the same bytes in all");
+        scenario.schedule.order = Order::SmallestFirst;
+        let small = timeline(&scenario, Some(&file));
+        assert_eq!(starts(&small), [(1, 0.0), (2, 1_000.0), (0, 3_000.0)], "{world:?}");
+        scenario.schedule.order = Order::Fifo;
+        let fifo = timeline(&scenario, Some(&file));
+        assert_eq!(starts(&fifo), [(0, 0.0), (1, 3_000.0), (2, 4_000.0)], "{world:?}");
+        assert_eq!(run_plan(&scenario, Some(&file)).time_us, 6_000.0);
+    }
+}
+
+#[test]
+fn a_planned_order_is_kept_in_every_world() {
+    let shape = vec![
+        exact(Kind::Ring, 4, Time::from_ns(700)),
+        exact(Kind::FullyConnected, 3, Time::from_ns(20)),
+        exact(Kind::Switch, 2, Time::from_ns(1_700)),
+    ];
+    let mut scenario = scenario(fabric(shape), Operation::AllReduce, 10_000_000);
+    scenario.schedule.policy = "themis".into();
+    scenario.schedule.chunks = 12;
+    scenario.schedule.order = Order::Planned;
+    let mut file = plan(&scenario).expect("a good scenario");
+    // An order that no other policy would choose, and that makes progress: of two stages in turn
+    // that are of different chunks and both first ones, the other one first.
+    file.plans[0].dimension_order[0].swap(0, 1);
+    file.plans[0].check().expect("it can be kept");
+    for world in WORLDS {
+        scenario.world = world;
+        let spans = timeline(&scenario, Some(&file));
+        for (d, order) in (0..).zip(&file.plans[0].dimension_order) {
+            let ran: Vec<StageRef> = spans
+                .iter()
+                .filter(|span| span.dimension == d)
+                .map(|span| StageRef { chunk: span.chunk, stage: span.stage })
+                .collect();
+            assert_eq!(&ran, order, "{world:?} dim{}", d + 1);
+        }
+    }
+}
+
+#[test]
+fn active_chunks_limits_how_many_stages_of_a_dimension_are_unfinished() {
+    for (limit, ms) in [(None, 5_000.0), (Some(1), 8_000.0), (Some(2), 5_000.0)] {
+        let mut scenario = four_ms();
+        scenario.fabric.dimensions[0].latency = Time::from_us(1_000);
+        scenario.schedule.active_chunks = limit;
+        for world in WORLDS {
+            scenario.world = world;
+            assert_eq!(run(&scenario).time_us, ms, "{world:?} {limit:?}");
+        }
+    }
+}

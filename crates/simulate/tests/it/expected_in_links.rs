@@ -1,0 +1,91 @@
+//! What the search of `allrail` expects of a schedule in `links`, against that world.
+
+use std::ops::ControlFlow;
+
+use crate::common::*;
+use allrail_collective::Operation;
+use allrail_core::{DimensionId, Time};
+use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_schedule::Order;
+use allrail_schedule::chunk::{Parameters, Problem, expected_in_links};
+use allrail_schedule::evaluate::Work;
+use allrail_schedule::planner::model_of;
+use allrail_simulate::scenario::WorldKind;
+use allrail_simulate::{Scenario, simulate};
+
+/// Kind, size, links, Gb/s per link, latency in ns.
+type Row = (Kind, u32, u32, u64, u64);
+
+fn dimension((kind, size, links, gbps, ns): Row) -> Dimension {
+    Dimension {
+        kind,
+        size,
+        links,
+        bandwidth: format!("{gbps} Gb/s").parse().expect("a bandwidth"),
+        latency: Time::from_ns(ns),
+        in_network_reduction: false,
+        contention: Contention::Shared,
+    }
+}
+
+/// The six platforms of the Themis paper, with at most 8 NPUs in a dimension.
+fn platforms() -> Vec<Fabric> {
+    use Kind::{FullyConnected as FC, Ring as R, Switch as S};
+    let platforms: [&[Row]; 6] = [
+        &[(S, 8, 6, 200, 700), (S, 8, 1, 800, 1700)],
+        &[(S, 8, 4, 200, 700), (S, 4, 4, 200, 700), (S, 4, 1, 800, 1700)],
+        &[(S, 8, 8, 200, 700), (S, 4, 4, 200, 700), (S, 4, 1, 400, 1700)],
+        &[(FC, 4, 3, 200, 700), (R, 8, 4, 200, 700), (S, 4, 1, 400, 1700)],
+        &[(R, 4, 2, 1000, 20), (S, 2, 8, 200, 700), (S, 4, 4, 200, 700), (S, 4, 1, 400, 1700)],
+        &[(R, 4, 2, 1500, 20), (FC, 4, 3, 200, 700), (R, 4, 6, 200, 700), (S, 2, 1, 800, 1700)],
+    ];
+    let fabric = |dimensions: &[Row]| Fabric {
+        name: String::new(),
+        dimensions: dimensions.iter().copied().map(dimension).collect(),
+    };
+    platforms.iter().map(|dimensions| fabric(dimensions)).collect()
+}
+
+/// With topology-aware algorithms on dimensions of powers of two, one rank stands for all. (Where
+/// much happens at the same picosecond, ties may fall otherwise: these platforms have no such.)
+#[test]
+fn one_rank_message_by_message_ends_when_all_do_in_links() {
+    for (fabric, chunks) in platforms().into_iter().flat_map(|f| [(f.clone(), 3), (f, 24)]) {
+        for policy in ["baseline", "themis", "allrail"] {
+            let mut scenario = scenario(fabric.clone(), Operation::AllReduce, chunks << 22);
+            scenario.schedule.chunks = u32::try_from(chunks).expect("few");
+            scenario.schedule.order = Order::SmallestFirst;
+            scenario.schedule.policy = policy.to_owned();
+            scenario.world = WorldKind::Links;
+            let (expected, links) = both(&scenario);
+            assert!(
+                (expected / links - 1.0).abs() < 1e-6,
+                "{policy} on {fabric:?}: {expected} us expected, {links} us in links"
+            );
+        }
+    }
+}
+
+/// What is expected, and what `links` gives, in microseconds.
+fn both(scenario: &Scenario) -> (f64, f64) {
+    let file = allrail_simulate::plan(scenario).expect("plans");
+    let plan = &file.plans[0];
+    let result = simulate(scenario, Some(&file), false, &mut |_, _| ControlFlow::Continue(()));
+    let model = model_of(plan, &scenario.fabric).expect("modelled");
+    let bytes: Vec<_> = plan.chunks.iter().map(|chunk| chunk.bytes).collect();
+    let stages = plan.chunks.iter().map(|chunk| chunk.stages.as_slice());
+    let work = Work::new(&model, bytes.iter().copied().zip(stages)).expect("short");
+    let ids: Vec<DimensionId> = scenario.fabric.ids().collect();
+    let problem = Problem {
+        model: &model,
+        operation: Operation::AllReduce,
+        dimensions: &ids,
+        chunks: &bytes,
+        order: Order::SmallestFirst,
+        active_chunks: None,
+        parameters: &Parameters::default(),
+        seed: 0,
+    };
+    let expected = expected_in_links(&problem, &work).expect("alike chunks");
+    (expected.as_us(), result.expect("runs").time_us)
+}

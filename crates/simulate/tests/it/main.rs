@@ -1,0 +1,21 @@
+//! The tests of `allrail-simulate`, one module a subject, linked once.
+
+mod agreement;
+mod broadcast_and_all_to_all;
+mod common;
+mod concurrent_collectives;
+mod coordination;
+mod expected_in_links;
+mod job_loads;
+mod jobs;
+mod laws;
+mod parity;
+mod servers_oracle;
+mod stall;
+mod traffic;
+mod training;
+mod training_layouts;
+mod training_messages;
+mod training_network;
+mod training_servers;
+mod training_slow_links;

@@ -1,0 +1,405 @@
+//! The carrier of worlds of messages: what it carries takes as long as the same on its own, all bytes
+//! arrive, nothing is faster than its bound, and steady flows take as long as message by message.
+
+use crate::common::{dimension, exact, fabric, in_links, run, scenario};
+use allrail_collective::Operation;
+use allrail_collective::grid::{self, GridAllReduce};
+use allrail_core::{Bytes, DimensionId, Rank, Time};
+use allrail_fabric::Kind;
+use allrail_fabric::graph::NodeId;
+use allrail_fabric::topologies;
+use allrail_simulate::traffic::{self, TrafficScenario};
+use allrail_simulate::training::carrier::{Ask, Carrier, Event, Submission};
+use allrail_simulate::training::messages::{Messages, Wiring};
+use allrail_simulate::training::network::{GraphNetwork, Placement};
+use allrail_simulate::training::players::Players;
+use allrail_simulate::training::{Algorithms, AllToAll};
+use allrail_workload::{Actor, Builder, Group, Node, Part, Pass, Purpose, StepGraph, Work};
+use allrail_world::Links;
+use allrail_world::flows::Splitting;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+/// A job of these dimensions, whose one group spans those of them.
+fn job(sizes: &[u32], spanned: &[u32]) -> StepGraph {
+    let mut builder = Builder::default();
+    let ranks = (0..sizes.iter().product()).map(Rank).collect();
+    let actor = builder.actor(Actor { name: "ranks".into(), ranks });
+    let part = |d: &u32| Part { dimension: DimensionId(*d), size: sizes[*d as usize], stride: 1 };
+    let group = builder.group(Group {
+        name: "all".into(),
+        parts: spanned.iter().map(part).collect(),
+        ranks: Vec::new(),
+        actors: vec![actor],
+    });
+    let work = Work::Collective {
+        operation: Operation::AllReduce,
+        bytes: Bytes::new(1),
+        group,
+        purpose: Purpose::Data,
+    };
+    builder.node("sum", Node { actor, work, tensor: None, pass: Pass::Unknown }, &[]);
+    builder.finish().expect("a graph")
+}
+
+/// All of it from the same time on; when each was over, by tag, and what the world was given.
+fn carry(carrier: &mut Messages<'_>, asks: &[Ask]) -> Vec<Time> {
+    let mut ends = vec![None; asks.len()];
+    for (tag, ask) in (0u64..).zip(asks) {
+        carrier.prepare(*ask).expect("it can be carried");
+        let submission =
+            Submission { ask: *ask, priority: 0, overhead: Time::ZERO, piece: None, tag };
+        carrier.submit(Time::ZERO, submission);
+    }
+    let mut last = Time::ZERO;
+    carrier.choose(last);
+    while let Some(next) = carrier.next_time() {
+        while let Some((time, event)) = carrier.next_event(next) {
+            assert!(time >= last, "time goes on");
+            last = time;
+            if let Event::Delivered { tag } = event {
+                assert!(ends[tag as usize].replace(time).is_none(), "over once");
+            }
+        }
+        carrier.choose(next);
+    }
+    ends.into_iter().map(|end| end.expect("everything ends")).collect()
+}
+
+fn torus(rows: u32, columns: u32) -> Value {
+    json!({ "topology": "torus", "shape": [rows, columns], "planes": 4 })
+}
+
+fn mesh(boards: u32) -> Value {
+    json!({ "topology": "hammingmesh", "board": [2, 2], "grid": [boards, boards], "planes": 4 })
+}
+
+fn tree(npus: u32) -> Value {
+    json!({ "topology": "fat_tree", "npus": npus, "levels": 2, "switch_radix": 16 })
+}
+
+struct OnGraph {
+    network: GraphNetwork,
+    graph: StepGraph,
+    sizes: Vec<u32>,
+    algorithms: Algorithms,
+    placement: Placement,
+    overhead: Time,
+}
+
+impl OnGraph {
+    fn new(fabric: Value, sizes: &[u32], spanned: &[u32], all_reduce: &str) -> Self {
+        let algorithms = Algorithms { all_reduce: all_reduce.into(), ..Algorithms::default() };
+        Self {
+            network: GraphNetwork::new(topologies::read(fabric).expect("keys").into())
+                .expect("a fabric"),
+            graph: job(sizes, spanned),
+            sizes: sizes.to_vec(),
+            algorithms,
+            placement: Placement::InOrder,
+            overhead: Time::ZERO,
+        }
+    }
+
+    /// When each was over; messages and bytes given to the world.
+    fn run(&self, asks: &[Ask], steady: bool) -> (Vec<Time>, (u64, u64)) {
+        let players = Players::ranks(&self.graph, &self.sizes).expect("players");
+        let ranks = self.sizes.iter().product();
+        let npus = self.network.graph.npus();
+        let places: Vec<NodeId> = self.placement.places(ranks, npus, 1).expect("room");
+        let wiring =
+            Wiring::Graph { places: &places, algorithms: &self.algorithms, sizes: &self.sizes };
+        let splitting = Splitting::Ecmp;
+        let world = Box::new(self.network.flows(splitting));
+        let mut carrier = Messages::new(&self.graph, &players, wiring, world, self.overhead);
+        if steady {
+            carrier = carrier.steady(self.network.latency(splitting));
+        }
+        let ends = carry(&mut carrier, asks);
+        (ends, carrier.carried())
+    }
+}
+
+fn ask(operation: Operation, bytes: u64, instance: u32) -> Ask {
+    Ask::Collective { operation, bytes: Bytes::new(bytes), instance }
+}
+
+fn alone(fabric: &Value, traffic: Value) -> f64 {
+    let mut traffic = traffic;
+    traffic["paths"] = json!("ecmp");
+    let text =
+        json!({ "schema_version": 1, "fabric": fabric, "traffic": traffic, "world": "flows" });
+    let scenario = TrafficScenario::from_json(&text.to_string()).expect("a scenario");
+    let go_on = &mut |_, _| std::ops::ControlFlow::Continue(());
+    traffic::simulate(&scenario, go_on).expect("it runs").time_us
+}
+
+#[test]
+fn one_all_reduce_takes_as_long_as_the_same_traffic() {
+    let size = 1u64 << 20;
+    for (fabric, [rows, columns]) in [(torus(4, 4), [4, 4]), (mesh(3), [6, 6]), (tree(32), [4, 8])]
+    {
+        for algorithm in ["ring", "ring_unidirectional", "torus", "rings", "hierarchical"] {
+            if grid::named(algorithm).and_then(|found| found.check(rows, columns)).is_err() {
+                continue;
+            }
+            let run = OnGraph::new(fabric.clone(), &[columns, rows], &[0, 1], algorithm);
+            let (ends, _) = run.run(&[ask(Operation::AllReduce, size, 0)], false);
+            let published = alone(
+                &fabric,
+                json!({ "pattern": "all_reduce", "algorithm": algorithm, "size": format!("{size} B"),
+                        "shape": [rows, columns], "skip": false }),
+            );
+            // Traffic rounds a buffer up for each plane, the carrier each message.
+            let difference = (ends[0].as_us() / published - 1.0).abs();
+            assert!(difference < 1e-3, "{algorithm} on {fabric}: {} {published}", ends[0]);
+        }
+    }
+}
+
+#[test]
+fn an_all_to_all_takes_as_long_as_uniform_traffic() {
+    let fabric = torus(4, 4);
+    let run = OnGraph::new(fabric.clone(), &[16], &[0], "ring");
+    let (ends, _) = run.run(&[ask(Operation::AllToAll, 16 << 20, 0)], false);
+    let published = alone(&fabric, json!({ "pattern": "uniform", "size": "1 MiB" }));
+    // In closed form, all bytes flow at the rate of the fullest link; here some end earlier.
+    let share = ends[0].as_us() / published;
+    assert!(share > 0.99 && share < 1.1, "{} {published}", ends[0]);
+}
+
+#[test]
+fn a_pairwise_all_to_all_sends_as_much_step_by_step() {
+    let mut run = OnGraph::new(tree(16), &[8], &[0], "ring");
+    let asks = [ask(Operation::AllToAll, 8 << 20, 0)];
+    let (direct, at_once) = run.run(&asks, false);
+    run.algorithms.all_to_all = AllToAll::Pairwise;
+    let (pairwise, one_by_one) = run.run(&asks, false);
+    assert_eq!(at_once, one_by_one);
+    // One switch: the same bytes over the same cables, and a latency for each of 7 steps.
+    let more = pairwise[0] - direct[0];
+    assert_eq!(more, Time::from_ns(6 * 40));
+}
+
+#[test]
+fn the_overhead_is_paid_in_every_step() {
+    let mut run = OnGraph::new(torus(4, 4), &[16], &[0], "ring");
+    let asks = [ask(Operation::AllReduce, 16 << 20, 0)];
+    let without = run.run(&asks, false).0[0];
+    run.overhead = Time::from_ns(830);
+    assert_eq!(run.run(&asks, false).0[0] - without, Time::from_ns(30 * 830));
+}
+
+#[test]
+fn undisturbed_steady_flows_are_exact() {
+    for (fabric, [rows, columns]) in [(torus(8, 8), [8, 8]), (torus(8, 4), [8, 4])] {
+        for algorithm in ["ring", "ring_unidirectional", "rings", "hierarchical", "torus"] {
+            // On an oblong grid, the two halves of `torus` share links unevenly: disturbed.
+            if algorithm == "torus" && rows != columns {
+                continue;
+            }
+            let mut run = OnGraph::new(fabric.clone(), &[columns, rows], &[0, 1], algorithm);
+            run.overhead = Time::from_ns(500);
+            let asks = [ask(Operation::AllReduce, 8 << 20, 0)];
+            let (steady, plain) = (run.run(&asks, true).0[0], run.run(&asks, false).0[0]);
+            let difference = steady.max(plain) - steady.min(plain);
+            // A picosecond of rounding a step.
+            assert!(difference < Time::from_ps(200), "{algorithm}: {steady} {plain}");
+        }
+    }
+}
+
+#[test]
+fn a_collective_in_links_takes_as_long_as_by_its_plan() {
+    let (four, two) = (Time::from_ns(400), Time::from_ns(200));
+    let fabrics = [
+        fabric(vec![exact(Kind::Ring, 8, four)]),
+        fabric(vec![exact(Kind::Switch, 4, two), exact(Kind::Ring, 3, four)]),
+        fabric(vec![
+            exact(Kind::FullyConnected, 4, two),
+            dimension(Kind::Switch, 2, 1, 20_000_000_000, four),
+        ]),
+    ];
+    for fabric in fabrics {
+        for operation in Operation::ALL {
+            let scenario = in_links(&scenario(fabric.clone(), operation, 3 << 20));
+            let whole = run(&scenario).time_us;
+            let sizes: Vec<u32> = fabric.dimensions.iter().map(|d| d.size).collect();
+            let spanned: Vec<u32> = (0..sizes.len() as u32).collect();
+            let graph = job(&sizes, &spanned);
+            let players = Players::ranks(&graph, &sizes).expect("players");
+            let request = scenario.request(&scenario.collective[0]);
+            let world = Box::new(Links::new(&fabric));
+            let wiring = Wiring::Dimensions(&request);
+            let mut carrier = Messages::new(&graph, &players, wiring, world, Time::ZERO);
+            let ends = carry(&mut carrier, &[ask(operation, 3 << 20, 0)]);
+            assert!(
+                (ends[0].as_us() - whole).abs() < 1e-6,
+                "{operation} on {sizes:?}: {} {whole}",
+                ends[0]
+            );
+        }
+    }
+}
+
+#[test]
+fn a_message_in_links_takes_one_dimension_after_the_other() {
+    let fabric = fabric(vec![
+        exact(Kind::Ring, 4, Time::from_ns(100)),
+        exact(Kind::Switch, 2, Time::from_ns(200)),
+    ]);
+    let graph = job(&[4, 2], &[0, 1]);
+    let players = Players::ranks(&graph, &[4, 2]).expect("players");
+    let scenario = scenario(fabric.clone(), Operation::AllReduce, 1);
+    let request = scenario.request(&scenario.collective[0]);
+    let mut carrier = Messages::new(
+        &graph,
+        &players,
+        Wiring::Dimensions(&request),
+        Box::new(Links::new(&fabric)),
+        Time::ZERO,
+    );
+    let message = Ask::Message {
+        bytes: Bytes::new(50_000),
+        instance: 0,
+        source: 0,
+        destination: 5,
+        ranks: (Rank(0), Rank(5)),
+    };
+    // 1 us on a link of the ring, then on two of the switch, and latencies.
+    assert_eq!(carry(&mut carrier, &[message]), [Time::from_ns(3 * 1000 + 100 + 200)]);
+}
+
+#[test]
+fn instances_on_cables_of_their_own_do_not_notice_each_other() {
+    // Rows of a torus: four instances of a ring.
+    let run = OnGraph::new(torus(4, 4), &[4, 4], &[0], "ring");
+    let asks: Vec<Ask> = (0..4).map(|i| ask(Operation::AllReduce, 1 << 20, i)).collect();
+    let (one, _) = run.run(&asks[..1], false);
+    let (all, _) = run.run(&asks, false);
+    assert!(all.iter().all(|end| *end == one[0]), "{all:?} {one:?}");
+}
+
+#[test]
+fn what_cannot_run_is_refused_with_its_group() {
+    let run = OnGraph::new(torus(4, 4), &[4, 4], &[0], "torus");
+    let players = Players::ranks(&run.graph, &run.sizes).expect("players");
+    let places: Vec<NodeId> = (0..16).map(NodeId).collect();
+    let wiring = Wiring::Graph { places: &places, algorithms: &run.algorithms, sizes: &run.sizes };
+    let world = Box::new(run.network.flows(Splitting::Ecmp));
+    let mut carrier = Messages::new(&run.graph, &players, wiring, world, Time::ZERO);
+    // Four ranks in a row are a grid of 2 x 2.
+    carrier.prepare(ask(Operation::AllReduce, 1 << 20, 0)).expect("it runs");
+    let algorithms = Algorithms { all_reduce: "star".into(), ..Algorithms::default() };
+    let wiring = Wiring::Graph { places: &places, algorithms: &algorithms, sizes: &run.sizes };
+    let world = Box::new(run.network.flows(Splitting::Ecmp));
+    let mut carrier = Messages::new(&run.graph, &players, wiring, world, Time::ZERO);
+    let refused =
+        carrier.prepare(ask(Operation::AllReduce, 1 << 20, 0)).expect_err("no such").report();
+    assert!(refused.value.contains("`all`"), "{}", refused.value);
+}
+
+#[test]
+fn places_are_checked() {
+    let network = 16;
+    let refused = |placement: Placement, ranks: u32| {
+        placement.places(ranks, network, 1).expect_err("refused").report().why
+    };
+    assert!(refused(Placement::InOrder, 17).contains("16 NPUs"));
+    assert!(refused(Placement::Npus(vec![1, 1]), 2).contains("two ranks"));
+    assert!(refused(Placement::Npus(vec![1, 16]), 2).contains("0 to 15"));
+    assert!(refused(Placement::Npus(vec![1]), 2).contains("2 ranks"));
+    let scattered = Placement::Scattered.places(8, network, 3).expect("places");
+    assert_eq!(scattered, Placement::Scattered.places(8, network, 3).expect("the same again"));
+    assert_ne!(scattered, Placement::Scattered.places(8, network, 4).expect("others"));
+    let mut shuffled = Placement::Shuffled.places(8, network, 3).expect("places");
+    shuffled.sort_unstable();
+    assert_eq!(shuffled, Placement::InOrder.places(8, network, 3).expect("places"));
+}
+
+fn algorithms() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["ring", "ring_unidirectional", "torus", "rings", "hierarchical"])
+}
+
+fn fabrics() -> impl Strategy<Value = (Value, [u32; 2])> {
+    prop_oneof![
+        (2u32..6, 2u32..6).prop_map(|(r, c)| (torus(r, c), [r, c])),
+        (2u32..4).prop_map(|boards| (mesh(boards), [2 * boards, 2 * boards])),
+        Just((tree(24), [4, 6])),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// One message for a run of alike steps ends when message by message does, on its own.
+    #[test]
+    fn steady_flows_take_as_long_as_message_by_message(
+        (fabric, [rows, columns]) in fabrics(),
+        algorithm in algorithms(),
+        size in 1u64..1 << 26,
+        overhead in prop::sample::select(vec![0u64, 830]),
+    ) {
+        prop_assume!(grid::named(algorithm).and_then(|a: &dyn GridAllReduce| a.check(rows, columns)).is_ok());
+        let mut run = OnGraph::new(fabric, &[columns, rows], &[0, 1], algorithm);
+        run.overhead = Time::from_ns(overhead);
+        let asks = [ask(Operation::AllReduce, size, 0)];
+        let (steady, (few, bytes)) = run.run(&asks, true);
+        let (plain, (many, all)) = run.run(&asks, false);
+        prop_assert!(few <= many);
+        prop_assert_eq!(bytes, all);
+        let (steady, plain) = (steady[0].as_us(), plain[0].as_us());
+        // Where links are shared by messages of one step, ranks drift apart and use them better.
+        let tolerance = if algorithm == "torus" { 0.30 } else { 0.12 };
+        prop_assert!((steady / plain - 1.0).abs() < tolerance, "{steady} {plain}");
+    }
+
+    /// What everyone sends is what the algorithm says, and nothing is faster than an NPU can send.
+    #[test]
+    fn bytes_are_conserved_and_bounds_kept(
+        (fabric, [rows, columns]) in fabrics(),
+        sizes in prop::collection::vec(1u64..1 << 24, 1..4),
+        operation in prop::sample::select(Operation::ALL.to_vec()),
+    ) {
+        let run = OnGraph::new(fabric, &[columns, rows], &[0, 1], "ring");
+        let asks: Vec<Ask> = sizes.iter().map(|size| ask(operation, *size, 0)).collect();
+        let (ends, (_, bytes)) = run.run(&asks, false);
+        let ranks = u64::from(rows * columns);
+        let blocks = |size: u64, of: u64| of * size.div_ceil(of);
+        let least: u64 = sizes.iter().map(|size| match operation {
+            Operation::AllReduce => 2 * (ranks - 1) * blocks(*size, 2 * ranks),
+            Operation::ReduceScatter | Operation::AllGather => (ranks - 1) * blocks(*size, 2 * ranks),
+            Operation::AllToAll => (ranks - 1) * blocks(*size, ranks),
+            Operation::Broadcast => (ranks - 1) * size,
+        }).sum();
+        if operation == Operation::Broadcast {
+            prop_assert!(bytes >= least);
+        } else {
+            prop_assert_eq!(bytes, least);
+        }
+        let network = &run.network;
+        let injection: f64 = (0..network.graph.npus())
+            .map(|npu| network.graph.injection(NodeId(npu)).bytes_per_second() as f64)
+            .sum::<f64>() * network.planes as f64;
+        let last = ends.iter().max().expect("one at least").as_s();
+        prop_assert!(last >= bytes as f64 / injection * (1.0 - 1e-9));
+        // Together they take about as long as one after the other at most: max-min fair is not best.
+        let alone: f64 = asks.iter().map(|ask| run.run(&[*ask], false).0[0].as_s()).sum();
+        prop_assert!(last <= alone * 1.25, "{last} {alone}");
+        prop_assert_eq!(run.run(&asks, false).0, ends);
+    }
+}
+
+#[test]
+fn packets_carry_the_same_collective() {
+    let run = OnGraph::new(torus(4, 4), &[4, 4], &[0, 1], "ring");
+    let players = Players::ranks(&run.graph, &run.sizes).expect("players");
+    let places: Vec<NodeId> = (0..16).map(NodeId).collect();
+    let world = run.network.packets(&Default::default(), 0).expect("a world");
+    let wiring = Wiring::Graph { places: &places, algorithms: &run.algorithms, sizes: &run.sizes };
+    let mut carrier = Messages::new(&run.graph, &players, wiring, Box::new(world), Time::ZERO);
+    let asks = [ask(Operation::AllReduce, 4 << 20, 0)];
+    let packets = carry(&mut carrier, &asks)[0].as_us();
+    let flows = run.run(&asks, false).0[0].as_us();
+    assert!(packets >= flows && packets < 1.5 * flows, "{packets} {flows}");
+}

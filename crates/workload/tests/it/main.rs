@@ -1,0 +1,13 @@
+//! The tests of `allrail-workload`, one module a subject, linked once.
+
+mod astra_sim;
+mod bad_input;
+mod chakra;
+mod common;
+mod disturbances;
+mod hugging_face;
+mod kineto;
+mod layout;
+mod parallelism;
+mod presets;
+mod steps;

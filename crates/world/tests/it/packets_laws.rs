@@ -1,0 +1,246 @@
+//! What holds in `packets` whatever the network: closed forms, conservation, capacity, deadlock told.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use crate::packets_common::*;
+use allrail_core::{Bandwidth, Bytes, Time};
+use allrail_fabric::graph::NodeId;
+use allrail_fabric::routing::{Adaptive, Hop, RouteState, Routing};
+use allrail_world::packets::Settings;
+use allrail_world::{Packets, World};
+use proptest::prelude::*;
+
+/// One packet over `links` links, alone: see the formula in the module's doc.
+fn closed_form(links: u64, latency: u64, bytes: u64, settings: &Settings, wire: Bandwidth) -> Time {
+    let time = |bytes| wire.time_for(Bytes::new(bytes)).expect("short").as_ps();
+    let through = 2 * settings.buffer_latency.as_ps() + time(bytes.min(settings.flit.count()));
+    Time::from_ps(time(bytes) + links * latency + (links - 1) * through)
+}
+
+#[test]
+fn one_packet_alone_takes_what_the_formula_says() {
+    let settings = Settings::default();
+    for switches in 0..4 {
+        for bytes in [0, 1, 100, 256, 8191, 8192] {
+            let graph = Arc::new(line(switches, 400, 20_000));
+            let times = run(&graph, &settings, &[message(0, 0, 1, bytes)]);
+            let wire = graph.cables()[0].wire.bandwidth;
+            let expected = closed_form(switches + 1, 20_000, bytes, &settings, wire);
+            assert_eq!(times[0].delivered, expected, "{switches} switches, {bytes} B");
+        }
+    }
+    // Two cables of 20 ns, 163.84 ns for 8192 B, 5.12 ns for a flit, two buffers of 40 ns.
+    let graph = Arc::new(line(1, 400, 20_000));
+    let times = run(&graph, &settings, &[message(0, 0, 1, 8192)]);
+    assert_eq!(times[0].delivered, Time::from_ps(40_000 + 163_840 + 5_120 + 80_000));
+}
+
+/// Packets follow each other without a gap, so a long message has its first packet's latency and one
+/// serialisation for all of it: that of `links`, within one packet at each hop.
+#[test]
+fn a_long_message_alone_runs_at_the_speed_of_its_links() {
+    let settings = Settings::default();
+    let bytes = 1_000_000;
+    for switches in 0..4 {
+        let graph = Arc::new(line(switches, 400, 20_000));
+        let wire = graph.cables()[0].wire.bandwidth;
+        let times = run(&graph, &settings, &[message(0, 0, 1, bytes)]);
+        let head = closed_form(switches + 1, 20_000, 8192, &settings, wire);
+        let rest = wire.time_for(Bytes::new(bytes - 8192)).expect("short");
+        assert_eq!(times[0].delivered, head + rest);
+        assert_eq!(times[0].sent, wire.time_for(Bytes::new(bytes)).expect("short"));
+    }
+}
+
+/// A slow cable, then a fast one: the fast one waits for what the slow one brings, and no longer.
+#[test]
+fn a_fast_link_behind_a_slow_one_does_not_run_dry() {
+    let settings = Settings { buffer_latency: Time::ZERO, ..Settings::default() };
+    let graph = Arc::new(chain(&[(100, 0), (400, 0)]));
+    let times = run(&graph, &settings, &[message(0, 0, 1, 8192)]);
+    // 655.36 ns on the slow cable; its last flit needs 5.12 ns more on the fast one.
+    assert_eq!(times[0].delivered, Time::from_ps(655_360 + 5_120));
+    let graph = Arc::new(chain(&[(400, 0), (100, 0)]));
+    let times = run(&graph, &settings, &[message(0, 0, 1, 8192)]);
+    assert_eq!(times[0].delivered, Time::from_ps(5_120 + 655_360));
+}
+
+/// Clockwise on a ring, on one channel or, past a dateline, on two.
+struct Clockwise {
+    npus: u32,
+    channels: u8,
+}
+
+impl Routing for Clockwise {
+    fn about(&self) -> String {
+        "clockwise".into()
+    }
+    fn channels(&self) -> u8 {
+        self.channels
+    }
+    fn hops(&self, node: NodeId, state: RouteState, to: NodeId, _: u32, out: &mut Vec<Hop>) {
+        // Cable i joins NPU i to i + 1, forwards.
+        let crossed = u32::from(state.0 == 1 || node.0 + 1 == self.npus);
+        let channel = (state.0 as u8).min(self.channels - 1);
+        let weight = ((to.0 + self.npus - node.0) % self.npus) as u8;
+        out.push(Hop { link: 2 * node.0, channel, weight, state: RouteState(crossed) });
+    }
+}
+
+fn half_way_round(channels: u8) -> Packets {
+    let packets_a_channel = 1;
+    let settings = Settings {
+        buffer: Bytes::new(8192 * packets_a_channel * u64::from(channels)),
+        ..Settings::default()
+    };
+    let routing = Clockwise { npus: 4, channels };
+    let mut world =
+        Packets::new(Arc::new(ring(4)), Box::new(routing), &settings, 0).expect("a world");
+    for npu in 0..4 {
+        submit(&mut world, npu, &message(0, npu as u32, (npu as u32 + 2) % 4, 80_000));
+    }
+    while world.next_event(Time::MAX).is_some() {}
+    world
+}
+
+#[test]
+fn a_deadlock_is_told_as_the_cycle_of_waiting_ports() {
+    let world = half_way_round(1);
+    let told = world.stalled().expect("a ring of full buffers");
+    let ports: Vec<&str> = told.rsplit(": ").next().expect("a list").split(" -> ").collect();
+    assert_eq!(ports.len(), 5, "{told}");
+    assert_eq!(ports[0], ports[4], "{told}");
+    for npu in 0..4 {
+        let port = format!("(link NPU {npu} to NPU {}, channel 0)", (npu + 1) % 4);
+        assert!(ports.contains(&port.as_str()), "{told}");
+    }
+    assert!(
+        std::panic::catch_unwind(AssertUnwindSafe(|| world.check_empty())).is_err(),
+        "packets are inside"
+    );
+    // With a second channel past a dateline there is no cycle.
+    let world = half_way_round(2);
+    assert_eq!(world.stalled(), None);
+    world.check_empty();
+}
+
+#[test]
+fn refuses_packets_that_do_not_fit_a_buffer_and_other_mistakes() {
+    let refused = |settings: Settings, channels| {
+        let routing = Box::new(Clockwise { npus: 4, channels });
+        Packets::new(Arc::new(ring(4)), routing, &settings, 0).err().expect("it is refused")
+    };
+    let table = Settings::default();
+    let small = Settings { buffer: Bytes::new(20_000), ..table.clone() };
+    let error = refused(small.clone(), 3);
+    assert_eq!((error.field.as_str(), error.value.as_str()), ("world.buffer", "20000 B"));
+    assert!(error.hint.contains("24576 B"), "{}", error.hint);
+    let fits = Box::new(Clockwise { npus: 4, channels: 2 });
+    assert!(Packets::new(Arc::new(ring(4)), fits, &small, 0).is_ok());
+    let field = |settings| refused(settings, 1).field;
+    assert_eq!(field(Settings { packet: Bytes::new(0), ..table.clone() }), "world.packet");
+    assert_eq!(field(Settings { packet: Bytes::new(1 << 25), ..table.clone() }), "world.packet");
+    assert_eq!(field(Settings { flit: Bytes::new(8193), ..table.clone() }), "world.flit");
+    assert_eq!(
+        field(Settings { crossbar_speedup: f64::NAN, ..table.clone() }),
+        "world.crossbar_speedup"
+    );
+    let late = Settings { buffer_latency: Time::MAX, ..table };
+    assert_eq!(field(late), "world.buffer_latency");
+}
+
+#[test]
+fn settings_have_the_published_defaults_and_refuse_unknown_keys() {
+    let read = |text: &str| serde_json::from_str::<Settings>(text);
+    assert_eq!(read("{}").expect("all defaults"), Settings::default());
+    let one = read(r#"{ "packet": "4 KiB" }"#).expect("one key");
+    assert_eq!((one.packet, one.flit), (Bytes::new(4096), Bytes::new(256)));
+    assert!(read(r#"{ "colour": 1 }"#).is_err());
+}
+
+#[test]
+fn a_withdrawn_message_leaves_nothing_behind() {
+    let graph = Arc::new(line(1, 400, 20_000));
+    let settings = Settings::default();
+    let mut world = Packets::new(
+        Arc::clone(&graph),
+        Box::new(Adaptive::new(&graph).expect("a tree")),
+        &settings,
+        0,
+    )
+    .expect("a world");
+    let first = submit(&mut world, 0, &message(0, 0, 1, 1_000_000));
+    submit(&mut world, 1, &message(0, 0, 1, 8192));
+    let early = Time::from_ns(200);
+    assert_eq!(world.next_event(early), None);
+    assert!(world.cancel(early, first) && !world.cancel(early, first));
+    let events: Vec<_> = std::iter::from_fn(|| world.next_event(Time::MAX)).collect();
+    // Two packets of the first had been made; the second message follows them.
+    let time = |packets: u64| Time::from_ps(163_840 * packets);
+    assert_eq!(events[0], (time(3), allrail_world::Event::Sent { tag: 1 }));
+    assert_eq!(events.len(), 2);
+    assert_eq!(world.statistics().packets, 3);
+    world.check_empty();
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: 120, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    /// Nothing is lost, told twice or out of order; every link stays within its capacity.
+    #[test]
+    fn packets_are_conserved(case in any_case(0..9_000)) {
+        let (graph, settings, messages) = case;
+        let graph = Arc::new(graph);
+        let (times, world) = run_world(&graph, &settings, &messages);
+        let sums = world.statistics();
+        let packet = settings.packet.count();
+        let packets: u64 =
+            messages.iter().map(|m| m.bytes.div_ceil(packet).max(1)).sum();
+        prop_assert_eq!((sums.packets, sums.delivered), (packets, packets));
+        prop_assert_eq!(sums.messages, messages.len() as u64);
+        let end = times.iter().map(|t| t.delivered).max().unwrap_or_default();
+        for (link, bytes) in (0..).zip(&sums.link_bytes) {
+            let least = graph.link(link).wire.bandwidth.time_for(*bytes).expect("short");
+            prop_assert!(least <= end, "link {} is above its capacity", link);
+        }
+        let out: u64 = sums.link_bytes.iter().map(|bytes| bytes.count()).sum();
+        prop_assert!(out >= messages.iter().map(|m| m.bytes).sum());
+        prop_assert!(sums.deepest_queue.count() <= settings.buffer.count());
+        for (message, times) in messages.iter().zip(&times) {
+            prop_assert!(message.at <= times.sent && times.sent <= times.delivered);
+            prop_assert!(times.delivered < Time::MAX);
+        }
+        prop_assert!(sums.latency_p50 <= sums.latency_p99 && sums.latency_p99 <= sums.latency_max);
+    }
+
+    /// Again, and it is the same.
+    #[test]
+    fn a_run_repeats(case in any_case(0..9_000)) {
+        let (graph, settings, messages) = case;
+        let graph = Arc::new(graph);
+        let (one, first) = run_world(&graph, &settings, &messages);
+        let (two, second) = run_world(&graph, &settings, &messages);
+        prop_assert_eq!(one, two);
+        prop_assert_eq!(first.statistics(), second.statistics());
+    }
+
+    /// More bandwidth never delays a message that is alone.
+    #[test]
+    fn twice_the_bandwidth_is_never_slower_for_one_message(
+        rates in prop::collection::vec((1u64..50, 0u64..30_000), 1..5),
+        bytes in 0u64..100_000,
+    ) {
+        let settings = Settings::default();
+        let double: Vec<(u64, u64)> = rates.iter().map(|&(rate, l)| (2 * rate, l)).collect();
+        let alone = [message(0, 0, 1, bytes)];
+        let slow = run(&Arc::new(chain(&rates)), &settings, &alone);
+        let fast = run(&Arc::new(chain(&double)), &settings, &alone);
+        prop_assert!(fast[0].delivered <= slow[0].delivered);
+        prop_assert!(fast[0].sent <= slow[0].sent);
+    }
+}
