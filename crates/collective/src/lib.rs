@@ -9,6 +9,7 @@
 //! - [`verify`]: proves a program right by running it symbolically.
 //! - [`model`]: bytes and time of one stage on one dimension.
 //! - [`plan`]: a [`CollectivePlan`], what a chunk scheduler decides, as data.
+//! - [`rank`]: what one rank does in a plan, as exact ranges of elements.
 
 pub mod algorithm;
 pub mod error;
@@ -19,6 +20,7 @@ pub mod kind;
 pub mod model;
 pub mod plan;
 pub mod program;
+pub mod rank;
 pub mod steps;
 mod unaware;
 pub mod verify;

@@ -1,0 +1,14 @@
+//! What one rank does in a plan: exact ranges of elements, made for that rank alone.
+
+mod buffer;
+mod cells;
+mod line;
+mod message;
+mod order;
+mod planner;
+mod shape;
+
+pub use crate::program::Combine;
+pub use buffer::{Buffer, GRANULE, shard};
+pub use message::{Action, Chunk, Message, Stage, Step};
+pub use planner::{RankPlan, RankPlanner};
