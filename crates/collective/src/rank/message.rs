@@ -76,7 +76,7 @@ pub(super) struct Lists {
 }
 
 impl Lists {
-    fn of(&self, place: u32) -> &[u32] {
+    pub(super) fn of(&self, place: u32) -> &[u32] {
         let at = |place: u32| self.starts[place as usize] as usize;
         &self.places[at(place)..at(place + 1)]
     }
@@ -90,6 +90,7 @@ pub(super) struct Shape {
     pub(super) ranges: Vec<Range<u64>>,
     pub(super) before: Lists,
     pub(super) after: Lists,
+    pub(super) most_aside: u64,
 }
 
 /// What a rank does with one chunk. Chunks touch no elements in common, so each runs on its own.
@@ -162,5 +163,13 @@ impl Chunk {
     #[must_use]
     pub fn frees(&self, place: u32) -> &[u32] {
         self.shape.after.of(place)
+    }
+
+    /// The most elements that can have come and not be combined yet, whatever the order: those of the
+    /// receives that may find another undone. A receive that only replaces does not (but in an
+    /// all-to-all): what comes was made of what this rank sent from there.
+    #[must_use]
+    pub fn most_aside(&self) -> u64 {
+        self.shape.most_aside
     }
 }

@@ -10,6 +10,7 @@ use super::line::{Line, LineMessage};
 use super::message::{Action, Message, Shape, Stage};
 use super::order::order;
 use crate::Operation;
+use crate::program::Combine;
 
 /// A stage of a chunk on one rank, before it is known how many elements the chunk has.
 #[derive(Clone, Debug)]
@@ -79,7 +80,24 @@ impl Route {
             }
         }
         let (before, after) = order(&messages, &ranges);
-        Shape { stages, messages, ranges, before, after }
+        let may_wait = |message: &&Message| {
+            let waits_for = before.of(message.place);
+            match message.action {
+                Action::Send => false,
+                Action::Receive(Combine::Reduce) => !waits_for.is_empty(),
+                Action::Receive(Combine::Replace) => waits_for.iter().any(|place| {
+                    let other = messages[*place as usize].stage;
+                    match self.stages[other as usize].operation {
+                        Operation::AllToAll => true,
+                        // A stage after it begins anew with elements that may not all have left.
+                        Operation::AllReduce | Operation::Broadcast => other < message.stage,
+                        Operation::ReduceScatter | Operation::AllGather => false,
+                    }
+                }),
+            }
+        };
+        let most_aside = messages.iter().filter(may_wait).map(|message| message.elements).sum();
+        Shape { stages, messages, ranges, before, after, most_aside }
     }
 }
 
