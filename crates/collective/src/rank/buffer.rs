@@ -93,7 +93,7 @@ pub fn shard(elements: u64, rank: u32, ranks: u32) -> Range<u64> {
 }
 
 /// Where part `place` of `of` equal ones begins in `length` elements, cut at whole granules.
-pub(super) fn cut(length: u64, granule: u64, place: u64, of: u64) -> u64 {
+pub(crate) fn cut(length: u64, granule: u64, place: u64, of: u64) -> u64 {
     let granules = length.div_ceil(granule);
     let whole = match granules.checked_mul(place) {
         Some(product) => product / of,

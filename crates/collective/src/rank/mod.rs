@@ -6,9 +6,12 @@ mod line;
 mod message;
 mod order;
 mod planner;
+mod plans;
 mod shape;
 
 pub use crate::program::Combine;
+pub(crate) use buffer::cut;
 pub use buffer::{Buffer, GRANULE, shard};
 pub use message::{Action, Chunk, Message, Stage, Step};
 pub use planner::{RankPlan, RankPlanner};
+pub use plans::Plans;

@@ -12,7 +12,7 @@ use super::line::Line;
 use super::message::{Chunk, Shape};
 use super::shape::{Route, RouteStage};
 use crate::plan::check_stages;
-use crate::{CollectiveError, CollectivePlan, Operation, algorithm};
+use crate::{CollectiveError, CollectivePlan, Operation, SizeRange, algorithm};
 
 /// What a rank does in a collective: its messages, chunk by chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,6 +50,7 @@ pub struct RankPlanner {
     ranks: u32,
     operation: Operation,
     size: Bytes,
+    sizes: SizeRange,
     /// Bytes of the plan's buffer before each chunk; one more at the end.
     before: Vec<u64>,
     /// The route of each chunk.
@@ -114,15 +115,20 @@ impl RankPlanner {
             return Err(CollectiveError::Plan(text));
         }
         let operation = plan.operation;
-        Ok(Self { rank, place, ranks, operation, size: plan.size, before, route_of, routes })
+        let (size, sizes) = (plan.size, plan.holds_for());
+        Ok(Self { rank, place, ranks, operation, size, sizes, before, route_of, routes })
     }
 
     /// Cut for `buffer`. A buffer without elements is always taken: there is nothing to send.
     ///
     /// # Errors
+    /// [`CollectiveError::Size`] if the plan does not hold for its size;
     /// [`CollectiveError::Field`] if it is an all-to-all whose shards would not be equal.
     pub fn plan(&self, buffer: Buffer) -> Result<RankPlan, CollectiveError> {
         let elements = buffer.elements();
+        if elements > 0 && !self.sizes.contains(buffer.size()) {
+            return Err(CollectiveError::Size { size: buffer.size(), range: self.sizes });
+        }
         if self.operation == Operation::AllToAll && !elements.is_multiple_of(u64::from(self.ranks))
         {
             let least = elements - elements % u64::from(self.ranks);

@@ -2,7 +2,7 @@
 
 use allrail_collective::plan::{ChunkPlan, SCHEMA_VERSION};
 use allrail_collective::rank::Buffer;
-use allrail_collective::{Algorithm, CollectivePlan, Operation, Stage, algorithm};
+use allrail_collective::{Algorithm, CollectivePlan, Operation, SizeRange, Stage, algorithm};
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 
@@ -66,6 +66,7 @@ pub(crate) fn plan(
         fabric: fabric(sizes),
         operation,
         size: Bytes::new(chunks.iter().map(|chunk| chunk.bytes.count()).sum()),
+        sizes: Some(SizeRange { from: Bytes::new(1), to: Bytes::new(u64::MAX) }),
         dimensions,
         algorithms: algorithms.iter().map(|&name| name.to_owned()).collect(),
         endpoint_delay: Time::ZERO,

@@ -4,4 +4,5 @@ mod cases;
 mod composed;
 mod delivery;
 mod runner;
+mod sizes;
 mod waits;
