@@ -1,8 +1,8 @@
 //! What can be wrong with a collective or a plan.
 
-use allrail_core::DimensionId;
+use allrail_core::{Bytes, DimensionId};
 
-use crate::Operation;
+use crate::{Operation, SizeRange};
 
 /// A mistake of the user's in a collective, an algorithm's choice or a plan.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -48,4 +48,24 @@ pub enum CollectiveError {
     /// A plan that does not hold together.
     #[error("the plan is not valid: {0}")]
     Plan(String),
+    /// A plan that is used for a size which it does not hold for.
+    #[error("the plan holds for {range}, not for {size}")]
+    Size {
+        /// The size of the buffer.
+        size: Bytes,
+        /// The plan's.
+        range: SizeRange,
+    },
+    /// A size that no plan of a table holds for.
+    #[error("no plan for `{operation}` of {size} on {dimensions}; there are plans for {known}")]
+    NoPlan {
+        /// What is to be done.
+        operation: Operation,
+        /// On how many bytes.
+        size: Bytes,
+        /// Over which dimensions, as text.
+        dimensions: String,
+        /// The sizes that there are plans for, as text.
+        known: String,
+    },
 }

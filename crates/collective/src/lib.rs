@@ -9,6 +9,8 @@
 //! - [`verify`]: proves a program right by running it symbolically.
 //! - [`model`]: bytes and time of one stage on one dimension.
 //! - [`plan`]: a [`CollectivePlan`], what a chunk scheduler decides, as data.
+//! - [`sizes`]: the sizes that a plan holds for.
+//! - [`rank`]: what one rank does in a plan, as exact ranges of elements.
 
 pub mod algorithm;
 pub mod error;
@@ -19,6 +21,8 @@ pub mod kind;
 pub mod model;
 pub mod plan;
 pub mod program;
+pub mod rank;
+pub mod sizes;
 pub mod steps;
 mod unaware;
 pub mod verify;
@@ -29,4 +33,5 @@ pub use kind::Operation;
 pub use model::{DimensionSet, StageModel, StageTime};
 pub use plan::{ChunkPlan, CollectivePlan, Stage, StageRef};
 pub use program::Program;
+pub use sizes::SizeRange;
 pub use steps::Steps;

@@ -10,7 +10,7 @@ use allrail_fabric::Fabric;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CollectiveError, DimensionSet, Operation};
+use crate::{CollectiveError, DimensionSet, Operation, SizeRange};
 
 /// The version of the plan's schema.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -63,6 +63,9 @@ pub struct CollectivePlan {
     pub operation: Operation,
     /// The whole buffer.
     pub size: Bytes,
+    /// The sizes that it holds for; without them, its own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sizes: Option<SizeRange>,
     /// The dimensions that it spans.
     pub dimensions: Vec<DimensionId>,
     /// The algorithm on each dimension of the fabric.
@@ -219,6 +222,14 @@ impl CollectivePlan {
         }
         if self.chunks.is_empty() || self.dimensions.is_empty() {
             return Err(refuse("it has no chunk or spans no dimension".to_owned()));
+        }
+        if let Some(range) = self.sizes
+            && (!range.contains(self.size) || range.from == Bytes::default())
+        {
+            return Err(refuse(format!(
+                "its `sizes` are {range}; they begin at 1 B at least and hold its own size, {}",
+                self.size
+            )));
         }
         let mut total = 0u64;
         for (i, chunk) in self.chunks.iter().enumerate() {

@@ -308,6 +308,7 @@ pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
         fabric: request.fabric.clone(),
         operation: request.operation,
         size: request.size,
+        sizes: None,
         dimensions: request.spanned(),
         algorithms: request.algorithm_names()?,
         endpoint_delay: request.endpoint_delay,

@@ -121,6 +121,14 @@ impl SimulateError {
                     why.clone(),
                     "make the plan anew with `allrail plan`".to_owned(),
                 ),
+                CollectiveError::Size { size, .. } | CollectiveError::NoPlan { size, .. } => {
+                    report(
+                        "plan.size",
+                        &size.to_string(),
+                        e.to_string(),
+                        "make the plan anew with `allrail plan`".to_owned(),
+                    )
+                }
             },
             Self::Schedule(ScheduleError::TooLong) => report(
                 "collective.size",

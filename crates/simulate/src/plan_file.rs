@@ -41,6 +41,17 @@ impl PlanFile {
         Ok(file)
     }
 
+    /// The plans for `scenario`, each cut for the size of its collective.
+    ///
+    /// # Errors
+    /// As [`Self::check_for`].
+    pub fn for_scenario(&self, scenario: &Scenario) -> Result<Self, SimulateError> {
+        self.check_for(scenario)?;
+        let plans = self.plans.iter().zip(&scenario.collective);
+        let plans = plans.map(|(plan, collective)| plan.for_size(collective.size));
+        Ok(Self { schema_version: self.schema_version, plans: plans.collect::<Result<_, _>>()? })
+    }
+
     /// Refuses plans that were not made for `scenario`.
     ///
     /// # Errors
@@ -104,8 +115,9 @@ impl PlanFile {
                         .join(", "),
                 ));
             }
-            if plan.size != collective.size {
-                return Err(other("size", plan.size.to_string(), collective.size.to_string()));
+            if plan.check_size(collective.size).is_err() {
+                let holds_for = plan.holds_for().to_string();
+                return Err(other("size", holds_for, collective.size.to_string()));
             }
             if plan.dimensions != scenario.request(collective).spanned() {
                 let names = |ids: &[DimensionId]| {

@@ -57,16 +57,9 @@ pub fn simulate(
     observer: Observer<'_>,
 ) -> Result<SimulationResult, SimulateError> {
     let begin = Instant::now();
-    let made;
     let file = match plan {
-        Some(plan) => {
-            plan.check_for(scenario)?;
-            plan
-        }
-        None => {
-            made = self::plan(scenario)?;
-            &made
-        }
+        Some(plan) => plan.for_scenario(scenario)?,
+        None => self::plan(scenario)?,
     };
     let plans = &file.plans;
     let planning = begin.elapsed();
