@@ -23,10 +23,11 @@ pub mod steps;
 mod unaware;
 pub mod verify;
 
-pub use algorithm::{Algorithm, Cost};
+pub use algorithm::{Algorithm, Cost, LinkTime, OnLinks};
 pub use error::CollectiveError;
 pub use kind::Operation;
 pub use model::{DimensionSet, StageModel, StageTime};
 pub use plan::{ChunkPlan, CollectivePlan, Stage, StageRef};
 pub use program::Program;
 pub use steps::Steps;
+pub use unaware::Pattern;

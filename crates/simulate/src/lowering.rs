@@ -8,7 +8,8 @@ use allrail_collective::model::DimensionSet;
 use allrail_collective::plan::scattered_at_start;
 use allrail_collective::{CollectivePlan, Operation, Program, Stage, StageModel, algorithm};
 use allrail_core::{Bytes, DimensionId, Rank};
-use allrail_fabric::{Fabric, Kind};
+use allrail_fabric::Fabric;
+use allrail_fabric::topology::{self, Reach};
 use allrail_schedule::evaluate::{Task, Work};
 use allrail_world::Transfer;
 
@@ -117,7 +118,7 @@ pub struct MessageLowering<'a> {
     npus: u32,
     /// Size and stride of each dimension.
     shape: Vec<(u32, u32)>,
-    kinds: Vec<Kind>,
+    reaches: Vec<Reach>,
     programs: Vec<Program>,
     /// `stages[collective][chunk][stage]`.
     stages: Vec<Vec<Vec<Expanded>>>,
@@ -178,7 +179,7 @@ impl<'a> MessageLowering<'a> {
             work,
             npus,
             shape,
-            kinds: fabric.dimensions.iter().map(|d| d.kind).collect(),
+            reaches: fabric.dimensions.iter().map(|d| topology::of(d.kind).reach()).collect(),
             programs: Vec::new(),
             stages: Vec::new(),
         };
@@ -204,12 +205,13 @@ impl<'a> MessageLowering<'a> {
                             let size = fabric.dimension(dimension).size;
                             let algorithm = algorithms[dimension.index()];
                             let steps = u64::from(algorithm.cost(operation, size).steps);
-                            let messages = match (algorithm.tag(), operation) {
-                                ("direct", _) => u64::from(size).pow(2),
+                            let kind = fabric.dimension(dimension).kind;
+                            let counted = algorithm.on_links(kind, operation, size).messages;
+                            let messages = counted.unwrap_or(match operation {
                                 // In transit, a message names every block that it carries.
-                                (_, Operation::AllToAll) => u64::from(size).pow(3),
+                                Operation::AllToAll => u64::from(size).pow(3),
                                 _ => u64::from(size) * steps,
-                            };
+                            });
                             if messages > MAX_PROGRAM {
                                 return Err(too_large(
                                     &format!("fabric.dimensions[{}].size", dimension.0),
@@ -304,7 +306,7 @@ impl Lowering for MessageLowering<'_> {
         let (_, stride) = self.shape[stage.dimension.index()];
         let coordinate = self.coordinate(actor, stage);
         let sends = &self.programs[stage.program].steps[coordinate as usize][step as usize].sends;
-        let one_link = self.kinds[stage.dimension.index()] == Kind::Switch;
+        let one_link = self.reaches[stage.dimension.index()] == Reach::Switch;
         for (i, send) in sends.iter().enumerate() {
             let to = actor - coordinate * stride + send.to * stride;
             out.push(Outgoing {

@@ -96,6 +96,16 @@ pub trait ChunkScheduler: Sync {
         false
     }
 
+    /// `schedule.order`, where it is left out.
+    fn default_order(&self) -> Order {
+        Order::default()
+    }
+
+    /// Whether it reads `schedule.composition`.
+    fn composes(&self) -> bool {
+        false
+    }
+
     /// The stages of every chunk.
     ///
     /// # Errors

@@ -211,6 +211,11 @@ pub trait CoordinationPolicy: Sync {
         false
     }
 
+    /// The settings where none are given. One whose `cycle` is no time here can do without.
+    fn defaults(&self) -> Settings {
+        Settings::default()
+    }
+
     /// The state machine of a rank.
     fn coordinator(&self, job: &Job, rank: u32) -> Box<dyn Coordinator>;
 }
@@ -253,7 +258,7 @@ impl Settings {
             })
         };
         let reads = |key: &str| policy.reads().contains(&key);
-        if self.cycle == Time::ZERO && policy.tag() != agreed::TAG {
+        if self.cycle == Time::ZERO && policy.defaults().cycle > Time::ZERO {
             return wrong(
                 "cycle",
                 "0 s".to_owned(),

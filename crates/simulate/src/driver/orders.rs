@@ -1,7 +1,6 @@
 //! The planned orders that a job's queues keep to.
 
 use allrail_collective::{Operation, StageRef};
-use allrail_schedule::Order;
 
 use super::Job;
 use crate::lowering::{Lowering, StageAt};
@@ -12,10 +11,10 @@ type Orders = Vec<Vec<Vec<StageRef>>>;
 impl Job<'_> {
     /// The orders of its plans; none where its queues decide for themselves.
     pub(crate) fn planned_orders(&self) -> Orders {
-        match self.order {
-            Order::Planned => self.plans.iter().map(|plan| plan.dimension_order.clone()).collect(),
-            _ => Vec::new(),
+        if !self.order.keeps_to_plans() {
+            return Vec::new();
         }
+        self.plans.iter().map(|plan| plan.dimension_order.clone()).collect()
     }
 }
 
