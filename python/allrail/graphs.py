@@ -58,6 +58,24 @@ def count(fabric: GraphLike, *, prices: str | os.PathLike[str] | None = None) ->
     return tree
 
 
+def facts(fabric: GraphLike) -> dict[str, Any]:
+    """Say what a fabric's topology says of itself beside its numbers.
+
+    Args:
+        fabric: A preset's name, a file, or a `GraphFabric`.
+
+    Returns:
+        `named`: whether its nodes have names, not numbers. `shares_ports`: whether all dimensions
+        leave an NPU by the same cables. `smaller`: the keys of a network of its kind that a picture
+        can show, each with its value; None if there is none.
+
+    Raises:
+        InputError: It is no graph fabric.
+    """
+    tree: dict[str, Any] = graph_fabric(fabric).ask(_core.graph_facts)
+    return tree
+
+
 def cost(
     fabrics: Sequence[GraphLike], *, prices: str | os.PathLike[str] | None = None
 ) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def _fabric() -> dict[str, Any]:
             "additionalProperties": False,
         }
         graphs.append(graph)
-        if tag == "graph":
+        if row["file"]:
             file = {"type": "string", "description": "A file with its nodes and links."}
             properties = {**graph["properties"], "file": file}
             graphs.append({**graph, "properties": properties, "required": ["topology", "file"]})

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 import allrail
 from allrail import InputError
+from allrail.scenario.fields import names
 from allrail.scenario.places import parse_path
 
 BASE = {
@@ -67,9 +68,9 @@ PATHS = [
 ]
 SPECIAL = st.sampled_from(
     [
-        *("ring", "switch", "fully_connected", "direct", "halving_doubling", "double_binary_tree"),
+        *("ring", "switch", "fully_connected", *names("algorithms")),
         *("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast"),
-        *("baseline", "themis", "fifo", "lifo", "planned", "smallest_first", "links", "none"),
+        *(*names("policies"), *names("orders"), "links", "none"),
         *("merged", "sequential", "zero", "same_shape", "today", "1 B", "7 B", "100 KB", "1 ps"),
         *("90 s", "1 PiB", "1 KB/s", "1 PB/s", "-1 ns", "0 Gb/s", "nan", ""),
         *(["ring", "ring"], ["direct", "direct_"], [0], [1], [0, 1], [1, 0], [2], []),
@@ -82,9 +83,7 @@ CHANGES = st.dictionaries(st.sampled_from(PATHS), VALUES, max_size=3)
 
 
 KINDS = st.sampled_from(["switch", "ring", "fully_connected"])
-ALGORITHMS = st.sampled_from(
-    ["ring", "ring_unidirectional", "direct", "halving_doubling", "double_binary_tree"]
-)
+ALGORITHMS = st.sampled_from(names("algorithms"))
 SIZES = st.sampled_from(["1 B", "7 B", "100 B", "1000 B", "1 MB", "1 GiB"])
 TIMES = st.sampled_from(["0 ns", "1 ps", "700 ns", "3 ms"])
 PLAUSIBLE = st.fixed_dictionaries(
@@ -102,8 +101,8 @@ PLAUSIBLE = st.fixed_dictionaries(
         "collective[0].size": SIZES,
         "collective[0].start": TIMES,
         "collective[0].dimensions": st.sampled_from([None, [0], [1], [1, 0], [0, 1]]),
-        "schedule.policy": st.sampled_from(["baseline", "themis", "allrail"]),
-        "schedule.order": st.sampled_from(["fifo", "lifo", "smallest_first", "planned"]),
+        "schedule.policy": st.sampled_from(names("policies")),
+        "schedule.order": st.sampled_from(names("orders")),
         "schedule.chunks": st.sampled_from([1, 2, 3, 7]),
         "schedule.threshold": st.sampled_from([1, 16, 10**9]),
         "schedule.active_chunks": st.sampled_from([None, 1, 2]),
@@ -164,7 +163,7 @@ def test_the_paths_are_paths(path):
 def test_simulate_many_is_simulate_many_times():
     scenarios = [
         {**BASE, "schedule": {"policy": policy, "chunks": chunks}}
-        for policy in ("baseline", "themis")
+        for policy in names("policies")
         for chunks in (1, 2, 7)
     ]
     for threads in (1, 2, None):

@@ -52,7 +52,7 @@ def fabric(name: str, **keys) -> GraphFabric:
 def test_no_two_nodes_are_on_top_of_each_other(name):
     some = fabric(name)
     drawn, changed = _drawn(some, dict(some.keys))
-    drawing = layout(some.topology, some.keys, drawn)
+    drawing = layout(drawn)
     assert not changed
     assert len(drawing.at) == drawn.nodes
     for (x, y), (to_x, to_y) in combinations(drawing.at, 2):
@@ -66,7 +66,7 @@ def test_every_cable_is_drawn_in_the_colour_of_its_kind(name):
 
     some = fabric(name)
     drawn, _ = _drawn(some, dict(some.keys))
-    drawing = layout(some.topology, some.keys, drawn)
+    drawing = layout(drawn)
     expected = dict.fromkeys(CABLES.values(), 0)
     for index, (_one, _other, kind) in enumerate(drawn.cables):
         expected[CABLES[kind]] += len(drawing.ways.get(index, [1]))

@@ -27,7 +27,7 @@ pub mod steps;
 mod unaware;
 pub mod verify;
 
-pub use algorithm::{Algorithm, Cost};
+pub use algorithm::{Algorithm, Cost, LinkTime, OnLinks};
 pub use error::CollectiveError;
 pub use kind::Operation;
 pub use model::{DimensionSet, StageModel, StageTime};
@@ -35,3 +35,4 @@ pub use plan::{ChunkPlan, CollectivePlan, Stage, StageRef};
 pub use program::Program;
 pub use sizes::SizeRange;
 pub use steps::Steps;
+pub use unaware::Pattern;

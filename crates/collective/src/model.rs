@@ -20,9 +20,10 @@
 //! much.
 
 use allrail_core::{Bytes, DimensionId, Time};
-use allrail_fabric::{Contention, Dimension, Fabric, Kind, topology};
+use allrail_fabric::topology::{self, Reach};
+use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 
-use crate::algorithm::{self, Algorithm};
+use crate::algorithm::{self, Algorithm, LinkTime};
 use crate::unaware::Unaware;
 use crate::{CollectiveError, Operation};
 
@@ -116,15 +117,17 @@ fn index(operation: Operation) -> usize {
     Operation::ALL.iter().position(|other| *other == operation).expect("`ALL` has them all")
 }
 
-/// The topology-aware algorithm of a kind of dimension: ring on rings, direct on fully connected
-/// dimensions, halving-doubling on switches; where that does not do the operation, direct.
+/// The topology-aware algorithm of a kind of dimension: the one that calls itself usual there. Ring on
+/// rings, direct on fully connected dimensions, halving-doubling on switches; where that does not do
+/// the operation, direct.
+///
+/// # Panics
+/// If no algorithm does the operation; a test asks for all of them.
 #[must_use]
 pub fn topology_aware(kind: Kind, operation: Operation) -> &'static str {
-    match (kind, operation) {
-        (Kind::Ring, _) => "ring",
-        (Kind::FullyConnected, _) | (Kind::Switch, Operation::AllToAll) => "direct",
-        (Kind::Switch, _) => "halving_doubling",
-    }
+    let doing = || algorithm::ALL.iter().filter(|one| one.operations().contains(&operation));
+    let usual = doing().find(|one| one.on_links(kind, operation, 2).usual);
+    usual.or_else(|| doing().next()).expect("an algorithm for every operation").tag()
 }
 
 impl StageModel {
@@ -271,7 +274,7 @@ fn charge(
         busy: cost.sent,
         fill: cost.fill,
         steps: cost.steps,
-        halving: algorithm.tag() == "halving_doubling" && size.is_power_of_two(),
+        halving: algorithm.on_links(dimension.kind, operation, size).halving,
         latency,
         below_physical: false,
         unaware: None,
@@ -289,10 +292,8 @@ fn charge(
         }
         return Ok(charge);
     }
-    let shared = link_bound(id, dimension, algorithm, operation)?;
-    if let Some((busy, fill)) = shared {
-        (charge.busy, charge.fill) = (busy, fill);
-    }
+    let LinkTime { busy, fill } = link_bound(id, dimension, algorithm, operation)?;
+    (charge.busy, charge.fill) = (busy, fill);
     if dimension.contention == Contention::None {
         let unaware = Unaware::new(dimension, algorithm, operation, endpoint_delay)
             .ok_or_else(|| too_large(id, dimension, algorithm))?;
@@ -320,30 +321,22 @@ fn in_network(operation: Operation, size: u64) -> Option<(Fraction, u64)> {
     }
 }
 
-/// What the most loaded links make of an algorithm: busy and fill fractions in units of the
-/// aggregate bandwidth; `None` where the algorithm's own closed form holds.
+/// What the most loaded links make of an algorithm: on the one link to a switch, what is sent;
+/// elsewhere the algorithm's closed form, or what is counted where it has none.
 fn link_bound(
     id: DimensionId,
     dimension: &Dimension,
     algorithm: &dyn Algorithm,
     operation: Operation,
-) -> Result<Option<(Fraction, Fraction)>, CollectiveError> {
-    let cost = algorithm.cost(operation, dimension.size);
-    match (dimension.kind, algorithm.tag()) {
-        // The two directions run out at different steps, and a step lasts as long with one.
-        (Kind::Ring, "ring") if operation == Operation::Broadcast => {
-            let size = u64::from(dimension.size);
-            Ok(Some((cost.sent, (size - 2, size))))
+) -> Result<LinkTime, CollectiveError> {
+    if topology::of(dimension.kind).reach() == Reach::Switch {
+        return Ok(LinkTime::as_sent(&algorithm.cost(operation, dimension.size)));
+    }
+    match algorithm.on_links(dimension.kind, operation, dimension.size).time {
+        Some(time) => Ok(time),
+        None => {
+            Ok(LinkTime { busy: enumerate(id, dimension, algorithm, operation)?, fill: (0, 1) })
         }
-        // One of the two directions does all the work.
-        (Kind::Ring, "ring_unidirectional") if dimension.size > 2 => {
-            let twice = |(numerator, denominator): Fraction| (2 * numerator, denominator);
-            Ok(Some((twice(cost.sent), twice(cost.fill))))
-        }
-        (Kind::Switch, _)
-        | (Kind::Ring, "ring" | "ring_unidirectional")
-        | (Kind::FullyConnected, "direct") => Ok(None),
-        _ => Ok(Some((enumerate(id, dimension, algorithm, operation)?, (0, 1)))),
     }
 }
 

@@ -9,7 +9,8 @@
 //! Read from its behaviour: the published tutorial cases come out to the nanosecond.
 
 use allrail_core::{Bytes, Time};
-use allrail_fabric::{Dimension, Kind};
+use allrail_fabric::Dimension;
+use allrail_fabric::topology::{self, Reach};
 
 use crate::Operation;
 use crate::algorithm::Algorithm;
@@ -24,15 +25,20 @@ pub(crate) struct Unaware {
     rate: u64,
     latency: Time,
     endpoint_delay: Time,
-    kind: Kind,
+    reach: Reach,
     /// Aggregate bandwidth over that of one message.
     share: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Pattern {
+/// The patterns of messages that ASTRA-sim knows. An algorithm says as which of them it is counted
+/// ([`crate::algorithm::OnLinks::unaware`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pattern {
+    /// From neighbour to neighbour, as often as there are others.
     Ring,
+    /// To everyone at once.
     Direct,
+    /// To partners whose distance doubles.
     HalvingDoubling,
 }
 
@@ -47,17 +53,13 @@ impl Unaware {
         operation: Operation,
         endpoint_delay: Time,
     ) -> Option<Self> {
-        let pattern = match algorithm.tag() {
-            "ring" | "ring_unidirectional" => Pattern::Ring,
-            "direct" => Pattern::Direct,
-            "halving_doubling" => Pattern::HalvingDoubling,
-            _ => return None,
-        };
+        let pattern = algorithm.on_links(dimension.kind, operation, dimension.size).unaware?;
         if operation == Operation::Broadcast {
             return None;
         }
+        let reach = topology::of(dimension.kind).reach();
         let size = u64::from(dimension.size);
-        let share = if dimension.kind == Kind::FullyConnected { size - 1 } else { 1 };
+        let share = if reach == Reach::Peers { size - 1 } else { 1 };
         Some(Self {
             pattern,
             operation,
@@ -65,7 +67,7 @@ impl Unaware {
             rate: dimension.aggregate().fraction(1, share).bytes_per_second(),
             latency: dimension.latency,
             endpoint_delay,
-            kind: dimension.kind,
+            reach,
             share,
         })
     }
@@ -84,7 +86,7 @@ impl Unaware {
     /// (with the bytes that count for that), and how many times.
     fn steps(&self, buffer: u64) -> Vec<Step> {
         let part = buffer / self.size;
-        let halfway = if self.kind == Kind::Ring { self.size / 2 } else { 1 };
+        let halfway = if self.reach == Reach::Neighbours { self.size / 2 } else { 1 };
         let reduces = matches!(self.operation, Operation::AllReduce | Operation::ReduceScatter);
         let both = self.operation == Operation::AllReduce;
         let step = |message, hops, reduced, times| Step { message, hops, reduced, times };
@@ -104,9 +106,9 @@ impl Unaware {
             }
             Pattern::HalvingDoubling => {
                 let rounds = u64::from(self.size.next_power_of_two().ilog2());
-                let hops = |distance: u64| match self.kind {
-                    Kind::Ring => distance.min(self.size.saturating_sub(distance)).max(1),
-                    _ => 1,
+                let hops = |distance: u64| match self.reach {
+                    Reach::Neighbours => distance.min(self.size.saturating_sub(distance)).max(1),
+                    Reach::Peers | Reach::Switch => 1,
                 };
                 let mut steps = Vec::new();
                 if reduces {
@@ -154,7 +156,7 @@ struct Step {
 mod tests {
     use super::*;
     use crate::algorithm::named;
-    use allrail_fabric::Contention;
+    use allrail_fabric::{Contention, Kind};
 
     /// Published: tutorial 3-2, 633.217 us for four chunks after 1 ns of compute; and the sample
     /// inputs `switch`, `ring` at 16 MiB.

@@ -4,7 +4,8 @@ use allrail_core::{Bandwidth, DimensionId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Dimension, FabricError, Kind};
+use crate::topology::{self, Reach};
+use crate::{Dimension, FabricError};
 
 /// The network of a training cluster as a product of dimensions (Themis, ISCA'22, §2).
 ///
@@ -108,7 +109,9 @@ impl Fabric {
                     "`links` counts the links of one NPU on this dimension",
                 ));
             }
-            if dimension.in_network_reduction && dimension.kind != Kind::Switch {
+            if dimension.in_network_reduction
+                && topology::of(dimension.kind).reach() != Reach::Switch
+            {
                 return Err(FabricError::new(
                     field("in_network_reduction"),
                     "true",
@@ -124,6 +127,7 @@ impl Fabric {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::Kind;
     use allrail_core::Time;
 
     pub(crate) fn switch(size: u32, links: u32, bandwidth: &str) -> Dimension {

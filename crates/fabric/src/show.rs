@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::cost::{Prices, Usd};
 use crate::graph::{CableKind, measure};
-use crate::topologies::{Counts, GraphTopology};
+use crate::topologies::{Counts, Drawing, GraphTopology, Picture};
 use crate::{Dimension, FabricError};
 
 /// Networks of more NPUs than this are counted only: building and searching them takes minutes and
@@ -119,6 +119,10 @@ pub struct Drawn {
     pub nodes: usize,
     /// Each cable as its two nodes and its kind.
     pub cables: Vec<(u32, u32, CableKind)>,
+    /// Where the nodes stand.
+    pub picture: Picture,
+    /// What they are called, where not by number.
+    pub names: Option<Vec<String>>,
 }
 
 /// Builds one plane to be drawn.
@@ -134,5 +138,24 @@ pub fn draw(topology: &dyn GraphTopology) -> Result<Drawn, FabricError> {
     let graph = topology.build()?;
     let cables = graph.cables().iter();
     let cables = cables.map(|cable| (cable.ends[0].0, cable.ends[1].0, cable.kind)).collect();
-    Ok(Drawn { npus: graph.npus(), nodes: graph.nodes(), cables })
+    let Drawing { picture, names, .. } = topology.drawing();
+    Ok(Drawn { npus: graph.npus(), nodes: graph.nodes(), cables, picture, names })
+}
+
+/// What else a topology says of itself, beside its numbers.
+#[derive(Clone, Debug, Serialize)]
+pub struct Facts {
+    /// Whether its nodes have names, not numbers.
+    pub named: bool,
+    /// Whether all dimensions leave an NPU by the same cables.
+    pub shares_ports: bool,
+    /// The keys of a network of its kind that a picture can show, and their values.
+    pub smaller: Option<Vec<(&'static str, serde_json::Value)>>,
+}
+
+/// Asks for them.
+#[must_use]
+pub fn facts(topology: &dyn GraphTopology) -> Facts {
+    let Drawing { names, smaller, .. } = topology.drawing();
+    Facts { named: names.is_some(), shares_ports: topology.shares_ports(), smaller }
 }

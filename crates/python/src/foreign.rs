@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use allrail_simulate::SimulateError;
 use allrail_simulate::training::TrainingScenario;
 use allrail_simulate::training::export::export;
-use allrail_workload::formats::convert;
+use allrail_workload::formats::{self, convert};
 use pyo3::prelude::*;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::{form_error, simulate_error, to_json};
 
@@ -18,6 +18,23 @@ fn import_trace(py: Python<'_>, request: &str) -> PyResult<String> {
         serde_json::from_str(request).map_err(|error| form_error(error.to_string()))?;
     let done = py.detach(|| convert::import(&request));
     done.map(|report| to_json(&report)).map_err(|error| simulate_error(&SimulateError::from(error)))
+}
+
+/// The formats that are imported: name, about, the options that each reads.
+#[pyfunction]
+#[pyo3(name = "formats")]
+fn formats_table() -> String {
+    let rows = formats::ALL
+        .iter()
+        .map(|f| json!({ "name": f.tag(), "about": f.about(), "options": f.options() }));
+    Value::from_iter(rows).to_string()
+}
+
+/// The name of the format that recognises a file; `None` if none does.
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
+fn recognise(path: PathBuf) -> Option<&'static str> {
+    formats::recognise(&path).map(|format| format.tag())
 }
 
 /// Writes a training scenario's step graph (JSON) as a Chakra trace; returns what was written (JSON).
@@ -42,5 +59,7 @@ fn export_chakra(py: Python<'_>, scenario: &str, folder: PathBuf, name: &str) ->
 /// Adds all of them to the module.
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(import_trace, module)?)?;
+    module.add_function(wrap_pyfunction!(formats_table, module)?)?;
+    module.add_function(wrap_pyfunction!(recognise, module)?)?;
     module.add_function(wrap_pyfunction!(export_chakra, module)?)
 }

@@ -14,7 +14,7 @@ use allrail_collective::algorithm;
 use allrail_core::{Bandwidth, Bytes, Time, UnitError};
 use allrail_fabric::cost::Prices;
 use allrail_fabric::topologies::{self, GraphTopology};
-use allrail_fabric::{Fabric, FabricError, advise::advise as advise_on, show};
+use allrail_fabric::{Fabric, FabricError, Kind, advise::advise as advise_on, show};
 use allrail_schedule::{chunk, queue};
 use allrail_simulate::error::Report;
 use allrail_simulate::scenario::{Topology, WORLDS};
@@ -202,16 +202,23 @@ fn format_quantity(kind: &str, value: u64) -> PyResult<String> {
     }
 }
 
-/// The algorithms: name, about, operations.
+/// The algorithms: name, about, operations, whether they are counted without contention.
 #[pyfunction]
 fn algorithms() -> String {
-    let rows = algorithm::ALL
-        .iter()
-        .map(|a| json!({ "name": a.tag(), "about": a.about(), "operations": a.operations() }));
+    let rows = algorithm::ALL.iter().map(|a| {
+        let known = a.on_links(Kind::Ring, a.operations()[0], 2);
+        json!({
+            "name": a.tag(),
+            "about": a.about(),
+            "operations": a.operations(),
+            "without_contention": known.unaware.is_some(),
+        })
+    });
     Value::from_iter(rows).to_string()
 }
 
-/// The chunk schedulers: name, about, version, whether planning is expensive.
+/// The chunk schedulers: name, about, version, whether planning is expensive, the order within a
+/// dimension where none is given.
 #[pyfunction]
 fn policies() -> String {
     let rows = chunk::ALL.iter().map(|p| {
@@ -220,6 +227,7 @@ fn policies() -> String {
             "about": p.about(),
             "version": p.version(),
             "expensive": p.is_expensive(),
+            "order": p.default_order().tag(),
         })
     });
     Value::from_iter(rows).to_string()
@@ -228,7 +236,7 @@ fn policies() -> String {
 /// The orders within a dimension: name, about.
 #[pyfunction]
 fn orders() -> String {
-    let rows = queue::ORDERS.iter().map(|(_, name, about)| json!({ "name": name, "about": about }));
+    let rows = queue::ALL.iter().map(|q| json!({ "name": q.tag(), "about": q.about() }));
     Value::from_iter(rows).to_string()
 }
 
@@ -289,6 +297,15 @@ fn graph_cables(fabric: &str) -> PyResult<String> {
     show::draw(&*topology).map(|drawn| to_json(&drawn)).map_err(fabric_error)
 }
 
+/// What else a fabric with `topology` says of itself: whether its nodes have names, whether its
+/// dimensions share ports, the keys of a network that is small enough to be drawn.
+#[pyfunction]
+#[pyo3(signature = (fabric, prices=None))]
+fn graph_facts(fabric: &str, prices: Option<&str>) -> PyResult<String> {
+    let (topology, _) = topology_and_prices(fabric, prices)?;
+    Ok(to_json(&show::facts(&*topology)))
+}
+
 /// What planners see of a fabric with `topology`: its dimensions, as a fabric (JSON).
 #[pyfunction]
 fn graph_dimensions(fabric: &str) -> PyResult<String> {
@@ -305,13 +322,14 @@ fn check_prices(prices: &str) -> PyResult<String> {
     Prices::read(&tree).map(|prices| to_json(&prices)).map_err(fabric_error)
 }
 
-/// The topologies of graph fabrics: name, about, the JSON schema of their keys.
+/// The topologies of graph fabrics: name, about, the JSON schema of their keys, whether they may stand
+/// in a file.
 #[pyfunction]
 #[pyo3(name = "topologies")]
 fn topologies_table() -> String {
-    let rows = topologies::ALL
-        .iter()
-        .map(|t| json!({ "name": t.tag, "about": t.about, "schema": (t.schema)() }));
+    let rows = topologies::ALL.iter().map(
+        |t| json!({ "name": t.tag, "about": t.about, "schema": (t.schema)(), "file": t.in_a_file }),
+    );
     Value::from_iter(rows).to_string()
 }
 
@@ -351,6 +369,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(graph_count, module)?)?;
     module.add_function(wrap_pyfunction!(graph_dimensions, module)?)?;
     module.add_function(wrap_pyfunction!(graph_cables, module)?)?;
+    module.add_function(wrap_pyfunction!(graph_facts, module)?)?;
     module.add_function(wrap_pyfunction!(topologies_table, module)?)?;
     module.add_function(wrap_pyfunction!(verify, module)?)?;
     coordination::register(module)?;

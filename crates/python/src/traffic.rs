@@ -1,7 +1,6 @@
 //! Traffic on graph fabrics: bindings.
 
-use allrail_collective::{grid, in_network};
-use allrail_simulate::traffic::{TrafficScenario, scenario, simulate};
+use allrail_simulate::traffic::{AllReduce, TrafficScenario, scenario, simulate};
 use pyo3::prelude::*;
 
 use crate::many::many;
@@ -43,11 +42,12 @@ fn packets_schema() -> String {
     to_json(&scenario::packets_schema())
 }
 
-/// The all-reduces of traffic: name.
+/// The all-reduces of traffic: name, and whether NPUs do it, so that a step may take it too.
 #[pyfunction]
 fn grid_algorithms() -> String {
-    let names = grid::ALL.iter().map(|one| one.tag()).chain([in_network::TAG]);
-    let rows = names.map(|name| serde_json::json!({ "name": name }));
+    let rows = AllReduce::all().map(|one| {
+        serde_json::json!({ "name": one.tag(), "by_npus": matches!(one, AllReduce::Grid(_)) })
+    });
     serde_json::Value::from_iter(rows).to_string()
 }
 

@@ -56,7 +56,7 @@ mod tests {
                 dimensions: &[],
                 algorithms: &[],
                 chunks: 1,
-                order: Order::Fifo,
+                order: Order::FIFO,
                 active_chunks: None,
                 endpoint_delay: Time::ZERO,
                 parameters: &parameters,

@@ -146,11 +146,14 @@ impl Request {
                 Some(seen) => *seen = true,
             }
         }
-        if self.policy != "baseline" && self.parameters.composition != Composition::Stages {
+        let composes = || chunk::named(&self.policy).map(|policy| policy.composes());
+        if self.parameters.composition != Composition::Stages && !composes()? {
+            let composing = chunk::ALL.iter().filter(|policy| policy.composes());
+            let composing: Vec<String> = composing.map(|one| format!("`{}`", one.tag())).collect();
             return Err(field(
                 "schedule.composition",
                 format!("{:?}", self.parameters.composition).to_lowercase(),
-                "only `baseline` composes an all-reduce otherwise",
+                format!("only {} composes an all-reduce otherwise", composing.join(", ")),
                 "use `stages`",
             ));
         }

@@ -35,10 +35,8 @@ impl Lowering {
                 served: task.occupancy,
                 sent: task.sent.0,
             });
-            let planned = match order {
-                Order::Planned => plan.dimension_order.clone(),
-                _ => Vec::new(),
-            };
+            let planned =
+                if order.keeps_to_plans() { plan.dimension_order.clone() } else { Vec::new() };
             let ports: Vec<u32> = plan.fabric.ids().map(|id| id.0).collect();
             let stages = plan_messages::stages(plan, work, &ports, planned, |_| true);
             Rc::new(Lowered::alike(stages, Carried::Stages(times.collect())))

@@ -7,7 +7,7 @@ use allrail_core::Time;
 use allrail_fabric::Fabric;
 use allrail_fabric::routing::{Adaptive, Routing};
 use allrail_schedule::evaluate::{self, Work};
-use allrail_schedule::{Order, planner, queue};
+use allrail_schedule::{planner, queue};
 use allrail_world::flows::{Flows, Splitting};
 use allrail_world::packets::Packets;
 use allrail_world::{Dims, Links, OnePlane, World};
@@ -143,9 +143,9 @@ fn sent_shares(fabric: &Fabric, run: &Run, span: Time) -> Vec<f64> {
 
 /// The same as [`carry_out`] in `dims`, for one collective.
 fn evaluated(job: &Job<'_>, work: &Work) -> (Run, Vec<f64>) {
-    let orders = match job.order {
-        Order::Planned => vec![job.plans[0].dimension_order.clone()],
-        _ => Vec::new(),
+    let orders = match job.order.keeps_to_plans() {
+        true => vec![job.plans[0].dimension_order.clone()],
+        false => Vec::new(),
     };
     let dimensions = job.plans[0].fabric.dimensions.len();
     let mut queues = queue::queues(job.order, dimensions, &orders);

@@ -8,7 +8,7 @@ use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::Fabric;
 use allrail_fabric::graph::Graph;
 use allrail_fabric::topologies::{self, GraphTopology};
-use allrail_schedule::chunk::{Composition, Loads, Parameters};
+use allrail_schedule::chunk::{self, Composition, Loads, Parameters};
 use allrail_schedule::tensor::TensorParameters;
 use allrail_schedule::{Order, Request};
 use allrail_world::packets::Settings;
@@ -270,10 +270,20 @@ pub(crate) fn malformed(error: serde_json::Error) -> SimulateError {
 
 /// A scenario's tree, and the topology that its fabric names.
 pub(crate) fn read_tree(text: &str) -> Result<(Value, Option<Topology>), SimulateError> {
-    let tree: Value = serde_json::from_str(text).map_err(malformed)?;
+    let mut tree: Value = serde_json::from_str(text).map_err(malformed)?;
     let topology = tree.get("fabric").filter(|keys| keys.get("topology").is_some());
     let topology = topology.cloned().map(Topology::read).transpose()?;
+    fill_in_order(&mut tree);
     Ok((tree, topology))
+}
+
+/// An order that is left out is the policy's own; a policy that is none is refused when it is looked up.
+fn fill_in_order(tree: &mut Value) {
+    let Some(schedule) = tree.get_mut("schedule").and_then(Value::as_object_mut) else { return };
+    let policy = schedule.get("policy").and_then(Value::as_str).map(chunk::named);
+    if let Some(Ok(policy)) = policy {
+        schedule.entry("order").or_insert_with(|| policy.default_order().tag().into());
+    }
 }
 
 /// Refuses scenarios of other versions.

@@ -112,10 +112,6 @@ def show_fabric(*, name: str, as_json: bool, as_yaml: bool, picture: Path | None
         output.note("uncalibrated: nobody measured this hardware")
 
 
-_SHARED_PORTS = ("fat_tree", "hyperx")
-"""Topologies whose dimensions all leave an NPU by the same cables (docs/concepts/topologies.md)."""
-
-
 @command.command("advise")
 @click.argument("name", metavar="FABRIC")
 @options.as_json
@@ -127,6 +123,7 @@ def advise_fabric(*, name: str, as_json: bool) -> None:
     """
     from allrail import api
     from allrail.cli import output
+    from allrail.graphs import facts
     from allrail.scenario import GraphFabric, load_any_fabric
 
     advice = api.advise(name)
@@ -171,7 +168,7 @@ def advise_fabric(*, name: str, as_json: bool) -> None:
     output.note(f"the best schedule can use {output.percent(reachable['utilisation'])} %{by}")
     output.note("counted from bandwidths alone (large collectives); the fabric is uncalibrated")
     fabric = load_any_fabric(name)
-    if isinstance(fabric, GraphFabric) and fabric.topology in _SHARED_PORTS:
+    if isinstance(fabric, GraphFabric) and facts(fabric)["shares_ports"]:
         output.note(
             "these dimensions share the port of an NPU, so together they have no more than one "
             "of them: what is idle here is not to be had; compare in `world: flows`"
@@ -218,7 +215,9 @@ def _show_graph(fabric: GraphFabric, *, as_json: bool) -> None:
 
 def _numbers(fabric: GraphFabric, shown: dict[str, Any]) -> str:
     """Which numbers the nodes of a plane have: what `failed_nodes` goes by."""
-    if fabric.topology == "graph":
+    from allrail.graphs import facts
+
+    if facts(fabric)["named"]:
         return "NPUs as they stand, then switches; what has failed goes by name"
     npus = shown["npus"]
     if boards := fabric.keys.get("failed_boards"):

@@ -237,7 +237,7 @@ def _notes(told: dict[str, Any]) -> None:
 
     fabric = told["fabric"]
     grid = f"{fabric['rows']} x {fabric['columns']} boards of {fabric['npus_per_board']} NPUs"
-    if fabric["topology"] == "fat_tree":
+    if fabric["rows"] == 1 == fabric["npus_per_board"]:
         grid = f"{fabric['columns']:,} NPUs, each counted as a board"
     failed = len(fabric["failed_boards"]) + told.get("failed", 0)
     output.note(f"{told['name']}: {grid}, {failed} failed")

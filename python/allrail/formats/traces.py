@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +21,19 @@ from allrail.errors import InputError
 if TYPE_CHECKING:
     from allrail.scenario import Scenario
 
-FORMATS = {
-    "chakra": "a Chakra trace: `NAME.<rank>.et`, or `NAME` without the ending",
-    "kineto": "PyTorch's profiler: `.json` or `.json.gz`, of one rank or of all",
-    "astra-sim": "an ASTRA-sim 1.0 layer file, also SimAI's: `.txt`",
-}
-"""What is read, and what it is recognised by."""
+LAYERS = "astra-sim"
+"""The one format that is read here, and not in the core: a file of layers, and no trace."""
+
+_LAYERS_ABOUT = "an ASTRA-sim 1.0 layer file, also SimAI's: `.txt`"
+
+
+@cache
+def formats() -> dict[str, dict[str, Any]]:
+    """Return what is read, by name: `about` (what it is recognised by) and its `options`."""
+    from allrail import _core
+
+    rows = {row["name"]: row for row in json.loads(_core.formats())}
+    return rows | {LAYERS: {"name": LAYERS, "about": _LAYERS_ABOUT, "options": []}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +70,7 @@ class Imported:
 
 
 def recognise(files: list[Path]) -> str:
-    """Which of `FORMATS` files have, by their names.
+    """Which of the `formats` files have, by their names.
 
     Args:
         files: One or several of one format.
@@ -82,23 +90,20 @@ def recognise(files: list[Path]) -> str:
 
 
 def _format(file: Path) -> str:
-    if file.suffix == ".et" or (not file.exists() and list(_ranks(file))):
-        return "chakra"
-    if file.name.endswith((".json", ".json.gz")):
-        return "kineto"
+    from allrail import _core
+
+    known = _core.recognise(str(file))
+    if known is not None:
+        return known
     if file.suffix == ".txt":
-        return "astra-sim"
+        return LAYERS
     if not file.exists():
         raise InputError("there is no such file", hint="check the path", source=str(file))
     raise InputError(
         "its format is not known by its name",
-        hint="; ".join(FORMATS.values()),
+        hint="; ".join(row["about"] for row in formats().values()),
         source=str(file),
     )
-
-
-def _ranks(prefix: Path) -> list[Path]:
-    return sorted(prefix.parent.glob(f"{prefix.name}.*.et")) if prefix.name else []
 
 
 def import_trace(
@@ -130,15 +135,16 @@ def import_trace(
     source = recognise(files)
     _check_options(source, step=step, groups=groups, npus=npus, at=at, grow=grow)
     name = name or _name(files[0])
-    if source == "astra-sim":
+    if source == LAYERS:
         return _layer_file(files, folder, name)
-    if source == "kineto":
-        read: dict[str, Any] = {"files": [str(file) for file in files], "step": step}
-    else:
-        read = {"path": str(_prefix(files[0])), "groups": str(groups) if groups else None}
-        if npus is not None:
-            read |= {"npus": npus, "scale": {"at": at, "grow": list(grow) or None}}
-    request = {"source": {source: read}, "folder": str(folder), "name": name}
+    read: dict[str, Any] = {
+        "files": [str(file) for file in files],
+        "step": step,
+        "groups": str(groups) if groups else None,
+        "npus": npus,
+        "scale": None if npus is None else {"at": at, "grow": list(grow) or None},
+    }
+    request = {"format": source, "source": read, "folder": str(folder), "name": name}
     told = _ask("import_trace", json.dumps(request))
     scenario = folder / f"{name}.yaml"
     _write_scenario(scenario, npus=told["npus"], model=f"trace: {json.dumps(name)}")
@@ -200,12 +206,11 @@ def _ask(what: str, request: str) -> dict[str, Any]:
 
 
 def _check_options(source: str, **options: Any) -> None:
-    belongs = {"step": "kineto", "groups": "chakra", "npus": "chakra", "at": "chakra"}
     for name, value in options.items():
-        home = belongs.get(name, "chakra")
-        if value not in (None, ()) and source != home:
+        if value not in (None, ()) and name not in formats()[source]["options"]:
+            home = next(row for row in formats().values() if name in row["options"])
             raise InputError(
-                f"it belongs to {FORMATS[home]}",
+                f"it belongs to {home['about']}",
                 hint="leave it out",
                 source=f"--{name}",
                 value=str(value),
@@ -252,7 +257,7 @@ def _layer_file(files: list[Path], folder: Path, name: str) -> Imported:
     _write_scenario(scenario, npus=work.header.all_gpus, model=f"astra_sim: {path}")
     warning = notes.warning()
     return Imported(
-        source="astra-sim",
+        source=LAYERS,
         npus=work.header.all_gpus,
         kept={"layers": len(work.layers)}
         | {kind: kinds.count(kind) for kind in sorted(set(kinds))},

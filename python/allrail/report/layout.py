@@ -1,8 +1,9 @@
 """Where the nodes of a topology stand in its picture, and which way its cables go.
 
-Each topology has its own: grids with the trees of rows and columns at their margins, layers of
-switches above NPUs, groups on a circle. A graph of one's own is drawn in layers, or on a circle
-where it has no switches. Nothing is random: the same network is drawn in the same way.
+A topology says how its nodes `stand` (`crates/fabric/src/topologies/drawing.rs`): in a grid with the
+trees of rows and columns at its margins, in groups on a circle, or, as any graph can, in layers of
+switches above NPUs, or on a circle where there are no switches. Nothing is random: the same network
+is drawn in the same way.
 """
 
 from __future__ import annotations
@@ -27,6 +28,8 @@ class Drawn:
     npus: int
     nodes: int
     cables: list[Cable]
+    picture: dict[str, Any]
+    names: list[str] | None = None
 
     def neighbours(self) -> list[list[int]]:
         """Return the nodes at the other ends of each node's cables."""
@@ -58,25 +61,23 @@ class Layout:
     node: float = 0.42
 
 
-def layout(topology: str, keys: dict[str, Any], drawn: Drawn) -> Layout:
+def layout(drawn: Drawn) -> Layout:
     """Place every node.
 
     Args:
-        topology: Which topology.
-        keys: Its keys.
-        drawn: What it is made of.
+        drawn: What the network is made of, and how its nodes stand.
     """
-    own: Callable[[dict[str, Any], Drawn], Layout] = {
-        "torus": _torus,
-        "mesh": _mesh,
-        "hyperx": _hyperx,
-        "hammingmesh": _hammingmesh,
-        "dragonfly": _dragonfly,
-    }.get(topology, _layers)
-    return own(keys, drawn)
+    stand: dict[str, Callable[[dict[str, Any], Drawn], Layout]] = {
+        "in_layers": _layers,
+        "around_edges": _around_edges,
+        "at_switches": _at_switches,
+        "on_boards": _on_boards,
+        "in_groups": _in_groups,
+    }
+    return stand[drawn.picture["stand"]](drawn.picture, drawn)
 
 
-def _torus(keys: dict[str, Any], drawn: Drawn) -> Layout:
+def _around_edges(keys: dict[str, Any], drawn: Drawn) -> Layout:
     layers, rows, columns = [1, *keys["shape"]][-3:]
     step = 1.0 if layers == 1 else 1.0 + 0.4 * layers
     shift = (0.44, 0.3)
@@ -101,7 +102,7 @@ def _torus(keys: dict[str, Any], drawn: Drawn) -> Layout:
                 drawing.ways[index] = stubs
     if drawing.ways:
         drawing.note = "a stub at an edge goes round to the opposite edge"
-    board = keys.get("board") or []
+    board = keys["board"]
     if layers == 1 and board and max(board) > 1:
         for row in range(0, rows, board[0]):
             for column in range(0, columns, board[1]):
@@ -110,9 +111,9 @@ def _torus(keys: dict[str, Any], drawn: Drawn) -> Layout:
     return drawing
 
 
-def _mesh(keys: dict[str, Any], drawn: Drawn) -> Layout:
+def _at_switches(keys: dict[str, Any], drawn: Drawn) -> Layout:
     columns, rows, layers = [*keys["shape"], 1][:3]
-    count = keys.get("npus_per_switch", 1)
+    count = keys["npus_per_switch"]
     reach = max(0.8, 0.5 * (count - 1) / math.radians(60))
     shift = reach + 0.45
     spread = reach + 1.1 if layers == 1 else layers * shift + 0.6
@@ -128,20 +129,14 @@ def _mesh(keys: dict[str, Any], drawn: Drawn) -> Layout:
     return Layout(at=npus + switches)
 
 
-def _hyperx(keys: dict[str, Any], drawn: Drawn) -> Layout:
-    drawing = _hammingmesh({"board": [1, 1], "grid": keys["shape"]}, drawn)
-    drawing.note = "as it is costed; its bandwidth is that of direct links in each row and column"
-    return drawing
-
-
-def _hammingmesh(keys: dict[str, Any], drawn: Drawn) -> Layout:
+def _on_boards(keys: dict[str, Any], drawn: Drawn) -> Layout:
     (a, b), (x, y) = keys["board"], keys["grid"]
-    failed = {(column, row) for column, row in keys.get("failed_boards", [])}
+    failed = {(column, row) for column, row in keys["failed"]}
 
     def spot(row: int, column: int) -> Point:
         return column + _BOARD_GAP * (column // b), -row - _BOARD_GAP * (row // a)
 
-    drawing = Layout(at=[])
+    drawing = Layout(at=[], note=keys["note"])
     line: list[tuple[int, int]] = []
     for row in range(a * y):
         for column in range(b * x):
@@ -287,7 +282,7 @@ def _circle(drawn: Drawn) -> Layout:
     return Layout(at=[(radius * math.cos(t), radius * math.sin(t)) for t in turns])
 
 
-def _dragonfly(keys: dict[str, Any], drawn: Drawn) -> Layout:
+def _in_groups(keys: dict[str, Any], drawn: Drawn) -> Layout:
     groups, per_group = keys["groups"], (drawn.nodes - drawn.npus) // keys["groups"]
     near = drawn.neighbours()
     most = max(sum(n < drawn.npus for n in near[node]) for node in range(drawn.npus, drawn.nodes))

@@ -45,13 +45,10 @@ def topology(fabric: GraphFabric) -> Figure:
     failed = {key: keys.pop(key, []) for key in ("failed_nodes", "failed_links")}
     drawn, changed = _drawn(fabric, keys)
     if changed:
-        keys |= {key: value for key, (_, value) in changed.items()}
         changed |= {key: (some, []) for key, some in failed.items() if some}
         failed = {"failed_nodes": [], "failed_links": []}
-    drawing = layout(fabric.topology, keys, drawn)
-    names = [str(node) for node in range(drawn.nodes)]
-    if fabric.topology == "graph":
-        names = [*keys["npus"], *keys.get("switches", [])]
+    drawing = layout(drawn)
+    names = drawn.names or [str(node) for node in range(drawn.nodes)]
     broken = {names.index(str(node)) for node in failed["failed_nodes"]}
     cut = _cut(drawn, [[names.index(str(end)) for end in ends] for ends in failed["failed_links"]])
     lost = cut | {
@@ -80,71 +77,30 @@ def topology(fabric: GraphFabric) -> Figure:
 
 def _drawn(fabric: GraphFabric, keys: dict[str, Any]) -> tuple[Drawn, dict[str, tuple[Any, Any]]]:
     """What to draw, and which keys had to become smaller for it: what they were, what they are."""
-    from allrail.graphs import count
+    from allrail.graphs import count, facts
 
     changed: dict[str, tuple[Any, Any]] = {}
     if count(fabric)["npus"] > MOST_NPUS or _crowded(keys):
-        smaller = _smaller(fabric.topology, keys)
-        if smaller is None:
-            raise InputError(
-                f"a picture shows {MOST_NPUS} NPUs at most",
-                hint="draw a part of it: a file with fewer nodes",
-                field="--picture",
-                value=fabric.name,
-            )
-        changed = {key: (keys.get(key), value) for key, value in smaller.items()}
+        smaller = facts(fabric)["smaller"] or []
+        changed = {key: (keys.get(key), value) for key, value in smaller}
         changed = {key: (old, new) for key, (old, new) in changed.items() if old != new}
-        keys = {**keys, **smaller}
+    keys = {**keys, **{key: new for key, (_, new) in changed.items()}}
     chosen = fabric.model_validate({"name": fabric.name, "topology": fabric.topology, **keys})
+    if count(chosen)["npus"] > MOST_NPUS or _crowded(keys):
+        raise InputError(
+            f"a picture shows {MOST_NPUS} NPUs at most",
+            hint="draw a part of it: a file with fewer nodes",
+            field="--picture",
+            value=fabric.name,
+        )
     tree = chosen.ask(lambda text, _: _core.graph_cables(text))
-    return Drawn(tree["npus"], tree["nodes"], [tuple(one) for one in tree["cables"]]), changed
+    tree["cables"] = [tuple(one) for one in tree["cables"]]
+    return Drawn(**tree), changed
 
 
 def _crowded(keys: dict[str, Any]) -> bool:
     """Whether a graph of one's own has more cables than can be told apart."""
     return len(keys.get("links", [])) > MOST_CABLES
-
-
-def _smaller(topology: str, keys: dict[str, Any]) -> dict[str, Any] | None:
-    """The keys of a readable network of the same kind; None if there is none."""
-
-    def least(key: str, most: int) -> int:
-        return min(int(keys[key]), most)
-
-    match topology:
-        case "hammingmesh":
-            sides = keys["board"]
-            if max(sides) > 4:
-                return None
-            grid = [min(size, 4) for size in keys["grid"]]
-            whole = {"failed_boards": [], "taper": 0.0}
-            return {"grid": grid, **{key: whole[key] for key in whole if key in keys}}
-        case "hyperx":
-            return {"shape": [min(size, 6) for size in keys["shape"]]}
-        case "torus":
-            board = keys.get("board") or [1] * len(keys["shape"])
-            most = 8 if len(board) == 2 else 4
-            shape = [
-                min(size, max(most // on_board, 2) * on_board)
-                for size, on_board in zip(keys["shape"], board, strict=True)
-            ]
-            product = 1
-            for size in shape:
-                product *= size
-            return {"shape": shape} if product <= MOST_NPUS else None
-        case "mesh":
-            most = 5 if len(keys["shape"]) == 2 else 3
-            shape = [min(size, most) for size in keys["shape"]]
-            return {"shape": shape, "npus_per_switch": min(keys.get("npus_per_switch", 1), 4)}
-        case "fat_tree":
-            npus = 32 if keys["levels"] == 2 else 64
-            return {"npus": min(keys["npus"], npus), "switch_radix": 8}
-        case "dragonfly":
-            a, p = least("a", 4), least("p", 2)
-            groups = min(keys["groups"], 2 * a + 1, 9)
-            ports = a - 1 + p + 2
-            return {"a": a, "p": p, "h": 2, "groups": groups, "switch_radix": ports + ports % 2}
-    return None
 
 
 def _cut(drawn: Drawn, links: list[list[int]]) -> set[int]:

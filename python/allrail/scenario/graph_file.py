@@ -37,12 +37,15 @@ def resolve(
     Raises:
         InputError: The file cannot be read or is no graph.
     """
+    from allrail.scenario.graph import topologies
+
     whole = dict(tree)
-    if whole.get("topology") != "graph":
+    tag = whole.get("topology")
+    if not isinstance(tag, str) or not topologies().get(tag, {}).get("file"):
         return whole
     if "file" in whole:
         name = whole.pop("file")
-        read, inner = _read(name, folder, places, at)
+        read, inner = _read(name, tag, folder, places, at)
         for key, value in read.items():
             if key in whole:
                 raise InputError(
@@ -64,7 +67,9 @@ def resolve(
     return whole
 
 
-def _read(name: Any, folder: FilePath, places: Places, at: Path) -> tuple[dict[str, Any], Places]:
+def _read(
+    name: Any, tag: str, folder: FilePath, places: Places, at: Path
+) -> tuple[dict[str, Any], Places]:
     path = folder / name if isinstance(name, str) else None
     if path is None or not path.is_file():
         place = places.of((*at, "file"))
@@ -85,9 +90,9 @@ def _read(name: Any, folder: FilePath, places: Places, at: Path) -> tuple[dict[s
         )
     if "nodes" in tree:
         return _NodeLink(tree, inner).graph(), inner
-    if tree.get("topology", "graph") != "graph":
+    if tree.get("topology", tag) != tag:
         raise InputError(
-            "a file of nodes and links has the topology `graph`",
+            f"a file of nodes and links has the topology `{tag}`",
             hint="name the file as the fabric itself",
             source=str(path),
             line=inner.of(("topology",)).line,

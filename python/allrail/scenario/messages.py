@@ -10,9 +10,9 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from allrail.scenario.fabric import Node
-from allrail.scenario.fields import Flag, OneOf, Quantity, Text, _Field, refuse
+from allrail.scenario.fields import Flag, OneOf, Quantity, Text, _Field, refuse, table
 
-GRID = ("rings", "torus", "ring", "ring_unidirectional", "hierarchical", "tree")
+GRID = tuple(row["name"] for row in table("grid_algorithms") if row["by_npus"])
 PLACEMENTS = ("in_order", "shuffled", "scattered")
 
 

@@ -31,6 +31,7 @@ from allrail.scenario.fields import (
     Text,
     _Field,
     refuse,
+    table,
 )
 from allrail.scenario.graph import GraphFabric
 from allrail.scenario.messages import Messages, PlacementField
@@ -39,7 +40,17 @@ from allrail.scenario.policies import Policy
 from allrail.scenario.traffic import PacketSettings, Traffic
 from allrail.scenario.workload import WhatIfName, Workload
 
-_DEFAULT_ORDERS = {"themis": "smallest_first", "allrail": "planned"}
+
+
+def _default_order(data: dict[str, Any]) -> str:
+    """The order that a policy takes where none is given; of no policy, any, as it is refused."""
+    orders = {row["name"]: row["order"] for row in table("policies")}
+    return str(orders.get(data.get("policy"), next(iter(orders.values()))))
+
+
+def _default_orders() -> str:
+    each = [f"`{row['order']}` for `{row['name']}`" for row in table("policies")]
+    return ", ".join(each)
 
 
 OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast")
@@ -99,9 +110,9 @@ class Schedule(Node):
         default="baseline", description="Which dimension a chunk visits next."
     )
     order: Annotated[str, OneOf(table="orders")] = Field(
-        default_factory=lambda data: _DEFAULT_ORDERS.get(data.get("policy", ""), "fifo"),
-        description="Which waiting stage a dimension serves next. If left out: `fifo` for "
-        "`baseline`, `smallest_first` for `themis`, `planned` for `allrail`.",
+        default_factory=_default_order,
+        description="Which waiting stage a dimension serves next. If left out: "
+        f"{_default_orders()}.",
     )
     chunks: Annotated[int, Count(1, hint="64 is a good start")] = Field(
         default=64, description="How many parts each collective is cut into."

@@ -22,8 +22,11 @@
 //! # Ok::<(), allrail_collective::CollectiveError>(())
 //! ```
 
-use super::{Algorithm, Cost};
+use allrail_fabric::Kind;
+
+use super::{Algorithm, Cost, LinkTime, OnLinks};
 use crate::program::{Blocks, Combine};
+use crate::unaware::Pattern;
 use crate::{Operation, Program};
 
 /// The tag in scenario files.
@@ -55,6 +58,18 @@ impl Algorithm for Direct {
             Operation::Broadcast => ((p - 1, 1), 1),
         };
         Cost { sent, steps, fill: (0, 1) }
+    }
+
+    fn on_links(&self, kind: Kind, operation: Operation, ranks: u32) -> OnLinks {
+        let fits = kind == Kind::FullyConnected;
+        OnLinks {
+            // A switch takes many small messages as well as few large ones, but for their steps.
+            usual: fits || (kind == Kind::Switch && operation == Operation::AllToAll),
+            time: fits.then(|| LinkTime::as_sent(&self.cost(operation, ranks))),
+            messages: Some(u64::from(ranks).pow(2)),
+            unaware: Some(Pattern::Direct),
+            ..OnLinks::default()
+        }
     }
 
     fn program(&self, operation: Operation, ranks: u32) -> Program {

@@ -28,8 +28,11 @@
 //! # Ok::<(), allrail_collective::CollectiveError>(())
 //! ```
 
-use super::{Algorithm, Cost};
+use allrail_fabric::Kind;
+
+use super::{Algorithm, Cost, OnLinks};
 use crate::program::{Blocks, Combine};
+use crate::unaware::Pattern;
 use crate::{Operation, Program};
 
 /// The tag in scenario files.
@@ -64,6 +67,15 @@ impl Algorithm for HalvingDoubling {
             Operation::AllToAll => panic!("`{TAG}` is only asked for its own operations"),
         };
         Cost { sent: (u64::from(times) * (p - 1), p), steps: times * rounds, fill: (0, 1) }
+    }
+
+    fn on_links(&self, kind: Kind, _operation: Operation, ranks: u32) -> OnLinks {
+        OnLinks {
+            usual: kind == Kind::Switch,
+            halving: ranks.is_power_of_two(),
+            unaware: Some(Pattern::HalvingDoubling),
+            ..OnLinks::default()
+        }
     }
 
     fn program(&self, operation: Operation, ranks: u32) -> Program {

@@ -17,6 +17,9 @@ pub mod halving_doubling;
 pub mod ring;
 pub mod ring_unidirectional;
 
+use allrail_fabric::Kind;
+
+use crate::unaware::Pattern;
 use crate::{CollectiveError, Operation, Program};
 
 /// What an operation costs a rank, in closed form.
@@ -33,6 +36,40 @@ pub struct Cost {
     pub steps: u32,
     /// Serialisations beside the busiest rank's own, as a fraction of `s`.
     pub fill: (u64, u64),
+}
+
+/// What is known of an algorithm's messages on the links of a kind of dimension. The default knows
+/// nothing: then messages are counted one by one, up to 512 ranks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OnLinks {
+    /// Whether it is what a dimension of this kind runs if nobody says otherwise.
+    pub usual: bool,
+    /// How long the busiest link takes, in closed form.
+    pub time: Option<LinkTime>,
+    /// Whether messages halve from step to step (in an all-gather: double), and are not alike.
+    pub halving: bool,
+    /// How many messages its program has, or more; where `None`, one for each rank and step, and in an
+    /// all-to-all one for each block that they carry.
+    pub messages: Option<u64>,
+    /// As what ASTRA-sim counts it without contention; `None` where it does not know it.
+    pub unaware: Option<Pattern>,
+}
+
+/// How long the links of a dimension take, in the time that `s` bytes take at its whole bandwidth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkTime {
+    /// For which the busiest link carries bytes.
+    pub busy: (u64, u64),
+    /// For which none is busy, and the last byte waits.
+    pub fill: (u64, u64),
+}
+
+impl LinkTime {
+    /// Of an algorithm whose messages fit the links: what the busiest rank sends.
+    #[must_use]
+    pub const fn as_sent(cost: &Cost) -> Self {
+        Self { busy: cost.sent, fill: cost.fill }
+    }
 }
 
 /// An algorithm for one dimension. The planners ask for its cost, the verifier and the message
@@ -52,6 +89,13 @@ pub trait Algorithm: Sync {
 
     /// The messages for `ranks` ≥ 2 ranks; only asked for [`Algorithm::operations`].
     fn program(&self, operation: Operation, ranks: u32) -> Program;
+
+    /// What is known of `ranks` ≥ 2 ranks on links of that kind, so that nobody has to count; only
+    /// asked for [`Algorithm::operations`].
+    fn on_links(&self, kind: Kind, operation: Operation, ranks: u32) -> OnLinks {
+        let _ = (kind, operation, ranks);
+        OnLinks::default()
+    }
 }
 
 impl std::fmt::Debug for dyn Algorithm {

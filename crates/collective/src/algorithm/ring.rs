@@ -30,9 +30,12 @@
 //! # Ok::<(), allrail_collective::CollectiveError>(())
 //! ```
 
+use allrail_fabric::Kind;
+
 use super::ring_unidirectional::Lane;
-use super::{Algorithm, Cost, saturating_steps};
+use super::{Algorithm, Cost, LinkTime, OnLinks, saturating_steps};
 use crate::program::{Blocks, Combine};
+use crate::unaware::Pattern;
 use crate::{Operation, Program};
 
 /// The tag in scenario files.
@@ -67,6 +70,23 @@ impl Algorithm for Ring {
             }
         };
         Cost { sent, steps: saturating_steps(steps), fill }
+    }
+
+    fn on_links(&self, kind: Kind, operation: Operation, ranks: u32) -> OnLinks {
+        let cost = self.cost(operation, ranks);
+        let size = u64::from(ranks);
+        let time = match operation {
+            // The two directions run out at different steps, and a step lasts as long with one.
+            Operation::Broadcast => LinkTime { busy: cost.sent, fill: (size - 2, size) },
+            _ => LinkTime::as_sent(&cost),
+        };
+        let fits = kind == Kind::Ring;
+        OnLinks {
+            usual: fits,
+            time: fits.then_some(time),
+            unaware: Some(Pattern::Ring),
+            ..OnLinks::default()
+        }
     }
 
     fn program(&self, operation: Operation, ranks: u32) -> Program {

@@ -28,8 +28,11 @@
 //! # Ok::<(), allrail_collective::CollectiveError>(())
 //! ```
 
-use super::{Algorithm, Cost, saturating_steps};
+use allrail_fabric::Kind;
+
+use super::{Algorithm, Cost, LinkTime, OnLinks, saturating_steps};
 use crate::program::{Blocks, Combine};
+use crate::unaware::Pattern;
 use crate::{Operation, Program};
 
 /// The tag in scenario files.
@@ -60,6 +63,22 @@ impl Algorithm for RingUnidirectional {
             Operation::Broadcast => ((1, 1), 2 * p - 2, (p - 2, p)),
         };
         Cost { sent, steps: saturating_steps(steps), fill }
+    }
+
+    fn on_links(&self, kind: Kind, operation: Operation, ranks: u32) -> OnLinks {
+        let cost = self.cost(operation, ranks);
+        let twice = |(numerator, denominator): (u64, u64)| (2 * numerator, denominator);
+        let time = if ranks > 2 {
+            // One of the two directions does all the work.
+            LinkTime { busy: twice(cost.sent), fill: twice(cost.fill) }
+        } else {
+            LinkTime::as_sent(&cost)
+        };
+        OnLinks {
+            time: (kind == Kind::Ring).then_some(time),
+            unaware: Some(Pattern::Ring),
+            ..OnLinks::default()
+        }
     }
 
     fn program(&self, operation: Operation, ranks: u32) -> Program {

@@ -74,6 +74,12 @@ pub trait GridAllReduce: Sync {
 
     /// What it costs on a torus.
     fn cost(&self, rows: u32, columns: u32) -> GridCost;
+
+    /// Whose first half stands for a reduce-scatter, and whose second for an all-gather, where this
+    /// all-reduce is chosen.
+    fn halves(&self) -> &'static dyn GridAllReduce {
+        &ring::Ring
+    }
 }
 
 impl std::fmt::Debug for dyn GridAllReduce {
@@ -137,10 +143,10 @@ pub static ALL: &[&dyn GridAllReduce] = &[
 ///
 /// # Errors
 /// [`CollectiveError::UnknownAlgorithm`] with the known names.
-pub fn named(tag: &str) -> Result<&'static dyn GridAllReduce, CollectiveError> {
-    ALL.iter().copied().find(|algorithm| algorithm.tag() == tag).ok_or_else(|| {
+pub fn named(name: &str) -> Result<&'static dyn GridAllReduce, CollectiveError> {
+    ALL.iter().copied().find(|algorithm| algorithm.tag() == name).ok_or_else(|| {
         CollectiveError::UnknownAlgorithm {
-            name: tag.to_owned(),
+            name: name.to_owned(),
             known: ALL.iter().map(|algorithm| algorithm.tag()).collect(),
         }
     })

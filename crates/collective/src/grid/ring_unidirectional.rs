@@ -46,6 +46,10 @@ impl GridAllReduce for RingUnidirectional {
         Box::new(OneWay { next, bytes: block(size, rows * columns) })
     }
 
+    fn halves(&self) -> &'static dyn GridAllReduce {
+        &RingUnidirectional
+    }
+
     fn cost(&self, rows: u32, columns: u32) -> GridCost {
         let sent = least_sent(rows, columns);
         let link = Some(LinkCost { bytes: sent, in_step: sent });

@@ -57,7 +57,7 @@ impl Floor {
     /// # Errors
     /// It is no such mapping, or jobs cannot be placed on that topology.
     pub fn read(fabric: &Value) -> Result<Self, FabricError> {
-        let tag = topologies::read(fabric.clone())?.tag();
+        let topology = topologies::read(fabric.clone())?;
         for key in PARTS {
             if fabric.get(key).and_then(Value::as_array).is_some_and(|parts| !parts.is_empty()) {
                 return Err(FabricError::new(
@@ -68,17 +68,14 @@ impl Floor {
                 ));
             }
         }
-        match tag {
-            hammingmesh::TAG => Ok(Self::of_mesh(&keys(fabric))),
-            topologies::torus::TAG => Ok(Self::of_torus(&keys(fabric))),
-            fat_tree::TAG => Ok(Self::of_tree(&keys(fabric))),
-            _ => Err(FabricError::new(
+        topology.floor().ok_or_else(|| {
+            FabricError::new(
                 "fabric.topology",
-                tag,
+                topology.tag(),
                 "it has no boards to place jobs on",
                 "jobs are placed on a `hammingmesh`, a `torus` or a `fat_tree`",
-            )),
-        }
+            )
+        })
     }
 
     /// The boards of a validated `HammingMesh`.
@@ -94,7 +91,9 @@ impl Floor {
         }
     }
 
-    fn of_torus(torus: &topologies::torus::Torus) -> Self {
+    /// The boards of a validated torus.
+    #[must_use]
+    pub fn of_torus(torus: &topologies::torus::Torus) -> Self {
         let on_board = |dimension| torus.board.get(dimension).copied().unwrap_or(1);
         let sides: Vec<u32> =
             torus.shape.iter().enumerate().map(|(d, &size)| size / on_board(d)).collect();
@@ -113,7 +112,9 @@ impl Floor {
         }
     }
 
-    fn of_tree(tree: &fat_tree::FatTree) -> Self {
+    /// The NPUs of a validated fat tree, each as a board.
+    #[must_use]
+    pub fn of_tree(tree: &fat_tree::FatTree) -> Self {
         Self {
             topology: fat_tree::TAG,
             per_board: 1,
@@ -192,16 +193,4 @@ fn at_edges(board: &[u32], planes: u32, link: Wire) -> Bandwidth {
 fn times(bandwidth: Bandwidth, links: u64) -> Bandwidth {
     let sum = bandwidth.bytes_per_second().saturating_mul(links);
     Bandwidth::from_bytes_per_second(sum).expect("a board has cables")
-}
-
-/// The keys of a topology, which `topologies::read` has taken.
-fn keys<T: serde::de::DeserializeOwned>(fabric: &Value) -> T {
-    let mut keys = fabric.clone();
-    if let Some(keys) = keys.as_object_mut() {
-        keys.remove("topology");
-        for key in PARTS {
-            keys.remove(key);
-        }
-    }
-    serde_json::from_value(keys).expect("the topology has read these keys")
 }

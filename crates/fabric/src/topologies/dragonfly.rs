@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
-use super::{Counts, GraphTopology, or_adaptive};
+use super::{Counts, Drawing, GraphTopology, Picture, or_adaptive};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::routing::{DragonflyRouting, Routing};
 use crate::{Dimension, FabricError};
@@ -198,6 +198,27 @@ impl GraphTopology for Dragonfly {
     fn dimensions(&self) -> Result<Vec<Dimension>, String> {
         Err("the groups of a dragonfly share their global cables: no dimension joins NPU to NPU"
             .to_owned())
+    }
+
+    fn takes_detours(&self) -> bool {
+        true
+    }
+
+    fn drawing(&self) -> Drawing {
+        let (a, p, h) = (self.a.min(4), self.p.min(2), 2);
+        let groups = self.groups.min(2 * a + 1).min(9);
+        let ports = a - 1 + p + h;
+        Drawing {
+            picture: Picture::InGroups { groups: self.groups },
+            smaller: Some(vec![
+                ("a", a.into()),
+                ("p", p.into()),
+                ("h", h.into()),
+                ("groups", groups.into()),
+                ("switch_radix", (ports + ports % 2).into()),
+            ]),
+            ..Drawing::default()
+        }
     }
 
     fn build(&self) -> Result<Graph, FabricError> {

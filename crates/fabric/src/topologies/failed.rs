@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{Counts, GraphTopology};
+use super::{Counts, Drawing, GraphTopology};
 use crate::graph::{Graph, NodeId};
 use crate::{Dimension, FabricError};
 
@@ -109,6 +109,22 @@ impl<T: GraphTopology> GraphTopology for Damaged<T> {
 
     fn reduces(&self) -> bool {
         self.whole.reduces()
+    }
+
+    fn takes_detours(&self) -> bool {
+        self.whole.takes_detours()
+    }
+
+    fn grid(&self) -> Option<[u32; 2]> {
+        self.whole.grid()
+    }
+
+    fn shares_ports(&self) -> bool {
+        self.whole.shares_ports()
+    }
+
+    fn drawing(&self) -> Drawing {
+        self.whole.drawing()
     }
 
     fn counts(&self) -> Counts {

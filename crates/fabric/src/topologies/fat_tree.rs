@@ -21,8 +21,9 @@ use serde::{Deserialize, Serialize};
 use super::checks;
 use super::dimension::{cables, dimension};
 use super::tree::Tree;
-use super::{Counts, GraphTopology};
+use super::{Counts, Drawing, GraphTopology};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
+use crate::placement::Floor;
 use crate::{Dimension, FabricError, Kind};
 
 /// The tag in fabric files.
@@ -167,6 +168,23 @@ impl GraphTopology for FatTree {
             dimension(Kind::Switch, size, self.planes, bandwidth, cables(2 * level, self.link))
         };
         Ok((1u64..).zip(levels).filter(|(_, (size, _))| *size > 1).map(switch).collect())
+    }
+
+    fn shares_ports(&self) -> bool {
+        true
+    }
+
+    fn floor(&self) -> Option<Floor> {
+        Some(Floor::of_tree(self))
+    }
+
+    fn drawing(&self) -> Drawing {
+        let most = if self.levels == 2 { 32 } else { 64 };
+        let smaller = [("npus", self.npus.min(most)), ("switch_radix", 8)];
+        Drawing {
+            smaller: Some(smaller.map(|(key, value)| (key, value.into())).to_vec()),
+            ..Drawing::default()
+        }
     }
 
     fn build(&self) -> Result<Graph, FabricError> {

@@ -23,7 +23,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
-use super::{Counts, Entry, GraphTopology};
+use super::{Counts, Drawing, Entry, GraphTopology};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire, measure};
 use crate::{Dimension, FabricError};
 
@@ -36,6 +36,7 @@ pub(super) const ENTRY: Entry = Entry {
     about: "your own nodes and links, here or in a `file`",
     read: |keys| Ok(Box::new(serde_json::from_value::<UserGraph>(keys)?)),
     schema: || schemars::schema_for!(UserGraph),
+    in_a_file: true,
 };
 
 const MAX_NODES: usize = 1 << 16;
@@ -273,6 +274,11 @@ impl GraphTopology for UserGraph {
             links.push([one, self.number(&numbers, field(1), other)?]);
         }
         whole.without(&nodes, &links, |node| self.name(node).to_owned())
+    }
+
+    fn drawing(&self) -> Drawing {
+        let names = self.npus.iter().chain(&self.switches).cloned().collect();
+        Drawing { names: Some(names), ..Drawing::default() }
     }
 
     fn dimensions(&self) -> Result<Vec<Dimension>, String> {

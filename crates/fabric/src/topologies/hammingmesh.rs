@@ -32,8 +32,9 @@ use serde::{Deserialize, Serialize};
 use super::checks;
 use super::dimension::{cables, ring};
 use super::tree::Tree;
-use super::{Counts, GraphTopology, or_adaptive};
+use super::{Counts, Drawing, GraphTopology, Picture, or_adaptive};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
+use crate::placement::Floor;
 use crate::routing::hammingmesh::Variant;
 use crate::routing::{HammingMeshRouting, Routing};
 use crate::{Dimension, FabricError};
@@ -268,6 +269,39 @@ impl GraphTopology for HammingMesh {
         };
         let lines = [(b, x), (a, y)].into_iter().filter(|(on_board, boards)| on_board * boards > 1);
         Ok(lines.map(line).collect())
+    }
+
+    fn grid(&self) -> Option<[u32; 2]> {
+        let ([a, b], [x, y]) = (self.board, self.grid);
+        Some([a * y, b * x])
+    }
+
+    fn floor(&self) -> Option<Floor> {
+        Some(Floor::of_mesh(self))
+    }
+
+    fn as_mesh(&self) -> Option<&HammingMesh> {
+        Some(self)
+    }
+
+    fn drawing(&self) -> Drawing {
+        let mut smaller = vec![("grid", self.grid.map(|size| size.min(4)).to_vec().into())];
+        if !self.failed_boards.is_empty() {
+            smaller.push(("failed_boards", serde_json::Value::Array(Vec::new())));
+        }
+        if self.taper > 0.0 {
+            smaller.push(("taper", 0.0.into()));
+        }
+        Drawing {
+            picture: Picture::OnBoards {
+                board: self.board,
+                grid: self.grid,
+                failed: self.failed_boards.clone(),
+                note: "",
+            },
+            smaller: self.board.iter().all(|&side| side <= 4).then_some(smaller),
+            ..Drawing::default()
+        }
     }
 
     fn build(&self) -> Result<Graph, FabricError> {

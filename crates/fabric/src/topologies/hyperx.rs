@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::checks;
 use super::dimension::{cables, dimension};
 use super::hammingmesh::HammingMesh;
-use super::{Counts, GraphTopology, or_adaptive};
+use super::{Counts, Drawing, GraphTopology, Picture, or_adaptive};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::routing::{HyperXRouting, Routing};
 use crate::{Dimension, FabricError, Kind};
@@ -121,6 +121,29 @@ impl GraphTopology for HyperX {
         let line =
             |size| dimension(Kind::FullyConnected, size, self.planes, self.link.bandwidth, latency);
         Ok(sizes.map(line).collect())
+    }
+
+    fn grid(&self) -> Option<[u32; 2]> {
+        Some(self.shape)
+    }
+
+    fn shares_ports(&self) -> bool {
+        true
+    }
+
+    fn drawing(&self) -> Drawing {
+        let note = "as it is costed; its bandwidth is that of direct links in each row and column";
+        let smaller = self.shape.map(|size| size.min(6)).to_vec();
+        Drawing {
+            picture: Picture::OnBoards {
+                board: [1, 1],
+                grid: self.shape,
+                failed: Vec::new(),
+                note,
+            },
+            smaller: Some(vec![("shape", smaller.into())]),
+            ..Drawing::default()
+        }
     }
 
     fn build(&self) -> Result<Graph, FabricError> {

@@ -16,7 +16,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
-use super::{Counts, GraphTopology};
+use super::{Counts, Drawing, GraphTopology, Picture, grid_of};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::{Dimension, FabricError};
 
@@ -111,6 +111,24 @@ impl GraphTopology for Mesh {
 
     fn dimensions(&self) -> Result<Vec<Dimension>, String> {
         Err("a line of switches is neither a ring nor a switch nor fully connected".to_owned())
+    }
+
+    fn grid(&self) -> Option<[u32; 2]> {
+        grid_of(&self.shape)
+    }
+
+    fn drawing(&self) -> Drawing {
+        let most = if self.shape.len() == 2 { 5 } else { 3 };
+        let shape: Vec<u32> = self.shape.iter().map(|&size| size.min(most)).collect();
+        let npus_per_switch = self.npus_per_switch;
+        Drawing {
+            picture: Picture::AtSwitches { shape: self.shape.clone(), npus_per_switch },
+            smaller: Some(vec![
+                ("shape", shape.into()),
+                ("npus_per_switch", npus_per_switch.min(4).into()),
+            ]),
+            ..Drawing::default()
+        }
     }
 
     fn build(&self) -> Result<Graph, FabricError> {

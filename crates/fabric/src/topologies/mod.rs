@@ -14,6 +14,7 @@
 mod checks;
 mod dimension;
 pub mod dragonfly;
+mod drawing;
 mod failed;
 pub mod fat_tree;
 pub mod graph;
@@ -23,12 +24,15 @@ pub mod mesh;
 pub mod torus;
 mod tree;
 
+pub use drawing::{Drawing, Picture};
+use hammingmesh::HammingMesh;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::graph::Graph;
+use crate::placement::Floor;
 use crate::routing::{Adaptive, Routing};
 use crate::{Dimension, FabricError};
 
@@ -60,6 +64,12 @@ impl Counts {
         }
         self
     }
+}
+
+/// Rows and columns of NPUs that are numbered along dimensions: the first counts rows.
+fn grid_of(shape: &[u32]) -> Option<[u32; 2]> {
+    let (rows, columns) = shape.split_first()?;
+    Some([*rows, columns.iter().product()])
 }
 
 /// The rule of a topology, or the one for any graph where the graph is not whole.
@@ -141,6 +151,38 @@ pub trait GraphTopology: Send + Sync {
     fn dimensions(&self) -> Result<Vec<Dimension>, String> {
         Err(format!("a `{}` is not a product of dimensions", self.tag()))
     }
+
+    /// Whether all of [`GraphTopology::dimensions`] leave an NPU by the same cables, so that together they
+    /// have no more than one of them.
+    fn shares_ports(&self) -> bool {
+        false
+    }
+
+    /// Whether the best splitting of traffic over paths takes ways round: where minimal paths alone leave
+    /// most links unused.
+    fn takes_detours(&self) -> bool {
+        false
+    }
+
+    /// Rows and columns of its NPUs, if they are numbered as a grid, row by row.
+    fn grid(&self) -> Option<[u32; 2]> {
+        None
+    }
+
+    /// The boards that jobs are placed on; `None` where it has none.
+    fn floor(&self) -> Option<Floor> {
+        None
+    }
+
+    /// Itself, if it is a mesh of boards: what jobs can be run side by side on.
+    fn as_mesh(&self) -> Option<&HammingMesh> {
+        None
+    }
+
+    /// How it is drawn.
+    fn drawing(&self) -> Drawing {
+        Drawing::default()
+    }
 }
 
 /// A topology's line in the list. Every topology but `graph`, which has names, takes `failed_nodes`
@@ -153,13 +195,15 @@ pub struct Entry {
     read: fn(Value) -> Result<Box<dyn GraphTopology>, serde_json::Error>,
     /// The JSON schema of its keys, `topology` not among them.
     pub schema: fn() -> schemars::Schema,
+    /// Whether its nodes and links may stand in a file of their own, which `file` names.
+    pub in_a_file: bool,
 }
 
 const fn entry<T>(tag: &'static str, about: &'static str) -> Entry
 where
     T: GraphTopology + DeserializeOwned + JsonSchema + 'static,
 {
-    Entry { tag, about, read: failed::read::<T>, schema: failed::schema::<T> }
+    Entry { tag, about, read: failed::read::<T>, schema: failed::schema::<T>, in_a_file: false }
 }
 
 /// Every topology.

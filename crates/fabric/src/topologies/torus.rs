@@ -14,8 +14,9 @@ use serde::{Deserialize, Serialize};
 
 use super::checks;
 use super::dimension;
-use super::{Counts, GraphTopology, or_adaptive};
+use super::{Counts, Drawing, GraphTopology, Picture, grid_of, or_adaptive};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
+use crate::placement::Floor;
 use crate::routing::{Routing, TorusRouting};
 use crate::{Dimension, FabricError};
 
@@ -121,6 +122,28 @@ impl GraphTopology for Torus {
             dimension::ring(size, links, &[(all - traces, self.link), (traces, self.board_link)])
         };
         Ok(self.shape.iter().enumerate().rev().map(ring).collect())
+    }
+
+    fn grid(&self) -> Option<[u32; 2]> {
+        grid_of(&self.shape)
+    }
+
+    fn floor(&self) -> Option<Floor> {
+        Some(Floor::of_torus(self))
+    }
+
+    fn drawing(&self) -> Drawing {
+        let most = if self.shape.len() == 2 { 8 } else { 4 };
+        let least = |(index, &size): (usize, &u32)| {
+            let on_board = self.board.get(index).copied().unwrap_or(1);
+            size.min((most / on_board).max(2) * on_board)
+        };
+        let shape: Vec<u32> = self.shape.iter().enumerate().map(least).collect();
+        Drawing {
+            picture: Picture::AroundEdges { shape: self.shape.clone(), board: self.board.clone() },
+            smaller: Some(vec![("shape", shape.into())]),
+            ..Drawing::default()
+        }
     }
 
     fn build(&self) -> Result<Graph, FabricError> {

@@ -4,14 +4,14 @@
 
 use allrail_core::Bandwidth;
 
-use super::{LinkId, Topology};
-use crate::{Dimension, Kind};
+use super::{LinkId, Reach, Topology};
+use crate::Dimension;
 
 pub(super) struct FullyConnected;
 
 impl Topology for FullyConnected {
-    fn kind(&self) -> Kind {
-        Kind::FullyConnected
+    fn reach(&self) -> Reach {
+        Reach::Peers
     }
 
     fn link_count(&self, dimension: &Dimension) -> u32 {

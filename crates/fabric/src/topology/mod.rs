@@ -12,13 +12,24 @@ use crate::{Dimension, Kind};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LinkId(pub u32);
 
+/// Where the links of an NPU lead: what others need to know of a kind of dimension, whatever it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// To its neighbours; a message to another NPU passes through those between.
+    Neighbours,
+    /// To every other NPU, one each.
+    Peers,
+    /// All to one switch, bonded: what leaves an NPU at once leaves by one link.
+    Switch,
+}
+
 /// The links of one instance of a dimension: `size` NPUs, numbered by their coordinate.
 ///
 /// The `links` world asks it for paths; the time model asks it which links a step loads. Parallel
 /// links between the same two ends are bonded into one of their common bandwidth.
 pub trait Topology: Sync {
-    /// The tag in scenario files.
-    fn kind(&self) -> Kind;
+    /// Where the links of an NPU lead.
+    fn reach(&self) -> Reach;
 
     /// How many directed links one instance has.
     fn link_count(&self, dimension: &Dimension) -> u32;

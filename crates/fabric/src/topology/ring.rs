@@ -6,14 +6,14 @@
 
 use allrail_core::Bandwidth;
 
-use super::{LinkId, Topology};
-use crate::{Dimension, Kind};
+use super::{LinkId, Reach, Topology};
+use crate::Dimension;
 
 pub(super) struct Ring;
 
 impl Topology for Ring {
-    fn kind(&self) -> Kind {
-        Kind::Ring
+    fn reach(&self) -> Reach {
+        Reach::Neighbours
     }
 
     fn link_count(&self, dimension: &Dimension) -> u32 {

@@ -4,14 +4,14 @@
 
 use allrail_core::Bandwidth;
 
-use super::{LinkId, Topology};
-use crate::{Dimension, Kind};
+use super::{LinkId, Reach, Topology};
+use crate::Dimension;
 
 pub(super) struct Switch;
 
 impl Topology for Switch {
-    fn kind(&self) -> Kind {
-        Kind::Switch
+    fn reach(&self) -> Reach {
+        Reach::Switch
     }
 
     fn link_count(&self, dimension: &Dimension) -> u32 {

@@ -24,6 +24,10 @@ impl ChunkScheduler for Baseline {
         1
     }
 
+    fn composes(&self) -> bool {
+        true
+    }
+
     fn schedule(&self, problem: &Problem<'_>) -> Result<Vec<Vec<Stage>>, ScheduleError> {
         let order = order(problem.operation, problem.dimensions, problem.parameters.composition);
         Ok(vec![order; problem.chunks.len()])

@@ -96,11 +96,27 @@ pub trait ChunkScheduler: Sync {
         false
     }
 
+    /// `schedule.order`, where it is left out.
+    fn default_order(&self) -> Order {
+        Order::default()
+    }
+
+    /// Whether it reads `schedule.composition`.
+    fn composes(&self) -> bool {
+        false
+    }
+
     /// The stages of every chunk.
     ///
     /// # Errors
     /// If the times do not fit the clock.
     fn schedule(&self, problem: &Problem<'_>) -> Result<Vec<Vec<Stage>>, ScheduleError>;
+}
+
+impl std::fmt::Debug for dyn ChunkScheduler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.tag())
+    }
 }
 
 /// Every chunk scheduler, in the order of the docs.

@@ -211,8 +211,19 @@ pub trait CoordinationPolicy: Sync {
         false
     }
 
+    /// The settings where none are given. One whose `cycle` is no time here can do without.
+    fn defaults(&self) -> Settings {
+        Settings::default()
+    }
+
     /// The state machine of a rank.
     fn coordinator(&self, job: &Job, rank: u32) -> Box<dyn Coordinator>;
+}
+
+impl std::fmt::Debug for dyn CoordinationPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.tag())
+    }
 }
 
 /// Every coordinator, in the order of the docs.
@@ -253,7 +264,7 @@ impl Settings {
             })
         };
         let reads = |key: &str| policy.reads().contains(&key);
-        if self.cycle == Time::ZERO && policy.tag() != agreed::TAG {
+        if self.cycle == Time::ZERO && policy.defaults().cycle > Time::ZERO {
             return wrong(
                 "cycle",
                 "0 s".to_owned(),

@@ -13,9 +13,30 @@
 
 use std::collections::VecDeque;
 
-use allrail_collective::Operation;
+use allrail_collective::{Operation, StageRef};
 
-use super::{DimensionQueue, Waiting};
+use super::{DimensionQueue, Order, QueuePolicy, Waiting};
+
+pub(super) struct Policy;
+
+impl Order {
+    /// The smallest chunk first by ASTRA-sim's rules.
+    pub const ASTRA_SIM: Self = Self(&Policy);
+}
+
+impl QueuePolicy for Policy {
+    fn tag(&self) -> &'static str {
+        "astra_sim"
+    }
+
+    fn about(&self) -> &'static str {
+        "as ASTRA-sim's SCF: by what an NPU brings, last come first, whatever the priority"
+    }
+
+    fn queue(&self, _orders: Vec<Vec<StageRef>>) -> Box<dyn DimensionQueue> {
+        Box::new(AstraSim::default())
+    }
+}
 
 /// See the module.
 #[derive(Default)]

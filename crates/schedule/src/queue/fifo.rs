@@ -1,7 +1,30 @@
 //! First come, first served.
 
+use allrail_collective::StageRef;
+
 use super::ranked::Ranked;
-use super::{DimensionQueue, Waiting};
+use super::{DimensionQueue, Order, QueuePolicy, Waiting};
+
+pub(super) struct Policy;
+
+impl Order {
+    /// First come, first served.
+    pub const FIFO: Self = Self(&Policy);
+}
+
+impl QueuePolicy for Policy {
+    fn tag(&self) -> &'static str {
+        "fifo"
+    }
+
+    fn about(&self) -> &'static str {
+        "the stage that has waited longest"
+    }
+
+    fn queue(&self, _orders: Vec<Vec<StageRef>>) -> Box<dyn DimensionQueue> {
+        Box::new(Fifo::default())
+    }
+}
 
 /// See the module.
 #[derive(Default)]

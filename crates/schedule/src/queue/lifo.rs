@@ -1,7 +1,30 @@
 //! Last come, first served.
 
+use allrail_collective::StageRef;
+
 use super::ranked::Ranked;
-use super::{DimensionQueue, Waiting};
+use super::{DimensionQueue, Order, QueuePolicy, Waiting};
+
+pub(super) struct Policy;
+
+impl Order {
+    /// Last come, first served.
+    pub const LIFO: Self = Self(&Policy);
+}
+
+impl QueuePolicy for Policy {
+    fn tag(&self) -> &'static str {
+        "lifo"
+    }
+
+    fn about(&self) -> &'static str {
+        "the stage that came last"
+    }
+
+    fn queue(&self, _orders: Vec<Vec<StageRef>>) -> Box<dyn DimensionQueue> {
+        Box::new(Lifo::default())
+    }
+}
 
 /// See the module.
 #[derive(Default)]

@@ -1,5 +1,5 @@
 //! Dimension queues: which waiting stage a dimension serves next. One file a policy, one line in
-//! [`ORDERS`].
+//! [`ALL`].
 //!
 //! Across collectives the higher priority goes first, whatever the policy; within a collective the
 //! policy decides. Ties go to the chunk issued first, then to the stage that has waited longest. Only
@@ -8,20 +8,22 @@
 mod astra_sim;
 mod fifo;
 mod lifo;
+mod order;
 mod planned;
 mod ranked;
 mod smallest_first;
 
 use allrail_collective::{Operation, StageRef};
 use allrail_core::Bytes;
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
 
 pub use astra_sim::AstraSim;
 pub use fifo::Fifo;
 pub use lifo::Lifo;
+pub use order::Order;
 pub use planned::Planned;
 pub use smallest_first::SmallestFirst;
+
+use crate::error::ScheduleError;
 
 /// A stage that is ready to run on a dimension.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,50 +97,60 @@ impl DimensionQueue for Box<dyn DimensionQueue> {
     }
 }
 
-/// The policy of a dimension queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Order {
-    /// First come, first served.
-    #[default]
-    Fifo,
-    /// Last come, first served.
-    Lifo,
-    /// The smallest chunk first (Themis §4.4, SCF).
-    SmallestFirst,
-    /// The order that a deterministic simulation of the plan fixed (Themis §4.6).
-    Planned,
-    /// The smallest chunk first by ASTRA-sim's rules.
-    AstraSim,
-}
+/// A policy: makes queues.
+pub trait QueuePolicy: Sync {
+    /// The tag in scenario files.
+    fn tag(&self) -> &'static str;
 
-impl Order {
-    /// The order that runs while a plan is made: a planned one is fixed by smallest-first.
-    #[must_use]
-    pub fn while_planning(self) -> Self {
-        match self {
-            Self::Planned => Self::SmallestFirst,
-            order => order,
-        }
+    /// One line for the docs.
+    fn about(&self) -> &'static str;
+
+    /// The queue of one dimension. `orders` has, of each collective, the stages of its plan on this
+    /// dimension in order; it is empty unless the policy [keeps to plans](Self::keeps_to_plans).
+    fn queue(&self, orders: Vec<Vec<StageRef>>) -> Box<dyn DimensionQueue>;
+
+    /// Whether the order comes from a plan, and no queue decides.
+    fn keeps_to_plans(&self) -> bool {
+        false
+    }
+
+    /// Which order runs while a plan is made, if not this one: one that keeps to plans has none yet.
+    fn while_planning(&self) -> Option<Order> {
+        None
+    }
+
+    /// Whether the smallest buffer goes first, of equal ones that of the chunk issued first, and
+    /// nothing else counts: planners that look at millions of schedules have a fast way to run those.
+    fn is_smallest_first(&self) -> bool {
+        false
     }
 }
 
-/// Every order: tag and one line for the docs.
-pub const ORDERS: &[(Order, &str, &str)] = &[
-    (Order::Fifo, "fifo", "the stage that has waited longest"),
-    (Order::Lifo, "lifo", "the stage that came last"),
-    (Order::SmallestFirst, "smallest_first", "the stage with the smallest buffer (Themis' SCF)"),
-    (
-        Order::Planned,
-        "planned",
-        "the order that a deterministic simulation of the plan fixed, on every rank alike",
-    ),
-    (
-        Order::AstraSim,
-        "astra_sim",
-        "as ASTRA-sim's SCF: by what an NPU brings, last come first, whatever the priority",
-    ),
-];
+impl std::fmt::Debug for dyn QueuePolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.tag())
+    }
+}
+
+/// Every queue, in the order of the docs.
+pub static ALL: &[&dyn QueuePolicy] =
+    &[&fifo::Policy, &lifo::Policy, &smallest_first::Policy, &planned::Policy, &astra_sim::Policy];
+
+/// The queue policy with this tag.
+///
+/// # Errors
+/// [`ScheduleError::Field`] with the known names.
+pub fn named(name: &str) -> Result<Order, ScheduleError> {
+    ALL.iter().copied().find(|policy| policy.tag() == name).map(Order).ok_or_else(|| {
+        let known: Vec<String> = ALL.iter().map(|policy| format!("`{}`", policy.tag())).collect();
+        ScheduleError::Field {
+            field: "schedule.order".to_owned(),
+            value: name.to_owned(),
+            why: "it is not an order".to_owned(),
+            hint: format!("use one of {}", known.join(", ")),
+        }
+    })
+}
 
 /// The queues of all dimensions of a rank, for an order; `planned` holds, per collective, the
 /// order of each dimension.
@@ -148,17 +160,6 @@ pub fn queues(
     dimensions: usize,
     planned: &[Vec<Vec<StageRef>>],
 ) -> Vec<Box<dyn DimensionQueue>> {
-    (0..dimensions)
-        .map(|d| -> Box<dyn DimensionQueue> {
-            match order {
-                Order::Fifo => Box::new(Fifo::default()),
-                Order::Lifo => Box::new(Lifo::default()),
-                Order::SmallestFirst => Box::new(SmallestFirst::default()),
-                Order::AstraSim => Box::new(AstraSim::default()),
-                Order::Planned => {
-                    Box::new(Planned::new(planned.iter().map(|orders| orders[d].clone()).collect()))
-                }
-            }
-        })
-        .collect()
+    let on = |d: usize| planned.iter().map(|orders| orders[d].clone()).collect();
+    (0..dimensions).map(|d| order.queue(on(d))).collect()
 }

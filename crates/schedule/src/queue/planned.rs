@@ -8,7 +8,36 @@ use std::collections::VecDeque;
 
 use allrail_collective::StageRef;
 
-use super::{DimensionQueue, Waiting};
+use super::{DimensionQueue, Order, QueuePolicy, Waiting};
+
+pub(super) struct Policy;
+
+impl Order {
+    /// The order that a deterministic simulation of the plan fixed (Themis §4.6).
+    pub const PLANNED: Self = Self(&Policy);
+}
+
+impl QueuePolicy for Policy {
+    fn tag(&self) -> &'static str {
+        "planned"
+    }
+
+    fn about(&self) -> &'static str {
+        "the order that a deterministic simulation of the plan fixed, on every rank alike"
+    }
+
+    fn queue(&self, orders: Vec<Vec<StageRef>>) -> Box<dyn DimensionQueue> {
+        Box::new(Planned::new(orders))
+    }
+
+    fn keeps_to_plans(&self) -> bool {
+        true
+    }
+
+    fn while_planning(&self) -> Option<Order> {
+        Some(Order::SMALLEST_FIRST)
+    }
+}
 
 /// See the module.
 pub struct Planned {

@@ -3,8 +3,35 @@
 //!
 //! Of equal buffers, the chunk issued first goes first.
 
+use allrail_collective::StageRef;
+
 use super::ranked::Ranked;
-use super::{DimensionQueue, Waiting};
+use super::{DimensionQueue, Order, QueuePolicy, Waiting};
+
+pub(super) struct Policy;
+
+impl Order {
+    /// The smallest chunk first (Themis §4.4, SCF).
+    pub const SMALLEST_FIRST: Self = Self(&Policy);
+}
+
+impl QueuePolicy for Policy {
+    fn tag(&self) -> &'static str {
+        "smallest_first"
+    }
+
+    fn about(&self) -> &'static str {
+        "the stage with the smallest buffer (Themis' SCF)"
+    }
+
+    fn queue(&self, _orders: Vec<Vec<StageRef>>) -> Box<dyn DimensionQueue> {
+        Box::new(SmallestFirst::default())
+    }
+
+    fn is_smallest_first(&self) -> bool {
+        true
+    }
+}
 
 /// See the module.
 #[derive(Default)]

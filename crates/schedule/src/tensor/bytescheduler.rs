@@ -37,6 +37,10 @@ impl TensorPolicy for ByteScheduler {
         true
     }
 
+    fn ranks_in_the_network(&self) -> bool {
+        true
+    }
+
     fn reads(&self) -> &'static [&'static str] {
         &["partition", "credit"]
     }

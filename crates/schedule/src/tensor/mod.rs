@@ -165,6 +165,12 @@ pub trait TensorPolicy: Sync {
     /// Whether the next iteration's layer waits for its own tensor only, and not for all of them.
     fn crosses_barrier(&self) -> bool;
 
+    /// Whether its priorities hold in the network too: a dimension serves the stages of an urgent tensor
+    /// first. Otherwise the order of issue counts there.
+    fn ranks_in_the_network(&self) -> bool {
+        false
+    }
+
     /// The keys of `schedule.tensor` that only some policies read, and this one does.
     fn reads(&self) -> &'static [&'static str];
 
@@ -178,6 +184,12 @@ pub trait TensorPolicy: Sync {
         exchange: Exchange,
         tensors: &[Tensor],
     ) -> Result<Box<dyn TensorScheduler>, ScheduleError>;
+}
+
+impl std::fmt::Debug for dyn TensorPolicy {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.tag())
+    }
 }
 
 /// Every tensor scheduler, in the order of the docs.

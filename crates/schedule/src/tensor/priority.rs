@@ -32,6 +32,10 @@ impl TensorPolicy for Priority {
         true
     }
 
+    fn ranks_in_the_network(&self) -> bool {
+        true
+    }
+
     fn reads(&self) -> &'static [&'static str] {
         &["partition"]
     }

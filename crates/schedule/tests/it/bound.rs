@@ -48,7 +48,7 @@ fn on_one_dimension_a_reduce_scatter_reaches_it() {
     let plan = planned(&request);
     let model = model_of(&plan, &plan.fabric).expect("a planned plan");
     let work = Work::new(&model, plan.chunks.iter().map(|c| (c.bytes, c.stages.as_slice())));
-    let mut queues = queue::queues(Order::Fifo, 1, &[]);
+    let mut queues = queue::queues(Order::FIFO, 1, &[]);
     let finish = evaluate(&work.expect("short"), &mut queues, None).finish;
     assert_eq!(finish, Time::from_us(1_020));
 }
@@ -110,7 +110,7 @@ proptest! {
         fabric in any_fabric(),
         operation in prop::sample::select(&Operation::ALL),
         keys in prop::collection::vec(any::<[[u32; 4]; 2]>(), 1..=6),
-        order in prop::sample::select(&[Order::Fifo, Order::Lifo, Order::SmallestFirst]),
+        order in prop::sample::select(Order::all().map(Order::while_planning).collect::<Vec<_>>()),
         active_chunks in prop::sample::select(vec![None, Some(1)]),
     ) {
         let mut request = request(fabric, operation, "9 MB", "baseline");

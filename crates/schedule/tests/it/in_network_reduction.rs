@@ -82,7 +82,7 @@ fn an_all_to_all_has_nothing_to_reduce() {
 fn time(fabric: &Fabric, policy: &str) -> Time {
     let mut request = request(fabric.clone(), Operation::AllReduce, "1 GB", policy);
     request.chunks = 64;
-    let mut queues = queue::queues(Order::SmallestFirst, fabric.dimensions.len(), &[]);
+    let mut queues = queue::queues(Order::SMALLEST_FIRST, fabric.dimensions.len(), &[]);
     evaluate(&work(&request), &mut queues, None).finish
 }
 

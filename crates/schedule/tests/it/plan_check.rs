@@ -21,7 +21,7 @@ fn load(value: &Value) -> Result<CollectivePlan, String> {
 #[test]
 fn a_plan_survives_being_saved_and_loaded() {
     for operation in Operation::ALL {
-        for order in [Order::Fifo, Order::Lifo, Order::SmallestFirst, Order::Planned] {
+        for order in Order::all() {
             let fabric = switches(&[(4, "12 GB/s"), (2, "4 GB/s"), (3, "7 Gb/s")]);
             let mut request = request(fabric, operation, "64 MB", "themis");
             (request.order, request.chunks) = (order, 7);

@@ -39,7 +39,7 @@ const CHANGES: &[Change] = &[
         r.dimensions = vec![DimensionId(1), DimensionId(0), DimensionId(2)];
     }),
     ("policy", |r| r.policy = "themis".into()),
-    ("order", |r| r.order = Order::Fifo),
+    ("order", |r| r.order = Order::FIFO),
     ("chunks", |r| r.chunks += 1),
     ("algorithms", |r| r.algorithms = Some(["direct", "ring", "direct"].map(Into::into).into())),
     ("active chunks", |r| r.active_chunks = Some(1)),

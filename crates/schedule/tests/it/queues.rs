@@ -2,7 +2,7 @@
 
 use allrail_collective::{Operation, StageRef};
 use allrail_core::Bytes;
-use allrail_schedule::queue::{AstraSim, Fifo, Lifo, ORDERS, Planned, SmallestFirst, queues};
+use allrail_schedule::queue::{AstraSim, Fifo, Lifo, Planned, SmallestFirst, queues};
 use allrail_schedule::{DimensionQueue, Order, Waiting};
 use proptest::prelude::*;
 
@@ -106,10 +106,10 @@ fn the_higher_priority_goes_first_whatever_the_order() {
     });
     let stages = [low, high].concat();
     let planned = vec![vec![vec![at(0, 0), at(1, 0)]]; 2];
-    for (order, tag, _) in ORDERS {
-        let mut queue = filled(queues(*order, 1, &planned).remove(0), &stages);
+    for order in Order::all() {
+        let mut queue = filled(queues(order, 1, &planned).remove(0), &stages);
         let collectives: Vec<u32> = served(&mut queue).iter().map(|(c, _)| *c).collect();
-        assert_eq!(collectives, [1, 1, 0, 0], "{tag}");
+        assert_eq!(collectives, [1, 1, 0, 0], "{order:?}");
     }
 }
 
@@ -133,9 +133,9 @@ fn of_equal_priorities_planned_serves_the_collective_issued_first() {
 #[test]
 fn what_waits_is_listed_in_the_order_of_service() {
     for (order, expected) in [
-        (Order::Fifo, [3, 0, 2, 1]),
-        (Order::Lifo, [1, 2, 0, 3]),
-        (Order::SmallestFirst, [0, 2, 1, 3]),
+        (Order::FIFO, [3, 0, 2, 1]),
+        (Order::LIFO, [1, 2, 0, 3]),
+        (Order::SMALLEST_FIRST, [0, 2, 1, 3]),
     ] {
         let queue = filled(queues(order, 1, &[]).remove(0), &four());
         let listed: Vec<u32> = queue.waiting().iter().map(|stage| stage.at.chunk).collect();
@@ -146,7 +146,7 @@ fn what_waits_is_listed_in_the_order_of_service() {
 #[test]
 fn every_dimension_has_a_queue_of_its_own() {
     let planned = vec![vec![vec![at(0, 0)], vec![at(1, 0)]]];
-    let mut queues = queues(Order::Planned, 2, &planned);
+    let mut queues = queues(Order::PLANNED, 2, &planned);
     for queue in &mut queues {
         queue.push(waiting(0, 1));
     }

@@ -74,7 +74,8 @@ impl Coordination {
             Some(tree) => serde_json::from_value(tree.clone())
                 .map_err(|error| wrong("latency", tree, error.to_string(), LATENCY_HINT))?,
         };
-        let mut settings = serde_json::to_value(settings_of(policy)).unwrap_or_default();
+        let defaults = policy.map_or_else(Settings::default, |policy| policy.defaults());
+        let mut settings = serde_json::to_value(defaults).unwrap_or_default();
         for (key, value) in keys {
             if let Some(place) = settings.get_mut(key) {
                 *place = value.clone();
@@ -91,15 +92,6 @@ impl Coordination {
         }
         Ok(Self { policy, settings, latency, groups })
     }
-}
-
-/// The defaults of a policy.
-fn settings_of(policy: Option<&dyn CoordinationPolicy>) -> Settings {
-    let mut settings = Settings::default();
-    if policy.is_some_and(|policy| policy.tag() == coordinate::agreed::TAG) {
-        settings.cycle = allrail_core::Time::ZERO;
-    }
-    settings
 }
 
 const LATENCY_HINT: &str = "its keys are `wire`, `bandwidth`, `send`, `receive`, `entry`, \

@@ -11,6 +11,7 @@ use allrail_collective::plan::scattered_at_start;
 use allrail_collective::{CollectivePlan, Operation, Program, Stage, StageRef, algorithm};
 use allrail_core::{Bytes, DimensionId};
 use allrail_engine::{StageTask, Stages};
+use allrail_fabric::topology::{self, Reach};
 use allrail_fabric::{Fabric, Kind};
 use allrail_schedule::Order;
 use allrail_schedule::evaluate::Work;
@@ -33,7 +34,7 @@ impl Programs {
         &mut self,
         name: &str,
         operation: Operation,
-        size: u32,
+        (kind, size): (Kind, u32),
         field: impl FnOnce() -> String,
     ) -> Result<Arc<Program>, SimulateError> {
         let known =
@@ -43,12 +44,12 @@ impl Programs {
         }
         let algorithm = algorithm::named(name)?;
         let steps = u64::from(algorithm.cost(operation, size).steps);
-        let messages = match (algorithm.tag(), operation) {
-            ("direct", _) => u64::from(size).pow(2),
+        let counted = algorithm.on_links(kind, operation, size).messages;
+        let messages = counted.unwrap_or(match operation {
             // In transit, a message names every block that it carries.
-            (_, Operation::AllToAll) => u64::from(size).pow(3),
+            Operation::AllToAll => u64::from(size).pow(3),
             _ => u64::from(size) * steps,
-        };
+        });
         if messages > MAX_PROGRAM {
             return Err(too_large(
                 field(),
@@ -106,7 +107,7 @@ struct PlanMessages {
     ports: Vec<u32>,
     /// Size and stride of each dimension.
     shape: Vec<(u32, u32)>,
-    kinds: Vec<Kind>,
+    reaches: Vec<Reach>,
     stages: Vec<Expanded>,
     /// `starts[chunk]` is its first stage.
     starts: Vec<u32>,
@@ -133,7 +134,7 @@ pub fn lower(
     let mut messages = PlanMessages {
         ports: ports.to_vec(),
         shape: fabric.dimensions.iter().map(place).collect(),
-        kinds: fabric.dimensions.iter().map(|d| d.kind).collect(),
+        reaches: fabric.dimensions.iter().map(|d| topology::of(d.kind).reach()).collect(),
         stages: Vec::new(),
         starts: Vec::new(),
     };
@@ -146,10 +147,10 @@ pub fn lower(
         let mut left = plan.dimensions.iter().fold(DimensionSet::default(), |set, d| set.with(*d));
         let mut first = 0;
         for Stage { operation, dimension } in chunk.stages.iter().copied() {
-            let size = fabric.dimension(dimension).size;
+            let on = fabric.dimension(dimension);
             let field = || format!("fabric.dimensions[{}].size", ports[dimension.index()]);
             let name = &plan.algorithms[dimension.index()];
-            let program = programs.get(name, operation, size, field)?;
+            let program = programs.get(name, operation, (on.kind, on.size), field)?;
             left = left.without(dimension);
             unreached.push(left);
             let outside = scattered.without(dimension);
@@ -210,7 +211,7 @@ fn planned(
     ports: &[u32],
     order: Order,
 ) -> Result<Vec<Vec<StageRef>>, SimulateError> {
-    if order != Order::Planned {
+    if !order.keeps_to_plans() {
         return Ok(Vec::new());
     }
     let count = ports.iter().map(|port| *port as usize + 1).max().unwrap_or(0);
@@ -293,7 +294,7 @@ impl MessageSteps for PlanMessages {
         let (_, stride) = self.shape[stage.dimension];
         let coordinate = self.coordinate(position, stage);
         let sends = &stage.program.steps[coordinate as usize][step as usize].sends;
-        let one_link = self.kinds[stage.dimension] == Kind::Switch;
+        let one_link = self.reaches[stage.dimension] == Reach::Switch;
         for (i, send) in sends.iter().enumerate() {
             let to = position - coordinate * stride + send.to * stride;
             out.push(Outgoing {

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 
 use allrail_fabric::placement::{Placed, place_mixes};
-use allrail_fabric::topologies::hammingmesh::{self, HammingMesh};
+use allrail_fabric::topologies::{self, hammingmesh::HammingMesh};
 use serde_json::{Value, json};
 
 use super::steady::{JobShare, Shares, shares};
@@ -35,14 +35,14 @@ pub fn place(
         refuse("jobs cannot run that".to_owned(), "run `all_reduce` or `all_to_all`")
     })?;
     let fabric = request["fabric"].clone();
-    let tag = fabric["topology"].as_str().unwrap_or("none").to_owned();
     let told = place_mixes(request, observe)?;
-    if tag != hammingmesh::TAG {
-        let why = format!("jobs run on a `hammingmesh`, not on a `{tag}`");
+    let topology = topologies::read(fabric)?;
+    let Some(mesh) = topology.as_mesh() else {
+        let why = format!("jobs run on a `hammingmesh`, not on a `{}`", topology.tag());
         return Err(refuse(why, "leave it out, or take a `hammingmesh`"));
-    }
+    };
     let Some(mut told) = told else { return Ok(None) };
-    let (mesh, jobs) = placed(fabric, &told["map"]);
+    let (mesh, jobs) = placed(mesh, &told["map"]);
     let Shares { jobs, above_leaves } = shares(&mesh, &jobs, work)?;
     let of = |value: fn(&JobShare) -> f64| {
         Distribution::of(&jobs.iter().map(value).collect::<Vec<f64>>())
@@ -70,16 +70,10 @@ pub fn place(
 }
 
 /// The mesh with the boards that failed in a mix, and the mix's jobs.
-fn placed(mut fabric: Value, map: &Value) -> (HammingMesh, Vec<Placed>) {
+fn placed(mesh: &HammingMesh, map: &Value) -> (HammingMesh, Vec<Placed>) {
     let failed: Vec<[u32; 2]> = read(&map["failed"]);
-    let failed: Vec<[u32; 2]> = failed.into_iter().map(|[row, column]| [column, row]).collect();
-    fabric["failed_boards"] = json!(failed);
-    if let Some(keys) = fabric.as_object_mut() {
-        for key in ["topology", "failed_nodes", "failed_links"] {
-            keys.remove(key);
-        }
-    }
-    (read(&fabric), read(&map["jobs"]))
+    let failed_boards = failed.into_iter().map(|[row, column]| [column, row]).collect();
+    (HammingMesh { failed_boards, ..mesh.clone() }, read(&map["jobs"]))
 }
 
 fn read<T: serde::de::DeserializeOwned>(value: &Value) -> T {

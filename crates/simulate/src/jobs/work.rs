@@ -24,16 +24,17 @@ pub enum Work {
     AllToAll,
 }
 
+/// All-reduces in the order in which they are tried; `ring` goes on any grid.
+const FIRST_CHOICES: [&str; 2] = ["rings", "torus"];
+
 impl Work {
     /// What a job with such a grid of NPUs runs.
     #[must_use]
     pub fn algorithm(self, rows: u32, columns: u32) -> &'static str {
-        let fits = |tag: &str| named(tag).is_ok_and(|known| known.check(rows, columns).is_ok());
+        let fits = |tag: &&str| named(tag).is_ok_and(|known| known.check(rows, columns).is_ok());
         match self {
             Self::AllToAll => "shift",
-            Self::AllReduce if fits("rings") => "rings",
-            Self::AllReduce if fits("torus") => "torus",
-            Self::AllReduce => "ring",
+            Self::AllReduce => FIRST_CHOICES.into_iter().find(fits).unwrap_or("ring"),
         }
     }
 

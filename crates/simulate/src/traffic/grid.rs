@@ -1,16 +1,47 @@
-//! The grid of ranks of an all-reduce: rank `r` is NPU `r`, in row `r / columns`.
+//! The all-reduces of traffic, and the grid of their ranks: rank `r` is NPU `r`, in row `r / columns`.
 
-use allrail_collective::CollectiveError;
-use allrail_collective::grid::{GridAllReduce, named};
-use serde_json::Value;
+use allrail_collective::grid::{self, GridAllReduce};
+use allrail_collective::{CollectiveError, in_network};
+use allrail_fabric::topologies::GraphTopology;
 
 use super::scenario::{Traffic, wrong};
 use crate::SimulateError;
 
+/// An all-reduce of traffic.
+#[derive(Clone, Copy, Debug)]
+pub enum AllReduce {
+    /// By the NPUs, in a grid.
+    Grid(&'static dyn GridAllReduce),
+    /// By the switches.
+    InNetwork,
+}
+
+impl AllReduce {
+    /// All of them, in the order of the docs.
+    pub fn all() -> impl Iterator<Item = Self> {
+        grid::ALL.iter().copied().map(Self::Grid).chain([Self::InNetwork])
+    }
+
+    /// The tag in scenario files.
+    #[must_use]
+    pub fn tag(self) -> &'static str {
+        match self {
+            Self::Grid(algorithm) => algorithm.tag(),
+            Self::InNetwork => in_network::TAG,
+        }
+    }
+
+    /// The all-reduce with this tag.
+    pub(super) fn named(name: &str) -> Result<Self, SimulateError> {
+        let found = Self::all().find(|algorithm| algorithm.tag() == name);
+        found.map_or_else(|| grid::named(name).map(Self::Grid), Ok).map_err(|e| explain(name, &e))
+    }
+}
+
 /// Rows and columns of the ranks: the scenario's, or the fabric's own, or as square as it goes.
 pub(super) fn shape(
     traffic: &Traffic,
-    fabric: &Value,
+    topology: &dyn GraphTopology,
     npus: u32,
 ) -> Result<[u32; 2], SimulateError> {
     let fits = |[rows, columns]: [u32; 2]| u64::from(rows) * u64::from(columns) == u64::from(npus);
@@ -23,24 +54,7 @@ pub(super) fn shape(
         }
         return Ok(shape);
     }
-    Ok(own(fabric).filter(|shape| fits(*shape)).unwrap_or_else(|| square(npus)))
-}
-
-/// How the fabric numbers its NPUs, if it is a grid.
-fn own(fabric: &Value) -> Option<[u32; 2]> {
-    let sides = |key: &str| -> Option<Vec<u32>> {
-        serde_json::from_value(fabric.get(key).cloned().unwrap_or_default()).ok()
-    };
-    match fabric.get("topology").and_then(Value::as_str)? {
-        "hammingmesh" => {
-            let (board, grid) = (sides("board")?, sides("grid")?);
-            Some([board.first()? * grid.get(1)?, board.get(1)? * grid.first()?])
-        }
-        _ => {
-            let shape = sides("shape")?;
-            Some([*shape.first()?, shape.get(1..)?.iter().product()])
-        }
-    }
+    Ok(topology.grid().filter(|shape| fits(*shape)).unwrap_or_else(|| square(npus)))
 }
 
 /// The most square grid of `npus`, no fewer columns than rows.
@@ -49,14 +63,12 @@ fn square(npus: u32) -> [u32; 2] {
     [rows, npus / rows]
 }
 
-/// The algorithm, if it can run on a grid of that shape.
-pub(super) fn algorithm(
-    name: &str,
+/// Refuses a grid of a shape on which the algorithm does not run.
+pub(super) fn check(
+    algorithm: &dyn GridAllReduce,
     [rows, columns]: [u32; 2],
-) -> Result<&'static dyn GridAllReduce, SimulateError> {
-    let algorithm = named(name).map_err(|error| explain(name, &error))?;
-    algorithm.check(rows, columns).map_err(|error| explain(name, &error))?;
-    Ok(algorithm)
+) -> Result<(), SimulateError> {
+    algorithm.check(rows, columns).map_err(|error| explain(algorithm.tag(), &error))
 }
 
 /// The field is the traffic's, whatever a collective calls it.
@@ -68,16 +80,18 @@ pub(super) fn explain(name: &str, error: &CollectiveError) -> SimulateError {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use allrail_fabric::topologies;
+    use serde_json::json;
 
     #[test]
     fn grids_are_the_fabrics_own_or_square() {
-        let mesh =
-            serde_json::json!({ "topology": "hammingmesh", "board": [2, 3], "grid": [4, 5] });
-        assert_eq!(own(&mesh), Some([10, 12]));
-        let torus = serde_json::json!({ "topology": "torus", "shape": [4, 2, 3] });
-        assert_eq!(own(&torus), Some([4, 6]));
-        let tree = serde_json::json!({ "topology": "fat_tree", "npus": 1024 });
-        assert_eq!(own(&tree), None);
+        let own = |fabric| topologies::read(fabric).expect("a topology").grid();
+        assert_eq!(
+            own(json!({ "topology": "hammingmesh", "board": [2, 3], "grid": [4, 5] })),
+            Some([10, 12])
+        );
+        assert_eq!(own(json!({ "topology": "torus", "shape": [4, 2, 3] })), Some([4, 6]));
+        assert_eq!(own(json!({ "topology": "fat_tree", "npus": 1024, "levels": 2 })), None);
         assert_eq!((square(1024), square(12), square(7)), ([32, 32], [3, 4], [1, 7]));
     }
 }

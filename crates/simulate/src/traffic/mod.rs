@@ -29,6 +29,7 @@ mod run;
 pub mod scenario;
 mod summary;
 
+pub use grid::AllReduce;
 pub use result::TrafficResult;
 pub(crate) use run::check_size;
 pub use run::simulate;

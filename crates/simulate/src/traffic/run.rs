@@ -14,6 +14,7 @@ use allrail_world::flows::{Flows, Phases, Splitting};
 use allrail_world::packets::Packets;
 
 use super::driver::{Carried, Demand, carry_out};
+use super::grid::AllReduce;
 use super::lists::{Lists, Timed};
 use super::result::{Distribution, TrafficResult};
 use super::rounds::{Rounds, STEADY, Shortened};
@@ -144,7 +145,7 @@ impl Job<'_> {
 
     /// Detours are part of the best splitting where minimal paths alone leave most links unused.
     pub(super) fn detours(&self) -> bool {
-        self.splitting() == Splitting::Ideal && self.topology.tag() == topologies::dragonfly::TAG
+        self.splitting() == Splitting::Ideal && self.topology.takes_detours()
     }
 
     pub(super) fn size(&self) -> Bytes {
@@ -303,11 +304,11 @@ impl Job<'_> {
 
     fn all_reduce(&mut self, observer: Observer<'_>) -> Result<Outcome, SimulateError> {
         let name = self.traffic.algorithm.as_deref().unwrap_or_default();
-        if name == in_network::TAG {
+        let AllReduce::Grid(algorithm) = AllReduce::named(name)? else {
             return self.in_network();
-        }
-        let shape = grid::shape(self.traffic, &self.scenario.fabric, self.npus())?;
-        let algorithm = grid::algorithm(name, shape)?;
+        };
+        let shape = grid::shape(self.traffic, self.topology, self.npus())?;
+        grid::check(algorithm, shape)?;
         let steps = algorithm.steps(shape[0], shape[1], self.size());
         let steady = self.traffic.skip.unwrap_or(true).then_some(STEADY);
         let shortened = Shortened::new(&*steps, steady);

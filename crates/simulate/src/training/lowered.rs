@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use allrail_collective::grid::{self, hamiltonian};
+use allrail_collective::grid::{self, GridAllReduce, hamiltonian};
 use allrail_collective::steps::Sized as SizedProgram;
 use allrail_collective::{Operation, Program, Steps, algorithm};
 use allrail_core::Bytes;
@@ -65,17 +65,16 @@ pub(super) fn on_graph(
 ) -> Result<Arc<dyn Steps>, SimulateError> {
     let tag = algorithms.groups.get(&group.name).unwrap_or(&algorithms.all_reduce);
     let shape = shape(algorithms, group, ranks)?;
-    let of_grid = |tag: &str| -> Result<Arc<dyn Steps>, SimulateError> {
-        let algorithm = grid::named(tag).map_err(|error| explain(group, tag, &error.into()))?;
-        let [rows, columns] = shape;
+    let chosen = || grid::named(tag).map_err(|error| explain(group, tag, &error.into()));
+    let of_grid = |algorithm: &dyn GridAllReduce| -> Result<Arc<dyn Steps>, SimulateError> {
+        let ([rows, columns], tag) = (shape, algorithm.tag());
         algorithm.check(rows, columns).map_err(|error| explain(group, tag, &error.into()))?;
         Ok(algorithm.steps(rows, columns, bytes).into())
     };
     Ok(match operation {
-        Operation::AllReduce => of_grid(tag)?,
+        Operation::AllReduce => of_grid(chosen()?)?,
         Operation::ReduceScatter | Operation::AllGather => {
-            let ring = if tag == "ring_unidirectional" { "ring_unidirectional" } else { "ring" };
-            Arc::new(Half { whole: of_grid(ring)? })
+            Arc::new(Half { whole: of_grid(chosen()?.halves())? })
         }
         Operation::AllToAll => {
             let bytes = Bytes::new(bytes.count().div_ceil(u64::from(ranks)));

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use allrail_core::{Bytes, Rank, Time};
 use allrail_fabric::graph::{Graph, NodeId};
-use allrail_fabric::topologies::{self, GraphTopology};
+use allrail_fabric::topologies::GraphTopology;
 use allrail_workload::SlowLinks;
 use allrail_world::flows::{Flows, Splitting};
 use allrail_world::packets::{Packets, Settings};
@@ -134,11 +134,10 @@ impl GraphNetwork {
         Ok(format!("slow cables, with {factor} of their bandwidth: {count} of {all} in a plane"))
     }
 
-    /// The world `flows`; under [`Splitting::Ideal`] a dragonfly takes detours, too.
+    /// The world `flows`; under [`Splitting::Ideal`] with ways round, where the topology takes them.
     #[must_use]
     pub fn flows(&self, splitting: Splitting) -> OnePlane<Flows> {
-        let detours =
-            splitting == Splitting::Ideal && self.topology.tag() == topologies::dragonfly::TAG;
+        let detours = splitting == Splitting::Ideal && self.topology.takes_detours();
         let world = Flows::with_detours(&self.graph, splitting, detours);
         OnePlane { world, planes: self.planes }
     }

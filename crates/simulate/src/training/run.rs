@@ -271,20 +271,22 @@ fn by_messages(
     )?;
     let (messages, bytes) = carrier.carried();
     if !carrier.keeps_priorities() {
-        result.notes.extend(unheard(scenario));
+        result.notes.extend(unheard(scenario)?);
     }
     result.notes.push(format!("{messages} messages of {bytes} B in all were carried"));
     Ok(result)
 }
 
 /// What the schedule says and links and switches do not hear.
-fn unheard(scenario: &TrainingScenario) -> Option<String> {
-    let what = match priority(&scenario.tensor(), &scenario.schedule) {
-        Priority::Fifo => return None,
+fn unheard(scenario: &TrainingScenario) -> Result<Option<String>, SimulateError> {
+    let what = match priority(&scenario.tensor(), &scenario.schedule)? {
+        Priority::Fifo => return Ok(None),
         Priority::Lifo => "collective_order".to_owned(),
         Priority::Tensor => scenario.tensor().policy,
     };
-    Some(format!("`{what}` moves nothing that is under way: links and switches know no priority"))
+    Ok(Some(format!(
+        "`{what}` moves nothing that is under way: links and switches know no priority"
+    )))
 }
 
 /// Schedules every kind of collective of the graph once, so that nothing fails on the way.
@@ -352,7 +354,7 @@ fn drive(
         iterations: job.iterations + overlap,
         measured: job.iterations,
         barrier,
-        priority: priority(&parameters, &scenario.schedule),
+        priority: priority(&parameters, &scenario.schedule)?,
         slowness: (!job.perturbation.is_none())
             .then_some(&disturbed as &dyn Fn(u32, NodeId, u32) -> f64),
         timeline,
@@ -364,10 +366,10 @@ fn drive(
 
 /// Policies that rank gradients have their word down in the dimensions' queues; the others leave it
 /// to the order of issue.
-fn priority(parameters: &TensorParameters, schedule: &Schedule) -> Priority {
-    match (parameters.policy.as_str(), schedule.collective_order) {
-        ("priority" | "bytescheduler", _) => Priority::Tensor,
-        (_, CollectiveOrder::Fifo) => Priority::Fifo,
-        (_, CollectiveOrder::Lifo) => Priority::Lifo,
-    }
+fn priority(parameters: &TensorParameters, schedule: &Schedule) -> Result<Priority, SimulateError> {
+    Ok(match schedule.collective_order {
+        _ if parameters.policy()?.ranks_in_the_network() => Priority::Tensor,
+        CollectiveOrder::Fifo => Priority::Fifo,
+        CollectiveOrder::Lifo => Priority::Lifo,
+    })
 }

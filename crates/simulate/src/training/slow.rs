@@ -7,7 +7,8 @@
 //! Schedulers plan for the bandwidths that links should have.
 
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
-use allrail_fabric::{Dimension, Fabric, Kind, topology};
+use allrail_fabric::topology::{self, Reach};
+use allrail_fabric::{Dimension, Fabric};
 use allrail_workload::{Group, SlowLinks, StepGraph, Work};
 
 use crate::SimulateError;
@@ -154,7 +155,7 @@ impl<'a> Felt<'a> {
 /// dimension, whether both ends are in one part.
 fn within(group: &Group, id: DimensionId, dimension: &Dimension, stride: u64, ends: Ends) -> bool {
     let [Some(from), Some(to)] = ends else { return true };
-    if dimension.kind != Kind::FullyConnected {
+    if topology::of(dimension.kind).reach() != Reach::Peers {
         return true;
     }
     // What is left of a coordinate without the parts that the group spans.
@@ -173,6 +174,7 @@ fn within(group: &Group, id: DimensionId, dimension: &Dimension, stride: u64, en
 mod tests {
     use super::*;
     use allrail_core::Rank;
+    use allrail_fabric::Kind;
     use allrail_workload::{Actor, Builder, Part};
 
     /// Ranks 0 to 3 on one dimension, in groups of two: neighbours, and those two apart.

@@ -3,13 +3,14 @@
 
 use std::ops::ControlFlow;
 
-use crate::common::*;
-use allrail_collective::Operation;
+use allrail_collective::{Operation, algorithm};
 use allrail_core::Time;
 use allrail_fabric::{Dimension, Kind};
 use allrail_schedule::Order;
 use allrail_simulate::{Scenario, simulate};
 use proptest::prelude::*;
+
+use crate::common::*;
 
 /// `links` over `dimensions`, every one with the algorithm `name`.
 fn links(dimensions: Vec<Dimension>, operation: Operation, size: u64, name: &str) -> Scenario {
@@ -96,6 +97,11 @@ fn messages(scenario: &Scenario) -> u64 {
     total
 }
 
+fn names_of_those_that_do(operation: Operation) -> Vec<&'static str> {
+    let doing = algorithm::ALL.iter().filter(|one| one.operations().contains(&operation));
+    doing.map(|one| one.tag()).collect()
+}
+
 proptest! {
     #![proptest_config(cases(100))]
 
@@ -103,9 +109,7 @@ proptest! {
     #[test]
     fn broadcasts_and_all_to_alls_end_whatever_the_algorithm(
         shape in prop::collection::vec((prop::sample::select(&KINDS), 2u32..=4), 1..=3),
-        names in prop::collection::vec(
-            prop::sample::select(&["ring", "ring_unidirectional", "direct", "halving_doubling"]), 3
-        ),
+        algorithms in prop::collection::vec(any::<prop::sample::Index>(), 3),
         broadcast in any::<bool>(),
         chunks in 1u32..=6,
         order in any_order(),
@@ -115,13 +119,9 @@ proptest! {
         let dimensions =
             shape.into_iter().map(|(kind, size)| exact(kind, size, Time::from_ns(100))).collect();
         let mut scenario = links(dimensions, operation, 50_000, "direct");
-        scenario.schedule.algorithms = Some(
-            names[..count]
-                .iter()
-                .map(|name| if broadcast || *name != "halving_doubling" { *name } else { "ring" })
-                .map(str::to_owned)
-                .collect(),
-        );
+        let doing: Vec<&str> = names_of_those_that_do(operation);
+        let names = algorithms[..count].iter().map(|one| (*one.get(&doing)).to_owned());
+        scenario.schedule.algorithms = Some(names.collect());
         scenario.schedule.chunks = chunks;
         scenario.schedule.order = order;
         let result = run(&scenario);
@@ -158,7 +158,7 @@ fn dimensions_of_two_npus_use_all_their_links_whatever_their_kind() {
 #[test]
 fn a_ring_of_two_bonds_both_directions() {
     let ring = dimension(Kind::Ring, 2, 2, EXACT, Time::from_ns(100));
-    for name in ["ring", "ring_unidirectional", "direct", "halving_doubling"] {
+    for name in names_of_those_that_do(Operation::ReduceScatter) {
         let scenario = links(vec![ring.clone()], Operation::ReduceScatter, 40_000, name);
         // 20,000 bytes at 10 ps.
         assert_eq!(time(&scenario), 200_000 + 100_000, "{name}");
@@ -173,7 +173,7 @@ fn a_broadcast_in_planned_order_ends_in_links() {
         let mut scenario = in_links(&scenario(fabric, Operation::Broadcast, 1 << 20));
         scenario.schedule.policy = policy.to_owned();
         scenario.schedule.chunks = 8;
-        scenario.schedule.order = Order::Planned;
+        scenario.schedule.order = Order::PLANNED;
         scenario.schedule.active_chunks = limit;
         assert!(run(&scenario).time_us > 0.0, "{policy} {limit:?}");
     }

@@ -25,7 +25,7 @@ fn four_ms() -> Scenario {
     let fabric = fabric(vec![exact(Kind::FullyConnected, 5, Time::ZERO)]);
     let mut scenario = scenario(fabric, Operation::ReduceScatter, 4 * MS);
     scenario.schedule.chunks = 4;
-    scenario.schedule.order = Order::Fifo;
+    scenario.schedule.order = Order::FIFO;
     scenario
 }
 
@@ -48,7 +48,7 @@ fn the_collective_issued_first_goes_first_or_last_as_asked() {
         scenario.world = world;
         scenario.collective.push(scenario.collective[0].clone());
         scenario.collective[1].start = Time::from_us(1_500);
-        for order in [Order::Fifo, Order::Lifo, Order::SmallestFirst, Order::Planned] {
+        for order in Order::all() {
             scenario.schedule.order = order;
             scenario.schedule.collective_order = CollectiveOrder::Fifo;
             assert_eq!(finishes(&scenario), [4_000.0, 8_000.0], "{world:?} {order:?}");
@@ -150,10 +150,10 @@ fn chunks_may_have_unequal_sizes() {
             chunk.bytes = Bytes::new(ms * MS);
         }
         file.plans[0].check().expect("the same bytes in all");
-        scenario.schedule.order = Order::SmallestFirst;
+        scenario.schedule.order = Order::SMALLEST_FIRST;
         let small = timeline(&scenario, Some(&file));
         assert_eq!(starts(&small), [(1, 0.0), (2, 1_000.0), (0, 3_000.0)], "{world:?}");
-        scenario.schedule.order = Order::Fifo;
+        scenario.schedule.order = Order::FIFO;
         let fifo = timeline(&scenario, Some(&file));
         assert_eq!(starts(&fifo), [(0, 0.0), (1, 3_000.0), (2, 4_000.0)], "{world:?}");
         assert_eq!(run_plan(&scenario, Some(&file)).time_us, 6_000.0);
@@ -170,7 +170,7 @@ fn a_planned_order_is_kept_in_every_world() {
     let mut scenario = scenario(fabric(shape), Operation::AllReduce, 10_000_000);
     scenario.schedule.policy = "themis".into();
     scenario.schedule.chunks = 12;
-    scenario.schedule.order = Order::Planned;
+    scenario.schedule.order = Order::PLANNED;
     let mut file = plan(&scenario).expect("a good scenario");
     // An order that no other policy would choose, and that makes progress: of two stages in turn
     // that are of different chunks and both first ones, the other one first.

@@ -7,7 +7,7 @@ use allrail_collective::Operation;
 use allrail_core::{DimensionId, Time};
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 use allrail_schedule::Order;
-use allrail_schedule::chunk::{Parameters, Problem, expected_in_links};
+use allrail_schedule::chunk::{self, Parameters, Problem, expected_in_links};
 use allrail_schedule::evaluate::Work;
 use allrail_schedule::planner::model_of;
 use allrail_simulate::scenario::WorldKind;
@@ -51,10 +51,10 @@ fn platforms() -> Vec<Fabric> {
 #[test]
 fn one_rank_message_by_message_ends_when_all_do_in_links() {
     for (fabric, chunks) in platforms().into_iter().flat_map(|f| [(f.clone(), 3), (f, 24)]) {
-        for policy in ["baseline", "themis", "allrail"] {
+        for policy in chunk::ALL.iter().map(|policy| policy.tag()) {
             let mut scenario = scenario(fabric.clone(), Operation::AllReduce, chunks << 22);
             scenario.schedule.chunks = u32::try_from(chunks).expect("few");
-            scenario.schedule.order = Order::SmallestFirst;
+            scenario.schedule.order = Order::SMALLEST_FIRST;
             scenario.schedule.policy = policy.to_owned();
             scenario.world = WorldKind::Links;
             let (expected, links) = both(&scenario);
@@ -81,7 +81,7 @@ fn both(scenario: &Scenario) -> (f64, f64) {
         operation: Operation::AllReduce,
         dimensions: &ids,
         chunks: &bytes,
-        order: Order::SmallestFirst,
+        order: Order::SMALLEST_FIRST,
         active_chunks: None,
         parameters: &Parameters::default(),
         seed: 0,

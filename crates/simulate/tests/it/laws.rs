@@ -20,7 +20,7 @@ fn any_limit() -> impl Strategy<Value = Option<u32>> {
     prop::sample::select(vec![None, Some(1), Some(2)])
 }
 
-/// One collective under any of the policies that plan at once. Where ranks order their stages
+/// One collective under any policy. Where ranks order their stages
 /// themselves, they may block each other with a limit on active chunks: the planned order keeps it.
 fn any_scenario(operations: &'static [Operation]) -> impl Strategy<Value = Scenario> {
     (
@@ -33,7 +33,7 @@ fn any_scenario(operations: &'static [Operation]) -> impl Strategy<Value = Scena
         .prop_map(
             |(fabric, operation, (policy, order, active_chunks, chunks), world, size)| {
                 let mut scenario = scenario(fabric, operation, size);
-                let order = if active_chunks.is_some() { Order::Planned } else { order };
+                let order = if active_chunks.is_some() { Order::PLANNED } else { order };
                 scenario.schedule =
                     Schedule { policy, order, active_chunks, chunks, ..Schedule::default() };
                 scenario.world = world;
@@ -114,7 +114,7 @@ proptest! {
     ) {
         let mut scenario = scenario;
         scenario.world = WorldKind::Dims;
-        scenario.schedule.order = Order::Planned;
+        scenario.schedule.order = Order::PLANNED;
         let file = plan(&scenario).expect("a good scenario");
         let before = run_plan(&scenario, Some(&file)).time_us;
         scenario.schedule.accept_plan = AcceptPlan::SameShape;
@@ -128,10 +128,10 @@ proptest! {
     ) {
         let mut scenario = scenario;
         scenario.world = WorldKind::Dims;
-        scenario.schedule.order = Order::SmallestFirst;
+        scenario.schedule.order = Order::SMALLEST_FIRST;
         let file = plan(&scenario).expect("a good scenario");
         let found = run(&scenario).time_us;
-        scenario.schedule.order = Order::Planned;
+        scenario.schedule.order = Order::PLANNED;
         prop_assert_eq!(run(&scenario).time_us, found);
         prop_assert_eq!(run_plan(&scenario, Some(&file)).time_us, found);
     }

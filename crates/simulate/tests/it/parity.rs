@@ -60,7 +60,7 @@ fn request(fabric: Fabric, operation: Operation, size: u64, chunks: u32) -> Requ
         size: Bytes::new(size),
         dimensions: Vec::new(),
         policy: "baseline".into(),
-        order: Order::SmallestFirst,
+        order: Order::SMALLEST_FIRST,
         chunks,
         algorithms: None,
         active_chunks: None,

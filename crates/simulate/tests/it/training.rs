@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, Rank, Time};
+use allrail_schedule::{chunk, queue, tensor};
 use allrail_simulate::training::{Job, TrainingResult, TrainingScenario, run};
 use allrail_simulate::{Scenario, simulate};
 use allrail_workload::{
@@ -259,14 +260,36 @@ fn platform() -> Value {
     ]})
 }
 
+fn any_policy() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(chunk::ALL).prop_map(|policy| policy.tag())
+}
+
+/// Every tensor scheduler, with small values of the keys that it reads.
+fn any_tensor_policy() -> impl Strategy<Value = Value> {
+    const KEYS: [(&str, &str); 5] = [
+        ("bucket", "10 MB"),
+        ("threshold", "8 MB"),
+        ("cycle", "100 us"),
+        ("partition", "1 MB"),
+        ("credit", "4 MB"),
+    ];
+    prop::sample::select(tensor::ALL).prop_map(|policy| {
+        let mut tree = json!({ "policy": policy.tag() });
+        for (key, value) in KEYS.iter().filter(|(key, _)| policy.reads().contains(key)) {
+            tree[*key] = json!(value);
+        }
+        tree
+    })
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     /// One all-reduce and nothing else is the collective's simulation, for every policy and order.
     #[test]
     fn one_collective_takes_as_long_as_on_its_own(
-        policy in prop::sample::select(vec!["baseline", "themis"]),
-        order in prop::sample::select(vec!["fifo", "lifo", "smallest_first", "planned"]),
+        policy in any_policy(),
+        order in prop::sample::select(queue::ALL).prop_map(|order| order.tag()),
         chunks in 1u32..40,
         bytes in 1_000u64..50_000_000,
         active in prop::option::of(1u32..4),
@@ -294,14 +317,8 @@ proptest! {
     #[test]
     fn a_step_lies_between_its_bounds(
         layers in prop::collection::vec((1u64..300, 1u64..300, 1_000u64..20_000_000), 1..6),
-        tensor in prop::sample::select(vec![
-            json!({"policy": "fifo"}),
-            json!({"policy": "ddp", "bucket": "10 MB"}),
-            json!({"policy": "fusion", "threshold": "8 MB", "cycle": "100 us"}),
-            json!({"policy": "priority", "partition": "1 MB"}),
-            json!({"policy": "bytescheduler", "partition": "1 MB", "credit": "4 MB"}),
-        ]),
-        policy in prop::sample::select(vec!["baseline", "themis"]),
+        tensor in any_tensor_policy(),
+        policy in any_policy(),
     ) {
         let graph = data_parallel(&[4, 4, 8], &layers);
         let schedule = json!({"policy": policy, "chunks": 16, "tensor": tensor});
@@ -310,7 +327,7 @@ proptest! {
         let sum = real.compute_us + real.exposed_communication_us + real.waiting_us;
         prop_assert!((sum - real.step_time_us).abs() < 1e-3, "{sum} of {}", real.step_time_us);
         let compute = layers.iter().map(|(f, b, _)| f + b).sum::<u64>() as f64;
-        let crosses = ["priority", "bytescheduler"].contains(&real.tensor_policy.as_str());
+        let crosses = tensor::named(&real.tensor_policy).expect("listed").crosses_barrier();
         // Where iterations overlap, a window of three holds part of a fourth.
         let off = if crosses { compute / 3.0 } else { 1e-3 };
         prop_assert!((real.compute_us - compute).abs() <= off);

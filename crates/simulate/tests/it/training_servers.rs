@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 
 use allrail_collective::Operation;
 use allrail_core::{Bandwidth, Bytes, DimensionId, EventQueue, Rank, Time};
+use allrail_schedule::tensor;
 use allrail_schedule::tensor::{Action, Event, OperationId, Tensor, TensorScheduler};
 use allrail_simulate::SimulateError;
 use allrail_simulate::scenario::WorldKind;
@@ -268,7 +269,7 @@ fn plain(
         servers: Servers::new(machines),
         barrier: parameters.has_barrier().expect("valid"),
         started: 0,
-        ranks: parameters.policy == "bytescheduler" || parameters.policy == "priority",
+        ranks: parameters.policy().expect("valid").ranks_in_the_network(),
         overhead: &|pieces| parameters.overhead(pieces),
         flying: Vec::new(),
         timers: EventQueue::new(),
@@ -285,16 +286,20 @@ fn plain(
 }
 
 fn tensor() -> impl Strategy<Value = Value> {
-    let policy = prop_oneof![
-        Just(json!({"policy": "fifo"})),
-        Just(json!({"policy": "ddp", "first_bucket": "50 KB", "bucket": "200 KB"})),
-        Just(json!({"policy": "fusion", "cycle": "70 us", "threshold": "300 KB"})),
-        Just(json!({"policy": "priority", "partition": "40 KB"})),
-        (1u64..100, 1u64..300).prop_map(|(partition, credit)| {
-            json!({"policy": "bytescheduler", "partition": format!("{partition} KB"),
-                   "credit": format!("{credit} KB")})
-        }),
-    ];
+    let policy = (prop::sample::select(tensor::ALL), 1u64..100, 1u64..300).prop_map(
+        |(policy, small, large)| {
+            let (small, large) = (format!("{small} KB"), format!("{large} KB"));
+            let given = json!({"first_bucket": small, "bucket": large, "cycle": "70 us",
+                               "threshold": large, "partition": small, "credit": large});
+            let mut tree = json!({"policy": policy.tag()});
+            for (key, value) in given.as_object().into_iter().flatten() {
+                if policy.reads().contains(&key.as_str()) {
+                    tree[key] = value.clone();
+                }
+            }
+            tree
+        },
+    );
     let big = prop_oneof![Just("1 B"), Just("60 KB"), Just("1 GB")];
     (policy, any::<bool>(), any::<bool>(), big, any::<[bool; 3]>(), 0u64..20).prop_map(
         |(mut tensor, barrier, colocated, big_array, [host, sum, in_order], overhead)| {

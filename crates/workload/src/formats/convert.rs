@@ -8,45 +8,21 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::chakra::{self, Scale};
-use super::kineto;
+use super::{Files, Read, chakra, named};
 use crate::error::WorkloadError;
-use crate::graph::{StepGraph, Work};
 
 /// What to import.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Import {
-    /// From which format, and its files.
-    pub source: Source,
+    /// From which format: a tag of [`super::ALL`].
+    pub format: String,
+    /// Its files, and how they are read.
+    pub source: Files,
     /// The folder that the trace is written into.
     pub folder: PathBuf,
     /// Its name: files are `NAME.<rank>.et`.
     pub name: String,
-}
-
-/// A format and its files.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Source {
-    /// PyTorch's profiler traces.
-    Kineto {
-        /// One for all ranks, or one of each.
-        files: Vec<PathBuf>,
-        /// Only this profiler step.
-        step: Option<u32>,
-    },
-    /// A Chakra trace, to be scaled.
-    Chakra {
-        /// Without `.<rank>.et`.
-        path: PathBuf,
-        /// `comm_group.json`, where it is not beside the trace.
-        groups: Option<PathBuf>,
-        /// How many NPUs; as many as it has ranks where absent.
-        npus: Option<u32>,
-        /// How it is repeated.
-        scale: Option<Scale>,
-    },
 }
 
 /// What was read, what was left out, and what was written.
@@ -75,29 +51,10 @@ pub struct Report {
 /// Imports.
 ///
 /// # Errors
-/// The source is wrong, or the folder cannot be written.
+/// There is no such format, the source is wrong, or the folder cannot be written.
 pub fn import(request: &Import) -> Result<Report, WorkloadError> {
-    let (graph, npus, kept, dropped, notes) = match &request.source {
-        Source::Kineto { files, step } => {
-            let read = kineto::read(files, *step)?;
-            (read.graph, read.world, owned(&read.kept), owned(&read.dropped), read.notes)
-        }
-        Source::Chakra { path, groups, npus, scale } => {
-            let ranks = chakra::files(path)?.len();
-            let npus = npus.unwrap_or(u32::try_from(ranks).unwrap_or(u32::MAX));
-            let options = chakra::Options {
-                sizes: vec![npus],
-                device: None,
-                groups: groups.clone(),
-                scale: scale.clone(),
-            };
-            let read = chakra::read(path, &options)?;
-            let notes =
-                read.notes.iter().map(|(what, count)| format!("{what} ({count} nodes)")).collect();
-            let kept = kinds(&read.graph);
-            (read.graph, npus, kept, BTreeMap::new(), notes)
-        }
-    };
+    let Read { graph, npus, kept, dropped, notes } =
+        named(&request.format)?.read(&request.source)?;
     let written = chakra::write(&graph, &[npus], &request.folder, &request.name)?;
     Ok(Report {
         npus,
@@ -110,24 +67,4 @@ pub fn import(request: &Import) -> Result<Report, WorkloadError> {
         bytes: written.bytes,
         groups: written.groups,
     })
-}
-
-fn owned(counts: &BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
-    counts.iter().map(|(what, count)| ((*what).to_owned(), *count)).collect()
-}
-
-/// How many nodes of each kind a graph has.
-fn kinds(graph: &StepGraph) -> BTreeMap<String, u64> {
-    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    for id in graph.ids() {
-        let kind = match graph.node(id).work {
-            Work::Compute { .. } if graph.is_delay(id) => "delays".to_owned(),
-            Work::Compute { .. } => "computes".to_owned(),
-            Work::Collective { operation, .. } => operation.to_string(),
-            Work::Send { .. } => "sends".to_owned(),
-            Work::Receive { .. } => "receives".to_owned(),
-        };
-        *counts.entry(kind).or_default() += 1;
-    }
-    counts
 }

@@ -3,7 +3,7 @@
 //! - [`astra_sim`]: the training loops of ASTRA-sim 1.0's layer files, and SimAI's superset of them.
 //! - [`chakra`]: Chakra execution traces, read and written.
 //! - [`kineto`]: PyTorch's profiler traces.
-//! - [`convert`]: traces into Chakra traces, as `allrail import` does.
+//! - [`convert`]: traces into Chakra traces, as `allrail import` does, of any format of the list [`ALL`].
 //! - [`ranks`]: which parts of dimensions a regular set of ranks is.
 
 pub mod astra_sim;
@@ -12,14 +12,120 @@ pub mod convert;
 pub mod kineto;
 pub mod ranks;
 
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
 use serde::Deserialize;
 
 use crate::compute::Device;
 use crate::error::WorkloadError;
-use crate::graph::StepGraph;
+use crate::graph::{StepGraph, Work};
 use crate::parallelism::Built;
 use crate::spec::{Model, Workload};
 use crate::steps::Steps;
+
+/// A format of traces, which `allrail import` reads. One file a format, one line in [`ALL`].
+pub trait Format: Sync {
+    /// The tag: `format` in a report.
+    fn tag(&self) -> &'static str;
+
+    /// What it is and how its files are called, for help pages.
+    fn about(&self) -> &'static str;
+
+    /// Whether a file is of this format, by its name.
+    fn recognises(&self, path: &Path) -> bool;
+
+    /// The options of `allrail import` that it reads.
+    fn options(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// Reads files that it recognises.
+    ///
+    /// # Errors
+    /// One of them is missing or wrong: which, why, and what to do.
+    fn read(&self, asked: &Files) -> Result<Read, WorkloadError>;
+}
+
+/// Every format, in the order in which they are asked.
+pub static ALL: &[&dyn Format] = &[&chakra::format::Chakra, &kineto::format::Kineto];
+
+/// The format with this tag.
+///
+/// # Errors
+/// There is none; with those that there are.
+pub fn named(name: &str) -> Result<&'static dyn Format, WorkloadError> {
+    ALL.iter().copied().find(|format| format.tag() == name).ok_or_else(|| {
+        let known: Vec<String> = ALL.iter().map(|format| format!("`{}`", format.tag())).collect();
+        let hint = format!("use one of {}", known.join(", "));
+        WorkloadError::new("format", name, "it is not a format", &hint)
+    })
+}
+
+/// The format that recognises a file; `None` if none does.
+#[must_use]
+pub fn recognise(path: &Path) -> Option<&'static dyn Format> {
+    ALL.iter().copied().find(|format| format.recognises(path))
+}
+
+/// The files of a trace, and the options with which they are read.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Files {
+    /// One for all ranks, or one of each.
+    pub files: Vec<PathBuf>,
+    /// `step`: only this step of a profiler.
+    pub step: Option<u32>,
+    /// `groups`: the process groups, where they are not beside the trace.
+    pub groups: Option<PathBuf>,
+    /// `npus`: how many NPUs; as many as it has ranks where absent.
+    pub npus: Option<u32>,
+    /// `at`, `grow`: how it is repeated over them.
+    pub scale: Option<chakra::Scale>,
+}
+
+impl Files {
+    /// The first file.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn first(&self) -> Result<&Path, WorkloadError> {
+        let none = || WorkloadError::new("files", "[]", "there is no file", "name one");
+        self.files.first().map(PathBuf::as_path).ok_or_else(none)
+    }
+}
+
+/// What was read.
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// The graph, on one dimension of all ranks.
+    pub graph: StepGraph,
+    /// Ranks of the job.
+    pub npus: u32,
+    /// What was kept, by kind.
+    pub kept: BTreeMap<String, u64>,
+    /// What was left out, by why.
+    pub dropped: BTreeMap<String, u64>,
+    /// What was taken otherwise than written, or assumed.
+    pub notes: Vec<String>,
+}
+
+/// How many nodes of each kind a graph has.
+#[must_use]
+pub fn kinds(graph: &StepGraph) -> BTreeMap<String, u64> {
+    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
+    for id in graph.ids() {
+        let kind = match graph.node(id).work {
+            Work::Compute { .. } if graph.is_delay(id) => "delays".to_owned(),
+            Work::Compute { .. } => "computes".to_owned(),
+            Work::Collective { operation, .. } => operation.to_string(),
+            Work::Send { .. } => "sends".to_owned(),
+            Work::Receive { .. } => "receives".to_owned(),
+        };
+        *counts.entry(kind).or_default() += 1;
+    }
+    counts
+}
 
 /// `workload.model.trace`: where it is, and how it is read.
 #[derive(Clone, Debug, Deserialize)]

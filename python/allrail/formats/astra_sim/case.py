@@ -21,7 +21,11 @@ from typing import Any
 
 from allrail.errors import InputError
 from allrail.formats.astra_sim import training
-from allrail.formats.astra_sim.implementations import Implementation, on_dimension
+from allrail.formats.astra_sim.implementations import (
+    Implementation,
+    on_dimension,
+    operations_of,
+)
 from allrail.formats.astra_sim.layers import LARGEST_SIZE
 from allrail.formats.astra_sim.micro import AstraCollective, micro
 from allrail.formats.astra_sim.network import AstraDimension, AstraNetwork
@@ -34,8 +38,6 @@ from allrail.formats.astra_sim.workload import AstraWorkload, read_workload
 LARGEST_CHUNKS = 1_000_000
 LARGEST_PASSES = 10_000
 
-ONLY_ALL_REDUCE = ("double_binary_tree",)
-NO_ALL_TO_ALL = ("halving_doubling", "double_binary_tree")
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +123,7 @@ def _collective(
     world: str,
 ) -> dict[str, Any]:
     """The scenario of a collective on its own."""
-    themis = sys.policy == "themis" and work.kind != "all_to_all"
+    by_loads = sys.by_loads and work.kind != "all_to_all"
     composition = _composition(sys, work.kind)
     implementations = _implementations(net, sys, work.kind)
     algorithms, dimensions = _dimensions(net, sys, {work.kind: implementations}, composition, world)
@@ -141,10 +143,10 @@ def _collective(
         ],
         "schedule": _schedule(sys, _chunks(work, sys, comm_scale), world)
         | {
-            "policy": "themis" if themis else "baseline",
+            "policy": sys.policy if by_loads else "baseline",
             "algorithms": algorithms[work.kind],
             "composition": composition,
-            "loads": "zero" if themis else "fixed_delay",
+            "loads": "zero" if by_loads else "fixed_delay",
         },
         "world": world,
         "seed": 0,
@@ -164,7 +166,6 @@ def _training(
         }
     composition = _composition(sys, "all_reduce")
     algorithms, dimensions = _dimensions(cut_net, sys, implementations, composition, world)
-    themis = sys.policy == "themis"
     return {
         "schema_version": 1,
         "fabric": {"name": net.name, "dimensions": dimensions},
@@ -174,7 +175,7 @@ def _training(
             "algorithms": None,
             "algorithms_by_operation": algorithms,
             "composition": composition,
-            "loads": "zero" if themis else "fixed_delay",
+            "loads": "zero" if sys.by_loads else "fixed_delay",
             # A layer's forward pass waits for its own gradient only.
             "tensor": {"policy": "fifo", "barrier": False},
         },
@@ -189,7 +190,7 @@ def _schedule(sys: AstraSystem, chunks: int, world: str) -> dict[str, Any]:
     sizes = "smallest_first" if world == "links" else "astra_sim"
     return {
         "policy": sys.policy,
-        "order": sizes if sys.order == "astra_sim" else sys.order,
+        "order": sizes if sys.by_size else sys.order,
         "chunks": chunks,
         "threshold": sys.threshold,
         "active_chunks": sys.active_chunks,
@@ -295,7 +296,8 @@ def _check_algorithm(
 ) -> None:
     """Refuse what ASTRA-sim cannot run either, where the file can still be named."""
     at = (IMPLEMENTATION_KEYS[kind], i)
-    if kind == "all_to_all" and implementation.algorithm in NO_ALL_TO_ALL:
+    operations = operations_of(implementation.algorithm)
+    if kind == "all_to_all" and kind not in operations:
         raise sys.source.error(
             "it does no all-to-all",
             at=at,
@@ -305,7 +307,7 @@ def _check_algorithm(
     whole = kind == "all_reduce" and (
         composition == "sequential" or (composition == "merged" and last)
     )
-    if implementation.algorithm in ONLY_ALL_REDUCE and not whole:
+    if "reduce_scatter" not in operations and not whole:
         raise sys.source.error(
             "it does only whole all-reduces, and this dimension has to reduce-scatter or "
             "all-gather",

@@ -10,11 +10,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Any
 
 from allrail.errors import did_you_mean
 from allrail.formats.astra_sim.network import AstraDimension, Topology
 from allrail.formats.astra_sim.notes import Notes
 from allrail.formats.astra_sim.source import Source
+from allrail.scenario.fields import table
+
+ONE_WAY = {"ring": "ring_unidirectional", "oneRing": "ring_unidirectional"}
+"""What a name means where its messages have the links of one direction only."""
 
 NAMES = {
     "ring": "ring",
@@ -25,9 +30,6 @@ NAMES = {
     "oneDirect": "direct",
     "oneHalvingDoubling": "halving_doubling",
 }
-
-# What `contention: none` counts as ASTRA-sim does.
-COUNTED = frozenset({"ring", "direct", "halving_doubling"})
 
 WINDOWED = re.compile(r"(direct|oneDirect)(-?[0-9]{1,9})", re.ASCII)
 
@@ -77,6 +79,19 @@ def read_implementation(
     return Implementation(str(name), NAMES[text], text.startswith("one"))
 
 
+def operations_of(algorithm: str) -> list[str]:
+    """Which operations one of our algorithms does.
+
+    Args:
+        algorithm: Its name.
+    """
+    return list(_row(algorithm)["operations"])
+
+
+def _row(algorithm: str) -> dict[str, Any]:
+    return next(row for row in table("algorithms") if row["name"] == algorithm)
+
+
 def on_dimension(
     implementation: Implementation, *, dimension: AstraDimension, world: str
 ) -> tuple[str, int, str]:
@@ -91,15 +106,15 @@ def on_dimension(
         The name of our algorithm, the links per NPU, and the dimension's `contention`.
     """
     algorithm = implementation.algorithm
-    if world == "dims" and algorithm in COUNTED:
+    one_way = ONE_WAY.get(implementation.name, algorithm)
+    if world == "dims" and _row(algorithm)["without_contention"]:
         # A message has all links of a ring or a switch; on a ring that is both directions at once.
         default = dimension.size - 1 if dimension.topology is Topology.FULLY_CONNECTED else 1
         return algorithm, dimension.links or default, "none"
     if dimension.topology is Topology.RING and dimension.links is None:
         # 2.x gives each direction one link and lets an algorithm use one of them.
-        return ("ring_unidirectional" if algorithm == "ring" else algorithm), 2, "shared"
+        return one_way, 2, "shared"
     if dimension.topology is Topology.FULLY_CONNECTED:
         # A message of a ring crosses one link to one peer, whole.
-        name = "ring_unidirectional" if algorithm == "ring" else algorithm
-        return name, dimension.links or dimension.size - 1, "shared"
+        return one_way, dimension.links or dimension.size - 1, "shared"
     return algorithm, dimension.links or 1, "shared"

@@ -29,7 +29,10 @@ IMPLEMENTATION_KEYS = {
 """Which key says how a kind of collective is carried out."""
 
 COLLECTIVE_ORDERS = {"LIFO": "lifo", "FIFO": "fifo"}
-ORDERS = {"FIFO": "fifo", "SCF": "astra_sim", "smallestFirst": "astra_sim"}
+BY_SIZE = ("SCF", "smallestFirst")
+"""They serve small chunks first, by rules of their own."""
+
+ORDERS = {"FIFO": "fifo", **dict.fromkeys(BY_SIZE, "astra_sim")}
 OTHER_ORDERS = ("RG", "lessRemainingPhaseFirst")
 POLICIES = {
     "baseline": "baseline",
@@ -43,7 +46,10 @@ OTHER_POLICIES = {
     "offlineGreedyFlex": "themis",
     "roundRobin": "baseline",
 }
-APART = ("themis", "offlineGreedy", "themisFlex", "offlineGreedyFlex", "onlineGreedy")
+BY_LOADS = ("themis", "offlineGreedy", "themisFlex", "offlineGreedyFlex")
+"""They look at the loads of dimensions, which start at zero."""
+
+APART = (*BY_LOADS, "onlineGreedy")
 """They scatter and gather on the last dimension in two stages; `onlineGreedy` does no more."""
 
 MODELLED = (
@@ -87,7 +93,9 @@ class AstraSystem:
         splits: Into how many chunks a collective is cut.
         local_bw_aware: Whether an all-reduce scatters on the way out and gathers on the way back.
         order: Which of several waiting chunks a dimension serves first.
+        by_size: Whether it is the smallest chunk by ASTRA-sim's rules.
         policy: Which dimension a chunk visits next.
+        by_loads: Whether it looks at what the dimensions have been given.
         apart: Whether an all-reduce scatters and gathers on the last dimension in two stages.
         threshold: Themis' divisor.
         implementations: One list per kind of collective that the file has.
@@ -100,7 +108,9 @@ class AstraSystem:
     splits: int
     local_bw_aware: bool
     order: str
+    by_size: bool
     policy: str
+    by_loads: bool
     apart: bool
     threshold: int
     implementations: dict[str, tuple[Implementation, ...]]
@@ -141,7 +151,9 @@ def read_system(path: str | Path, *, notes: Notes) -> AstraSystem:
         splits=_count(values, "preferred-dataset-splits", 1, source),
         local_bw_aware=bool(optimization),
         order=order or "fifo",
+        by_size=values.get("intra-dimension-scheduling") in BY_SIZE,
         policy=policy or "baseline",
+        by_loads=values.get("inter-dimension-scheduling") in BY_LOADS,
         apart=values.get("inter-dimension-scheduling") in APART,
         threshold=_count(values, "gap-denominator", 16, source),
         implementations={

@@ -67,6 +67,10 @@ _PHASE_SECONDS: dict[Size, dict[str, float]] = {
 }
 """Of a phase in `flows`, where it takes noticeable time."""
 
+_STEPS_AND_PARTS = {"torus": (64, 32)}
+"""Of an all-reduce in `packets`: the steps that are simulated, and the parts of the buffer that a
+message has. Others: 16, and one for each NPU."""
+
 
 @dataclass(frozen=True, slots=True)
 class TrafficCase:
@@ -129,7 +133,7 @@ class TrafficCase:
             return 0.3 if size == "small" else 10.0
         messages, links, per_message = npus * phases, _MEAN_LINKS[name], _bytes(self.size) / planes
         if self.pattern == "all_reduce":
-            steps, parts = (64, 32) if self.algorithm == "torus" else (16, npus)
+            steps, parts = _STEPS_AND_PARTS.get(self.algorithm or "", (16, npus))
             messages, per_message = 4 * npus * steps, per_message / (4 * parts)
             links = 3.0 if planes > 4 else 1.5
         return 0.1 + messages * max(1.0, per_message / 8192) * links / _PACKET_HOPS_PER_SECOND

@@ -315,7 +315,7 @@ mod tests {
                 Work::new(&model, chunks.iter().copied().zip(stages)).expect("fits")
             };
             let plain = |work: &Work| {
-                let mut queues = queues(Order::SmallestFirst, dimensions.len(), &[]);
+                let mut queues = queues(Order::SMALLEST_FIRST, dimensions.len(), &[]);
                 evaluate::finish(work, &mut queues, active)
             };
             let problem = Problem {
@@ -323,7 +323,7 @@ mod tests {
                 operation: Operation::AllReduce,
                 dimensions: &dimensions,
                 chunks: &chunks,
-                order: Order::SmallestFirst,
+                order: Order::SMALLEST_FIRST,
                 active_chunks: active,
                 parameters: &Parameters::default(),
                 seed: 0,

@@ -61,6 +61,10 @@ impl ChunkScheduler for Allrail {
         true
     }
 
+    fn default_order(&self) -> Order {
+        Order::PLANNED
+    }
+
     fn schedule(&self, problem: &Problem<'_>) -> Result<Vec<Vec<Stage>>, ScheduleError> {
         let start = Themis.schedule(problem)?;
         let orders = permutations(problem.dimensions);
@@ -110,7 +114,7 @@ impl<'a> Search<'a> {
             problem.chunks.iter().copied().zip(start.iter().map(Vec::as_slice)),
         )?;
         let stages = work.tasks().len().max(1);
-        let smallest_first = problem.order.while_planning() == Order::SmallestFirst;
+        let smallest_first = problem.order.while_planning().is_smallest_first();
         let fast = smallest_first.then(|| clocks(problem, &work, rng)).flatten();
         let (clocks, effort) = match fast {
             Some(clocks) => (Clocks::Fast(clocks), EFFORT),

@@ -30,15 +30,12 @@ use search::Search;
 
 use super::{Action, CYCLE, CoordinationPolicy, Coordinator, Event, Job, Settings, WATCH};
 
-/// The policy's tag.
-pub const TAG: &str = "agreed";
-
 /// The policy.
 pub struct AgreedPolicy;
 
 impl CoordinationPolicy for AgreedPolicy {
     fn tag(&self) -> &'static str {
-        TAG
+        "agreed"
     }
 
     fn about(&self) -> &'static str {
@@ -55,6 +52,10 @@ impl CoordinationPolicy for AgreedPolicy {
 
     fn slots(&self, _: &Settings) -> (usize, bool) {
         (usize::MAX, false)
+    }
+
+    fn defaults(&self) -> Settings {
+        Settings { cycle: Time::ZERO, ..Settings::default() }
     }
 
     fn coordinator(&self, job: &Job, rank: u32) -> Box<dyn Coordinator> {

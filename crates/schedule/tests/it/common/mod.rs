@@ -34,7 +34,7 @@ pub(crate) fn request(fabric: Fabric, operation: Operation, size: &str, policy: 
         size: size.parse::<Bytes>().expect("a size"),
         dimensions: Vec::new(),
         policy: policy.into(),
-        order: Order::SmallestFirst,
+        order: Order::SMALLEST_FIRST,
         chunks: 4,
         algorithms: None,
         active_chunks: None,

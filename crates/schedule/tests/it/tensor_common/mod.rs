@@ -2,7 +2,8 @@
 
 use allrail_core::{Bytes, Time};
 use allrail_schedule::tensor::{
-    Action, Event, Exchange, OperationId, Phase, Piece, Tensor, TensorParameters, TensorScheduler,
+    self, Action, Event, Exchange, OperationId, Phase, Piece, Tensor, TensorParameters,
+    TensorScheduler,
 };
 use proptest::prelude::*;
 
@@ -142,16 +143,19 @@ pub(crate) fn parameters(
     let mut parameters =
         TensorParameters { policy: policy.to_owned(), exchange, ..TensorParameters::default() };
     let (one, two) = (Some(Bytes::new(first)), Some(Bytes::new(second)));
-    match policy {
-        "ddp" => (parameters.first_bucket, parameters.bucket) = (one, two),
-        "fusion" => {
-            parameters.threshold = two;
-            parameters.cycle = Some(Time::from_ns(first * 100));
-            parameters.groups = Some(groups);
+    let reads = tensor::named(policy).expect("listed").reads();
+    for key in reads {
+        match *key {
+            "first_bucket" => parameters.first_bucket = one,
+            "bucket" => parameters.bucket = two,
+            "threshold" => parameters.threshold = two,
+            "cycle" => parameters.cycle = Some(Time::from_ns(first * 100)),
+            "groups" => parameters.groups = Some(groups),
+            "partition" => parameters.partition = one,
+            "credit" => parameters.credit = two,
+            // A key of a policy of tomorrow: its default.
+            _ => {}
         }
-        "priority" => parameters.partition = one,
-        "bytescheduler" => (parameters.partition, parameters.credit) = (one, two),
-        _ => {}
     }
     parameters
 }

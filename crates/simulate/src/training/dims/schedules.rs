@@ -6,8 +6,8 @@ use std::rc::Rc;
 use allrail_collective::{Operation, StageRef};
 use allrail_core::{Bytes, DimensionId, Rank, Time};
 use allrail_engine::StageTask;
-use allrail_fabric::{Fabric, Kind, topology};
-use allrail_schedule::queue::Order;
+use allrail_fabric::Fabric;
+use allrail_fabric::topology::{self, Reach};
 use allrail_schedule::{Request, evaluate, planner};
 use allrail_workload::{Part, StepGraph};
 
@@ -120,9 +120,10 @@ impl Schedules<'_> {
         if self.network == Network::Ideal {
             return Ok(self.ideal(&request, &dimensions, &work, group));
         }
-        let planned = match request.order {
-            Order::Planned => planner::plan(&request)?.dimension_order,
-            _ => Vec::new(),
+        let planned = if request.order.keeps_to_plans() {
+            planner::plan(&request)?.dimension_order
+        } else {
+            Vec::new()
         };
         let mut stages = Scheduled { planned, ..Scheduled::default() };
         let mut total = Time::ZERO;
@@ -177,7 +178,7 @@ impl Schedules<'_> {
                 continue;
             }
             let whole = &mut fabric.dimensions[dimension.index()];
-            if whole.kind == Kind::FullyConnected && size < whole.size {
+            if topology::of(whole.kind).reach() == Reach::Peers && size < whole.size {
                 // Only the links to the part's own NPUs carry its messages.
                 whole.links = (whole.links * (size - 1) / (whole.size - 1)).max(1);
             }

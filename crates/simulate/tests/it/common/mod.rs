@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use allrail_collective::Operation;
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
-use allrail_schedule::Order;
+use allrail_schedule::{Order, chunk};
 use allrail_simulate::scenario::{Collective, Schedule, WorldKind};
 use allrail_simulate::{PlanFile, Scenario, SimulationResult, simulate};
 use proptest::prelude::*;
@@ -121,10 +121,9 @@ pub(crate) fn any_operation() -> impl Strategy<Value = Operation> {
 }
 
 pub(crate) fn any_order() -> impl Strategy<Value = Order> {
-    prop::sample::select(&[Order::Fifo, Order::Lifo, Order::SmallestFirst, Order::Planned])
+    prop::sample::select(Order::all().collect::<Vec<_>>())
 }
 
-/// The two policies that plan at once.
 pub(crate) fn any_policy() -> impl Strategy<Value = String> {
-    prop::sample::select(&["baseline", "themis"]).prop_map(str::to_owned)
+    prop::sample::select(chunk::ALL).prop_map(|policy| policy.tag().to_owned())
 }

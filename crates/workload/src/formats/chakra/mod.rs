@@ -15,6 +15,7 @@
 
 mod assemble;
 pub mod error;
+pub(super) mod format;
 mod groups;
 pub mod proto;
 pub mod read;

@@ -20,6 +20,7 @@
 
 mod build;
 mod events;
+pub(super) mod format;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
