@@ -12,10 +12,10 @@ use allrail_world::packets::Settings as PacketSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::lowered::Algorithms;
-use super::network::Placement;
 use crate::SimulateError;
 use crate::scenario::{Schedule, Topology, WorldKind, check_version, field, malformed, read_tree};
+use crate::training::communicator::graph::Placement;
+use crate::training::communicator::ranks::algorithms::Algorithms;
 
 /// A training simulation's whole input.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]

@@ -8,7 +8,7 @@ use allrail_schedule::tensor;
 use allrail_schedule::tensor::{Action, Event, OperationId, Tensor, TensorScheduler};
 use allrail_simulate::SimulateError;
 use allrail_simulate::scenario::WorldKind;
-use allrail_simulate::training::servers::{Machines, Servers, Transfer};
+use allrail_simulate::training::communicator::servers::machines::{Machines, Servers, Transfer};
 use allrail_simulate::training::{Job, TrainingResult, TrainingScenario, WhatIf, run};
 use allrail_workload::{
     Actor, Builder, Group, Node, Part, Pass, Perturbation, Purpose, StepGraph, Work,

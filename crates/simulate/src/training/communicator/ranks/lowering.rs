@@ -16,13 +16,13 @@ use allrail_fabric::graph::NodeId;
 use allrail_schedule::{Request, planner};
 use allrail_workload::{Part, StepGraph};
 
-use super::super::lowered::{Algorithms, on_graph};
-use super::super::players::Players;
-use super::super::steady::Steady;
 use crate::SimulateError;
 use crate::executors::lowered::{Carried, Lowered, MessageSteps, Outgoing};
 use crate::executors::plan_messages::{self, Programs};
 use crate::executors::{self};
+use crate::training::communicator::ranks::algorithms::{Algorithms, on_graph};
+use crate::training::communicator::ranks::steady::Steady;
+use crate::training::players::Players;
 
 /// What the world's ends are to the job's ranks, and what collectives are made of.
 pub enum Wiring<'a> {
@@ -124,11 +124,11 @@ impl<'a> Lowering<'a> {
         &mut self,
         operation: Operation,
         bytes: Bytes,
-        instance: u32,
+        process_group: u32,
     ) -> Result<Option<Rc<Lowered>>, SimulateError> {
-        let held = &self.players.instances[instance as usize];
+        let held = &self.players.process_groups[process_group as usize];
         // What is added to a steady one depends on where it is.
-        let place = if self.latency.is_some() { instance } else { held.group.0 };
+        let place = if self.latency.is_some() { process_group } else { held.group.0 };
         let key = (operation, bytes, place);
         if let Some(known) = self.known.get(&key) {
             return Ok(known.clone());
@@ -150,7 +150,7 @@ impl<'a> Lowering<'a> {
                 (algorithms, _) => {
                     let algorithms = algorithms.expect("a graph has them");
                     let steps = on_graph(algorithms, group, ranks, operation, bytes)?;
-                    self.whole(steps, operation, bytes, instance)
+                    self.whole(steps, operation, bytes, process_group)
                 }
             }))
         };
@@ -164,14 +164,14 @@ impl<'a> Lowering<'a> {
         steps: Arc<dyn Steps>,
         operation: Operation,
         bytes: Bytes,
-        instance: u32,
+        process_group: u32,
     ) -> Lowered {
-        let ranks = self.players.instances[instance as usize].ranks.clone();
+        let ranks = self.players.process_groups[process_group as usize].ranks.clone();
         let mut added = Time::ZERO;
         let mut steps = steps;
         if self.latency.is_some() {
             let steady = Steady::new(steps);
-            added = self.added(operation, instance, &steady);
+            added = self.added(operation, process_group, &steady);
             steps = Arc::new(steady);
         }
         let task = StageTask { stage: 0, port: 0, operation, buffer: bytes, brought: bytes };
@@ -230,18 +230,18 @@ impl<'a> Lowering<'a> {
     }
 
     /// What a steady collective waits for after its last byte.
-    fn added(&mut self, operation: Operation, instance: u32, steady: &Steady) -> Time {
-        if let Some(known) = self.added.get(&(operation, instance)) {
+    fn added(&mut self, operation: Operation, process_group: u32, steady: &Steady) -> Time {
+        if let Some(known) = self.added.get(&(operation, process_group)) {
             return *known;
         }
         let Some((mut latency, overhead)) = self.latency.take() else { return Time::ZERO };
-        let ranks = &self.players.instances[instance as usize].ranks;
+        let ranks = &self.players.process_groups[process_group as usize].ranks;
         let added = steady.added(&mut |from, to| {
             let ends = (self.npu(ranks[from as usize]), self.npu(ranks[to as usize]));
             overhead + latency(ends.0, ends.1)
         });
         self.latency = Some((latency, overhead));
-        self.added.insert((operation, instance), added);
+        self.added.insert((operation, process_group), added);
         added
     }
 }
@@ -296,7 +296,7 @@ fn on_dimensions(
     plan_messages::lower(&plan, &works[0], &ports, request.order, programs)
 }
 
-/// One algorithm over all ranks of an instance, on a graph: its ports are never taken.
+/// One algorithm over all ranks of a process group, on a graph: its ports are never taken.
 struct Whole {
     steps: Arc<dyn Steps>,
     ranks: Vec<Rank>,

@@ -1,8 +1,17 @@
 //! What carries the communication of a training step.
 //!
-//! The driver says *what* is communicated among whom and when it may start; a carrier knows *how*:
-//! in `dims` a collective is the stages of its plan on the dimensions' servers, elsewhere the
-//! messages of its algorithm.
+//! The driver says *what* is communicated among whom and when it may start; a communicator knows *how*:
+//!
+//! - [`classes`]: in `dims`, the stages of plans on the servers of classes of ranks;
+//! - [`ranks`]: elsewhere, the messages of every rank; [`graph`]: over topologies, and where ranks are;
+//! - [`servers`]: gradients over parameter servers, beside another communicator;
+//! - [`slow`]: slow links, and which groups feel them.
+
+pub mod classes;
+pub mod graph;
+pub mod ranks;
+pub mod servers;
+pub mod slow;
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, Rank, Time};
@@ -11,21 +20,21 @@ use allrail_schedule::tensor::{Phase, Piece};
 /// What is to be carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// A collective among the players of an instance, all of whom have come.
+    /// A collective among the players of a process group, all of whom have come.
     Collective {
         /// What it does.
         operation: Operation,
         /// The buffer, as in a scenario's `collective.size`.
         bytes: Bytes,
-        /// Index into the players' instances.
-        instance: u32,
+        /// Index into the players' process groups.
+        process_group: u32,
     },
-    /// A message between two ranks of an instance.
+    /// A message between two ranks of a process group.
     Message {
         /// How much.
         bytes: Bytes,
-        /// Index into the players' instances.
-        instance: u32,
+        /// Index into the players' process groups.
+        process_group: u32,
         /// The player that sends.
         source: u32,
         /// The player that receives; in `dims` it may be the same class of ranks.
@@ -40,7 +49,7 @@ pub enum Ask {
 pub struct Submission {
     /// What is to be carried.
     pub ask: Ask,
-    /// Higher goes first where a carrier can choose.
+    /// Higher goes first where a communicator can choose.
     pub priority: i64,
     /// For how long it occupies its first server before its bytes do.
     pub overhead: Time,
@@ -73,7 +82,7 @@ pub enum Event {
     },
 }
 
-/// How busy a carrier was.
+/// How busy a communicator was.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usage {
     /// For each dimension, the time that its servers worked: a mean over the ranks; `None` where a
@@ -102,9 +111,9 @@ pub struct Span {
     pub end: Time,
 }
 
-/// Carries communication in virtual time. The driver calls [`Carrier::submit`] at the time of the
+/// Carries communication in virtual time. The driver calls [`Communicator::submit`] at the time of the
 /// last event it took, never earlier.
-pub trait Carrier {
+pub trait Communicator {
     /// Starts, or queues, what is asked.
     fn submit(&mut self, now: Time, submission: Submission);
 

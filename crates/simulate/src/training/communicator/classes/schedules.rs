@@ -11,13 +11,13 @@ use allrail_fabric::topology::{self, Reach};
 use allrail_schedule::{Request, evaluate, planner};
 use allrail_workload::{Part, StepGraph};
 
-use super::super::slow::{Felt, LONGEST};
 use crate::SimulateError;
 use crate::executors::lowered::{Carried, Lowered, StageTimes};
+use crate::training::communicator::slow::{Felt, LONGEST};
 
 /// Which network carries the stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Network {
+pub enum Idealisation {
     /// The scenario's.
     #[default]
     Real,
@@ -67,7 +67,7 @@ pub(super) struct Schedules<'a> {
     pub(super) request: &'a Request,
     /// Those of a kind of collective, where they differ from the request's.
     pub(super) algorithms: &'a BTreeMap<Operation, Vec<String>>,
-    pub(super) network: Network,
+    pub(super) network: Idealisation,
     pub(super) slow: Option<&'a Felt<'a>>,
     pub(super) known: BTreeMap<Key, Rc<Lowered>>,
 }
@@ -117,7 +117,7 @@ impl Schedules<'_> {
         };
         let scheduled = planner::schedule(&request)?;
         let work = scheduled.work()?;
-        if self.network == Network::Ideal {
+        if self.network == Idealisation::Ideal {
             return Ok(self.ideal(&request, &dimensions, &work, group));
         }
         let planned = if request.order.keeps_to_plans() {
@@ -154,7 +154,7 @@ impl Schedules<'_> {
     fn network_of(&self, group: u32) -> Result<(Fabric, Vec<DimensionId>), SimulateError> {
         let group = &self.graph.groups()[group as usize];
         if group.parts.is_empty() {
-            let ideal = self.network == Network::Ideal;
+            let ideal = self.network == Idealisation::Ideal;
             return Err(SimulateError::Field {
                 field: if ideal { "what_if" } else { "world" }.to_owned(),
                 value: if ideal { "ideal_schedule" } else { "dims" }.to_owned(),
@@ -191,7 +191,7 @@ impl Schedules<'_> {
     /// For how long a stage of a group keeps a dimension busy that should take `nominal`.
     fn occupancy(&self, group: u32, dimension: u32, nominal: Time) -> Option<Time> {
         match (self.slow, self.network) {
-            (_, Network::Infinite) => Some(Time::ZERO),
+            (_, Idealisation::Infinite) => Some(Time::ZERO),
             (Some(slow), _) => slow.time(group, DimensionId(dimension), nominal),
             (None, _) => Some(nominal),
         }
@@ -225,7 +225,7 @@ impl Schedules<'_> {
             let time = time.and_then(|time| self.occupancy(group, d, time));
             let occupancy = time.ok_or_else(too_long)?;
             let latency = dimension.latency.checked_mul(steps).ok_or_else(too_long)?;
-            let latency = if self.network == Network::Ideal { Time::ZERO } else { latency };
+            let latency = if self.network == Idealisation::Ideal { Time::ZERO } else { latency };
             let sent = bytes.count() as f64;
             let times = StageTimes { occupancy, latency, served: occupancy, sent };
             let task = StageTask {

@@ -8,18 +8,18 @@ use allrail_core::{Bytes, DimensionId, Time};
 use allrail_schedule::Request;
 use allrail_workload::{Group, Pass, Purpose, StepGraph, Work};
 
-use super::carrier::{Ask, Carrier, Span};
-use super::driver::Outcome;
-use super::links::{self, Wires};
-use super::path::{self, What};
-use super::players::Players;
-use super::record::{Idle, Ran, clipped};
-use super::result::{ActorResult, MemoryResult, SpanResult, TrainingResult};
-use super::run::Job;
-use super::scenario::TrainingScenario;
 use crate::SimulateError;
 use crate::result::{DimensionResult, Host};
 use crate::scenario::tag;
+use crate::training::communicator::{Ask, Communicator, Span};
+use crate::training::driver::Outcome;
+use crate::training::driver::record::{Idle, Ran, clipped};
+use crate::training::outcome::links::{self, Wires};
+use crate::training::outcome::path::{self, What};
+use crate::training::outcome::result::{ActorResult, MemoryResult, SpanResult, TrainingResult};
+use crate::training::players::Players;
+use crate::training::run::Job;
+use crate::training::scenario::TrainingScenario;
 
 /// The time of a player's compute engine within a window, by what it did.
 #[derive(Clone, Default)]
@@ -36,13 +36,13 @@ impl Account {
 }
 
 #[expect(clippy::too_many_arguments, reason = "everything that a result is made of")]
-pub(super) fn summarise(
+pub(crate) fn summarise(
     job: &Job<'_>,
     scenario: &TrainingScenario,
     request: &Request,
     players: &Players,
     outcome: &Outcome,
-    carrier: &mut dyn Carrier,
+    communicator: &mut dyn Communicator,
     spans: &[Span],
     wires: Option<&Wires<'_>>,
     timeline: bool,
@@ -83,9 +83,9 @@ pub(super) fn summarise(
     let what = |ran: Ran| match job.graph.node(ran.node).work {
         Work::Compute { .. } => What::Compute,
         Work::Collective { operation, bytes, group, purpose } => {
-            let instance = players.instance(ran.player, group);
-            let dimension = known.entry((operation, bytes, instance)).or_insert_with(|| {
-                carrier.bottleneck(Ask::Collective { operation, bytes, instance })
+            let process_group = players.process_group(ran.player, group);
+            let dimension = known.entry((operation, bytes, process_group)).or_insert_with(|| {
+                communicator.bottleneck(Ask::Collective { operation, bytes, process_group })
             });
             What::Communication(purpose, *dimension)
         }
@@ -224,14 +224,14 @@ fn ratio(part: f64, whole: f64) -> f64 {
 
 /// The usage within the window.
 fn used(
-    first: &super::carrier::Usage,
-    last: &super::carrier::Usage,
+    first: &crate::training::communicator::Usage,
+    last: &crate::training::communicator::Usage,
     several: bool,
-) -> super::carrier::Usage {
+) -> crate::training::communicator::Usage {
     if !several {
         return last.clone();
     }
-    super::carrier::Usage {
+    crate::training::communicator::Usage {
         busy: last.busy.as_ref().zip(first.busy.as_ref()).map(|(last, first)| {
             last.iter().zip(first).map(|(a, b)| a.saturating_sub(*b)).collect()
         }),
@@ -290,13 +290,13 @@ fn timeline_of(
     let carried = carried.iter().filter(|span| shown[span.player as usize]).map(|span| {
         let index = usize::try_from(span.tag).expect("a tag is an index");
         let (ran, ask) = outcome.asked[index];
-        let (operation, bytes, instance) = match ask {
-            Ask::Collective { operation, bytes, instance } => {
-                (operation.to_string(), bytes, instance)
+        let (operation, bytes, process_group) = match ask {
+            Ask::Collective { operation, bytes, process_group } => {
+                (operation.to_string(), bytes, process_group)
             }
-            Ask::Message { bytes, instance, .. } => ("send".to_owned(), bytes, instance),
+            Ask::Message { bytes, process_group, .. } => ("send".to_owned(), bytes, process_group),
         };
-        let instance = &players.instances[instance as usize];
+        let process_group = &players.process_groups[process_group as usize];
         let purpose = match graph.node(ran.node).work {
             Work::Collective { purpose, .. }
             | Work::Send { purpose, .. }
@@ -305,12 +305,12 @@ fn timeline_of(
         };
         SpanResult {
             actor: name(span.player),
-            track: track(span, &graph.groups()[instance.group.index()]),
+            track: track(span, &graph.groups()[process_group.group.index()]),
             name: graph.name(ran.node).to_owned(),
             operation: Some(operation),
             bytes: Some(bytes.count()),
-            group: Some(graph.groups()[instance.group.index()].name.clone()),
-            group_size: Some(instance.ranks.len() as u64),
+            group: Some(graph.groups()[process_group.group.index()].name.clone()),
+            group_size: Some(process_group.ranks.len() as u64),
             communication: Some(span.tag),
             pass: None,
             purpose,

@@ -8,9 +8,9 @@
 //! A message takes the dimensions on which its ranks differ, one after the other, over the link
 //! that joins them there.
 //!
-//! With [`Network::Ideal`], a collective keeps all dimensions of its group equally busy from its
+//! With [`Idealisation::Ideal`], a collective keeps all dimensions of its group equally busy from its
 //! first byte to its last, without latency: its bytes over the sum of their bandwidths. With
-//! [`Network::Infinite`], bytes take no time, and latencies remain.
+//! [`Idealisation::Infinite`], bytes take no time, and latencies remain.
 //!
 //! Ignored: where several players meet in a collective, each runs it on its own servers from their
 //! common start; it is over when the last is. So the players of a group are taken for alike.
@@ -25,29 +25,29 @@ use allrail_core::{Rank, Time};
 use allrail_schedule::Request;
 use allrail_workload::StepGraph;
 
-use super::carrier::{Ask, Carrier, Event, Span, Submission, Usage};
-use super::players::Players;
-use super::slow::Felt;
 use crate::SimulateError;
 use crate::executors::lowered::{Carried, Lowered};
 use crate::executors::{self, Executors, Kept, Settings};
-pub use schedules::Network;
+use crate::training::communicator::slow::Felt;
+use crate::training::communicator::{Ask, Communicator, Event, Span, Submission, Usage};
+use crate::training::players::Players;
+pub use schedules::Idealisation;
 use schedules::Schedules;
 
 /// See the module.
-pub struct Dims<'a> {
+pub struct ClassCommunicator<'a> {
     players: &'a Players,
     dimensions: usize,
     executors: Executors<allrail_world::Dims>,
     schedules: Schedules<'a>,
-    /// The players of each instance.
+    /// The players of each process group.
     members: Vec<Rc<[u32]>>,
     under_way: u32,
     active_since: Time,
     active: Time,
 }
 
-impl<'a> Dims<'a> {
+impl<'a> ClassCommunicator<'a> {
     /// An idle network. `request` holds everything of the schedule but what is communicated; its
     /// fabric is the network.
     #[must_use]
@@ -56,7 +56,7 @@ impl<'a> Dims<'a> {
         players: &'a Players,
         request: &'a Request,
         algorithms: &'a BTreeMap<Operation, Vec<String>>,
-        network: Network,
+        network: Idealisation,
         timeline: bool,
     ) -> Self {
         let dimensions = request.fabric.dimensions.len();
@@ -81,7 +81,7 @@ impl<'a> Dims<'a> {
                 slow: None,
                 known: BTreeMap::new(),
             },
-            members: players.instances.iter().map(|i| i.players.as_slice().into()).collect(),
+            members: players.process_groups.iter().map(|i| i.players.as_slice().into()).collect(),
             under_way: 0,
             active_since: Time::ZERO,
             active: Time::ZERO,
@@ -117,19 +117,19 @@ impl<'a> Dims<'a> {
 
     fn lowered(&mut self, ask: Ask) -> Result<Rc<Lowered>, SimulateError> {
         match ask {
-            Ask::Collective { operation, bytes, instance } => {
-                let group = self.players.instances[instance as usize].group;
+            Ask::Collective { operation, bytes, process_group } => {
+                let group = self.players.process_groups[process_group as usize].group;
                 self.schedules.collective(operation, bytes, group.0)
             }
-            Ask::Message { bytes, ranks, instance, .. } => {
-                let group = self.players.instances[instance as usize].group;
+            Ask::Message { bytes, ranks, process_group, .. } => {
+                let group = self.players.process_groups[process_group as usize].group;
                 self.schedules.message(bytes, ranks, group.0)
             }
         }
     }
 }
 
-impl Carrier for Dims<'_> {
+impl Communicator for ClassCommunicator<'_> {
     fn submit(&mut self, now: Time, submission: Submission) {
         let Submission { ask, priority, overhead, tag, .. } = submission;
         if self.under_way == 0 {
@@ -138,8 +138,8 @@ impl Carrier for Dims<'_> {
         self.under_way += 1;
         let lowered = self.lowered(ask).expect("what is asked was scheduled before the run");
         let (members, is_message) = match ask {
-            Ask::Collective { instance, .. } => {
-                (Rc::clone(&self.members[instance as usize]), false)
+            Ask::Collective { process_group, .. } => {
+                (Rc::clone(&self.members[process_group as usize]), false)
             }
             Ask::Message { source, .. } => (Rc::from([source]), true),
         };

@@ -1,7 +1,7 @@
 //! A collective of a training step as the messages of its algorithm, on a graph.
 //!
 //! An all-reduce is one of `allrail_collective::grid` over the
-//! instance's ranks in a grid; reduce-scatter and all-gather are each half of a ring's all-reduce;
+//! process group's ranks in a grid; reduce-scatter and all-gather are each half of a ring's all-reduce;
 //! an all-to-all sends to everyone at once (`direct`) or step by step (`pairwise`); a broadcast is
 //! a double binary tree.
 
@@ -107,7 +107,7 @@ fn shape(algorithms: &Algorithms, group: &Group, ranks: u32) -> Result<[u32; 2],
             return Err(SimulateError::Field {
                 field: format!("messages.algorithms.shapes.{}", group.name),
                 value: format!("[{rows}, {columns}]"),
-                why: format!("its product is not the {ranks} ranks of an instance"),
+                why: format!("its product is not the {ranks} ranks of a process group"),
                 hint: "give rows and columns whose product is".to_owned(),
             });
         }

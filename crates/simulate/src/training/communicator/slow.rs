@@ -108,7 +108,7 @@ impl<'a> Felt<'a> {
     /// Looks at every group.
     ///
     /// # Panics
-    /// If a rank is not one of the fabric's, which [`super::players`] refuses.
+    /// If a rank is not one of the fabric's, which [`crate::training::players`] refuses.
     #[must_use]
     pub fn new(drawn: &'a SlowLinks, found: &Found, graph: &StepGraph, fabric: &Fabric) -> Self {
         let mut by = Vec::with_capacity(graph.groups().len());

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use super::path::PathEntry;
 use crate::result::{DimensionResult, Host};
 use crate::traffic::result::LinkUse;
+use crate::training::outcome::path::PathEntry;
 
 /// The result of a training simulation.
 #[derive(Clone, Debug, Serialize)]
@@ -80,7 +80,7 @@ pub struct TrainingResult {
     pub notes: Vec<String>,
     /// What was communicated otherwise than the scenario says.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub what_if: Option<super::scenario::WhatIf>,
+    pub what_if: Option<crate::training::scenario::WhatIf>,
     /// Measurements of the host: the only part that differs between runs.
     pub host: Host,
     /// Every span, where asked for.

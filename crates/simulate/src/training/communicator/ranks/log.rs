@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use allrail_core::Time;
 
-use super::super::carrier::{Ask, Span};
-use super::super::players::Players;
+use crate::training::communicator::{Ask, Span};
+use crate::training::players::Players;
 
 /// See the module.
 #[derive(Default)]
@@ -19,13 +19,13 @@ impl Log {
         self.open.insert(tag, (start, ask));
     }
 
-    /// It was under way on every player of a collective's instance, and on the sender of a message.
+    /// It was under way on every player of a collective's process group, and on the sender of a message.
     pub(super) fn ends(&mut self, end: Time, tag: u64, players: &Players) {
         let Some((start, ask)) = self.open.remove(&tag) else { return };
         let span = |player: u32| Span { player, dimension: None, tag, start, end };
         match ask {
-            Ask::Collective { instance, .. } => {
-                let all = &players.instances[instance as usize].players;
+            Ask::Collective { process_group, .. } => {
+                let all = &players.process_groups[process_group as usize].players;
                 self.spans.extend(all.iter().map(|player| span(*player)));
             }
             Ask::Message { source, .. } => self.spans.push(span(source)),

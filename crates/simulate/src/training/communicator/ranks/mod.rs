@@ -1,18 +1,20 @@
 //! The communication of a step in worlds of messages: `links`, `flows` and `packets`.
 //!
-//! Players are ranks, each with an executor. A collective among an instance's ranks is the chunks of a
+//! Players are ranks, each with an executor. A collective among a process group's ranks is the chunks of a
 //! plan on the dimensions of its group, or on a graph the messages of one algorithm ([`lowering`]).
 //! All that is in flight shares the world, and so its links. A message of the job is one message of the
 //! world; in `links` one on each dimension on which its ranks differ, one after the other. On
 //! dimensions a message waits in the queue of its port as stages do.
 //!
-//! With [`Messages::steady`], alike steps of an algorithm are one message each (`steady`).
+//! With [`RankCommunicator::steady`], alike steps of an algorithm are one message each (`steady`).
 //!
 //! Ignored: what a message costs the processors of its ends, but for the overhead, which keeps nothing
 //! else waiting.
 
+pub mod algorithms;
 mod log;
 mod lowering;
+mod steady;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -21,10 +23,10 @@ use allrail_core::{Bytes, Rank, Time};
 use allrail_workload::StepGraph;
 use allrail_world::World;
 
-use super::carrier::{Ask, Carrier, Event, Span, Submission, Usage};
-use super::players::Players;
 use crate::SimulateError;
 use crate::executors::{self, Executors};
+use crate::training::communicator::{Ask, Communicator, Event, Span, Submission, Usage};
+use crate::training::players::Players;
 use log::Log;
 use lowering::Lowering;
 pub use lowering::{Latency, Wiring};
@@ -38,10 +40,10 @@ struct Way {
 }
 
 /// See the module.
-pub struct Messages<'a> {
+pub struct RankCommunicator<'a> {
     lowering: Lowering<'a>,
     executors: Executors<Box<dyn World + 'a>>,
-    /// The players of each instance.
+    /// The players of each process group.
     members: Vec<Rc<[u32]>>,
     ways: BTreeMap<u64, Way>,
     log: Option<Log>,
@@ -53,7 +55,7 @@ pub struct Messages<'a> {
     active: Time,
 }
 
-impl<'a> Messages<'a> {
+impl<'a> RankCommunicator<'a> {
     /// An idle network. `overhead` is what each message waits for at its ends.
     #[must_use]
     pub fn new(
@@ -70,7 +72,7 @@ impl<'a> Messages<'a> {
         Self {
             executors: Executors::new(world, npus, lowering.dimensions(), settings),
             lowering,
-            members: players.instances.iter().map(|i| i.players.as_slice().into()).collect(),
+            members: players.process_groups.iter().map(|i| i.players.as_slice().into()).collect(),
             ways: BTreeMap::new(),
             log: None,
             ready: VecDeque::new(),
@@ -114,8 +116,8 @@ impl<'a> Messages<'a> {
     /// Names the field that is wrong.
     pub fn prepare(&mut self, ask: Ask) -> Result<(), SimulateError> {
         match ask {
-            Ask::Collective { operation, bytes, instance } => {
-                self.lowering.collective(operation, bytes, instance).map(|_| ())
+            Ask::Collective { operation, bytes, process_group } => {
+                self.lowering.collective(operation, bytes, process_group).map(|_| ())
             }
             Ask::Message { .. } => Ok(()),
         }
@@ -165,7 +167,7 @@ impl<'a> Messages<'a> {
     }
 }
 
-impl Carrier for Messages<'_> {
+impl Communicator for RankCommunicator<'_> {
     fn submit(&mut self, now: Time, submission: Submission) {
         let Submission { ask, priority, overhead, tag, .. } = submission;
         if let Some(log) = &mut self.log {
@@ -176,11 +178,11 @@ impl Carrier for Messages<'_> {
         }
         self.open += 1;
         let (bytes, at, to) = match ask {
-            Ask::Collective { operation, bytes, instance } => {
-                let lowered = self.lowering.collective(operation, bytes, instance);
+            Ask::Collective { operation, bytes, process_group } => {
+                let lowered = self.lowering.collective(operation, bytes, process_group);
                 match lowered.expect("what is asked was looked at before the run") {
                     Some(lowered) => {
-                        let members = Rc::clone(&self.members[instance as usize]);
+                        let members = Rc::clone(&self.members[process_group as usize]);
                         self.executors.carry(now, lowered, members, priority, overhead, tag, false);
                     }
                     None => self.over(now, tag),

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use allrail_workload::formats::chakra::{self, write::Summary};
 
-use super::run::graph_of;
-use super::scenario::TrainingScenario;
 use crate::SimulateError;
+use crate::training::run::graph_of;
+use crate::training::scenario::TrainingScenario;
 
 /// Writes one iteration of a scenario's workload as `folder/name.<rank>.et`.
 ///

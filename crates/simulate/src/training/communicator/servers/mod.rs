@@ -1,9 +1,11 @@
-//! A carrier with parameter servers beside it: pieces of gradients go over these, all else as before.
+//! A communicator with parameter servers beside it: pieces of gradients go over these, all else as before.
 //!
 //! Every group that exchanges gradients spans parts of one dimension: so many workers, each with a
 //! link of the dimension's bandwidth, and its latency. The servers have links of their own there, or
-//! share the workers' ([`super::servers`]); what other communication does on the same dimension at
+//! share the workers' ([`crate::training::communicator::servers::machines`]); what other communication does on the same dimension at
 //! the same time is not felt.
+
+pub mod machines;
 
 use allrail_collective::Operation;
 use allrail_core::{Bandwidth, Bytes, Time};
@@ -11,18 +13,18 @@ use allrail_fabric::Fabric;
 use allrail_schedule::tensor::{Exchange, Phase, TensorParameters};
 use allrail_workload::{StepGraph, Work};
 
-use super::carrier::{Ask, Carrier, Event, Submission, Usage};
-use super::dims::Network;
-use super::players::Players;
-use super::servers::{Machines, Servers, Transfer};
-use super::slow::Felt;
 use crate::SimulateError;
 use crate::scenario::field;
+use crate::training::communicator::classes::Idealisation;
+use crate::training::communicator::servers::machines::{Machines, Servers, Transfer};
+use crate::training::communicator::slow::Felt;
+use crate::training::communicator::{Ask, Communicator, Event, Submission, Usage};
+use crate::training::players::Players;
 
 /// MXNet's default bound of a big array: a million parameters of four bytes.
 const BIG_ARRAY: Bytes = Bytes::new(4_000_000);
 
-/// The servers of one instance.
+/// The servers of one process group.
 struct Of {
     servers: Servers,
     dimension: usize,
@@ -31,31 +33,31 @@ struct Of {
 }
 
 /// See the module.
-pub struct WithServers<'a> {
-    inner: &'a mut dyn Carrier,
-    /// By instance; none where it exchanges no gradients.
+pub struct ServerCommunicator<'a> {
+    inner: &'a mut dyn Communicator,
+    /// By process group; none where it exchanges no gradients.
     of: Vec<Option<Of>>,
     under_way: u32,
     since: Time,
     active: Time,
 }
 
-impl<'a> WithServers<'a> {
+impl<'a> ServerCommunicator<'a> {
     /// Idle servers for every group of the graph that exchanges gradients; the parameters say that
     /// there are servers.
     ///
     /// # Errors
     /// A group over several dimensions; a gradient that is not an all-reduce's; more co-located servers than workers.
     pub fn new(
-        inner: &'a mut dyn Carrier,
+        inner: &'a mut dyn Communicator,
         graph: &StepGraph,
         players: &Players,
         fabric: &Fabric,
         parameters: &TensorParameters,
-        network: Network,
+        network: Idealisation,
         slow: Option<&Felt<'_>>,
     ) -> Result<Self, SimulateError> {
-        if network == Network::Ideal {
+        if network == Idealisation::Ideal {
             return Err(field(
                 "what_if".to_owned(),
                 "ideal",
@@ -63,7 +65,7 @@ impl<'a> WithServers<'a> {
                 "ask for `infinite_bandwidth`",
             ));
         }
-        let infinite = network == Network::Infinite;
+        let infinite = network == Idealisation::Infinite;
         let mut exchanges = vec![false; graph.groups().len()];
         for id in graph.ids() {
             let node = graph.node(id);
@@ -83,13 +85,13 @@ impl<'a> WithServers<'a> {
         }
         let cuts = parameters.policy()?.reads().contains(&"partition");
         let told = parameters.servers.clone().unwrap_or_default();
-        let mut of = Vec::with_capacity(players.instances.len());
-        for instance in &players.instances {
-            if !exchanges[instance.group.index()] {
+        let mut of = Vec::with_capacity(players.process_groups.len());
+        for process_group in &players.process_groups {
+            if !exchanges[process_group.group.index()] {
                 of.push(None);
                 continue;
             }
-            let group = &graph.groups()[instance.group.index()];
+            let group = &graph.groups()[process_group.group.index()];
             let several = || {
                 field(
                     "schedule.tensor.exchange".to_owned(),
@@ -117,7 +119,7 @@ impl<'a> WithServers<'a> {
             }
             let dimension = fabric.dimension(first);
             let whole = dimension.aggregate();
-            let slow = slow.map(|slow| slow.bandwidth(instance.group.0, first, whole));
+            let slow = slow.map(|slow| slow.bandwidth(process_group.group.0, first, whole));
             let machines = Machines {
                 workers,
                 servers: count,
@@ -135,8 +137,8 @@ impl<'a> WithServers<'a> {
                 pushed: 0,
             }));
         }
-        for instance in of.iter().flatten() {
-            instance.servers.within_the_clock(graph_bytes(graph)).ok_or_else(|| {
+        for process_group in of.iter().flatten() {
+            process_group.servers.within_the_clock(graph_bytes(graph)).ok_or_else(|| {
                 field(
                     "workload".to_owned(),
                     "",
@@ -169,7 +171,7 @@ fn graph_bytes(graph: &StepGraph) -> u128 {
     graph.ids().map(|id| graph.node(id)).filter(|n| n.tensor.is_some()).map(|n| bytes(n.work)).sum()
 }
 
-impl Carrier for WithServers<'_> {
+impl Communicator for ServerCommunicator<'_> {
     fn submit(&mut self, now: Time, submission: Submission) {
         if self.under_way == 0 {
             self.since = now;
@@ -180,8 +182,8 @@ impl Carrier for WithServers<'_> {
             self.inner.submit(now, submission);
             return;
         };
-        let (Ask::Collective { instance, .. } | Ask::Message { instance, .. }) = ask;
-        let of = self.of[instance as usize].as_mut().expect("whoever exchanges has servers");
+        let (Ask::Collective { process_group, .. } | Ask::Message { process_group, .. }) = ask;
+        let of = self.of[process_group as usize].as_mut().expect("whoever exchanges has servers");
         if phase == Phase::Push {
             of.pushed += piece.bytes.count();
         }
@@ -193,7 +195,7 @@ impl Carrier for WithServers<'_> {
         servers.chain(self.inner.next_time()).min()
     }
 
-    /// As the driver does, the caller stops at every [`Carrier::next_time`].
+    /// As the driver does, the caller stops at every [`Communicator::next_time`].
     fn next_event(&mut self, until: Time) -> Option<(Time, Event)> {
         let mut found = self.inner.next_event(until);
         for of in self.of.iter_mut().flatten() {

@@ -1,7 +1,7 @@
 //! Gradients on their way: the tensor schedulers of a step, and what their words mean to the driver.
 //!
-//! There is one scheduler per instance of a group and kind of collective: it stands for the one that
-//! every rank of the instance runs, as the events that it is told are agreed. A gradient is ready
+//! There is one scheduler per process group of a group and kind of collective: it stands for the one that
+//! every rank of the process group runs, as the events that it is told are agreed. A gradient is ready
 //! once all players have come to its collective; with a coordination policy, once that has found
 //! out. What a scheduler starts is a collective of the same kind over the bytes of its pieces.
 
@@ -15,11 +15,11 @@ use allrail_schedule::tensor::{
 use allrail_workload::{NodeId, StepGraph, Work};
 use serde_json::Value;
 
-use super::carrier::Ask;
-use super::players::{Instance, Players};
-use super::record::Ran;
 use crate::SimulateError;
 use crate::coordination::{Agreement, Coordination};
+use crate::training::communicator::Ask;
+use crate::training::driver::record::Ran;
+use crate::training::players::{Players, ProcessGroup};
 
 /// An operation of one of the schedulers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub struct Wanted {
 
 struct Scheduled {
     scheduler: Box<dyn TensorScheduler>,
-    instance: u32,
+    process_group: u32,
     operation: Operation,
     /// Who came to each tensor's collective, until it is done.
     came: Vec<Vec<Ran>>,
@@ -67,11 +67,11 @@ struct Scheduled {
     agreement: Option<Box<dyn Agreement>>,
 }
 
-/// How the ranks of an instance agree on these tensors.
+/// How the ranks of a process group agree on these tensors.
 fn agreement(
     tree: &Value,
     players: &Players,
-    instance: &Instance,
+    process_group: &ProcessGroup,
     tensors: &[Tensor],
     names: &[String],
 ) -> Result<Option<Box<dyn Agreement>>, SimulateError> {
@@ -79,11 +79,12 @@ fn agreement(
     if coordination.policy.is_none() {
         return Ok(None);
     }
-    let weights: Vec<u32> = instance
+    let weights: Vec<u32> = process_group
         .players
         .iter()
         .map(|player| {
-            let members = instance.ranks.iter().filter(|rank| players.of(**rank) == Some(*player));
+            let members =
+                process_group.ranks.iter().filter(|rank| players.of(**rank) == Some(*player));
             u32::try_from(members.count()).expect("few ranks")
         })
         .collect();
@@ -94,7 +95,7 @@ fn agreement(
 /// The schedulers of a step.
 pub struct Tensors {
     schedulers: Vec<Scheduled>,
-    /// The scheduler of an instance's collectives of one kind.
+    /// The scheduler of a process group's collectives of one kind.
     of: BTreeMap<(u32, Operation), u32>,
     /// By which kind of collective a node exchanges which tensor of its scheduler.
     tensor_of: BTreeMap<NodeId, (Operation, u32)>,
@@ -149,9 +150,9 @@ impl Tensors {
                 list.push((tensor, graph.name(id).to_owned()));
             }
         }
-        for (index, instance) in (0u32..).zip(&players.instances) {
+        for (index, process_group) in (0u32..).zip(&players.process_groups) {
             for ((group, operation), list) in &lists {
-                if *group != instance.group.0 {
+                if *group != process_group.group.0 {
                     continue;
                 }
                 let scheduler = u32::try_from(tensors.schedulers.len()).expect("few schedulers");
@@ -159,11 +160,11 @@ impl Tensors {
                 tensors.of.insert((index, *operation), scheduler);
                 tensors.schedulers.push(Scheduled {
                     scheduler: parameters.scheduler(&list)?,
-                    instance: index,
+                    process_group: index,
                     operation: *operation,
                     came: vec![Vec::new(); list.len()],
                     agreement: match coordination {
-                        Some(tree) => agreement(tree, players, instance, &list, &names)?,
+                        Some(tree) => agreement(tree, players, process_group, &list, &names)?,
                         None => None,
                     },
                 });
@@ -178,17 +179,17 @@ impl Tensors {
         self.tensor_of.contains_key(&node)
     }
 
-    /// A player has come to a gradient's collective; `position` is its place in the instance.
-    pub fn come(&mut self, now: Time, instance: u32, ran: Ran, position: usize) {
-        let (scheduler, tensor) = self.place(instance, ran);
+    /// A player has come to a gradient's collective; `position` is its place in the process group.
+    pub fn come(&mut self, now: Time, process_group: u32, ran: Ran, position: usize) {
+        let (scheduler, tensor) = self.place(process_group, ran);
         if let Some(agreement) = &mut self.schedulers[scheduler as usize].agreement {
             agreement.submit(now, u32::try_from(position).expect("few players"), tensor);
         }
     }
 
     /// All players have come to a gradient's collective.
-    pub fn ready(&mut self, instance: u32, came: Vec<Ran>) {
-        let (scheduler, tensor) = self.place(instance, came[0]);
+    pub fn ready(&mut self, process_group: u32, came: Vec<Ran>) {
+        let (scheduler, tensor) = self.place(process_group, came[0]);
         let scheduled = &mut self.schedulers[scheduler as usize];
         scheduled.came[tensor as usize] = came;
         if scheduled.agreement.is_none() {
@@ -196,9 +197,9 @@ impl Tensors {
         }
     }
 
-    fn place(&self, instance: u32, ran: Ran) -> (u32, u32) {
+    fn place(&self, process_group: u32, ran: Ran) -> (u32, u32) {
         let (operation, tensor) = self.tensor_of[&ran.node];
-        (self.of[&(instance, operation)], tensor)
+        (self.of[&(process_group, operation)], tensor)
     }
 
     /// An operation is over.
@@ -273,7 +274,7 @@ impl Tensors {
                         ask: Ask::Collective {
                             operation: scheduled.operation,
                             bytes: Bytes::new(bytes),
-                            instance: scheduled.instance,
+                            process_group: scheduled.process_group,
                         },
                         priority,
                         overhead,

@@ -18,14 +18,14 @@ use allrail_fabric::topology;
 
 use allrail_workload::SlowLinks;
 
-use super::result::{BusyLink, LinkClass};
 use crate::traffic::result::LinkUse;
+use crate::training::outcome::result::{BusyLink, LinkClass};
 
 /// So many links are named.
 const NAMED: usize = 10;
 
 /// Whose links they are, in the order of [`allrail_world::World::link_seconds`].
-pub(super) enum Wires<'a> {
+pub(crate) enum Wires<'a> {
     /// Those of the world `links`.
     Dimensions(&'a Fabric, Option<&'a SlowLinks>),
     /// One plane of a graph.
@@ -131,9 +131,9 @@ impl Wires<'_> {
                 let links = topology::of(dimension.kind).link_count(dimension) as usize;
                 let inner = fabric.dimensions[..id.index()].iter().map(|d| u64::from(d.size));
                 let stride: u64 = inner.product();
-                let instance = (within / links) as u64;
-                let first =
-                    instance / stride * stride * u64::from(dimension.size) + instance % stride;
+                let process_group = (within / links) as u64;
+                let first = process_group / stride * stride * u64::from(dimension.size)
+                    + process_group % stride;
                 let ends = topology::ends(dimension)[within % links];
                 let [from, to] = ends.unwrap_or_default().map(|end| match end {
                     Some(place) => format!("NPU {}", first + u64::from(place) * stride),
@@ -158,9 +158,9 @@ fn place(fabric: &Fabric, link: usize) -> (DimensionId, usize) {
     let mut within = link;
     for id in fabric.ids() {
         let dimension = fabric.dimension(id);
-        let instances = fabric.npus() / u64::from(dimension.size);
+        let process_groups = fabric.npus() / u64::from(dimension.size);
         let links = topology::of(dimension.kind).link_count(dimension);
-        let all = (instances * u64::from(links)) as usize;
+        let all = (process_groups * u64::from(links)) as usize;
         if within < all {
             return (id, within);
         }

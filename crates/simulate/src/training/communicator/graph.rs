@@ -17,10 +17,10 @@ use rand_pcg::Pcg64Mcg;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::messages::Latency;
-use super::scenario::MessageSettings;
 use crate::SimulateError;
 use crate::traffic::check_size;
+use crate::training::communicator::ranks::Latency;
+use crate::training::scenario::MessageSettings;
 
 /// On which NPUs of the fabric a job's ranks are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

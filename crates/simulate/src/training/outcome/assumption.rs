@@ -9,19 +9,19 @@
 use allrail_fabric::Fabric;
 use allrail_workload::spec::Model;
 
-use super::dims::Network;
-use super::scenario::{TrainingScenario, WhatIf};
 use crate::SimulateError;
 use crate::scenario::{WorldKind, field};
+use crate::training::communicator::classes::Idealisation;
+use crate::training::scenario::{TrainingScenario, WhatIf};
 
 /// The network under the scenario's assumption; a fabric that it changes is changed.
 ///
 /// # Errors
 /// The world cannot make it.
-pub(super) fn apply(
+pub(crate) fn apply(
     scenario: &TrainingScenario,
     fabric: &mut Fabric,
-) -> Result<Network, SimulateError> {
+) -> Result<Idealisation, SimulateError> {
     let graph = matches!(scenario.world, WorldKind::Flows | WorldKind::Packets);
     let steps = matches!(scenario.workload.model, Model::Steps(_));
     let refuse =
@@ -37,15 +37,15 @@ pub(super) fn apply(
             "it is said of dimensions, and those of written steps are not the topology's",
             "ask for `infinite_bandwidth`",
         ),
-        Some(WhatIf::Double(dimension)) => double(fabric, dimension).map(|()| Network::Real),
-        Some(WhatIf::Ideal) => Ok(Network::Ideal),
-        Some(WhatIf::InfiniteBandwidth) => Ok(Network::Infinite),
-        Some(WhatIf::NoStraggler) | None => Ok(Network::Real),
+        Some(WhatIf::Double(dimension)) => double(fabric, dimension).map(|()| Idealisation::Real),
+        Some(WhatIf::Ideal) => Ok(Idealisation::Ideal),
+        Some(WhatIf::InfiniteBandwidth) => Ok(Idealisation::Infinite),
+        Some(WhatIf::NoStraggler) | None => Ok(Idealisation::Real),
     }
 }
 
 /// What a result should say where another world has carried it.
-pub(super) fn note(scenario: &TrainingScenario) -> Option<String> {
+pub(crate) fn note(scenario: &TrainingScenario) -> Option<String> {
     let other = scenario.what_if == Some(WhatIf::Ideal) && scenario.world != WorldKind::Dims;
     other.then(|| {
         "ideal: every dimension of a group works from its first byte to its last, as in `dims`"

@@ -11,7 +11,7 @@ use allrail_core::Time;
 use allrail_workload::Purpose;
 use serde::Serialize;
 
-use super::record::Ran;
+use crate::training::driver::record::Ran;
 
 /// How many entries are kept.
 pub const LONGEST: usize = 1000;
