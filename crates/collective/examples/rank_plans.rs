@@ -152,7 +152,7 @@ fn looking_up() -> Result<(), CollectiveError> {
     }
     let spanned =
         [0, 1, 2].map(DimensionId).into_iter().fold(DimensionSet::default(), DimensionSet::with);
-    let buffers = (0..BUFFERS).map(|i| Buffer::new((512 << (i % RANGES)) + 4 * i, 4));
+    let buffers = (0..BUFFERS).map(|i| Buffer::new((256 << (i % RANGES)) + i / RANGES, 4));
     let buffers = buffers.collect::<Result<Vec<Buffer>, _>>()?;
     for buffer in &buffers {
         plans.part(operation, spanned, *buffer)?;

@@ -91,13 +91,6 @@ pub(crate) struct Case {
 
 use Operation::{AllGather, AllReduce, AllToAll, ReduceScatter};
 
-/// How an all-reduce is composed on a dimension.
-#[derive(Clone, Copy, PartialEq)]
-enum Merged {
-    No,
-    Yes,
-}
-
 impl Case {
     /// A case of `operation` in which `on_first` is the algorithm of the first dimension visited.
     pub(crate) fn draw(
@@ -128,16 +121,16 @@ impl Case {
         // An all-reduce may be one stage on some dimensions.
         let splits = on_first.operations().contains(&ReduceScatter);
         let sequential = draw.below(4) == 0;
-        let mut merged = vec![Merged::No; sizes.len()];
+        let mut merged = vec![false; sizes.len()];
         let mut algorithms = vec![on_first.tag(); sizes.len()];
         let special = draw.one_of(&spanned);
         for d in &spanned {
             let one_stage = sequential || draw.below(4) == 0;
             if operation == AllReduce && (one_stage || (*d == special && !splits)) {
-                merged[*d] = Merged::Yes;
+                merged[*d] = true;
             }
             let needed = match (operation, merged[*d]) {
-                (AllReduce, Merged::No) => ReduceScatter,
+                (AllReduce, false) => ReduceScatter,
                 (whole, _) => whole,
             };
             let fit: Vec<&'static dyn Algorithm> = algorithm::ALL
@@ -173,20 +166,15 @@ impl Case {
     }
 }
 
-fn stages(
-    draw: &mut Draw,
-    operation: Operation,
-    spanned: &[usize],
-    merged: &[Merged],
-) -> Vec<Stage> {
+fn stages(draw: &mut Draw, operation: Operation, spanned: &[usize], merged: &[bool]) -> Vec<Stage> {
     let down = draw.shuffled(spanned.to_vec());
     if operation != AllReduce {
         return down.into_iter().map(|d| stage(operation, d)).collect();
     }
-    let up = draw.shuffled(spanned.to_vec()).into_iter().filter(|d| merged[*d] == Merged::No);
+    let up = draw.shuffled(spanned.to_vec()).into_iter().filter(|d| !merged[*d]);
     let mut all: Vec<Stage> = Vec::new();
     for d in down {
-        all.push(stage(if merged[d] == Merged::Yes { AllReduce } else { ReduceScatter }, d));
+        all.push(stage(if merged[d] { AllReduce } else { ReduceScatter }, d));
     }
     all.extend(up.map(|d| stage(AllGather, d)));
     all

@@ -90,7 +90,7 @@ fn check_floats(case: &Case, plans: &[RankPlan], draw: &mut Draw, what: &str) {
 
 /// How many cases of each algorithm and operation; more by `RANK_SEEDS=1000`.
 fn seeds() -> u64 {
-    std::env::var("RANK_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(24)
+    std::env::var("RANK_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(12)
 }
 
 #[test]

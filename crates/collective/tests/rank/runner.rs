@@ -83,18 +83,19 @@ pub(crate) fn run<T: Element>(
 ) -> Outcome<T> {
     let mut ranks: Vec<Rank<'_, T>> =
         plans.iter().zip(buffers).map(|(p, b)| Rank::new(p, b)).collect();
-    let mut events: VecDeque<Event> = VecDeque::new();
+    let (now, later) = (VecDeque::new(), VecDeque::new());
+    let mut events = Events { plans, adversary, now, later };
     for (r, rank) in ranks.iter().enumerate() {
         for (c, chunk) in rank.plan.chunks.iter().enumerate() {
             let ready = chunk.messages().iter().filter(|message| {
                 message.action == Action::Send
                     && (waits == Waits::SendsIgnored || chunk.waits_for(message.place).is_empty())
             });
-            events.extend(ready.map(|message| Event::Leave(r, c, message.place)));
+            ready.for_each(|message| events.push(Event::Leave(r, c, message.place)));
         }
     }
     let mut done = 0;
-    while let Some(event) = pick(&mut events, adversary, plans, draw) {
+    while let Some(event) = events.next(draw) {
         match event {
             Event::Leave(r, c, place) => {
                 let chunk = &plans[r].chunks[c];
@@ -114,7 +115,7 @@ pub(crate) fn run<T: Element>(
                 assert_eq!(receive.elements, message.elements);
                 let slot = &mut ranks[to].frames[c][receive.place as usize];
                 assert!(slot.replace(data).is_none(), "a frame comes once");
-                events.push_back(Event::Arrive(to, c, receive.place));
+                events.push(Event::Arrive(to, c, receive.place));
                 done += 1;
                 ranks[r].free(r, (c, place), waits, &mut events);
             }
@@ -146,41 +147,36 @@ pub(crate) fn run<T: Element>(
 /// Marks a receive that has come and waits.
 const ASIDE: usize = 1 << 40;
 
-fn pick(
-    events: &mut VecDeque<Event>,
+/// What may happen next.
+struct Events<'a> {
+    plans: &'a [RankPlan],
     adversary: Adversary,
-    plans: &[RankPlan],
-    draw: &mut Draw,
-) -> Option<Event> {
-    if events.is_empty() {
-        return None;
+    now: VecDeque<Event>,
+    /// Only when nothing else is left.
+    later: VecDeque<Event>,
+}
+
+impl Events<'_> {
+    fn push(&mut self, event: Event) {
+        let held_back = match (self.adversary, event) {
+            (Adversary::Late(slow), Event::Arrive(r, c, place)) => {
+                let message = &self.plans[r].chunks[c].messages()[place as usize];
+                message.peer == self.plans[slow].rank
+            }
+            (Adversary::LeaveLate, Event::Leave(..)) => true,
+            _ => false,
+        };
+        if held_back { &mut self.later } else { &mut self.now }.push_back(event);
     }
-    let any = draw.below(events.len());
-    let prefer = |wanted: &dyn Fn(&Event) -> bool, events: &VecDeque<Event>| {
-        (0..events.len())
-            .map(|i| (any + i) % events.len())
-            .find(|i| wanted(&events[*i]))
-            .unwrap_or(any)
-    };
-    let at = match adversary {
-        Adversary::Any => any,
-        Adversary::Newest => events.len() - 1,
-        Adversary::Oldest => 0,
-        Adversary::Late(slow) => {
-            let others = |event: &Event| match event {
-                Event::Leave(..) => true,
-                Event::Arrive(r, c, place) => {
-                    plans[*r].chunks[*c].messages()[*place as usize].peer != plans[slow].rank
-                }
-            };
-            prefer(&others, events)
+
+    fn next(&mut self, draw: &mut Draw) -> Option<Event> {
+        let events = if self.now.is_empty() { &mut self.later } else { &mut self.now };
+        match self.adversary {
+            _ if events.is_empty() => None,
+            Adversary::Newest => events.pop_back(),
+            Adversary::Oldest => events.pop_front(),
+            _ => events.swap_remove_back(draw.below(events.len())),
         }
-        Adversary::LeaveLate => prefer(&|event| matches!(event, Event::Arrive(..)), events),
-    };
-    // Order matters only to those that take an end.
-    match adversary {
-        Adversary::Oldest | Adversary::Newest => events.remove(at),
-        _ => events.swap_remove_back(at),
     }
 }
 
@@ -220,24 +216,18 @@ impl<'a, T: Element> Rank<'a, T> {
     }
 
     /// A message is done.
-    fn free(
-        &mut self,
-        r: usize,
-        (c, place): (usize, u32),
-        waits: Waits,
-        events: &mut VecDeque<Event>,
-    ) {
+    fn free(&mut self, r: usize, (c, place): (usize, u32), waits: Waits, events: &mut Events<'_>) {
         let chunk = &self.plan.chunks[c];
         for next in chunk.frees(place) {
             let pending = &mut self.pending[c][*next as usize];
             *pending -= 1;
             let message = &chunk.messages()[*next as usize];
             if *pending == 0 && message.action == Action::Send && waits != Waits::SendsIgnored {
-                events.push_back(Event::Leave(r, c, *next));
+                events.push(Event::Leave(r, c, *next));
             } else if *pending == ASIDE {
                 *pending = 0;
                 self.aside[c] -= message.elements;
-                events.push_back(Event::Arrive(r, c, *next));
+                events.push(Event::Arrive(r, c, *next));
             }
         }
     }

@@ -100,19 +100,40 @@ fn without_waiting_sums_and_swaps_depend_on_who_comes_first() {
     assert!(!agree(Operation::AllReduce, Waits::SendsIgnored));
 }
 
+/// The most elements that lie aside of 3,600, on any of 6 (or 6 x 2) ranks.
+fn most_aside(tag: &str, operation: Operation, stages: &[(Operation, usize)]) -> u64 {
+    let stages = stages.iter().map(|(operation, d)| stage(*operation, *d)).collect::<Vec<_>>();
+    let count = stages.iter().map(|stage| stage.dimension.0 + 1).max().expect("some");
+    let ids = (0..count).map(DimensionId).collect();
+    let chunk = ChunkPlan { bytes: Bytes::new(100), stages };
+    let sizes = &[6, 2][..count as usize];
+    let plan = plan(sizes, &[tag, tag][..sizes.len()], operation, ids, vec![chunk]);
+    let buffer = Buffer::new(3600, 4).expect("a buffer").cut_at(Bytes::new(4)).expect("a granule");
+    let part = |rank| RankPlan::new(&plan, rank, buffer).expect("a right plan");
+    (0..sizes.iter().product()).map(|rank| part(rank).chunks[0].most_aside()).max().expect("some")
+}
+
 #[test]
-fn what_lies_aside_is_less_than_what_a_reduce_scatter_brings() {
-    for (tag, most) in [("direct", 600), ("halving_doubling", 0), ("ring", 0)] {
-        let stages = vec![stage(Operation::ReduceScatter, 0)];
-        let chunk = ChunkPlan { bytes: Bytes::new(100), stages };
-        let ids = vec![DimensionId(0)];
-        let plan = plan(&[5], &[tag], Operation::ReduceScatter, ids, vec![chunk]);
-        let buffer = Buffer::new(1000, 4).expect("a buffer");
-        let part = RankPlan::new(&plan, 2, buffer).expect("a right plan");
-        if tag == "halving_doubling" {
-            assert!(part.chunks[0].most_aside() <= 500, "{}", part.chunks[0].most_aside());
-        } else {
-            assert_eq!(part.chunks[0].most_aside(), most, "{tag}");
-        }
+fn what_lies_aside_is_as_documented() {
+    use Operation::{
+        AllGather as AG, AllReduce as AR, AllToAll as A2A, Broadcast as BC, ReduceScatter as RS,
+    };
+    const S: u64 = 3600;
+    assert_eq!(most_aside("ring", RS, &[(RS, 0)]), 0);
+    assert_eq!(most_aside("halving_doubling", RS, &[(RS, 0)]), S / 3);
+    assert_eq!(most_aside("direct", RS, &[(RS, 0)]), S * 4 / 6);
+    assert_eq!(most_aside("ring", RS, &[(RS, 0), (RS, 1)]), S / 6 / 2);
+    assert_eq!(most_aside("direct", RS, &[(RS, 0), (RS, 1)]), S * 4 / 6 + S / 6 / 2);
+    for tag in ["ring", "ring_unidirectional", "direct", "halving_doubling"] {
+        assert_eq!(most_aside(tag, AG, &[(AG, 0), (AG, 1)]), 0, "{tag}");
+        let scattered = [(RS, 0), (RS, 1), (AG, 0), (AG, 1)];
+        let alone = most_aside(tag, RS, &[(RS, 0), (RS, 1)]);
+        assert_eq!(most_aside(tag, AR, &scattered), alone, "{tag}");
+        assert!(alone < S);
+        let received = if tag == "halving_doubling" { S / 2 } else { 0 };
+        assert_eq!(most_aside(tag, BC, &[(BC, 0), (BC, 1)]), received, "{tag}");
     }
+    assert_eq!(most_aside("direct", A2A, &[(A2A, 0)]), S * 5 / 6);
+    assert_eq!(most_aside("double_binary_tree", AR, &[(AR, 0)]), S / 2);
+    assert!(most_aside("double_binary_tree", AR, &[(AR, 0), (AR, 1)]) > S);
 }
