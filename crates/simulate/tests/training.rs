@@ -260,8 +260,12 @@ fn platform() -> Value {
     ]})
 }
 
+/// Any policy; those that take long to plan one time in eight of theirs, else the first of the list.
 fn any_policy() -> impl Strategy<Value = &'static str> {
-    (0..chunk::ALL.len()).prop_map(|policy| chunk::ALL[policy].tag())
+    (0..chunk::ALL.len(), 0..8).prop_map(|(policy, turn)| {
+        let rare = chunk::ALL[policy].is_expensive() && turn > 0;
+        chunk::ALL[if rare { 0 } else { policy }].tag()
+    })
 }
 
 /// Every tensor scheduler, with small values of the keys that it reads.
