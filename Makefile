@@ -110,6 +110,10 @@ reproduce: build ## every published number beside ours
 	@$(BIN)/allrail reproduce bytescheduler --out $(OUT)/reproduce/bytescheduler
 	@$(BIN)/allrail reproduce horovod --out $(OUT)/reproduce/horovod
 
+.PHONY: recipes
+recipes: build ## carry CONTRIBUTING's recipes out on a copy of the tree; takes minutes
+	$(BIN)/python docs/recipes.py
+
 .PHONY: lock
 lock: ## pin the Python set again, with hashes (needs uv)
 	uv pip compile --quiet --generate-hashes --universal --no-emit-index-url --no-header \

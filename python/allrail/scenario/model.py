@@ -41,7 +41,6 @@ from allrail.scenario.traffic import PacketSettings, Traffic
 from allrail.scenario.workload import WhatIfName, Workload
 
 
-
 def _default_order(data: dict[str, Any]) -> str:
     """The order that a policy takes where none is given; of no policy, any, as it is refused."""
     orders = {row["name"]: row["order"] for row in table("policies")}

@@ -48,7 +48,8 @@ fn the_collective_issued_first_goes_first_or_last_as_asked() {
         scenario.world = world;
         scenario.collective.push(scenario.collective[0].clone());
         scenario.collective[1].start = Time::from_us(1_500);
-        for order in Order::all() {
+        // ASTRA-sim's rule puts sizes before priorities.
+        for order in Order::all().filter(|order| *order != Order::ASTRA_SIM) {
             scenario.schedule.order = order;
             scenario.schedule.collective_order = CollectiveOrder::Fifo;
             assert_eq!(finishes(&scenario), [4_000.0, 8_000.0], "{world:?} {order:?}");

@@ -88,9 +88,9 @@ fn check_floats(case: &Case, plans: &[RankPlan], draw: &mut Draw, what: &str) {
     }
 }
 
-/// How many cases of each algorithm and operation; more by `RANK_SEEDS=1000`.
+/// How many cases of each algorithm and operation; more by `LAW_SEEDS=1000`.
 fn seeds() -> u64 {
-    std::env::var("RANK_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(12)
+    std::env::var("LAW_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(12)
 }
 
 #[test]
