@@ -1,5 +1,6 @@
 //! The votes of a cycle at one rank: its own and its children's, combined as they come.
 
+use crate::coordinate::fleet::Papers;
 use crate::coordinate::messages::Vote;
 use crate::coordinate::place::Place;
 
@@ -12,28 +13,43 @@ pub(super) struct Ballot {
 
 #[derive(Default)]
 struct Urn {
+    children: Box<[u32]>,
     combined: Option<Box<Vote>>,
     /// Votes that are here, own included.
     arrived: u32,
     /// Children whose votes are here.
     heard: Vec<u32>,
-    /// A child's vote that was counted: the place of the rank's next one.
-    spare: Option<Box<Vote>>,
 }
 
 impl Ballot {
     pub(super) fn new(place: Place) -> Self {
-        Self { place, urn: (place.children() > 0).then(Box::default) }
+        let urn = || {
+            Box::new(Urn { children: place.below().map(|b| b.start).collect(), ..Urn::default() })
+        };
+        Self { place, urn: (place.children() > 0).then(urn) }
     }
 
     /// The tree on which votes travel.
+    #[inline]
     pub(super) fn place(&self) -> &Place {
         &self.place
     }
 
+    /// Whether a rank votes here, and its vote of this cycle is not here.
+    #[inline]
+    pub(super) fn awaits(&self, rank: u32) -> bool {
+        let awaits = |urn: &Urn| urn.children.contains(&rank) && !urn.heard.contains(&rank);
+        self.urn.as_deref().is_some_and(awaits)
+    }
+
     /// Adds the rank's own vote, or a child's. If it was the last of this cycle: all of them, combined.
     #[inline]
-    pub(super) fn add(&mut self, from: Option<u32>, vote: Box<Vote>) -> Option<Box<Vote>> {
+    pub(super) fn add(
+        &mut self,
+        from: Option<u32>,
+        vote: Box<Vote>,
+        papers: &mut Papers,
+    ) -> Option<Box<Vote>> {
         let Some(urn) = &mut self.urn else { return Some(vote) };
         if let Some(from) = from {
             urn.heard.push(from);
@@ -41,7 +57,7 @@ impl Ballot {
         match &mut urn.combined {
             Some(combined) => {
                 combined.combine(&vote);
-                urn.spare = Some(vote);
+                papers.keep(vote);
             }
             none => *none = Some(vote),
         }
@@ -52,18 +68,6 @@ impl Ballot {
         urn.arrived = 0;
         urn.heard.clear();
         urn.combined.take()
-    }
-
-    /// A vote to be given.
-    #[inline]
-    pub(super) fn paper(&mut self, vote: Vote) -> Box<Vote> {
-        match self.urn.as_mut().and_then(|urn| urn.spare.take()) {
-            Some(mut spare) => {
-                *spare = vote;
-                spare
-            }
-            None => Box::new(vote),
-        }
     }
 
     /// The children whose votes are not here.
