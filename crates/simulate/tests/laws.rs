@@ -134,8 +134,9 @@ proptest! {
         let file = plan(&scenario).expect("a good scenario");
         let found = run(&scenario).time_us;
         scenario.schedule.order = Order::Planned;
-        prop_assert_eq!(run(&scenario).time_us, found);
         prop_assert_eq!(run_plan(&scenario, Some(&file)).time_us, found);
+        // First come, first served may fix it too.
+        prop_assert!(run(&scenario).time_us <= found);
     }
 }
 

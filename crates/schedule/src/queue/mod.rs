@@ -106,12 +106,26 @@ pub enum Order {
 }
 
 impl Order {
-    /// The order that runs while a plan is made: a planned one is fixed by smallest-first.
+    /// The order that runs while chunks are scheduled: a planned one is searched by smallest-first.
     #[must_use]
     pub fn while_planning(self) -> Self {
         match self {
             Self::Planned => Self::SmallestFirst,
             order => order,
+        }
+    }
+
+    /// The orders under which a schedule is run to fix that of its dimensions; of those that end
+    /// first, the first. A planned order is none of its own: smallest-first, or where that leaves
+    /// gaps (few chunks that all go the same way) first come, first served.
+    #[must_use]
+    pub fn fixed_by(self) -> &'static [Self] {
+        match self {
+            Self::Fifo => &[Self::Fifo],
+            Self::Lifo => &[Self::Lifo],
+            Self::SmallestFirst => &[Self::SmallestFirst],
+            Self::Planned => &[Self::SmallestFirst, Self::Fifo],
+            Self::AstraSim => &[Self::AstraSim],
         }
     }
 }
