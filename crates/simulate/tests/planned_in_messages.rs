@@ -131,7 +131,6 @@ fn cables_fix_it_too() {
         assert_eq!(file.plans[0].order_made_in, world);
         let planned = run_plan(&strict, Some(&file)).time_us;
         let free = run_plan(&under(&strict, Order::SmallestFirst), Some(&file)).time_us;
-        println!("{keys} {world}: {planned} us, smallest first {free} us");
         assert!(planned * 0.97 <= free, "{keys} {world}: {planned} us, smallest first {free} us");
         // A network of the same dimensions and other cables has plans of its own.
         let key = |text: &str| plan_key(&Scenario::from_json(text).expect("good")).expect("good");
