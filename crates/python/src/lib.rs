@@ -146,9 +146,11 @@ fn simulate_many(
 #[pyfunction]
 fn plan(py: Python<'_>, scenario: &str) -> PyResult<String> {
     let scenario = scenario_from(scenario)?;
-    py.detach(|| allrail_simulate::plan(&scenario))
-        .map(|plan| to_json(&plan))
-        .map_err(|error| simulate_error(&error))
+    let mut watch = Watch { progress: None, raised: None };
+    let file = py.detach(|| {
+        allrail_simulate::plan_watched(&scenario, &mut |done, total| watch.observe(done, total))
+    });
+    file.map(|plan| to_json(&plan)).map_err(|error| watch.error(&error))
 }
 
 /// The hash of everything that `plan` depends on.
@@ -240,10 +242,12 @@ fn orders() -> String {
     Value::from_iter(rows).to_string()
 }
 
-/// The worlds: name, about.
+/// The worlds: name, about, whether they carry messages.
 #[pyfunction]
 fn worlds() -> String {
-    let rows = WORLDS.iter().map(|(_, name, about)| json!({ "name": name, "about": about }));
+    let rows = WORLDS.iter().map(|(kind, name, about)| {
+        json!({ "name": name, "about": about, "messages": kind.carries_messages() })
+    });
     Value::from_iter(rows).to_string()
 }
 

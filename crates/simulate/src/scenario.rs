@@ -168,9 +168,9 @@ pub enum AcceptPlan {
     SameShape,
 }
 
-/// A graph fabric of which a scenario's dimensions were read off.
+/// A graph fabric of which a scenario's dimensions were read off, and the keys that it was read from.
 #[derive(Clone)]
-pub struct Topology(pub Arc<dyn GraphTopology>);
+pub struct Topology(pub Arc<dyn GraphTopology>, pub Value);
 
 impl std::fmt::Debug for Topology {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -184,7 +184,7 @@ impl Topology {
     /// # Errors
     /// There is no such topology, or a key is wrong.
     pub fn read(keys: Value) -> Result<Self, SimulateError> {
-        Ok(Self(topologies::read(keys)?.into()))
+        Ok(Self(topologies::read(keys.clone())?.into(), keys))
     }
 
     /// What planners see.
@@ -335,7 +335,7 @@ impl Scenario {
     /// The graph is not whole, or too large.
     pub fn graph(&self) -> Result<(Graph, u64), SimulateError> {
         match &self.topology {
-            Some(Topology(topology)) => Ok((topology.simulated()?, topology.counts().planes)),
+            Some(Topology(topology, _)) => Ok((topology.simulated()?, topology.counts().planes)),
             None => Ok((self.fabric.graph()?, 1)),
         }
     }

@@ -3,6 +3,7 @@
 mod bound;
 mod common;
 mod in_network_reduction;
+mod never_below_the_baseline;
 mod plan_check;
 mod plan_key;
 mod purity;

@@ -72,6 +72,7 @@ pub(crate) fn plan(
         endpoint_delay: Time::ZERO,
         chunks,
         dimension_order: vec![Vec::new(); sizes.len()],
+        order_made_in: "dims".to_owned(),
         key: String::new(),
     }
 }
