@@ -7,7 +7,7 @@ use allrail_collective::Operation;
 use allrail_core::{Bytes, Rank, Time};
 
 use super::Imported;
-use super::events::{Collective, Events, Kernel};
+use super::events::{Collective, Events, Kernel, MOST_RANKS};
 use crate::error::WorkloadError;
 use crate::formats::chakra::product;
 use crate::graph::{
@@ -97,11 +97,10 @@ fn world(traces: &[(PathBuf, Events)]) -> Result<u32, WorkloadError> {
         }
         world = world.max(least);
     }
-    const MOST: u32 = 1 << 20;
     let given = u32::try_from(traces.len()).unwrap_or(u32::MAX);
     let wrong =
         |why: String| WorkloadError::new("file", given, why, "give one trace, or one of each rank");
-    if world > MOST {
+    if world > MOST_RANKS {
         return Err(wrong(format!("its groups name {world} ranks")));
     }
     if given > 1 && given != world {
