@@ -254,7 +254,11 @@ impl Importer {
             ));
         }
         let purpose = purpose(&said.about);
-        let (sent, received) = (said.elements.0 * width, said.elements.1 * width);
+        let counted = |elements: u64| elements.checked_mul(width);
+        let (Some(sent), Some(received)) = (counted(said.elements.0), counted(said.elements.1))
+        else {
+            return drop("kernels of NCCL of more bytes than can be counted");
+        };
         let operation = match kind {
             Kind::Operation(operation) => operation,
             Kind::Barrier => Operation::AllReduce,
