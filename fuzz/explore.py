@@ -122,7 +122,6 @@ def rust_laws(seeds: int | None) -> Iterator[Law]:
             for target in re.findall(r'Target \{ name: "(\w+)"', targets):
                 command = (program, "--exact", "fuzz::mutated_inputs", "--ignored", "--nocapture")
                 variables = {"FUZZ_TARGET": target, "FUZZ_SECONDS": str(SLICE), "FUZZ_SEED": "SEED"}
-                # It prints a shorter way, once it knows the input.
                 repeat = f"FUZZ_TARGET={target} FUZZ_SEED=SEED cargo test -p {package} {flag} -- "
                 repeat += "--exact fuzz::mutated_inputs --ignored"
                 yield Law(f"{package} fuzz {target}", command, repeat, folder, variables)
@@ -209,8 +208,10 @@ def explore(laws: list[Law], *, seconds: float, seed: int, step: int, jobs: int)
                 if said := done.result():
                     failed += 1
                     print(f"\nFAILED {law.name} with seed {used}\n{said}")
-                    repeat = re.sub(r"\bSEED\b", str(used), law.repeat)
-                    print(f"repeat: {repeat}\n", flush=True)
+                    # A fuzzer knows the input, and has said it.
+                    if "repeat: " not in said:
+                        print("repeat: " + re.sub(r"\bSEED\b", str(used), law.repeat))
+                    sys.stdout.flush()
                 else:
                     left.append(law)
     print(f"{turns} turns of {len(laws)} laws and fuzzers, first seed {seed}")
