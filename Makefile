@@ -71,8 +71,8 @@ build: $(EXTENSION) ## build the Rust core into .venv, if it changed
 # when it is over.
 .PHONY: test
 test: ## everything: Rust tests, Python tests, lint, type check
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 --output-sync=target \
-	  test-rust test-python lint
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 \
+	  $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) test-rust test-python lint
 
 .PHONY: test-rust
 test-rust: export PROPTEST_RNG_SEED ?= 1

@@ -19,6 +19,7 @@ mod targets;
 use std::collections::BTreeSet;
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -66,6 +67,15 @@ fn shortened(why: &str) -> String {
     let unquoted = why.split(['`', '"', '\'']).step_by(2);
     let letters = unquoted.flat_map(str::chars).filter(|c| c.is_alphabetic() || *c == ' ');
     letters.take(32).collect()
+}
+
+/// Writes a file over the last one. Emptied first, it would go to the disk each time: file systems do
+/// so for those who replace a file in that way, and it takes longer than to read it.
+fn put(path: &Path, bytes: &[u8]) {
+    let mut options = fs::OpenOptions::new();
+    let mut file = options.create(true).truncate(false).write(true).open(path).expect("a file");
+    file.write_all(bytes).expect("it is written");
+    file.set_len(bytes.len() as u64).expect("it is cut");
 }
 
 /// A target with a folder of its own for the files that it reads.
@@ -179,7 +189,7 @@ fn explore(target: &Target, time: Duration, seed: u64) {
     fs::create_dir_all(&artifacts).expect("a folder");
     let last = artifacts.join(format!("{}.last", target.name));
     let read = |input: &[u8]| {
-        fs::write(&last, input).expect("a file");
+        put(&last, input);
         bench.read(input).unwrap_or_else(|wrong| {
             let kept = artifacts.join(format!("{}-{}", target.name, digest(input)));
             fs::write(&kept, input).expect("a file");
@@ -209,7 +219,7 @@ fn explore(target: &Target, time: Duration, seed: u64) {
         }
     }
     let _ = fs::remove_file(&last);
-    println!("{}: {count} inputs, {} different ends", target.name, ends.len());
+    eprintln!("{}: {count} inputs, {} different ends", target.name, ends.len());
 }
 
 /// A name for an input.

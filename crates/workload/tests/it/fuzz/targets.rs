@@ -41,7 +41,7 @@ fn files(folder: &Path, input: &[u8], most: usize, name: impl Fn(usize) -> Strin
         let cut = bytes.windows(NEXT.len()).position(|window| window == NEXT);
         rest = cut.map(|at| &bytes[at + NEXT.len()..]);
         let path = folder.join(name(paths.len()));
-        fs::write(&path, &bytes[..cut.unwrap_or(bytes.len())]).expect("a file");
+        super::put(&path, &bytes[..cut.unwrap_or(bytes.len())]);
         paths.push(path);
     }
     paths
