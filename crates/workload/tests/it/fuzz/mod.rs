@@ -34,6 +34,9 @@ const SLOWEST: Duration = Duration::from_secs(20);
 /// More inputs than this are not added to a corpus.
 const KEPT: usize = 48;
 
+/// More inputs than this are not mutated further: some errors quote what they read, and no two are alike.
+const POOL: usize = 1024;
+
 fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz").join(name)
 }
@@ -215,7 +218,9 @@ fn explore(target: &Target, time: Duration, seed: u64) {
                 let folder = folder("corpus").join(target.name);
                 fs::write(folder.join(digest(&input)), &input).expect("a file");
             }
-            pool.push(input);
+            if pool.len() < POOL {
+                pool.push(input);
+            }
         }
     }
     let _ = fs::remove_file(&last);
