@@ -150,6 +150,9 @@ impl<'a> Chain<'a> {
         if bytes > LARGEST_BYTES {
             return Err(self.out_of_range(index, "collective is of more than 1 PiB"));
         }
+        if layer.update_ns > LONGEST_NS {
+            return Err(self.out_of_range(index, "update time is more than a day"));
+        }
         let group = self.group(parts, members);
         let expert = operation == allrail_collective::Operation::AllToAll;
         let (what, purpose) = match of {
