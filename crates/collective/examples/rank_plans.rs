@@ -64,6 +64,7 @@ fn plan(sizes: &[u32], algorithm: &str, operation: Operation) -> CollectivePlan 
         endpoint_delay: Time::ZERO,
         chunks,
         dimension_order,
+        order_made_in: "dims".to_owned(),
         key: String::new(),
     }
 }
