@@ -31,7 +31,8 @@ fn a_topology_has_the_tag_by_which_it_is_read() {
     }
 }
 
-/// What is counted in closed form is what is built, in every plane.
+/// What is counted in closed form is what is built, in every plane. (A fat tree whose last leaf is not full
+/// is counted with a full one: it is bought whole. Its examples fill theirs.)
 #[test]
 fn counts_are_those_of_the_graph() {
     for (keys, topology) in examples() {
