@@ -9,7 +9,7 @@ use allrail_collective::{
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::Fabric;
 
-use crate::chunk::{self, Composition, Parameters, Problem};
+use crate::chunk::{Composition, Parameters, Plugins, Problem};
 use crate::error::ScheduleError;
 use crate::evaluate::{Outcome, Work, evaluate};
 use crate::key::Inputs;
@@ -42,6 +42,8 @@ pub struct Request {
     pub parameters: Parameters,
     /// For policies that draw.
     pub seed: u64,
+    /// Chunk schedulers that `policy` may name beside those of this crate.
+    pub plugins: Plugins,
 }
 
 /// More chunks than this are refused.
@@ -191,7 +193,7 @@ impl Request {
         let algorithms = self.algorithm_names()?;
         Ok(Inputs {
             policy: &self.policy,
-            version: chunk::named(&self.policy)?.version(),
+            version: self.plugins.named(&self.policy)?.version(),
             fabric: &self.fabric,
             operation: self.operation,
             size: self.size,
@@ -266,7 +268,7 @@ impl Scheduled {
 /// Names the field of the scenario that is wrong.
 pub fn schedule(request: &Request) -> Result<Scheduled, ScheduleError> {
     request.validate()?;
-    let scheduler = chunk::named(&request.policy)?;
+    let scheduler = request.plugins.named(&request.policy)?;
     let algorithms = request.algorithm_names()?;
     let spanned = request.spanned();
     let one_stage = request.is_one_stage()?;

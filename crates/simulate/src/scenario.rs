@@ -8,7 +8,7 @@ use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::Fabric;
 use allrail_fabric::graph::Graph;
 use allrail_fabric::topologies::{self, GraphTopology};
-use allrail_schedule::chunk::{Composition, Loads, Parameters};
+use allrail_schedule::chunk::{Composition, Loads, Parameters, Plugins};
 use allrail_schedule::tensor::TensorParameters;
 use allrail_schedule::{Order, Request};
 use allrail_world::packets::Settings;
@@ -97,6 +97,9 @@ pub struct Schedule {
     pub tensor: Option<TensorParameters>,
     /// Of a training step: how ranks agree on what is ready (`simulate::coordination`).
     pub coordination: Option<Value>,
+    /// Chunk schedulers that `policy` may name beside the crate's own.
+    #[serde(skip)]
+    pub plugins: Plugins,
 }
 
 impl Default for Schedule {
@@ -117,6 +120,7 @@ impl Default for Schedule {
             accept_plan: AcceptPlan::default(),
             tensor: None,
             coordination: None,
+            plugins: Plugins::default(),
         }
     }
 }
@@ -142,6 +146,7 @@ impl Schedule {
                 composition: self.composition,
             },
             seed,
+            plugins: self.plugins.clone(),
         }
     }
 }

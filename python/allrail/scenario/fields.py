@@ -48,6 +48,9 @@ _SINGULAR: dict[Table, str] = {
     "coordinations": "a coordination",
 }
 
+_MORE: dict[Table, str] = {"policies": "`--plugin FILE` adds one of your own"}
+"""How there come to be other names."""
+
 
 def refuse(why: str, *, hint: str = "") -> NoReturn:
     """Refuse the value that is being validated.
@@ -199,6 +202,7 @@ class OneOf(_Field):
 
     def __init__(self, *fixed: str, table: Table | None = None, what: str = "") -> None:
         self.what = _SINGULAR[table] if table else what
+        self.more = _MORE.get(table, "") if table else ""
         self.known: Callable[[], list[str]] = (
             (lambda: names(table)) if table else (lambda: list(fixed))
         )
@@ -207,7 +211,8 @@ class OneOf(_Field):
         """Return the name."""
         known = self.known()
         if not isinstance(value, str) or value not in known:
-            refuse(f"it is not {self.what}", hint=did_you_mean(show(value), known))
+            hint = did_you_mean(show(value), known)
+            refuse(f"it is not {self.what}", hint=f"{hint}; {self.more}" if self.more else hint)
         return value
 
     def schema(self) -> dict[str, Any]:

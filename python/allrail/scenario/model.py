@@ -31,6 +31,7 @@ from allrail.scenario.fields import (
     Text,
     _Field,
     refuse,
+    table,
 )
 from allrail.scenario.graph import GraphFabric
 from allrail.scenario.messages import Messages, PlacementField
@@ -38,9 +39,6 @@ from allrail.scenario.places import Places
 from allrail.scenario.policies import Policy
 from allrail.scenario.traffic import PacketSettings, Traffic
 from allrail.scenario.workload import WhatIfName, Workload
-
-_DEFAULT_ORDERS = {"themis": "smallest_first", "allrail": "planned"}
-
 
 OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast")
 
@@ -92,6 +90,12 @@ class Collective(Node):
     )
 
 
+def _order_of(policy: str) -> str:
+    """Return the order that suits a policy."""
+    suits = {row["name"]: str(row["default_order"]) for row in table("policies")}
+    return suits.get(policy, "fifo")
+
+
 class Schedule(Node):
     """How a collective is cut and ordered."""
 
@@ -99,7 +103,7 @@ class Schedule(Node):
         default="baseline", description="Which dimension a chunk visits next."
     )
     order: Annotated[str, OneOf(table="orders")] = Field(
-        default_factory=lambda data: _DEFAULT_ORDERS.get(data.get("policy", ""), "fifo"),
+        default_factory=lambda data: _order_of(data.get("policy", "")),
         description="Which waiting stage a dimension serves next. If left out: `fifo` for "
         "`baseline`, `smallest_first` for `themis`, `planned` for `allrail`.",
     )

@@ -16,6 +16,7 @@ use allrail_core::{Bytes, DimensionId, Time};
 
 use super::{ChunkScheduler, Composition, Loads, Problem, baseline, stages};
 use crate::error::ScheduleError;
+use crate::queue::Order;
 
 pub(super) struct Themis;
 
@@ -30,6 +31,10 @@ impl ChunkScheduler for Themis {
 
     fn version(&self) -> u32 {
         1
+    }
+
+    fn default_order(&self) -> Order {
+        Order::SmallestFirst
     }
 
     fn schedule(&self, problem: &Problem<'_>) -> Result<Vec<Vec<Stage>>, ScheduleError> {

@@ -57,6 +57,10 @@ impl ChunkScheduler for Allrail {
         3
     }
 
+    fn default_order(&self) -> Order {
+        Order::Planned
+    }
+
     fn is_expensive(&self) -> bool {
         true
     }
