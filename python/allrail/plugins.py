@@ -16,9 +16,9 @@
 decorator alone makes the name known. The answer is checked as that of any other chunk scheduler.
 
 The function runs in a thread of its own, one call at a time, within a time limit; Ctrl-C ends it.
-It must depend on its problem alone: two versions of it differ by the source of their files, by nothing
-else. What it makes is never kept on disk. Not stopped: code outside Python that does not let go of
-the interpreter.
+It must depend on its problem alone: two versions of it differ by the source of their files, by
+nothing else. What it makes is never kept on disk. Not stopped: code outside Python that does not
+let go of the interpreter.
 """
 
 from __future__ import annotations
