@@ -181,6 +181,12 @@ fn check_plan(plan: &str, scenario: Option<&str>) -> PyResult<()> {
     }
 }
 
+/// The JSON schema of every part of a scenario, by the name of its type.
+#[pyfunction]
+fn scenario_keys() -> String {
+    Value::Object(allrail_simulate::keys::keys()).to_string()
+}
+
 /// The JSON schema of plan files.
 #[pyfunction]
 fn plan_schema() -> String {
@@ -338,6 +344,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plan_key, module)?)?;
     module.add_function(wrap_pyfunction!(check_plan, module)?)?;
     module.add_function(wrap_pyfunction!(plan_schema, module)?)?;
+    module.add_function(wrap_pyfunction!(scenario_keys, module)?)?;
     module.add_function(wrap_pyfunction!(parse_quantity, module)?)?;
     module.add_function(wrap_pyfunction!(format_quantity, module)?)?;
     module.add_function(wrap_pyfunction!(algorithms, module)?)?;

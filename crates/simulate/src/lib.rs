@@ -16,6 +16,7 @@ pub mod coordination;
 pub mod driver;
 pub mod error;
 pub mod jobs;
+pub mod keys;
 pub mod lowering;
 pub mod plan_file;
 pub mod prove;

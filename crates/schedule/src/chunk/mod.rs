@@ -61,6 +61,7 @@ impl Default for Parameters {
 /// What Themis' load tracker starts at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "a start of the loads"))]
 pub enum Loads {
     /// Each dimension's fixed delay (the paper's Algorithm 1).
     #[default]
@@ -72,6 +73,7 @@ pub enum Loads {
 /// How the baseline makes an all-reduce of stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "a composition"))]
 pub enum Composition {
     /// Reduce-scatters over all dimensions, then all-gathers in reverse.
     #[default]
