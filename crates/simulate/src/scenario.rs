@@ -300,11 +300,11 @@ pub(crate) fn malformed(error: serde_json::Error) -> SimulateError {
 /// Gives a schedule that names no order the one that suits its policy. A policy that is not known here
 /// is refused later.
 fn suit_order(schedule: &mut Map<String, Value>) {
+    let ours = Plugins::default();
     let policy = schedule.get("policy").and_then(Value::as_str);
-    let known =
-        policy.and_then(|name| Plugins::default().named(name).ok().map(|p| p.default_order()));
-    if let Some(order) = known {
-        schedule.entry("order").or_insert_with(|| Value::from(tag(&order)));
+    if let Some(policy) = policy.and_then(|name| ours.named(name).ok()) {
+        let order = tag(&policy.default_order());
+        schedule.entry("order").or_insert_with(|| Value::from(order));
     }
 }
 
