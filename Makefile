@@ -114,7 +114,8 @@ bench: build ## measure; nothing fails on a time
 	    --example $${example#*/}; done
 
 .PHONY: docs
-docs: build ## write docs/reference and the examples' expected outputs again
+docs: build ## write the scenario's keys, docs/reference and the examples' expected outputs again
+	$(BIN)/python docs/scenario_keys.py
 	$(BIN)/python docs/generate.py
 	ALLRAIL_UPDATE_EXAMPLES=1 $(BIN)/python -m pytest -q tests/golden/test_examples.py
 

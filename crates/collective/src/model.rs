@@ -105,6 +105,7 @@ struct Charge {
 }
 
 /// The time model of a fabric with an algorithm on each of its dimensions.
+#[derive(Clone)]
 pub struct StageModel {
     sizes: Vec<u64>,
     relays: Vec<u64>,

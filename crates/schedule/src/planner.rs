@@ -9,7 +9,7 @@ use allrail_collective::{
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::Fabric;
 
-use crate::chunk::{self, Composition, Parameters, Problem};
+use crate::chunk::{self, Composition, Parameters, Plugins, Problem};
 use crate::error::ScheduleError;
 use crate::evaluate::{Outcome, Work, evaluate};
 use crate::key::Inputs;
@@ -42,6 +42,8 @@ pub struct Request {
     pub parameters: Parameters,
     /// For policies that draw.
     pub seed: u64,
+    /// Chunk schedulers that `policy` may name beside those of this crate.
+    pub plugins: Plugins,
 }
 
 /// More chunks than this are refused.
@@ -146,7 +148,7 @@ impl Request {
                 Some(seen) => *seen = true,
             }
         }
-        let composes = || chunk::named(&self.policy).map(|policy| policy.composes());
+        let composes = || self.plugins.named(&self.policy).map(|policy| policy.composes());
         if self.parameters.composition != Composition::Stages && !composes()? {
             let composing = chunk::ALL.iter().filter(|policy| policy.composes());
             let composing: Vec<String> = composing.map(|one| format!("`{}`", one.tag())).collect();
@@ -195,7 +197,7 @@ impl Request {
         let fixed_by = self.order.fixed_by();
         Ok(Inputs {
             policy: &self.policy,
-            version: chunk::named(&self.policy)?.version(),
+            version: self.plugins.named(&self.policy)?.version(),
             fabric: &self.fabric,
             operation: self.operation,
             size: self.size,
@@ -271,7 +273,7 @@ impl Scheduled {
 /// Names the field of the scenario that is wrong.
 pub fn schedule(request: &Request) -> Result<Scheduled, ScheduleError> {
     request.validate()?;
-    let scheduler = chunk::named(&request.policy)?;
+    let scheduler = request.plugins.named(&request.policy)?;
     let algorithms = request.algorithm_names()?;
     let spanned = request.spanned();
     let one_stage = request.is_one_stage()?;

@@ -18,6 +18,7 @@ pub mod driver;
 pub mod error;
 pub mod executors;
 pub mod jobs;
+pub mod keys;
 pub mod lowering;
 mod order_in_world;
 pub mod plan_file;

@@ -96,8 +96,10 @@ fn holds(seed: u64) {
 
 #[test]
 fn on_any_fabric_under_any_order() {
-    let seeds = std::env::var("LAW_SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(200);
-    let next = AtomicU64::new(0);
+    let number = |key| std::env::var(key).ok().and_then(|text| text.parse::<u64>().ok());
+    let first = number("LAW_FIRST_SEED").unwrap_or(0);
+    let seeds = first + number("LAW_SEEDS").unwrap_or(200);
+    let next = AtomicU64::new(first);
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get);
     let run = || {
         while let Some(seed) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|s| *s < seeds) {

@@ -6,7 +6,7 @@ use crate::common::*;
 use allrail_collective::{Algorithm, CollectivePlan, Operation, StageRef, algorithm};
 use allrail_core::{Bytes, Time};
 use allrail_fabric::{Fabric, Kind};
-use allrail_schedule::chunk::Parameters;
+use allrail_schedule::chunk::{Parameters, Plugins};
 use allrail_schedule::evaluate::{Outcome, evaluate};
 use allrail_schedule::{Order, Request, queue};
 use allrail_simulate::Scenario;
@@ -67,6 +67,7 @@ fn request(fabric: Fabric, operation: Operation, size: u64, chunks: u32) -> Requ
         endpoint_delay: Time::ZERO,
         parameters: Parameters::default(),
         seed: 1,
+        plugins: Plugins::default(),
     }
 }
 

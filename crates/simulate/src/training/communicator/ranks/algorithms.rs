@@ -22,14 +22,15 @@ use crate::SimulateError;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Algorithms {
-    /// Of all-reduces: a tag of `allrail_collective::grid`.
+    /// Of all-reduces, over a group's ranks in a grid.
     pub all_reduce: String,
-    /// Of all-to-alls.
+    /// `direct`: to everyone at once; `pairwise`: to one after the other, each when the last one's
+    /// message has come.
     pub all_to_all: AllToAll,
-    /// All-reduces of groups that take another one, by the group's name.
+    /// Groups whose all-reduces take another algorithm, by name.
     pub groups: BTreeMap<String, String>,
-    /// Rows and columns of a group's ranks, by its name; its first part along rows where absent, or
-    /// as square as it goes.
+    /// Rows and columns of a group's ranks, by name; its first part along rows, or as square as it
+    /// goes, if left out.
     pub shapes: BTreeMap<String, [u32; 2]>,
 }
 
@@ -47,6 +48,7 @@ impl Default for Algorithms {
 /// How an all-to-all sends.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "an all-to-all"))]
 pub enum AllToAll {
     /// To everyone at once.
     #[default]

@@ -1,14 +1,12 @@
 //! The form of messages as bytes: what is written is read again, and what nobody wrote is an error that
 //! takes little memory, whatever it claims.
 
-mod coordinate_common;
-
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
+use crate::coordinate_common::{Speech, seeds};
 use allrail_schedule::coordinate::Payload;
 use allrail_schedule::coordinate::wire::{Limits, VERSION, WireError, decode, encode};
-use coordinate_common::{Speech, seeds};
 use rand::Rng;
 
 /// Counts what this thread has taken.
@@ -163,7 +161,7 @@ fn the_form_stays() {
 
 /// Writes the corpus anew, when the version was raised.
 #[test]
-#[ignore = "writes `tests/corpus/wire.txt`"]
+#[ignore = "writes `tests/it/corpus/wire.txt`"]
 fn write_the_corpus() {
     let mut text = "# What each line is, and its bytes.\n".to_owned();
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
@@ -179,6 +177,6 @@ fn write_the_corpus() {
         &[0, 8, 0],
     ];
     claims.iter().for_each(|claim| text += &format!("error {}\n", hex(claim)));
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/corpus/wire.txt");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/corpus/wire.txt");
     std::fs::write(path, text).expect("a folder");
 }

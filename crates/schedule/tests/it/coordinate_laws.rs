@@ -2,11 +2,10 @@
 //! same order, finishes and cuts among them; a mismatch says what differs; and whatever a peer sends, a rank
 //! answers with an error that names it and all stop.
 
-mod coordinate_common;
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::coordinate_common::{Speech, Talk, seeds};
 use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
 use allrail_schedule::coordinate::{
@@ -14,7 +13,6 @@ use allrail_schedule::coordinate::{
 };
 use allrail_schedule::registry::Registry;
 use allrail_schedule::signature::Signature;
-use coordinate_common::{Speech, Talk, seeds};
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
