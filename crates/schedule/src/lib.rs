@@ -6,6 +6,8 @@
 //! - [`tensor`]: which part of which gradient travels next: FIFO, buckets, fusion, by priority,
 //!   ByteScheduler.
 //! - [`coordinate`]: which tensors are ready on every rank, and in which order they are launched.
+//! - [`operation`], [`signature`], [`registry`]: what operations and tensors are called, alike on all
+//!   ranks.
 //! - [`evaluate`]: how long a plan takes, the inner loop of the planners; the `dims` world is its
 //!   oracle.
 //! - [`planner`]: from a request to a [`allrail_collective::CollectivePlan`].
@@ -17,11 +19,15 @@ pub mod coordinate;
 pub mod error;
 pub mod evaluate;
 pub mod key;
+pub mod operation;
 pub mod planner;
 pub mod queue;
+pub mod registry;
+pub mod signature;
 pub mod tensor;
 
 pub use chunk::ChunkScheduler;
 pub use error::ScheduleError;
+pub use operation::{Key, OperationName};
 pub use planner::{Request, plan};
 pub use queue::{DimensionQueue, Order, Waiting};
