@@ -3,6 +3,11 @@
 //! Up to 192 numbers lie in the value itself, without memory of their own: that is what a rank sends
 //! every cycle. Numbers beyond the stored words are not in the set, so sets of any widths compare.
 
+use serde::de::{Error, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::registry::MOST_TENSORS;
+
 const FEW: usize = 3;
 
 /// A set of small numbers.
@@ -44,8 +49,35 @@ impl Bits {
         self.more.as_ref().map_or(&[], |more| more)
     }
 
-    fn words(&self) -> impl Iterator<Item = u64> + '_ {
+    fn each_word(&self) -> impl Iterator<Item = u64> + '_ {
         self.few.iter().chain(self.more()).copied()
+    }
+
+    /// How many words of 64 numbers it takes to write it down.
+    #[must_use]
+    pub fn words(&self) -> usize {
+        let last = self.each_word().enumerate().filter(|(_, word)| *word != 0).last();
+        last.map_or(0, |(place, _)| place + 1)
+    }
+
+    /// The highest number that is in.
+    #[must_use]
+    pub fn highest(&self) -> Option<usize> {
+        let place = self.words().checked_sub(1)?;
+        let word = self.each_word().nth(place)?;
+        Some(place * 64 + 63 - word.leading_zeros() as usize)
+    }
+
+    /// Whether all of it is in the other.
+    #[inline]
+    #[must_use]
+    pub fn is_within(&self, other: &Self) -> bool {
+        let few = self.few.iter().zip(&other.few).all(|(word, other)| word & !other == 0);
+        let more = || {
+            let theirs = other.more().iter().copied().chain(std::iter::repeat(0));
+            self.more().iter().zip(theirs).all(|(word, other)| word & !other == 0)
+        };
+        few && (self.more.is_none() || more())
     }
 
     /// A word, which is made if there is none.
@@ -66,6 +98,12 @@ impl Bits {
     #[inline]
     pub fn insert(&mut self, number: usize) {
         *self.word(number / 64) |= 1 << (number % 64);
+    }
+
+    /// Takes all numbers out.
+    #[inline]
+    pub fn clear(&mut self) {
+        *self = Self::default();
     }
 
     /// Takes a number out.
@@ -94,7 +132,7 @@ impl Bits {
     /// How many are in.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.words().map(|word| word.count_ones() as usize).sum()
+        self.each_word().map(|word| word.count_ones() as usize).sum()
     }
 
     /// Keeps what is in both.
@@ -133,7 +171,7 @@ impl Bits {
 
     /// The numbers, ascending.
     pub fn iter(&self) -> impl Iterator<Item = usize> + '_ {
-        self.words().enumerate().flat_map(|(place, word)| {
+        self.each_word().enumerate().flat_map(|(place, word)| {
             let mut left = word;
             std::iter::from_fn(move || {
                 let lowest = (left != 0).then(|| left.trailing_zeros() as usize)?;
@@ -149,6 +187,47 @@ impl FromIterator<usize> for Bits {
         let mut bits = Self::default();
         numbers.into_iter().for_each(|number| bits.insert(number));
         bits
+    }
+}
+
+impl Serialize for Bits {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let words: Vec<u64> = self.each_word().take(self.words()).collect();
+        to.collect_seq(words)
+    }
+}
+
+impl<'d> Deserialize<'d> for Bits {
+    fn deserialize<D: Deserializer<'d>>(from: D) -> Result<Self, D::Error> {
+        struct Words;
+
+        impl<'d> Visitor<'d> for Words {
+            type Value = Bits;
+
+            fn expecting(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                to.write_str("words of 64 bits, the last not 0")
+            }
+
+            fn visit_seq<A: SeqAccess<'d>>(self, mut from: A) -> Result<Bits, A::Error> {
+                let (mut bits, mut place, mut last) = (Bits::default(), 0, 1);
+                while let Some(word) = from.next_element::<u64>()? {
+                    if place == MOST_TENSORS / 64 {
+                        return Err(A::Error::custom("a set of more numbers than there may be"));
+                    }
+                    // Nothing is kept for zeros: they may stand for words that are not there.
+                    if word != 0 {
+                        *bits.word(place) = word;
+                    }
+                    (place, last) = (place + 1, word);
+                }
+                if last == 0 {
+                    return Err(A::Error::custom("a set ends with a word of zeros"));
+                }
+                Ok(bits)
+            }
+        }
+
+        from.deserialize_seq(Words)
     }
 }
 
@@ -185,6 +264,8 @@ mod tests {
             b.iter().for_each(|number| less.remove(*number));
             prop_assert_eq!(&less, &bits(&(&a - &b)));
             prop_assert!((0..600).all(|number| x.contains(number) == a.contains(&number)));
+            prop_assert_eq!(x.highest(), a.last().copied());
+            prop_assert_eq!(x.is_within(&y), a.is_subset(&b));
             prop_assert_eq!(Bits::below(count), (0..count).collect::<Bits>());
         }
     }

@@ -6,7 +6,8 @@
 //! without its response cache (`HOROVOD_CACHE_CAPACITY=0`).
 
 use super::central::Machine;
-use super::{CoordinationPolicy, Coordinator, Job, Settings};
+use super::fleet::{Alone, Together};
+use super::{CoordinationPolicy, Coordinator, Fleet, Job, Settings};
 
 /// The policy.
 pub struct Central;
@@ -31,11 +32,17 @@ impl CoordinationPolicy for Central {
         &["cycle"]
     }
 
-    fn slots(&self, _: &Settings) -> (usize, bool) {
-        (0, true)
+    fn slots(&self, _: &Settings) -> usize {
+        0
     }
 
     fn coordinator(&self, job: &Job, rank: u32) -> Box<dyn Coordinator> {
-        Box::new(Machine::new(job, rank, u32::MAX, BROADCAST_FAN_OUT))
+        Box::new(Alone::new(job, |shared| Machine::new(shared, rank, u32::MAX, BROADCAST_FAN_OUT)))
+    }
+
+    fn fleet(&self, job: &Job) -> Box<dyn Fleet> {
+        Box::new(Together::new(job, |shared, rank| {
+            Machine::new(shared, rank, u32::MAX, BROADCAST_FAN_OUT)
+        }))
     }
 }

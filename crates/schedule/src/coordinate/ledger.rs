@@ -8,17 +8,19 @@
 //! - What is launched at once is fused: all-reduces in order, up to the threshold; a group is never
 //!   split, a tensor above the threshold goes alone.
 //!
-//! Ledgers are values: an outcome makes a new one, and the old one remembers it. Where many ranks live
-//! in one process, all that are at the same point share one ledger, and only the first to take a step
-//! computes it; a rank whose outcome differs computes its own.
+//! A ledger is changed in place, and what is freed is used again: it is as large after a billion events as
+//! after a thousand. (Many ranks of one process share theirs: [`super::ledgers`].)
 
-use std::sync::{Arc, OnceLock};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use allrail_collective::Operation;
 use allrail_core::Bytes;
+use serde::{Deserialize, Serialize};
 
 use super::bits::Bits;
-use super::messages::{Completed, Request, Trouble};
+use super::finishes::Over;
+use super::requests::{Completed, Request, Trouble};
 
 /// What the ledgers of a job have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,12 +33,10 @@ pub struct Rules {
     pub group_of: Vec<Option<u32>>,
     /// How many tensors a group has.
     pub group_sizes: Vec<u32>,
-    /// Whether slots are given again. `agreed` does not: a late bit must not mean another tensor.
-    pub reuse: bool,
 }
 
 /// An event that all ranks agree on.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Outcome {
     /// Slots that no longer hold; taken out first.
     pub invalid: Bits,
@@ -46,6 +46,20 @@ pub struct Outcome {
     pub complete: Vec<Arc<Completed>>,
     /// Whether the last rank has run out of data.
     pub all_joined: bool,
+    /// Operations that have finished on every rank, ascending.
+    pub finished: Vec<u64>,
+    /// A cut that all make here.
+    pub cut: Option<u64>,
+}
+
+impl Outcome {
+    /// Whether nothing comes of it, but that slots are free.
+    #[inline]
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let says = self.all_joined || self.cut.is_some() || !self.finished.is_empty();
+        self.ready.is_empty() && self.complete.is_empty() && !says
+    }
 }
 
 /// One collective to be launched.
@@ -65,30 +79,64 @@ pub struct Response {
     pub trouble: Option<Trouble>,
 }
 
-/// What is launched at once: the same list, in the same order, on every rank. A rank that has joined
+/// What one outcome comes to: the same list, in the same order, on every rank. A rank that has joined
 /// takes part with zeros.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Launch {
-    /// In order.
+    /// Operations that have finished on every rank, ascending.
+    pub finished: Vec<u64>,
+    /// A cut: the timers of all clocks up to this one are over.
+    pub cut: Option<u64>,
+    /// What is launched now, in order; what a response holds travels together.
     pub responses: Vec<Response>,
-    /// Their tensors.
+    /// Its tensors.
     pub tensors: Bits,
     /// Whether every rank had joined; they are all back in the job.
     pub all_joined: bool,
 }
 
+/// One of the events that every rank sees in one order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// An operation has finished on every rank: its credit is free again.
+    Finished(u64),
+    /// Time is cut here.
+    Cut(u64),
+    /// These tensors are ready on every rank, and go together.
+    Ready(&'a Response),
+    /// Every rank had run out of data.
+    AllJoined,
+}
+
+impl Launch {
+    /// All of it in the order that holds everywhere: what is over frees its credit before time is cut, and
+    /// both are known to whoever starts what is ready.
+    pub fn steps(&self) -> impl Iterator<Item = Step<'_>> {
+        let finished = self.finished.iter().map(|operation| Step::Finished(*operation));
+        let ready = self.responses.iter().map(Step::Ready);
+        let joined = self.all_joined.then_some(Step::AllJoined);
+        finished.chain(self.cut.map(Step::Cut)).chain(ready).chain(joined)
+    }
+}
+
 /// The state that all ranks share.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Ledger {
     rules: Arc<Rules>,
     slots: Vec<Option<Arc<Completed>>>,
+    /// Slots of nobody.
+    free: BTreeSet<usize>,
     /// When each slot was last launched, in counts of launches.
     used: Vec<u64>,
+    /// Which event gave each slot to its tensor.
+    given: Vec<u64>,
     clock: u64,
     slot_of: Vec<u32>,
     /// Agreed on, but its group is not complete; in order.
     held: Vec<Arc<Completed>>,
-    next: OnceLock<(Outcome, Arc<Ledger>, Option<Arc<Launch>>)>,
+    over: Over,
+    cut: Option<u64>,
+    events: u64,
 }
 
 const NONE: u32 = u32::MAX;
@@ -100,18 +148,31 @@ impl Ledger {
         Self {
             rules,
             slots: Vec::new(),
+            free: BTreeSet::new(),
             used: Vec::new(),
+            given: Vec::new(),
             clock: 0,
             slot_of: Vec::new(),
             held: Vec::new(),
-            next: OnceLock::new(),
+            over: Over::default(),
+            cut: None,
+            events: 0,
         }
     }
 
-    /// The first one of another run of the same job.
-    #[must_use]
-    pub fn anew(&self) -> Self {
-        Self::new(self.rules.clone())
+    /// Becomes like another, in the memory that it has.
+    pub(super) fn copy(&mut self, other: &Self) {
+        self.rules.clone_from(&other.rules);
+        self.slots.clone_from(&other.slots);
+        self.free.clone_from(&other.free);
+        self.used.clone_from(&other.used);
+        self.given.clone_from(&other.given);
+        self.clock = other.clock;
+        self.slot_of.clone_from(&other.slot_of);
+        self.held.clone_from(&other.held);
+        self.over.clone_from(&other.over);
+        self.cut = other.cut;
+        self.events = other.events;
     }
 
     /// How many slots there are.
@@ -120,74 +181,88 @@ impl Ledger {
         self.slots.len()
     }
 
+    /// How many outcomes it has seen.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.events
+    }
+
+    /// The operations that are over everywhere.
+    #[must_use]
+    pub fn over(&self) -> &Over {
+        &self.over
+    }
+
+    /// The last cut.
+    #[must_use]
+    pub fn cut(&self) -> Option<u64> {
+        self.cut
+    }
+
     /// The slot of a tensor.
+    #[inline]
     #[must_use]
     pub fn slot(&self, tensor: u32) -> Option<usize> {
         self.slot_of.get(tensor as usize).filter(|slot| **slot != NONE).map(|slot| *slot as usize)
     }
 
     /// What is in a slot.
+    #[inline]
     #[must_use]
     pub fn entry(&self, slot: usize) -> Option<&Arc<Completed>> {
         self.slots.get(slot)?.as_ref()
     }
 
+    /// What is in a slot, if it has been since the event number `heard`: then a rank that knew no more
+    /// meant this tensor by it.
+    #[must_use]
+    pub fn entry_since(&self, slot: usize, heard: u64) -> Option<&Arc<Completed>> {
+        self.entry(slot).filter(|_| self.given[slot] <= heard)
+    }
+
     /// The slot of a request of `rank`, if it is what the slot says.
+    #[inline]
     #[must_use]
     pub fn hit(&self, rank: u32, request: &Request) -> Option<usize> {
         let slot = self.slot(request.tensor)?;
         (self.entry(slot)?.request_of(rank) == *request).then_some(slot)
     }
 
-    /// The ledger after an outcome, and what is launched.
-    #[must_use]
-    pub fn after(self: &Arc<Self>, outcome: &Outcome) -> (Arc<Self>, Option<Arc<Launch>>) {
-        let (known, ledger, launch) = self.next.get_or_init(|| {
-            let (ledger, launch) = self.step(outcome);
-            (outcome.clone(), Arc::new(ledger), launch.map(Arc::new))
-        });
-        if known == outcome {
-            return (ledger.clone(), launch.clone());
-        }
-        let (ledger, launch) = self.step(outcome);
-        (Arc::new(ledger), launch.map(Arc::new))
-    }
-
-    fn step(&self, outcome: &Outcome) -> (Self, Option<Launch>) {
-        let mut next = Self {
-            rules: self.rules.clone(),
-            slots: self.slots.clone(),
-            used: self.used.clone(),
-            clock: self.clock,
-            slot_of: self.slot_of.clone(),
-            held: self.held.clone(),
-            next: OnceLock::new(),
-        };
+    /// Takes an outcome in, and says what is launched.
+    pub fn apply(&mut self, outcome: &Outcome) -> Option<Launch> {
+        self.events += 1;
         for slot in outcome.invalid.iter() {
-            next.free(slot);
+            self.release_slot(slot);
         }
         for slot in outcome.ready.iter() {
-            if let Some(entry) = next.slots.get(slot).cloned().flatten() {
-                next.touch(slot);
-                next.held.push(entry);
+            if let Some(entry) = self.slots.get(slot).cloned().flatten() {
+                self.touch(slot);
+                self.held.push(entry);
             }
         }
         for one in &outcome.complete {
             if one.trouble.is_none() {
-                next.keep(one);
+                self.keep(one);
             }
-            next.held.push(one.clone());
+            self.held.push(one.clone());
         }
-        let responses = next.release();
-        let launches = !responses.is_empty() || outcome.all_joined;
+        self.over.extend(&outcome.finished);
+        self.cut = self.cut.max(outcome.cut);
+        let responses = self.release();
+        let says = outcome.all_joined || !outcome.finished.is_empty() || outcome.cut.is_some();
+        if responses.is_empty() && !says {
+            return None;
+        }
         let tensors = responses.iter().flat_map(|one| &one.tensors).map(|t| *t as usize).collect();
-        let launch = Launch { responses, tensors, all_joined: outcome.all_joined };
-        (next, launches.then_some(launch))
+        let Outcome { finished, cut, all_joined, .. } = outcome;
+        let (finished, cut, all_joined) = (finished.clone(), *cut, *all_joined);
+        Some(Launch { finished, cut, responses, tensors, all_joined })
     }
 
-    fn free(&mut self, slot: usize) {
+    fn release_slot(&mut self, slot: usize) {
         if let Some(entry) = self.slots.get_mut(slot).and_then(Option::take) {
             self.slot_of[entry.request.tensor as usize] = NONE;
+            self.free.insert(slot);
         }
     }
 
@@ -203,26 +278,27 @@ impl Ledger {
             self.slot_of.resize(tensor + 1, NONE);
         }
         if let Some(slot) = self.slot(one.request.tensor) {
-            self.free(slot);
+            self.release_slot(slot);
         }
-        let taken = self.slots.iter().flatten().count();
         if self.rules.capacity == 0 {
             return;
         }
-        if taken >= self.rules.capacity {
+        if self.slots.len() - self.free.len() >= self.rules.capacity {
             let oldest = (0..self.slots.len())
                 .filter(|slot| self.slots[*slot].is_some())
                 .min_by_key(|slot| self.used[*slot]);
-            oldest.into_iter().for_each(|slot| self.free(slot));
+            oldest.into_iter().for_each(|slot| self.release_slot(slot));
         }
-        let free = self.slots.iter().position(Option::is_none).filter(|_| self.rules.reuse);
-        let slot = free.unwrap_or_else(|| {
+        let slot = self.free.pop_first().unwrap_or_else(|| {
             self.slots.push(None);
             self.used.push(0);
+            self.given.push(0);
             self.slots.len() - 1
         });
         self.slots[slot] = Some(one.clone());
-        self.slot_of[tensor] = u32::try_from(slot).expect("tensors are numbered in 32 bits");
+        self.given[slot] = self.events;
+        // There are no more slots than tensors, which are numbered in 32 bits.
+        self.slot_of[tensor] = slot as u32;
         self.touch(slot);
     }
 
@@ -265,16 +341,6 @@ impl Ledger {
     }
 }
 
-impl Drop for Ledger {
-    /// One after the other: dropped one in the other, the ledgers of a long run exceed the stack.
-    fn drop(&mut self) {
-        let mut next = self.next.take();
-        while let Some((_, ledger, _)) = next {
-            next = Arc::into_inner(ledger).and_then(|mut ledger| ledger.next.take());
-        }
-    }
-}
-
 /// Appends a unit to the last response if it fits, else begins another.
 fn fuse(responses: &mut Vec<Response>, unit: &[Arc<Completed>], threshold: Bytes) {
     let reduces =
@@ -286,7 +352,7 @@ fn fuse(responses: &mut Vec<Response>, unit: &[Arc<Completed>], threshold: Bytes
             && last.bytes.count().saturating_add(total) <= threshold.count()
     });
     for one in unit {
-        let Request { tensor, operation, bytes, root } = one.request;
+        let Request { tensor, operation, bytes, root, .. } = one.request;
         match responses.last_mut().filter(|_| fits && reduces(one)) {
             Some(last) => {
                 last.tensors.push(tensor);
@@ -309,25 +375,49 @@ fn fuse(responses: &mut Vec<Response>, unit: &[Arc<Completed>], threshold: Bytes
 mod tests {
     use super::*;
 
-    /// The first ledger keeps all that follow.
+    fn rules(capacity: usize) -> Arc<Rules> {
+        let threshold = Bytes::new(0);
+        Arc::new(Rules { capacity, threshold, group_of: Vec::new(), group_sizes: Vec::new() })
+    }
+
+    fn complete(tensor: u32, bytes: u64) -> Outcome {
+        let request = Request::all_reduce(tensor, Bytes::new(bytes));
+        let one = Completed { request, sizes: Vec::new(), trouble: None };
+        Outcome { complete: vec![Arc::new(one)], ..Outcome::default() }
+    }
+
+    /// Tensors that change in every step get their slots again.
     #[test]
-    fn a_long_run_fits_the_stack() {
-        let rules = Rules {
-            capacity: 1,
-            threshold: Bytes::new(0),
-            group_of: Vec::new(),
-            group_sizes: Vec::new(),
-            reuse: true,
-        };
-        let first = Arc::new(Ledger::new(Arc::new(rules)));
-        let mut last = first.clone();
-        for _ in 0..100_000 {
-            last = last.after(&Outcome { all_joined: true, ..Outcome::default() }).0;
+    fn slots_are_used_again() {
+        for capacity in [3, usize::MAX] {
+            let mut ledger = Ledger::new(rules(capacity));
+            for step in 0..1_000u64 {
+                for tensor in 0..5u32 {
+                    let invalid = ledger.slot(tensor).into_iter().collect();
+                    let outcome = Outcome { invalid, ..complete(tensor, step) };
+                    let launch = ledger.apply(&outcome).expect("it is ready");
+                    assert_eq!(launch.responses[0].tensors, [tensor]);
+                    let slot = ledger.slot(tensor).expect("it has been launched");
+                    assert!(slot < capacity.min(5), "slot {slot}");
+                    let (now, before) = (ledger.events(), ledger.events() - 1);
+                    assert!(ledger.entry_since(slot, now).is_some());
+                    assert!(ledger.entry_since(slot, before).is_none());
+                }
+            }
         }
-        let kept = Arc::downgrade(&last);
-        drop(last);
-        assert!(kept.upgrade().is_some());
-        drop(first);
-        assert!(kept.upgrade().is_none());
+    }
+
+    #[test]
+    fn what_is_over_comes_before_a_cut_and_both_before_what_is_ready() {
+        let mut ledger = Ledger::new(rules(9));
+        let outcome =
+            Outcome { finished: vec![0, 2], cut: Some(7), all_joined: true, ..complete(4, 1) };
+        let launch = ledger.apply(&outcome).expect("it is ready");
+        let steps: Vec<Step<'_>> = launch.steps().collect();
+        let ready = Step::Ready(&launch.responses[0]);
+        let finished = [Step::Finished(0), Step::Finished(2)];
+        assert_eq!(steps, [&finished[..], &[Step::Cut(7), ready, Step::AllJoined]].concat());
+        assert_eq!((ledger.over().next(), ledger.cut()), (1, Some(7)));
+        assert!(ledger.over().contains(2) && !ledger.over().contains(1));
     }
 }

@@ -6,10 +6,16 @@ use std::sync::Arc;
 use allrail_core::Time;
 
 use super::bits::Bits;
-use super::messages::{Asked, Asks, Decision, Payload, Ranks, Reason, Request};
+use super::broken::{Breach, Broken, Kind};
+use super::finishes::{Over, Tally};
+use super::fleet::Shared;
+use super::messages::{Decision, Payload, Reason};
 use super::place::Place;
+use super::ranks::Ranks;
+use super::requests::{Asked, Asks, Request};
 use super::table::Table;
 use super::{Action, Settings, make_room};
+use crate::signature::Signed;
 
 /// One rank's part in the gathering of lists.
 #[derive(Debug)]
@@ -19,6 +25,8 @@ pub(super) struct Lists {
     heard: Bits,
     arrived: u32,
     gathered: Option<Box<Asks>>,
+    tally: Tally,
+    cut: Option<u64>,
     /// Of rank 0.
     table: Option<Box<Table>>,
 }
@@ -26,7 +34,15 @@ pub(super) struct Lists {
 impl Lists {
     pub(super) fn new(place: Place) -> Self {
         let table = place.parent().is_none().then(|| Box::new(Table::new(place.span())));
-        Self { place, heard: Bits::default(), arrived: 0, gathered: None, table }
+        Self {
+            place,
+            heard: Bits::default(),
+            arrived: 0,
+            gathered: None,
+            tally: Tally::default(),
+            cut: None,
+            table,
+        }
     }
 
     pub(super) fn place(&self) -> &Place {
@@ -34,16 +50,42 @@ impl Lists {
     }
 
     /// Adds the rank's own list, or a child's.
-    pub(super) fn add(&mut self, now: Time, from: Option<u32>, asks: Asks) {
-        if let Some(child) = from.and_then(|from| self.place.child(from)) {
-            self.heard.insert(child);
+    pub(super) fn add(
+        &mut self,
+        now: Time,
+        from: Option<u32>,
+        mut asks: Asks,
+        shared: &Shared,
+        over: &Over,
+    ) -> Result<(), Broken> {
+        let peer = from.unwrap_or(self.place.rank());
+        let parties = self.place.children() as usize + 1;
+        let mut party = parties - 1;
+        if let Some(from) = from {
+            let kind = Kind::Asks;
+            let child = self.place.is_child(from);
+            party = child.ok_or_else(|| Breach::NotItsPart { kind }.by(from))?;
+            if self.heard.contains(party) {
+                return Err(Breach::OutOfTurn { kind }.by(from));
+            }
+            let span = self.place.span_of(party as u32);
+            let checked = asks.check(&span, shared.ranks, shared.tensors);
+            checked.map_err(|breach| breach.by(from))?;
+            self.heard.insert(party);
         }
+        if !asks.finished.is_empty() {
+            let finished = std::mem::take(&mut asks.finished);
+            let counted = self.tally.add(party, parties, &finished, over);
+            counted.map_err(|breach| breach.by(peer))?;
+        }
+        self.cut = self.cut.max(asks.cut);
         self.arrived += 1;
         match (&mut self.table, &mut self.gathered) {
             (Some(table), _) => table.add(now, asks),
             (None, Some(gathered)) => gathered.unite(asks),
             (None, none) => *none = Some(Box::new(asks)),
         }
+        Ok(())
     }
 
     /// Whether its own and all children's lists are here. Begins anew if so.
@@ -58,7 +100,10 @@ impl Lists {
 
     /// What to send to the parent.
     pub(super) fn take(&mut self) -> Box<Asks> {
-        self.gathered.take().unwrap_or_default()
+        let mut asks = self.gathered.take().unwrap_or_default();
+        asks.finished = self.tally.take_whole();
+        asks.cut = self.cut.take();
+        asks
     }
 
     /// The children whose lists are not here.
@@ -70,15 +115,22 @@ impl Lists {
             .collect()
     }
 
-    /// Rank 0's answer.
-    pub(super) fn decide(&mut self) -> Decision {
-        let table = self.table.as_mut().expect("rank 0 has the table");
+    /// Rank 0's answer, after `cut`.
+    pub(super) fn decide(&mut self, cut: Option<u64>) -> Decision {
+        let finished = self.tally.take_whole();
+        let cut = self.cut.take().filter(|number| Some(*number) > cut);
+        let Some(table) = &mut self.table else { return Decision::default() };
         let all_joined = table.all_joined();
         let complete = table.take_complete();
         if all_joined {
             table.rejoin();
         }
-        Decision { complete, all_joined, stop: None }
+        Decision { complete, all_joined, stop: None, finished, cut }
+    }
+
+    /// All ranks agree that these are over.
+    pub(super) fn agree(&mut self, finished: &[u64]) {
+        self.tally.agree(finished);
     }
 
     /// On rank 0: warns of tensors that have waited for `stall`. The reason to stop, if they wait longer
@@ -117,12 +169,18 @@ impl Lists {
     }
 }
 
-/// A rank's own list.
-pub(super) fn own(rank: u32, requests: &mut Vec<Request>, joins: bool, shutdown: bool) -> Asks {
+/// A rank's own requests as a list.
+pub(super) fn own(
+    rank: u32,
+    requests: &mut Vec<Request>,
+    joins: bool,
+    signature: impl Fn(u32) -> Option<Signed>,
+) -> Asks {
     requests.sort_unstable_by_key(|request| request.tensor);
     let joined = if joins { Ranks::span(rank..rank + 1) } else { Ranks::default() };
-    let entries = requests.drain(..).map(|request| Asked::by(rank, request)).collect();
-    Asks { entries, joined, shutdown }
+    let asked = |request: Request| Asked::by(rank, request, signature(request.tensor));
+    let entries = requests.drain(..).map(asked).collect();
+    Asks { entries, joined, ..Asks::default() }
 }
 
 /// Sends to all children; the last one gets what the others get copies of.

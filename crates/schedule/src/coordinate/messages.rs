@@ -1,231 +1,16 @@
-//! What ranks tell each other: requests, votes, decisions.
+//! What ranks tell each other: votes, decisions, reports, questions.
 
-use std::fmt;
-use std::ops::Range;
 use std::sync::Arc;
 
-use allrail_collective::Operation;
-use allrail_core::Bytes;
+use serde::{Deserialize, Serialize};
 
 use super::bits::Bits;
+use super::broken::{Breach, Broken, Kind};
 use super::ledger::Outcome;
-
-/// What a rank asks for: one collective on one tensor. Every rank must ask for the same, but for the
-/// bytes of an all-gather.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Request {
-    /// Numbered from 0, everywhere alike (in the runtime, by name).
-    pub tensor: u32,
-    /// What is to be done.
-    pub operation: Operation,
-    /// This rank's buffer.
-    pub bytes: Bytes,
-    /// Of a broadcast: whose buffer it is; else 0.
-    pub root: u32,
-}
-
-impl Request {
-    /// Whether two ranks may meet in one collective.
-    #[must_use]
-    pub fn agrees(&self, other: &Self) -> bool {
-        let sizes = self.operation == Operation::AllGather || self.bytes == other.bytes;
-        sizes && self.operation == other.operation && self.root == other.root
-    }
-}
-
-/// Why ranks cannot meet in a collective that all have asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Trouble {
-    /// They ask for different things.
-    Mismatch {
-        /// A rank, and what it asks for.
-        one: (u32, Request),
-        /// Another, and what it asks for.
-        other: (u32, Request),
-    },
-    /// The root of a broadcast has run out of data.
-    RootJoined {
-        /// The root.
-        root: u32,
-    },
-}
-
-impl fmt::Display for Trouble {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Mismatch { one, other } => {
-                let side = |(rank, request): &(u32, Request)| {
-                    let Request { operation, bytes, root, .. } = request;
-                    format!("rank {rank} asks for {operation} of {bytes} with root {root}")
-                };
-                write!(f, "{}, {}", side(one), side(other))
-            }
-            Self::RootJoined { root } => write!(f, "rank {root}, the root, has no more data"),
-        }
-    }
-}
-
-/// A set of ranks as spans, ascending; a span costs no memory of its own.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ranks {
-    first: Range<u32>,
-    rest: Vec<Range<u32>>,
-}
-
-impl Ranks {
-    /// The ranks of a span.
-    #[must_use]
-    pub fn span(span: Range<u32>) -> Self {
-        Self { first: span, rest: Vec::new() }
-    }
-
-    /// From spans that ascend and do not touch.
-    #[must_use]
-    pub fn from_spans(spans: Vec<Range<u32>>) -> Self {
-        let mut spans = spans.into_iter();
-        Self { first: spans.next().unwrap_or_default(), rest: spans.collect() }
-    }
-
-    /// The spans, ascending, none empty.
-    pub fn spans(&self) -> impl Iterator<Item = Range<u32>> + '_ {
-        std::iter::once(&self.first).chain(&self.rest).filter(|span| !span.is_empty()).cloned()
-    }
-
-    /// The lowest of them.
-    #[must_use]
-    pub fn lowest(&self) -> Option<u32> {
-        self.spans().next().map(|span| span.start)
-    }
-
-    /// Whether none is in.
-    #[must_use]
-    pub fn is_empty(&self) -> bool {
-        self.lowest().is_none()
-    }
-
-    /// Adds others.
-    pub fn unite(&mut self, other: &Self) {
-        if other.is_empty() {
-            return;
-        }
-        let mut spans: Vec<Range<u32>> = self.spans().chain(other.spans()).collect();
-        spans.sort_by_key(|span| span.start);
-        let mut merged: Vec<Range<u32>> = Vec::with_capacity(1);
-        for span in spans {
-            match merged.last_mut() {
-                Some(last) if span.start <= last.end => last.end = last.end.max(span.end),
-                _ => merged.push(span),
-            }
-        }
-        *self = Self::from_spans(merged);
-    }
-}
-
-/// A request and the ranks that make it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// The first of them.
-    pub request: Request,
-    /// Who.
-    pub ranks: Ranks,
-    /// Of an all-gather: each rank's bytes.
-    pub sizes: Vec<(u32, Bytes)>,
-    /// If they do not ask for the same.
-    pub trouble: Option<Trouble>,
-}
-
-impl Asked {
-    /// By one rank.
-    #[must_use]
-    pub fn by(rank: u32, request: Request) -> Self {
-        let gathers = request.operation == Operation::AllGather;
-        Self {
-            request,
-            ranks: Ranks::span(rank..rank + 1),
-            sizes: if gathers { vec![(rank, request.bytes)] } else { Vec::new() },
-            trouble: None,
-        }
-    }
-
-    /// Adds others that ask for the same tensor.
-    pub fn unite(&mut self, other: Self) {
-        let ranks = other.ranks.clone();
-        self.meet(other);
-        self.ranks.unite(&ranks);
-    }
-
-    /// The same, but for who asks.
-    pub fn meet(&mut self, other: Self) {
-        if self.trouble.is_none() {
-            self.trouble = other.trouble.or_else(|| {
-                (!self.request.agrees(&other.request)).then(|| Trouble::Mismatch {
-                    one: (self.ranks.lowest().unwrap_or(0), self.request),
-                    other: (other.ranks.lowest().unwrap_or(0), other.request),
-                })
-            });
-        }
-        self.sizes.extend(other.sizes);
-    }
-}
-
-/// A list of requests on its way to rank 0.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Asks {
-    /// A tensor once, ascending.
-    pub entries: Vec<Asked>,
-    /// Who has run out of data.
-    pub joined: Ranks,
-    /// Whether someone wants to stop.
-    pub shutdown: bool,
-}
-
-impl Asks {
-    /// Merges another list into this one.
-    pub fn unite(&mut self, other: Self) {
-        self.joined.unite(&other.joined);
-        self.shutdown |= other.shutdown;
-        let old = std::mem::take(&mut self.entries);
-        let (mut ours, mut theirs) = (old.into_iter().peekable(), other.entries.into_iter());
-        for their in theirs.by_ref() {
-            while let Some(our) = ours.next_if(|our| our.request.tensor < their.request.tensor) {
-                self.entries.push(our);
-            }
-            match ours.next_if(|our| our.request.tensor == their.request.tensor) {
-                Some(mut our) => {
-                    our.unite(their);
-                    self.entries.push(our);
-                }
-                None => self.entries.push(their),
-            }
-        }
-        self.entries.extend(ours);
-    }
-}
-
-/// A tensor that all ranks have asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Completed {
-    /// What for; of an all-gather, with the bytes of rank 0.
-    pub request: Request,
-    /// Of an all-gather: each rank's bytes, zero of one that has joined.
-    pub sizes: Vec<Bytes>,
-    /// Why it cannot be done.
-    pub trouble: Option<Trouble>,
-}
-
-impl Completed {
-    /// What `rank` asked for when this was decided.
-    #[must_use]
-    pub fn request_of(&self, rank: u32) -> Request {
-        match self.sizes.get(rank as usize) {
-            Some(bytes) => Request { bytes: *bytes, ..self.request },
-            None => self.request,
-        }
-    }
-}
+use super::requests::{Asks, Completed};
 
 /// What a rank, or a subtree, votes in a cycle.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Vote {
     /// Slots of the cache whose tensors are ready: intersected.
     pub ready: Bits,
@@ -235,6 +20,10 @@ pub struct Vote {
     pub uncached: bool,
     /// Whether someone wants to stop.
     pub shutdown: bool,
+    /// Operations that have finished, by their distance from the first that is not over: intersected.
+    pub finished: Option<Box<Bits>>,
+    /// The last cut that someone's clock has come to.
+    pub cut: Option<u64>,
 }
 
 impl Vote {
@@ -245,11 +34,18 @@ impl Vote {
         self.invalid.unite(&other.invalid);
         self.uncached |= other.uncached;
         self.shutdown |= other.shutdown;
+        self.cut = self.cut.max(other.cut);
+        if let Some(finished) = &mut self.finished {
+            match &other.finished {
+                Some(other) => finished.intersect(other),
+                None => self.finished = None,
+            }
+        }
     }
 }
 
 /// What all ranks' votes come to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Verdict {
     /// Slots that no longer hold; freed first.
     pub invalid: Bits,
@@ -262,7 +58,7 @@ pub struct Verdict {
 }
 
 /// Rank 0's answer to the lists.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Decision {
     /// What all have asked for, in the order in which rank 0 first heard of it.
     pub complete: Vec<Arc<Completed>>,
@@ -270,13 +66,60 @@ pub struct Decision {
     pub all_joined: bool,
     /// Whether all stop.
     pub stop: Option<Arc<Reason>>,
+    /// Operations that have finished everywhere, ascending.
+    pub finished: Vec<u64>,
+    /// A cut that all make here.
+    pub cut: Option<u64>,
+}
+
+impl Decision {
+    /// What all ranks make of it.
+    #[must_use]
+    pub fn outcome(&self) -> Outcome {
+        Outcome {
+            complete: self.complete.clone(),
+            all_joined: self.all_joined,
+            finished: self.finished.clone(),
+            cut: self.cut,
+            ..Outcome::default()
+        }
+    }
+
+    /// What is wrong with its entries, in a job of `tensors` tensors and `ranks` ranks, for a rank that
+    /// has asked for `asked`, or of which more is not known.
+    ///
+    /// # Errors
+    /// The first entry that cannot be.
+    pub fn check(
+        &self,
+        rank: u32,
+        ranks: u32,
+        tensors: u32,
+        asked: Option<&Bits>,
+    ) -> Result<(), Breach> {
+        for one in &self.complete {
+            let tensor = one.request.tensor;
+            if tensor >= tensors {
+                return Err(Breach::Tensor { tensor, tensors });
+            }
+            if one.sizes.len() > ranks as usize || one.request.root >= ranks {
+                return Err(Breach::Rank { rank: one.request.root.max(ranks), ranks });
+            }
+            if asked.is_some_and(|asked| !asked.contains(tensor as usize)) {
+                return Err(Breach::NotAsked { tensor, rank });
+            }
+        }
+        Ok(())
+    }
 }
 
 /// What goes up the tree of `agreed`.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
     /// How often all ranks had joined before.
-    pub epoch: u32,
+    pub epoch: u64,
+    /// How many agreed events the sender had taken in: slots mean what they meant then.
+    pub heard: u64,
     /// Slots that have become ready in the whole subtree.
     pub ready: Bits,
     /// Requests without a slot, of the whole subtree, and joins.
@@ -286,7 +129,7 @@ pub struct Report {
 }
 
 /// What comes down the tree of `agreed`: the next event that all ranks agree on.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Agreed {
     /// Slots that are ready everywhere.
     pub ready: Bits,
@@ -297,7 +140,7 @@ pub struct Agreed {
 }
 
 /// Why all ranks stop.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Reason {
     /// A rank asked for it.
     Asked,
@@ -315,10 +158,17 @@ pub enum Reason {
         /// Who.
         missing: Vec<u32>,
     },
+    /// A rank has broken the rules.
+    Broken {
+        /// Who, and how.
+        broken: Broken,
+        /// Who noticed.
+        by: u32,
+    },
 }
 
 /// A question that passes through the tree of `agreed`, or of a guard to those that it waits for.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Probe {
     /// Who asks.
     pub origin: u32,
@@ -327,7 +177,7 @@ pub struct Probe {
 }
 
 /// The answer to it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
     /// What the sender itself has not submitted.
     pub tensors: Vec<u32>,
@@ -336,7 +186,7 @@ pub struct Missing {
 }
 
 /// A message: one pointer, as messages are moved often.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Payload {
     /// Requests, towards rank 0.
     Asks(Box<Asks>),
@@ -359,6 +209,22 @@ pub enum Payload {
 }
 
 impl Payload {
+    /// Of which kind it is.
+    #[must_use]
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Asks(_) => Kind::Asks,
+            Self::Vote(_) => Kind::Vote,
+            Self::Verdict(_) => Kind::Verdict,
+            Self::Decision(_) => Kind::Decision,
+            Self::Report(_) => Kind::Report,
+            Self::Agreed(_) => Kind::Agreed,
+            Self::Probe(_) => Kind::Probe,
+            Self::Missing(_) => Kind::Missing,
+            Self::Stop(_) => Kind::Stop,
+        }
+    }
+
     /// Whether its receiver is done with its cycle, if it is rank 0's.
     #[must_use]
     pub fn ends_cycle(&self) -> bool {
@@ -379,5 +245,21 @@ impl Payload {
             Self::Vote(_) | Self::Verdict(_) | Self::Stop(_) => 0,
         };
         entries as u64
+    }
+
+    /// How many finished operations it lists, one by one or by bits.
+    #[inline]
+    #[must_use]
+    pub fn finished(&self) -> u64 {
+        let finished = match self {
+            Self::Asks(list) => list.finished.len(),
+            Self::Decision(decision) => decision.finished.len(),
+            Self::Report(report) => report.asks.as_deref().map_or(0, |asks| asks.finished.len()),
+            Self::Agreed(agreed) => agreed.decision.as_ref().map_or(0, |one| one.finished.len()),
+            Self::Vote(vote) => vote.finished.as_ref().map_or(0, |bits| bits.words()),
+            Self::Verdict(verdict) => verdict.outcome.finished.len(),
+            Self::Probe(_) | Self::Missing(_) | Self::Stop(_) => 0,
+        };
+        finished as u64
     }
 }

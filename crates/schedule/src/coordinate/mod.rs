@@ -14,22 +14,34 @@
 //! | [`cached`] | bit vectors intersected; requests only of what is not cached | levels |
 //! | [`agreed`] | no cycle: a subtree speaks when a tensor is ready in all of it | levels |
 //!
-//! Source: Horovod (Sergeev and Del Balso 2018; Romero et al., NSDI'22). What is not modelled: data
-//! types and devices (a request's bytes stand for its shape), autotuning of the settings, process sets.
+//! Beside what is *ready* ranks agree on what has *finished* and on when time is *cut*, if they are told:
+//! all three are events of one list, which every rank gets in one order ([`Launch::steps`]). Whoever needs
+//! no common order tells neither.
+//!
+//! Source: Horovod (Sergeev and Del Balso 2018; Romero et al., NSDI'22). What is not modelled: devices,
+//! autotuning of the settings, process sets.
 //!
 //! What is launched is a function of the [`ledger`] that all ranks share; channels between two ranks
-//! keep the order of messages.
+//! keep the order of messages. What a peer sends that breaks the rules is an error that names it
+//! ([`broken`]); [`wire`] is the form of messages as bytes.
 
 pub mod agreed;
 pub mod bits;
+pub mod broken;
 pub mod cached;
 mod central;
 pub mod coordinator;
+pub mod finishes;
+mod fleet;
 mod guard;
 pub mod ledger;
+mod ledgers;
 mod lists;
 pub mod messages;
 pub mod place;
+pub mod ranks;
+pub mod requests;
+mod signatures;
 mod table;
 pub mod tree;
 
@@ -40,11 +52,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use bits::Bits;
-pub use ledger::{Launch, Ledger, Outcome, Response, Rules};
-pub use messages::{Payload, Reason, Request, Trouble};
+pub use broken::{Breach, Broken};
+pub use ledger::{Launch, Ledger, Outcome, Response, Rules, Step};
+pub use messages::{Payload, Reason};
 pub use place::Place;
+pub use requests::{Request, Trouble};
 
 use crate::error::ScheduleError;
+use crate::registry::{MOST_TENSORS, Registry};
+use crate::signature::Signed;
 
 /// The timer of the cycle.
 pub const CYCLE: u64 = 0;
@@ -58,6 +74,24 @@ pub enum Event {
     Start,
     /// This rank has a tensor ready.
     Submit(Request),
+    /// From now on a tensor of this rank is this, in place of what it was registered as.
+    Register {
+        /// Which.
+        tensor: u32,
+        /// What it is now.
+        signature: Signed,
+    },
+    /// An operation has finished on this rank. Its number is its place in the order in which all ranks
+    /// start operations.
+    Finished {
+        /// Counted from 0.
+        operation: u64,
+    },
+    /// This rank's clock has come to a cut. Cuts ascend; one is agreed when a first rank has come to it.
+    Cut {
+        /// Its number.
+        number: u64,
+    },
     /// A message has come.
     Message {
         /// From whom.
@@ -93,7 +127,7 @@ pub enum Action {
         /// When it fires.
         at: Time,
     },
-    /// Launch these now, in this order.
+    /// All ranks agree on this; [`Launch::steps`] are its parts in order.
     Ready(Arc<Launch>),
     /// Tensors wait too long for ranks.
     Warn {
@@ -121,24 +155,50 @@ fn make_room(actions: &mut Vec<Action>) {
 }
 
 /// The state machine of one rank.
-pub trait Coordinator {
+pub trait Coordinator: Send {
     /// Takes an event in and appends what is to be done.
-    fn on(&mut self, now: Time, event: Event, actions: &mut Vec<Action>);
+    ///
+    /// # Errors
+    /// What a peer or the caller did against the rules. The coordinator stops then: its last actions, to
+    /// be carried out, tell its neighbours.
+    fn on(&mut self, now: Time, event: Event, actions: &mut Vec<Action>) -> Result<(), Broken>;
+}
 
-    /// This rank has these ready, in this order.
-    fn submit(&mut self, now: Time, requests: &[Request], actions: &mut Vec<Action>) {
-        requests.iter().for_each(|request| self.on(now, Event::Submit(*request), actions));
-    }
+/// The same of all ranks of a job in one process: for a simulator, which also leaves out cycles.
+pub trait Fleet {
+    /// As [`Coordinator::on`], at `rank`.
+    ///
+    /// # Errors
+    /// As there.
+    fn on(
+        &mut self,
+        rank: u32,
+        now: Time,
+        event: Event,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Broken>;
+
+    /// A rank has these ready, in this order.
+    ///
+    /// # Errors
+    /// As [`Coordinator::on`].
+    fn submit(
+        &mut self,
+        rank: u32,
+        now: Time,
+        requests: &[Request],
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Broken>;
 
     /// Whether a submission alone may lead to an action. If not, it may be told late, but before the
     /// next other event.
     fn acts_on_submission(&self) -> bool;
 
-    /// Between cycles, if the last one changed nothing: until when the next ones do the same at the
+    /// Between cycles, if a rank's last one changed nothing: until when the next ones do the same at the
     /// same distances in time, if nothing is submitted.
-    fn repeats_until(&self) -> Option<Time>;
+    fn repeats_until(&self, rank: u32) -> Option<Time>;
 
-    /// As many cycles as that were left out as take this long.
+    /// As many cycles as that were left out on all ranks as take this long.
     fn skip(&mut self, by: Time);
 }
 
@@ -184,8 +244,12 @@ pub struct Job {
     pub ranks: u32,
     /// The settings.
     pub settings: Arc<Settings>,
-    /// The first ledger.
-    pub ledger: Arc<Ledger>,
+    /// How many tensors may be spoken of.
+    pub tensors: u32,
+    /// What the ledgers have in common.
+    pub rules: Arc<Rules>,
+    /// What the tensors are, where it is known.
+    pub registry: Arc<Registry>,
 }
 
 /// A policy.
@@ -202,8 +266,8 @@ pub trait CoordinationPolicy: Sync {
     /// The settings that it reads, beside `stall`, `stall_shutdown`, `patience` and `threshold`.
     fn reads(&self) -> &'static [&'static str];
 
-    /// How many tensors have a slot, and whether slots are given again.
-    fn slots(&self, settings: &Settings) -> (usize, bool);
+    /// How many tensors have a slot.
+    fn slots(&self, settings: &Settings) -> usize;
 
     /// Whether in a cycle every rank speaks once to its parent in one tree, after its own clock and its
     /// children, and hears from it once: so a cycle can be run as one wave up and down.
@@ -216,8 +280,11 @@ pub trait CoordinationPolicy: Sync {
         Settings::default()
     }
 
-    /// The state machine of a rank.
+    /// The state machine of a rank, below `job.ranks`.
     fn coordinator(&self, job: &Job, rank: u32) -> Box<dyn Coordinator>;
+
+    /// Those of all ranks.
+    fn fleet(&self, job: &Job) -> Box<dyn Fleet>;
 }
 
 impl std::fmt::Debug for dyn CoordinationPolicy {
@@ -335,18 +402,24 @@ impl Job {
                 }
             }
         }
-        let (capacity, reuse) = policy.slots(settings);
         let rules = Rules {
-            capacity,
+            capacity: policy.slots(settings),
             threshold: settings.threshold,
             group_of,
             group_sizes: groups.iter().map(|group| group.len() as u32).collect(),
-            reuse,
         };
         Ok(Self {
             ranks,
             settings: Arc::new(settings.clone()),
-            ledger: Arc::new(Ledger::new(Arc::new(rules))),
+            tensors: MOST_TENSORS as u32,
+            rules: Arc::new(rules),
+            registry: Arc::default(),
         })
+    }
+
+    /// The same job over these tensors: no others may be spoken of, and an error can say what they are.
+    #[must_use]
+    pub fn over(self, registry: Arc<Registry>) -> Self {
+        Self { tensors: registry.len() as u32, registry, ..self }
     }
 }

@@ -94,6 +94,20 @@ impl Place {
         (rank > self.rank && rank < self.end).then(|| self.part_of(rank) as usize)
     }
 
+    /// If this rank is a child: which, counted from 0.
+    #[inline]
+    #[must_use]
+    pub fn is_child(&self, rank: u32) -> Option<usize> {
+        let child = self.child(rank)?;
+        (self.part(child as u32).start == rank).then_some(child)
+    }
+
+    /// The ranks below and including a child, counted from 0.
+    #[must_use]
+    pub fn span_of(&self, child: u32) -> Range<u32> {
+        self.part(child)
+    }
+
     /// The ranks of its subtree, itself first.
     #[must_use]
     pub fn span(&self) -> Range<u32> {
@@ -135,6 +149,11 @@ mod tests {
                     prop_assert_eq!(below.start, next);
                     prop_assert_eq!(places[below.start as usize].span(), below.clone());
                     prop_assert_eq!(place.child(below.end - 1), Some(number));
+                    prop_assert_eq!(place.is_child(below.start), Some(number));
+                    prop_assert_eq!(place.span_of(number as u32), below.clone());
+                    if below.len() > 1 {
+                        prop_assert_eq!(place.is_child(below.end - 1), None);
+                    }
                     parents[below.start as usize] = Some(place.rank());
                     next = below.end;
                 }

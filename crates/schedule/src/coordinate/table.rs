@@ -8,7 +8,8 @@ use std::sync::Arc;
 use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
 
-use super::messages::{Asked, Asks, Completed, Ranks, Trouble};
+use super::ranks::Ranks;
+use super::requests::{Asked, Asks, Completed, Trouble};
 
 #[derive(Debug)]
 struct Row {
@@ -57,7 +58,8 @@ impl Table {
                 let first = asked.ranks.lowest().unwrap_or(0);
                 let ranks = Ranks::span(first..first + 1);
                 let request = asked.request;
-                let asked = Asked { request, ranks, sizes: Vec::new(), trouble: None };
+                let signature = asked.signature.clone();
+                let asked = Asked { request, ranks, sizes: Vec::new(), trouble: None, signature };
                 Row { asked, seen: Vec::new(), count: 0, order: *order, since: now, warned: false }
             });
             let before = row.count;

@@ -4,7 +4,8 @@
 //! Source: the hierarchical control plane of Kurth et al., SC'18 (their radix is our `fan_out`).
 
 use super::central::Machine;
-use super::{CoordinationPolicy, Coordinator, Job, Settings};
+use super::fleet::{Alone, Shared, Together};
+use super::{CoordinationPolicy, Coordinator, Fleet, Job, Settings};
 
 /// The policy.
 pub struct Tree;
@@ -26,12 +27,20 @@ impl CoordinationPolicy for Tree {
         &["cycle", "fan_out"]
     }
 
-    fn slots(&self, _: &Settings) -> (usize, bool) {
-        (0, true)
+    fn slots(&self, _: &Settings) -> usize {
+        0
     }
 
     fn coordinator(&self, job: &Job, rank: u32) -> Box<dyn Coordinator> {
-        let fan_out = job.settings.fan_out;
-        Box::new(Machine::new(job, rank, fan_out, fan_out))
+        Box::new(Alone::new(job, |shared| machine(shared, rank)))
     }
+
+    fn fleet(&self, job: &Job) -> Box<dyn Fleet> {
+        Box::new(Together::new(job, machine))
+    }
+}
+
+fn machine(shared: &Shared, rank: u32) -> Machine {
+    let fan_out = shared.settings.fan_out;
+    Machine::new(shared, rank, fan_out, fan_out)
 }

@@ -69,7 +69,7 @@ pub enum Exchange {
 
 /// A started operation. Numbers are not used again.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct OperationId(pub u32);
+pub struct OperationId(pub u64);
 
 /// What an operation does with its pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

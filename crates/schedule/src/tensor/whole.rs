@@ -14,7 +14,7 @@ pub(super) struct Whole {
     /// Whether a tensor is ready and not done.
     open: Vec<bool>,
     flying: BTreeMap<OperationId, (Phase, Vec<u32>)>,
-    next: u32,
+    next: u64,
 }
 
 impl Whole {
@@ -64,7 +64,7 @@ impl Whole {
             return;
         }
         let operation = OperationId(self.next);
-        self.next = self.next.checked_add(1).expect("fewer than 2^32 operations");
+        self.next += 1;
         self.flying.insert(operation, (phase, tensors));
         actions.push(Action::Start { operation, phase, pieces, priority: 0 });
     }

@@ -42,7 +42,7 @@ pub(super) struct Window {
     /// The first phase, and the pulls where there are servers.
     lanes: Vec<Lane>,
     flying: BTreeMap<OperationId, (usize, Piece)>,
-    next: u32,
+    next: u64,
 }
 
 impl Window {
@@ -66,7 +66,7 @@ impl Window {
             while let Some(piece) = lane.take() {
                 let (phase, priority) = self.tasks[piece.tensor as usize].start(lane.phase);
                 let operation = OperationId(self.next);
-                self.next = self.next.checked_add(1).expect("fewer than 2^32 operations");
+                self.next += 1;
                 self.flying.insert(operation, (index, piece));
                 actions.push(Action::Start { operation, phase, pieces: vec![piece], priority });
             }

@@ -3,7 +3,6 @@
 
 use std::collections::VecDeque;
 
-use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
 use allrail_schedule::coordinate::{Event, Job, Request};
 
@@ -20,8 +19,9 @@ pub trait Agreement {
     /// When something may happen; `None` if nothing will without another submission.
     fn next_time(&self) -> Option<Time>;
 
-    /// The next tensor that is ready everywhere, if that is by `until`.
-    fn next_event(&mut self, until: Time) -> Option<(Time, u32)>;
+    /// The next tensors that are ready everywhere and go together, in the order of the buffer, if that is
+    /// by `until`.
+    fn next_event(&mut self, until: Time) -> Option<(Time, Vec<u32>)>;
 }
 
 impl Coordination {
@@ -64,7 +64,7 @@ impl Coordination {
 struct AtOnce {
     players: u32,
     counts: Vec<u32>,
-    ready: VecDeque<(Time, u32)>,
+    ready: VecDeque<(Time, Vec<u32>)>,
 }
 
 impl AtOnce {
@@ -79,7 +79,7 @@ impl Agreement for AtOnce {
         *count += 1;
         if *count == self.players {
             *count = 0;
-            self.ready.push_back((now, tensor));
+            self.ready.push_back((now, vec![tensor]));
         }
     }
 
@@ -87,7 +87,7 @@ impl Agreement for AtOnce {
         self.ready.front().map(|(time, _)| *time)
     }
 
-    fn next_event(&mut self, until: Time) -> Option<(Time, u32)> {
+    fn next_event(&mut self, until: Time) -> Option<(Time, Vec<u32>)> {
         let is_due = self.ready.front().is_some_and(|(time, _)| *time <= until);
         if is_due { self.ready.pop_front() } else { None }
     }
@@ -106,7 +106,7 @@ struct Talk {
     counts: Vec<u32>,
     /// Tensors that all players have submitted, and that are not ready yet.
     complete: u32,
-    ready: VecDeque<(Time, u32)>,
+    ready: VecDeque<(Time, Vec<u32>)>,
 }
 
 impl Talk {
@@ -115,7 +115,7 @@ impl Talk {
         let any = launched.is_some();
         if let Some(one) = launched {
             for response in &one.launch.responses {
-                self.ready.extend(response.tensors.iter().map(|tensor| (one.last, *tensor)));
+                self.ready.push_back((one.last, response.tensors.clone()));
                 self.complete -= response.tensors.len() as u32;
             }
         }
@@ -130,12 +130,7 @@ impl Agreement for Talk {
             self.now = now;
         }
         let player = player as usize;
-        let request = Request {
-            tensor,
-            operation: Operation::AllReduce,
-            bytes: self.bytes[tensor as usize],
-            root: 0,
-        };
+        let request = Request::all_reduce(tensor, self.bytes[tensor as usize]);
         for rank in self.first_rank[player]..self.first_rank[player + 1] {
             self.network.tell(now, rank, Event::Submit(request), None);
         }
@@ -154,14 +149,14 @@ impl Agreement for Talk {
         ready.or(self.next.filter(|_| self.complete > 0))
     }
 
-    fn next_event(&mut self, until: Time) -> Option<(Time, u32)> {
+    fn next_event(&mut self, until: Time) -> Option<(Time, Vec<u32>)> {
         if self.ready.is_empty() && self.complete > 0 {
             self.advance(until);
             self.next = self.network.next_time();
         }
         let is_due = self.ready.front().is_some_and(|(time, _)| *time <= until);
         let event = if is_due { self.ready.pop_front() } else { None };
-        self.now = self.now.max(event.map_or(Time::ZERO, |(time, _)| time));
+        self.now = self.now.max(event.as_ref().map_or(Time::ZERO, |(time, _)| *time));
         event
     }
 }

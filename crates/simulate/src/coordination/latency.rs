@@ -57,6 +57,7 @@ impl Latency {
         let vote = |invalid: &Bits| bits(1 + u64::from(!invalid.is_empty()));
         let entries = || payload.entries() * self.entry_bytes.count();
         HEADER
+            + payload.finished() * 8
             + match payload {
                 Payload::Vote(one) => vote(&one.invalid),
                 Payload::Verdict(one) => vote(&one.invalid),

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use allrail_core::Time;
 use allrail_schedule::coordinate::{
-    Action, CYCLE, CoordinationPolicy, Coordinator, Event, Job, Launch, Payload, Request,
+    Action, Broken, CYCLE, CoordinationPolicy, Event, Fleet, Job, Launch, Payload, Request,
 };
 
 use super::calendar::Calendar;
@@ -54,7 +54,6 @@ pub(super) struct Entry {
 }
 
 pub(super) struct Rank {
-    pub(super) machine: Box<dyn Coordinator>,
     pub(super) busy: Time,
     /// When its next submission is due.
     pub(super) due: Time,
@@ -65,6 +64,7 @@ pub(super) struct Rank {
 
 /// The network.
 pub struct Network {
+    pub(super) fleet: Box<dyn Fleet>,
     pub(super) ranks: Vec<Rank>,
     pub(super) queue: Calendar<Entry>,
     pub(super) latency: Latency,
@@ -104,21 +104,15 @@ impl Network {
         faults: Faults,
         skips: bool,
     ) -> Self {
-        // Ranks leave ledgers behind, and who holds the first one holds them all.
-        let job = Job { ledger: Arc::new(job.ledger.anew()), ..job.clone() };
-        let rank = |rank| Rank {
-            machine: policy.coordinator(&job, rank),
-            busy: Time::ZERO,
-            due: Time::MAX,
-            launched: 0,
-            stopped: false,
-        };
+        let rank = |_| Rank { busy: Time::ZERO, due: Time::MAX, launched: 0, stopped: false };
         let ranks: Vec<Rank> = (0..job.ranks).map(rank).collect();
-        let acts = ranks.first().is_some_and(|rank| rank.machine.acts_on_submission());
+        let fleet = policy.fleet(job);
+        let acts = fleet.acts_on_submission();
         Self {
             rhythm: Rhythm::new(ranks.len()),
             waves: policy.runs_in_waves(),
             wave: Wave::default(),
+            fleet,
             ranks,
             queue: Calendar::new(),
             latency,
@@ -154,12 +148,10 @@ impl Network {
         if self.is_dead(rank, now) {
             return;
         }
-        self.rhythm.changed |= matches!(event, Event::Submit(_) | Event::Join | Event::Shutdown);
+        self.rhythm.changed |= !matches!(event, Event::Start);
         self.catch_up(now, rank, feed);
-        self.ranks[rank as usize].machine.on(now, event, &mut self.actions);
-        if !self.actions.is_empty() {
-            self.carry_out(now, rank);
-        }
+        let told = self.fleet.on(rank, now, event, &mut self.actions);
+        self.told(now, rank, told);
     }
 
     /// From now on a rank submits by the clock; its first request is due at `due`.
@@ -261,11 +253,8 @@ impl Network {
         let at = rank.busy;
         self.busiest = self.busiest.max(at);
         self.catch_up(at, to, feed);
-        let machine = &mut self.ranks[to as usize].machine;
-        machine.on(at, Event::Message { from, payload }, &mut self.actions);
-        if !self.actions.is_empty() {
-            self.carry_out(at, to);
-        }
+        let told = self.fleet.on(to, at, Event::Message { from, payload }, &mut self.actions);
+        self.told(at, to, told);
         if after > Time::ZERO {
             self.ranks[to as usize].busy += after;
             self.busiest = self.busiest.max(self.ranks[to as usize].busy);
@@ -277,23 +266,29 @@ impl Network {
     pub(super) fn time_out(&mut self, now: Time, to: u32, id: u64, feed: Option<&mut dyn Feed>) {
         let at = now.max(self.ranks[to as usize].busy);
         self.catch_up(at, to, feed);
-        self.ranks[to as usize].machine.on(at, Event::Timer { id }, &mut self.actions);
+        let told = self.fleet.on(to, at, Event::Timer { id }, &mut self.actions);
+        self.told(at, to, told);
+    }
+
+    /// A rank was told something.
+    #[inline]
+    fn told(&mut self, at: Time, rank: u32, told: Result<(), Broken>) {
+        if let Err(broken) = told {
+            self.note(at, rank, Notice::Broken(broken));
+        }
         if !self.actions.is_empty() {
-            self.carry_out(at, to);
+            self.carry_out(at, rank);
         }
     }
 
     /// Tells a rank what it has submitted up to now.
     fn submit_due(&mut self, now: Time, rank: u32, feed: &mut dyn Feed) {
         let due = feed.take(rank, now, &mut self.requests);
-        let told = &mut self.ranks[rank as usize];
-        told.due = due.unwrap_or(Time::MAX);
+        self.ranks[rank as usize].due = due.unwrap_or(Time::MAX);
         self.rhythm.changed |= !self.requests.is_empty();
-        told.machine.submit(now, &self.requests, &mut self.actions);
+        let told = self.fleet.submit(rank, now, &self.requests, &mut self.actions);
         self.requests.clear();
-        if !self.actions.is_empty() {
-            self.carry_out(now, rank);
-        }
+        self.told(now, rank, told);
     }
 
     /// Before a rank is told something: what it has submitted, if that is all that it does about it.

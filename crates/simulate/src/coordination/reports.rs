@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allrail_core::Time;
-use allrail_schedule::coordinate::{Launch, Reason};
+use allrail_schedule::coordinate::{Broken, Launch, Reason};
 
 /// A list that every rank has launched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub enum Notice {
     },
     /// It launches something else than the others.
     Mismatch,
+    /// It was told something against the rules, and stops.
+    Broken(Broken),
 }
 
 /// A list that some ranks have launched.

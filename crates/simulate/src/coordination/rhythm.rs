@@ -89,8 +89,8 @@ impl Network {
 
     fn leave_out(&mut self, now: Time, until: Time, period: Time) {
         let mut limit = until.as_ps().saturating_add(1);
-        for rank in &self.ranks {
-            let Some(repeats) = rank.machine.repeats_until() else { return };
+        for (number, rank) in (0..).zip(&self.ranks) {
+            let Some(repeats) = self.fleet.repeats_until(number) else { return };
             limit = limit.min(repeats.as_ps()).min(rank.due.as_ps());
         }
         for death in self.faults.deaths.values().filter(|death| **death >= now) {
@@ -105,9 +105,7 @@ impl Network {
             return;
         }
         let by = Time::from_ps(count * period.as_ps());
-        for rank in &mut self.ranks {
-            rank.machine.skip(by);
-        }
+        self.fleet.skip(by);
         for time in self.rhythm.ticks.iter_mut().chain(&mut self.rhythm.before) {
             *time += by;
         }

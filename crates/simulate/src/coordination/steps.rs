@@ -15,7 +15,6 @@
 //! `efficiency = compute / step`, of the computing without any exchange. Ignored: what compute takes from
 //! exchange, and the update of the weights.
 
-use allrail_collective::Operation;
 use allrail_core::{Bandwidth, Bytes, Time};
 use allrail_schedule::coordinate::{CoordinationPolicy, Job, Request};
 use serde::{Deserialize, Serialize};
@@ -110,12 +109,7 @@ struct Schedule<'a> {
 impl<'a> Schedule<'a> {
     fn new(step: &'a Step, seed: u64, ranks: u32) -> Self {
         let bytes = (0..=step.lag).flat_map(|_| &step.bytes);
-        let request = |(tensor, bytes): (u32, &Bytes)| Request {
-            tensor,
-            operation: Operation::AllReduce,
-            bytes: *bytes,
-            root: 0,
-        };
+        let request = |(tensor, bytes): (u32, &Bytes)| Request::all_reduce(tensor, *bytes);
         let requests = (0..).zip(bytes).map(request).collect();
         let pace = Pace::new(step.exchange.slowdown);
         let mut schedule =

@@ -225,8 +225,8 @@ impl Tensors {
         for (index, scheduled) in (0u32..).zip(&mut self.schedulers) {
             let Some(agreement) = &mut scheduled.agreement else { continue };
             while agreement.next_time().is_some_and(|next| next <= now) {
-                if let Some((_, tensor)) = agreement.next_event(now) {
-                    self.ready.push((index, tensor));
+                if let Some((_, group)) = agreement.next_event(now) {
+                    self.ready.extend(group.into_iter().map(|tensor| (index, tensor)));
                 }
             }
         }

@@ -17,6 +17,12 @@ fn names(count: usize) -> Vec<String> {
     (0..count).map(|number| format!("t{number}")).collect()
 }
 
+/// Tensors that go together, one by one.
+fn one_by_one(event: Option<(Time, Vec<u32>)>) -> Vec<(Time, u32)> {
+    let all = |(time, group): (Time, Vec<u32>)| group.into_iter().map(move |one| (time, one));
+    event.into_iter().flat_map(all).collect()
+}
+
 /// Two steps of players that are apart; when each tensor was ready, and when it was submitted last.
 fn two_steps(policy: &str, players: &[u32]) -> Vec<Vec<(Time, Time)>> {
     let tensors = 6u32;
@@ -39,12 +45,12 @@ fn two_steps(policy: &str, players: &[u32]) -> Vec<Vec<(Time, Time)>> {
             let mut ready = Vec::new();
             for (at, player, tensor) in &submissions {
                 while agreement.next_time().is_some_and(|next| next <= *at) {
-                    ready.extend(agreement.next_event(*at));
+                    ready.extend(one_by_one(agreement.next_event(*at)));
                 }
                 agreement.submit(*at, *player, *tensor);
             }
             while let Some(next) = agreement.next_time() {
-                ready.extend(agreement.next_event(next));
+                ready.extend(one_by_one(agreement.next_event(next)));
             }
             assert!(ready.is_sorted_by_key(|(time, _)| *time), "{policy}");
             let seen: BTreeSet<u32> = ready.iter().map(|(_, tensor)| *tensor).collect();

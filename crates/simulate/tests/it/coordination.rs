@@ -102,7 +102,7 @@ impl Case {
             bytes += u64::from(rank);
         }
         let root = if operation == Operation::Broadcast { tensor % self.ranks } else { 0 };
-        Request { tensor, operation, bytes: Bytes::new(bytes), root }
+        Request { operation, root, ..Request::all_reduce(tensor, Bytes::new(bytes)) }
     }
 
     /// When every rank submits what in a step: another order on each.
@@ -431,12 +431,7 @@ impl Feed for Clock {
             let tensor = (place ^ (u64::from(rank) & 1)).min(self.tensors - 1);
             // One tensor changes in the fourth step.
             let changed = u64::from(step == 3 && tensor == 4);
-            requests.push(Request {
-                tensor: tensor as u32,
-                operation: Operation::AllReduce,
-                bytes: Bytes::new(1_000 + changed * 8),
-                root: 0,
-            });
+            requests.push(Request::all_reduce(tensor as u32, Bytes::new(1_000 + changed * 8)));
         }
         self.due(rank)
     }

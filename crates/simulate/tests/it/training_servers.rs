@@ -153,7 +153,7 @@ impl Chain<'_> {
                     for piece in pieces {
                         self.started += 1;
                         let rank = if self.ranks { priority << 32 } else { 0 } - self.started;
-                        let tag = u64::from(operation.0);
+                        let tag = operation.0;
                         self.servers
                             .submit(now, &Transfer { phase, piece, priority: rank, overhead, tag });
                         overhead = Time::ZERO;
@@ -208,7 +208,7 @@ impl Chain<'_> {
                 }
             }
             while let Some(tag) = self.servers.next_event(now) {
-                finished.push(OperationId(u32::try_from(tag).expect("an operation")));
+                finished.push(OperationId(tag));
             }
             if computed {
                 self.running = false;

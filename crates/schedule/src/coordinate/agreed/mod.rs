@@ -6,7 +6,8 @@
 //!
 //! - A tensor with a slot is one bit; one without is a request, held back until the whole subtree has
 //!   made it. Events come down in one order, so all ledgers take the same steps.
-//! - Slots are never given twice: a bit that is under way while its slot is freed means nothing later.
+//! - A report says how many events its sender had taken in, and its bits mean what they meant then: a bit
+//!   that is under way while its slot is given to another tensor means nothing later.
 //! - With a `cycle`, a node waits that long before it speaks again, and what comes meanwhile goes
 //!   together: fewer messages, later launches.
 //! - A rank that waits longer than `stall` complains to its parent, which passes it on; rank 0 then asks
@@ -21,14 +22,20 @@ use std::sync::Arc;
 use allrail_core::Time;
 
 use super::bits::Bits;
-use super::ledger::{Ledger, Outcome};
+use super::broken::{Breach, Broken};
+use super::finishes::{Own, Tally};
+use super::fleet::{self, Alone, Shared, Together};
+use super::ledger::Outcome;
 use super::lists;
-use super::messages::{Agreed, Asked, Asks, Missing, Payload, Ranks, Reason, Report, Request};
+use super::messages::{Agreed, Decision, Missing, Payload, Reason, Report};
 use super::place::Place;
+use super::ranks::Ranks;
+use super::requests::{Asked, Asks, Request};
+use super::signatures::Signatures;
 use super::table::Table;
 use search::Search;
 
-use super::{Action, CYCLE, CoordinationPolicy, Coordinator, Event, Job, Settings, WATCH};
+use super::{Action, CYCLE, CoordinationPolicy, Coordinator, Event, Fleet, Job, Settings, WATCH};
 
 /// The policy.
 pub struct AgreedPolicy;
@@ -50,8 +57,8 @@ impl CoordinationPolicy for AgreedPolicy {
         &["cycle", "fan_out"]
     }
 
-    fn slots(&self, _: &Settings) -> (usize, bool) {
-        (usize::MAX, false)
+    fn slots(&self, _: &Settings) -> usize {
+        usize::MAX
     }
 
     fn defaults(&self) -> Settings {
@@ -59,7 +66,11 @@ impl CoordinationPolicy for AgreedPolicy {
     }
 
     fn coordinator(&self, job: &Job, rank: u32) -> Box<dyn Coordinator> {
-        Box::new(Machine::new(job, rank))
+        Box::new(Alone::new(job, |shared| Machine::new(shared, rank)))
+    }
+
+    fn fleet(&self, job: &Job) -> Box<dyn Fleet> {
+        Box::new(Together::new(job, Machine::new))
     }
 }
 
@@ -67,9 +78,9 @@ struct Machine {
     rank: u32,
     is_stopped: bool,
     joined: bool,
-    epoch: u32,
-    settings: Arc<Settings>,
-    ledger: Arc<Ledger>,
+    epoch: u64,
+    /// How many events it has taken in.
+    seen: u64,
     place: Place,
     /// Submitted, not launched; by tensor.
     open: Bits,
@@ -82,6 +93,9 @@ struct Machine {
     /// Requests passed on to the parent, not agreed yet; by tensor.
     asked: Bits,
     table: Table,
+    signatures: Signatures,
+    finished: Own,
+    tally: Tally,
     /// Joins and slots to free, for the next report.
     news: Report,
     shuts_down: bool,
@@ -99,15 +113,14 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(job: &Job, rank: u32) -> Self {
-        let place = Place::new(rank, job.ranks, job.settings.fan_out);
+    fn new(shared: &Shared, rank: u32) -> Self {
+        let place = Place::new(rank, shared.ranks, shared.settings.fan_out);
         Self {
             rank,
             is_stopped: false,
             joined: false,
             epoch: 0,
-            settings: job.settings.clone(),
-            ledger: job.ledger.clone(),
+            seen: 0,
             place,
             open: Bits::default(),
             own: Bits::default(),
@@ -115,6 +128,9 @@ impl Machine {
             said: Bits::default(),
             asked: Bits::default(),
             table: Table::new(place.span()),
+            signatures: Signatures::default(),
+            finished: Own::default(),
+            tally: Tally::default(),
             news: Report::default(),
             shuts_down: false,
             gate: None,
@@ -127,123 +143,225 @@ impl Machine {
     }
 
     /// Notes that this rank has a tensor.
-    fn note(&mut self, now: Time, request: Request) {
-        if let Some(slot) = self.ledger.hit(self.rank, &request) {
+    fn note(&mut self, shared: &Shared, now: Time, request: Request) {
+        let ledger = shared.ledger(self.seen);
+        if let Some(slot) = ledger.hit(self.rank, &request) {
             return self.own.insert(slot);
         }
-        if let Some(slot) = self.ledger.slot(request.tensor) {
+        if let Some(slot) = ledger.slot(request.tensor) {
             self.news.forget.get_or_insert_default().insert(slot);
         }
-        let entries = vec![Asked::by(self.rank, request)];
+        let signature = self.signatures.of(request.tensor, shared);
+        let entries = vec![Asked::by(self.rank, request, signature)];
         self.table.add(now, Asks { entries, ..Asks::default() });
     }
 
     /// Takes in what a child says.
-    fn report(&mut self, now: Time, from: u32, report: Report) {
-        let Some(child) = self.place.child(from) else { return };
-        if report.epoch != self.epoch {
-            return;
+    fn report(
+        &mut self,
+        shared: &Shared,
+        now: Time,
+        from: u32,
+        report: Report,
+    ) -> Result<(), Breach> {
+        let kind = super::broken::Kind::Report;
+        let child = self.place.is_child(from).ok_or(Breach::NotItsPart { kind })?;
+        let ledger = shared.ledger(self.seen);
+        // What is agreed comes to a child from here.
+        if report.epoch > self.epoch || report.heard > self.seen {
+            return Err(Breach::OutOfTurn { kind });
         }
-        let holds = |slot: &usize| self.ledger.entry(*slot).is_some();
+        let slots = ledger.slots();
+        let named = [Some(&report.ready), report.forget.as_deref()];
+        let beyond = named.into_iter().flatten().filter_map(Bits::highest).max();
+        if let Some(slot) = beyond.filter(|slot| *slot >= slots) {
+            return Err(Breach::Slot { slot: slot as u64, slots: slots as u64 });
+        }
+        if let Some(asks) = &report.asks {
+            asks.check(&self.place.span_of(child as u32), shared.ranks, shared.tensors)?;
+            // Operations go on when all ranks have joined.
+            let parties = self.place.children() as usize + 1;
+            self.tally.add(child, parties, &asks.finished, ledger.over())?;
+            if asks.cut.is_some() {
+                let news = self.news.asks.get_or_insert_default();
+                news.cut = news.cut.max(asks.cut);
+            }
+        }
+        if report.epoch != self.epoch {
+            return Ok(());
+        }
+        let holds = |slot: &usize| ledger.entry_since(*slot, report.heard).is_some();
         let ready: Bits = report.ready.iter().filter(holds).collect();
         self.below[child].unite(&ready);
         if let Some(forget) = report.forget {
-            self.news.forget.get_or_insert_default().unite(&forget);
+            let forget: Bits = forget.iter().filter(holds).collect();
+            if !forget.is_empty() {
+                self.news.forget.get_or_insert_default().unite(&forget);
+            }
         }
-        if let Some(asks) = report.asks {
+        if let Some(mut asks) = report.asks {
             self.shuts_down |= asks.shutdown;
-            let news = self.news.asks.get_or_insert_default();
-            news.joined.unite(&asks.joined);
-            news.shutdown |= asks.shutdown;
+            // What was counted goes up when it is whole; a list of nothing else goes up at once.
+            let counted = !asks.finished.is_empty() || asks.cut.is_some();
+            asks.finished.clear();
+            asks.cut = None;
+            if !counted || !asks.is_empty() {
+                let news = self.news.asks.get_or_insert_default();
+                news.joined.unite(&asks.joined);
+                news.shutdown |= asks.shutdown;
+            }
             self.table.add(now, *asks);
         }
+        Ok(())
     }
 
     /// Says what is new, if there is anything, and it may speak.
-    fn speak(&mut self, now: Time, actions: &mut Vec<Action>) {
+    fn speak(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Broken> {
         while !self.is_stopped && self.gate.is_none_or(|gate| gate <= now) {
+            let ledger = shared.ledger(self.seen);
+            if self.finished.has_news(ledger.over()) {
+                let told = self.finished.tell(ledger.over());
+                let parties = self.place.children() as usize + 1;
+                let counted = self.tally.add(parties - 1, parties, &told, ledger.over());
+                counted.map_err(|breach| breach.by(self.rank))?;
+            }
             let mut report = std::mem::take(&mut self.news);
             report.epoch = self.epoch;
-            report.ready =
-                if self.joined { Bits::below(self.ledger.slots()) } else { self.own.clone() };
+            report.heard = self.seen;
+            report.ready = if self.joined { Bits::below(ledger.slots()) } else { self.own.clone() };
             self.below.iter().for_each(|below| report.ready.intersect(below));
             report.ready.subtract(&self.said);
             if let Some(forget) = &report.forget {
                 report.ready.subtract(forget);
             }
-            if self.place.parent().is_none() {
-                if !self.agree(now, report, actions) {
+            let Some(parent) = self.place.parent() else {
+                if !self.agree(shared, now, report, actions)? {
                     break;
                 }
                 continue;
-            }
+            };
             let whole = self.table.take_whole();
             if !whole.is_empty() {
                 self.asked.unite(&whole.iter().map(|one| one.request.tensor as usize).collect());
                 report.asks.get_or_insert_default().entries = sorted(whole);
             }
+            let finished = self.tally.take_whole();
+            if !finished.is_empty() {
+                report.asks.get_or_insert_default().finished = finished;
+            }
             if report.ready.is_empty() && report.asks.is_none() && report.forget.is_none() {
                 break;
             }
             self.said.unite(&report.ready);
-            let to = self.place.parent().unwrap_or(0);
-            actions.push(Action::Send { to, payload: Payload::Report(Box::new(report)) });
-            self.shut_gate(now, actions);
+            let payload = Payload::Report(Box::new(report));
+            actions.push(Action::Send { to: parent, payload });
+            self.shut_gate(shared, now, actions);
         }
+        Ok(())
     }
 
-    fn shut_gate(&mut self, now: Time, actions: &mut Vec<Action>) {
-        if self.settings.cycle > Time::ZERO {
-            let at = now.checked_add(self.settings.cycle).unwrap_or(Time::MAX);
+    fn shut_gate(&mut self, shared: &Shared, now: Time, actions: &mut Vec<Action>) {
+        let cycle = shared.settings.cycle;
+        if cycle > Time::ZERO {
+            let at = now.checked_add(cycle).unwrap_or(Time::MAX);
             self.gate = Some(at);
             actions.push(Action::SetTimer { id: CYCLE, at });
         }
     }
 
     /// On rank 0: makes an event of what is new. Whether there was anything.
-    fn agree(&mut self, now: Time, report: Report, actions: &mut Vec<Action>) -> bool {
+    fn agree(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        report: Report,
+        actions: &mut Vec<Action>,
+    ) -> Result<bool, Broken> {
+        let ledger = shared.ledger(self.seen);
         let mut forget = report.forget.map(|forget| *forget).unwrap_or_default();
-        forget = forget.iter().filter(|slot| self.ledger.entry(*slot).is_some()).collect();
+        forget = forget.iter().filter(|slot| ledger.entry(*slot).is_some()).collect();
+        let cut = report.asks.and_then(|asks| asks.cut);
         let all_joined = self.table.all_joined();
-        let decision = super::messages::Decision {
+        let decision = Decision {
             complete: self.table.take_complete(),
             all_joined,
             stop: self.shuts_down.then(|| Arc::new(Reason::Asked)),
+            finished: self.tally.take_whole(),
+            cut: cut.filter(|_| cut > ledger.cut()),
         };
         let ready = if all_joined { Bits::default() } else { report.ready };
-        let decides = !decision.complete.is_empty() || all_joined || decision.stop.is_some();
+        let decides = decision != Decision::default();
         if ready.is_empty() && forget.is_empty() && !decides {
-            return false;
+            return Ok(false);
         }
         let event = Agreed {
             ready,
             forget: (!forget.is_empty()).then_some(forget),
             decision: decides.then_some(decision),
         };
-        self.shut_gate(now, actions);
-        self.take_in(now, &Arc::new(event), actions);
-        true
+        self.shut_gate(shared, now, actions);
+        self.take_in(shared, now, &Arc::new(event), actions)
+            .map_err(|breach| breach.by(self.rank))?;
+        Ok(true)
+    }
+
+    /// What is wrong with an event, for one that has told what this rank has.
+    fn check(&self, shared: &Shared, event: &Agreed) -> Result<(), Breach> {
+        let slots = shared.ledger(self.seen).slots();
+        let unknown = event.forget.as_ref().and_then(Bits::highest);
+        let mut wrong = unknown.filter(|slot| *slot >= slots);
+        let highest = event.ready.highest();
+        if self.joined {
+            wrong = wrong.or(highest.filter(|slot| *slot >= slots));
+        } else if !event.ready.is_within(&self.own) {
+            wrong = wrong.or(highest);
+        }
+        if let Some(slot) = wrong {
+            return Err(Breach::Slot { slot: slot as u64, slots: slots as u64 });
+        }
+        let Some(decision) = &event.decision else { return Ok(()) };
+        if let Some(number) =
+            decision.cut.filter(|_| decision.cut <= shared.ledger(self.seen).cut())
+        {
+            return Err(Breach::Cut { number });
+        }
+        let asked = (!self.joined).then_some(&self.open);
+        decision.check(self.rank, shared.ranks, shared.tensors, asked)
     }
 
     /// Takes an event in that all ranks agree on.
-    fn take_in(&mut self, now: Time, event: &Arc<Agreed>, actions: &mut Vec<Action>) {
+    fn take_in(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        event: &Arc<Agreed>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Breach> {
+        self.check(shared, event)?;
         lists::forward(&self.place, Payload::Agreed(event.clone()), actions);
         let mut again = Vec::new();
         if let Some(forget) = &event.forget {
+            let ledger = shared.ledger(self.seen);
             for slot in forget.iter().filter(|slot| self.own.contains(*slot)) {
-                again.extend(self.ledger.entry(slot).map(|entry| entry.request_of(self.rank)));
+                again.extend(ledger.entry(slot).map(|entry| entry.request_of(self.rank)));
             }
             self.clear(forget);
         }
         self.clear(&event.ready);
-        let mut outcome = Outcome {
+        let decision = event.decision.as_ref();
+        let outcome = Outcome {
             invalid: event.forget.clone().unwrap_or_default(),
             ready: event.ready.clone(),
-            ..Outcome::default()
+            ..decision.map(Decision::outcome).unwrap_or_default()
         };
-        if let Some(decision) = &event.decision {
-            outcome.complete.clone_from(&decision.complete);
-            outcome.all_joined = decision.all_joined;
+        if let Some(decision) = decision {
+            self.finished.agree(&decision.finished)?;
+            self.tally.agree(&decision.finished);
             for one in &decision.complete {
                 self.asked.remove(one.request.tensor as usize);
             }
@@ -255,30 +373,106 @@ impl Machine {
                 self.below.fill(Bits::default());
             }
         }
-        let (ledger, launch) = self.ledger.after(&outcome);
-        self.ledger = ledger;
-        if let Some(launch) = launch {
+        if let Some(launch) = shared.ledgers.step(&mut self.seen, &outcome)? {
             self.open.subtract(&launch.tensors);
             self.aged.subtract(&launch.tensors);
             actions.push(Action::Ready(launch));
         }
-        if let Some(reason) = event.decision.as_ref().and_then(|decision| decision.stop.clone()) {
+        // Whatever was said of these slots before was of other tensors.
+        let ledger = shared.ledger(self.seen);
+        let given = outcome.complete.iter().filter_map(|one| ledger.slot(one.request.tensor));
+        self.clear(&given.collect());
+        if let Some(reason) = decision.and_then(|decision| decision.stop.clone()) {
             self.is_stopped = true;
             actions.push(Action::Stop(reason));
-            return;
+            return Ok(());
         }
-        again.into_iter().for_each(|request| self.note(now, request));
+        again.into_iter().for_each(|request| self.note(shared, now, request));
+        Ok(())
     }
 
     fn clear(&mut self, slots: &Bits) {
         self.own.subtract(slots);
         self.said.subtract(slots);
         self.below.iter_mut().for_each(|below| below.subtract(slots));
+        if let Some(forget) = &mut self.news.forget {
+            forget.subtract(slots);
+            if forget.is_empty() {
+                self.news.forget = None;
+            }
+        }
     }
 
-    fn stop(&mut self, from: Option<u32>, reason: &Arc<Reason>, actions: &mut Vec<Action>) {
-        self.is_stopped = true;
-        lists::stop(&[&self.place], from, reason, actions);
+    /// This rank has a tensor.
+    fn submitted(
+        &mut self,
+        shared: &Shared,
+        now: Time,
+        request: Request,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Breach> {
+        shared.check_tensor(request.tensor)?;
+        shared.check_rank(request.root)?;
+        let tensor = request.tensor as usize;
+        if self.open.contains(tensor) {
+            actions.push(Action::Refused { tensor: request.tensor });
+            return Ok(());
+        }
+        self.open.insert(tensor);
+        self.note(shared, now, request);
+        self.watch_soon(shared, now, actions);
+        Ok(())
+    }
+
+    /// A message of a peer.
+    fn hear(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        from: u32,
+        payload: Payload,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Breach> {
+        shared.check_rank(from)?;
+        let kind = payload.kind();
+        match payload {
+            Payload::Report(report) => {
+                self.report(shared, now, from, *report)?;
+                self.watch_soon(shared, now, actions);
+            }
+            Payload::Agreed(event) => {
+                if self.place.parent() != Some(from) {
+                    return Err(Breach::NotItsPart { kind });
+                }
+                self.take_in(shared, now, &event, actions)?;
+            }
+            Payload::Probe(probe) => {
+                shared.check_rank(probe.origin)?;
+                probe.tensors.iter().try_for_each(|tensor| shared.check_tensor(*tensor))?;
+                self.probed(shared, now, probe.origin, &probe.tensors, actions);
+            }
+            Payload::Missing(missing) => {
+                let Missing { tensors, passed } = *missing;
+                tensors.iter().try_for_each(|tensor| shared.check_tensor(*tensor))?;
+                passed.iter().try_for_each(|rank| shared.check_rank(*rank))?;
+                if let Some(search) = &mut self.search
+                    && search.asked.insert(from, true) != Some(true)
+                {
+                    passed.into_iter().for_each(|rank| {
+                        search.asked.entry(rank).or_insert(false);
+                    });
+                    search.missing.extend(tensors.into_iter().map(|tensor| (tensor, from)));
+                }
+                self.conclude(shared, now, actions);
+            }
+            Payload::Stop(reason) => {
+                fleet::Machine::stop(self, Some(from), &reason, actions);
+            }
+            Payload::Asks(_) | Payload::Vote(_) | Payload::Verdict(_) | Payload::Decision(_) => {
+                return Err(Breach::NotItsPart { kind });
+            }
+        }
+        Ok(())
     }
 }
 
@@ -287,66 +481,70 @@ fn sorted(mut asked: Vec<Asked>) -> Vec<Asked> {
     asked
 }
 
-impl Coordinator for Machine {
-    fn on(&mut self, now: Time, event: Event, actions: &mut Vec<Action>) {
+impl fleet::Machine for Machine {
+    const ACTS_ON_SUBMISSION: bool = true;
+
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    fn on(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        event: Event,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Broken> {
         if self.is_stopped {
-            return;
+            return Ok(());
         }
+        let rank = self.rank;
+        let own = |breach: Breach| breach.by(rank);
         match event {
             Event::Submit(request) => {
-                let tensor = request.tensor as usize;
-                if self.open.contains(tensor) {
-                    actions.push(Action::Refused { tensor: request.tensor });
-                    return;
-                }
-                self.open.insert(tensor);
-                self.note(now, request);
-                self.watch_soon(now, actions);
+                self.submitted(shared, now, request, actions).map_err(own)?;
             }
-            Event::Join | Event::Shutdown => {
-                let asks = self.news.asks.get_or_insert_default();
-                if event == Event::Shutdown {
-                    asks.shutdown = true;
-                    self.shuts_down = true;
-                } else if !self.joined {
-                    self.joined = true;
-                    let joined = Ranks::span(self.rank..self.rank + 1);
-                    asks.joined.unite(&joined);
-                    self.table.add(now, Asks { joined, ..Asks::default() });
+            Event::Register { tensor, signature } => {
+                shared.check_tensor(tensor).map_err(own)?;
+                self.signatures.change(tensor, signature);
+            }
+            Event::Finished { operation } => {
+                let over = shared.ledger(self.seen).over();
+                self.finished.finish(operation, over).map_err(own)?;
+            }
+            Event::Cut { number } => {
+                // Another rank's clock may have come to it before.
+                if Some(number) > shared.ledger(self.seen).cut() {
+                    let news = self.news.asks.get_or_insert_default();
+                    news.cut = news.cut.max(Some(number));
                 }
             }
-            Event::Message { from, payload } => match payload {
-                Payload::Report(report) => {
-                    self.report(now, from, *report);
-                    self.watch_soon(now, actions);
-                }
-                Payload::Agreed(event) => self.take_in(now, &event, actions),
-                Payload::Probe(probe) => self.probed(now, probe.origin, &probe.tensors, actions),
-                Payload::Missing(missing) => {
-                    let Missing { tensors, passed } = *missing;
-                    if let Some(search) = &mut self.search {
-                        search.asked.insert(from, true);
-                        passed.into_iter().for_each(|rank| {
-                            search.asked.entry(rank).or_insert(false);
-                        });
-                        search.missing.extend(tensors.into_iter().map(|tensor| (tensor, from)));
-                    }
-                    self.conclude(now, actions);
-                }
-                Payload::Stop(reason) => self.stop(Some(from), &reason, actions),
-                _ => {}
-            },
-            Event::Timer { id: WATCH } => self.look(now, actions),
-            Event::Start | Event::Timer { .. } => {}
+            Event::Join if !self.joined => {
+                self.joined = true;
+                let joined = Ranks::span(rank..rank + 1);
+                self.news.asks.get_or_insert_default().joined.unite(&joined);
+                self.table.add(now, Asks { joined, ..Asks::default() });
+            }
+            Event::Shutdown => {
+                self.news.asks.get_or_insert_default().shutdown = true;
+                self.shuts_down = true;
+            }
+            Event::Message { from, payload } => {
+                let heard = self.hear(shared, now, from, payload, actions);
+                heard.map_err(|breach| breach.by(from))?;
+            }
+            Event::Timer { id: WATCH } => self.look(shared, now, actions),
+            Event::Start | Event::Timer { .. } | Event::Join => {}
         }
-        self.speak(now, actions);
+        self.speak(shared, now, actions)
     }
 
-    fn acts_on_submission(&self) -> bool {
-        true
+    fn stop(&mut self, from: Option<u32>, reason: &Arc<Reason>, actions: &mut Vec<Action>) {
+        self.is_stopped = true;
+        lists::stop(&[&self.place], from, reason, actions);
     }
 
-    fn repeats_until(&self) -> Option<Time> {
+    fn repeats_until(&self, _: &Shared) -> Option<Time> {
         None
     }
 

@@ -7,6 +7,7 @@ use allrail_core::Time;
 
 use super::Machine;
 use crate::coordinate::bits::Bits;
+use crate::coordinate::fleet::{Machine as _, Shared};
 use crate::coordinate::messages::{Missing, Payload, Probe, Reason};
 use crate::coordinate::{Action, WATCH};
 
@@ -22,7 +23,8 @@ pub(super) struct Search {
 
 impl Machine {
     /// The tensors that it knows of and that are not agreed; by tensor.
-    pub(super) fn waiting(&self) -> Bits {
+    pub(super) fn waiting(&self, shared: &Shared) -> Bits {
+        let ledger = shared.ledger(self.seen);
         let mut slots = self.own.clone();
         for (span, below) in self.place.below().zip(&*self.below) {
             // Of ranks that have joined all bits are set, and nobody waits.
@@ -30,7 +32,7 @@ impl Machine {
                 slots.unite(below);
             }
         }
-        let entries = slots.iter().filter_map(|slot| self.ledger.entry(slot));
+        let entries = slots.iter().filter_map(|slot| ledger.entry(slot));
         let mut tensors: Bits = entries.map(|entry| entry.request.tensor as usize).collect();
         tensors.unite(&self.asked);
         tensors.unite(&self.table.tensors().map(|tensor| tensor as usize).collect());
@@ -38,13 +40,13 @@ impl Machine {
     }
 
     /// Whether it lacks a tensor itself, and which children's subtrees do.
-    fn lacks(&self, tensor: u32) -> (bool, Vec<u32>) {
+    fn lacks(&self, shared: &Shared, tensor: u32) -> (bool, Vec<u32>) {
         if self.asked.contains(tensor as usize) {
             return (false, Vec::new());
         }
         let own = !self.joined && !self.open.contains(tensor as usize);
         let below = self.place.below().zip(&*self.below);
-        let children = match self.ledger.slot(tensor) {
+        let children = match shared.ledger(self.seen).slot(tensor) {
             Some(slot) => {
                 below.filter(|(_, bits)| !bits.contains(slot)).map(|(span, _)| span.start).collect()
             }
@@ -58,10 +60,10 @@ impl Machine {
     }
 
     /// All of these that it or a child lacks: tensors of its own, and children.
-    fn lacking(&self, tensors: &[u32]) -> (Vec<u32>, Vec<u32>) {
+    fn lacking(&self, shared: &Shared, tensors: &[u32]) -> (Vec<u32>, Vec<u32>) {
         let (mut own, mut children) = (Vec::new(), Vec::new());
         for tensor in tensors {
-            let (lacks, below) = self.lacks(*tensor);
+            let (lacks, below) = self.lacks(shared, *tensor);
             own.extend(lacks.then_some(*tensor));
             children.extend(below);
         }
@@ -78,14 +80,14 @@ impl Machine {
         }
     }
 
-    pub(super) fn watch_soon(&mut self, now: Time, actions: &mut Vec<Action>) {
+    pub(super) fn watch_soon(&mut self, shared: &Shared, now: Time, actions: &mut Vec<Action>) {
         if self.watch_at == Time::MAX {
-            self.watch(after(now, self.settings.stall), actions);
+            self.watch(after(now, shared.settings.stall), actions);
         }
     }
 
     /// Looks at what waits since it last looked.
-    pub(super) fn look(&mut self, now: Time, actions: &mut Vec<Action>) {
+    pub(super) fn look(&mut self, shared: &Shared, now: Time, actions: &mut Vec<Action>) {
         if now < self.watch_at {
             return;
         }
@@ -99,7 +101,7 @@ impl Machine {
             }
             return self.watch(search.until, actions);
         }
-        let waiting = self.waiting();
+        let waiting = self.waiting(shared);
         if waiting.is_empty() {
             return;
         }
@@ -108,14 +110,20 @@ impl Machine {
             self.aged = waiting;
         } else {
             let tensors: Arc<[u32]> = self.aged.iter().map(|tensor| tensor as u32).collect();
-            self.complain(now, &tensors, actions);
+            self.complain(shared, now, &tensors, actions);
         }
-        self.watch_soon(now, actions);
+        self.watch_soon(shared, now, actions);
     }
 
     /// Tensors wait too long: rank 0 searches, others tell their parent.
-    fn complain(&mut self, now: Time, tensors: &Arc<[u32]>, actions: &mut Vec<Action>) {
-        let again = self.complained.is_none_or(|last| after(last, self.settings.stall) <= now);
+    fn complain(
+        &mut self,
+        shared: &Shared,
+        now: Time,
+        tensors: &Arc<[u32]>,
+        actions: &mut Vec<Action>,
+    ) {
+        let again = self.complained.is_none_or(|last| after(last, shared.settings.stall) <= now);
         if self.search.is_some() || !again {
             return;
         }
@@ -124,7 +132,7 @@ impl Machine {
         if let Some(parent) = self.place.parent() {
             asked.insert(parent, false);
         } else {
-            let (own, children) = self.lacking(tensors);
+            let (own, children) = self.lacking(shared, tensors);
             missing.extend(own.into_iter().map(|tensor| (tensor, self.rank)));
             asked.extend(children.into_iter().map(|child| (child, false)));
         }
@@ -132,15 +140,15 @@ impl Machine {
             let probe = Probe { origin: self.rank, tensors: tensors.clone() };
             actions.push(Action::Send { to: *to, payload: Payload::Probe(Box::new(probe)) });
         }
-        let until = after(now, self.settings.patience);
+        let until = after(now, shared.settings.patience);
         let search = Search { tensors: tensors.clone(), asked, missing, until };
         self.search = Some(Box::new(search));
         self.watch(until, actions);
-        self.conclude(now, actions);
+        self.conclude(shared, now, actions);
     }
 
     /// Ends a search if all answers are here.
-    pub(super) fn conclude(&mut self, now: Time, actions: &mut Vec<Action>) {
+    pub(super) fn conclude(&mut self, shared: &Shared, now: Time, actions: &mut Vec<Action>) {
         let ended = |search: &mut Box<Search>| search.asked.values().all(|answered| *answered);
         let Some(search) = self.search.take_if(ended) else { return };
         let warned = std::mem::take(&mut self.warned);
@@ -157,8 +165,9 @@ impl Machine {
                 actions.push(Action::Warn { tensor: *tensor, missing });
                 continue;
             };
-            let ends = self.settings.stall_shutdown;
-            if ends > Time::ZERO && after(now.saturating_sub(first), self.settings.stall) >= ends {
+            let ends = shared.settings.stall_shutdown;
+            if ends > Time::ZERO && after(now.saturating_sub(first), shared.settings.stall) >= ends
+            {
                 let reason = Reason::Stalled { tensor: *tensor, missing };
                 return self.stop(None, &Arc::new(reason), actions);
             }
@@ -168,6 +177,7 @@ impl Machine {
     /// Asked by its parent for rank 0, or told by a child.
     pub(super) fn probed(
         &mut self,
+        shared: &Shared,
         now: Time,
         origin: u32,
         tensors: &Arc<[u32]>,
@@ -175,7 +185,7 @@ impl Machine {
     ) {
         let complains = self.place.child(origin).is_some();
         let (own, passed) =
-            if complains { (Vec::new(), Vec::new()) } else { self.lacking(tensors) };
+            if complains { (Vec::new(), Vec::new()) } else { self.lacking(shared, tensors) };
         for to in &passed {
             let probe = Probe { origin, tensors: tensors.clone() };
             actions.push(Action::Send { to: *to, payload: Payload::Probe(Box::new(probe)) });
@@ -183,7 +193,7 @@ impl Machine {
         let missing = Missing { tensors: own, passed };
         actions.push(Action::Send { to: origin, payload: Payload::Missing(Box::new(missing)) });
         if complains {
-            self.complain(now, tensors, actions);
+            self.complain(shared, now, tensors, actions);
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The votes of a cycle at one rank: its own and its children's, combined as they come.
 
+use crate::coordinate::fleet::recycle;
 use crate::coordinate::messages::Vote;
 use crate::coordinate::place::Place;
 
@@ -17,8 +18,6 @@ struct Urn {
     arrived: u32,
     /// Children whose votes are here.
     heard: Vec<u32>,
-    /// A child's vote that was counted: the place of the rank's next one.
-    spare: Option<Box<Vote>>,
 }
 
 impl Ballot {
@@ -27,13 +26,25 @@ impl Ballot {
     }
 
     /// The tree on which votes travel.
+    #[inline]
     pub(super) fn place(&self) -> &Place {
         &self.place
     }
 
+    /// Whether a child's vote of this cycle is here.
+    #[inline]
+    pub(super) fn has_heard(&self, child: u32) -> bool {
+        self.urn.as_ref().is_some_and(|urn| urn.heard.contains(&child))
+    }
+
     /// Adds the rank's own vote, or a child's. If it was the last of this cycle: all of them, combined.
     #[inline]
-    pub(super) fn add(&mut self, from: Option<u32>, vote: Box<Vote>) -> Option<Box<Vote>> {
+    pub(super) fn add(
+        &mut self,
+        from: Option<u32>,
+        vote: Box<Vote>,
+        papers: &mut Vec<Box<Vote>>,
+    ) -> Option<Box<Vote>> {
         let Some(urn) = &mut self.urn else { return Some(vote) };
         if let Some(from) = from {
             urn.heard.push(from);
@@ -41,7 +52,7 @@ impl Ballot {
         match &mut urn.combined {
             Some(combined) => {
                 combined.combine(&vote);
-                urn.spare = Some(vote);
+                recycle(papers, vote);
             }
             none => *none = Some(vote),
         }
@@ -52,18 +63,6 @@ impl Ballot {
         urn.arrived = 0;
         urn.heard.clear();
         urn.combined.take()
-    }
-
-    /// A vote to be given.
-    #[inline]
-    pub(super) fn paper(&mut self, vote: Vote) -> Box<Vote> {
-        match self.urn.as_mut().and_then(|urn| urn.spare.take()) {
-            Some(mut spare) => {
-                *spare = vote;
-                spare
-            }
-            None => Box::new(vote),
-        }
     }
 
     /// The children whose votes are not here.

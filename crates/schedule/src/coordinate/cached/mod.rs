@@ -21,14 +21,19 @@ use allrail_core::Time;
 use self::ballot::Ballot;
 use self::waiting::Waiting;
 use super::bits::Bits;
+use super::broken::{Breach, Broken};
 use super::coordinator::BROADCAST_FAN_OUT;
+use super::finishes::Own;
+use super::fleet::{self, Alone, Shared, Together};
 use super::guard::{Guard, lives};
 use super::ledger::{Launch, Outcome};
 use super::lists::{self, Lists};
-use super::messages::{Asks, Decision, Payload, Reason, Request, Verdict, Vote};
+use super::messages::{Decision, Payload, Reason, Verdict, Vote};
 use super::place::Place;
+use super::requests::{Asks, Request};
+use super::signatures::Signatures;
 use super::{
-    Action, CYCLE, CoordinationPolicy, Coordinator, Event, Job, Settings, WATCH, make_room,
+    Action, CYCLE, CoordinationPolicy, Coordinator, Event, Fleet, Job, Settings, WATCH, make_room,
 };
 
 /// The policy.
@@ -51,8 +56,8 @@ impl CoordinationPolicy for Cached {
         &["cycle", "cache", "fan_out"]
     }
 
-    fn slots(&self, settings: &Settings) -> (usize, bool) {
-        (settings.cache as usize, true)
+    fn slots(&self, settings: &Settings) -> usize {
+        settings.cache as usize
     }
 
     fn runs_in_waves(&self) -> bool {
@@ -60,7 +65,11 @@ impl CoordinationPolicy for Cached {
     }
 
     fn coordinator(&self, job: &Job, rank: u32) -> Box<dyn Coordinator> {
-        Box::new(Machine::new(job, rank))
+        Box::new(Alone::new(job, |shared| Machine::new(shared, rank)))
+    }
+
+    fn fleet(&self, job: &Job) -> Box<dyn Fleet> {
+        Box::new(Together::new(job, Machine::new))
     }
 }
 
@@ -81,10 +90,13 @@ enum Phase {
 
 /// What few cycles touch, apart: with tens of thousands of ranks in a process, memory is what takes time.
 struct Rare {
-    /// What was ready everywhere in this cycle, while requests are gathered.
-    ready: Bits,
+    /// What was agreed in this cycle, while requests are gathered.
+    outcome: Outcome,
     lists: Lists,
     down: Place,
+    signatures: Signatures,
+    finished: Own,
+    cut: Option<u64>,
 }
 
 struct Machine {
@@ -94,16 +106,25 @@ struct Machine {
     joins: bool,
     shuts_down: bool,
     is_quiet: bool,
+    /// Whether it has anything to tell beside requests: what has finished, or a cut.
+    tells: bool,
     started: Time,
-    settings: Arc<Settings>,
+    /// How many outcomes it has seen.
+    seen: u64,
     votes: Ballot,
     waiting: Waiting,
     guard: Guard,
     rare: Box<Rare>,
 }
 
+/// Half of it with a slot, half of it in rank 0's table.
+fn half_stall(shared: &Shared) -> Time {
+    Time::from_ps(shared.settings.stall.as_ps().div_ceil(2))
+}
+
 impl Machine {
-    fn new(job: &Job, rank: u32) -> Self {
+    fn new(shared: &Shared, rank: u32) -> Self {
+        let Shared { ranks, settings, .. } = shared;
         Self {
             rank,
             phase: Phase::Pause,
@@ -111,145 +132,242 @@ impl Machine {
             joins: false,
             shuts_down: false,
             is_quiet: false,
+            tells: false,
             started: Time::ZERO,
-            settings: job.settings.clone(),
-            votes: Ballot::new(Place::new(rank, job.ranks, job.settings.fan_out)),
-            waiting: Waiting::new(rank, job.ledger.clone()),
-            guard: Guard::new(job.settings.patience),
+            seen: 0,
+            votes: Ballot::new(Place::new(rank, *ranks, settings.fan_out)),
+            waiting: Waiting::default(),
+            guard: Guard::new(settings.patience),
             rare: Box::new(Rare {
-                ready: Bits::default(),
-                lists: Lists::new(Place::new(rank, job.ranks, u32::MAX)),
-                down: Place::new(rank, job.ranks, BROADCAST_FAN_OUT),
+                outcome: Outcome::default(),
+                lists: Lists::new(Place::new(rank, *ranks, u32::MAX)),
+                down: Place::new(rank, *ranks, BROADCAST_FAN_OUT),
+                signatures: Signatures::default(),
+                finished: Own::default(),
+                cut: None,
             }),
         }
     }
 
-    /// Half of it with a slot, half of it in rank 0's table.
-    fn half_stall(&self) -> Time {
-        Time::from_ps(self.settings.stall.as_ps().div_ceil(2))
-    }
-
-    fn tick(&mut self, now: Time, actions: &mut Vec<Action>) {
+    fn tick(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Broken> {
         self.started = now;
-        let stall = self.half_stall();
+        let stall = half_stall(shared);
         if self.rank == 0 {
             let lists = &mut self.rare.lists;
-            if let Some(reason) = lists.inspect(now, stall, &self.settings, actions) {
-                return self.stop(None, &reason, actions);
+            if let Some(reason) = lists.inspect(now, stall, &shared.settings, actions) {
+                fleet::Machine::stop(self, None, &reason, actions);
+                return Ok(());
             }
         }
-        let mut invalid = Bits::default();
-        self.is_quiet = self.waiting.begin(now, stall, &mut invalid) && !self.joins;
-        let vote = self.votes.paper(Vote {
-            ready: self.waiting.ready(self.joined),
-            uncached: self.joins || self.waiting.has_unsent() || !invalid.is_empty(),
-            invalid,
-            shutdown: self.shuts_down,
-        });
+        let mut vote = shared.papers.pop().unwrap_or_default();
+        let ledger = shared.ledgers.at(self.seen);
+        vote.invalid.clear();
+        let waits = self.waiting.begin(self.rank, ledger, now, stall, &mut vote.invalid);
+        self.is_quiet = waits && !self.joins && !self.tells;
+        self.waiting.ready(ledger, self.joined, &mut vote.ready);
+        vote.uncached = self.joins || self.waiting.has_unsent() || !vote.invalid.is_empty();
+        vote.shutdown = self.shuts_down;
+        (vote.finished, vote.cut) = (None, None);
+        if self.tells {
+            let Rare { finished, cut, .. } = &mut *self.rare;
+            finished.tell(ledger.over());
+            let bits = finished.bits(ledger.over());
+            vote.finished = (!bits.is_empty()).then(|| Box::new(bits));
+            vote.cut = *cut;
+        }
         self.phase = Phase::Votes;
-        self.voted(now, None, vote, actions);
+        self.voted(shared, now, None, vote, actions)
     }
 
     #[inline]
-    fn voted(&mut self, now: Time, from: Option<u32>, vote: Box<Vote>, actions: &mut Vec<Action>) {
-        let Some(combined) = self.votes.add(from, vote) else {
+    fn voted(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        from: Option<u32>,
+        vote: Box<Vote>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Broken> {
+        let Some(mut combined) = self.votes.add(from, vote, &mut shared.papers) else {
             if from.is_none() {
                 self.guard.wait(now, actions);
             }
-            return;
+            return Ok(());
         };
         if let Some(parent) = self.votes.place().parent() {
             self.phase = Phase::Verdict;
             self.guard.wait(now, actions);
             make_room(actions);
             actions.push(Action::Send { to: parent, payload: Payload::Vote(combined) });
-        } else {
-            let Vote { mut ready, invalid, uncached, shutdown } = *combined;
-            ready.subtract(&invalid);
-            let outcome = Outcome { ready, ..Outcome::default() };
-            let verdict = Verdict { invalid, outcome, uncached, shutdown };
-            self.verdict(now, Arc::new(verdict), actions);
+            return Ok(());
         }
+        let Vote { mut ready, invalid, uncached, shutdown, finished, cut } =
+            std::mem::take(&mut *combined);
+        shared.recycle(combined);
+        ready.subtract(&invalid);
+        let mut outcome = Outcome { ready, ..Outcome::default() };
+        if let Some(finished) = finished {
+            let first = shared.ledger(self.seen).over().next();
+            outcome.finished = finished.iter().map(|after| first + after as u64).collect();
+        }
+        outcome.cut = cut.filter(|_| cut > shared.ledger(self.seen).cut());
+        let verdict = Verdict { invalid, outcome, uncached, shutdown };
+        self.verdict(shared, now, Arc::new(verdict), actions)
+    }
+
+    /// What is wrong with a verdict, for one that has voted as this rank has.
+    #[inline]
+    fn check(&self, shared: &Shared, verdict: &Verdict) -> Result<(), Breach> {
+        let Verdict { invalid, outcome, .. } = verdict;
+        let slots = shared.ledger(self.seen).slots();
+        let beyond = |bits: &Bits| bits.highest().filter(|slot| *slot >= slots);
+        let unknown = if invalid.is_empty() { None } else { beyond(invalid) };
+        let unready = match self.joined {
+            true => beyond(&outcome.ready),
+            false if self.waiting.has_voted(&outcome.ready) => None,
+            false => outcome.ready.highest(),
+        };
+        if let Some(slot) = unknown.or(unready) {
+            return Err(Breach::Slot { slot: slot as u64, slots: slots as u64 });
+        }
+        if let Some(number) = outcome.cut.filter(|_| outcome.cut <= shared.ledger(self.seen).cut())
+        {
+            return Err(Breach::Cut { number });
+        }
+        if let Some(one) = outcome.complete.first() {
+            // Requests are answered by a decision.
+            return Err(Breach::NotAsked { tensor: one.request.tensor, rank: self.rank });
+        }
+        Ok(())
     }
 
     #[inline]
-    fn verdict(&mut self, now: Time, verdict: Arc<Verdict>, actions: &mut Vec<Action>) {
+    fn verdict(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        verdict: Arc<Verdict>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Broken> {
+        let parent = self.votes.place().parent().unwrap_or(self.rank);
+        self.check(shared, &verdict).map_err(|breach| breach.by(parent))?;
         self.guard.heard();
         if verdict.shutdown {
             self.phase = Phase::Stopped;
             lists::forward(self.votes.place(), Payload::Verdict(verdict), actions);
             actions.push(Action::Stop(Arc::new(Reason::Asked)));
-            return;
+            return Ok(());
         }
+        if self.tells {
+            self.told(shared, &verdict.outcome).map_err(|breach| breach.by(parent))?;
+        } else if let Some(operation) = verdict.outcome.finished.first() {
+            return Err(Breach::Finished { operation: *operation }.by(parent));
+        }
+        let differs = |breach: Breach| breach.by(parent);
         if !verdict.invalid.is_empty() {
-            self.waiting.free(&verdict.invalid);
+            let invalid = &verdict.invalid;
+            self.waiting.free(self.rank, shared, &mut self.seen, invalid).map_err(differs)?;
         }
         if !verdict.uncached {
-            self.is_quiet &= verdict.outcome.ready.is_empty();
-            let launch = self.waiting.launch(&verdict.outcome);
+            self.is_quiet &= verdict.outcome.is_empty();
+            let launch = self.waiting.launch(shared, &mut self.seen, &verdict.outcome);
             lists::forward(self.votes.place(), Payload::Verdict(verdict), actions);
-            return self.pause(now, launch, actions);
+            self.pause(shared, now, launch.map_err(differs)?, actions);
+            return Ok(());
         }
         self.is_quiet = false;
-        self.rare.ready = verdict.outcome.ready.clone();
+        self.rare.outcome.clone_from(&verdict.outcome);
         self.phase = Phase::Gathering;
         lists::forward(self.votes.place(), Payload::Verdict(verdict), actions);
-        let own = lists::own(self.rank, self.waiting.unsent(), self.joins, false);
+        let signature = |tensor| self.rare.signatures.of(tensor, shared);
+        let own = lists::own(self.rank, self.waiting.unsent(), self.joins, signature);
         self.joined |= self.joins;
         self.joins = false;
-        self.listed(now, None, own, actions);
+        self.listed(shared, now, None, own, actions)
     }
 
-    fn listed(&mut self, now: Time, from: Option<u32>, asks: Asks, actions: &mut Vec<Action>) {
-        self.rare.lists.add(now, from, asks);
+    /// What it has told is agreed, or a part of it.
+    #[cold]
+    fn told(&mut self, shared: &Shared, outcome: &Outcome) -> Result<(), Breach> {
+        let Rare { finished, cut, .. } = &mut *self.rare;
+        finished.agree(&outcome.finished)?;
+        *cut = cut.filter(|_| *cut > outcome.cut.max(shared.ledger(self.seen).cut()));
+        self.tells = cut.is_some() || !finished.is_empty();
+        self.is_quiet = false;
+        Ok(())
+    }
+
+    fn listed(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        from: Option<u32>,
+        asks: Asks,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Broken> {
+        self.rare.lists.add(now, from, asks, shared, shared.ledger(self.seen).over())?;
         if !self.rare.lists.is_complete() {
             if from.is_none() {
                 self.guard.wait(now, actions);
             }
-            return;
+            return Ok(());
         }
         if let Some(parent) = self.rare.lists.place().parent() {
             self.phase = Phase::Answer;
             self.guard.wait(now, actions);
             let payload = Payload::Asks(self.rare.lists.take());
             actions.push(Action::Send { to: parent, payload });
-        } else {
-            let decision = Arc::new(self.rare.lists.decide());
-            self.decided(now, &decision, actions);
+            return Ok(());
         }
+        let decision = Arc::new(self.rare.lists.decide(shared.ledger(self.seen).cut()));
+        self.decided(shared, now, &decision, actions)
     }
 
-    fn decided(&mut self, now: Time, decision: &Arc<Decision>, actions: &mut Vec<Action>) {
+    fn decided(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        decision: &Arc<Decision>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Broken> {
+        let parent = self.rare.down.parent().unwrap_or(self.rank);
+        let by = |breach: Breach| breach.by(parent);
+        let asked = (!self.joined).then_some(self.waiting.open());
+        decision.check(self.rank, shared.ranks, shared.tensors, asked).map_err(by)?;
         lists::forward(&self.rare.down, Payload::Decision(decision.clone()), actions);
         self.guard.heard();
-        let outcome = Outcome {
-            invalid: Bits::default(),
-            ready: std::mem::take(&mut self.rare.ready),
-            complete: decision.complete.clone(),
-            all_joined: decision.all_joined,
-        };
+        let mut outcome = std::mem::take(&mut self.rare.outcome);
+        outcome.complete.clone_from(&decision.complete);
+        outcome.all_joined = decision.all_joined;
         self.joined &= !decision.all_joined;
-        let launch = self.waiting.decide(&outcome);
-        self.pause(now, launch, actions);
+        let launch = self.waiting.decide(self.rank, shared, &mut self.seen, &outcome);
+        self.pause(shared, now, launch.map_err(by)?, actions);
+        Ok(())
     }
 
     /// Launches, and waits for the next cycle.
     #[inline]
-    fn pause(&mut self, now: Time, launch: Option<Arc<Launch>>, actions: &mut Vec<Action>) {
+    fn pause(
+        &mut self,
+        shared: &Shared,
+        now: Time,
+        launch: Option<Arc<Launch>>,
+        actions: &mut Vec<Action>,
+    ) {
         if let Some(launch) = launch {
             make_room(actions);
             actions.push(Action::Ready(launch));
         }
         self.phase = Phase::Pause;
-        let at = self.started.checked_add(self.settings.cycle).unwrap_or(Time::MAX).max(now);
+        let cycle = shared.settings.cycle;
+        let at = self.started.checked_add(cycle).unwrap_or(Time::MAX).max(now);
         make_room(actions);
         actions.push(Action::SetTimer { id: CYCLE, at });
-    }
-
-    fn stop(&mut self, from: Option<u32>, reason: &Arc<Reason>, actions: &mut Vec<Action>) {
-        self.phase = Phase::Stopped;
-        let Rare { lists, down, .. } = &*self.rare;
-        lists::stop(&[self.votes.place(), lists.place(), down], from, reason, actions);
     }
 
     /// Whom it waits for.
@@ -263,63 +381,180 @@ impl Machine {
             Phase::Pause | Phase::Stopped => Vec::new(),
         }
     }
+
+    /// A message of a peer.
+    #[inline]
+    fn hear(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        from: u32,
+        payload: Payload,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Broken> {
+        let kind = payload.kind();
+        let wrong = |breach: Breach| Err(breach.by(from));
+        match payload {
+            Payload::Vote(vote) => {
+                if self.votes.place().is_child(from).is_none() {
+                    return wrong(Breach::NotItsPart { kind });
+                }
+                // A child may be quicker, but not by more than a cycle.
+                if self.phase == Phase::Verdict || self.votes.has_heard(from) {
+                    return wrong(Breach::OutOfTurn { kind });
+                }
+                let slots = shared.settings.cache as usize;
+                let beyond = || vote.invalid.highest().filter(|slot| *slot >= slots);
+                if !vote.invalid.is_empty()
+                    && let Some(slot) = beyond()
+                {
+                    return wrong(Breach::Slot { slot: slot as u64, slots: slots as u64 });
+                }
+                self.voted(shared, now, Some(from), vote, actions)
+            }
+            Payload::Verdict(verdict) => {
+                if self.votes.place().parent() != Some(from) {
+                    return wrong(Breach::NotItsPart { kind });
+                }
+                if self.phase != Phase::Verdict {
+                    return wrong(Breach::OutOfTurn { kind });
+                }
+                self.verdict(shared, now, verdict, actions)
+            }
+            Payload::Asks(asks) => {
+                if self.phase != Phase::Gathering {
+                    return wrong(Breach::OutOfTurn { kind });
+                }
+                if !asks.finished.is_empty() || asks.cut.is_some() || asks.shutdown {
+                    // These are told by votes.
+                    return wrong(Breach::NotItsPart { kind });
+                }
+                self.listed(shared, now, Some(from), *asks, actions)
+            }
+            Payload::Decision(decision) => {
+                if self.rare.down.parent() != Some(from) {
+                    return wrong(Breach::NotItsPart { kind });
+                }
+                if self.phase != Phase::Answer {
+                    return wrong(Breach::OutOfTurn { kind });
+                }
+                self.decided(shared, now, &decision, actions)
+            }
+            Payload::Stop(reason) => {
+                shared.check_rank(from).map_err(|breach| breach.by(from))?;
+                fleet::Machine::stop(self, Some(from), &reason, actions);
+                Ok(())
+            }
+            Payload::Probe(probe) => {
+                shared.check_rank(probe.origin).map_err(|breach| breach.by(from))?;
+                actions.push(lives(probe.origin));
+                Ok(())
+            }
+            Payload::Missing(_) => {
+                self.guard.answered(from);
+                Ok(())
+            }
+            Payload::Report(_) | Payload::Agreed(_) => wrong(Breach::NotItsPart { kind }),
+        }
+    }
 }
 
-impl Coordinator for Machine {
-    fn on(&mut self, now: Time, event: Event, actions: &mut Vec<Action>) {
+impl fleet::Machine for Machine {
+    const ACTS_ON_SUBMISSION: bool = false;
+
+    fn rank(&self) -> u32 {
+        self.rank
+    }
+
+    #[inline]
+    fn on(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        event: Event,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Broken> {
         if self.phase == Phase::Stopped {
-            return;
+            return Ok(());
         }
+        let rank = self.rank;
+        let own = |breach: Breach| breach.by(rank);
         match event {
-            Event::Message { from, payload } => match payload {
-                Payload::Vote(vote) => self.voted(now, Some(from), vote, actions),
-                Payload::Verdict(verdict) => self.verdict(now, verdict, actions),
-                Payload::Asks(asks) => self.listed(now, Some(from), *asks, actions),
-                Payload::Decision(decision) => self.decided(now, &decision, actions),
-                Payload::Stop(reason) => self.stop(Some(from), &reason, actions),
-                Payload::Probe(probe) => actions.push(lives(probe.origin)),
-                Payload::Missing(_) => self.guard.answered(from),
-                _ => {}
-            },
-            Event::Start | Event::Timer { id: CYCLE } => self.tick(now, actions),
-            Event::Submit(request) => self.submit(now, &[request], actions),
+            Event::Message { from, payload } => {
+                return self.hear(shared, now, from, payload, actions);
+            }
+            Event::Start | Event::Timer { id: CYCLE } => return self.tick(shared, now, actions),
+            Event::Submit(request) => return self.submit(shared, now, &[request], actions),
+            Event::Register { tensor, signature } => {
+                shared.check_tensor(tensor).map_err(own)?;
+                self.rare.signatures.change(tensor, signature);
+            }
+            Event::Finished { operation } => {
+                let over = shared.ledger(self.seen).over();
+                self.rare.finished.finish(operation, over).map_err(own)?;
+                self.tells = true;
+            }
+            Event::Cut { number } => {
+                // Another rank's clock may have come to it before.
+                if Some(number) > shared.ledger(self.seen).cut() {
+                    self.rare.cut = self.rare.cut.max(Some(number));
+                    self.tells = true;
+                }
+            }
             Event::Join => self.joins = !self.joined,
             Event::Shutdown => self.shuts_down = true,
             Event::Timer { id: WATCH } => {
                 let silent = self.silent();
                 if let Some(ranks) = self.guard.look(now, self.rank, || silent, actions) {
-                    self.stop(None, &Arc::new(Reason::Silent { ranks, by: self.rank }), actions);
+                    let reason = Arc::new(Reason::Silent { ranks, by: self.rank });
+                    self.stop(None, &reason, actions);
                 }
             }
             Event::Timer { .. } => {}
         }
+        Ok(())
     }
 
-    fn submit(&mut self, _: Time, requests: &[Request], actions: &mut Vec<Action>) {
+    fn submit(
+        &mut self,
+        shared: &mut Shared,
+        _: Time,
+        requests: &[Request],
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Broken> {
         if self.phase == Phase::Stopped {
-            return;
+            return Ok(());
         }
+        let ledger = shared.ledger(self.seen);
         for request in requests {
-            if !self.waiting.submit(request) {
+            let checked = shared.check_tensor(request.tensor);
+            checked
+                .and_then(|()| shared.check_rank(request.root))
+                .map_err(|breach| breach.by(self.rank))?;
+            if !self.waiting.submit(self.rank, ledger, request) {
                 actions.push(Action::Refused { tensor: request.tensor });
             }
         }
+        Ok(())
     }
 
-    fn acts_on_submission(&self) -> bool {
-        false
+    fn stop(&mut self, from: Option<u32>, reason: &Arc<Reason>, actions: &mut Vec<Action>) {
+        self.phase = Phase::Stopped;
+        let Rare { lists, down, .. } = &*self.rare;
+        lists::stop(&[self.votes.place(), lists.place(), down], from, reason, actions);
     }
 
-    fn repeats_until(&self) -> Option<Time> {
-        let told = self.joins || self.shuts_down || !self.waiting.has_nothing_new();
+    fn repeats_until(&self, shared: &Shared) -> Option<Time> {
+        let told = self.joins || self.shuts_down || self.tells;
         let repeats = self.phase == Phase::Pause && self.is_quiet && !told;
+        let repeats = repeats && self.waiting.has_nothing_new();
         repeats.then(|| {
-            let half = self.half_stall();
-            self.waiting.ages_at(half).min(self.rare.lists.inspects_at(half, &self.settings))
+            let half = half_stall(shared);
+            self.waiting.ages_at(half).min(self.rare.lists.inspects_at(half, &shared.settings))
         })
     }
 
     fn skip(&mut self, by: Time) {
-        self.started += by;
+        self.started = self.started.checked_add(by).unwrap_or(Time::MAX);
     }
 }

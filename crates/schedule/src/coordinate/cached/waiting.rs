@@ -6,13 +6,17 @@ use std::sync::Arc;
 use allrail_core::Time;
 
 use crate::coordinate::bits::Bits;
+use crate::coordinate::broken::Breach;
+use crate::coordinate::fleet::Shared;
 use crate::coordinate::ledger::{Launch, Ledger, Outcome};
-use crate::coordinate::messages::Request;
+use crate::coordinate::requests::{Completed, Request};
+
+/// What stood in slots.
+type Entries = Vec<(usize, Arc<Completed>)>;
 
 /// Of one rank.
+#[derive(Default)]
 pub(super) struct Waiting {
-    rank: u32,
-    ledger: Arc<Ledger>,
     /// Submitted, not launched; by tensor.
     open: Bits,
     /// Submitted since the last cycle, with a slot.
@@ -22,38 +26,42 @@ pub(super) struct Waiting {
     /// Slots that have waited since `aged_since`.
     aged: Bits,
     aged_since: Time,
-    /// Submitted since the last cycle, without a slot.
+    /// What has no slot.
+    uncached: Option<Box<Uncached>>,
+}
+
+/// Requests that rank 0 is to hear of.
+#[derive(Default)]
+struct Uncached {
+    /// Submitted since the last cycle.
     fresh: Vec<Request>,
-    /// Not in the cache, not yet sent to rank 0.
+    /// Not yet sent to rank 0.
     unsent: Vec<Request>,
 }
 
 impl Waiting {
-    pub(super) fn new(rank: u32, ledger: Arc<Ledger>) -> Self {
-        Self {
-            rank,
-            ledger,
-            open: Bits::default(),
-            fresh_hits: Bits::default(),
-            hits: Bits::default(),
-            aged: Bits::default(),
-            aged_since: Time::ZERO,
-            fresh: Vec::new(),
-            unsent: Vec::new(),
-        }
+    /// What is submitted and not launched, by tensor.
+    pub(super) fn open(&self) -> &Bits {
+        &self.open
+    }
+
+    /// Whether it has voted for all of these.
+    #[inline]
+    pub(super) fn has_voted(&self, slots: &Bits) -> bool {
+        slots.is_within(&self.hits)
     }
 
     /// The rank has a tensor ready. Not taken in if it waits already.
     #[inline]
-    pub(super) fn submit(&mut self, request: &Request) -> bool {
+    pub(super) fn submit(&mut self, rank: u32, ledger: &Ledger, request: &Request) -> bool {
         let tensor = request.tensor as usize;
         if self.open.contains(tensor) {
             return false;
         }
         self.open.insert(tensor);
-        match self.ledger.hit(self.rank, request) {
+        match ledger.hit(rank, request) {
             Some(slot) => self.fresh_hits.insert(slot),
-            None => self.fresh.push(*request),
+            None => self.uncached.get_or_insert_default().fresh.push(*request),
         }
         true
     }
@@ -61,57 +69,50 @@ impl Waiting {
     /// Whether nothing was submitted since the last cycle, or is to be sent to rank 0.
     #[inline]
     pub(super) fn has_nothing_new(&self) -> bool {
-        self.fresh_hits.is_empty() && self.fresh.is_empty() && self.unsent.is_empty()
+        let none = |one: &Uncached| one.fresh.is_empty() && one.unsent.is_empty();
+        self.fresh_hits.is_empty() && self.uncached.as_deref().is_none_or(none)
     }
 
     /// Whether something is to be sent to rank 0.
     #[inline]
     pub(super) fn has_unsent(&self) -> bool {
-        !self.unsent.is_empty()
+        self.uncached.as_ref().is_some_and(|one| !one.unsent.is_empty())
     }
 
     /// What is to be sent to rank 0.
     pub(super) fn unsent(&mut self) -> &mut Vec<Request> {
-        &mut self.unsent
+        &mut self.uncached.get_or_insert_default().unsent
     }
 
     /// A cycle begins. Adds slots that no longer hold, or have waited for `patience`, to `invalid`; says
     /// whether the cycle can be as the last one was.
     #[inline]
-    pub(super) fn begin(&mut self, now: Time, patience: Time, invalid: &mut Bits) -> bool {
+    pub(super) fn begin(
+        &mut self,
+        rank: u32,
+        ledger: &Ledger,
+        now: Time,
+        patience: Time,
+        invalid: &mut Bits,
+    ) -> bool {
         let nothing_new = self.has_nothing_new();
         self.hits.unite(&self.fresh_hits);
-        self.fresh_hits = Bits::default();
-        if !self.fresh.is_empty() {
-            self.look_up(invalid);
+        self.fresh_hits.clear();
+        if let Some(uncached) = &mut self.uncached {
+            uncached.look_up(rank, ledger, &mut self.hits, invalid);
         }
         let ages = self.aged.is_empty();
         if !ages {
             if now.saturating_sub(self.aged_since) >= patience {
                 invalid.unite(&self.aged);
-                self.aged = Bits::default();
+                self.aged.clear();
             }
         } else if !self.hits.is_empty() {
-            self.aged = self.hits.clone();
+            self.aged.clone_from(&self.hits);
             self.aged_since = now;
             return false;
         }
         nothing_new
-    }
-
-    /// Finds the slots of what came without one, or sees to it that it is asked for.
-    fn look_up(&mut self, invalid: &mut Bits) {
-        for request in std::mem::take(&mut self.fresh) {
-            // Its tensor may have got a slot since.
-            match self.ledger.hit(self.rank, &request) {
-                Some(slot) => self.hits.insert(slot),
-                None => {
-                    let slot = self.ledger.slot(request.tensor);
-                    slot.into_iter().for_each(|slot| invalid.insert(slot));
-                    self.unsent.push(request);
-                }
-            }
-        }
     }
 
     /// When the oldest of it will have waited for `patience`.
@@ -124,8 +125,12 @@ impl Waiting {
 
     /// The slots that this rank is ready for.
     #[inline]
-    pub(super) fn ready(&self, joined: bool) -> Bits {
-        if joined { Bits::below(self.ledger.slots()) } else { self.hits.clone() }
+    pub(super) fn ready(&self, ledger: &Ledger, joined: bool, ready: &mut Bits) {
+        if joined {
+            *ready = Bits::below(ledger.slots());
+        } else {
+            ready.clone_from(&self.hits);
+        }
     }
 
     /// These no longer wait.
@@ -136,57 +141,100 @@ impl Waiting {
     }
 
     /// Frees slots; what waits with them is to be asked for anew.
-    pub(super) fn free(&mut self, invalid: &Bits) {
+    pub(super) fn free(
+        &mut self,
+        rank: u32,
+        shared: &mut Shared,
+        seen: &mut u64,
+        invalid: &Bits,
+    ) -> Result<(), Breach> {
+        let ledger = shared.ledger(*seen);
         for slot in invalid.iter().filter(|slot| self.hits.contains(*slot)) {
-            let entry = self.ledger.entry(slot);
-            self.unsent.extend(entry.map(|entry| entry.request_of(self.rank)));
+            let unsent = &mut self.uncached.get_or_insert_default().unsent;
+            unsent.extend(ledger.entry(slot).map(|entry| entry.request_of(rank)));
         }
+        let before = entries(&self.fresh_hits, ledger);
         self.settle(invalid);
         let outcome = Outcome { invalid: invalid.clone(), ..Outcome::default() };
-        let after = self.ledger.after(&outcome).0;
-        let before = std::mem::replace(&mut self.ledger, after);
-        self.doubt(&before);
+        shared.ledgers.step(seen, &outcome)?;
+        self.doubt(rank, &before, shared.ledger(*seen));
+        Ok(())
     }
 
     /// Slots are another tensor's now, or nobody's: what is fresh may have lost its own.
-    fn doubt(&mut self, before: &Ledger) {
-        for slot in std::mem::take(&mut self.fresh_hits).iter() {
-            let (old, new) = (before.entry(slot), self.ledger.entry(slot));
-            match (old, new) {
-                (Some(old), Some(new)) if Arc::ptr_eq(old, new) => self.fresh_hits.insert(slot),
-                (Some(old), _) => self.fresh.push(old.request_of(self.rank)),
-                (None, _) => {}
+    fn doubt(&mut self, rank: u32, before: &Entries, ledger: &Ledger) {
+        self.fresh_hits.clear();
+        for (slot, old) in before {
+            if ledger.entry(*slot).is_some_and(|new| Arc::ptr_eq(old, new)) {
+                self.fresh_hits.insert(*slot);
+            } else {
+                self.uncached.get_or_insert_default().fresh.push(old.request_of(rank));
             }
         }
     }
 
     /// Takes an outcome in that gives nobody a slot.
     #[inline]
-    pub(super) fn launch(&mut self, outcome: &Outcome) -> Option<Arc<Launch>> {
-        if outcome.ready.is_empty() && outcome.complete.is_empty() && !outcome.all_joined {
-            return None;
+    pub(super) fn launch(
+        &mut self,
+        shared: &mut Shared,
+        seen: &mut u64,
+        outcome: &Outcome,
+    ) -> Result<Option<Arc<Launch>>, Breach> {
+        if outcome.is_empty() {
+            return Ok(None);
         }
         self.settle(&outcome.ready);
-        let (ledger, launch) = self.ledger.after(outcome);
-        self.ledger = ledger;
+        let launch = shared.ledgers.step(seen, outcome)?;
         if let Some(launch) = &launch {
             self.open.subtract(&launch.tensors);
         }
-        launch
+        Ok(launch)
     }
 
     /// Takes an outcome in after which tensors may have the slots of others that wait.
-    pub(super) fn decide(&mut self, outcome: &Outcome) -> Option<Arc<Launch>> {
-        let before = self.ledger.clone();
-        let launch = self.launch(outcome);
-        self.doubt(&before);
-        for slot in self.hits.clone().iter() {
-            let (old, new) = (before.entry(slot), self.ledger.entry(slot));
-            if let Some(old) = old.filter(|old| new.is_none_or(|new| !Arc::ptr_eq(old, new))) {
-                self.unsent.push(old.request_of(self.rank));
+    pub(super) fn decide(
+        &mut self,
+        rank: u32,
+        shared: &mut Shared,
+        seen: &mut u64,
+        outcome: &Outcome,
+    ) -> Result<Option<Arc<Launch>>, Breach> {
+        let ledger = shared.ledger(*seen);
+        let (fresh, waiting) = (entries(&self.fresh_hits, ledger), entries(&self.hits, ledger));
+        let launch = self.launch(shared, seen, outcome)?;
+        let ledger = shared.ledger(*seen);
+        self.doubt(rank, &fresh, ledger);
+        for (slot, old) in waiting {
+            let kept = ledger.entry(slot).is_some_and(|new| Arc::ptr_eq(&old, new));
+            if self.hits.contains(slot) && !kept {
+                self.unsent().push(old.request_of(rank));
                 self.settle(&std::iter::once(slot).collect());
             }
         }
-        launch
+        Ok(launch)
     }
+}
+
+impl Uncached {
+    /// Finds the slots of what came without one, or sees to it that it is asked for.
+    fn look_up(&mut self, rank: u32, ledger: &Ledger, hits: &mut Bits, invalid: &mut Bits) {
+        for request in self.fresh.drain(..) {
+            // Its tensor may have got a slot since.
+            match ledger.hit(rank, &request) {
+                Some(slot) => hits.insert(slot),
+                None => {
+                    let slot = ledger.slot(request.tensor);
+                    slot.into_iter().for_each(|slot| invalid.insert(slot));
+                    self.unsent.push(request);
+                }
+            }
+        }
+    }
+}
+
+/// What stands in these slots.
+fn entries(slots: &Bits, ledger: &Ledger) -> Entries {
+    let entry = |slot: usize| ledger.entry(slot).map(|entry| (slot, entry.clone()));
+    slots.iter().filter_map(entry).collect()
 }

@@ -1,0 +1,23 @@
+//! What a rank's tensors are: as they were registered, but for those that have changed since.
+
+use std::collections::BTreeMap;
+
+use super::fleet::Shared;
+use crate::signature::Signed;
+
+/// Of one rank: those that have changed.
+#[derive(Debug, Default)]
+pub(super) struct Signatures {
+    changed: Option<Box<BTreeMap<u32, Signed>>>,
+}
+
+impl Signatures {
+    pub(super) fn change(&mut self, tensor: u32, signature: Signed) {
+        self.changed.get_or_insert_default().insert(tensor, signature);
+    }
+
+    pub(super) fn of(&self, tensor: u32, shared: &Shared) -> Option<Signed> {
+        let changed = self.changed.as_ref().and_then(|changed| changed.get(&tensor).cloned());
+        changed.or_else(|| shared.signature(tensor))
+    }
+}
