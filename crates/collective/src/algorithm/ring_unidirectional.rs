@@ -60,8 +60,7 @@ impl Algorithm for RingUnidirectional {
             Operation::AllReduce => ((2 * (p - 1), p), 2 * (p - 1), (0, 1)),
             Operation::ReduceScatter | Operation::AllGather => ((p - 1, p), p - 1, (0, 1)),
             Operation::AllToAll => ((p - 1, 2), p - 1, (0, 1)),
-            // On one rank there is nothing to wait for.
-            Operation::Broadcast => ((1, 1), 2 * p - 2, (p.saturating_sub(2), p)),
+            Operation::Broadcast => ((1, 1), 2 * p - 2, (p - 2, p)),
         };
         Cost { sent, steps: saturating_steps(steps), fill }
     }

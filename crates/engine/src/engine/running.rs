@@ -107,8 +107,7 @@ impl Running {
             return Err(Broken::NotDone { name, generation });
         }
         tensor.submit(unused);
-        let request = tensor.request;
-        self.tell(coordinate::Event::Submit(request));
+        self.ask(number);
         if !self.common {
             self.ready(now, &[number]);
             if let Err(error) = self.start_wanted(parts, out) {
@@ -117,6 +116,27 @@ impl Running {
         }
         self.carry_on(now, parts, out);
         Ok(())
+    }
+
+    /// Tells the coordinator of a submission, unless it still waits for all to make the one before: beside a
+    /// tagged transport it may be behind.
+    fn ask(&mut self, number: u32) {
+        let tensor = &mut self.tensors.all[number as usize];
+        if self.coordinator.is_some() && tensor.asked == tensor.agreed {
+            tensor.asked += 1;
+            let request = tensor.request;
+            self.tell(coordinate::Event::Submit(request));
+        }
+    }
+
+    /// All ranks have made a submission.
+    fn answered(&mut self, number: u32) {
+        if let Some(tensor) = self.tensors.all.get_mut(number as usize) {
+            tensor.agreed = tensor.asked;
+            if tensor.asked < tensor.submitted {
+                self.ask(number);
+            }
+        }
     }
 
     /// A peer's coordinator has spoken.
@@ -363,8 +383,13 @@ impl Running {
                     let name = first.map_or_else(String::new, |tensor| tensor.name.clone());
                     return Err(Broken::Mismatch { name, what: trouble.to_string() });
                 }
+                Step::Ready(response) => {
+                    response.tensors.iter().for_each(|number| self.answered(*number));
+                    if self.common {
+                        self.ready(now, &response.tensors);
+                    }
+                }
                 _ if !self.common => {}
-                Step::Ready(response) => self.ready(now, &response.tensors),
                 Step::Finished(operation) => {
                     let event = tensor::Event::Finished { operation: OperationId(operation) };
                     self.scheduler.on(now, event, &mut self.wanted);
@@ -423,7 +448,8 @@ impl Running {
         result
     }
 
-    /// An operation starts: a collective for each run of tensors of one type.
+    /// An operation starts: a collective for each run of tensors of one type. Where every rank has a shard,
+    /// tensors have no buffer in common: one for each tensor.
     fn begin(
         &mut self,
         of: OperationId,
@@ -435,7 +461,8 @@ impl Running {
         let all = &self.tensors.all;
         let alike = |one: &tensor::Piece, other: &tensor::Piece| {
             let (one, other) = (&all[one.tensor as usize], &all[other.tensor as usize]);
-            one.dtype == other.dtype && one.width == other.width
+            let shared = !one.request.operation.is_sharded();
+            shared && one.dtype == other.dtype && one.width == other.width
         };
         let runs = pieces.chunk_by(alike).count();
         self.operations.expect(of, u32::try_from(runs).unwrap_or(u32::MAX));
@@ -447,7 +474,8 @@ impl Running {
                 let other = &all[piece.tensor as usize];
                 other.dtype == first.dtype && other.width == first.width
             };
-            let to = from + pieces[from..].iter().take_while(same).count();
+            let most = if first.request.operation.is_sharded() { 1 } else { usize::MAX };
+            let to = from + pieces[from..].iter().take(most).take_while(same).count();
             self.begin_run(of, &pieces[from..to], priority, parts, out)?;
             from = to;
         }

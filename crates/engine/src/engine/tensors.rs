@@ -38,6 +38,9 @@ pub(super) struct TensorState {
     pub(super) submitted: u64,
     /// And how many are done.
     done: u64,
+    /// Of how many the coordinator knows, and of how many all ranks have made.
+    pub(super) asked: u64,
+    pub(super) agreed: u64,
     /// Of the generation under way: whether this rank takes part with zeros.
     pub(super) unused: bool,
     /// Whether the scheduler knows that it is ready.
@@ -185,6 +188,8 @@ impl Tensors {
                 group: one.group,
                 submitted: 0,
                 done: 0,
+                asked: 0,
+                agreed: 0,
                 unused: false,
                 ready: false,
                 started: 0,

@@ -13,8 +13,12 @@ pub(crate) const GUARD: usize = 64;
 const PATTERN: u8 = 0xa5;
 
 /// A number that a rank brings; integers are small.
-fn number(job: &Job, tensor: usize, rank: u32, element: u64) -> f64 {
-    let mut draw = Draw(job.seed ^ (tensor as u64) << 48 ^ u64::from(rank) << 32 ^ element);
+fn number(job: &Job, (generation, tensor): (usize, usize), rank: u32, element: u64) -> f64 {
+    if job.unused.contains(&(generation, rank, tensor)) {
+        return 0.0;
+    }
+    let place = (generation << 24 ^ tensor << 16 ^ rank as usize) as u64;
+    let mut draw = Draw(job.seed ^ place << 32 ^ element);
     match job.tensors[tensor].dtype {
         Dtype::Int32 | Dtype::Int64 => draw.below(2001) as f64 - 1000.0,
         // Of many sizes, so that another order of adding gives another sum.
@@ -47,13 +51,11 @@ fn load(dtype: Dtype, bytes: &[u8]) -> f64 {
 }
 
 /// The memory of a tensor before the exchange, with its guards.
-pub(crate) fn memory(job: &Job, tensor: usize, rank: u32) -> Vec<u8> {
-    let Tensor { dtype, elements, .. } = job.tensors[tensor];
+pub(crate) fn memory(job: &Job, which: (usize, usize), rank: u32) -> Vec<u8> {
+    let Tensor { dtype, elements, .. } = job.tensors[which.1];
     let mut memory = vec![PATTERN; GUARD];
     for element in 0..elements {
-        let zero = job.unused.contains(&(rank, tensor));
-        let number = if zero { 0.0 } else { number(job, tensor, rank, element) };
-        store(dtype, number, &mut memory);
+        store(dtype, number(job, which, rank, element), &mut memory);
     }
     memory.resize(memory.len() + GUARD, PATTERN);
     memory
@@ -61,33 +63,31 @@ pub(crate) fn memory(job: &Job, tensor: usize, rank: u32) -> Vec<u8> {
 
 /// Panics unless every rank holds what it must, and nothing outside was touched.
 pub(crate) fn check(job: &Job, ranks: &[RankOutcome], what: &str) {
-    for (t, tensor) in job.tensors.iter().enumerate() {
-        for (rank, outcome) in (0u32..).zip(ranks) {
-            let memory = &outcome.memory[t];
-            let guards = memory[..GUARD].iter().chain(&memory[memory.len() - GUARD..]);
-            let untouched = guards.into_iter().all(|byte| *byte == PATTERN);
-            assert!(untouched, "{what}: rank {rank} wrote outside tensor {t}");
-            check_tensor(job, (t, tensor), rank, &memory[GUARD..memory.len() - GUARD], what);
-        }
-        if tensor.operation == Operation::AllReduce {
-            for (rank, outcome) in (0u32..).zip(ranks) {
-                let first = job.group(&tensor.dimensions, rank)[0] as usize;
-                let same = outcome.memory[t] == ranks[first].memory[t];
-                assert!(same, "{what}: tensor {t} differs between ranks {first} and {rank}");
+    for (rank, outcome) in (0u32..).zip(ranks) {
+        for (t, tensor) in job.tensors.iter().enumerate() {
+            let first = job.group(&tensor.dimensions, rank)[0] as usize;
+            for (generation, memory) in outcome.results[t].iter().enumerate() {
+                let which = (generation, t);
+                let guards = memory[..GUARD].iter().chain(&memory[memory.len() - GUARD..]);
+                let untouched = guards.into_iter().all(|byte| *byte == PATTERN);
+                assert!(untouched, "{what}: rank {rank} wrote outside tensor {which:?}");
+                let held = &memory[GUARD..memory.len() - GUARD];
+                check_tensor(job, which, rank, held, what);
+                let theirs = ranks[first].results[t].get(generation);
+                let same = tensor.operation != Operation::AllReduce || theirs == Some(memory);
+                assert!(same, "{what}: tensor {which:?} differs between {first} and {rank}");
             }
         }
     }
 }
 
-fn check_tensor(job: &Job, (t, tensor): (usize, &Tensor), rank: u32, held: &[u8], what: &str) {
+fn check_tensor(job: &Job, which: (usize, usize), rank: u32, held: &[u8], what: &str) {
+    let tensor = &job.tensors[which.1];
     let group = job.group(&tensor.dimensions, rank);
     let place = group.iter().position(|one| *one == rank).expect("of its own group");
     let count = group.len() as u32;
     let owned = |place: usize| shard(tensor.elements, place as u32, count);
-    let brings = |place: usize, element: u64| {
-        let unused = job.unused.contains(&(group[place], t));
-        if unused { 0.0 } else { number(job, t, group[place], element) }
-    };
+    let brings = |place: usize, element: u64| number(job, which, group[place], element);
     let width = tensor.dtype.width() as usize;
     let epsilon = match tensor.dtype {
         Dtype::Float32 => f64::from(f32::EPSILON),
@@ -115,6 +115,9 @@ fn check_tensor(job: &Job, (t, tensor): (usize, &Tensor), rank: u32, held: &[u8]
         };
         let is = load(tensor.dtype, bytes);
         let right = (is - wanted).abs() <= within;
-        assert!(right, "{what}: rank {rank}, tensor {t}, element {element}: {is}, not {wanted}");
+        assert!(
+            right,
+            "{what}: rank {rank}, tensor {which:?}, element {element}: {is}, not {wanted}"
+        );
     }
 }

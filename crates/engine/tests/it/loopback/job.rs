@@ -1,13 +1,17 @@
 //! What is exchanged, from a seed.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use allrail_collective::{Algorithm, CollectivePlan, Operation, SizeRange, algorithm};
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_engine::Dtype;
+use allrail_engine::engine::Coordination;
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 use allrail_schedule::chunk::{self, Composition, Parameters};
+use allrail_schedule::coordinate::{self, Settings};
+use allrail_schedule::operation::Key;
+use allrail_schedule::tensor::{self, TensorParameters};
 use allrail_schedule::{Order, Request, plan};
 
 use super::draw::Draw;
@@ -32,6 +36,26 @@ pub(crate) struct Tensor {
     pub(crate) priority: i64,
 }
 
+/// What engines have to know beside.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) parameters: TensorParameters,
+    pub(crate) coordination: Option<Coordination>,
+    /// The group of each tensor.
+    pub(crate) groups: Vec<Option<u32>>,
+    /// What a rank takes a tensor for, where that is wrong.
+    pub(crate) differs: BTreeMap<(u32, usize), (Dtype, u64)>,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fault {
+    /// This rank is lost.
+    Lost(u32),
+    /// After so many data frames, one is delivered twice.
+    Twice(u64),
+}
+
 /// What all ranks do.
 #[derive(Clone, Debug)]
 pub(crate) struct Job {
@@ -43,10 +67,13 @@ pub(crate) struct Job {
     pub(crate) active_chunks: Option<u32>,
     pub(crate) granule: Bytes,
     pub(crate) tensors: Vec<Tensor>,
-    /// For each rank the tensors in the order in which it submits them.
-    pub(crate) submissions: Vec<Vec<usize>>,
-    /// Ranks that have nothing for a tensor, and take part with zeros.
-    pub(crate) unused: BTreeSet<(u32, usize)>,
+    /// For each rank the generations of tensors, in the order in which it submits them.
+    pub(crate) submissions: Vec<Vec<(usize, usize)>>,
+    /// Generation, rank and tensor: where a rank has nothing, and takes part with zeros.
+    pub(crate) unused: BTreeSet<(usize, u32, usize)>,
+    /// Without one, ranks decide by an executor alone.
+    pub(crate) engine: Option<Setup>,
+    pub(crate) fault: Option<Fault>,
 }
 
 impl Job {
@@ -71,10 +98,30 @@ impl Job {
         group
     }
 
+    /// A rank's place in its group.
+    pub(crate) fn place(&self, rank: u32) -> u32 {
+        let group = self.group(&self.tensors[0].dimensions, rank);
+        group.iter().position(|one| *one == rank).expect("of its own group") as u32
+    }
+
+    pub(crate) fn name(&self, tensor: usize) -> String {
+        format!("layer{tensor}.weight")
+    }
+
+    pub(crate) fn key(&self, tensor: usize) -> Key {
+        Key::of(&self.name(tensor))
+    }
+
+    /// What a rank takes a tensor for.
+    pub(crate) fn dtype(&self, rank: u32, tensor: usize) -> Dtype {
+        let differs = self.engine.as_ref().and_then(|setup| setup.differs.get(&(rank, tensor)));
+        differs.map_or(self.tensors[tensor].dtype, |(dtype, _)| *dtype)
+    }
+
     /// Several collectives, submitted in another order by every rank.
     pub(crate) fn tagged(seed: u64, most_ranks: u32) -> Self {
         let mut draw = Draw(seed);
-        let orders: Vec<Order> = Order::all().collect();
+        let orders: Vec<Order> = Order::all().filter(|order| !order.is_strict()).collect();
         let order = draw.one_of(&orders);
         let mut job = Self::draw(&mut draw, seed, most_ranks, Transport::Tagged, order);
         for _ in 0..draw.below(4) {
@@ -90,6 +137,83 @@ impl Job {
     pub(crate) fn planned(seed: u64, most_ranks: u32) -> Self {
         let mut draw = Draw(seed);
         Self::draw(&mut draw, seed, most_ranks, Transport::InOrder, Order::PLANNED)
+    }
+
+    /// Tensors of a training job, exchanged a few times by engines.
+    pub(crate) fn engines(seed: u64, most_ranks: u32, transport: Transport) -> Self {
+        let mut draw = Draw(seed ^ 1 << 50);
+        let orders: Vec<Order> =
+            Order::all().filter(|o| (transport == Transport::InOrder) == o.is_strict()).collect();
+        let order = draw.one_of(&orders);
+        let mut job = Self::draw(&mut draw, seed, most_ranks, transport, order);
+        for _ in 0..draw.below(6) {
+            // One kind of exchange, and one plan for all sizes.
+            let mut tensor = job.tensor(&mut draw);
+            let Tensor { operation, dimensions, plan, .. } = job.tensors[0].clone();
+            let ranks = job.group(&dimensions, 0).len() as u64;
+            if operation == Operation::AllToAll {
+                tensor.elements -= tensor.elements % ranks;
+            }
+            (tensor.operation, tensor.dimensions, tensor.plan) = (operation, dimensions, plan);
+            job.tensors.push(tensor);
+        }
+        if transport == Transport::InOrder && draw.one_in(2) {
+            job.active_chunks = Some(1 + draw.below(3) as u32);
+        }
+        let tensors = job.tensors.len();
+        let generations = 1 + draw.below(3);
+        for submissions in &mut job.submissions {
+            submissions.clear();
+            for generation in 0..generations {
+                let from = submissions.len();
+                submissions.extend((0..tensors).map(|tensor| (generation, tensor)));
+                draw.shuffle(&mut submissions[from..]);
+            }
+        }
+        for _ in 0..draw.below(4) {
+            let rank = draw.below(job.ranks() as usize) as u32;
+            job.unused.insert((draw.below(generations), rank, draw.below(tensors)));
+        }
+        let groups = (0..tensors).map(|_| draw.one_in(3).then(|| draw.below(2) as u32)).collect();
+        let parameters = job.parameters(&mut draw);
+        let coordination = coordination(&mut draw, transport);
+        let differs = BTreeMap::new();
+        job.engine = Some(Setup { parameters, coordination, groups, differs });
+        job
+    }
+
+    /// Any tensor scheduler that this transport and operation allow.
+    fn parameters(&self, draw: &mut Draw) -> TensorParameters {
+        let tagged = self.transport == Transport::Tagged;
+        let mut fit = Vec::new();
+        for policy in tensor::ALL {
+            let mut parameters =
+                TensorParameters { policy: policy.tag().to_owned(), ..TensorParameters::default() };
+            let cuts = policy.partition(&parameters).is_some();
+            let limited = policy.credit(&parameters).is_some();
+            let mut set =
+                |key: &str, field: fn(&mut TensorParameters) -> &mut Option<Bytes>, most| {
+                    if policy.reads().contains(&key) && !(tagged && key == "credit") {
+                        *field(&mut parameters) = Some(Bytes::new(1 + draw.next() % most));
+                    }
+                };
+            set("partition", |one| &mut one.partition, 4000);
+            set("credit", |one| &mut one.credit, 8000);
+            set("bucket", |one| &mut one.bucket, 8000);
+            set("first_bucket", |one| &mut one.first_bucket, 2000);
+            set("threshold", |one| &mut one.threshold, 8000);
+            if let Some(partition) = &mut parameters.partition {
+                // Not into a thousand parts.
+                *partition = Bytes::new(partition.count().max(500));
+            }
+            let limited = limited && !policy.reads().contains(&"credit");
+            let sharded = self.tensors[0].operation.is_sharded();
+            if !(sharded && cuts || tagged && (policy.packs_by_time() || limited)) {
+                fit.push(parameters);
+            }
+        }
+        let at = draw.below(fit.len());
+        fit.swap_remove(at)
     }
 
     fn draw(
@@ -111,6 +235,8 @@ impl Job {
             tensors: Vec::new(),
             submissions: vec![Vec::new(); ranks as usize],
             unused: BTreeSet::new(),
+            engine: None,
+            fault: None,
         };
         job.add(draw);
         job
@@ -120,7 +246,7 @@ impl Job {
     fn add(&mut self, draw: &mut Draw) {
         let (number, tensor) = (self.tensors.len(), self.tensor(draw));
         self.tensors.push(tensor);
-        self.submissions.iter_mut().for_each(|list| list.push(number));
+        self.submissions.iter_mut().for_each(|list| list.push((0, number)));
     }
 
     fn tensor(&self, draw: &mut Draw) -> Tensor {
@@ -150,13 +276,27 @@ impl Job {
     }
 }
 
-/// One to four dimensions, small primes among their sizes.
+/// Any coordinator; with names, often none.
+fn coordination(draw: &mut Draw, transport: Transport) -> Option<Coordination> {
+    let policy = coordinate::ALL[draw.below(coordinate::ALL.len())];
+    let settings = Settings {
+        threshold: Bytes::new(draw.one_of(&[0, 3000, 64 << 20])),
+        fan_out: 2 + draw.below(4) as u32,
+        cache: draw.one_of(&[2, 1024]),
+        ..policy.defaults()
+    };
+    let none = transport == Transport::Tagged && draw.one_in(2);
+    (!none).then_some(Coordination { policy, settings })
+}
+
+/// One to four dimensions, primes among their sizes; one of one rank is left out, as fabrics ask.
 fn sizes(draw: &mut Draw, most_ranks: u32) -> Vec<u32> {
     loop {
         let count = 1 + draw.below(4);
         let of = [1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9];
-        let sizes: Vec<u32> = (0..count).map(|_| draw.one_of(&of)).collect();
-        if (2..=most_ranks).contains(&sizes.iter().product()) {
+        let sizes: Vec<u32> =
+            (0..count).map(|_| draw.one_of(&of)).filter(|size| *size > 1).collect();
+        if !sizes.is_empty() && sizes.iter().product::<u32>() <= most_ranks {
             return sizes;
         }
     }

@@ -7,8 +7,11 @@
 
 mod adversary;
 mod bare;
+mod clock;
 mod contents;
+mod decider;
 mod draw;
+mod engines;
 mod job;
 mod laws;
 mod matcher;
@@ -16,6 +19,7 @@ mod network;
 mod node;
 
 use allrail_collective::StageRef;
+use allrail_engine::engine::Stopped;
 use allrail_schedule::operation::OperationName;
 
 pub(crate) use job::{Job, Transport};
@@ -33,19 +37,23 @@ pub(crate) type Launch = (OperationName, StageRef);
 /// What became of a rank.
 #[derive(Debug, PartialEq)]
 pub(crate) struct RankOutcome {
-    /// The memory of each tensor, with the guards before and behind it.
-    pub(crate) memory: Vec<Vec<u8>>,
-    /// Which tensors are done.
-    pub(crate) done: Vec<bool>,
+    /// Of each tensor what its memory was after each exchange, with the guards before and behind it.
+    pub(crate) results: Vec<Vec<Vec<u8>>>,
     /// What it launched on each port, in this order.
     pub(crate) launched: Vec<Vec<Launch>>,
     /// Every error that it was told, or found.
     pub(crate) errors: Vec<String>,
+    /// Why it has stopped.
+    pub(crate) stopped: Option<Stopped>,
+    /// And the memory of each tensor then.
+    pub(crate) left: Vec<Vec<u8>>,
 }
 
 /// What became of a job.
 pub(crate) struct Outcome {
     pub(crate) ranks: Vec<RankOutcome>,
+    /// Ranks that were lost.
+    pub(crate) dead: Vec<u32>,
     /// Pairs of launches that met and were not of one stage.
     pub(crate) mismatches: Vec<String>,
     /// How often an engine was told something.
