@@ -23,7 +23,7 @@ pub(super) struct Shared {
     pub(super) ledgers: Ledgers,
     registry: Arc<Registry>,
     /// Votes that were counted: the places of the next ones.
-    pub(super) papers: Vec<Box<Vote>>,
+    pub(super) papers: Papers,
 }
 
 impl Shared {
@@ -34,7 +34,7 @@ impl Shared {
             settings: Settings::clone(&job.settings),
             ledgers: Ledgers::new(job.rules.clone(), here),
             registry: job.registry.clone(),
-            papers: Vec::new(),
+            papers: Papers::default(),
         }
     }
 
@@ -57,25 +57,33 @@ impl Shared {
         if tensor < tensors { Ok(()) } else { Err(Breach::Tensor { tensor, tensors }) }
     }
 
-    /// A vote is counted.
-    pub(super) fn recycle(&mut self, vote: Box<Vote>) {
-        recycle(&mut self.papers, vote);
-    }
-
     /// What a tensor was registered as.
     pub(super) fn signature(&self, tensor: u32) -> Option<Signed> {
         self.registry.signature(tensor).cloned()
     }
 }
 
-/// How many places of votes are kept: those of a few nodes of the tree, which are counted together.
-const PAPERS: usize = 64;
+/// Places of votes that were counted, for the next ones.
+#[derive(Default)]
+pub(super) struct Papers(
+    #[expect(clippy::vec_box, reason = "what is kept is the place of each, to be sent on")]
+    Vec<Box<Vote>>,
+);
 
-/// Keeps the place of a vote that was counted.
-#[inline]
-pub(super) fn recycle(papers: &mut Vec<Box<Vote>>, vote: Box<Vote>) {
-    if papers.len() < PAPERS {
-        papers.push(vote);
+impl Papers {
+    /// How many are kept: those of a few nodes of the tree, which are counted together.
+    const MOST: usize = 64;
+
+    #[inline]
+    pub(super) fn take(&mut self) -> Box<Vote> {
+        self.0.pop().unwrap_or_default()
+    }
+
+    #[inline]
+    pub(super) fn keep(&mut self, vote: Box<Vote>) {
+        if self.0.len() < Self::MOST {
+            self.0.push(vote);
+        }
     }
 }
 

@@ -51,7 +51,7 @@ impl Ledgers {
         let place = (*seen - self.first) as usize;
         let at = &mut self.ledgers[place];
         let launch = match &at.next {
-            Some((known, launch)) if known == outcome => launch.clone(),
+            Some((known, launch)) if known.is(outcome) => launch.clone(),
             Some(_) => return Err(Breach::Differs { event: *seen }),
             None if at.ranks == 1 => return Ok(self.step_alone(seen, outcome)),
             None => self.step_first(place, outcome),

@@ -44,6 +44,7 @@ pub mod requests;
 mod signatures;
 mod table;
 pub mod tree;
+pub mod wire;
 
 use std::sync::Arc;
 

@@ -8,16 +8,15 @@ use crate::signature::Signed;
 /// Of one rank: those that have changed.
 #[derive(Debug, Default)]
 pub(super) struct Signatures {
-    changed: Option<Box<BTreeMap<u32, Signed>>>,
+    changed: BTreeMap<u32, Signed>,
 }
 
 impl Signatures {
     pub(super) fn change(&mut self, tensor: u32, signature: Signed) {
-        self.changed.get_or_insert_default().insert(tensor, signature);
+        self.changed.insert(tensor, signature);
     }
 
     pub(super) fn of(&self, tensor: u32, shared: &Shared) -> Option<Signed> {
-        let changed = self.changed.as_ref().and_then(|changed| changed.get(&tensor).cloned());
-        changed.or_else(|| shared.signature(tensor))
+        self.changed.get(&tensor).cloned().or_else(|| shared.signature(tensor))
     }
 }

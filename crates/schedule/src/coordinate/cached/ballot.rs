@@ -1,6 +1,6 @@
 //! The votes of a cycle at one rank: its own and its children's, combined as they come.
 
-use crate::coordinate::fleet::recycle;
+use crate::coordinate::fleet::Papers;
 use crate::coordinate::messages::Vote;
 use crate::coordinate::place::Place;
 
@@ -13,6 +13,7 @@ pub(super) struct Ballot {
 
 #[derive(Default)]
 struct Urn {
+    children: Box<[u32]>,
     combined: Option<Box<Vote>>,
     /// Votes that are here, own included.
     arrived: u32,
@@ -22,7 +23,10 @@ struct Urn {
 
 impl Ballot {
     pub(super) fn new(place: Place) -> Self {
-        Self { place, urn: (place.children() > 0).then(Box::default) }
+        let urn = || {
+            Box::new(Urn { children: place.below().map(|b| b.start).collect(), ..Urn::default() })
+        };
+        Self { place, urn: (place.children() > 0).then(urn) }
     }
 
     /// The tree on which votes travel.
@@ -31,10 +35,11 @@ impl Ballot {
         &self.place
     }
 
-    /// Whether a child's vote of this cycle is here.
+    /// Whether a rank votes here, and its vote of this cycle is not here.
     #[inline]
-    pub(super) fn has_heard(&self, child: u32) -> bool {
-        self.urn.as_ref().is_some_and(|urn| urn.heard.contains(&child))
+    pub(super) fn awaits(&self, rank: u32) -> bool {
+        let awaits = |urn: &Urn| urn.children.contains(&rank) && !urn.heard.contains(&rank);
+        self.urn.as_deref().is_some_and(awaits)
     }
 
     /// Adds the rank's own vote, or a child's. If it was the last of this cycle: all of them, combined.
@@ -43,7 +48,7 @@ impl Ballot {
         &mut self,
         from: Option<u32>,
         vote: Box<Vote>,
-        papers: &mut Vec<Box<Vote>>,
+        papers: &mut Papers,
     ) -> Option<Box<Vote>> {
         let Some(urn) = &mut self.urn else { return Some(vote) };
         if let Some(from) = from {
@@ -52,7 +57,7 @@ impl Ballot {
         match &mut urn.combined {
             Some(combined) => {
                 combined.combine(&vote);
-                recycle(papers, vote);
+                papers.keep(vote);
             }
             none => *none = Some(vote),
         }

@@ -164,7 +164,7 @@ impl Machine {
                 return Ok(());
             }
         }
-        let mut vote = shared.papers.pop().unwrap_or_default();
+        let mut vote = shared.papers.take();
         let ledger = shared.ledgers.at(self.seen);
         vote.invalid.clear();
         let waits = self.waiting.begin(self.rank, ledger, now, stall, &mut vote.invalid);
@@ -208,7 +208,7 @@ impl Machine {
         }
         let Vote { mut ready, invalid, uncached, shutdown, finished, cut } =
             std::mem::take(&mut *combined);
-        shared.recycle(combined);
+        shared.papers.keep(combined);
         ready.subtract(&invalid);
         let mut outcome = Outcome { ready, ..Outcome::default() };
         if let Some(finished) = finished {
@@ -396,12 +396,11 @@ impl Machine {
         let wrong = |breach: Breach| Err(breach.by(from));
         match payload {
             Payload::Vote(vote) => {
-                if self.votes.place().is_child(from).is_none() {
-                    return wrong(Breach::NotItsPart { kind });
-                }
                 // A child may be quicker, but not by more than a cycle.
-                if self.phase == Phase::Verdict || self.votes.has_heard(from) {
-                    return wrong(Breach::OutOfTurn { kind });
+                if self.phase == Phase::Verdict || !self.votes.awaits(from) {
+                    let child = self.votes.place().is_child(from).is_some();
+                    let late = Breach::OutOfTurn { kind };
+                    return wrong(if child { late } else { Breach::NotItsPart { kind } });
                 }
                 let slots = shared.settings.cache as usize;
                 let beyond = || vote.invalid.highest().filter(|slot| *slot >= slots);

@@ -100,6 +100,9 @@ impl Waiting {
         self.fresh_hits.clear();
         if let Some(uncached) = &mut self.uncached {
             uncached.look_up(rank, ledger, &mut self.hits, invalid);
+            if uncached.unsent.is_empty() {
+                self.uncached = None;
+            }
         }
         let ages = self.aged.is_empty();
         if !ages {
