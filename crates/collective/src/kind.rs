@@ -39,6 +39,13 @@ impl Operation {
         }
     }
 
+    /// Whether the buffer is divided into a shard for every rank, so that a part of it is no smaller
+    /// collective of the same kind.
+    #[must_use]
+    pub const fn is_sharded(self) -> bool {
+        matches!(self, Self::ReduceScatter | Self::AllGather | Self::AllToAll)
+    }
+
     /// The field's abbreviation.
     #[must_use]
     pub const fn short(self) -> &'static str {

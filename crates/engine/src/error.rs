@@ -1,6 +1,8 @@
 //! What a caller or a peer did that cannot be.
 
-use allrail_collective::StageRef;
+use allrail_collective::{CollectiveError, StageRef};
+use allrail_schedule::coordinate;
+use allrail_schedule::{Key, OperationName, ScheduleError};
 use thiserror::Error;
 
 use crate::CollectiveId;
@@ -37,4 +39,138 @@ pub enum Broken {
         /// How many are over.
         over: u64,
     },
+    /// A setting with which an engine cannot run.
+    #[error("`{field}` is `{value}`: {why}")]
+    Setting {
+        /// Which.
+        field: &'static str,
+        /// As given.
+        value: String,
+        /// What is wrong with it.
+        why: String,
+        /// What to write instead.
+        hint: String,
+    },
+    /// A schedule that cannot be.
+    #[error(transparent)]
+    Schedule(#[from] ScheduleError),
+    /// No plan for a size, or one that this rank cannot carry out.
+    #[error(transparent)]
+    Collective(#[from] CollectiveError),
+    /// A rank broke the rules of coordination.
+    #[error(transparent)]
+    Coordination(#[from] coordinate::Broken),
+    /// A tensor is registered twice.
+    #[error("tensor `{name}` is registered already{differs}")]
+    Registered {
+        /// Its name.
+        name: String,
+        /// What differs from the first time, if anything.
+        differs: String,
+    },
+    /// The call is out of turn: tensors are registered, then the job is started, once.
+    #[error("{call} comes {when} the start")]
+    OutOfTurn {
+        /// Which call.
+        call: &'static str,
+        /// `before` or `after`.
+        when: &'static str,
+    },
+    /// A tensor that nobody registered.
+    #[error("no tensor with key {:016x} is registered", .0.0)]
+    UnknownTensor(Key),
+    /// A tensor is submitted again before it is done.
+    #[error("tensor `{name}` is submitted again, and its generation {generation} is not done")]
+    NotDone {
+        /// Its name.
+        name: String,
+        /// What is not done.
+        generation: u64,
+    },
+    /// A rank that the group does not have.
+    #[error("rank {rank} is none of the group's {ranks}")]
+    UnknownPeer {
+        /// As given.
+        rank: u32,
+        /// How many there are.
+        ranks: u32,
+    },
+    /// Something of another epoch than the job is in.
+    #[error("it is of epoch {epoch}, and the job is in epoch {now}")]
+    Epoch {
+        /// Of what has come.
+        epoch: u32,
+        /// The job's.
+        now: u32,
+    },
+    /// A frame, or a word, of an operation that is over: of an old step, or said twice.
+    #[error("operation {0} is over")]
+    Old(OperationName),
+    /// The name of an operation that this group cannot have.
+    #[error("operation {0} is none of this group's")]
+    UnknownOperation(OperationName),
+    /// A retuning that some tensor has passed already.
+    #[error("generation {at} is to be cut in a new way, and `{name}` has submitted {submitted}")]
+    TooLate {
+        /// From when on.
+        at: u64,
+        /// A tensor.
+        name: String,
+        /// How many generations.
+        submitted: u64,
+    },
+    /// A tensor scheduler started what cannot be.
+    #[error("the tensor scheduler `{policy}` has started {what}")]
+    Policy {
+        /// Its tag.
+        policy: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Ranks submitted different things under one name.
+    #[error("ranks do not submit the same tensor `{name}`: {what}")]
+    Mismatch {
+        /// The tensor.
+        name: String,
+        /// Which ranks, and what differs.
+        what: String,
+    },
+    /// A rank is no longer there.
+    #[error("rank {rank} is lost")]
+    PeerLost {
+        /// Which.
+        rank: u32,
+    },
+    /// An operation could not be carried on.
+    #[error("operation {operation} on `{name}` has failed: {why}")]
+    Failed {
+        /// Its name.
+        operation: OperationName,
+        /// Of its (first) tensor.
+        name: String,
+        /// Why.
+        why: String,
+    },
+    /// All ranks stop, as they agreed.
+    #[error("all ranks stop: {0}")]
+    Stopping(String),
+    /// A call to an engine that has stopped.
+    #[error("the engine has stopped")]
+    Stopped,
+}
+
+impl Broken {
+    /// What to do instead, where that is known.
+    #[must_use]
+    pub fn hint(&self) -> Option<&str> {
+        match self {
+            Self::Setting { hint, .. } => Some(hint),
+            Self::Schedule(ScheduleError::Field { hint, .. })
+            | Self::Collective(CollectiveError::Field { hint, .. }) => Some(hint),
+            Self::OutOfTurn { .. } => Some("register all tensors, then say `Event::Start`, once"),
+            Self::NotDone { .. } => Some("wait for its `Action::Done`"),
+            Self::TooLate { .. } => Some("name a later generation"),
+            _ => None,
+        }
+    }
 }

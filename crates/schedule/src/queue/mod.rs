@@ -12,6 +12,7 @@ mod order;
 mod planned;
 mod ranked;
 mod smallest_first;
+mod strict;
 
 use allrail_collective::{Operation, StageRef};
 use allrail_core::Bytes;
@@ -22,6 +23,7 @@ pub use lifo::Lifo;
 pub use order::Order;
 pub use planned::Planned;
 pub use smallest_first::SmallestFirst;
+pub use strict::Strict;
 
 use crate::error::ScheduleError;
 
@@ -114,6 +116,12 @@ pub trait QueuePolicy: Sync {
         false
     }
 
+    /// Whether what runs next follows from plans and the order of issue alone, across collectives too, and
+    /// never from when a stage comes: ranks that issue alike then launch alike.
+    fn is_strict(&self) -> bool {
+        false
+    }
+
     /// The orders under which a schedule is run to fix that of its dimensions, if not this one: one
     /// that keeps to plans has none yet. The first also runs while chunks are scheduled; of those
     /// that end first, the first is taken.
@@ -135,8 +143,14 @@ impl std::fmt::Debug for dyn QueuePolicy {
 }
 
 /// Every queue, in the order of the docs.
-pub static ALL: &[&dyn QueuePolicy] =
-    &[&fifo::Policy, &lifo::Policy, &smallest_first::Policy, &planned::Policy, &astra_sim::Policy];
+pub static ALL: &[&dyn QueuePolicy] = &[
+    &fifo::Policy,
+    &lifo::Policy,
+    &smallest_first::Policy,
+    &planned::Policy,
+    &strict::Policy,
+    &astra_sim::Policy,
+];
 
 /// The queue policy with this tag.
 ///

@@ -68,7 +68,8 @@ impl DimensionQueue for Planned {
         if self.orders.len() <= index {
             self.orders.resize(index + 1, VecDeque::new());
         }
-        self.orders[index] = order.iter().copied().collect();
+        self.orders[index].clear();
+        self.orders[index].extend(order);
     }
 
     fn push(&mut self, stage: Waiting) {

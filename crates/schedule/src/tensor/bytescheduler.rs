@@ -41,6 +41,14 @@ impl TensorPolicy for ByteScheduler {
         true
     }
 
+    fn partition(&self, parameters: &TensorParameters) -> Option<Bytes> {
+        Some(parameters.partition.unwrap_or(PARTITION))
+    }
+
+    fn credit(&self, parameters: &TensorParameters) -> Option<Bytes> {
+        Some(parameters.credit_or_default())
+    }
+
     fn reads(&self) -> &'static [&'static str] {
         &["partition", "credit"]
     }

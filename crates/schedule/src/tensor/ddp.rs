@@ -95,7 +95,7 @@ impl TensorScheduler for Scheduler {
                 while self.buckets[self.next].missing == 0 {
                     let bucket = &mut self.buckets[self.next];
                     bucket.missing = bucket.tensors.len();
-                    self.operations.launch(bucket.tensors.clone(), actions);
+                    self.operations.launch(&bucket.tensors, actions);
                     self.next = (self.next + 1) % self.buckets.len();
                 }
             }

@@ -47,10 +47,17 @@ impl TensorScheduler for Scheduler {
         match event {
             Event::Ready { tensor } => {
                 self.0.ready(tensor);
-                self.0.launch(vec![tensor], actions);
+                self.0.launch(&[tensor], actions);
             }
             Event::Finished { operation } => self.0.finished(operation, actions),
             Event::Timer { .. } => {}
         }
+    }
+
+    fn together(&mut self, _now: Time, tensors: &[u32], actions: &mut Vec<Action>) {
+        for tensor in tensors {
+            self.0.ready(*tensor);
+        }
+        self.0.launch(tensors, actions);
     }
 }

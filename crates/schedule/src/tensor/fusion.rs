@@ -33,6 +33,10 @@ impl TensorPolicy for Fusion {
         false
     }
 
+    fn packs_by_time(&self) -> bool {
+        true
+    }
+
     fn reads(&self) -> &'static [&'static str] {
         &["threshold", "cycle", "groups"]
     }
@@ -113,14 +117,15 @@ impl Scheduler {
         for group in std::mem::take(&mut self.complete) {
             let size = group.iter().map(|tensor| self.operations.size(*tensor)).sum::<u64>();
             if !buffer.is_empty() && bytes.saturating_add(size) > self.threshold.count() {
-                self.operations.launch(std::mem::take(&mut buffer), actions);
+                self.operations.launch(&buffer, actions);
+                buffer.clear();
                 bytes = 0;
             }
             buffer.extend(group);
             bytes += size;
         }
         if !buffer.is_empty() {
-            self.operations.launch(buffer, actions);
+            self.operations.launch(&buffer, actions);
         }
     }
 }

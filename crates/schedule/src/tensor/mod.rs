@@ -29,8 +29,10 @@
 mod bytescheduler;
 mod ddp;
 mod fifo;
+mod flying;
 mod fusion;
 mod parameters;
+mod pieces;
 mod priority;
 mod task;
 mod whole;
@@ -41,6 +43,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use parameters::{Servers, TensorParameters};
+pub use pieces::Pieces;
 pub use task::{CommTask, MAX_PARTITIONS};
 
 use crate::error::ScheduleError;
@@ -123,7 +126,7 @@ pub enum Action {
         /// What it does.
         phase: Phase,
         /// Of which bytes; not empty.
-        pieces: Vec<Piece>,
+        pieces: Pieces,
         /// Higher goes first, in the network too.
         priority: i64,
     },
@@ -141,14 +144,40 @@ pub enum Action {
     },
 }
 
+/// What may change while a scheduler runs: that of tensors that become ready from now on, and of
+/// operations that start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tuning {
+    /// As [`TensorParameters::partition`]; as it is where `None`.
+    pub partition: Option<Bytes>,
+    /// As [`TensorParameters::credit`]; as it is where `None`.
+    pub credit: Option<Bytes>,
+}
+
 /// The decider of one group of ranks and one operation: events in, actions out.
-pub trait TensorScheduler {
+pub trait TensorScheduler: Send {
     /// Takes an event and appends what it wants, in the order in which it is to be done.
     ///
     /// # Panics
     /// If the driver breaks the rules: a tensor that is ready again before it was done, an
     /// operation that finishes and does not run.
     fn on(&mut self, now: Time, event: Event, actions: &mut Vec<Action>);
+
+    /// These have become ready together, and whoever said so had them fused: a policy that would start
+    /// each of them whole starts one operation. The others cut, or pack, as they do.
+    ///
+    /// # Panics
+    /// As [`TensorScheduler::on`].
+    fn together(&mut self, now: Time, tensors: &[u32], actions: &mut Vec<Action>) {
+        for tensor in tensors {
+            self.on(now, Event::Ready { tensor: *tensor }, actions);
+        }
+    }
+
+    /// Changes what the policy reads of it; the rest, and a policy that reads nothing of it, stays.
+    fn retune(&mut self, tuning: Tuning) {
+        let _ = tuning;
+    }
 }
 
 /// A policy: makes schedulers.
@@ -168,6 +197,24 @@ pub trait TensorPolicy: Sync {
     /// Whether its priorities hold in the network too: a dimension serves the stages of an urgent tensor
     /// first. Otherwise the order of issue counts there.
     fn ranks_in_the_network(&self) -> bool {
+        false
+    }
+
+    /// No piece is larger. `None`: tensors travel whole.
+    fn partition(&self, parameters: &TensorParameters) -> Option<Bytes> {
+        let _ = parameters;
+        None
+    }
+
+    /// How much may be started and not finished. `None`: nothing waits for what has started.
+    fn credit(&self, parameters: &TensorParameters) -> Option<Bytes> {
+        let _ = parameters;
+        None
+    }
+
+    /// Whether what travels together depends on what was ready at which time: then ranks must agree on
+    /// that. Else it follows from the tensors alone.
+    fn packs_by_time(&self) -> bool {
         false
     }
 

@@ -13,6 +13,9 @@ use crate::error::ScheduleError;
 /// P3's slices of 50,000 parameters of four bytes.
 const PARTITION: Bytes = Bytes::new(200_000);
 
+/// A credit that one partition exceeds, which then goes alone.
+const ONE_AT_A_TIME: Bytes = Bytes::new(1);
+
 pub(super) struct Priority;
 
 impl TensorPolicy for Priority {
@@ -36,6 +39,14 @@ impl TensorPolicy for Priority {
         true
     }
 
+    fn partition(&self, parameters: &TensorParameters) -> Option<Bytes> {
+        Some(parameters.partition.unwrap_or(PARTITION))
+    }
+
+    fn credit(&self, _: &TensorParameters) -> Option<Bytes> {
+        Some(ONE_AT_A_TIME)
+    }
+
     fn reads(&self) -> &'static [&'static str] {
         &["partition"]
     }
@@ -48,6 +59,6 @@ impl TensorPolicy for Priority {
     ) -> Result<Box<dyn TensorScheduler>, ScheduleError> {
         let partition = parameters.partition.unwrap_or(PARTITION);
         let tasks = CommTask::all(tensors, partition)?;
-        Ok(Box::new(Window::new(tasks, exchange, partition, Bytes::new(1))))
+        Ok(Box::new(Window::new(tasks, exchange, partition, ONE_AT_A_TIME)))
     }
 }

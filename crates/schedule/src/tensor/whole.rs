@@ -1,11 +1,10 @@
 //! What `fifo`, `ddp` and `fusion` share: operations of whole tensors, started as soon as they are
 //! made up; the network serves them first come, first served.
 
-use std::collections::BTreeMap;
-
 use allrail_core::Bytes;
 
-use super::{Action, Exchange, OperationId, Phase, Piece, Tensor};
+use super::flying::Flying;
+use super::{Action, Exchange, OperationId, Phase, Piece, Pieces, Tensor};
 
 /// Operations of whole tensors.
 pub(super) struct Whole {
@@ -13,8 +12,9 @@ pub(super) struct Whole {
     exchange: Exchange,
     /// Whether a tensor is ready and not done.
     open: Vec<bool>,
-    flying: BTreeMap<OperationId, (Phase, Vec<u32>)>,
-    next: u64,
+    flying: Flying<(Phase, Vec<u32>)>,
+    /// Lists that are over, for the next ones.
+    spare: Vec<Vec<u32>>,
 }
 
 impl Whole {
@@ -23,8 +23,8 @@ impl Whole {
             sizes: tensors.iter().map(|tensor| tensor.bytes).collect(),
             exchange,
             open: vec![false; tensors.len()],
-            flying: BTreeMap::new(),
-            next: 0,
+            flying: Flying::new(),
+            spare: Vec::new(),
         }
     }
 
@@ -41,16 +41,18 @@ impl Whole {
     }
 
     /// Starts one operation of these tensors; without any bytes they are done at once.
-    pub(super) fn launch(&mut self, tensors: Vec<u32>, actions: &mut Vec<Action>) {
+    pub(super) fn launch(&mut self, tensors: &[u32], actions: &mut Vec<Action>) {
+        let mut list = self.spare.pop().unwrap_or_default();
+        list.extend_from_slice(tensors);
         let phase = match self.exchange {
             Exchange::AllReduce => Phase::Whole,
             Exchange::ParameterServer => Phase::Push,
         };
-        self.start(phase, tensors, actions);
+        self.start(phase, list, actions);
     }
 
     fn start(&mut self, phase: Phase, tensors: Vec<u32>, actions: &mut Vec<Action>) {
-        let pieces: Vec<Piece> = tensors
+        let pieces: Pieces = tensors
             .iter()
             .filter(|tensor| self.size(**tensor) > 0)
             .map(|tensor| Piece {
@@ -60,29 +62,27 @@ impl Whole {
             })
             .collect();
         if pieces.is_empty() {
-            self.done(&tensors, actions);
+            self.done(tensors, actions);
             return;
         }
-        let operation = OperationId(self.next);
-        self.next += 1;
-        self.flying.insert(operation, (phase, tensors));
+        let operation = self.flying.start((phase, tensors));
         actions.push(Action::Start { operation, phase, pieces, priority: 0 });
     }
 
     /// An operation is over: a push is followed by its pull, anything else ends its tensors.
     pub(super) fn finished(&mut self, operation: OperationId, actions: &mut Vec<Action>) {
-        let (phase, tensors) =
-            self.flying.remove(&operation).expect("a running operation finishes");
+        let (phase, tensors) = self.flying.end(operation);
         match phase {
             Phase::Push => self.start(Phase::Pull, tensors, actions),
-            Phase::Whole | Phase::Pull => self.done(&tensors, actions),
+            Phase::Whole | Phase::Pull => self.done(tensors, actions),
         }
     }
 
-    fn done(&mut self, tensors: &[u32], actions: &mut Vec<Action>) {
-        for tensor in tensors {
-            self.open[*tensor as usize] = false;
-            actions.push(Action::Done { tensor: *tensor });
+    fn done(&mut self, mut tensors: Vec<u32>, actions: &mut Vec<Action>) {
+        for tensor in tensors.drain(..) {
+            self.open[tensor as usize] = false;
+            actions.push(Action::Done { tensor });
         }
+        self.spare.push(tensors);
     }
 }

@@ -5,33 +5,36 @@
 //! not fit into what is left of the credit, nothing starts. One that exceeds the whole credit goes
 //! alone. Pushes and pulls have a queue and a credit each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
 use allrail_core::{Bytes, Time};
 
-use super::{Action, CommTask, Event, Exchange, OperationId, Phase, Piece, TensorScheduler};
+use super::flying::Flying;
+use super::{Action, CommTask, Event, Exchange, Phase, Piece, TensorScheduler, Tuning};
 
 /// Partitions of one phase: those that wait and the bytes that fly.
 struct Lane {
     phase: Phase,
-    waiting: BTreeSet<(u32, Piece)>,
+    /// The most urgent first; no two are alike.
+    waiting: BinaryHeap<Reverse<(u32, Piece)>>,
     in_flight: u64,
     credit: u64,
 }
 
 impl Lane {
     fn new(phase: Phase, credit: Bytes) -> Self {
-        Self { phase, waiting: BTreeSet::new(), in_flight: 0, credit: credit.count() }
+        Self { phase, waiting: BinaryHeap::new(), in_flight: 0, credit: credit.count() }
     }
 
     /// The most urgent partition, if it may start now.
     fn take(&mut self) -> Option<Piece> {
-        let bytes = self.waiting.first()?.1.bytes.count();
+        let bytes = self.waiting.peek()?.0.1.bytes.count();
         if self.in_flight > 0 && self.in_flight.saturating_add(bytes) > self.credit {
             return None;
         }
         self.in_flight += bytes;
-        self.waiting.pop_first().map(|(_, piece)| piece)
+        self.waiting.pop().map(|Reverse((_, piece))| piece)
     }
 }
 
@@ -41,8 +44,7 @@ pub(super) struct Window {
     partition: Bytes,
     /// The first phase, and the pulls where there are servers.
     lanes: Vec<Lane>,
-    flying: BTreeMap<OperationId, (usize, Piece)>,
-    next: u64,
+    flying: Flying<(usize, Piece)>,
 }
 
 impl Window {
@@ -58,17 +60,15 @@ impl Window {
             Exchange::ParameterServer => &[Phase::Push, Phase::Pull],
         };
         let lanes = phases.iter().map(|phase| Lane::new(*phase, credit)).collect();
-        Self { tasks, partition, lanes, flying: BTreeMap::new(), next: 0 }
+        Self { tasks, partition, lanes, flying: Flying::new() }
     }
 
     fn start(&mut self, actions: &mut Vec<Action>) {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             while let Some(piece) = lane.take() {
                 let (phase, priority) = self.tasks[piece.tensor as usize].start(lane.phase);
-                let operation = OperationId(self.next);
-                self.next += 1;
-                self.flying.insert(operation, (index, piece));
-                actions.push(Action::Start { operation, phase, pieces: vec![piece], priority });
+                let operation = self.flying.start((index, piece));
+                actions.push(Action::Start { operation, phase, pieces: piece.into(), priority });
             }
         }
     }
@@ -83,23 +83,29 @@ impl TensorScheduler for Window {
                     actions.push(Action::Done { tensor });
                 }
                 let place = task.place();
-                let pieces = task.partition(self.partition).map(|piece| (place, piece));
+                let pieces = task.partition(self.partition).map(|piece| Reverse((place, piece)));
                 self.lanes[0].waiting.extend(pieces);
             }
             Event::Finished { operation } => {
-                let (index, piece) =
-                    self.flying.remove(&operation).expect("a running operation finishes");
+                let (index, piece) = self.flying.end(operation);
                 self.lanes[index].in_flight -= piece.bytes.count();
                 let task = &mut self.tasks[piece.tensor as usize];
                 if task.notify_finish(&piece, self.lanes[index].phase) {
                     actions.push(Action::Done { tensor: piece.tensor });
                 }
                 if let Some(lane) = self.lanes.get_mut(index + 1) {
-                    lane.waiting.insert((task.place(), piece));
+                    lane.waiting.push(Reverse((task.place(), piece)));
                 }
             }
             Event::Timer { .. } => {}
         }
         self.start(actions);
+    }
+
+    fn retune(&mut self, tuning: Tuning) {
+        self.partition = tuning.partition.unwrap_or(self.partition);
+        for lane in &mut self.lanes {
+            lane.credit = tuning.credit.map_or(lane.credit, Bytes::count);
+        }
     }
 }

@@ -48,7 +48,12 @@ impl Harness<'_> {
             match action {
                 Action::Start { operation, phase, pieces, priority } => {
                     self.flying.push(operation);
-                    self.records.push(Record::Started { operation, phase, pieces, priority });
+                    self.records.push(Record::Started {
+                        operation,
+                        phase,
+                        pieces: pieces.to_vec(),
+                        priority,
+                    });
                 }
                 Action::Done { tensor } => {
                     assert!(

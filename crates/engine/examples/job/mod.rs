@@ -1,0 +1,193 @@
+//! A job of several ranks in one process whose stages take no time: what is left is deciding.
+
+use std::collections::VecDeque;
+
+use allrail_collective::rank::Plans;
+use allrail_collective::{CollectivePlan, DimensionSet, Operation, SizeRange};
+use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
+use allrail_engine::Run;
+use allrail_engine::engine::{
+    Action, Coordination, Engine, Event, Ordering, Registration, Settings,
+};
+use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_schedule::chunk::Parameters;
+use allrail_schedule::coordinate::{self, Payload};
+use allrail_schedule::signature::Signature;
+use allrail_schedule::tensor::TensorParameters;
+use allrail_schedule::{Key, Order, Request};
+
+/// How many tensors a model has.
+pub(crate) const TENSORS: usize = 160;
+/// Into how many parts each is cut.
+pub(crate) const PARTS: u64 = 8;
+const PART: u64 = 1 << 20;
+
+/// What happens at a rank next.
+enum Next {
+    Run(Run),
+    Frame { from: u32, payload: Payload },
+}
+
+/// All ranks.
+pub(crate) struct Job {
+    engines: Vec<Engine>,
+    keys: Vec<Key>,
+    now: Time,
+    next: VecDeque<(usize, Next)>,
+    out: Vec<Action>,
+    done: usize,
+    /// How many events were told.
+    pub(crate) events: u64,
+}
+
+fn fabric(sizes: &[u32]) -> Fabric {
+    let dimension = |size: &u32| Dimension {
+        kind: Kind::Switch,
+        size: *size,
+        links: 1,
+        bandwidth: Bandwidth::from_bytes_per_second(100_000_000_000).expect("a bandwidth"),
+        latency: Time::from_us(1),
+        in_network_reduction: false,
+        contention: Contention::Shared,
+    };
+    Fabric { name: "example".to_owned(), dimensions: sizes.iter().map(dimension).collect() }
+}
+
+fn plan(fabric: &Fabric, chunks: u32) -> CollectivePlan {
+    let request = Request {
+        fabric: fabric.clone(),
+        operation: Operation::AllReduce,
+        size: Bytes::new(PART),
+        dimensions: Vec::new(),
+        policy: "themis".to_owned(),
+        order: Order::STRICT,
+        chunks,
+        algorithms: None,
+        active_chunks: None,
+        endpoint_delay: Time::ZERO,
+        parameters: Parameters::default(),
+        seed: 1,
+    };
+    let plan = allrail_schedule::plan(&request).expect("a plan");
+    CollectivePlan { sizes: Some(SizeRange { from: Bytes::new(1), to: Bytes::new(PART) }), ..plan }
+}
+
+impl Job {
+    /// On switches of these sizes, chunks a collective, and what the transport needs.
+    pub(crate) fn new(sizes: &[u32], chunks: u32, ordering: Ordering) -> Self {
+        let fabric = fabric(sizes);
+        let plan = plan(&fabric, chunks);
+        let ranks: u32 = sizes.iter().product();
+        let (order, credit, coordination) = match ordering {
+            Ordering::Tagged => (Order::SMALLEST_FIRST, None, None),
+            Ordering::Common => {
+                let policy = coordinate::named("cached").expect("listed");
+                let settings = coordinate::Settings::default();
+                let credit = Some(Bytes::new(16 * PART));
+                (Order::STRICT, credit, Some(Coordination { policy, settings }))
+            }
+        };
+        let tensor = TensorParameters {
+            policy: "bytescheduler".to_owned(),
+            partition: Some(Bytes::new(PART)),
+            credit,
+            ..TensorParameters::default()
+        };
+        let dimensions = (0u32..).map(DimensionId).take(sizes.len());
+        let settings = Settings {
+            ranks,
+            dimensions: dimensions.fold(DimensionSet::default(), DimensionSet::with),
+            ports: sizes.len(),
+            order,
+            tensor,
+            coordination,
+            ordering,
+            ..Settings::default()
+        };
+        let engine = |rank| {
+            let mut plans = Plans::new(rank, 4);
+            plans.add(plan.clone()).expect("a plan for the rank");
+            let settings = Settings { rank, ..settings.clone() };
+            let mut engine = Engine::new(settings, plans).expect("settings that go together");
+            for layer in 0..TENSORS {
+                let signature = Signature {
+                    name: format!("layer{layer:03}"),
+                    dtype: "float32".to_owned(),
+                    shape: vec![PARTS * PART / 4],
+                    strides: Vec::new(),
+                };
+                let place = u32::try_from(layer).expect("few");
+                let tensor = Registration { signature, width: 4, place, group: None };
+                engine.register(tensor).expect("a tensor");
+            }
+            engine
+        };
+        let keys = (0..TENSORS).map(|layer| Key::of(&format!("layer{layer:03}"))).collect();
+        let mut job = Self {
+            engines: (0..ranks).map(engine).collect(),
+            keys,
+            now: Time::ZERO,
+            next: VecDeque::new(),
+            out: Vec::new(),
+            done: 0,
+            events: 0,
+        };
+        for rank in 0..job.engines.len() {
+            job.tell(rank, Event::Start);
+        }
+        job
+    }
+
+    fn tell(&mut self, rank: usize, event: Event) {
+        self.events += 1;
+        self.engines[rank].on(self.now, event, &mut self.out).expect("an event that can be");
+        self.engines[rank].settle(&mut self.out);
+        for action in self.out.drain(..) {
+            match action {
+                Action::Run(run) => self.next.push_back((rank, Next::Run(run))),
+                Action::Send { to, payload } => {
+                    let from = u32::try_from(rank).expect("few ranks");
+                    self.next.push_back((to as usize, Next::Frame { from, payload }));
+                }
+                Action::Done { .. } => self.done += 1,
+                Action::Begin { .. } | Action::Over { .. } => {}
+                Action::Warn { key, missing } => panic!("{key:?} waits for {missing:?}"),
+                Action::Stop(stopped) => panic!("{}", stopped.error),
+            }
+        }
+    }
+
+    /// One step of the training: every tensor once, the last layer's first.
+    pub(crate) fn step(&mut self) {
+        self.done = 0;
+        let all = TENSORS * self.engines.len();
+        for layer in (0..TENSORS).rev() {
+            let key = self.keys[layer];
+            for rank in 0..self.engines.len() {
+                self.tell(rank, Event::Submit { key });
+            }
+        }
+        loop {
+            while let Some((rank, next)) = self.next.pop_front() {
+                match next {
+                    Next::Run(Run { collective: id, at, port, .. }) => {
+                        self.tell(rank, Event::PortFree { port });
+                        self.tell(rank, Event::StageOver { id, at });
+                    }
+                    Next::Frame { from, payload } => {
+                        self.tell(rank, Event::Frame { from, epoch: 0, payload });
+                    }
+                }
+            }
+            if self.done == all {
+                return;
+            }
+            self.now = self.engines.iter().filter_map(Engine::deadline).min().expect("no stall");
+            for rank in 0..self.engines.len() {
+                if self.engines[rank].deadline().is_some_and(|at| at <= self.now) {
+                    self.tell(rank, Event::Time);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! What an engine is told, and what it wants done.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use allrail_collective::StageRef;
+use allrail_collective::rank::RankPlan;
+use allrail_core::Bytes;
+use allrail_schedule::coordinate::Payload;
+use allrail_schedule::signature::Signature;
+use allrail_schedule::{Key, OperationName};
+
+use crate::{Broken, CollectiveId, Run};
+
+/// A tensor, as it is registered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Registration {
+    /// What it is, alike on every rank. Its shape is that of the whole buffer of the collective.
+    pub signature: Signature,
+    /// Bytes of an element.
+    pub width: u32,
+    /// Its place in the next forward pass, 0 first: the lower, the sooner it is needed.
+    pub place: u32,
+    /// Tensors of one group travel together, complete or not at all, where the policy packs.
+    pub group: Option<u32>,
+}
+
+/// What an engine is told.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Event {
+    /// All tensors are registered; the job begins.
+    Start,
+    /// This rank has a tensor's next generation ready.
+    Submit {
+        /// Which.
+        key: Key,
+    },
+    /// This rank has nothing for a tensor's next generation: it takes part with zeros.
+    Unused {
+        /// Which.
+        key: Key,
+    },
+    /// What a peer's coordinator has to say.
+    Frame {
+        /// Who.
+        from: u32,
+        /// The sender's epoch.
+        epoch: u32,
+        /// What.
+        payload: Payload,
+    },
+    /// A port can serve another stage. With [`Ordering::Common`](super::Ordering::Common): the stage on it
+    /// is over. With [`Ordering::Tagged`](super::Ordering::Tagged): all sends of its stages that may
+    /// leave now have left; a send that waits for a peer must not keep the port, as that peer may wait
+    /// for what this rank would run next.
+    PortFree {
+        /// Which.
+        port: u32,
+    },
+    /// A stage is over on this rank: all its messages are done.
+    StageOver {
+        /// Whose.
+        id: CollectiveId,
+        /// Which.
+        at: StageRef,
+    },
+    /// An operation cannot be carried on.
+    Failed {
+        /// Which.
+        operation: OperationName,
+        /// Why.
+        why: String,
+    },
+    /// A rank is no longer there.
+    PeerLost {
+        /// Which.
+        rank: u32,
+    },
+    /// The job begins anew with these ranks, after a loss or a restart: what was under way is dropped,
+    /// and tensors are as if never submitted.
+    Membership {
+        /// Larger than the one before.
+        epoch: u32,
+        /// How many; plans are made for a number of ranks, so another one needs another engine.
+        ranks: u32,
+    },
+    /// Tensors are cut in another way, and another credit holds, from generation `at` of every tensor on.
+    /// All ranks are told the same, before they submit that generation of any tensor.
+    Retune {
+        /// The first generation.
+        at: u64,
+        /// As it is where `None`.
+        partition: Option<Bytes>,
+        /// As it is where `None`.
+        credit: Option<Bytes>,
+    },
+    /// This rank wants all to stop.
+    Shutdown,
+    /// Time has passed; by [`Engine::deadline`](super::Engine::deadline) at the latest, and after all
+    /// else of that time.
+    Time,
+}
+
+/// What an engine wants done, in this order.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Action {
+    /// Bring this to a peer's engine, as [`Event::Frame`]. Frames from one rank to another keep their
+    /// order.
+    Send {
+        /// To whom.
+        to: u32,
+        /// What.
+        payload: Payload,
+    },
+    /// An operation begins on this rank: frames of its name are at home from now on.
+    /// [`Engine::slices`](super::Engine::slices) says on which elements.
+    Begin {
+        /// What it is called in the calls that follow.
+        id: CollectiveId,
+        /// What it is called on every rank.
+        operation: OperationName,
+        /// What this rank does.
+        part: Arc<RankPlan>,
+    },
+    /// A stage is launched; its port is taken.
+    Run(Run),
+    /// An operation is over on this rank.
+    Over {
+        /// As it began.
+        id: CollectiveId,
+        /// Its name.
+        operation: OperationName,
+    },
+    /// A tensor has been exchanged, and may be submitted again.
+    Done {
+        /// Which.
+        key: Key,
+        /// Which generation of it.
+        generation: u64,
+    },
+    /// A tensor waits for these ranks.
+    Warn {
+        /// Which.
+        key: Key,
+        /// Who has not submitted it.
+        missing: Vec<u32>,
+    },
+    /// Launch nothing more; said once. Nothing but [`Event::Membership`] is taken after it.
+    Stop(Box<Stopped>),
+}
+
+/// Why an engine has stopped, and where that leaves every tensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stopped {
+    /// Why.
+    pub error: Broken,
+    /// By number, that is by name.
+    pub tensors: Vec<TensorReport>,
+}
+
+/// How far a tensor was when an engine stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TensorReport {
+    /// Its name.
+    pub name: String,
+    /// How often it was submitted.
+    pub submitted: u64,
+    /// Whether what was submitted last is finished: its buffer holds the result. Of one that was never
+    /// submitted too.
+    pub finished: bool,
+    /// Of an exchange that is not: how many elements of it hold the result.
+    pub elements: u64,
+}
+
+/// Elements of one tensor in an operation. The operation's buffer is its slices laid end to end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slice {
+    /// Whose.
+    pub key: Key,
+    /// The tensor's number: its place among all, by name.
+    pub tensor: u32,
+    /// Which of its elements.
+    pub elements: Range<u64>,
+    /// Whether this rank takes part with zeros.
+    pub unused: bool,
+}
+
+/// Where frames of an operation belong now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Home {
+    /// To this one.
+    Running(CollectiveId),
+    /// To one that has not begun here: the sender is ahead, and they are kept until it does.
+    Early,
+}

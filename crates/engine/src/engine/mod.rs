@@ -1,0 +1,247 @@
+//! One rank's whole decision: from *this tensor is there* to *this stage of this part of it starts now*.
+//!
+//! An engine connects the deciders: the coordinator (which tensors are ready on every rank), the tensor
+//! scheduler (which part of which tensor travels next) and the [executor](crate::executor) (which stage
+//! of which chunk a port runs next). It opens no socket, reads no clock and touches no byte: a driver
+//! brings it what happens and carries out what it wants. The simulator, a test with a hostile network and
+//! a process of a real job are such drivers.
+//!
+//! Two kinds of transports are served, and an engine says which it runs for ([`Ordering`]):
+//!
+//! | | `Tagged`: every frame carries its name | `Common`: launches are paired by their order |
+//! |---|---|---|
+//! | *ready* | when this rank has submitted | when all ranks agree that all have |
+//! | *finished* | on this rank | when all ranks agree that it is on all |
+//! | a timer of the scheduler | on this rank's clock | when the first clock has come to it, agreed |
+//! | credit | unlimited (what a link is given ahead is the driver's own matter) | as set, agreed |
+//! | a port runs | what its queue chooses | a function of the order of issue alone |
+//! | a coordinator | may watch beside | decides |
+//!
+//! Nothing that is agreed is decided by a local clock, and nothing that ranks count each for themselves
+//! is part of a name: an [`OperationName`] is the tensor's key, how often it was exchanged, and which part of it.
+//!
+//! Calls, by kind:
+//!
+//! - commands of the application: [`Engine::register`], and as events
+//!   [`Event::Start`], [`Event::Submit`], [`Event::Unused`], [`Event::Retune`], [`Event::Shutdown`];
+//! - what has happened: [`Engine::on`] with [`Event::Frame`], [`Event::PortFree`], [`Event::StageOver`],
+//!   [`Event::Failed`], [`Event::PeerLost`], [`Event::Membership`], [`Event::Time`];
+//! - what is to be done: the [`Action`]s that these append, and, once everything of one time was told,
+//!   those of [`Engine::settle`]; [`Engine::deadline`] says when to come back at the latest;
+//! - getters: [`Engine::slices`], [`Engine::home`], [`Engine::under_way`], [`Engine::report`].
+//!
+//! A call that returns an error has changed nothing. What ends the job is no such error, but
+//! [`Action::Stop`].
+
+mod event;
+mod operations;
+mod parts;
+mod running;
+mod settings;
+mod tensors;
+mod timers;
+mod tuning;
+
+#[cfg(test)]
+mod tests;
+
+use allrail_collective::rank::Plans;
+use allrail_core::Time;
+use allrail_schedule::tensor::Tuning;
+use allrail_schedule::{Key, OperationName};
+
+pub use event::{Action, Event, Home, Registration, Slice, Stopped, TensorReport};
+pub use settings::{Coordination, Ordering, Settings};
+
+use self::parts::Parts;
+use self::running::Running;
+use crate::{Broken, CollectiveId, UnderWay};
+
+/// See the module.
+pub struct Engine {
+    settings: Settings,
+    parts: Parts,
+    registered: Vec<Registration>,
+    running: Option<Running>,
+}
+
+impl Engine {
+    /// An engine that has its plans: for every size that its operations may have.
+    ///
+    /// # Errors
+    /// [`Broken::Setting`], [`Broken::Schedule`]: settings that do not go together.
+    pub fn new(settings: Settings, plans: Plans) -> Result<Self, Broken> {
+        settings.check()?;
+        let Settings { operation, dimensions, granule, room, .. } = settings;
+        let parts = Parts::new(plans, operation, dimensions, granule, room);
+        Ok(Self { settings, parts, registered: Vec::new(), running: None })
+    }
+
+    /// What it was made with.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    /// A tensor that will be submitted. Ranks may register in any order, but all of them the same, before
+    /// [`Event::Start`].
+    ///
+    /// # Errors
+    /// [`Broken::Registered`]; [`Broken::OutOfTurn`] after the start; a shape of 2^64 bytes or more.
+    pub fn register(&mut self, tensor: Registration) -> Result<Key, Broken> {
+        let name = &tensor.signature.name;
+        if let Some(known) = self.registered.iter().find(|one| one.signature.name == *name) {
+            let differs = known.signature.differences(&tensor.signature);
+            let differs =
+                differs.iter().map(|(part, was, is)| format!(", {part} {was} and not {is}"));
+            return Err(Broken::Registered { name: name.clone(), differs: differs.collect() });
+        }
+        if self.running.is_some() {
+            return Err(Broken::OutOfTurn { call: "a registration", when: "after" });
+        }
+        tensors::check(&tensor)?;
+        let key = Key::of(name);
+        self.registered.push(tensor);
+        Ok(key)
+    }
+
+    /// Takes in what has happened, and appends what is to be done.
+    ///
+    /// # Errors
+    /// What the caller or a peer did against the rules; nothing has changed then.
+    pub fn on(&mut self, now: Time, event: Event, out: &mut Vec<Action>) -> Result<(), Broken> {
+        match event {
+            Event::Start => return self.start(now, out),
+            Event::Membership { epoch, ranks } => return self.join(now, (epoch, ranks), out),
+            _ => {}
+        }
+        let Self { settings, parts, running, .. } = self;
+        let Some(running) = running else {
+            return Err(Broken::OutOfTurn { call: "an event", when: "before" });
+        };
+        let talks = matches!(event, Event::Frame { .. } | Event::Time);
+        if running.stopped && !talks {
+            return Err(Broken::Stopped);
+        }
+        match event {
+            Event::Start | Event::Membership { .. } => {}
+            Event::Submit { key } => running.submit(now, (key, false), parts, out)?,
+            Event::Unused { key } => running.submit(now, (key, true), parts, out)?,
+            Event::Frame { from, epoch, payload } => {
+                check_peer(settings, from)?;
+                if epoch != settings.epoch {
+                    return Err(Broken::Epoch { epoch, now: settings.epoch });
+                }
+                running.heard(now, (from, payload), parts, out);
+            }
+            Event::PortFree { port } => running.executor.port_free(port)?,
+            Event::StageOver { id, at } => running.stage_over(now, (id, at), parts, out)?,
+            Event::Failed { operation, why } => {
+                running.home(settings, &operation)?;
+                let name = running.tensors.of_key(operation.key)?.name.clone();
+                running.fail(now, Broken::Failed { operation, name, why }, out);
+            }
+            Event::PeerLost { rank } => {
+                check_peer(settings, rank)?;
+                running.fail(now, Broken::PeerLost { rank }, out);
+            }
+            Event::Retune { at, partition, credit } => {
+                settings.check_tuning(Tuning { partition, credit }, &running.tensors)?;
+                running.retune(at, Tuning { partition, credit })?;
+            }
+            Event::Shutdown => running.shut_down(now, parts, out),
+            Event::Time => running.time(now, parts, out),
+        }
+        if running.executor.is_eager() {
+            running.settle(out);
+        }
+        Ok(())
+    }
+
+    /// Lets every port that can choose what it runs. To be called when everything of one time was told.
+    pub fn settle(&mut self, out: &mut Vec<Action>) {
+        if let Some(running) = &mut self.running {
+            running.settle(out);
+        }
+    }
+
+    /// When [`Event::Time`] is due, if nothing else happens before.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Time> {
+        self.running.as_ref()?.timers.deadline()
+    }
+
+    /// The elements of an operation under way, in the order in which they lie in its buffer.
+    ///
+    /// # Errors
+    /// [`Broken::UnknownCollective`].
+    pub fn slices(&self, id: CollectiveId) -> Result<&[Slice], Broken> {
+        let running = self.running.as_ref();
+        running.and_then(|one| one.operations.slices(id)).ok_or(Broken::UnknownCollective(id))
+    }
+
+    /// Where a frame of this operation belongs now.
+    ///
+    /// # Errors
+    /// [`Broken::Epoch`], [`Broken::Old`]: what is left of another life of the job, or of an operation
+    /// that is over here. [`Broken::UnknownTensor`], [`Broken::UnknownOperation`].
+    pub fn home(&self, operation: &OperationName) -> Result<Home, Broken> {
+        match &self.running {
+            Some(running) => running.home(&self.settings, operation),
+            None => Err(Broken::OutOfTurn { call: "a frame", when: "before" }),
+        }
+    }
+
+    /// Every chunk that is not over, for the report of a stall.
+    pub fn under_way(&self) -> impl Iterator<Item = UnderWay> + '_ {
+        self.running.iter().flat_map(|running| running.executor.under_way())
+    }
+
+    /// Where every tensor is, by number.
+    #[must_use]
+    pub fn report(&self) -> Vec<TensorReport> {
+        self.running.as_ref().map_or_else(Vec::new, |running| running.tensors.report())
+    }
+
+    fn start(&mut self, now: Time, out: &mut Vec<Action>) -> Result<(), Broken> {
+        if self.running.is_some() {
+            return Err(Broken::OutOfTurn { call: "a start", when: "after" });
+        }
+        let running = self.running.insert(Running::new(&self.settings, &self.registered)?);
+        running.start(now, &mut self.parts, out);
+        Ok(())
+    }
+
+    fn join(
+        &mut self,
+        now: Time,
+        (epoch, ranks): (u32, u32),
+        out: &mut Vec<Action>,
+    ) -> Result<(), Broken> {
+        if epoch <= self.settings.epoch {
+            return Err(Broken::Epoch { epoch, now: self.settings.epoch });
+        }
+        if ranks != self.settings.ranks {
+            return Err(Broken::Setting {
+                field: "ranks",
+                value: ranks.to_string(),
+                why: format!("the plans are for {}", self.settings.ranks),
+                hint: "make an engine with plans for them".to_owned(),
+            });
+        }
+        if self.running.is_none() {
+            self.settings.epoch = epoch;
+            return Ok(());
+        }
+        let settings = Settings { epoch, ..self.settings.clone() };
+        let running = self.running.insert(Running::new(&settings, &self.registered)?);
+        self.settings = settings;
+        running.start(now, &mut self.parts, out);
+        Ok(())
+    }
+}
+
+fn check_peer(settings: &Settings, rank: u32) -> Result<(), Broken> {
+    let Settings { ranks, .. } = *settings;
+    if rank < ranks { Ok(()) } else { Err(Broken::UnknownPeer { rank, ranks }) }
+}
