@@ -1,0 +1,3 @@
+//! The tests of `allrail-engine`, one module a subject, linked once.
+
+mod engine;
