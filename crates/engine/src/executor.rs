@@ -28,7 +28,7 @@
 //! use allrail_engine::{Executor, Progress, StageTask, Stages};
 //! use allrail_schedule::Order;
 //!
-//! let mut executor = Executor::new(Order::Fifo, 1, None);
+//! let mut executor = Executor::new(Order::FIFO, 1, None);
 //! let (operation, buffer) = (Operation::AllReduce, Bytes::new(64));
 //! let task = StageTask { stage: 0, port: 0, operation, buffer, brought: buffer };
 //! let mut stages = Stages::new(Vec::new());
