@@ -5,7 +5,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::dimension::{MOST_LINKS, SMALLEST};
-use crate::topology::{self, Reach};
+use crate::kinds::{self, Reach};
 use crate::{Dimension, FabricError};
 
 /// The network of a training cluster as a product of dimensions (Themis, ISCA'22, §2).
@@ -115,8 +115,7 @@ impl Fabric {
                     "`links` counts the links of one NPU on this dimension",
                 ));
             }
-            if dimension.in_network_reduction
-                && topology::of(dimension.kind).reach() != Reach::Switch
+            if dimension.in_network_reduction && kinds::of(dimension.kind).reach() != Reach::Switch
             {
                 return Err(FabricError::new(
                     field("in_network_reduction"),

@@ -11,7 +11,7 @@ use allrail_fabric::Fabric;
 
 use crate::chunk::{self, Composition, Parameters, Plugins, Problem};
 use crate::error::ScheduleError;
-use crate::evaluate::{Outcome, Work, evaluate};
+use crate::evaluate::{Evaluation, Work, evaluate};
 use crate::key::Inputs;
 use crate::queue::{self, Order};
 
@@ -334,7 +334,7 @@ pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
 }
 
 /// Runs `work` under each of the orders that may fix `order`; the run that ends first.
-fn fix(work: &Work, order: Order, dimensions: usize, active_chunks: Option<u32>) -> Outcome {
+fn fix(work: &Work, order: Order, dimensions: usize, active_chunks: Option<u32>) -> Evaluation {
     let run =
         |order: &Order| evaluate(work, &mut queue::queues(*order, dimensions, &[]), active_chunks);
     order.fixed_by().iter().map(run).min_by_key(|outcome| outcome.finish).unwrap_or_default()

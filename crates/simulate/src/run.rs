@@ -232,7 +232,7 @@ fn check_links(scenario: &Scenario, lowering: &Lowering) -> Result<(), SimulateE
         return Err(refuse(format!("the fabric has {links} links, more than {MAX_LINKS}")));
     }
     for dimension in &scenario.fabric.dimensions {
-        let link = allrail_fabric::topology::of(dimension.kind).link_bandwidth(dimension);
+        let link = allrail_fabric::kinds::of(dimension.kind).link_bandwidth(dimension);
         if link.time_for(lowering.largest_message).is_none_or(|time| time.as_ps() > 1 << 60) {
             return Err(refuse("a message takes longer than 13 days".to_owned()));
         }

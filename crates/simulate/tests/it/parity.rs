@@ -7,7 +7,7 @@ use allrail_collective::{Algorithm, CollectivePlan, Operation, StageRef, algorit
 use allrail_core::{Bytes, Time};
 use allrail_fabric::{Fabric, Kind};
 use allrail_schedule::chunk::{Parameters, Plugins};
-use allrail_schedule::evaluate::{Outcome, evaluate};
+use allrail_schedule::evaluate::{Evaluation, evaluate};
 use allrail_schedule::{Order, Request, queue};
 use allrail_simulate::Scenario;
 use allrail_simulate::driver::{self, Job};
@@ -16,7 +16,7 @@ use allrail_world::Dims;
 use proptest::prelude::*;
 
 /// What the driver makes of a plan in `dims`.
-fn driven(plan: &CollectivePlan, order: Order, active_chunks: Option<u32>) -> Outcome {
+fn driven(plan: &CollectivePlan, order: Order, active_chunks: Option<u32>) -> Evaluation {
     let plans = std::slice::from_ref(plan);
     let (_, works) = work(&plan.fabric, plans).expect("a planned plan");
     let job = Job {
@@ -38,11 +38,11 @@ fn driven(plan: &CollectivePlan, order: Order, active_chunks: Option<u32>) -> Ou
         served[stage.dimension.index()]
             .push(StageRef { chunk: span.at.chunk, stage: span.at.stage });
     }
-    Outcome { finish: run.finish[0], served }
+    Evaluation { finish: run.finish[0], served }
 }
 
 /// What the planners' evaluator makes of it.
-fn evaluated(plan: &CollectivePlan, order: Order, active_chunks: Option<u32>) -> Outcome {
+fn evaluated(plan: &CollectivePlan, order: Order, active_chunks: Option<u32>) -> Evaluation {
     let (_, works) = work(&plan.fabric, std::slice::from_ref(plan)).expect("a planned plan");
     let orders = std::slice::from_ref(&plan.dimension_order);
     let mut queues = queue::queues(order, plan.fabric.dimensions.len(), orders);

@@ -7,7 +7,7 @@
 //! Schedulers plan for the bandwidths that links should have.
 
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
-use allrail_fabric::topology::{self, Reach};
+use allrail_fabric::kinds::{self, Reach};
 use allrail_fabric::{Dimension, Fabric};
 use allrail_workload::{Group, SlowLinks, StepGraph, Work};
 
@@ -37,7 +37,7 @@ impl Found {
         for id in fabric.ids() {
             let dimension = fabric.dimension(id);
             let size = u64::from(dimension.size);
-            let ends = topology::ends(dimension);
+            let ends = kinds::ends(dimension);
             let instances = fabric.npus() / size;
             links.push(instances * ends.iter().flatten().count() as u64);
             let mut found = Vec::new();
@@ -84,7 +84,7 @@ pub fn check(drawn: &SlowLinks, fabric: &Fabric, graph: &StepGraph) -> Result<()
     };
     let most = graph.ids().map(bytes).max().unwrap_or_default();
     for dimension in &fabric.dimensions {
-        let slow = drawn.bandwidth(topology::of(dimension.kind).link_bandwidth(dimension));
+        let slow = drawn.bandwidth(kinds::of(dimension.kind).link_bandwidth(dimension));
         if slow.time_for(most).is_none_or(|time| time > LONGEST) {
             return Err(field(
                 "workload.slow_links.factor".to_owned(),
@@ -155,7 +155,7 @@ impl<'a> Felt<'a> {
 /// dimension, whether both ends are in one part.
 fn within(group: &Group, id: DimensionId, dimension: &Dimension, stride: u64, ends: Ends) -> bool {
     let [Some(from), Some(to)] = ends else { return true };
-    if topology::of(dimension.kind).reach() != Reach::Peers {
+    if kinds::of(dimension.kind).reach() != Reach::Peers {
         return true;
     }
     // What is left of a coordinate without the parts that the group spans.

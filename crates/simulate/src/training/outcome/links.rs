@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use allrail_core::{Bandwidth, DimensionId, Time};
 use allrail_fabric::Fabric;
 use allrail_fabric::graph::{Graph, NodeId};
-use allrail_fabric::topology;
+use allrail_fabric::kinds;
 
 use allrail_workload::SlowLinks;
 
@@ -87,7 +87,7 @@ impl Wires<'_> {
             Self::Dimensions(fabric, _) => {
                 let (id, _) = place(fabric, link);
                 let dimension = fabric.dimension(id);
-                (id.0, topology::of(dimension.kind).link_bandwidth(dimension))
+                (id.0, kinds::of(dimension.kind).link_bandwidth(dimension))
             }
             Self::Graph(graph) => {
                 let link = graph.link(u32::try_from(link).expect("fewer than 2^32 links"));
@@ -108,7 +108,7 @@ impl Wires<'_> {
     fn used(&self, (number, _): Key) -> Option<u64> {
         let Self::Dimensions(fabric, _) = self else { return None };
         let dimension = fabric.dimension(DimensionId(number));
-        let topology = topology::of(dimension.kind);
+        let topology = kinds::of(dimension.kind);
         let each = topology.links_per_npu(dimension) * u64::from(topology.hops_per_step());
         Some(fabric.npus() * each)
     }
@@ -128,13 +128,13 @@ impl Wires<'_> {
             Self::Dimensions(fabric, _) => {
                 let (id, within) = place(fabric, link);
                 let dimension = fabric.dimension(id);
-                let links = topology::of(dimension.kind).link_count(dimension) as usize;
+                let links = kinds::of(dimension.kind).link_count(dimension) as usize;
                 let inner = fabric.dimensions[..id.index()].iter().map(|d| u64::from(d.size));
                 let stride: u64 = inner.product();
                 let process_group = (within / links) as u64;
                 let first = process_group / stride * stride * u64::from(dimension.size)
                     + process_group % stride;
-                let ends = topology::ends(dimension)[within % links];
+                let ends = kinds::ends(dimension)[within % links];
                 let [from, to] = ends.unwrap_or_default().map(|end| match end {
                     Some(place) => format!("NPU {}", first + u64::from(place) * stride),
                     None => "switch".to_owned(),
@@ -159,7 +159,7 @@ fn place(fabric: &Fabric, link: usize) -> (DimensionId, usize) {
     for id in fabric.ids() {
         let dimension = fabric.dimension(id);
         let process_groups = fabric.npus() / u64::from(dimension.size);
-        let links = topology::of(dimension.kind).link_count(dimension);
+        let links = kinds::of(dimension.kind).link_count(dimension);
         let all = (process_groups * u64::from(links)) as usize;
         if within < all {
             return (id, within);

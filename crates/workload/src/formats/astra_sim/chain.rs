@@ -6,7 +6,7 @@
 use allrail_core::{Bytes, Rank, Time};
 
 use super::groups::{Involved, involved};
-use super::{AstraSim, Layer, Phase};
+use super::{AstraSim, Layer, LayerPass};
 use crate::error::WorkloadError;
 use crate::graph::{
     Actor, ActorId, Builder, Group, GroupId, Node, NodeId, Part, Pass, Purpose, StepGraph, Work,
@@ -244,7 +244,7 @@ impl<'a> Chain<'a> {
     }
 }
 
-fn phase(layer: &Layer, of: Of) -> Phase {
+fn phase(layer: &Layer, of: Of) -> LayerPass {
     match of {
         Of::Forward => layer.forward,
         Of::InputGradient => layer.input_gradient,

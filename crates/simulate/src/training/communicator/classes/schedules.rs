@@ -7,7 +7,7 @@ use allrail_collective::{Operation, StageRef};
 use allrail_core::{Bytes, DimensionId, Rank, Time};
 use allrail_engine::StageTask;
 use allrail_fabric::Fabric;
-use allrail_fabric::topology::{self, Reach};
+use allrail_fabric::kinds::{self, Reach};
 use allrail_schedule::{Request, evaluate, planner};
 use allrail_workload::{Part, StepGraph};
 
@@ -178,7 +178,7 @@ impl Schedules<'_> {
                 continue;
             }
             let whole = &mut fabric.dimensions[dimension.index()];
-            if topology::of(whole.kind).reach() == Reach::Peers && size < whole.size {
+            if kinds::of(whole.kind).reach() == Reach::Peers && size < whole.size {
                 // Only the links to the part's own NPUs carry its messages.
                 whole.links = (whole.links * (size - 1) / (whole.size - 1)).max(1);
             }
@@ -216,9 +216,9 @@ impl Schedules<'_> {
             if from == to {
                 continue;
             }
-            let links = topology::of(dimension.kind);
+            let links = kinds::of(dimension.kind);
             let mut path = Vec::new();
-            topology::path(dimension, from, to, &mut path);
+            kinds::path(dimension, from, to, &mut path);
             let hops = u64::try_from(path.len()).expect("few hops");
             let steps = hops.div_ceil(u64::from(links.hops_per_step()));
             let time = links.link_bandwidth(dimension).time_for(bytes);
