@@ -46,7 +46,7 @@ OTHERWISE = {
     ("Parallelism", "map"): "dict[str, tuple[int | str, ...]], Mapped()",
     ("Compute", "peak"): "str, Rate()",
     ("Workload", "model"): "dict[str, Any], Model()",
-    ("Algorithms", "all_reduce"): "str, OneOf(*GRID, what='an algorithm')",
+    ("Algorithms", "all_reduce"): "str, OneOf(table='grid_algorithms')",
     ("Algorithms", "groups"): "dict[str, str], ByGroup(pairs=False)",
     ("Algorithms", "shapes"): "dict[str, Any], ByGroup(pairs=True)",
     ("Traffic", "phases"): "int | None, Phases()",
@@ -72,7 +72,6 @@ from allrail.scenario.fields import Count, Flag, Number, OneOf, Quantity, Rate, 
 from allrail.scenario.node import Described, Node
 from allrail.scenario.policies import Policy, order_of
 from allrail.scenario.sugar import (
-    GRID,
     ByGroup,
     ByOperation,
     Mapped,

@@ -105,7 +105,9 @@ def is_cached(scenario: Scenario) -> bool:
     """
     rows = {row["name"]: row for row in table("policies")}
     worlds = {row["name"]: row for row in table("worlds")}
-    runs = scenario.schedule.order == "planned" and worlds[scenario.world].get("messages")
+    orders = {row["name"]: row for row in table("orders")}
+    planned = orders[scenario.schedule.order]["keeps_to_plans"]
+    runs = planned and worlds[scenario.world].get("messages")
     return bool(runs or rows[scenario.schedule.policy].get("expensive"))
 
 

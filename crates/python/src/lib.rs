@@ -242,7 +242,10 @@ fn algorithms() -> String {
 /// The orders within a dimension: name, about.
 #[pyfunction]
 fn orders() -> String {
-    let rows = queue::ALL.iter().map(|q| json!({ "name": q.tag(), "about": q.about() }));
+    let rows = queue::ALL.iter().map(|q| {
+        let planned = q.keeps_to_plans();
+        json!({ "name": q.tag(), "about": q.about(), "keeps_to_plans": planned })
+    });
     Value::from_iter(rows).to_string()
 }
 

@@ -37,7 +37,7 @@ const VERSION: u32 = 1;
 
 /// Whether the plans of a scenario get their order from a run in its world.
 pub(crate) fn applies(scenario: &Scenario) -> bool {
-    scenario.schedule.order == Order::PLANNED && scenario.world.carries_messages()
+    scenario.schedule.order.keeps_to_plans() && scenario.world.carries_messages()
 }
 
 /// The key of a plan whose key is `planned`, with everything that the run depends on beside it.
@@ -104,10 +104,10 @@ fn orders(scenario: &Scenario, plan: &CollectivePlan) -> Result<Vec<Order>, Simu
         let mut queues = queue::queues(*order, plan.dimension_order.len(), &[]);
         works.iter().map(|work| evaluate::finish(work, &mut queues, active_chunks)).max()
     };
-    let free = Order::PLANNED.fixed_by();
+    let free = scenario.schedule.order.fixed_by();
     let mut tried: Vec<Order> = free.iter().take(1).copied().collect();
     tried.extend(free.iter().min_by_key(|order| end(order)));
-    tried.push(Order::PLANNED);
+    tried.push(scenario.schedule.order);
     tried.dedup();
     Ok(tried)
 }

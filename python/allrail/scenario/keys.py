@@ -13,7 +13,6 @@ from allrail.scenario.fields import Count, Flag, Number, OneOf, Quantity, Rate, 
 from allrail.scenario.node import Described, Node
 from allrail.scenario.policies import Policy, order_of
 from allrail.scenario.sugar import (
-    GRID,
     ByGroup,
     ByOperation,
     Mapped,
@@ -325,7 +324,7 @@ class Workload(Node):
 class Algorithms(Node):
     """Which algorithms collectives take on graph fabrics."""
 
-    all_reduce: Annotated[str, OneOf(*GRID, what="an algorithm")] = Field(
+    all_reduce: Annotated[str, OneOf(table="grid_algorithms")] = Field(
         default="ring", description="Of all-reduces, over a group's ranks in a grid."
     )
     all_to_all: Annotated[str, OneOf("direct", "pairwise", what="an all-to-all")] = Field(
@@ -357,11 +356,13 @@ class Messages(Node):
     )
     steady: Annotated[bool, Flag()] = Field(
         default=False,
-        description="`flows`: alike steps of a collective are one message each; exact while "
-        "nothing disturbs them.",
+        description="`flows`: one message for alike steps of an algorithm, exact while nothing "
+        "disturbs them.",
     )
-    algorithms: Algorithms = Field(
-        default=Algorithms(), description="What collectives are made of on graph fabrics."
+    algorithms: Algorithms | None = Field(
+        default=None,
+        description="What collectives are made of on graphs, instead of the chunks of a plan on"
+        " the topology's dimensions.",
     )
 
 

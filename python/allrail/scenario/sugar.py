@@ -20,7 +20,6 @@ from allrail.scenario.places import Places
 AXES = ("tp", "op", "ep", "pp", "dp")
 """The degrees of parallelism."""
 
-GRID = ("rings", "torus", "ring", "ring_unidirectional", "hierarchical", "tree")
 Message = tuple[str, int, int, str]
 """Time, source, destination, size."""
 
@@ -182,9 +181,11 @@ class ByGroup(_Field):
         hint = "for example `{data: [16, 16]}`" if self.pairs else "for example `{data: rings}`"
         if not isinstance(value, dict):
             refuse("it is not a mapping of groups", hint=hint)
+        algorithm = OneOf(table="grid_algorithms")
         for one in value.values():
-            pair = isinstance(one, (list, tuple)) and len(one) == 2
-            if not (pair if self.pairs else one in GRID):
+            if not self.pairs:
+                algorithm.check(one)
+            elif not (isinstance(one, (list, tuple)) and len(one) == 2):
                 refuse(f"`{one}` is not what a group takes", hint=hint)
         return dict(value)
 
@@ -192,7 +193,7 @@ class ByGroup(_Field):
         """Return the JSON schema."""
         number = {"type": "integer", "minimum": 1}
         pair = {"type": "array", "items": number, "minItems": 2, "maxItems": 2}
-        one = pair if self.pairs else {"type": "string", "enum": list(GRID)}
+        one = pair if self.pairs else OneOf(table="grid_algorithms").schema()
         return {"type": "object", "additionalProperties": one}
 
 

@@ -1,5 +1,6 @@
 //! What is under way, and the tags by which a world speaks of it.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use allrail_core::Time;
@@ -12,8 +13,10 @@ pub(super) struct Flight {
     pub(super) lowered: Rc<Lowered>,
     /// The actor at each position.
     pub(super) members: Rc<[u32]>,
-    /// Of messages: by position and chunk.
+    /// Of messages, and where stages are kept: by position and chunk.
     pub(super) chunks: Vec<Chunk>,
+    /// The number of its first chunk.
+    pub(super) first_slot: u32,
     /// Positions that are not over.
     pub(super) left: u32,
     pub(super) tag: u64,
@@ -32,19 +35,78 @@ pub(super) struct Chunk {
     /// Of the stage that runs: its place among the rank's tasks, and its span.
     pub(super) task: u32,
     pub(super) span: u32,
+    /// How many messages its current step expects.
+    pub(super) expected: u32,
 }
 
-/// A transfer of a world.
-#[derive(Clone, Copy)]
+/// A transfer of a world, as its tag says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Going {
-    pub(super) flight: u32,
     /// Where it goes.
     pub(super) position: u32,
-    pub(super) chunk: u32,
+    /// A chunk of something under way, as [`Slots`] number them.
+    pub(super) slot: u32,
     /// Its step, counted through the chunk's stages; in `dims` its stage.
     pub(super) step: u32,
-    /// In `dims`: where its stage is kept.
-    pub(super) span: u32,
+}
+
+const STEP_BITS: u32 = 20;
+const SLOT_BITS: u32 = 24;
+
+impl Going {
+    /// As a tag: no memory is looked up for a message until it arrives.
+    ///
+    /// # Panics
+    /// Beyond 2^20 steps of a chunk or ranks, or 2^24 chunks under way.
+    #[inline]
+    pub(super) fn pack(self) -> u64 {
+        assert!(self.step < 1 << STEP_BITS && self.slot < 1 << SLOT_BITS, "too many at once");
+        let (position, slot) = (u64::from(self.position), u64::from(self.slot));
+        position << (STEP_BITS + SLOT_BITS) | slot << STEP_BITS | u64::from(self.step)
+    }
+
+    /// From a tag.
+    #[inline]
+    pub(super) fn unpack(tag: u64) -> Self {
+        Self {
+            position: (tag >> (STEP_BITS + SLOT_BITS)) as u32,
+            slot: (tag >> STEP_BITS) as u32 & ((1 << SLOT_BITS) - 1),
+            step: tag as u32 & ((1 << STEP_BITS) - 1),
+        }
+    }
+}
+
+/// Numbers for the chunks of all that is under way; used again when it is over.
+#[derive(Default)]
+pub(super) struct Slots {
+    /// The flight of each.
+    of: Vec<u32>,
+    /// Where runs of so many begin that nobody has.
+    free: BTreeMap<u32, Vec<u32>>,
+}
+
+impl Slots {
+    /// The first of `chunks` numbers, one after the other, for a flight.
+    pub(super) fn take(&mut self, chunks: u32, flight: u32) -> u32 {
+        let first = self.free.get_mut(&chunks).and_then(Vec::pop).unwrap_or_else(|| {
+            let first = u32::try_from(self.of.len()).expect("fewer than 2^32 chunks");
+            self.of.resize(self.of.len() + chunks as usize, 0);
+            first
+        });
+        self.of[first as usize..(first + chunks) as usize].fill(flight);
+        first
+    }
+
+    /// They are free.
+    pub(super) fn give_back(&mut self, first: u32, chunks: u32) {
+        self.free.entry(chunks).or_default().push(first);
+    }
+
+    /// Whose a number is.
+    #[inline]
+    pub(super) fn flight(&self, slot: u32) -> u32 {
+        self.of[slot as usize]
+    }
 }
 
 /// Of an actor on one dimension.

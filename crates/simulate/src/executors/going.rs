@@ -70,7 +70,7 @@ impl<W: World> Executors<W> {
         }
         events.sort_by_key(|event| match *event {
             allrail_world::Event::Sent { tag } => (Departure::unpack(tag).port, 0),
-            allrail_world::Event::Delivered { tag } => (self.port_of(self.going[tag as usize]), 1),
+            allrail_world::Event::Delivered { tag } => (self.port_of(Going::unpack(tag)), 1),
         });
         for event in events {
             self.hear(now, event);
@@ -80,14 +80,15 @@ impl<W: World> Executors<W> {
 
     /// The port on which a transfer's stage runs.
     fn port_of(&self, going: Going) -> u32 {
-        let flight = &self.flights[going.flight as usize];
+        let flight = &self.flights[self.slots.flight(going.slot) as usize];
+        let chunk = going.slot - flight.first_slot;
         let stages = flight.lowered.stages(going.position);
-        let tasks = stages.chunk(going.chunk);
+        let tasks = stages.chunk(chunk);
         let tasks = &stages.tasks()[tasks.start as usize..tasks.end as usize];
         let task = match &flight.lowered.carried {
             Carried::Stages(_) => tasks.iter().find(|task| task.stage == going.step),
             Carried::Messages(steps) => tasks.iter().rev().find(|task| {
-                let at = StageRef { chunk: going.chunk, stage: task.stage };
+                let at = StageRef { chunk, stage: task.stage };
                 steps.first(at) <= u64::from(going.step)
             }),
         };
@@ -97,9 +98,7 @@ impl<W: World> Executors<W> {
     fn hear(&mut self, now: Time, event: allrail_world::Event) {
         match event {
             allrail_world::Event::Delivered { tag } => {
-                let id = tag as usize;
-                let going = self.going[id];
-                self.free_going.push(id as u32);
+                let going = Going::unpack(tag);
                 if self.settings.overhead > Time::ZERO {
                     let at = now + self.settings.overhead;
                     self.after.push(at, 0, Inner::Waited { going });
@@ -128,13 +127,12 @@ impl<W: World> Executors<W> {
 
     /// A transfer has come to where it goes.
     fn arrived(&mut self, now: Time, going: Going) {
-        let Going { flight: id, position, chunk, step, span } = going;
+        let Going { position, slot, step } = going;
+        let id = self.slots.flight(slot);
         let flight = &mut self.flights[id as usize];
+        let chunk = slot - flight.first_slot;
         match &flight.lowered.carried {
             Carried::Stages(_) => {
-                if let Some(span) = self.spans.get_mut(span as usize) {
-                    span.finish = now;
-                }
                 self.stage_over(now, id, position, StageRef { chunk, stage: step });
             }
             Carried::Messages(_) => {
@@ -163,7 +161,9 @@ impl<W: World> Executors<W> {
             }
             Inner::Left { tag } => self.ready.push_back((now, Event::Left { tag })),
             Inner::Over { flight } => {
-                let tag = self.flights[flight as usize].tag;
+                let over = &self.flights[flight as usize];
+                let tag = over.tag;
+                self.slots.give_back(over.first_slot, over.lowered.chunks());
                 self.free_flights.push(flight);
                 self.ready.push_back((now, Event::Over { tag }));
             }

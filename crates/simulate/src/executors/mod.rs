@@ -30,7 +30,7 @@ use allrail_engine::{Executor, Progress, Run};
 use allrail_schedule::Order;
 use allrail_world::{Submission, Transfer, World};
 
-use flight::{Chunk, Departure, Flight, Going, Inner, Port};
+use flight::{Chunk, Departure, Flight, Going, Inner, Port, Slots};
 use lowered::{Carried, Lowered, Outgoing};
 
 /// What happened to what is carried.
@@ -99,8 +99,6 @@ pub struct Settings {
 /// A rank, or a class of ranks.
 struct Actor {
     executor: Executor,
-    /// Where it is in the world.
-    npu: Rank,
     /// By slot of the executor: what is there, and at which of its positions.
     flights: Vec<(u32, u32)>,
     unsettled: bool,
@@ -112,13 +110,14 @@ pub struct Executors<W> {
     settings: Settings,
     dimensions: usize,
     actors: Vec<Actor>,
+    /// Where each is in the world.
+    npus: Vec<Rank>,
     /// By actor and dimension.
     ports: Vec<Port>,
     eager: bool,
     flights: Vec<Flight>,
     free_flights: Vec<u32>,
-    going: Vec<Going>,
-    free_going: Vec<u32>,
+    slots: Slots,
     /// What of a time comes before the world's events, and after them.
     before: EventQueue<Inner>,
     after: EventQueue<Inner>,
@@ -140,13 +139,13 @@ impl<W: World> Executors<W> {
         dimensions: usize,
         settings: Settings,
     ) -> Self {
-        let actor = |npu| Actor {
+        let npus: Vec<Rank> = npus.into_iter().collect();
+        let actor = |_: &Rank| Actor {
             executor: Executor::new(settings.order, dimensions, settings.active_chunks),
-            npu,
             flights: Vec::new(),
             unsettled: false,
         };
-        let actors: Vec<Actor> = npus.into_iter().map(actor).collect();
+        let actors: Vec<Actor> = npus.iter().map(actor).collect();
         Self {
             world,
             settings,
@@ -154,10 +153,10 @@ impl<W: World> Executors<W> {
             eager: actors.first().is_some_and(|actor| actor.executor.is_eager()),
             ports: vec![Port::default(); actors.len() * dimensions],
             actors,
+            npus,
             flights: Vec::new(),
             free_flights: Vec::new(),
-            going: Vec::new(),
-            free_going: Vec::new(),
+            slots: Slots::default(),
             before: EventQueue::new(),
             after: EventQueue::new(),
             ready: VecDeque::new(),
@@ -234,12 +233,14 @@ impl<W: World> Executors<W> {
     ) {
         let left = u32::try_from(members.len()).expect("fewer than 2^32 members");
         let messages = matches!(lowered.carried, Carried::Messages(_));
-        let chunks = if messages { (left * lowered.chunks()) as usize } else { 0 };
+        let is_kept = messages || self.settings.kept != Kept::None;
+        let chunks = if is_kept { (left * lowered.chunks()) as usize } else { 0 };
         let id = self.free_flights.pop().unwrap_or_else(|| {
             self.flights.push(Flight {
                 lowered: Rc::clone(&lowered),
                 members: Rc::clone(&members),
                 chunks: Vec::new(),
+                first_slot: 0,
                 left: 0,
                 tag,
                 overhead,
@@ -249,6 +250,7 @@ impl<W: World> Executors<W> {
             u32::try_from(self.flights.len() - 1).expect("fewer than 2^32 under way")
         });
         let flight = &mut self.flights[id as usize];
+        flight.first_slot = self.slots.take(lowered.chunks(), id);
         (flight.lowered, flight.members, flight.left) = (lowered, members, left);
         (flight.tag, flight.overhead, flight.tell_left) = (tag, overhead, tell_left);
         flight.chunks.clear();
@@ -378,12 +380,16 @@ impl<W: World> Executors<W> {
                 if flight.tell_left && run.task + 1 == stages.chunk(run.at.chunk).end {
                     self.after.push(free_at, 1, Inner::Left { tag: flight.tag });
                 }
-                let going =
-                    Going { flight: id, position, chunk: run.at.chunk, step: run.at.stage, span };
+                let slot = flight.first_slot + run.at.chunk;
+                let going = Going { position, slot, step: run.at.stage };
+                let kept = position * flight.lowered.chunks() + run.at.chunk;
+                if let Some(chunk) = flight.chunks.get_mut(kept as usize) {
+                    chunk.span = span;
+                }
                 let dimension = DimensionId(u32::try_from(place).expect("fewer than 2^32 ports"));
                 let transfer = Transfer::Stage { dimension, occupancy, latency: times.latency };
-                let tag = self.keep(going);
                 self.transfers += 1;
+                let tag = going.pack();
                 self.world.submit(now, Submission { transfer, tag, sent_tag: None });
                 if free_at == now {
                     self.free(actor, run.port);
@@ -416,15 +422,6 @@ impl<W: World> Executors<W> {
         u32::try_from(self.spans.len() - 1).expect("fewer than 2^32 stages")
     }
 
-    fn keep(&mut self, going: Going) -> u64 {
-        if let Some(id) = self.free_going.pop() {
-            self.going[id as usize] = going;
-            return u64::from(id);
-        }
-        self.going.push(going);
-        self.going.len() as u64 - 1
-    }
-
     fn free(&mut self, actor: u32, port: u32) {
         let freed = self.actors[actor as usize].executor.port_free(port);
         freed.expect("a port that was taken exists");
@@ -450,22 +447,23 @@ impl<W: World> Executors<W> {
         let mut outgoing = std::mem::take(&mut self.outgoing);
         outgoing.clear();
         steps.sends(position, at, step, &mut outgoing);
+        state.expected = steps.expected(position, at, step);
+        let slot = flight.first_slot + chunk;
         let members = Rc::clone(&flight.members);
         let told = flight.tell_left;
         let departure = Departure { actor, port, told, of: if told { id } else { span } };
         let first = actor as usize * self.dimensions;
         let place = first + port as usize;
+        let step = u32::try_from(number).expect("fewer than 2^32 steps");
         for Outgoing { to, heard_by, dimension, bytes, last_on_link } in &outgoing {
             self.ports[place].unsent += u32::from(*last_on_link);
             self.ports[first + *dimension as usize].sent += bytes.count() as f64;
             let sent_tag = (*last_on_link || told).then(|| departure.pack());
-            let step = u32::try_from(number).expect("fewer than 2^32 steps");
-            let position = *heard_by;
-            let tag = self.keep(Going { flight: id, position, chunk, step, span: u32::MAX });
+            let tag = Going { position: *heard_by, slot, step }.pack();
             let transfer = Transfer::Message {
                 dimension: DimensionId(*dimension),
-                source: self.actors[actor as usize].npu,
-                destination: self.actors[members[*to as usize] as usize].npu,
+                source: self.npus[actor as usize],
+                destination: self.npus[members[*to as usize] as usize],
                 bytes: if self.settings.infinite { Bytes::default() } else { *bytes },
             };
             self.world.submit(now, Submission { transfer, tag, sent_tag });
@@ -487,15 +485,11 @@ impl<W: World> Executors<W> {
             let Carried::Messages(steps) = &flight.lowered.carried else { return };
             let place = (position * flight.lowered.chunks() + chunk) as usize;
             let state = &mut flight.chunks[place];
-            if !state.run.is_running() {
+            if !state.run.complete_step(state.expected) {
                 return;
             }
             let task = flight.lowered.stages(position).tasks()[state.task as usize];
             let at = StageRef { chunk, stage: task.stage };
-            let step = state.run.step();
-            if !state.run.complete_step(steps.expected(position, at, step)) {
-                return;
-            }
             let delay = self.settings.endpoint_delay;
             if state.run.step() < steps.steps(at) {
                 if delay == Time::ZERO {
