@@ -43,8 +43,8 @@ pub(crate) struct Setup {
     pub(crate) coordination: Option<Coordination>,
     /// The group of each tensor.
     pub(crate) groups: Vec<Option<u32>>,
-    /// What a rank takes a tensor for, where that is wrong.
-    pub(crate) differs: BTreeMap<(u32, usize), (Dtype, u64)>,
+    /// What a rank takes a tensor for, where that is wrong: name, type and elements.
+    pub(crate) differs: BTreeMap<(u32, usize), (String, Dtype, u64)>,
 }
 
 /// What goes wrong.
@@ -54,6 +54,8 @@ pub(crate) enum Fault {
     Lost(u32),
     /// After so many data frames, one is delivered twice.
     Twice(u64),
+    /// This rank takes a tensor for another, as the setup says.
+    Differs(u32),
 }
 
 /// What all ranks do.
@@ -112,10 +114,21 @@ impl Job {
         Key::of(&self.name(tensor))
     }
 
+    /// What a rank calls a tensor.
+    pub(crate) fn key_of(&self, rank: u32, tensor: usize) -> Key {
+        let differs = self.engine.as_ref().and_then(|setup| setup.differs.get(&(rank, tensor)));
+        differs.map_or_else(|| self.key(tensor), |(name, ..)| Key::of(name))
+    }
+
     /// What a rank takes a tensor for.
     pub(crate) fn dtype(&self, rank: u32, tensor: usize) -> Dtype {
         let differs = self.engine.as_ref().and_then(|setup| setup.differs.get(&(rank, tensor)));
-        differs.map_or(self.tensors[tensor].dtype, |(dtype, _)| *dtype)
+        differs.map_or(self.tensors[tensor].dtype, |(_, dtype, _)| *dtype)
+    }
+
+    pub(crate) fn elements(&self, rank: u32, tensor: usize) -> u64 {
+        let differs = self.engine.as_ref().and_then(|setup| setup.differs.get(&(rank, tensor)));
+        differs.map_or(self.tensors[tensor].elements, |(_, _, elements)| *elements)
     }
 
     /// Several collectives, submitted in another order by every rank.
@@ -179,6 +192,38 @@ impl Job {
         let coordination = coordination(&mut draw, transport);
         let differs = BTreeMap::new();
         job.engine = Some(Setup { parameters, coordination, groups, differs });
+        job
+    }
+
+    /// The same, and one thing goes wrong.
+    pub(crate) fn faulty(seed: u64, most_ranks: u32) -> Self {
+        let mut draw = Draw(seed ^ 1 << 51);
+        let transport = draw.one_of(&[Transport::Tagged, Transport::InOrder]);
+        let mut job = Self::engines(seed, most_ranks, transport);
+        let rank = draw.below(job.ranks() as usize) as u32;
+        job.fault = Some(match draw.below(3) {
+            0 => Fault::Lost(rank),
+            1 => Fault::Twice(draw.next() % 200),
+            _ => Fault::Differs(rank),
+        });
+        let tensor = draw.below(job.tensors.len());
+        let (mut name, Tensor { mut dtype, mut elements, .. }) =
+            (job.name(tensor), job.tensors[tensor].clone());
+        if let (Some(Fault::Differs(_)), Some(setup)) = (job.fault, &mut job.engine) {
+            match draw.below(3) {
+                0 => name = "another".to_owned(),
+                1 => {
+                    let others = Dtype::ALL.into_iter().filter(|other| *other != dtype);
+                    dtype = draw.one_of(&others.collect::<Vec<_>>());
+                }
+                // So that all ranks of an all-to-all still have a shard.
+                _ => elements += 5 * 7 * 9 * 16,
+            }
+            setup.differs.insert((rank, tensor), (name, dtype, elements));
+            // With names and without a coordinator, nobody compares.
+            let any = coordination(&mut draw, Transport::InOrder);
+            setup.coordination = setup.coordination.take().or(any);
+        }
         job
     }
 

@@ -1,5 +1,8 @@
 //! The laws, over pinned seeds: `LAW_SEEDS` says how many, `LAW_FIRST_SEED` where they begin.
 
+use allrail_engine::Broken;
+
+use super::job::Fault;
 use super::{Driver, Job, Loopback, Outcome, Transport, contents};
 
 fn number(variable: &str, default: u64) -> u64 {
@@ -52,26 +55,6 @@ impl Drop for Seeds {
 
 fn check(job: &Job, outcome: &Outcome, what: &str) {
     for (rank, of_rank) in outcome.ranks.iter().enumerate() {
-        if std::env::var("DBG").is_ok() && !of_rank.errors.is_empty() {
-            eprintln!(
-                "{:?} {:?} {:?} {:?} {:?}",
-                job.order,
-                job.sizes,
-                job.tensors
-                    .iter()
-                    .map(|t| (
-                        t.operation,
-                        t.elements,
-                        t.dimensions.clone(),
-                        t.plan.policy.clone(),
-                        t.plan.algorithms.clone(),
-                        t.priority
-                    ))
-                    .collect::<Vec<_>>(),
-                job.submissions,
-                of_rank.launched
-            );
-        }
         assert_eq!(of_rank.errors, [""; 0], "{what}: rank {rank}");
         assert_eq!(of_rank.stopped, None, "{what}: rank {rank}");
     }
@@ -137,5 +120,72 @@ fn engines_of_a_transport_in_order_launch_alike_on_all_ranks() {
                 assert!(same, "{}: ranks {first} and {rank} differ", seeds.what(seed));
             }
         }
+    }
+}
+
+/// What every rank says in the end, where one thing has gone wrong.
+fn check_fault(job: &Job, outcome: &Outcome, what: &str) {
+    let fault = job.fault.expect("one thing");
+    let submitted = |rank: usize| job.submissions[rank].len();
+    let (mut refused, mut stopped) = (0, 0);
+    for (rank, of_rank) in outcome.ranks.iter().enumerate() {
+        let what = format!("{what}: {fault:?}: rank {rank}");
+        if outcome.dead.contains(&(rank as u32)) {
+            continue;
+        }
+        let done: usize = of_rank.results.iter().map(Vec::len).sum();
+        let Some(end) = &of_rank.stopped else {
+            assert_eq!(done, submitted(rank), "{what}: waits for ever {:?}", of_rank.errors);
+            refused += of_rank.errors.len();
+            continue;
+        };
+        stopped += 1;
+        refused += of_rank.errors.len();
+        let named = match (fault, &end.error) {
+            (_, Broken::Stopping(_) | Broken::PeerLost { .. }) => true,
+            (Fault::Lost(_), _) => false,
+            (Fault::Twice(_), error) => matches!(error, Broken::Failed { .. }),
+            (Fault::Differs(_), error) => matches!(
+                error,
+                Broken::Mismatch { .. } | Broken::Failed { .. } | Broken::Coordination(_)
+            ),
+        };
+        assert!(named, "{what}: {:?}", end.error);
+        assert_eq!(end.tensors.len(), job.tensors.len(), "{what}: a tensor is not reported");
+        for (t, results) in of_rank.results.iter().enumerate() {
+            let report = end.tensors.iter().find(|report| report.name == job.name(t));
+            if let Some(report) = report {
+                let done = results.len() as u64 == report.submitted;
+                assert!(report.finished || !done, "{what}: {report:?}, and it is done");
+            }
+        }
+        if !matches!(fault, Fault::Twice(_) | Fault::Differs(_)) {
+            assert_eq!(of_rank.errors, [""; 0], "{what}");
+        }
+    }
+    match fault {
+        Fault::Lost(_) => contents::check_left(job, &outcome.ranks, what),
+        Fault::Twice(_) => {
+            assert_eq!(refused > 0, outcome.twice, "{what}: a frame that came twice");
+            contents::check_left(job, &outcome.ranks, what);
+        }
+        // Where a rank took another for it, a tensor has no right result.
+        Fault::Differs(_) => {
+            assert!(stopped > 0 || job.transport == Transport::Tagged, "{what}: nobody has said");
+        }
+    }
+    if !matches!(fault, Fault::Differs(_)) {
+        contents::check(job, &outcome.ranks, what);
+        assert_eq!(outcome.mismatches, [""; 0], "{what}");
+    }
+}
+
+#[test]
+fn whatever_goes_wrong_every_rank_ends_with_a_named_error_or_its_results() {
+    let mut seeds = Seeds::of("whatever_goes_wrong");
+    for seed in seeds.range.clone() {
+        let job = Job::faulty(seed, Seeds::most_ranks(seed));
+        let outcome = seeds.run(seed, &job);
+        check_fault(&job, &outcome, &seeds.what(seed));
     }
 }

@@ -54,6 +54,8 @@ pub(crate) struct Outcome {
     pub(crate) ranks: Vec<RankOutcome>,
     /// Ranks that were lost.
     pub(crate) dead: Vec<u32>,
+    /// Whether a frame was delivered twice.
+    pub(crate) twice: bool,
     /// Pairs of launches that met and were not of one stage.
     pub(crate) mismatches: Vec<String>,
     /// How often an engine was told something.

@@ -8,7 +8,7 @@ use allrail_engine::chunk_run::{FrameAt, Work};
 use allrail_engine::engine::{Action, Event, Home};
 use allrail_engine::operations::{FrameName, Operations};
 use allrail_engine::{CollectiveId, Dtype, memory};
-use allrail_schedule::coordinate::Payload;
+use allrail_schedule::coordinate::wire::{Limits, decode, encode};
 use allrail_schedule::operation::{Key, OperationName};
 
 use super::bare::Bare;
@@ -75,8 +75,8 @@ pub(crate) struct Node {
     running: BTreeMap<Launch, (u32, usize)>,
     /// Frames of launches that this rank has not made yet.
     unmatched: Vec<Frame>,
-    /// What its coordinator wants sent: to whom in the fabric.
-    pub(crate) said: Vec<(u32, Payload)>,
+    /// What its coordinator wants sent: to whom in the fabric, as bytes.
+    pub(crate) said: Vec<(u32, Vec<u8>)>,
     /// How often its decider was told something, and wanted something that is no message.
     pub(crate) events: u64,
     pub(crate) progress: u64,
@@ -160,6 +160,16 @@ impl Node {
         }
     }
 
+    /// A coordinator's message has come from a place in the group.
+    pub(crate) fn hear(&mut self, around: &mut Around<'_>, from: u32, bytes: &[u8]) {
+        let (ranks, tensors) = (self.decider.peers().1.len() as u32, self.memory.len() as u32);
+        let limits = Limits { ranks, tensors, ..Limits::default() };
+        match decode(bytes, &limits) {
+            Ok(payload) => self.tell(around, Event::Frame { from, epoch: 0, payload }),
+            Err(wrong) => self.note(wrong),
+        }
+    }
+
     /// Whether it can submit what is next; a tensor waits for its exchange before.
     pub(crate) fn can_submit(&self) -> bool {
         let next = self.submissions.get(self.submitted);
@@ -176,8 +186,9 @@ impl Node {
         }
         let (generation, tensor) = self.submissions[self.submitted];
         self.submitted += 1;
-        self.memory[tensor] = contents::memory(around.job, (generation, tensor), self.rank);
-        let key = around.job.key(tensor);
+        let which = (generation, tensor);
+        self.memory[tensor] = contents::memory(around.job, which, self.rank);
+        let key = around.job.key_of(self.rank, tensor);
         let unused = around.job.unused.contains(&(generation, self.rank, tensor));
         self.tell(around, if unused { Event::Unused { key } } else { Event::Submit { key } });
     }
@@ -187,8 +198,10 @@ impl Node {
             self.progress += u64::from(!matches!(action, Action::Send { .. }));
             match action {
                 Action::Send { to, payload } => {
-                    let to = self.decider.peers().1[to as usize];
-                    self.said.push((to, payload));
+                    let (_, peers) = self.decider.peers();
+                    let mut bytes = Vec::new();
+                    encode(&payload, &mut bytes).expect("a payload of this crate");
+                    self.said.push((peers[to as usize], bytes));
                 }
                 Action::Begin { id, operation, part } => {
                     let shares = self.decider.shares(id);
@@ -228,7 +241,7 @@ impl Node {
     }
 
     fn done(&mut self, job: &Job, key: Key, generation: u64) {
-        let tensor = (0..job.tensors.len()).find(|tensor| job.key(*tensor) == key);
+        let tensor = (0..job.tensors.len()).find(|tensor| job.key_of(self.rank, *tensor) == key);
         let tensor = tensor.expect("a tensor of the job");
         let results = &mut self.outcome.results[tensor];
         results.push(self.memory[tensor].clone());
