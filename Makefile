@@ -75,6 +75,10 @@ lint: build ## formatters and linters of both languages, and the type check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 
+.PHONY: mutations
+mutations: ## break the engine in known ways: its laws must notice each
+	crates/engine/tests/mutations/run.sh
+
 .PHONY: format
 format: build ## format both languages
 	cargo fmt --all

@@ -127,7 +127,8 @@ fn engines_of_a_transport_in_order_launch_alike_on_all_ranks() {
 fn check_fault(job: &Job, outcome: &Outcome, what: &str) {
     let fault = job.fault.expect("one thing");
     let submitted = |rank: usize| job.submissions[rank].len();
-    let (mut refused, mut stopped) = (0, 0);
+    // How many frames were refused, ranks stopped, and of these say what happened and not only that one asked.
+    let (mut refused, mut stopped, mut first_hand) = (0, 0, 0);
     for (rank, of_rank) in outcome.ranks.iter().enumerate() {
         let what = format!("{what}: {fault:?}: rank {rank}");
         if outcome.dead.contains(&(rank as u32)) {
@@ -140,6 +141,7 @@ fn check_fault(job: &Job, outcome: &Outcome, what: &str) {
             continue;
         };
         stopped += 1;
+        first_hand += usize::from(!matches!(end.error, Broken::Stopping(_)));
         refused += of_rank.errors.len();
         let named = match (fault, &end.error) {
             (_, Broken::Stopping(_) | Broken::PeerLost { .. }) => true,
@@ -163,6 +165,7 @@ fn check_fault(job: &Job, outcome: &Outcome, what: &str) {
             assert_eq!(of_rank.errors, [""; 0], "{what}");
         }
     }
+    assert!(first_hand > 0 || stopped == 0, "{what}: nobody says why");
     match fault {
         Fault::Lost(_) => contents::check_left(job, &outcome.ranks, what),
         Fault::Twice(_) => {
