@@ -447,7 +447,8 @@ impl Running {
         result
     }
 
-    /// An operation starts: a collective for each run of tensors of one type.
+    /// An operation starts: a collective for each run of tensors of one type. Where every rank has a shard,
+    /// tensors have no buffer in common: one for each tensor.
     fn begin(
         &mut self,
         of: OperationId,
@@ -459,7 +460,8 @@ impl Running {
         let all = &self.tensors.all;
         let alike = |one: &tensor::Piece, other: &tensor::Piece| {
             let (one, other) = (&all[one.tensor as usize], &all[other.tensor as usize]);
-            one.dtype == other.dtype && one.width == other.width
+            let shared = !one.request.operation.is_sharded();
+            shared && one.dtype == other.dtype && one.width == other.width
         };
         let runs = pieces.chunk_by(alike).count();
         self.operations.expect(of, u32::try_from(runs).unwrap_or(u32::MAX));
@@ -471,7 +473,8 @@ impl Running {
                 let other = &all[piece.tensor as usize];
                 other.dtype == first.dtype && other.width == first.width
             };
-            let to = from + pieces[from..].iter().take_while(same).count();
+            let most = if first.request.operation.is_sharded() { 1 } else { usize::MAX };
+            let to = from + pieces[from..].iter().take(most).take_while(same).count();
             self.begin_run(of, &pieces[from..to], priority, parts, out)?;
             from = to;
         }

@@ -147,6 +147,11 @@ impl Settings {
             let value = format!("{} (policy `{}`)", credit, policy.tag());
             return Err(wrong("tensor.credit", &value, &why, hint));
         }
+        if self.order.is_strict() {
+            let why =
+                "ranks that submit in different orders would hold each other's collectives back";
+            return Err(wrong("order", &self.order.tag(), why, "`planned`, or `ordering: common`"));
+        }
         if let Some(limit) = self.active_chunks {
             let why = "a stage that another rank runs could wait for ever behind it";
             return Err(wrong("active_chunks", &limit, why, "leave it out, or `ordering: common`"));

@@ -1,0 +1,102 @@
+//! A rank that decides with an [`Engine`].
+
+use allrail_collective::DimensionSet;
+use allrail_collective::rank::Plans;
+use allrail_core::Time;
+use allrail_engine::engine::{Action, Engine, Event, Home, Registration, Settings};
+use allrail_engine::{Broken, CollectiveId, Ordering};
+use allrail_schedule::operation::OperationName;
+use allrail_schedule::signature::Signature;
+
+use super::decider::{Decider, Share};
+use super::{Job, Transport};
+
+/// See the module.
+pub(crate) struct OfEngine {
+    engine: Engine,
+    /// By the engine's numbers, those of the job.
+    numbers: Vec<usize>,
+    place: u32,
+    peers: Vec<u32>,
+}
+
+impl OfEngine {
+    pub(crate) fn new(job: &Job, rank: u32) -> Self {
+        let setup = job.engine.as_ref().expect("a job for engines");
+        let tensor = &job.tensors[0];
+        let peers = job.group(&tensor.dimensions, rank);
+        let place = peers.iter().position(|peer| *peer == rank).expect("of its own group") as u32;
+        let mut plans = Plans::new(rank, 64);
+        plans.add((*tensor.plan).clone()).expect("a right plan");
+        let settings = Settings {
+            rank: place,
+            ranks: peers.len() as u32,
+            operation: tensor.operation,
+            dimensions: tensor.dimensions.iter().fold(DimensionSet::default(), |s, d| s.with(*d)),
+            ports: job.sizes.len(),
+            order: job.order,
+            active_chunks: job.active_chunks,
+            tensor: setup.parameters.clone(),
+            coordination: setup.coordination.clone(),
+            ordering: match job.transport {
+                Transport::Tagged => Ordering::Tagged,
+                Transport::InOrder => Ordering::Common,
+            },
+            granule: job.granule,
+            ..Settings::default()
+        };
+        let mut engine = Engine::new(settings, plans).unwrap_or_else(|e| panic!("{e}: {job:?}"));
+        // Ranks meet their tensors in any order.
+        let mut numbers: Vec<usize> = (0..job.tensors.len()).collect();
+        numbers.rotate_left(rank as usize % job.tensors.len());
+        for number in &numbers {
+            let tensor = &job.tensors[*number];
+            let (mut dtype, mut elements) = (tensor.dtype, tensor.elements);
+            if let Some(other) = setup.differs.get(&(rank, *number)) {
+                (dtype, elements) = *other;
+            }
+            let signature = Signature {
+                name: job.name(*number),
+                dtype: dtype.name().to_owned(),
+                shape: vec![elements],
+                strides: Vec::new(),
+            };
+            let place = u32::try_from(*number).expect("few tensors");
+            let group = setup.groups[*number];
+            let registration = Registration { signature, width: dtype.width(), place, group };
+            engine.register(registration).expect("a tensor of a new name");
+        }
+        numbers.sort_by_key(|number| job.name(*number));
+        Self { engine, numbers, place, peers }
+    }
+}
+
+impl Decider for OfEngine {
+    fn on(&mut self, now: Time, event: Event, out: &mut Vec<Action>) -> Result<(), Broken> {
+        self.engine.on(now, event, out)
+    }
+
+    fn settle(&mut self, out: &mut Vec<Action>) {
+        self.engine.settle(out);
+    }
+
+    fn deadline(&self) -> Option<Time> {
+        self.engine.deadline()
+    }
+
+    fn shares(&self, id: CollectiveId) -> Vec<Share> {
+        let slices = self.engine.slices(id).expect("under way");
+        let share = |slice: &allrail_engine::Slice| {
+            (self.numbers[slice.tensor as usize], slice.elements.clone())
+        };
+        slices.iter().map(share).collect()
+    }
+
+    fn home(&self, name: &OperationName) -> Result<Home, Broken> {
+        self.engine.home(name)
+    }
+
+    fn peers(&self) -> (u32, &[u32]) {
+        (self.place, &self.peers)
+    }
+}

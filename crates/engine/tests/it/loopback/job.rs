@@ -1,0 +1,361 @@
+//! What is exchanged, from a seed.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use allrail_collective::{Algorithm, CollectivePlan, Operation, SizeRange, algorithm};
+use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
+use allrail_engine::Dtype;
+use allrail_engine::engine::Coordination;
+use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_schedule::chunk::{self, Composition, Parameters};
+use allrail_schedule::coordinate::{self, Settings};
+use allrail_schedule::operation::Key;
+use allrail_schedule::tensor::{self, TensorParameters};
+use allrail_schedule::{Order, Request, plan};
+
+use super::draw::Draw;
+
+/// What the transport asks of the order of launches.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Transport {
+    /// Frames carry their full name.
+    Tagged,
+    /// Frames carry the number of their launch on the dimension.
+    InOrder,
+}
+
+/// A tensor, and what happens to it.
+#[derive(Clone, Debug)]
+pub(crate) struct Tensor {
+    pub(crate) dtype: Dtype,
+    pub(crate) elements: u64,
+    pub(crate) operation: Operation,
+    pub(crate) dimensions: Vec<DimensionId>,
+    pub(crate) plan: Arc<CollectivePlan>,
+    pub(crate) priority: i64,
+}
+
+/// What engines have to know beside.
+#[derive(Clone, Debug)]
+pub(crate) struct Setup {
+    pub(crate) parameters: TensorParameters,
+    pub(crate) coordination: Option<Coordination>,
+    /// The group of each tensor.
+    pub(crate) groups: Vec<Option<u32>>,
+    /// What a rank takes a tensor for, where that is wrong.
+    pub(crate) differs: BTreeMap<(u32, usize), (Dtype, u64)>,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Fault {
+    /// This rank is lost.
+    Lost(u32),
+    /// After so many data frames, one is delivered twice.
+    Twice(u64),
+}
+
+/// What all ranks do.
+#[derive(Clone, Debug)]
+pub(crate) struct Job {
+    pub(crate) seed: u64,
+    /// The dimensions of the fabric, which all ranks fill.
+    pub(crate) sizes: Vec<u32>,
+    pub(crate) transport: Transport,
+    pub(crate) order: Order,
+    pub(crate) active_chunks: Option<u32>,
+    pub(crate) granule: Bytes,
+    pub(crate) tensors: Vec<Tensor>,
+    /// For each rank the generations of tensors, in the order in which it submits them.
+    pub(crate) submissions: Vec<Vec<(usize, usize)>>,
+    /// Generation, rank and tensor: where a rank has nothing, and takes part with zeros.
+    pub(crate) unused: BTreeSet<(usize, u32, usize)>,
+    /// Without one, ranks decide by an executor alone.
+    pub(crate) engine: Option<Setup>,
+    pub(crate) fault: Option<Fault>,
+}
+
+impl Job {
+    pub(crate) fn ranks(&self) -> u32 {
+        self.sizes.iter().product()
+    }
+
+    /// The ranks that differ from `rank` on `dimensions` only, in the order of their shards.
+    pub(crate) fn group(&self, dimensions: &[DimensionId], rank: u32) -> Vec<u32> {
+        let mut group = vec![rank];
+        let mut stride = 1;
+        for (d, size) in (0..).map(DimensionId).zip(&self.sizes) {
+            if dimensions.contains(&d) {
+                let first = |rank: u32| rank - rank / stride % size * stride;
+                let lines = (0..*size).flat_map(|i| {
+                    group.iter().map(move |rank| first(*rank) + i * stride).collect::<Vec<_>>()
+                });
+                group = lines.collect();
+            }
+            stride *= size;
+        }
+        group
+    }
+
+    /// A rank's place in its group.
+    pub(crate) fn place(&self, rank: u32) -> u32 {
+        let group = self.group(&self.tensors[0].dimensions, rank);
+        group.iter().position(|one| *one == rank).expect("of its own group") as u32
+    }
+
+    pub(crate) fn name(&self, tensor: usize) -> String {
+        format!("layer{tensor}.weight")
+    }
+
+    pub(crate) fn key(&self, tensor: usize) -> Key {
+        Key::of(&self.name(tensor))
+    }
+
+    /// What a rank takes a tensor for.
+    pub(crate) fn dtype(&self, rank: u32, tensor: usize) -> Dtype {
+        let differs = self.engine.as_ref().and_then(|setup| setup.differs.get(&(rank, tensor)));
+        differs.map_or(self.tensors[tensor].dtype, |(dtype, _)| *dtype)
+    }
+
+    /// Several collectives, submitted in another order by every rank.
+    pub(crate) fn tagged(seed: u64, most_ranks: u32) -> Self {
+        let mut draw = Draw(seed);
+        let orders: Vec<Order> = Order::all().filter(|order| !order.is_strict()).collect();
+        let order = draw.one_of(&orders);
+        let mut job = Self::draw(&mut draw, seed, most_ranks, Transport::Tagged, order);
+        for _ in 0..draw.below(4) {
+            job.add(&mut draw);
+        }
+        for submissions in &mut job.submissions {
+            draw.shuffle(submissions);
+        }
+        job
+    }
+
+    /// One collective, whose planned order all ranks keep to.
+    pub(crate) fn planned(seed: u64, most_ranks: u32) -> Self {
+        let mut draw = Draw(seed);
+        Self::draw(&mut draw, seed, most_ranks, Transport::InOrder, Order::PLANNED)
+    }
+
+    /// Tensors of a training job, exchanged a few times by engines.
+    pub(crate) fn engines(seed: u64, most_ranks: u32, transport: Transport) -> Self {
+        let mut draw = Draw(seed ^ 1 << 50);
+        let orders: Vec<Order> =
+            Order::all().filter(|o| (transport == Transport::InOrder) == o.is_strict()).collect();
+        let order = draw.one_of(&orders);
+        let mut job = Self::draw(&mut draw, seed, most_ranks, transport, order);
+        for _ in 0..draw.below(6) {
+            // One kind of exchange, and one plan for all sizes.
+            let mut tensor = job.tensor(&mut draw);
+            let Tensor { operation, dimensions, plan, .. } = job.tensors[0].clone();
+            let ranks = job.group(&dimensions, 0).len() as u64;
+            if operation == Operation::AllToAll {
+                tensor.elements -= tensor.elements % ranks;
+            }
+            (tensor.operation, tensor.dimensions, tensor.plan) = (operation, dimensions, plan);
+            job.tensors.push(tensor);
+        }
+        if transport == Transport::InOrder && draw.one_in(2) {
+            job.active_chunks = Some(1 + draw.below(3) as u32);
+        }
+        let tensors = job.tensors.len();
+        let generations = 1 + draw.below(3);
+        for submissions in &mut job.submissions {
+            submissions.clear();
+            for generation in 0..generations {
+                let from = submissions.len();
+                submissions.extend((0..tensors).map(|tensor| (generation, tensor)));
+                draw.shuffle(&mut submissions[from..]);
+            }
+        }
+        for _ in 0..draw.below(4) {
+            let rank = draw.below(job.ranks() as usize) as u32;
+            job.unused.insert((draw.below(generations), rank, draw.below(tensors)));
+        }
+        let groups = (0..tensors).map(|_| draw.one_in(3).then(|| draw.below(2) as u32)).collect();
+        let parameters = job.parameters(&mut draw);
+        let coordination = coordination(&mut draw, transport);
+        let differs = BTreeMap::new();
+        job.engine = Some(Setup { parameters, coordination, groups, differs });
+        job
+    }
+
+    /// Any tensor scheduler that this transport and operation allow.
+    fn parameters(&self, draw: &mut Draw) -> TensorParameters {
+        let tagged = self.transport == Transport::Tagged;
+        let mut fit = Vec::new();
+        for policy in tensor::ALL {
+            let mut parameters =
+                TensorParameters { policy: policy.tag().to_owned(), ..TensorParameters::default() };
+            let cuts = policy.partition(&parameters).is_some();
+            let limited = policy.credit(&parameters).is_some();
+            let mut set =
+                |key: &str, field: fn(&mut TensorParameters) -> &mut Option<Bytes>, most| {
+                    if policy.reads().contains(&key) && !(tagged && key == "credit") {
+                        *field(&mut parameters) = Some(Bytes::new(1 + draw.next() % most));
+                    }
+                };
+            set("partition", |one| &mut one.partition, 4000);
+            set("credit", |one| &mut one.credit, 8000);
+            set("bucket", |one| &mut one.bucket, 8000);
+            set("first_bucket", |one| &mut one.first_bucket, 2000);
+            set("threshold", |one| &mut one.threshold, 8000);
+            if let Some(partition) = &mut parameters.partition {
+                // Not into a thousand parts.
+                *partition = Bytes::new(partition.count().max(500));
+            }
+            let limited = limited && !policy.reads().contains(&"credit");
+            let sharded = self.tensors[0].operation.is_sharded();
+            if !(sharded && cuts || tagged && (policy.packs_by_time() || limited)) {
+                fit.push(parameters);
+            }
+        }
+        let at = draw.below(fit.len());
+        fit.swap_remove(at)
+    }
+
+    fn draw(
+        draw: &mut Draw,
+        seed: u64,
+        most_ranks: u32,
+        transport: Transport,
+        order: Order,
+    ) -> Self {
+        let sizes = sizes(draw, most_ranks);
+        let ranks: u32 = sizes.iter().product();
+        let mut job = Self {
+            seed,
+            sizes,
+            transport,
+            order,
+            active_chunks: None,
+            granule: Bytes::new(draw.one_of(&[1, 4, 12, 64])),
+            tensors: Vec::new(),
+            submissions: vec![Vec::new(); ranks as usize],
+            unused: BTreeSet::new(),
+            engine: None,
+            fault: None,
+        };
+        job.add(draw);
+        job
+    }
+
+    /// Adds a tensor, which every rank submits last.
+    fn add(&mut self, draw: &mut Draw) {
+        let (number, tensor) = (self.tensors.len(), self.tensor(draw));
+        self.tensors.push(tensor);
+        self.submissions.iter_mut().for_each(|list| list.push((0, number)));
+    }
+
+    fn tensor(&self, draw: &mut Draw) -> Tensor {
+        let all: Vec<DimensionId> = (0..).map(DimensionId).take(self.sizes.len()).collect();
+        let mut dimensions: Vec<_> = all.iter().copied().filter(|_| !draw.one_in(4)).collect();
+        if dimensions.is_empty() {
+            dimensions = all;
+        }
+        let operation = draw.one_of(&Operation::ALL);
+        let ranks = self.group(&dimensions, 0).len();
+        let elements = match draw.below(8) {
+            0 => draw.below(2 * ranks + 2),
+            1 => ranks * draw.below(5),
+            2 => 0,
+            _ => draw.below(1500),
+        };
+        let elements =
+            if operation == Operation::AllToAll { elements - elements % ranks } else { elements };
+        Tensor {
+            dtype: draw.one_of(&Dtype::ALL),
+            elements: elements as u64,
+            operation,
+            plan: Arc::new(any_plan(draw, &self.sizes, operation, &dimensions, self.order)),
+            dimensions,
+            priority: draw.below(3) as i64,
+        }
+    }
+}
+
+/// Any coordinator; with names, often none.
+fn coordination(draw: &mut Draw, transport: Transport) -> Option<Coordination> {
+    let policy = coordinate::ALL[draw.below(coordinate::ALL.len())];
+    let settings = Settings {
+        threshold: Bytes::new(draw.one_of(&[0, 3000, 64 << 20])),
+        fan_out: 2 + draw.below(4) as u32,
+        cache: draw.one_of(&[2, 1024]),
+        ..policy.defaults()
+    };
+    let none = transport == Transport::Tagged && draw.one_in(2);
+    (!none).then_some(Coordination { policy, settings })
+}
+
+/// One to four dimensions, primes among their sizes; one of one rank is left out, as fabrics ask.
+fn sizes(draw: &mut Draw, most_ranks: u32) -> Vec<u32> {
+    loop {
+        let count = 1 + draw.below(4);
+        let of = [1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9];
+        let sizes: Vec<u32> =
+            (0..count).map(|_| draw.one_of(&of)).filter(|size| *size > 1).collect();
+        if !sizes.is_empty() && sizes.iter().product::<u32>() <= most_ranks {
+            return sizes;
+        }
+    }
+}
+
+fn fabric(draw: &mut Draw, sizes: &[u32]) -> Fabric {
+    let dimension = |size: &u32| Dimension {
+        kind: Kind::Switch,
+        size: *size,
+        links: 1,
+        bandwidth: Bandwidth::from_bytes_per_second(draw.one_of(&[1, 2, 5]) * 1_000_000_000)
+            .expect("a bandwidth"),
+        latency: Time::from_us(1),
+        in_network_reduction: false,
+        contention: Contention::Shared,
+    };
+    Fabric { name: "test".to_owned(), dimensions: sizes.iter().map(dimension).collect() }
+}
+
+/// What a chunk scheduler makes of this, with any algorithms, for any size.
+pub(crate) fn any_plan(
+    draw: &mut Draw,
+    sizes: &[u32],
+    operation: Operation,
+    dimensions: &[DimensionId],
+    order: Order,
+) -> CollectivePlan {
+    let policy = chunk::ALL[draw.below(chunk::ALL.len())];
+    let mut parameters = Parameters::default();
+    if policy.composes() {
+        let all = [Composition::Stages, Composition::Merged, Composition::Sequential];
+        parameters.composition = draw.one_of(&all);
+    }
+    let whole = operation != Operation::AllReduce
+        || parameters.composition == Composition::Sequential
+        || (dimensions.len() == 1 && draw.one_in(2));
+    let fits = |one: &&&dyn Algorithm| {
+        let does = one.operations();
+        let parts = [Operation::ReduceScatter, Operation::AllGather, operation];
+        if whole { does.contains(&operation) } else { parts.iter().all(|o| does.contains(o)) }
+    };
+    let fit: Vec<&dyn Algorithm> = algorithm::ALL.iter().filter(fits).copied().collect();
+    let algorithms = sizes.iter().map(|_| draw.one_of(&fit).tag().to_owned()).collect();
+    let chunks = 1 + draw.below(4) as u32;
+    let request = Request {
+        fabric: fabric(draw, sizes),
+        operation,
+        size: Bytes::new(u64::from(chunks) * (1 + draw.next() % 100_000)),
+        dimensions: dimensions.to_vec(),
+        policy: policy.tag().to_owned(),
+        order,
+        chunks,
+        algorithms: Some(algorithms),
+        active_chunks: None,
+        endpoint_delay: Time::ZERO,
+        parameters,
+        seed: draw.next(),
+    };
+    let mut plan = plan(&request).unwrap_or_else(|error| panic!("{error}: {request:?}"));
+    plan.sizes = Some(SizeRange { from: Bytes::new(1), to: Bytes::new(u64::MAX) });
+    plan
+}
