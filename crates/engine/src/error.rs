@@ -119,8 +119,8 @@ pub enum Broken {
         /// How many generations.
         submitted: u64,
     },
-    /// A tensor scheduler started what cannot be.
-    #[error("the tensor scheduler `{policy}` has started {what}")]
+    /// A policy started what cannot be.
+    #[error("the policy `{policy}` has started {what}")]
     Policy {
         /// Its tag.
         policy: String,
@@ -164,8 +164,8 @@ impl Broken {
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
         match self {
-            Self::Setting { hint, .. } => Some(hint),
-            Self::Schedule(ScheduleError::Field { hint, .. })
+            Self::Setting { hint, .. }
+            | Self::Schedule(ScheduleError::Field { hint, .. })
             | Self::Collective(CollectiveError::Field { hint, .. }) => Some(hint),
             Self::OutOfTurn { .. } => Some("register all tensors, then say `Event::Start`, once"),
             Self::NotDone { .. } => Some("wait for its `Action::Done`"),

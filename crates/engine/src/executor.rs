@@ -28,7 +28,7 @@
 //! use allrail_engine::{Executor, Progress, StageTask, Stages};
 //! use allrail_schedule::Order;
 //!
-//! let mut executor = Executor::new(Order::Fifo, 1, None);
+//! let mut executor = Executor::new(Order::FIFO, 1, None);
 //! let (operation, buffer) = (Operation::AllReduce, Bytes::new(64));
 //! let task = StageTask { stage: 0, port: 0, operation, buffer, brought: buffer };
 //! let mut stages = Stages::new(Vec::new());
@@ -348,8 +348,8 @@ impl Executor {
     /// Whether a port has something to choose once it is free.
     #[must_use]
     pub fn wants(&self, port: u32) -> bool {
-        let port = &self.ports[port as usize];
-        port.waiting > 0 && port.active < self.active_chunks
+        let port = self.ports.get(port as usize);
+        port.is_some_and(|port| port.waiting > 0 && port.active < self.active_chunks)
     }
 
     /// Whether there is anything for [`Executor::choose`] to do.

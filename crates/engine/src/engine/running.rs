@@ -20,7 +20,7 @@ use super::event::{Action, Home, Registration, Slice, Stopped};
 use super::operations::{Operations, Share};
 use super::parts::Parts;
 use super::settings::{Ordering, Settings};
-use super::tensors::Tensors;
+use super::tensors::{TensorState, Tensors};
 use super::timers::{Owner, Timers};
 use super::tuning::{MOST_CHANGES, Tunings};
 use crate::{Broken, CollectiveId, Executor, Progress};
@@ -107,7 +107,7 @@ impl Running {
             return Err(Broken::NotDone { name, generation });
         }
         tensor.submit(unused);
-        self.ask(number);
+        self.request(number);
         if !self.common {
             self.ready(now, &[number]);
             if let Err(error) = self.start_wanted(parts, out) {
@@ -116,27 +116,6 @@ impl Running {
         }
         self.carry_on(now, parts, out);
         Ok(())
-    }
-
-    /// Tells the coordinator of a submission, unless it still waits for all to make the one before: beside a
-    /// tagged transport it may be behind.
-    fn ask(&mut self, number: u32) {
-        let tensor = &mut self.tensors.all[number as usize];
-        if self.coordinator.is_some() && tensor.asked == tensor.agreed {
-            tensor.asked += 1;
-            let request = tensor.request;
-            self.tell(coordinate::Event::Submit(request));
-        }
-    }
-
-    /// All ranks have made a submission.
-    fn answered(&mut self, number: u32) {
-        if let Some(tensor) = self.tensors.all.get_mut(number as usize) {
-            tensor.agreed = tensor.asked;
-            if tensor.asked < tensor.submitted {
-                self.ask(number);
-            }
-        }
     }
 
     /// A peer's coordinator has spoken.
@@ -213,8 +192,7 @@ impl Running {
             let (name, submitted) = (tensor.name.clone(), tensor.submitted);
             return Err(Broken::TooLate { at, name, submitted });
         }
-        let next =
-            |tensor: &super::tensors::TensorState| tensor.submitted - u64::from(!tensor.is_done());
+        let next = |tensor: &TensorState| tensor.submitted - u64::from(!tensor.is_done());
         let oldest = self.tensors.all.iter().map(next).min().unwrap_or(0);
         self.tunings.forget_before(oldest);
         if self.tunings.waiting() >= MOST_CHANGES {
@@ -263,6 +241,15 @@ impl Running {
             self.timers.drop_scheduler();
             let tensors = self.tensors.report();
             out.push(Action::Stop(Box::new(Stopped { error, tensors })));
+        }
+    }
+
+    /// Has the coordinator ask for a tensor's next generation, if it is time to.
+    fn request(&mut self, number: u32) {
+        if self.coordinator.is_some()
+            && let Some(request) = self.tensors.all[number as usize].tell()
+        {
+            self.tell(coordinate::Event::Submit(request));
         }
     }
 
@@ -337,10 +324,9 @@ impl Running {
                         result = self.agreed(now, &launch, parts, out);
                     }
                 }
+                // It is told of a generation once the one before is agreed.
                 coordinate::Action::Refused { tensor } => {
-                    let breach = coordinate::broken::Breach::Order;
-                    let _ = tensor;
-                    result = result.and(Err(breach.by(0).into()));
+                    result = result.and_then(|()| Err(self.not_asked(tensor)));
                 }
                 coordinate::Action::Stop(reason) => {
                     let error = self.because(&reason);
@@ -350,6 +336,13 @@ impl Running {
         }
         self.said = said;
         result
+    }
+
+    /// The coordinator goes beyond what this rank asked for.
+    fn not_asked(&self, tensor: u32) -> Broken {
+        let name = self.tensors.all.get(tensor as usize).map_or("?", |tensor| &tensor.name);
+        let what = format!("an exchange of `{name}` that this rank has not submitted");
+        Broken::Policy { policy: "coordination".to_owned(), what }
     }
 
     /// Why all ranks stop, as an error of this rank's.
@@ -384,7 +377,13 @@ impl Running {
                     return Err(Broken::Mismatch { name, what: trouble.to_string() });
                 }
                 Step::Ready(response) => {
-                    response.tensors.iter().for_each(|number| self.answered(*number));
+                    for number in &response.tensors {
+                        let tensor = self.tensors.all.get_mut(*number as usize);
+                        if !tensor.is_some_and(TensorState::agree) {
+                            return Err(self.not_asked(*number));
+                        }
+                        self.request(*number);
+                    }
                     if self.common {
                         self.ready(now, &response.tensors);
                     }

@@ -1,5 +1,7 @@
 //! What an engine is made with: alike on every rank, but for [`Settings::rank`].
 
+use std::fmt::Display;
+
 use allrail_collective::rank::GRANULE;
 use allrail_collective::{DimensionSet, Operation};
 use allrail_core::{Bytes, DimensionId};
@@ -91,7 +93,7 @@ impl Default for Settings {
     }
 }
 
-fn wrong(field: &'static str, value: impl ToString, why: &str, hint: &str) -> Broken {
+fn wrong(field: &'static str, value: &dyn Display, why: &str, hint: &str) -> Broken {
     let (value, why, hint) = (value.to_string(), why.to_owned(), hint.to_owned());
     Broken::Setting { field, value, why, hint }
 }
@@ -101,20 +103,20 @@ impl Settings {
     pub(super) fn check(&self) -> Result<(&'static dyn TensorPolicy, TensorParameters), Broken> {
         if self.rank >= self.ranks {
             let hint = "ranks count from 0";
-            return Err(wrong("rank", self.rank, &format!("there are {}", self.ranks), hint));
+            return Err(wrong("rank", &self.rank, &format!("there are {}", self.ranks), hint));
         }
         if self.granule == Bytes::default() {
-            return Err(wrong("granule", "0", "a granule has 1 byte at least", "64 bytes"));
+            return Err(wrong("granule", &"0", "a granule has 1 byte at least", "64 bytes"));
         }
         let policy = self.tensor.policy()?;
         if self.tensor.exchange != Exchange::AllReduce {
             let why = "an engine runs collectives, and asks no servers";
-            return Err(wrong("tensor.exchange", "parameter_server", why, "`all_reduce`"));
+            return Err(wrong("tensor.exchange", &"parameter_server", why, "`all_reduce`"));
         }
         if self.operation.is_sharded() && policy.partition(&self.tensor).is_some() {
             let why =
                 format!("it cuts tensors, and {} has one shard for every rank", self.operation);
-            return Err(wrong("tensor.policy", policy.tag(), &why, "`fifo`"));
+            return Err(wrong("tensor.policy", &policy.tag(), &why, "`fifo`"));
         }
         match self.ordering {
             Ordering::Tagged => self.check_tagged(policy),
@@ -129,7 +131,7 @@ impl Settings {
         if policy.packs_by_time() {
             let why = "what it packs depends on when tensors are ready, which differs from rank to \
                        rank, and ranks of a tagged transport do not agree on it";
-            return Err(wrong("tensor.policy", policy.tag(), why, "`ddp`, or `ordering: common`"));
+            return Err(wrong("tensor.policy", &policy.tag(), why, "`ddp`, or `ordering: common`"));
         }
         let mut tensor = self.tensor.clone();
         if tensor.credit.is_none() && policy.reads().contains(&"credit") {
@@ -143,16 +145,16 @@ impl Settings {
             let hint = "leave it out, and bound what a link is given and has not sent by \
                         `send_ahead`, each rank for itself; or `ordering: common`";
             let value = format!("{} (policy `{}`)", credit, policy.tag());
-            return Err(wrong("tensor.credit", value, &why, hint));
+            return Err(wrong("tensor.credit", &value, &why, hint));
         }
         if self.order.is_strict() {
             let why =
                 "ranks that submit in different orders would hold each other's collectives back";
-            return Err(wrong("order", self.order.tag(), why, "`planned`, or `ordering: common`"));
+            return Err(wrong("order", &self.order.tag(), why, "`planned`, or `ordering: common`"));
         }
         if let Some(limit) = self.active_chunks {
             let why = "a stage that another rank runs could wait for ever behind it";
-            return Err(wrong("active_chunks", limit, why, "leave it out, or `ordering: common`"));
+            return Err(wrong("active_chunks", &limit, why, "leave it out, or `ordering: common`"));
         }
         Ok((policy, tensor))
     }
@@ -163,12 +165,12 @@ impl Settings {
     ) -> Result<(&'static dyn TensorPolicy, TensorParameters), Broken> {
         if self.coordination.is_none() {
             let why = "ranks must agree on one order, and nobody makes them";
-            return Err(wrong("coordination", "none", why, "a policy, such as `cached`"));
+            return Err(wrong("coordination", &"none", why, "a policy, such as `cached`"));
         }
         if !self.order.is_strict() {
             let why = "what a port runs next would depend on when stages come to it, and ranks would \
                        launch in different orders";
-            return Err(wrong("order", self.order.tag(), why, "`strict`"));
+            return Err(wrong("order", &self.order.tag(), why, "`strict`"));
         }
         Ok((policy, self.tensor.clone()))
     }
@@ -183,17 +185,17 @@ impl Settings {
             };
             if parts > MAX_PARTITIONS {
                 let why = format!("the largest tensor would have more than {MAX_PARTITIONS} parts");
-                return Err(wrong("retune.partition", partition, &why, "for example 4 MiB"));
+                return Err(wrong("retune.partition", &partition, &why, "for example 4 MiB"));
             }
         }
         match tuning.credit {
             Some(credit) if credit == Bytes::default() => {
-                Err(wrong("retune.credit", credit, "nothing would start", "1 byte or more"))
+                Err(wrong("retune.credit", &credit, "nothing would start", "1 byte or more"))
             }
             Some(credit) if self.ordering == Ordering::Tagged => {
                 let why = "ranks of a tagged transport have no credit: another rank may have started \
                            what it holds back";
-                Err(wrong("retune.credit", credit, why, "`send_ahead`, each rank for itself"))
+                Err(wrong("retune.credit", &credit, why, "`send_ahead`, each rank for itself"))
             }
             _ => Ok(()),
         }

@@ -36,11 +36,13 @@ pub(super) struct TensorState {
     group: Option<u32>,
     /// How many generations were submitted.
     pub(super) submitted: u64,
+    /// Of these, how many the coordinator has been told of, one after the other: beside a tagged
+    /// transport it may be behind.
+    told: u64,
+    /// And how many all ranks agree that all have submitted.
+    agreed: u64,
     /// And how many are done.
     done: u64,
-    /// Of how many the coordinator knows, and of how many all ranks have made.
-    pub(super) asked: u64,
-    pub(super) agreed: u64,
     /// Of the generation under way: whether this rank takes part with zeros.
     pub(super) unused: bool,
     /// Whether the scheduler knows that it is ready.
@@ -85,6 +87,23 @@ impl TensorState {
         (self.unused, self.ready) = (unused, false);
         (self.started, self.finished) = (0, 0);
         self.parts.clear();
+    }
+
+    /// What the coordinator has to hear of it now, if anything: a generation once the one before is
+    /// agreed.
+    pub(super) fn tell(&mut self) -> Option<Request> {
+        let is_next = self.told == self.agreed && self.told < self.submitted;
+        is_next.then(|| {
+            self.told += 1;
+            self.request
+        })
+    }
+
+    /// All ranks have submitted a generation. False if this one has not said so.
+    pub(super) fn agree(&mut self) -> bool {
+        let asked = self.agreed < self.told;
+        self.agreed += u64::from(asked);
+        asked
     }
 
     /// The generation under way is done.
@@ -187,9 +206,9 @@ impl Tensors {
                 place: one.place,
                 group: one.group,
                 submitted: 0,
-                done: 0,
-                asked: 0,
+                told: 0,
                 agreed: 0,
+                done: 0,
                 unused: false,
                 ready: false,
                 started: 0,

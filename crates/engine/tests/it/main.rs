@@ -1,3 +1,4 @@
 //! The tests of `allrail-engine`, one module a subject, linked once.
 
+mod engine;
 mod loopback;

@@ -3,7 +3,7 @@
 //!
 //! Across collectives the higher priority goes first, whatever the policy; within a collective the
 //! policy decides. Ties go to the chunk issued first, then to the stage that has waited longest. Only
-//! `astra_sim` has rules of its own.
+//! `astra_sim` and `strict`, which goes by the order of issue, have rules of their own.
 
 mod astra_sim;
 mod fifo;
