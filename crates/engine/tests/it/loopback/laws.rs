@@ -1,6 +1,11 @@
 //! The laws, over pinned seeds: `LAW_SEEDS` says how many, `LAW_FIRST_SEED` where they begin.
 
+use std::collections::BTreeSet;
+
+use allrail_collective::algorithm;
 use allrail_engine::Broken;
+use allrail_schedule::tensor::{TensorParameters, TensorPolicy};
+use allrail_schedule::{chunk, coordinate, queue, tensor};
 
 use super::job::Fault;
 use super::{Driver, Job, Loopback, Outcome, Transport, contents};
@@ -14,6 +19,8 @@ struct Seeds {
     range: std::ops::Range<u64>,
     law: &'static str,
     events: u64,
+    /// The policies and algorithms that took part.
+    tags: BTreeSet<String>,
     begun: std::time::Instant,
 }
 
@@ -21,7 +28,7 @@ impl Seeds {
     fn of(law: &'static str) -> Self {
         let first = number("LAW_FIRST_SEED", 0);
         let range = first..first.saturating_add(number("LAW_SEEDS", 200));
-        Self { range, law, events: 0, begun: std::time::Instant::now() }
+        Self { range, law, events: 0, tags: BTreeSet::new(), begun: std::time::Instant::now() }
     }
 
     fn what(&self, seed: u64) -> String {
@@ -39,8 +46,48 @@ impl Seeds {
     fn run(&mut self, seed: u64, job: &Job) -> Outcome {
         let outcome = Loopback::new(seed, job.ranks()).run(job);
         self.events += outcome.events;
+        let plans = job.tensors.iter().map(|tensor| &*tensor.plan);
+        self.tags.extend(plans.clone().map(|plan| plan.policy.clone()));
+        self.tags.extend(plans.flat_map(|plan| plan.algorithms.clone()));
+        self.tags.insert(job.order.tag().to_owned());
+        if let Some(setup) = &job.engine {
+            self.tags.insert(setup.parameters.policy.clone());
+            let policy = setup.coordination.as_ref().map_or("none", |one| one.policy.tag());
+            self.tags.insert(policy.to_owned());
+        }
         outcome
     }
+
+    /// All of these have taken part, if all pinned seeds were run.
+    fn end(self, wanted: impl IntoIterator<Item = &'static str>) {
+        if self.range.end - self.range.start >= 200 {
+            for tag in chunks_and_algorithms().chain(wanted) {
+                assert!(self.tags.contains(tag), "{}: `{tag}` was never drawn", self.law);
+            }
+        }
+    }
+}
+
+fn chunks_and_algorithms() -> impl Iterator<Item = &'static str> {
+    let algorithms = algorithm::ALL.iter().map(|one| one.tag());
+    chunk::ALL.iter().map(|one| one.tag()).chain(algorithms)
+}
+
+fn orders(strict: bool) -> impl Iterator<Item = &'static str> {
+    queue::ALL.iter().filter(move |one| one.is_strict() == strict).map(|one| one.tag())
+}
+
+fn coordinators() -> impl Iterator<Item = &'static str> {
+    coordinate::ALL.iter().map(|one| one.tag())
+}
+
+/// All, or those that hold nothing back and whose packing depends on the tensors alone.
+fn schedulers(tagged: bool) -> impl Iterator<Item = &'static str> {
+    let fits = |one: &dyn TensorPolicy| {
+        let limited = one.credit(&TensorParameters::default()).is_some();
+        !one.packs_by_time() && (!limited || one.reads().contains(&"credit"))
+    };
+    tensor::ALL.iter().filter(move |one| !tagged || fits(**one)).map(|one| one.tag())
 }
 
 impl Drop for Seeds {
@@ -87,6 +134,7 @@ fn whatever_comes_when_sums_are_exact_and_the_same_to_the_bit() {
         let job = Job::tagged(seed, Seeds::most_ranks(seed));
         check_twice(&mut seeds, seed, &job);
     }
+    seeds.end(orders(false));
 }
 
 #[test]
@@ -97,6 +145,7 @@ fn with_a_planned_order_every_launch_meets_its_own() {
         let [first, second] = check_twice(&mut seeds, seed, &job);
         assert!(first.ranks == second.ranks, "{}: another run", seeds.what(seed));
     }
+    seeds.end([]);
 }
 
 #[test]
@@ -106,6 +155,7 @@ fn engines_of_a_tagged_transport_exchange_whatever_ranks_submit_in_any_order() {
         let job = Job::engines(seed, Seeds::most_ranks(seed), Transport::Tagged);
         check_twice(&mut seeds, seed, &job);
     }
+    seeds.end(orders(false).chain(schedulers(true)).chain(coordinators()).chain(["none"]));
 }
 
 #[test]
@@ -121,6 +171,7 @@ fn engines_of_a_transport_in_order_launch_alike_on_all_ranks() {
             }
         }
     }
+    seeds.end(orders(true).chain(schedulers(false)).chain(coordinators()));
 }
 
 /// What every rank says in the end, where one thing has gone wrong.
@@ -191,4 +242,5 @@ fn whatever_goes_wrong_every_rank_ends_with_a_named_error_or_its_results() {
         let outcome = seeds.run(seed, &job);
         check_fault(&job, &outcome, &seeds.what(seed));
     }
+    seeds.end(schedulers(false).chain(coordinators()).chain(["none"]));
 }
