@@ -54,6 +54,10 @@ impl Loopback {
         for action in self.actions.drain(..) {
             match action {
                 Action::Send { to, payload } => self.messages.push_back((rank, to, payload)),
+                Action::Spread { below, payload } => {
+                    let each = below.below().map(|to| (rank, to.start, payload.clone()));
+                    self.messages.extend(each);
+                }
                 Action::SetTimer { id, at } => drop(self.timers.insert((at, rank, id), ())),
                 Action::Ready(launch) => {
                     let finished = launch.finished.len() as u64;

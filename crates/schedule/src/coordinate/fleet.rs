@@ -8,7 +8,7 @@ use allrail_core::Time;
 use super::broken::{Breach, Broken};
 use super::ledger::Ledger;
 use super::ledgers::Ledgers;
-use super::messages::{Reason, Vote};
+use super::messages::{Payload, Reason, Vote};
 use super::requests::Request;
 use super::{Action, Coordinator, Event, Fleet, Job, Settings};
 use crate::registry::Registry;
@@ -114,6 +114,18 @@ pub(super) trait Machine: Send {
             .try_for_each(|request| self.on(shared, now, Event::Submit(*request), actions))
     }
 
+    /// A message that many get.
+    fn hear_shared(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        from: u32,
+        payload: &Payload,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Broken> {
+        self.on(shared, now, Event::Message { from, payload: payload.clone() }, actions)
+    }
+
     /// Tells its neighbours that all stop, and does nothing more.
     fn stop(&mut self, from: Option<u32>, reason: &Arc<Reason>, actions: &mut Vec<Action>);
 
@@ -174,6 +186,20 @@ impl<M: Machine> Fleet for Together<M> {
     ) -> Result<(), Broken> {
         let machine = &mut self.machines[rank as usize];
         let told = machine.on(&mut self.shared, now, event, actions);
+        told.map_err(|one| broken(machine, one, actions))
+    }
+
+    #[inline]
+    fn hear(
+        &mut self,
+        rank: u32,
+        now: Time,
+        from: u32,
+        payload: &Payload,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Broken> {
+        let machine = &mut self.machines[rank as usize];
+        let told = machine.hear_shared(&mut self.shared, now, from, payload, actions);
         told.map_err(|one| broken(machine, one, actions))
     }
 

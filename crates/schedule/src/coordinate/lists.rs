@@ -183,18 +183,12 @@ pub(super) fn own(
     Asks { entries, joined, ..Asks::default() }
 }
 
-/// Sends to all children; the last one gets what the others get copies of.
+/// Sends to all children.
 #[inline]
 pub(super) fn forward(place: &Place, payload: Payload, actions: &mut Vec<Action>) {
-    let Some(others) = place.children().checked_sub(1) else { return };
-    let mut to = place.below().map(|span| span.start);
-    for to in to.by_ref().take(others as usize) {
+    if place.children() > 0 {
         make_room(actions);
-        actions.push(Action::Send { to, payload: payload.clone() });
-    }
-    if let Some(to) = to.next() {
-        make_room(actions);
-        actions.push(Action::Send { to, payload });
+        actions.push(Action::Spread { below: *place, payload });
     }
 }
 

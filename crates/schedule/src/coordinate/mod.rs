@@ -121,6 +121,13 @@ pub enum Action {
         /// What.
         payload: Payload,
     },
+    /// Send the same to all children of a place, first child first.
+    Spread {
+        /// To whose children.
+        below: Place,
+        /// What.
+        payload: Payload,
+    },
     /// Set a timer, beside those of the same name.
     SetTimer {
         /// Which.
@@ -176,6 +183,19 @@ pub trait Fleet {
         rank: u32,
         now: Time,
         event: Event,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Broken>;
+
+    /// A message has come that many get: as [`Event::Message`], without a copy for each.
+    ///
+    /// # Errors
+    /// As [`Coordinator::on`].
+    fn hear(
+        &mut self,
+        rank: u32,
+        now: Time,
+        from: u32,
+        payload: &Payload,
         actions: &mut Vec<Action>,
     ) -> Result<(), Broken>;
 

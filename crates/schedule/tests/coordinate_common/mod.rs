@@ -254,11 +254,9 @@ impl Talk {
         }
         for action in actions {
             match action {
-                Action::Send { to, payload } => {
-                    let mut bytes = Vec::new();
-                    encode(&payload, &mut bytes).expect("a message");
-                    assert_eq!(decode(&bytes, &self.limits), Ok(payload));
-                    self.channels.entry((rank, to)).or_default().push_back(bytes);
+                Action::Send { to, payload } => self.send(rank, to, &payload),
+                Action::Spread { below, payload } => {
+                    below.below().for_each(|to| self.send(rank, to.start, &payload));
                 }
                 Action::SetTimer { id, at } => {
                     self.timers.insert((at, rank, id));
@@ -268,6 +266,13 @@ impl Talk {
                 Action::Warn { .. } | Action::Refused { .. } => {}
             }
         }
+    }
+
+    fn send(&mut self, from: u32, to: u32, payload: &Payload) {
+        let mut bytes = Vec::new();
+        encode(payload, &mut bytes).expect("a message");
+        assert_eq!(decode(&bytes, &self.limits).as_ref(), Ok(payload));
+        self.channels.entry((from, to)).or_default().push_back(bytes);
     }
 
     /// One message arrives, or time goes on. Whether anything was left to do.

@@ -246,15 +246,49 @@ impl Network {
         payload: Payload,
         feed: Option<&mut dyn Feed>,
     ) {
+        let (at, after) = self.arrive(now, to, &payload, feed);
+        let told = self.fleet.on(to, at, Event::Message { from, payload }, &mut self.actions);
+        self.told(at, to, told);
+        self.understand(to, after);
+    }
+
+    /// A message arrives that many get.
+    #[inline]
+    pub(super) fn hear_shared(
+        &mut self,
+        now: Time,
+        to: u32,
+        from: u32,
+        payload: &Payload,
+        feed: Option<&mut dyn Feed>,
+    ) {
+        let (at, after) = self.arrive(now, to, payload, feed);
+        let told = self.fleet.hear(to, at, from, payload, &mut self.actions);
+        self.told(at, to, told);
+        self.understand(to, after);
+    }
+
+    /// When a message is understood, and how long its receiver is busy with it afterwards.
+    #[inline]
+    fn arrive(
+        &mut self,
+        now: Time,
+        to: u32,
+        payload: &Payload,
+        feed: Option<&mut dyn Feed>,
+    ) -> (Time, Time) {
         self.counts.messages += 1;
         let rank = &mut self.ranks[to as usize];
-        let (before, after) = self.latency.arriving(&payload);
+        let (before, after) = self.latency.arriving(payload);
         rank.busy = now.max(rank.busy) + before;
         let at = rank.busy;
         self.busiest = self.busiest.max(at);
         self.catch_up(at, to, feed);
-        let told = self.fleet.on(to, at, Event::Message { from, payload }, &mut self.actions);
-        self.told(at, to, told);
+        (at, after)
+    }
+
+    #[inline]
+    fn understand(&mut self, to: u32, after: Time) {
         if after > Time::ZERO {
             self.ranks[to as usize].busy += after;
             self.busiest = self.busiest.max(self.ranks[to as usize].busy);
@@ -310,22 +344,29 @@ impl Network {
         while let Some(action) = self.actions.pop() {
             match action {
                 Action::Send { to, payload } => {
-                    let bytes = self.latency.bytes(&payload, self.slots);
-                    self.counts.bytes += bytes;
-                    if self.leaving.0 != bytes {
-                        self.leaving = (bytes, self.latency.leaving(bytes));
-                    }
-                    busy += self.leaving.1;
-                    let mut arrival = busy + self.latency.wire;
-                    if let Some(delays) = &mut self.delays {
-                        arrival = delays.arrival(rank, to, arrival);
-                    }
-                    self.in_flight += 1;
+                    let arrival = self.leave(rank, to, &payload, &mut busy);
                     if self.wave.is_on {
                         self.wave.push(to, rank, arrival, payload);
                     } else {
                         let what = What::Message { from: rank, payload };
                         self.queue.push(arrival, Entry { to, what });
+                    }
+                }
+                Action::Spread { below, payload } => {
+                    let is_wave = self.wave.is_on && payload.ends_cycle();
+                    for to in below.below().map(|span| span.start) {
+                        let arrival = self.leave(rank, to, &payload, &mut busy);
+                        if is_wave {
+                            self.wave.fall(to, rank, arrival);
+                        } else if self.wave.is_on {
+                            self.wave.push(to, rank, arrival, payload.clone());
+                        } else {
+                            let what = What::Message { from: rank, payload: payload.clone() };
+                            self.queue.push(arrival, Entry { to, what });
+                        }
+                    }
+                    if is_wave && self.wave.verdict.is_none() {
+                        self.wave.verdict = Some(payload);
                     }
                 }
                 Action::SetTimer { id, at } => {
@@ -350,6 +391,23 @@ impl Network {
         }
         self.ranks[rank as usize].busy = busy;
         self.busiest = self.busiest.max(busy);
+    }
+
+    /// A message leaves: when it arrives.
+    #[inline]
+    fn leave(&mut self, from: u32, to: u32, payload: &Payload, busy: &mut Time) -> Time {
+        let bytes = self.latency.bytes(payload, self.slots);
+        self.counts.bytes += bytes;
+        if self.leaving.0 != bytes {
+            self.leaving = (bytes, self.latency.leaving(bytes));
+        }
+        *busy += self.leaving.1;
+        self.in_flight += 1;
+        let arrival = *busy + self.latency.wire;
+        match &mut self.delays {
+            Some(delays) => delays.arrival(from, to, arrival),
+            None => arrival,
+        }
     }
 
     #[cold]

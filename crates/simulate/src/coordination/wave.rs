@@ -31,6 +31,9 @@ pub(super) struct Wave {
     /// The next to be taken is the last.
     flights: Vec<Flight>,
     payloads: Vec<Payload>,
+    /// What goes down to all, and its flights; the next to be taken is the last.
+    pub(super) verdict: Option<Payload>,
+    falling: Vec<Flight>,
     /// Of one rank, in the order of time, with their places.
     heard: Vec<(Flight, usize)>,
     said: Vec<Option<Payload>>,
@@ -43,10 +46,10 @@ impl Wave {
         self.payloads.push(payload);
     }
 
-    /// Turns the order of the last messages round.
-    fn turn(&mut self, from: usize) {
-        self.flights[from..].reverse();
-        self.payloads[from..].reverse();
+    /// The verdict is on its way to a rank.
+    #[inline]
+    pub(super) fn fall(&mut self, to: u32, from: u32, at: Time) {
+        self.falling.push(Flight { to, from, at });
     }
 
     /// Takes out what a rank hears from below.
@@ -91,21 +94,17 @@ impl Network {
         for rank in (0..self.ranks.len() as u32).rev() {
             self.rise(rank, &mut feed);
         }
-        let ends = self.wave.payloads.iter().all(Payload::ends_cycle);
-        if ends {
+        if let Some(verdict) = self.wave.verdict.take() {
             // The first child is to be next.
-            self.wave.turn(0);
-            while let Some((flight, payload)) =
-                self.wave.flights.pop().zip(self.wave.payloads.pop())
-            {
-                let rest = self.wave.flights.len();
+            self.wave.falling.reverse();
+            while let Some(flight) = self.wave.falling.pop() {
+                let rest = self.wave.falling.len();
                 self.in_flight -= 1;
-                self.hear(flight.at, flight.to, flight.from, payload, again(&mut feed));
+                self.hear_shared(flight.at, flight.to, flight.from, &verdict, again(&mut feed));
                 end = end.max(flight.at);
-                if self.wave.flights.len() > rest {
-                    self.wave.turn(rest);
-                }
+                self.wave.falling[rest..].reverse();
             }
+            self.wave.verdict = None;
         }
         self.wave.is_on = false;
         for (flight, payload) in self.wave.flights.drain(..).zip(self.wave.payloads.drain(..)) {

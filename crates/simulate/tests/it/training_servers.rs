@@ -150,7 +150,7 @@ impl Chain<'_> {
                 Action::Start { operation, phase, pieces, priority } => {
                     let mut overhead = (self.overhead)(pieces.len());
                     self.flying.push((operation, pieces.len()));
-                    for piece in &pieces {
+                    for piece in pieces.iter().copied() {
                         self.started += 1;
                         let rank = if self.ranks { priority << 32 } else { 0 } - self.started;
                         let tag = operation.0;

@@ -21,7 +21,7 @@ use allrail_core::Time;
 use self::ballot::Ballot;
 use self::waiting::Waiting;
 use super::bits::Bits;
-use super::broken::{Breach, Broken};
+use super::broken::{Breach, Broken, Kind};
 use super::coordinator::BROADCAST_FAN_OUT;
 use super::finishes::Own;
 use super::fleet::{self, Alone, Shared, Together};
@@ -99,6 +99,8 @@ struct Rare {
     cut: Option<u64>,
 }
 
+/// Begins where a line of memory begins: all of it is touched in every cycle.
+#[repr(align(64))]
 struct Machine {
     rank: u32,
     phase: Phase,
@@ -217,7 +219,7 @@ impl Machine {
         }
         outcome.cut = cut.filter(|_| cut > shared.ledger(self.seen).cut());
         let verdict = Verdict { invalid, outcome, uncached, shutdown };
-        self.verdict(shared, now, Arc::new(verdict), actions)
+        self.verdict(shared, now, &Arc::new(verdict), actions)
     }
 
     /// What is wrong with a verdict, for one that has voted as this rank has.
@@ -251,15 +253,15 @@ impl Machine {
         &mut self,
         shared: &mut Shared,
         now: Time,
-        verdict: Arc<Verdict>,
+        verdict: &Arc<Verdict>,
         actions: &mut Vec<Action>,
     ) -> Result<(), Broken> {
         let parent = self.votes.place().parent().unwrap_or(self.rank);
-        self.check(shared, &verdict).map_err(|breach| breach.by(parent))?;
+        self.check(shared, verdict).map_err(|breach| breach.by(parent))?;
         self.guard.heard();
         if verdict.shutdown {
             self.phase = Phase::Stopped;
-            lists::forward(self.votes.place(), Payload::Verdict(verdict), actions);
+            lists::forward(self.votes.place(), Payload::Verdict(verdict.clone()), actions);
             actions.push(Action::Stop(Arc::new(Reason::Asked)));
             return Ok(());
         }
@@ -276,14 +278,14 @@ impl Machine {
         if !verdict.uncached {
             self.is_quiet &= verdict.outcome.is_empty();
             let launch = self.waiting.launch(shared, &mut self.seen, &verdict.outcome);
-            lists::forward(self.votes.place(), Payload::Verdict(verdict), actions);
+            lists::forward(self.votes.place(), Payload::Verdict(verdict.clone()), actions);
             self.pause(shared, now, launch.map_err(differs)?, actions);
             return Ok(());
         }
         self.is_quiet = false;
         self.rare.outcome.clone_from(&verdict.outcome);
         self.phase = Phase::Gathering;
-        lists::forward(self.votes.place(), Payload::Verdict(verdict), actions);
+        lists::forward(self.votes.place(), Payload::Verdict(verdict.clone()), actions);
         let signature = |tensor| self.rare.signatures.of(tensor, shared);
         let own = lists::own(self.rank, self.waiting.unsent(), self.joins, signature);
         self.joined |= self.joins;
@@ -382,6 +384,26 @@ impl Machine {
         }
     }
 
+    /// A verdict has come.
+    #[inline]
+    fn hear_verdict(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        from: u32,
+        verdict: &Arc<Verdict>,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Broken> {
+        let kind = Kind::Verdict;
+        if self.votes.place().parent() != Some(from) {
+            return Err(Breach::NotItsPart { kind }.by(from));
+        }
+        if self.phase != Phase::Verdict {
+            return Err(Breach::OutOfTurn { kind }.by(from));
+        }
+        self.verdict(shared, now, verdict, actions)
+    }
+
     /// A message of a peer.
     #[inline]
     fn hear(
@@ -411,15 +433,7 @@ impl Machine {
                 }
                 self.voted(shared, now, Some(from), vote, actions)
             }
-            Payload::Verdict(verdict) => {
-                if self.votes.place().parent() != Some(from) {
-                    return wrong(Breach::NotItsPart { kind });
-                }
-                if self.phase != Phase::Verdict {
-                    return wrong(Breach::OutOfTurn { kind });
-                }
-                self.verdict(shared, now, verdict, actions)
-            }
+            Payload::Verdict(verdict) => self.hear_verdict(shared, now, from, &verdict, actions),
             Payload::Asks(asks) => {
                 if self.phase != Phase::Gathering {
                     return wrong(Breach::OutOfTurn { kind });
@@ -512,6 +526,23 @@ impl fleet::Machine for Machine {
             Event::Timer { .. } => {}
         }
         Ok(())
+    }
+
+    #[inline]
+    fn hear_shared(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        from: u32,
+        payload: &Payload,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Broken> {
+        match payload {
+            Payload::Verdict(verdict) if self.phase != Phase::Stopped => {
+                self.hear_verdict(shared, now, from, verdict, actions)
+            }
+            other => self.on(shared, now, Event::Message { from, payload: other.clone() }, actions),
+        }
     }
 
     fn submit(
