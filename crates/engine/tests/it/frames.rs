@@ -8,7 +8,7 @@ use allrail_collective::rank::{Action, Buffer, RankPlan};
 use allrail_collective::{CollectivePlan, Operation, SizeRange, Stage, StageRef};
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_engine::memory::{self, Outside};
-use allrail_engine::{Dtype, FrameAt, FrameName, Misfit, Operations, Refused, Work};
+use allrail_engine::{ChunkRun, Dtype, FrameAt, FrameName, Misfit, Operations, Refused, Work};
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 use allrail_schedule::operation::{Key, OperationName};
 
@@ -104,7 +104,7 @@ fn a_frame_counts_once_whether_it_was_combined_or_lies_aside() {
     // The sum is made in the order of the plan: rank 0's first.
     let (operation, chunk, work) = operations.next_work().expect("rank 0's");
     assert!(matches!(work, Work::Combine { frame: 0, .. }));
-    assert_eq!(operations.run(operation, chunk).map(|run| run.aside()), Some(bytes / 4));
+    assert_eq!(operations.run(operation, chunk).map(ChunkRun::aside), Some(bytes / 4));
     for from in [0, 1] {
         let misfit = Misfit::Twice(of_stage(0, from));
         let refused = Refused::Misfit { operation, chunk, misfit };
@@ -117,7 +117,7 @@ fn a_frame_counts_once_whether_it_was_combined_or_lies_aside() {
     assert_eq!(again, Err(Refused::Misfit { operation, chunk, misfit }));
     let (.., work) = operations.next_work().expect("rank 1's");
     assert!(matches!(work, Work::Combine { frame: 1, .. }));
-    assert_eq!(operations.run(operation, chunk).map(|run| run.aside()), Some(0));
+    assert_eq!(operations.run(operation, chunk).map(ChunkRun::aside), Some(0));
 }
 
 #[test]

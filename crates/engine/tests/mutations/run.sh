@@ -25,14 +25,17 @@ cd "$copy"
 find . -type f -printf '%P\0' | sort -z | comm -z -23 - <(cd "$root" && files) | xargs -0 -r rm --
 
 build() { cargo test --locked --quiet -p allrail-engine --test it --no-run; }
-laws() { timeout 900 cargo test --locked --quiet -p allrail-engine --test it loopback::; }
+# Most are caught by few seeds; all that a law pins are run where they are not.
+laws() { few && all; }
+few() { LAW_SEEDS=15 timeout 900 cargo test --locked --quiet -p allrail-engine --test it loopback::; }
+all() { timeout 900 cargo test --locked --quiet -p allrail-engine --test it loopback::; }
 
 patches=("$here"/*.patch)
 if [ $# -gt 0 ]; then patches=("${@/%/.patch}"); patches=("${patches[@]/#/$here/}"); fi
 
 echo "without a mutation"
 build
-if ! laws >"$root/target/mutations/log" 2>&1; then
+if ! all >"$root/target/mutations/log" 2>&1; then
   cat "$root/target/mutations/log"
   echo "error: the laws do not hold without a mutation" >&2
   exit 1

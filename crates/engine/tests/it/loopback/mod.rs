@@ -12,11 +12,13 @@ mod contents;
 mod decider;
 mod draw;
 mod engines;
+mod frame;
 mod job;
 mod laws;
 mod matcher;
 mod network;
 mod node;
+mod plans;
 
 use allrail_collective::StageRef;
 use allrail_engine::engine::Stopped;

@@ -7,9 +7,10 @@ use allrail_engine::engine::Event;
 use super::adversary::Adversary;
 use super::clock::Clock;
 use super::draw::Draw;
+use super::frame::{Frame, Handed};
 use super::job::Fault;
 use super::matcher::Matcher;
-use super::node::{Around, Frame, Handed, Node};
+use super::node::{Around, Node};
 use super::{Driver, Job, Outcome};
 
 /// Something that may happen next.
@@ -33,10 +34,13 @@ enum Happening {
 impl Happening {
     fn rank(&self) -> u32 {
         match self {
-            Self::Start(rank) | Self::Submit(rank) | Self::Work(rank, _) | Self::Die(rank) => *rank,
+            Self::Start(rank)
+            | Self::Submit(rank)
+            | Self::Work(rank, _)
+            | Self::Lost { rank, .. }
+            | Self::Die(rank) => *rank,
             Self::Frame(frame) => frame.to,
             Self::Talk { to, .. } => *to,
-            Self::Lost { rank, .. } => *rank,
         }
     }
 

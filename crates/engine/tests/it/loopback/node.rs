@@ -15,31 +15,9 @@ use super::bare::Bare;
 use super::contents::{self, GUARD};
 use super::decider::{Decider, Share};
 use super::engines::OfEngine;
+use super::frame::{Address, Frame, Handed};
 use super::matcher::Matcher;
 use super::{Job, Launch, RankOutcome, Transport};
-
-/// What tells the receiver which stage a frame belongs to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Address {
-    /// Its full name.
-    Named(Launch),
-    /// The number of the launch on this port, counted by each side.
-    Counted(u32, usize),
-}
-
-/// A frame under way.
-#[derive(Clone, Debug)]
-pub(crate) struct Frame {
-    pub(crate) from: u32,
-    pub(crate) to: u32,
-    pub(crate) address: Address,
-    pub(crate) step: u32,
-    pub(crate) index: u32,
-    pub(crate) data: Vec<u8>,
-}
-
-/// Work that was handed out.
-pub(crate) type Handed = (OperationName, u32, Work<Vec<u8>>);
 
 /// An operation under way.
 struct Live {
@@ -116,7 +94,7 @@ impl Node {
         }
     }
 
-    fn note(&mut self, error: impl ToString) {
+    fn note(&mut self, error: &(impl ToString + ?Sized)) {
         self.outcome.errors.push(error.to_string());
     }
 
@@ -144,7 +122,7 @@ impl Node {
         self.events += 1;
         let mut todo = Vec::new();
         if let Err(broken) = self.decider.on(around.now, event, &mut todo) {
-            self.note(broken);
+            self.note(&broken);
         }
         self.carry_out(around, todo);
     }
@@ -166,7 +144,7 @@ impl Node {
         let limits = Limits { ranks, tensors, ..Limits::default() };
         match decode(bytes, &limits) {
             Ok(payload) => self.tell(around, Event::Frame { from, epoch: 0, payload }),
-            Err(wrong) => self.note(wrong),
+            Err(wrong) => self.note(&wrong),
         }
     }
 
@@ -213,7 +191,7 @@ impl Node {
                     self.live.insert(operation, live);
                     self.names.insert(id, operation);
                     if let Err(refused) = self.operations.open(operation, part) {
-                        self.refuse(around, operation, refused);
+                        self.refuse(around, operation, &refused);
                     }
                 }
                 Action::Run(run) => {
@@ -226,7 +204,7 @@ impl Node {
                         self.unpack(&live);
                     }
                     if let Err(refused) = self.operations.close(operation) {
-                        self.note(refused);
+                        self.note(&refused);
                     }
                 }
                 Action::Done { key, generation } => self.done(around.job, key, generation),
@@ -246,7 +224,7 @@ impl Node {
         let results = &mut self.outcome.results[tensor];
         results.push(self.memory[tensor].clone());
         if results.len() as u64 != generation + 1 {
-            self.note(format!("generation {generation} of tensor {tensor} is done out of turn"));
+            self.note(&format!("generation {generation} of tensor {tensor} is done out of turn"));
         }
     }
 
@@ -281,11 +259,11 @@ impl Node {
             around.matcher.launch(self.rank, port, count, launch);
         }
         if self.taken[port as usize].replace(launch).is_some() {
-            self.note(format!("port {port} is taken twice"));
+            self.note(&format!("port {port} is taken twice"));
         }
         self.running.insert(launch, (port, count));
         if let Err(refused) = self.operations.begin(launch.0, launch.1) {
-            self.note(refused);
+            self.note(&refused);
         }
         let (here, others) = std::mem::take(&mut self.unmatched).into_iter().partition(
             |frame| matches!(frame.address, Address::Counted(p, c) if (p, c) == (port, count)),
@@ -324,19 +302,19 @@ impl Node {
         let home = self.decider.home(&operation);
         let known = matches!(home, Ok(Home::Running(_)));
         if known != self.live.contains_key(&operation) {
-            self.note(format!("{operation} is at home as {home:?}"));
+            self.note(&format!("{operation} is at home as {home:?}"));
         }
         let taken = match home {
             Err(broken) => Err(broken.to_string()),
             Ok(_) => self.operations.frame(name, bytes, frame.data).map_err(|no| no.to_string()),
         };
         if let Err(refused) = taken {
-            self.refuse(around, operation, refused);
+            self.refuse(around, operation, &refused);
         }
     }
 
     /// A frame is not what it should be: the operation cannot be trusted any more.
-    fn refuse(&mut self, around: &mut Around<'_>, operation: OperationName, why: impl ToString) {
+    fn refuse(&mut self, around: &mut Around<'_>, operation: OperationName, why: &impl ToString) {
         let why = why.to_string();
         self.note(&why);
         if around.job.engine.is_some() && !self.has_stopped() {
@@ -397,7 +375,7 @@ impl Node {
             }
         };
         if let Err(refused) = self.operations.done(operation, chunk, place) {
-            self.note(refused);
+            self.note(&refused);
         }
         self.progress += 1;
         self.advance(around, launch);
