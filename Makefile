@@ -97,6 +97,10 @@ explore: $(CHECKED) ## laws and fuzzers with fresh seeds: SECONDS=600 SEED=... O
 	$(BIN)/python fuzz/explore.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(ONLY),--only '$(ONLY)') $(if $(SEEDS),--seeds $(SEEDS))
 
+.PHONY: mutations
+mutations: ## break the engine in known ways: its laws must notice each
+	crates/engine/tests/mutations/run.sh
+
 .PHONY: format
 format: build ## format both languages
 	cargo fmt --all

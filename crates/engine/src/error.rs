@@ -95,6 +95,12 @@ pub enum Broken {
         /// How many there are.
         ranks: u32,
     },
+    /// A peer coordinates, and this engine has no coordination.
+    #[error("rank {from} coordinates, and this rank is set to do without")]
+    NoCoordination {
+        /// Who.
+        from: u32,
+    },
     /// Something of another epoch than the job is in.
     #[error("it is of epoch {epoch}, and the job is in epoch {now}")]
     Epoch {

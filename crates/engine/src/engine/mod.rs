@@ -38,6 +38,8 @@ mod operations;
 mod parts;
 mod running;
 mod settings;
+mod start;
+mod talk;
 mod tensors;
 mod timers;
 mod tuning;
@@ -131,6 +133,9 @@ impl Engine {
                 check_peer(settings, from)?;
                 if epoch != settings.epoch {
                     return Err(Broken::Epoch { epoch, now: settings.epoch });
+                }
+                if settings.coordination.is_none() {
+                    return Err(Broken::NoCoordination { from });
                 }
                 running.heard(now, (from, payload), parts, out);
             }

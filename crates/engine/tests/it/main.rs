@@ -1,4 +1,5 @@
 //! The tests of `allrail-engine`, one module a subject, linked once.
 
 mod engine;
+mod frames;
 mod loopback;

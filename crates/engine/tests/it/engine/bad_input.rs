@@ -96,6 +96,7 @@ fn events_that_cannot_be_are_errors() {
         (Event::Submit { key: Key::of(KEY) }, not_done),
         (frame(2, 0), Broken::UnknownPeer { rank: 2, ranks: 2 }),
         (frame(1, 3), Broken::Epoch { epoch: 3, now: 0 }),
+        (frame(1, 0), Broken::NoCoordination { from: 1 }),
         (Event::PeerLost { rank: 9 }, Broken::UnknownPeer { rank: 9, ranks: 2 }),
         (Event::StageOver { id: gone, at: run.at }, Broken::UnknownCollective(gone)),
         (Event::StageOver { id: run.collective, at: elsewhere }, not_running),

@@ -52,9 +52,9 @@ fn load(dtype: Dtype, bytes: &[u8]) -> f64 {
 
 /// The memory of a tensor before the exchange, with its guards.
 pub(crate) fn memory(job: &Job, which: (usize, usize), rank: u32) -> Vec<u8> {
-    let Tensor { dtype, elements, .. } = job.tensors[which.1];
+    let dtype = job.dtype(rank, which.1);
     let mut memory = vec![PATTERN; GUARD];
-    for element in 0..elements {
+    for element in 0..job.elements(rank, which.1) {
         store(dtype, number(job, which, rank, element), &mut memory);
     }
     memory.resize(memory.len() + GUARD, PATTERN);
@@ -63,31 +63,78 @@ pub(crate) fn memory(job: &Job, which: (usize, usize), rank: u32) -> Vec<u8> {
 
 /// Panics unless every rank holds what it must, and nothing outside was touched.
 pub(crate) fn check(job: &Job, ranks: &[RankOutcome], what: &str) {
-    for (rank, outcome) in (0u32..).zip(ranks) {
-        for (t, tensor) in job.tensors.iter().enumerate() {
-            let first = job.group(&tensor.dimensions, rank)[0] as usize;
-            for (generation, memory) in outcome.results[t].iter().enumerate() {
-                let which = (generation, t);
-                let guards = memory[..GUARD].iter().chain(&memory[memory.len() - GUARD..]);
-                let untouched = guards.into_iter().all(|byte| *byte == PATTERN);
-                assert!(untouched, "{what}: rank {rank} wrote outside tensor {which:?}");
-                let held = &memory[GUARD..memory.len() - GUARD];
-                check_tensor(job, which, rank, held, what);
-                let theirs = ranks[first].results[t].get(generation);
-                let same = tensor.operation != Operation::AllReduce || theirs == Some(memory);
-                assert!(same, "{what}: tensor {which:?} differs between {first} and {rank}");
+    for t in 0..job.tensors.len() {
+        let exchanges = ranks.iter().map(|rank| rank.results[t].len()).max().unwrap_or(0);
+        for generation in 0..exchanges {
+            let held = |rank: u32| ranks[rank as usize].results[t].get(generation);
+            check_exchange(job, (generation, t), held, what);
+        }
+    }
+}
+
+/// Checks what is left of tensors whose exchange was reported as finished when a rank stopped.
+pub(crate) fn check_left(job: &Job, ranks: &[RankOutcome], what: &str) {
+    for t in 0..job.tensors.len() {
+        let name = job.name(t);
+        let report = |rank: u32| {
+            let stopped = ranks[rank as usize].stopped.as_ref()?;
+            let report = stopped.tensors.iter().find(|report| report.name == name)?;
+            (report.finished && report.submitted > 0).then_some(report)
+        };
+        let all = (0..).take(ranks.len()).filter_map(report).map(|report| report.submitted);
+        let all: std::collections::BTreeSet<u64> = all.collect();
+        for submitted in all {
+            let held = |rank: u32| {
+                let finished = report(rank).is_some_and(|report| report.submitted == submitted);
+                finished.then(|| &ranks[rank as usize].left[t])
+            };
+            check_exchange(job, (submitted as usize - 1, t), held, what);
+        }
+    }
+}
+
+/// One exchange of a tensor, on the ranks that say that they hold its result.
+fn check_exchange<'a>(
+    job: &Job,
+    which: (usize, usize),
+    held: impl Fn(u32) -> Option<&'a Vec<u8>>,
+    what: &str,
+) {
+    let tensor = &job.tensors[which.1];
+    for first in (0..job.ranks()).filter(|rank| job.group(&tensor.dimensions, *rank)[0] == *rank) {
+        let group = job.group(&tensor.dimensions, first);
+        let brought: Vec<Vec<f64>> = group
+            .iter()
+            .map(|rank| (0..tensor.elements).map(|i| number(job, which, *rank, i)).collect())
+            .collect();
+        let all = |i: usize| brought.iter().map(move |numbers| numbers[i]);
+        let sums: Vec<(f64, f64)> = (0..tensor.elements as usize)
+            .map(|i| (all(i).sum(), all(i).map(f64::abs).sum()))
+            .collect();
+        let mut of_first: Option<&Vec<u8>> = None;
+        for (place, rank) in group.iter().enumerate() {
+            let Some(memory) = held(*rank) else { continue };
+            let what = format!("{what}: rank {rank}, tensor {which:?}");
+            let guards = memory[..GUARD].iter().chain(&memory[memory.len() - GUARD..]);
+            assert!(guards.into_iter().all(|byte| *byte == PATTERN), "{what}: written outside");
+            check_tensor(tensor, place, (&brought, &sums), &memory[GUARD..], &what);
+            if tensor.operation == Operation::AllReduce {
+                let first = *of_first.get_or_insert(memory);
+                assert!(memory == first, "{what}: not the bits of the first of the group");
             }
         }
     }
 }
 
-fn check_tensor(job: &Job, which: (usize, usize), rank: u32, held: &[u8], what: &str) {
-    let tensor = &job.tensors[which.1];
-    let group = job.group(&tensor.dimensions, rank);
-    let place = group.iter().position(|one| *one == rank).expect("of its own group");
-    let count = group.len() as u32;
+fn check_tensor(
+    tensor: &Tensor,
+    place: usize,
+    (brought, sums): (&[Vec<f64>], &[(f64, f64)]),
+    held: &[u8],
+    what: &str,
+) {
+    let count = brought.len() as u32;
     let owned = |place: usize| shard(tensor.elements, place as u32, count);
-    let brings = |place: usize, element: u64| number(job, which, group[place], element);
     let width = tensor.dtype.width() as usize;
     let epsilon = match tensor.dtype {
         Dtype::Float32 => f64::from(f32::EPSILON),
@@ -95,29 +142,25 @@ fn check_tensor(job: &Job, which: (usize, usize), rank: u32, held: &[u8], what: 
         Dtype::Int32 | Dtype::Int64 => 0.0,
     };
     let mut owner = 0;
-    for (element, bytes) in (0u64..).zip(held.chunks_exact(width)) {
+    for (element, bytes) in (0..tensor.elements).zip(held.chunks_exact(width)) {
         while !owned(owner).contains(&element) {
             owner += 1;
         }
+        let at = element as usize;
         let (wanted, within) = match tensor.operation {
             Operation::ReduceScatter if owner != place => continue,
             Operation::AllReduce | Operation::ReduceScatter => {
-                let all = (0..group.len()).map(|one| brings(one, element));
-                let (sum, size) = all.fold((0.0, 0.0), |(s, a), x| (s + x, a + x.abs()));
-                (sum, 2.0 * f64::from(count) * epsilon * size)
+                (sums[at].0, 2.0 * f64::from(count) * epsilon * sums[at].1)
             }
-            Operation::AllGather => (brings(owner, element), 0.0),
+            Operation::AllGather => (brought[owner][at], 0.0),
             Operation::AllToAll => {
                 let offset = element - owned(owner).start;
-                (brings(owner, owned(place).start + offset), 0.0)
+                (brought[owner][(owned(place).start + offset) as usize], 0.0)
             }
-            Operation::Broadcast => (brings(0, element), 0.0),
+            Operation::Broadcast => (brought[0][at], 0.0),
         };
         let is = load(tensor.dtype, bytes);
         let right = (is - wanted).abs() <= within;
-        assert!(
-            right,
-            "{what}: rank {rank}, tensor {which:?}, element {element}: {is}, not {wanted}"
-        );
+        assert!(right, "{what}, element {element}: {is}, not {wanted}");
     }
 }

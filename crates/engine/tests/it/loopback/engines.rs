@@ -51,12 +51,13 @@ impl OfEngine {
         numbers.rotate_left(rank as usize % job.tensors.len());
         for number in &numbers {
             let tensor = &job.tensors[*number];
-            let (mut dtype, mut elements) = (tensor.dtype, tensor.elements);
+            let (mut name, mut dtype, mut elements) =
+                (job.name(*number), tensor.dtype, tensor.elements);
             if let Some(other) = setup.differs.get(&(rank, *number)) {
-                (dtype, elements) = *other;
+                (name, dtype, elements) = other.clone();
             }
             let signature = Signature {
-                name: job.name(*number),
+                name,
                 dtype: dtype.name().to_owned(),
                 shape: vec![elements],
                 strides: Vec::new(),
@@ -66,7 +67,9 @@ impl OfEngine {
             let registration = Registration { signature, width: dtype.width(), place, group };
             engine.register(registration).expect("a tensor of a new name");
         }
-        numbers.sort_by_key(|number| job.name(*number));
+        let differs =
+            |number: usize| setup.differs.get(&(rank, number)).map(|other| other.0.clone());
+        numbers.sort_by_key(|number| differs(*number).unwrap_or_else(|| job.name(*number)));
         Self { engine, numbers, place, peers }
     }
 }

@@ -3,18 +3,17 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use allrail_collective::{Algorithm, CollectivePlan, Operation, SizeRange, algorithm};
-use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
+use allrail_collective::{CollectivePlan, Operation};
+use allrail_core::{Bytes, DimensionId};
 use allrail_engine::Dtype;
 use allrail_engine::engine::Coordination;
-use allrail_fabric::{Contention, Dimension, Fabric, Kind};
-use allrail_schedule::chunk::{self, Composition, Parameters};
+use allrail_schedule::Order;
 use allrail_schedule::coordinate::{self, Settings};
 use allrail_schedule::operation::Key;
 use allrail_schedule::tensor::{self, TensorParameters};
-use allrail_schedule::{Order, Request, plan};
 
 use super::draw::Draw;
+use super::plans::{any_plan, sizes};
 
 /// What the transport asks of the order of launches.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,8 +42,8 @@ pub(crate) struct Setup {
     pub(crate) coordination: Option<Coordination>,
     /// The group of each tensor.
     pub(crate) groups: Vec<Option<u32>>,
-    /// What a rank takes a tensor for, where that is wrong.
-    pub(crate) differs: BTreeMap<(u32, usize), (Dtype, u64)>,
+    /// What a rank takes a tensor for, where that is wrong: name, type and elements.
+    pub(crate) differs: BTreeMap<(u32, usize), (String, Dtype, u64)>,
 }
 
 /// What goes wrong.
@@ -54,6 +53,8 @@ pub(crate) enum Fault {
     Lost(u32),
     /// After so many data frames, one is delivered twice.
     Twice(u64),
+    /// This rank takes a tensor for another, as the setup says.
+    Differs(u32),
 }
 
 /// What all ranks do.
@@ -112,10 +113,21 @@ impl Job {
         Key::of(&self.name(tensor))
     }
 
+    /// What a rank calls a tensor.
+    pub(crate) fn key_of(&self, rank: u32, tensor: usize) -> Key {
+        let differs = self.engine.as_ref().and_then(|setup| setup.differs.get(&(rank, tensor)));
+        differs.map_or_else(|| self.key(tensor), |(name, ..)| Key::of(name))
+    }
+
     /// What a rank takes a tensor for.
     pub(crate) fn dtype(&self, rank: u32, tensor: usize) -> Dtype {
         let differs = self.engine.as_ref().and_then(|setup| setup.differs.get(&(rank, tensor)));
-        differs.map_or(self.tensors[tensor].dtype, |(dtype, _)| *dtype)
+        differs.map_or(self.tensors[tensor].dtype, |(_, dtype, _)| *dtype)
+    }
+
+    pub(crate) fn elements(&self, rank: u32, tensor: usize) -> u64 {
+        let differs = self.engine.as_ref().and_then(|setup| setup.differs.get(&(rank, tensor)));
+        differs.map_or(self.tensors[tensor].elements, |(_, _, elements)| *elements)
     }
 
     /// Several collectives, submitted in another order by every rank.
@@ -179,6 +191,38 @@ impl Job {
         let coordination = coordination(&mut draw, transport);
         let differs = BTreeMap::new();
         job.engine = Some(Setup { parameters, coordination, groups, differs });
+        job
+    }
+
+    /// The same, and one thing goes wrong.
+    pub(crate) fn faulty(seed: u64, most_ranks: u32) -> Self {
+        let mut draw = Draw(seed ^ 1 << 51);
+        let transport = draw.one_of(&[Transport::Tagged, Transport::InOrder]);
+        let mut job = Self::engines(seed, most_ranks, transport);
+        let rank = draw.below(job.ranks() as usize) as u32;
+        job.fault = Some(match draw.below(3) {
+            0 => Fault::Lost(rank),
+            1 => Fault::Twice(draw.next() % 200),
+            _ => Fault::Differs(rank),
+        });
+        let tensor = draw.below(job.tensors.len());
+        let (mut name, Tensor { mut dtype, mut elements, .. }) =
+            (job.name(tensor), job.tensors[tensor].clone());
+        if let (Some(Fault::Differs(_)), Some(setup)) = (job.fault, &mut job.engine) {
+            match draw.below(3) {
+                0 => name = "another".to_owned(),
+                1 => {
+                    let others = Dtype::ALL.into_iter().filter(|other| *other != dtype);
+                    dtype = draw.one_of(&others.collect::<Vec<_>>());
+                }
+                // So that all ranks of an all-to-all still have a shard.
+                _ => elements += 5 * 7 * 9 * 16,
+            }
+            setup.differs.insert((rank, tensor), (name, dtype, elements));
+            // With names and without a coordinator, nobody compares.
+            let any = coordination(&mut draw, Transport::InOrder);
+            setup.coordination = setup.coordination.take().or(any);
+        }
         job
     }
 
@@ -287,76 +331,4 @@ fn coordination(draw: &mut Draw, transport: Transport) -> Option<Coordination> {
     };
     let none = transport == Transport::Tagged && draw.one_in(2);
     (!none).then_some(Coordination { policy, settings })
-}
-
-/// One to four dimensions, primes among their sizes; one of one rank is left out, as fabrics ask.
-fn sizes(draw: &mut Draw, most_ranks: u32) -> Vec<u32> {
-    loop {
-        let count = 1 + draw.below(4);
-        let of = [1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9];
-        let sizes: Vec<u32> =
-            (0..count).map(|_| draw.one_of(&of)).filter(|size| *size > 1).collect();
-        if !sizes.is_empty() && sizes.iter().product::<u32>() <= most_ranks {
-            return sizes;
-        }
-    }
-}
-
-fn fabric(draw: &mut Draw, sizes: &[u32]) -> Fabric {
-    let dimension = |size: &u32| Dimension {
-        kind: Kind::Switch,
-        size: *size,
-        links: 1,
-        bandwidth: Bandwidth::from_bytes_per_second(draw.one_of(&[1, 2, 5]) * 1_000_000_000)
-            .expect("a bandwidth"),
-        latency: Time::from_us(1),
-        in_network_reduction: false,
-        contention: Contention::Shared,
-    };
-    Fabric { name: "test".to_owned(), dimensions: sizes.iter().map(dimension).collect() }
-}
-
-/// What a chunk scheduler makes of this, with any algorithms, for any size.
-pub(crate) fn any_plan(
-    draw: &mut Draw,
-    sizes: &[u32],
-    operation: Operation,
-    dimensions: &[DimensionId],
-    order: Order,
-) -> CollectivePlan {
-    let policy = chunk::ALL[draw.below(chunk::ALL.len())];
-    let mut parameters = Parameters::default();
-    if policy.composes() {
-        let all = [Composition::Stages, Composition::Merged, Composition::Sequential];
-        parameters.composition = draw.one_of(&all);
-    }
-    let whole = operation != Operation::AllReduce
-        || parameters.composition == Composition::Sequential
-        || (dimensions.len() == 1 && draw.one_in(2));
-    let fits = |one: &&&dyn Algorithm| {
-        let does = one.operations();
-        let parts = [Operation::ReduceScatter, Operation::AllGather, operation];
-        if whole { does.contains(&operation) } else { parts.iter().all(|o| does.contains(o)) }
-    };
-    let fit: Vec<&dyn Algorithm> = algorithm::ALL.iter().filter(fits).copied().collect();
-    let algorithms = sizes.iter().map(|_| draw.one_of(&fit).tag().to_owned()).collect();
-    let chunks = 1 + draw.below(4) as u32;
-    let request = Request {
-        plugins: Default::default(),
-        fabric: fabric(draw, sizes),
-        operation,
-        size: Bytes::new(u64::from(chunks) * (1 + draw.next() % 100_000)),
-        dimensions: dimensions.to_vec(),
-        policy: policy.tag().to_owned(),
-        order,
-        chunks,
-        algorithms: Some(algorithms),
-        active_chunks: None,
-        endpoint_delay: Time::ZERO,
-        parameters,
-        seed: draw.next(),
-    };
-    let mut plan = plan(&request).unwrap_or_else(|error| panic!("{error}: {request:?}"));
-    plan.sizes = Some(SizeRange { from: Bytes::new(1), to: Bytes::new(u64::MAX) });
-    plan
 }

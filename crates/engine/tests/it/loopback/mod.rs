@@ -12,11 +12,13 @@ mod contents;
 mod decider;
 mod draw;
 mod engines;
+mod frame;
 mod job;
 mod laws;
 mod matcher;
 mod network;
 mod node;
+mod plans;
 
 use allrail_collective::StageRef;
 use allrail_engine::engine::Stopped;
@@ -54,6 +56,8 @@ pub(crate) struct Outcome {
     pub(crate) ranks: Vec<RankOutcome>,
     /// Ranks that were lost.
     pub(crate) dead: Vec<u32>,
+    /// Whether a frame was delivered twice.
+    pub(crate) twice: bool,
     /// Pairs of launches that met and were not of one stage.
     pub(crate) mismatches: Vec<String>,
     /// How often an engine was told something.

@@ -3,14 +3,14 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use allrail_engine::engine::Event;
-use allrail_schedule::coordinate::Payload;
 
 use super::adversary::Adversary;
 use super::clock::Clock;
 use super::draw::Draw;
+use super::frame::{Frame, Handed};
 use super::job::Fault;
 use super::matcher::Matcher;
-use super::node::{Around, Frame, Handed, Node};
+use super::node::{Around, Node};
 use super::{Driver, Job, Outcome};
 
 /// Something that may happen next.
@@ -34,10 +34,13 @@ enum Happening {
 impl Happening {
     fn rank(&self) -> u32 {
         match self {
-            Self::Start(rank) | Self::Submit(rank) | Self::Work(rank, _) | Self::Die(rank) => *rank,
+            Self::Start(rank)
+            | Self::Submit(rank)
+            | Self::Work(rank, _)
+            | Self::Lost { rank, .. }
+            | Self::Die(rank) => *rank,
             Self::Frame(frame) => frame.to,
             Self::Talk { to, .. } => *to,
-            Self::Lost { rank, .. } => *rank,
         }
     }
 
@@ -108,12 +111,13 @@ struct All<'a> {
     told: Vec<bool>,
     matcher: Matcher,
     pool: Vec<Happening>,
-    channels: BTreeMap<(u32, u32), VecDeque<Payload>>,
+    channels: BTreeMap<(u32, u32), VecDeque<Vec<u8>>>,
     /// In nanoseconds; no rank knows it.
     now: u64,
     happened: u64,
     /// Data frames until one is sent twice.
     until_twice: Option<u64>,
+    twice: bool,
     /// What had been done when something was last done, and when that was.
     progress: (u64, u64),
 }
@@ -129,7 +133,7 @@ impl<'a> All<'a> {
         match job.fault {
             Some(Fault::Lost(rank)) => pool.push(Happening::Die(rank)),
             Some(Fault::Twice(count)) => until_twice = Some(count),
-            None => {}
+            Some(Fault::Differs(_)) | None => {}
         }
         Self {
             job,
@@ -144,6 +148,7 @@ impl<'a> All<'a> {
             now: 0,
             happened: 0,
             until_twice,
+            twice: false,
             progress: (0, 0),
         }
     }
@@ -197,6 +202,7 @@ impl<'a> All<'a> {
                 if let Some(frame) = node.work(&mut around, handed) {
                     if let Some(count) = &mut self.until_twice {
                         if *count == 0 {
+                            self.twice = true;
                             self.pool.push(Happening::Frame(frame.clone()));
                         }
                         *count = count.wrapping_sub(1);
@@ -207,9 +213,8 @@ impl<'a> All<'a> {
             Happening::Frame(frame) => node.frame(&mut around, frame),
             Happening::Talk { from, .. } => {
                 let channel = self.channels.get_mut(&(from, rank));
-                if let Some(payload) = channel.and_then(VecDeque::pop_front) {
-                    let from = self.job.place(from);
-                    node.tell(&mut around, Event::Frame { from, epoch: 0, payload });
+                if let Some(bytes) = channel.and_then(VecDeque::pop_front) {
+                    node.hear(&mut around, self.job.place(from), &bytes);
                 }
             }
             Happening::Lost { lost, .. } => {
@@ -311,6 +316,7 @@ impl<'a> All<'a> {
             dead: (0..).zip(&self.dead).filter(|(_, dead)| **dead).map(|(rank, _)| rank).collect(),
             ranks: self.nodes.into_iter().map(|node| node.outcome).collect(),
             mismatches: self.matcher.mismatches,
+            twice: self.twice,
         }
     }
 }

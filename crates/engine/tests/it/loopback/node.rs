@@ -8,38 +8,16 @@ use allrail_engine::chunk_run::{FrameAt, Work};
 use allrail_engine::engine::{Action, Event, Home};
 use allrail_engine::operations::{FrameName, Operations};
 use allrail_engine::{CollectiveId, Dtype, memory};
-use allrail_schedule::coordinate::Payload;
+use allrail_schedule::coordinate::wire::{Limits, decode, encode};
 use allrail_schedule::operation::{Key, OperationName};
 
 use super::bare::Bare;
 use super::contents::{self, GUARD};
 use super::decider::{Decider, Share};
 use super::engines::OfEngine;
+use super::frame::{Address, Frame, Handed};
 use super::matcher::Matcher;
 use super::{Job, Launch, RankOutcome, Transport};
-
-/// What tells the receiver which stage a frame belongs to.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Address {
-    /// Its full name.
-    Named(Launch),
-    /// The number of the launch on this port, counted by each side.
-    Counted(u32, usize),
-}
-
-/// A frame under way.
-#[derive(Clone, Debug)]
-pub(crate) struct Frame {
-    pub(crate) from: u32,
-    pub(crate) to: u32,
-    pub(crate) address: Address,
-    pub(crate) step: u32,
-    pub(crate) index: u32,
-    pub(crate) data: Vec<u8>,
-}
-
-/// Work that was handed out.
-pub(crate) type Handed = (OperationName, u32, Work<Vec<u8>>);
 
 /// An operation under way.
 struct Live {
@@ -75,8 +53,8 @@ pub(crate) struct Node {
     running: BTreeMap<Launch, (u32, usize)>,
     /// Frames of launches that this rank has not made yet.
     unmatched: Vec<Frame>,
-    /// What its coordinator wants sent: to whom in the fabric.
-    pub(crate) said: Vec<(u32, Payload)>,
+    /// What its coordinator wants sent: to whom in the fabric, as bytes.
+    pub(crate) said: Vec<(u32, Vec<u8>)>,
     /// How often its decider was told something, and wanted something that is no message.
     pub(crate) events: u64,
     pub(crate) progress: u64,
@@ -116,7 +94,7 @@ impl Node {
         }
     }
 
-    fn note(&mut self, error: impl ToString) {
+    fn note(&mut self, error: &(impl ToString + ?Sized)) {
         self.outcome.errors.push(error.to_string());
     }
 
@@ -144,7 +122,7 @@ impl Node {
         self.events += 1;
         let mut todo = Vec::new();
         if let Err(broken) = self.decider.on(around.now, event, &mut todo) {
-            self.note(broken);
+            self.note(&broken);
         }
         self.carry_out(around, todo);
     }
@@ -157,6 +135,16 @@ impl Node {
                 return;
             }
             self.carry_out(around, todo);
+        }
+    }
+
+    /// A coordinator's message has come from a place in the group.
+    pub(crate) fn hear(&mut self, around: &mut Around<'_>, from: u32, bytes: &[u8]) {
+        let (ranks, tensors) = (self.decider.peers().1.len() as u32, self.memory.len() as u32);
+        let limits = Limits { ranks, tensors, ..Limits::default() };
+        match decode(bytes, &limits) {
+            Ok(payload) => self.tell(around, Event::Frame { from, epoch: 0, payload }),
+            Err(wrong) => self.note(&wrong),
         }
     }
 
@@ -176,8 +164,9 @@ impl Node {
         }
         let (generation, tensor) = self.submissions[self.submitted];
         self.submitted += 1;
-        self.memory[tensor] = contents::memory(around.job, (generation, tensor), self.rank);
-        let key = around.job.key(tensor);
+        let which = (generation, tensor);
+        self.memory[tensor] = contents::memory(around.job, which, self.rank);
+        let key = around.job.key_of(self.rank, tensor);
         let unused = around.job.unused.contains(&(generation, self.rank, tensor));
         self.tell(around, if unused { Event::Unused { key } } else { Event::Submit { key } });
     }
@@ -187,8 +176,10 @@ impl Node {
             self.progress += u64::from(!matches!(action, Action::Send { .. }));
             match action {
                 Action::Send { to, payload } => {
-                    let to = self.decider.peers().1[to as usize];
-                    self.said.push((to, payload));
+                    let (_, peers) = self.decider.peers();
+                    let mut bytes = Vec::new();
+                    encode(&payload, &mut bytes).expect("a payload of this crate");
+                    self.said.push((peers[to as usize], bytes));
                 }
                 Action::Begin { id, operation, part } => {
                     let shares = self.decider.shares(id);
@@ -200,7 +191,7 @@ impl Node {
                     self.live.insert(operation, live);
                     self.names.insert(id, operation);
                     if let Err(refused) = self.operations.open(operation, part) {
-                        self.refuse(around, operation, refused);
+                        self.refuse(around, operation, &refused);
                     }
                 }
                 Action::Run(run) => {
@@ -213,7 +204,7 @@ impl Node {
                         self.unpack(&live);
                     }
                     if let Err(refused) = self.operations.close(operation) {
-                        self.note(refused);
+                        self.note(&refused);
                     }
                 }
                 Action::Done { key, generation } => self.done(around.job, key, generation),
@@ -228,12 +219,12 @@ impl Node {
     }
 
     fn done(&mut self, job: &Job, key: Key, generation: u64) {
-        let tensor = (0..job.tensors.len()).find(|tensor| job.key(*tensor) == key);
+        let tensor = (0..job.tensors.len()).find(|tensor| job.key_of(self.rank, *tensor) == key);
         let tensor = tensor.expect("a tensor of the job");
         let results = &mut self.outcome.results[tensor];
         results.push(self.memory[tensor].clone());
         if results.len() as u64 != generation + 1 {
-            self.note(format!("generation {generation} of tensor {tensor} is done out of turn"));
+            self.note(&format!("generation {generation} of tensor {tensor} is done out of turn"));
         }
     }
 
@@ -268,11 +259,11 @@ impl Node {
             around.matcher.launch(self.rank, port, count, launch);
         }
         if self.taken[port as usize].replace(launch).is_some() {
-            self.note(format!("port {port} is taken twice"));
+            self.note(&format!("port {port} is taken twice"));
         }
         self.running.insert(launch, (port, count));
         if let Err(refused) = self.operations.begin(launch.0, launch.1) {
-            self.note(refused);
+            self.note(&refused);
         }
         let (here, others) = std::mem::take(&mut self.unmatched).into_iter().partition(
             |frame| matches!(frame.address, Address::Counted(p, c) if (p, c) == (port, count)),
@@ -311,19 +302,19 @@ impl Node {
         let home = self.decider.home(&operation);
         let known = matches!(home, Ok(Home::Running(_)));
         if known != self.live.contains_key(&operation) {
-            self.note(format!("{operation} is at home as {home:?}"));
+            self.note(&format!("{operation} is at home as {home:?}"));
         }
         let taken = match home {
             Err(broken) => Err(broken.to_string()),
             Ok(_) => self.operations.frame(name, bytes, frame.data).map_err(|no| no.to_string()),
         };
         if let Err(refused) = taken {
-            self.refuse(around, operation, refused);
+            self.refuse(around, operation, &refused);
         }
     }
 
     /// A frame is not what it should be: the operation cannot be trusted any more.
-    fn refuse(&mut self, around: &mut Around<'_>, operation: OperationName, why: impl ToString) {
+    fn refuse(&mut self, around: &mut Around<'_>, operation: OperationName, why: &impl ToString) {
         let why = why.to_string();
         self.note(&why);
         if around.job.engine.is_some() && !self.has_stopped() {
@@ -384,7 +375,7 @@ impl Node {
             }
         };
         if let Err(refused) = self.operations.done(operation, chunk, place) {
-            self.note(refused);
+            self.note(&refused);
         }
         self.progress += 1;
         self.advance(around, launch);

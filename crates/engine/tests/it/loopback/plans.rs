@@ -1,0 +1,80 @@
+//! Fabrics and plans for them, from a seed.
+
+use allrail_collective::{Algorithm, CollectivePlan, Operation, SizeRange, algorithm};
+use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
+use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_schedule::chunk::{self, Composition, Parameters};
+use allrail_schedule::{Order, Request, plan};
+
+use super::draw::Draw;
+
+/// One to four dimensions, primes among their sizes; one of one rank is left out, as fabrics ask.
+pub(super) fn sizes(draw: &mut Draw, most_ranks: u32) -> Vec<u32> {
+    loop {
+        let count = 1 + draw.below(4);
+        let of = [1, 2, 2, 3, 3, 4, 5, 6, 7, 8, 9];
+        let sizes: Vec<u32> =
+            (0..count).map(|_| draw.one_of(&of)).filter(|size| *size > 1).collect();
+        if !sizes.is_empty() && sizes.iter().product::<u32>() <= most_ranks {
+            return sizes;
+        }
+    }
+}
+
+fn fabric(draw: &mut Draw, sizes: &[u32]) -> Fabric {
+    let dimension = |size: &u32| Dimension {
+        kind: Kind::Switch,
+        size: *size,
+        links: 1,
+        bandwidth: Bandwidth::from_bytes_per_second(draw.one_of(&[1, 2, 5]) * 1_000_000_000)
+            .expect("a bandwidth"),
+        latency: Time::from_us(1),
+        in_network_reduction: false,
+        contention: Contention::Shared,
+    };
+    Fabric { name: "test".to_owned(), dimensions: sizes.iter().map(dimension).collect() }
+}
+
+/// What a chunk scheduler makes of this, with any algorithms, for any size.
+pub(super) fn any_plan(
+    draw: &mut Draw,
+    sizes: &[u32],
+    operation: Operation,
+    dimensions: &[DimensionId],
+    order: Order,
+) -> CollectivePlan {
+    let policy = chunk::ALL[draw.below(chunk::ALL.len())];
+    let mut parameters = Parameters::default();
+    if policy.composes() {
+        let all = [Composition::Stages, Composition::Merged, Composition::Sequential];
+        parameters.composition = draw.one_of(&all);
+    }
+    let whole = operation != Operation::AllReduce
+        || parameters.composition == Composition::Sequential
+        || (dimensions.len() == 1 && draw.one_in(2));
+    let fits = |one: &&&dyn Algorithm| {
+        let does = one.operations();
+        let parts = [Operation::ReduceScatter, Operation::AllGather, operation];
+        if whole { does.contains(&operation) } else { parts.iter().all(|o| does.contains(o)) }
+    };
+    let fit: Vec<&dyn Algorithm> = algorithm::ALL.iter().filter(fits).copied().collect();
+    let algorithms = sizes.iter().map(|_| draw.one_of(&fit).tag().to_owned()).collect();
+    let chunks = 1 + draw.below(4) as u32;
+    let request = Request {
+        fabric: fabric(draw, sizes),
+        operation,
+        size: Bytes::new(u64::from(chunks) * (1 + draw.next() % 100_000)),
+        dimensions: dimensions.to_vec(),
+        policy: policy.tag().to_owned(),
+        order,
+        chunks,
+        algorithms: Some(algorithms),
+        active_chunks: None,
+        endpoint_delay: Time::ZERO,
+        parameters,
+        seed: draw.next(),
+    };
+    let mut plan = plan(&request).unwrap_or_else(|error| panic!("{error}: {request:?}"));
+    plan.sizes = Some(SizeRange { from: Bytes::new(1), to: Bytes::new(u64::MAX) });
+    plan
+}
