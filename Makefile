@@ -8,10 +8,19 @@ MAKEFLAGS += --no-builtin-rules
 VENV := .venv
 BIN := $(VENV)/bin
 OUT ?= out
+# How long `make explore` goes on.
+SECONDS ?= 600
 DEPENDENCIES := $(VENV)/.dependencies
 EXTENSION := $(VENV)/.extension
+# What tests and linters run in: the extension that `make setup` built, or, in a tree without one, a
+# build that shares its crates with the Rust tests. It checks for overflow and is slower.
+CHECKED := $(if $(wildcard $(EXTENSION)),$(EXTENSION),$(VENV)/.extension-checked)
 RUST := $(shell find crates -name '*.rs' -o -name Cargo.toml 2>/dev/null) \
         Cargo.toml Cargo.lock pyproject.toml
+# What is compiled once need not be compiled in pieces.
+ifdef CI
+export CARGO_INCREMENTAL := 0
+endif
 
 .PHONY: help
 help: ## print this list
@@ -43,12 +52,14 @@ $(DEPENDENCIES): requirements.lock
 	  --require-hashes -r requirements.lock
 	@touch $@
 
-$(EXTENSION): $(DEPENDENCIES) $(RUST)
+$(EXTENSION): PROFILE := release
+$(VENV)/.extension-checked: PROFILE := dev
+$(EXTENSION) $(VENV)/.extension-checked: $(DEPENDENCIES) $(RUST)
 	@if ! command -v cargo >/dev/null; then \
 	  echo "error: no Rust toolchain was found: \`cargo\` is not on PATH" >&2; \
 	  echo "hint: install the stable toolchain, with rustfmt and clippy" >&2; exit 1; \
 	fi
-	PATH="$(CURDIR)/$(BIN):$$PATH" MATURIN_PEP517_ARGS="--locked" \
+	PATH="$(CURDIR)/$(BIN):$$PATH" MATURIN_PEP517_ARGS="--locked --profile $(PROFILE)" \
 	  $(BIN)/python -m pip install --quiet --disable-pip-version-check \
 	  --no-deps --no-build-isolation --editable .
 	@touch $@
@@ -56,24 +67,35 @@ $(EXTENSION): $(DEPENDENCIES) $(RUST)
 .PHONY: build
 build: $(EXTENSION) ## build the Rust core into .venv, if it changed
 
+# Two at a time, since compilers and tests leave a core idle by turns; each shows what it has to say
+# when it is over.
 .PHONY: test
-test: build test-rust test-python lint ## everything: Rust tests, Python tests, lint, type check
+test: ## everything: Rust tests, Python tests, lint, type check
+	@$(MAKE) --no-print-directory --keep-going --jobs=2 \
+	  $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) test-rust test-python lint
 
 .PHONY: test-rust
-test-rust: build ## the Rust tests alone
-	PROPTEST_RNG_SEED=$${PROPTEST_RNG_SEED:-1} cargo test --workspace --locked --quiet
+test-rust: export PROPTEST_RNG_SEED ?= 1
+test-rust: ## the Rust tests alone
+	cargo test --workspace --tests --locked --quiet
+	cargo test --workspace --doc --locked --quiet
 
 .PHONY: test-python
-test-python: build ## the Python tests alone
+test-python: $(CHECKED) ## the Python tests alone
 	$(BIN)/python -m pytest -q
 
 .PHONY: lint
-lint: build ## formatters and linters of both languages, and the type check
+lint: $(CHECKED) ## formatters and linters of both languages, and the type check
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets --locked --quiet -- -D warnings
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
+
+.PHONY: explore
+explore: $(CHECKED) ## laws and fuzzers with fresh seeds: SECONDS=600 SEED=... ONLY=... SEEDS=200
+	$(BIN)/python fuzz/explore.py --seconds $(SECONDS) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(ONLY),--only '$(ONLY)') $(if $(SEEDS),--seeds $(SEEDS))
 
 .PHONY: format
 format: build ## format both languages
@@ -92,7 +114,8 @@ bench: build ## measure; nothing fails on a time
 	    --example $${example#*/}; done
 
 .PHONY: docs
-docs: build ## write docs/reference and the examples' expected outputs again
+docs: build ## write the scenario's keys, docs/reference and the examples' expected outputs again
+	$(BIN)/python docs/scenario_keys.py
 	$(BIN)/python docs/generate.py
 	ALLRAIL_UPDATE_EXAMPLES=1 $(BIN)/python -m pytest -q tests/golden/test_examples.py
 
@@ -109,6 +132,10 @@ reproduce: build ## every published number beside ours
 	@$(BIN)/allrail reproduce hammingmesh --workloads --out $(OUT)/reproduce/hammingmesh-workloads
 	@$(BIN)/allrail reproduce bytescheduler --out $(OUT)/reproduce/bytescheduler
 	@$(BIN)/allrail reproduce horovod --out $(OUT)/reproduce/horovod
+
+.PHONY: recipes
+recipes: build ## carry CONTRIBUTING's recipes out on a copy of the tree; takes minutes
+	$(BIN)/python docs/recipes.py
 
 .PHONY: lock
 lock: ## pin the Python set again, with hashes (needs uv)

@@ -12,7 +12,6 @@ from pathlib import Path
 import click
 
 FOLDER = Path(__file__).parent / "reference"
-OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast")
 
 
 def cli_page() -> str:
@@ -39,6 +38,7 @@ def cli_page() -> str:
 
 def algorithms_page() -> str:
     """Return the matrix of algorithms and operations, and the other tables of the core."""
+    from allrail.scenario.choices import OPERATIONS
     from allrail.scenario.fields import Table, table
 
     lines = [

@@ -37,6 +37,9 @@ WORDS = [
     *(b"0 -1 1.5 1e308 1e-320 NaN Infinity .inf .nan 99999999999999999999 true ~ 0x10".split()),
     *(b"[] {} [1, 2] {a: 1} & * ! !!python/object:os.system --- ... ? | > # % @ ` ' \"".split()),
     *(b"schema_version fabric dimensions collective schedule chunks world seed 1GiB".split()),
+    *(b"HYBRID_TRANSFORMER_FWD_IN_BCKWD DATA HYBRID_DLRM model_parallel_NPU_group:".split()),
+    *(b"ep: pp: vpp: ga: checkpoints: ranks groups classes steps all_reduce send over to".split()),
+    *(b"repeat background after tensor even odd model_type hidden_size rope_scaling".split()),
     *(b"1 GiB", b"50 GB/s", b"700 ns", b"_", b":", b"\n", b"\r\n", b"\t", b"\x00", b"\xff"),
     b"\xef\xbb\xbf",
 ]
@@ -74,6 +77,12 @@ def _case(**files: Path) -> object:
     return load_scenario(case.scenario)
 
 
+def _model(model: object) -> object:
+    """Reads a scenario that trains this."""
+    tree = {"schema_version": 1, "fabric": "tutorial-8x8x8", "workload": {"model": model}}
+    return load_scenario(tree)
+
+
 TARGETS = {
     target.name: target
     for target in (
@@ -84,6 +93,9 @@ TARGETS = {
         Target("workload", ".txt", lambda path: _case(workload=path)),
         Target("scenario", ".yaml", load_scenario),
         Target("plan", ".json", Plan.load),
+        Target("layers_txt", ".txt", lambda path: _model({"astra_sim": str(path)})),
+        Target("model_yaml", ".yaml", lambda path: _model(str(path))),
+        Target("config_json", ".json", lambda path: _model(str(path))),
     )
 }
 
@@ -129,7 +141,8 @@ def run(target: Target, *, seconds: float, seed: int) -> int:
             crash = Path(__file__).parent / "artifacts" / name
             crash.parent.mkdir(exist_ok=True)
             crash.write_bytes(data)
-            print(f"{target.name}: wrote {crash}", file=sys.stderr)
+            again = f".venv/bin/python fuzz/fuzz_readers.py --target {target.name} --input {crash}"
+            print(f"repeat: {again}", file=sys.stderr)
             raise
         count += 1
         if ended not in known:
@@ -150,7 +163,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60.0, help="for all targets together")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--atheris", action="store_true", help="one target, guided by coverage")
+    parser.add_argument("--list", action="store_true", help="print the targets")
+    parser.add_argument("--input", type=Path, help="reads this file alone")
     options = parser.parse_args()
+    if options.list:
+        print("\n".join(TARGETS))
+        return
     targets = [TARGETS[name] for name in options.target or TARGETS]
     if options.atheris:
         import atheris  # type: ignore[import-not-found]
@@ -160,6 +178,10 @@ def main() -> None:
         limit = f"-max_total_time={int(options.seconds)}"
         atheris.Setup([sys.argv[0], str(target.corpus), limit], lambda data: target(data) and None)
         atheris.Fuzz()
+        return
+    if options.input is not None:
+        for target in targets:
+            print(f"{target.name}: {target(options.input.read_bytes())}")
         return
     for target in targets:
         run(target, seconds=options.seconds / len(targets), seed=options.seed)

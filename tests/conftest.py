@@ -7,10 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
-# The same cases on every run: a red run can be run again. `--hypothesis-profile default` explores.
+# The same cases on every run: a red run can be run again. `make explore` takes fresh ones, on a
+# machine that is busy with others.
 settings.register_profile("repeatable", derandomize=True)
+settings.register_profile(
+    "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
 settings.load_profile("repeatable")
 
 ROOT = Path(__file__).parent.parent

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from allrail.api import Row, advise, compare, plan, simulate, simulate_many
     from allrail.errors import AllrailError, InputError
     from allrail.plans import Plan
+    from allrail.plugins import chunk_scheduler, load_plugin
     from allrail.result import Result
     from allrail.scenario import (
         Collective,
@@ -57,6 +58,7 @@ _HOMES = {
     **dict.fromkeys(("Row", "advise", "compare", "plan", "simulate", "simulate_many"), "api"),
     **dict.fromkeys(("AllrailError", "InputError"), "errors"),
     "Plan": "plans",
+    **dict.fromkeys(("chunk_scheduler", "load_plugin"), "plugins"),
     "Result": "result",
     **dict.fromkeys(
         (
@@ -117,10 +119,12 @@ __all__ = [
     "Workload",
     "__version__",
     "advise",
+    "chunk_scheduler",
     "compare",
     "compare_traffic",
     "compare_training",
     "load_fabric",
+    "load_plugin",
     "load_scenario",
     "plan",
     "preset_names",

@@ -1,10 +1,11 @@
 """The Rust core. Text in, text out: scenarios, plans and results are JSON."""
 
-from collections.abc import Callable
-from typing import Literal
+from collections.abc import Callable, Sequence
+from typing import Literal, final
 
 __all__ = [
     "InputError",
+    "PolicyProblem",
     "advise",
     "algorithms",
     "check_plan",
@@ -13,8 +14,9 @@ __all__ = [
     "coordinations",
     "export_chakra",
     "fold_job",
-    "formats",
+    "forget_policy",
     "format_quantity",
+    "formats",
     "graph_cables",
     "graph_count",
     "graph_dimensions",
@@ -32,6 +34,8 @@ __all__ = [
     "plan_schema",
     "policies",
     "recognise",
+    "register_policy",
+    "scenario_keys",
     "simulate",
     "simulate_many",
     "simulate_traffic",
@@ -48,6 +52,27 @@ __all__ = [
 class InputError(ValueError):
     """A mistake in what was given; `args[0]` is JSON with `field`, `value`, `why`, `hint`."""
 
+@final
+class PolicyProblem:
+    """What a chunk scheduler knows of a collective; `allrail.plugins.Problem` is made of it."""
+
+    @property
+    def operation(self) -> str: ...
+    @property
+    def dimensions(self) -> list[int]: ...
+    @property
+    def sizes(self) -> list[int]: ...
+    @property
+    def chunks(self) -> list[int]: ...
+    @property
+    def order(self) -> str: ...
+    @property
+    def active_chunks(self) -> int | None: ...
+    @property
+    def seed(self) -> int: ...
+    def times(self, chunk: int, stages: Sequence[tuple[str, int]]) -> list[tuple[float, float]]: ...
+    def check(self, answer: Sequence[Sequence[tuple[str, int]]]) -> None: ...
+
 def simulate(
     scenario: str,
     plan: str | None = None,
@@ -63,6 +88,7 @@ def plan(scenario: str) -> str: ...
 def plan_key(scenario: str) -> str: ...
 def check_plan(plan: str, scenario: str | None = None) -> None: ...
 def plan_schema() -> str: ...
+def scenario_keys() -> str: ...
 def coordinate_steps(request: str) -> str: ...
 def fold_job(shape: list[int], board: list[int]) -> str: ...
 def place(request: str, progress: Callable[[int, int], None] | None = None) -> str: ...
@@ -71,6 +97,14 @@ def parse_quantity(kind: Literal["time", "size", "bandwidth"], text: str) -> int
 def format_quantity(kind: Literal["time", "size", "bandwidth"], value: int) -> str: ...
 def algorithms() -> str: ...
 def policies() -> str: ...
+def register_policy(
+    name: str,
+    about: str,
+    version: int,
+    order: str,
+    run: Callable[[PolicyProblem, Callable[[], bool]], list[list[tuple[str, int]]]],
+) -> None: ...
+def forget_policy(name: str) -> None: ...
 def orders() -> str: ...
 def worlds() -> str: ...
 def advise(fabric: str) -> str: ...

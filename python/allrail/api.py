@@ -20,6 +20,7 @@ from allrail import _core
 from allrail.errors import InputError
 from allrail.many import Progress, run_many
 from allrail.plans import Plan, is_cached, plan_for
+from allrail.plugins import registered
 from allrail.result import Result
 from allrail.scenario import (
     Fabric,
@@ -171,7 +172,8 @@ def compare(
     Args:
         scenario: A file, a mapping or a `Scenario`.
         each: Values to go through by path, such as `{"fabric": ["today", "dgx2"]}`; several paths
-            give every combination. The three policies if left out.
+            give every combination. The three policies, and those that were registered, if left
+            out.
         sets: Overrides for all of them.
         timeline: Whether the results hold every stage's times.
         cache: Whether plans that are expensive to make are kept on disk.
@@ -183,7 +185,7 @@ def compare(
     Raises:
         InputError: Something in one of them is wrong.
     """
-    axes = each or {"schedule.policy": DEFAULT_POLICIES}
+    axes = each or {"schedule.policy": (*DEFAULT_POLICIES, *registered())}
     variants = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     base = _of_collectives(load_scenario(scenario, sets=sets))
     rows: list[Row] = []

@@ -98,11 +98,15 @@ class Plan:
 def is_cached(scenario: Scenario) -> bool:
     """Return whether the scenario's plans are worth keeping: their planning is expensive.
 
+    A policy may search; a planned order for a world of messages is fixed by running it there.
+
     Args:
         scenario: What would be planned.
     """
     rows = {row["name"]: row for row in table("policies")}
-    return bool(rows[scenario.schedule.policy].get("expensive"))
+    worlds = {row["name"]: row for row in table("worlds")}
+    runs = scenario.schedule.order == "planned" and worlds[scenario.world].get("messages")
+    return bool(runs or rows[scenario.schedule.policy].get("expensive"))
 
 
 def plan_for(scenario: Scenario, *, cache: bool = True) -> Plan:

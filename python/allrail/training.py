@@ -27,6 +27,7 @@ from typing import Any
 from allrail import _core
 from allrail.errors import InputError, did_you_mean
 from allrail.many import Progress, run_many
+from allrail.plugins import registered
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.dimensions import dimensions_of
 from allrail.scenario.explain import at_place, from_core
@@ -36,8 +37,11 @@ from allrail.scenario.overrides import Sets
 from allrail.training_result import TrainingResult
 
 AS_IT_IS = "as_it_is"
-DEFAULT_AXES: Mapping[str, Sequence[object]] = {"schedule.policy": ("baseline", "themis")}
-"""What is compared where nothing is named."""
+
+
+def default_axes() -> dict[str, Sequence[object]]:
+    """Return what is compared where nothing is named."""
+    return {"schedule.policy": ("baseline", "themis", *registered())}
 
 
 def simulate_training(
@@ -218,8 +222,8 @@ def compare_training(
         scenario: A file, a mapping or a `Scenario`, or several of them.
         each: Values to go through by path, such as `{"workload.model": ["resnet152", "gnmt"],
             "schedule.policy": ["baseline", "themis"]}`; several paths give every combination.
-            `baseline` and `themis` if left out. A tensor scheduler or a coordination other than
-            the scenario's own comes with its own defaults.
+            `baseline`, `themis` and policies that were registered if left out. A tensor scheduler
+            or a coordination other than the scenario's own comes with its own defaults.
         sets: Overrides for all of them.
         progress: Told how many are done.
 
@@ -233,7 +237,7 @@ def compare_training(
         bases: list[ScenarioLike] = [scenario]
     else:
         bases = list(scenario)
-    axes = each or ({} if len(bases) > 1 else DEFAULT_AXES)
+    axes = each or ({} if len(bases) > 1 else default_axes())
     variants = [dict(zip(axes, values, strict=True)) for values in product(*axes.values())]
     rows: list[tuple[dict[str, object], Scenario]] = []
     for index, one in enumerate(bases):

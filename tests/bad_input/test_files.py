@@ -185,6 +185,23 @@ class TestPlans:
     def test_a_plan_for_another_size(self, folder, allrail_cli):
         self.run(folder, allrail_cli, "--set", "collective.size=2 GiB")
 
+    def test_a_plan_outside_its_range_of_sizes(self, folder, allrail_cli, plan):
+        tree = json.loads(plan.read_text())
+        tree["plans"][0]["sizes"] = {"from": "1 MiB", "to": "1536 MiB"}
+        plan.write_text(json.dumps(tree))
+        outcome = self.run(folder, allrail_cli, "--set", "collective.size=2 GiB")
+        assert "1 MiB to 1536 MiB" in outcome.stderr
+        assert "2 GiB" in outcome.stderr
+        inside = ("--set", "collective.size=512 MiB")
+        told = allrail_cli("simulate", "scenario.yaml", "--plan", "plan.json", *inside)
+        assert told.status == 0, told.stderr
+
+    def test_a_plan_whose_range_lacks_its_own_size(self, folder, allrail_cli, plan):
+        tree = json.loads(plan.read_text())
+        tree["plans"][0]["sizes"] = {"from": "1 MiB", "to": "2 MiB"}
+        plan.write_text(json.dumps(tree))
+        assert "sizes" in self.run(folder, allrail_cli).stderr
+
     def test_a_plan_that_lost_a_stage(self, folder, allrail_cli, plan):
         tree = json.loads(plan.read_text())
         tree["plans"][0]["chunks"][5]["stages"].pop(1)

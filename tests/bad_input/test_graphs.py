@@ -229,7 +229,7 @@ def test_is_told_once_with_its_place(folder, allrail_cli, verb, base, old, new, 
         ),
         ("net.yaml", "npus: [" + "a, " * 200_000 + "a]\n", 1, "", "more than 200000 values"),
     ],
-    ids=str,
+    ids=lambda value: str(value)[:60],
 )
 def test_a_mistake_in_a_file_of_nodes_and_links(folder, allrail_cli, file, text, line, field, told):
     (folder / file).write_text(text)

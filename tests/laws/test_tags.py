@@ -118,8 +118,8 @@ def in_python(source: str) -> list[str]:
                 yield node
             elif isinstance(node, ast.Dict):
                 keys = [key for key in node.keys if key is not None and is_tag(key)]
-                calls = [value for value in node.values if isinstance(value, (ast.Name, ast.Lambda))]
-                if len(keys) > 1 and len(calls) == len(node.values):
+                calls = all(isinstance(value, (ast.Name, ast.Lambda)) for value in node.values)
+                if len(keys) > 1 and calls:
                     yield node
 
     return [ast.unparse(node) for node in places()]
@@ -142,9 +142,7 @@ def sources() -> Iterator[tuple[Path, list[str]]]:
 
 
 def test_no_source_compares_a_tag_outside_its_list():
-    found = {
-        f"{path.relative_to(ROOT)}: {place}" for path, places in sources() for place in places
-    }
+    found = {f"{path.relative_to(ROOT)}: {place}" for path, places in sources() for place in places}
     assert sorted(found - ALLOWED.keys()) == []
     assert sorted(ALLOWED.keys() - found) == [], "they are gone: take them out of the list"
 
@@ -161,7 +159,7 @@ def test_every_list_has_its_tags(of):
     "planted",
     [
         'if algorithm.tag() == "direct" {',
-        'if policy.tag() != agreed::TAG {',
+        "if policy.tag() != agreed::TAG {",
         "if name == in_network::TAG {",
         "hammingmesh::TAG => Ok(of_mesh()),",
         'let expensive = request.policy == "themis";',
@@ -209,7 +207,7 @@ def test_a_planted_line_of_python_is_found(planted):
         'let tree = algorithm::named("double_binary_tree")?;',
         '// Not `name == "ring"`: a method.',
         'known.unwrap_or_else(|| "ring")',
-        "#[cfg(test)]\nmod tests {\n    fn is() { assert!(one.tag() == \"ring\"); }\n}",
+        '#[cfg(test)]\nmod tests {\n    fn is() { assert!(one.tag() == "ring"); }\n}',
     ],
 )
 def test_what_only_names_a_tag_is_let_through_in_rust(line):

@@ -64,6 +64,7 @@ fn plan(sizes: &[u32], algorithm: &str, operation: Operation) -> CollectivePlan 
         endpoint_delay: Time::ZERO,
         chunks,
         dimension_order,
+        order_made_in: "dims".to_owned(),
         key: String::new(),
     }
 }
@@ -152,7 +153,7 @@ fn looking_up() -> Result<(), CollectiveError> {
     }
     let spanned =
         [0, 1, 2].map(DimensionId).into_iter().fold(DimensionSet::default(), DimensionSet::with);
-    let buffers = (0..BUFFERS).map(|i| Buffer::new((512 << (i % RANGES)) + 4 * i, 4));
+    let buffers = (0..BUFFERS).map(|i| Buffer::new((256 << (i % RANGES)) + i / RANGES, 4));
     let buffers = buffers.collect::<Result<Vec<Buffer>, _>>()?;
     for buffer in &buffers {
         plans.part(operation, spanned, *buffer)?;

@@ -20,7 +20,7 @@
 //! much.
 
 use allrail_core::{Bytes, DimensionId, Time};
-use allrail_fabric::topology::{self, Reach};
+use allrail_fabric::kinds::{self, Reach};
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 
 use crate::algorithm::{self, Algorithm, LinkTime};
@@ -105,6 +105,7 @@ struct Charge {
 }
 
 /// The time model of a fabric with an algorithm on each of its dimensions.
+#[derive(Clone)]
 pub struct StageModel {
     sizes: Vec<u64>,
     relays: Vec<u64>,
@@ -156,7 +157,7 @@ impl StageModel {
             relays: fabric
                 .dimensions
                 .iter()
-                .map(|d| u64::from(topology::of(d.kind).hops_per_step()) - 1)
+                .map(|d| u64::from(kinds::of(d.kind).hops_per_step()) - 1)
                 .collect(),
             bandwidths: fabric.dimensions.iter().map(Dimension::aggregate).collect(),
             charges,
@@ -329,7 +330,7 @@ fn link_bound(
     algorithm: &dyn Algorithm,
     operation: Operation,
 ) -> Result<LinkTime, CollectiveError> {
-    if topology::of(dimension.kind).reach() == Reach::Switch {
+    if kinds::of(dimension.kind).reach() == Reach::Switch {
         return Ok(LinkTime::as_sent(&algorithm.cost(operation, dimension.size)));
     }
     match algorithm.on_links(dimension.kind, operation, dimension.size).time {
@@ -364,7 +365,7 @@ fn enumerate(
     if dimension.size > LARGEST_ENUMERATED {
         return Err(too_large(id, dimension, algorithm));
     }
-    let links = topology::of(dimension.kind);
+    let links = kinds::of(dimension.kind);
     let program = algorithm.program(operation, dimension.size);
     let mut load = vec![0u64; links.link_count(dimension) as usize];
     let mut path = Vec::new();
@@ -373,7 +374,7 @@ fn enumerate(
         load.fill(0);
         for (source, steps) in (0u32..).zip(&program.steps) {
             for send in &steps[step].sends {
-                topology::path(dimension, source, send.to, &mut path);
+                kinds::path(dimension, source, send.to, &mut path);
                 for link in &path {
                     load[link.0 as usize] += u64::from(send.blocks.len());
                 }

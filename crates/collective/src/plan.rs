@@ -76,8 +76,20 @@ pub struct CollectivePlan {
     pub chunks: Vec<ChunkPlan>,
     /// For every dimension of the fabric, the order in which it runs its stages.
     pub dimension_order: Vec<Vec<StageRef>>,
+    /// The world whose runs fixed that order, if it was not the model of `dims`.
+    #[serde(default = "dims", skip_serializing_if = "is_dims")]
+    pub order_made_in: String,
     /// The hash of the planner's inputs and version.
     pub key: String,
+}
+
+/// Where a planner fixes an order unless it runs the plan in another world.
+fn dims() -> String {
+    "dims".to_owned()
+}
+
+fn is_dims(world: &str) -> bool {
+    world == "dims"
 }
 
 /// The dimensions over which a chunk is scattered before its first stage: those that it gathers

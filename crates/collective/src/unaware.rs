@@ -10,7 +10,7 @@
 
 use allrail_core::{Bytes, Time};
 use allrail_fabric::Dimension;
-use allrail_fabric::topology::{self, Reach};
+use allrail_fabric::kinds::{self, Reach};
 
 use crate::Operation;
 use crate::algorithm::Algorithm;
@@ -57,7 +57,7 @@ impl Unaware {
         if operation == Operation::Broadcast {
             return None;
         }
-        let reach = topology::of(dimension.kind).reach();
+        let reach = kinds::of(dimension.kind).reach();
         let size = u64::from(dimension.size);
         let share = if reach == Reach::Peers { size - 1 } else { 1 };
         Some(Self {

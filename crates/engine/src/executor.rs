@@ -13,7 +13,7 @@
 //! Calls, by kind:
 //!
 //! - commands of the application: [`Executor::issue`], [`Executor::cancel`];
-//! - what has happened: [`Executor::port_free`], [`Executor::stage_over`];
+//! - what has happened: [`Executor::port_free`], [`Executor::port_taken`], [`Executor::stage_over`];
 //! - what is to be done: [`Executor::choose`] until it returns `None`, and again while
 //!   [`Executor::is_unsettled`]; every [`Run`] is carried out before the next call;
 //! - getters: [`Executor::wants`], [`Executor::is_eager`], [`Executor::under_way`].
@@ -289,6 +289,18 @@ impl Executor {
         if self.round.last() != Some(&port) {
             self.attend(port);
         }
+        Ok(())
+    }
+
+    /// The port is busy again: a stage under way has sent its next messages on it.
+    ///
+    /// # Errors
+    /// [`Broken::UnknownPort`].
+    pub fn port_taken(&mut self, port: u32) -> Result<(), Broken> {
+        let ports = u32::try_from(self.ports.len()).unwrap_or(u32::MAX);
+        let at = StageRef { chunk: 0, stage: 0 };
+        let unknown = Broken::UnknownPort { at, port, ports };
+        self.ports.get_mut(port as usize).ok_or(unknown)?.free = false;
         Ok(())
     }
 

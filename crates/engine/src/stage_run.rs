@@ -28,7 +28,10 @@ pub struct StageRun {
 impl StageRun {
     /// The next stage begins; its steps are counted from `first`.
     pub fn begin(&mut self, first: u64) {
-        // What was skipped has no messages.
+        // Stages that do not concern the rank are skipped: nobody sends to them.
+        for _ in self.number()..first {
+            self.arrived.pop_front();
+        }
         self.first = first;
         (self.step, self.running, self.sent) = (0, true, false);
     }
@@ -98,6 +101,15 @@ impl StageRun {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_message_for_a_stage_behind_skipped_ones_is_kept() {
+        let mut run = StageRun::default();
+        run.arrived(3).expect("early");
+        run.begin(3);
+        run.sent();
+        assert!(run.complete_step(1));
+    }
 
     #[test]
     fn a_message_that_comes_early_is_counted_when_its_step_comes() {

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "a kind of dimension"))]
 pub enum Kind {
     /// Each NPU has links to its two neighbours.
     Ring,
@@ -21,6 +22,7 @@ pub enum Kind {
 /// Whether messages that leave an NPU at once share its links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "a contention"))]
 pub enum Contention {
     /// They do, as on a real network.
     #[default]
@@ -30,27 +32,39 @@ pub enum Contention {
     None,
 }
 
+/// A dimension joins as many NPUs as this at least.
+pub const SMALLEST: u32 = 2;
+/// An NPU has at most as many links as this on a dimension.
+pub const MOST_LINKS: u32 = 1 << 16;
+
 /// A dimension. Its NPUs are alike, and so are its links.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Dimension {
-    /// How the NPUs are joined.
+    /// How its NPUs are joined.
     pub kind: Kind,
-    /// How many NPUs it joins; 2 at least.
+    /// How many NPUs it joins.
+    #[schemars(range(min = SMALLEST))]
+    #[schemars(extend("x-hint" = "a dimension joins 2 NPUs or more"))]
     pub size: u32,
-    /// Links per NPU.
+    /// Links of one NPU.
     #[serde(default = "one")]
+    #[schemars(range(min = 1, max = MOST_LINKS))]
+    #[schemars(extend("x-hint" = "links of one NPU on this dimension"))]
     pub links: u32,
     /// Bandwidth of one link, per direction.
     pub bandwidth: Bandwidth,
-    /// Latency of one step of an algorithm: from sending a message to its arrival at the peer,
-    /// without its serialisation. On a switch that is two links.
+    /// Latency of one step of an algorithm: from sending a message to its arrival, without its
+    /// serialisation. On a switch that is two links.
     pub latency: Time,
-    /// Whether the switch reduces (`kind: switch` only).
+    /// Whether the switch reduces; `kind: switch` only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    #[schemars(extend("default" = false))]
     pub in_network_reduction: bool,
-    /// Whether messages share links.
+    /// `none`: messages of a step do not share links, as ASTRA-sim's congestion-unaware backend
+    /// counts; below what the links can carry.
     #[serde(default, skip_serializing_if = "is_shared")]
+    #[schemars(extend("default" = Contention::default()))]
     pub contention: Contention,
 }
 

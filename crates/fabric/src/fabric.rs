@@ -4,7 +4,8 @@ use allrail_core::{Bandwidth, DimensionId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::topology::{self, Reach};
+use crate::dimension::{MOST_LINKS, SMALLEST};
+use crate::kinds::{self, Reach};
 use crate::{Dimension, FabricError};
 
 /// The network of a training cluster as a product of dimensions (Themis, ISCA'22, §2).
@@ -15,10 +16,15 @@ use crate::{Dimension, FabricError};
 #[serde(deny_unknown_fields)]
 pub struct Fabric {
     /// What people call it.
-    #[serde(default)]
+    #[serde(default = "inline")]
     pub name: String,
-    /// The dimensions, innermost (package, node) first.
+    /// Innermost (package, node) first.
+    #[schemars(length(min = 1, max = MAX_DIMENSIONS))]
     pub dimensions: Vec<Dimension>,
+}
+
+fn inline() -> String {
+    "inline".to_owned()
 }
 
 /// More dimensions than this are refused: planners enumerate orders over them.
@@ -76,11 +82,11 @@ impl Fabric {
         let mut npus = 1u64;
         for (i, dimension) in self.dimensions.iter().enumerate() {
             let field = |name: &str| format!("fabric.dimensions[{i}].{name}");
-            if dimension.size < 2 {
+            if dimension.size < SMALLEST {
                 return Err(FabricError::new(
                     field("size"),
                     dimension.size,
-                    "a dimension joins 2 NPUs at least",
+                    format!("a dimension joins {SMALLEST} NPUs at least"),
                     "leave the dimension out, or give it a size of 2 or more",
                 ));
             }
@@ -101,16 +107,15 @@ impl Fabric {
                     "`links` counts the links of one NPU on this dimension",
                 ));
             }
-            if dimension.links > 1 << 16 {
+            if dimension.links > MOST_LINKS {
                 return Err(FabricError::new(
                     field("links"),
                     dimension.links,
-                    "more than 65536 links per NPU",
+                    format!("more than {MOST_LINKS} links per NPU"),
                     "`links` counts the links of one NPU on this dimension",
                 ));
             }
-            if dimension.in_network_reduction
-                && topology::of(dimension.kind).reach() != Reach::Switch
+            if dimension.in_network_reduction && kinds::of(dimension.kind).reach() != Reach::Switch
             {
                 return Err(FabricError::new(
                     field("in_network_reduction"),

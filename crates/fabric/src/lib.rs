@@ -2,7 +2,7 @@
 //!
 //! A [`Fabric`] is a list of [`Dimension`]s: every NPU sits on one network per dimension, each with
 //! its own kind, size, bandwidth and latency. What a kind of dimension means in links is one file
-//! each in [`topology`].
+//! each in [`kinds`].
 //!
 //! A network of switches and cables is a [`graph::Graph`], made by one of the [`topologies`]; [`show`]
 //! says what can be known about it without simulating, [`cost`] what it costs.
@@ -13,11 +13,11 @@ pub mod dimension;
 pub mod error;
 pub mod fabric;
 pub mod graph;
+pub mod kinds;
 pub mod placement;
 pub mod routing;
 pub mod show;
 pub mod topologies;
-pub mod topology;
 
 pub use dimension::{Contention, Dimension, Kind};
 pub use error::FabricError;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use allrail_simulate::SimulateError;
 use allrail_simulate::training::TrainingScenario;
-use allrail_simulate::training::export::export;
+use allrail_simulate::training::outcome::export::export;
 use allrail_workload::formats::{self, convert};
 use pyo3::prelude::*;
 use serde_json::{Value, json};

@@ -5,6 +5,7 @@ mod coordination;
 mod foreign;
 mod many;
 mod placement;
+mod plugin;
 mod traffic;
 mod training;
 
@@ -15,15 +16,17 @@ use allrail_core::{Bandwidth, Bytes, Time, UnitError};
 use allrail_fabric::cost::Prices;
 use allrail_fabric::topologies::{self, GraphTopology};
 use allrail_fabric::{Fabric, FabricError, Kind, advise::advise as advise_on, show};
-use allrail_schedule::{chunk, queue};
+use allrail_schedule::queue;
 use allrail_simulate::error::Report;
 use allrail_simulate::scenario::{Topology, WORLDS};
 use allrail_simulate::{PlanFile, Scenario, SimulateError};
 use pyo3::create_exception;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
-use rayon::prelude::*;
 use serde_json::{Value, json};
+
+use crate::many::many;
+use crate::plugin::Calls;
 
 create_exception!(
     _core,
@@ -48,18 +51,38 @@ fn form_error(why: String) -> PyErr {
     simulate_error(&SimulateError::Form(why))
 }
 
-fn scenario_from(text: &str) -> PyResult<Scenario> {
-    Scenario::from_json(text).map_err(|error| simulate_error(&error))
+fn scenario_from(text: &str, calls: &Calls) -> PyResult<Scenario> {
+    read_scenario(text, calls).map_err(|error| simulate_error(&error))
+}
+
+fn read_scenario(text: &str, calls: &Calls) -> Result<Scenario, SimulateError> {
+    let mut scenario = Scenario::from_json(text)?;
+    scenario.schedule.plugins = calls.plugins();
+    Ok(scenario)
 }
 
 /// Lets Python handle Ctrl-C and reports progress; keeps the first exception.
+#[derive(Default)]
 struct Watch {
     progress: Option<Py<PyAny>>,
     raised: Option<PyErr>,
+    calls: Calls,
 }
 
 impl Watch {
+    fn new(progress: Option<Py<PyAny>>) -> Self {
+        Self { progress, ..Self::default() }
+    }
+
+    /// Whatever fails in plugins ends the run.
+    fn with_plugins(progress: Option<Py<PyAny>>, calls: &Calls) -> Self {
+        Self { calls: calls.clone(), ..Self::new(progress) }
+    }
+
     fn observe(&mut self, done: u64, total: u64) -> ControlFlow<()> {
+        if self.calls.failed() {
+            return ControlFlow::Break(());
+        }
         let outcome = Python::attach(|py| {
             py.check_signals()?;
             if let Some(progress) = &self.progress {
@@ -77,7 +100,16 @@ impl Watch {
     }
 
     fn error(self, error: &SimulateError) -> PyErr {
-        self.raised.unwrap_or_else(|| simulate_error(error))
+        self.raised.or_else(|| self.calls.failure()).unwrap_or_else(|| simulate_error(error))
+    }
+
+    /// What a run with plugins comes to: a failure of theirs voids its result.
+    fn end<T>(self, result: Result<T, SimulateError>) -> PyResult<T> {
+        match (self.calls.failure(), result) {
+            (Some(failure), _) => Err(failure),
+            (None, Ok(result)) => Ok(result),
+            (None, Err(error)) => Err(self.error(&error)),
+        }
     }
 }
 
@@ -91,15 +123,16 @@ fn simulate(
     timeline: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let scenario = scenario_from(scenario)?;
+    let calls = Calls::new();
+    let scenario = scenario_from(scenario, &calls)?;
     let plan = plan.map(PlanFile::from_json).transpose().map_err(|error| simulate_error(&error))?;
-    let mut watch = Watch { progress, raised: None };
+    let mut watch = Watch::with_plugins(progress, &calls);
     let result = py.detach(|| {
         allrail_simulate::simulate(&scenario, plan.as_ref(), timeline, &mut |done, total| {
             watch.observe(done, total)
         })
     });
-    result.map(|result| to_json(&result)).map_err(|error| watch.error(&error))
+    watch.end(result).map(|result| to_json(&result))
 }
 
 /// Simulates many scenarios at once, `threads` at a time (all cores where `None`).
@@ -112,49 +145,30 @@ fn simulate_many(
     threads: Option<usize>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<String>> {
-    const BATCH: usize = 256;
-    let pool = rayon::ThreadPoolBuilder::new()
-        .num_threads(threads.unwrap_or(0))
-        .build()
-        .map_err(|error| PyValueError::new_err(error.to_string()))?;
-    let mut watch = Watch { progress, raised: None };
-    let one = |text: &String| {
-        let scenario = Scenario::from_json(text)?;
-        allrail_simulate::simulate(&scenario, None, false, &mut |_, _| ControlFlow::Continue(()))
-            .map(|result| to_json(&result))
-    };
-    let mut results = Vec::with_capacity(scenarios.len());
-    for batch in scenarios.chunks(BATCH) {
-        let done: Vec<Result<String, SimulateError>> =
-            py.detach(|| pool.install(|| batch.par_iter().map(one).collect()));
-        for outcome in done {
-            let index = results.len();
-            results.push(outcome.map_err(|error| {
-                let mut report = error.report();
-                report.field = format!("scenarios[{index}].{}", report.field);
-                raise(&report)
-            })?);
-        }
-        if watch.observe(results.len() as u64, scenarios.len() as u64).is_break() {
-            return Err(watch.error(&SimulateError::Interrupted));
-        }
-    }
-    Ok(results)
+    many(py, &scenarios, threads, progress, |text, calls, look| {
+        let scenario = read_scenario(text, calls)?;
+        let result = allrail_simulate::simulate(&scenario, None, false, look);
+        result.map(|result| to_json(&result))
+    })
 }
 
 /// Plans every collective of a scenario.
 #[pyfunction]
 fn plan(py: Python<'_>, scenario: &str) -> PyResult<String> {
-    let scenario = scenario_from(scenario)?;
-    py.detach(|| allrail_simulate::plan(&scenario))
-        .map(|plan| to_json(&plan))
-        .map_err(|error| simulate_error(&error))
+    let calls = Calls::new();
+    let scenario = scenario_from(scenario, &calls)?;
+    let mut watch = Watch::with_plugins(None, &calls);
+    let plan = py.detach(|| {
+        allrail_simulate::plan_watched(&scenario, &mut |done, total| watch.observe(done, total))
+    });
+    watch.end(plan).map(|plan| to_json(&plan))
 }
 
 /// The hash of everything that `plan` depends on.
 #[pyfunction]
 fn plan_key(scenario: &str) -> PyResult<String> {
-    allrail_simulate::plan_key(&scenario_from(scenario)?).map_err(|error| simulate_error(&error))
+    let scenario = scenario_from(scenario, &Calls::new())?;
+    allrail_simulate::plan_key(&scenario).map_err(|error| simulate_error(&error))
 }
 
 /// Checks a plan; with a scenario, also that it was made for it.
@@ -163,9 +177,17 @@ fn plan_key(scenario: &str) -> PyResult<String> {
 fn check_plan(plan: &str, scenario: Option<&str>) -> PyResult<()> {
     let plan = PlanFile::from_json(plan).map_err(|error| simulate_error(&error))?;
     match scenario {
-        Some(text) => plan.check_for(&scenario_from(text)?).map_err(|error| simulate_error(&error)),
+        Some(text) => plan
+            .check_for(&scenario_from(text, &Calls::new())?)
+            .map_err(|error| simulate_error(&error)),
         None => Ok(()),
     }
+}
+
+/// The JSON schema of every part of a scenario, by the name of its type.
+#[pyfunction]
+fn scenario_keys() -> String {
+    Value::Object(allrail_simulate::keys::keys()).to_string()
 }
 
 /// The JSON schema of plan files.
@@ -217,22 +239,6 @@ fn algorithms() -> String {
     Value::from_iter(rows).to_string()
 }
 
-/// The chunk schedulers: name, about, version, whether planning is expensive, the order within a
-/// dimension where none is given.
-#[pyfunction]
-fn policies() -> String {
-    let rows = chunk::ALL.iter().map(|p| {
-        json!({
-            "name": p.tag(),
-            "about": p.about(),
-            "version": p.version(),
-            "expensive": p.is_expensive(),
-            "order": p.default_order().tag(),
-        })
-    });
-    Value::from_iter(rows).to_string()
-}
-
 /// The orders within a dimension: name, about.
 #[pyfunction]
 fn orders() -> String {
@@ -240,10 +246,12 @@ fn orders() -> String {
     Value::from_iter(rows).to_string()
 }
 
-/// The worlds: name, about.
+/// The worlds: name, about, whether they carry messages.
 #[pyfunction]
 fn worlds() -> String {
-    let rows = WORLDS.iter().map(|(_, name, about)| json!({ "name": name, "about": about }));
+    let rows = WORLDS.iter().map(|(kind, name, about)| {
+        json!({ "name": name, "about": about, "messages": kind.carries_messages() })
+    });
     Value::from_iter(rows).to_string()
 }
 
@@ -336,10 +344,10 @@ fn topologies_table() -> String {
 /// Proves that the messages of a scenario's plan do what its collective asks.
 #[pyfunction]
 fn verify(py: Python<'_>, scenario: &str) -> PyResult<String> {
-    let scenario = scenario_from(scenario)?;
-    py.detach(|| allrail_simulate::prove::prove(&scenario))
-        .map(|proof| to_json(&proof))
-        .map_err(|error| simulate_error(&error))
+    let calls = Calls::new();
+    let scenario = scenario_from(scenario, &calls)?;
+    let proof = py.detach(|| allrail_simulate::prove::prove(&scenario));
+    Watch::with_plugins(None, &calls).end(proof).map(|proof| to_json(&proof))
 }
 
 /// The version of the package.
@@ -357,10 +365,10 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(plan_key, module)?)?;
     module.add_function(wrap_pyfunction!(check_plan, module)?)?;
     module.add_function(wrap_pyfunction!(plan_schema, module)?)?;
+    module.add_function(wrap_pyfunction!(scenario_keys, module)?)?;
     module.add_function(wrap_pyfunction!(parse_quantity, module)?)?;
     module.add_function(wrap_pyfunction!(format_quantity, module)?)?;
     module.add_function(wrap_pyfunction!(algorithms, module)?)?;
-    module.add_function(wrap_pyfunction!(policies, module)?)?;
     module.add_function(wrap_pyfunction!(orders, module)?)?;
     module.add_function(wrap_pyfunction!(worlds, module)?)?;
     module.add_function(wrap_pyfunction!(advise, module)?)?;
@@ -374,6 +382,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(verify, module)?)?;
     coordination::register(module)?;
     placement::register(module)?;
+    plugin::register(module)?;
     traffic::register(module)?;
     training::register(module)?;
     foreign::register(module)?;

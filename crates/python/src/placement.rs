@@ -14,7 +14,7 @@ type Work =
 
 fn run(py: Python<'_>, request: &str, progress: Option<Py<PyAny>>, work: Work) -> PyResult<String> {
     let request = serde_json::from_str(request).map_err(|error| form_error(error.to_string()))?;
-    let mut watch = Watch { progress, raised: None };
+    let mut watch = Watch::new(progress);
     match py.detach(|| work(request, &mut |done, total| watch.observe(done, total))) {
         Ok(Some(told)) => Ok(told.to_string()),
         Ok(None) => Err(watch.error(&SimulateError::Interrupted)),

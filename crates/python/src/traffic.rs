@@ -15,7 +15,7 @@ fn simulate_traffic(
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
     let scenario = TrafficScenario::from_json(scenario).map_err(|error| simulate_error(&error))?;
-    let mut watch = Watch { progress, raised: None };
+    let mut watch = Watch::new(progress);
     let result = py.detach(|| simulate(&scenario, &mut |done, total| watch.observe(done, total)));
     result.map(|result| to_json(&result)).map_err(|error| watch.error(&error))
 }
@@ -30,7 +30,7 @@ fn simulate_traffic_many(
     threads: Option<usize>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<String>> {
-    many(py, &scenarios, threads, progress, |text, look| {
+    many(py, &scenarios, threads, progress, |text, _, look| {
         let scenario = TrafficScenario::from_json(text)?;
         simulate(&scenario, look).map(|result| to_json(&result))
     })

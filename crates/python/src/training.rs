@@ -2,12 +2,14 @@
 
 use allrail_schedule::coordinate;
 use allrail_schedule::tensor::{self, TensorParameters};
+use allrail_simulate::SimulateError;
 use allrail_simulate::coordination::Latency;
 use allrail_simulate::training::{TrainingScenario, simulate};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
 use crate::many::many;
+use crate::plugin::Calls;
 use crate::{Watch, simulate_error, to_json};
 
 /// Simulates the training steps of a scenario (JSON) and returns the result (JSON).
@@ -19,13 +21,20 @@ fn simulate_training(
     timeline: bool,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<String> {
-    let scenario = TrainingScenario::from_json(scenario).map_err(|error| simulate_error(&error))?;
-    let mut watch = Watch { progress, raised: None };
+    let calls = Calls::new();
+    let scenario = read(scenario, &calls).map_err(|error| simulate_error(&error))?;
+    let mut watch = Watch::with_plugins(progress, &calls);
     let result = py.detach(|| {
         simulate(&scenario, timeline, &mut |done, total| watch.observe(done, total))
             .map(|result| to_json(&result))
     });
-    result.map_err(|error| watch.error(&error))
+    watch.end(result)
+}
+
+fn read(text: &str, calls: &Calls) -> Result<TrainingScenario, SimulateError> {
+    let mut scenario = TrainingScenario::from_json(text)?;
+    scenario.schedule.plugins = calls.plugins();
+    Ok(scenario)
 }
 
 /// Simulates the training steps of many scenarios, `threads` at a time (all cores where `None`).
@@ -38,8 +47,8 @@ fn simulate_training_many(
     threads: Option<usize>,
     progress: Option<Py<PyAny>>,
 ) -> PyResult<Vec<String>> {
-    many(py, &scenarios, threads, progress, |text, look| {
-        let scenario = TrainingScenario::from_json(text)?;
+    many(py, &scenarios, threads, progress, |text, calls, look| {
+        let scenario = read(text, calls)?;
         simulate(&scenario, false, look).map(|result| to_json(&result))
     })
 }

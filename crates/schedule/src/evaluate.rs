@@ -156,7 +156,7 @@ impl Work {
 
 /// What running a schedule gave.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outcome {
+pub struct Evaluation {
     /// When the last stage was over.
     pub finish: Time,
     /// The order in which each dimension served its stages.
@@ -178,10 +178,10 @@ pub fn evaluate<Q: DimensionQueue>(
     work: &Work,
     queues: &mut [Q],
     active_chunks: Option<u32>,
-) -> Outcome {
+) -> Evaluation {
     let mut served = vec![Vec::new(); queues.len()];
     let finish = run(work, queues, active_chunks, |d, at| served[d].push(at));
-    Outcome { finish, served }
+    Evaluation { finish, served }
 }
 
 /// [`evaluate`] for the inner loop of a search: only when it ends.

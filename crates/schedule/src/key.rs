@@ -4,6 +4,7 @@ use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::Fabric;
 use serde::Serialize;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
 use crate::chunk::Parameters;
@@ -21,6 +22,9 @@ pub(crate) struct Inputs<'a> {
     pub(crate) algorithms: &'a [String],
     pub(crate) chunks: u32,
     pub(crate) order: Order,
+    /// Of a planned order, those that may fix it.
+    #[serde(skip_serializing_if = "<[Order]>::is_empty")]
+    pub(crate) fixed_by: &'a [Order],
     pub(crate) active_chunks: Option<u32>,
     pub(crate) endpoint_delay: Time,
     pub(crate) parameters: &'a Parameters,
@@ -32,9 +36,15 @@ impl Inputs<'_> {
     pub(crate) fn hash(&self) -> String {
         let mut value = serde_json::to_value(self).expect("the inputs are plain data");
         value["fabric"]["name"] = serde_json::Value::Null;
-        let digest = Sha256::digest(value.to_string());
-        digest.iter().map(|byte| format!("{byte:02x}")).collect()
+        hash(&value)
     }
+}
+
+/// SHA-256 of canonical JSON, in hex.
+#[must_use]
+pub fn hash(value: &Value) -> String {
+    let digest = Sha256::digest(value.to_string());
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -57,6 +67,7 @@ mod tests {
                 algorithms: &[],
                 chunks: 1,
                 order: Order::FIFO,
+                fixed_by: &[],
                 active_chunks: None,
                 endpoint_delay: Time::ZERO,
                 parameters: &parameters,

@@ -9,9 +9,9 @@ use allrail_collective::{
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::Fabric;
 
-use crate::chunk::{self, Composition, Parameters, Problem};
+use crate::chunk::{self, Composition, Parameters, Plugins, Problem};
 use crate::error::ScheduleError;
-use crate::evaluate::{Outcome, Work, evaluate};
+use crate::evaluate::{Evaluation, Work, evaluate};
 use crate::key::Inputs;
 use crate::queue::{self, Order};
 
@@ -42,6 +42,8 @@ pub struct Request {
     pub parameters: Parameters,
     /// For policies that draw.
     pub seed: u64,
+    /// Chunk schedulers that `policy` may name beside those of this crate.
+    pub plugins: Plugins,
 }
 
 /// More chunks than this are refused.
@@ -146,7 +148,7 @@ impl Request {
                 Some(seen) => *seen = true,
             }
         }
-        let composes = || chunk::named(&self.policy).map(|policy| policy.composes());
+        let composes = || self.plugins.named(&self.policy).map(|policy| policy.composes());
         if self.parameters.composition != Composition::Stages && !composes()? {
             let composing = chunk::ALL.iter().filter(|policy| policy.composes());
             let composing: Vec<String> = composing.map(|one| format!("`{}`", one.tag())).collect();
@@ -192,9 +194,10 @@ impl Request {
     /// As for [`plan`], of what is checked before planning.
     pub fn key(&self) -> Result<String, ScheduleError> {
         let algorithms = self.algorithm_names()?;
+        let fixed_by = self.order.fixed_by();
         Ok(Inputs {
             policy: &self.policy,
-            version: chunk::named(&self.policy)?.version(),
+            version: self.plugins.named(&self.policy)?.version(),
             fabric: &self.fabric,
             operation: self.operation,
             size: self.size,
@@ -202,6 +205,7 @@ impl Request {
             algorithms: &algorithms,
             chunks: self.chunks,
             order: self.order,
+            fixed_by: if self.order.keeps_to_plans() { &fixed_by } else { &[] },
             active_chunks: self.active_chunks,
             endpoint_delay: self.endpoint_delay,
             parameters: &self.parameters,
@@ -269,7 +273,7 @@ impl Scheduled {
 /// Names the field of the scenario that is wrong.
 pub fn schedule(request: &Request) -> Result<Scheduled, ScheduleError> {
     request.validate()?;
-    let scheduler = chunk::named(&request.policy)?;
+    let scheduler = request.plugins.named(&request.policy)?;
     let algorithms = request.algorithm_names()?;
     let spanned = request.spanned();
     let one_stage = request.is_one_stage()?;
@@ -303,8 +307,11 @@ pub fn schedule(request: &Request) -> Result<Scheduled, ScheduleError> {
 /// # Errors
 /// Names the field of the scenario that is wrong.
 pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
-    let Scheduled { model, chunks, stages, .. } = schedule(request)?;
-    let outcome = run(&model, &chunks, &stages, request.order, request.active_chunks)?;
+    let scheduled = schedule(request)?;
+    let work = scheduled.work()?;
+    let dimensions = request.fabric.dimensions.len();
+    let outcome = fix(&work, request.order, dimensions, request.active_chunks);
+    let Scheduled { chunks, stages, .. } = scheduled;
     Ok(CollectivePlan {
         schema_version: SCHEMA_VERSION,
         policy: request.policy.clone(),
@@ -321,22 +328,14 @@ pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
             .map(|(bytes, stages)| ChunkPlan { bytes, stages })
             .collect(),
         dimension_order: outcome.served,
+        order_made_in: "dims".to_owned(),
         key: request.key()?,
     })
 }
 
-/// Runs a schedule under an order; `planned` has no order yet and is fixed by smallest-first.
-pub(crate) fn run(
-    model: &StageModel,
-    chunks: &[Bytes],
-    stages: &[Vec<Stage>],
-    order: Order,
-    active_chunks: Option<u32>,
-) -> Result<Outcome, ScheduleError> {
-    let work = Work::new(model, chunks.iter().copied().zip(stages.iter().map(Vec::as_slice)))?;
-    Ok(evaluate(
-        &work.side_by_side(active_chunks),
-        &mut queue::queues(order.while_planning(), model.dimensions(), &[]),
-        active_chunks,
-    ))
+/// Runs `work` under each of the orders that may fix `order`; the run that ends first.
+fn fix(work: &Work, order: Order, dimensions: usize, active_chunks: Option<u32>) -> Evaluation {
+    let run =
+        |order: &Order| evaluate(work, &mut queue::queues(*order, dimensions, &[]), active_chunks);
+    order.fixed_by().iter().map(run).min_by_key(|outcome| outcome.finish).unwrap_or_default()
 }

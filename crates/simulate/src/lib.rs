@@ -6,6 +6,7 @@
 //!   timers and virtual time.
 //! - [`lowering`]: what a stage is in each world: one transfer in `dims`, its algorithm's messages
 //!   elsewhere.
+//! - `order_in_world`: planned orders for worlds of messages.
 //! - [`plan_file`]: plans in a file, checked against a scenario.
 //! - [`prove`]: the plan's messages, proved right.
 //! - [`result`]: what comes out.
@@ -17,7 +18,9 @@ pub mod driver;
 pub mod error;
 pub mod executors;
 pub mod jobs;
+pub mod keys;
 pub mod lowering;
+mod order_in_world;
 pub mod plan_file;
 pub mod prove;
 pub mod result;
@@ -30,5 +33,5 @@ pub mod training;
 pub use error::SimulateError;
 pub use plan_file::PlanFile;
 pub use result::SimulationResult;
-pub use run::{plan, plan_key, simulate};
+pub use run::{plan, plan_key, plan_watched, simulate};
 pub use scenario::Scenario;

@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SimulateError;
-use crate::scenario::{AcceptPlan, Scenario, field};
+use crate::scenario::{AcceptPlan, Scenario, WORLDS, field};
 
 /// A file of plans, one per collective of a scenario.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -37,6 +37,15 @@ impl PlanFile {
         }
         for plan in &file.plans {
             plan.check()?;
+            if !WORLDS.iter().any(|(_, tag, _)| *tag == plan.order_made_in) {
+                let known: Vec<&str> = WORLDS.iter().map(|(_, tag, _)| *tag).collect();
+                return Err(field(
+                    "plan.order_made_in".to_owned(),
+                    &plan.order_made_in,
+                    "it is not a world",
+                    &format!("it is one of {}", known.join(", ")),
+                ));
+            }
         }
         Ok(file)
     }

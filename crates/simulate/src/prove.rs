@@ -8,7 +8,7 @@ use allrail_core::DimensionId;
 use serde::Serialize;
 
 use crate::error::SimulateError;
-use crate::run::plan;
+use crate::run::plan_for_dims;
 use crate::scenario::Scenario;
 
 /// More ranks than this are refused: the proof follows every block on every rank.
@@ -32,7 +32,7 @@ pub struct Proof {
 /// # Errors
 /// Names the field that is wrong; the chunk, the rank and the step of a violation.
 pub fn prove(scenario: &Scenario) -> Result<Proof, SimulateError> {
-    let file = plan(scenario)?;
+    let file = plan_for_dims(scenario)?;
     let mut proof = Proof::default();
     for plan in &file.plans {
         let size = |id: &DimensionId| scenario.fabric.dimension(*id).size;

@@ -1,8 +1,10 @@
 //! From a scenario to a result.
 
+use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
+use allrail_collective::CollectivePlan;
 use allrail_core::Time;
 use allrail_fabric::Fabric;
 use allrail_fabric::routing::{Adaptive, Routing};
@@ -15,6 +17,7 @@ use allrail_world::{Dims, Links, OnePlane, World};
 use crate::driver::{self, Job, Observer, Run};
 use crate::error::SimulateError;
 use crate::lowering::{Lowering, work};
+use crate::order_in_world;
 use crate::plan_file::PlanFile;
 use crate::result::{Host, SimulationResult};
 use crate::scenario::{CollectiveOrder, Scenario, Topology, WorldKind};
@@ -25,6 +28,40 @@ use crate::summary::{Parts, spans, summarise};
 /// # Errors
 /// Names the field that is wrong.
 pub fn plan(scenario: &Scenario) -> Result<PlanFile, SimulateError> {
+    plan_watched(scenario, &mut |_, _| ControlFlow::Continue(()))
+}
+
+/// [`plan`], where a planned order for a world of messages takes as long as a simulation.
+///
+/// # Errors
+/// Names the field that is wrong; an interruption.
+pub fn plan_watched(
+    scenario: &Scenario,
+    observer: Observer<'_>,
+) -> Result<PlanFile, SimulateError> {
+    let mut file = plan_for_dims(scenario)?;
+    if !order_in_world::applies(scenario) {
+        return Ok(file);
+    }
+    // Alike collectives have one key.
+    let mut fixed: Vec<(String, CollectivePlan)> = Vec::new();
+    for (plan, collective) in file.plans.iter_mut().zip(&scenario.collective) {
+        let known = fixed.iter().find(|(key, _)| *key == plan.key);
+        let with_order = match known {
+            Some((_, known)) => known.clone(),
+            None => order_in_world::fix(scenario, collective, plan, observer)?,
+        };
+        fixed.push((plan.key.clone(), with_order.clone()));
+        *plan = with_order;
+    }
+    Ok(file)
+}
+
+/// The plans with the orders that the model of `dims` gives them.
+///
+/// # Errors
+/// Names the field that is wrong.
+pub(crate) fn plan_for_dims(scenario: &Scenario) -> Result<PlanFile, SimulateError> {
     let plans = scenario
         .collective
         .iter()
@@ -41,8 +78,12 @@ pub fn plan_key(scenario: &Scenario) -> Result<String, SimulateError> {
     let keys = scenario
         .collective
         .iter()
-        .map(|collective| planner::Request::key(&scenario.request(collective)))
-        .collect::<Result<Vec<_>, _>>()?;
+        .map(|collective| {
+            let key = scenario.request(collective).key()?;
+            let in_world = order_in_world::applies(scenario);
+            Ok(if in_world { order_in_world::key(scenario, &key) } else { key })
+        })
+        .collect::<Result<Vec<_>, SimulateError>>()?;
     Ok(keys.join("-"))
 }
 
@@ -59,7 +100,7 @@ pub fn simulate(
     let begin = Instant::now();
     let file = match plan {
         Some(plan) => plan.for_scenario(scenario)?,
-        None => self::plan(scenario)?,
+        None => plan_watched(scenario, observer)?,
     };
     let plans = &file.plans;
     let planning = begin.elapsed();
@@ -170,7 +211,7 @@ fn message_world(
         return Ok(Box::new(OnePlane { world, planes }));
     }
     let routing = match &scenario.topology {
-        Some(Topology(topology)) => topology.routing(&graph)?,
+        Some(Topology(topology, _)) => topology.routing(&graph)?,
         None => Box::new(Adaptive::new(&graph)?) as Box<dyn Routing>,
     };
     let world = Packets::new(graph, routing, &scenario.packets, scenario.seed)?;
@@ -191,7 +232,7 @@ fn check_links(scenario: &Scenario, lowering: &Lowering) -> Result<(), SimulateE
         return Err(refuse(format!("the fabric has {links} links, more than {MAX_LINKS}")));
     }
     for dimension in &scenario.fabric.dimensions {
-        let link = allrail_fabric::topology::of(dimension.kind).link_bandwidth(dimension);
+        let link = allrail_fabric::kinds::of(dimension.kind).link_bandwidth(dimension);
         if link.time_for(lowering.largest_message).is_none_or(|time| time.as_ps() > 1 << 60) {
             return Err(refuse("a message takes longer than 13 days".to_owned()));
         }

@@ -8,13 +8,13 @@ use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::Fabric;
 use allrail_fabric::graph::Graph;
 use allrail_fabric::topologies::{self, GraphTopology};
-use allrail_schedule::chunk::{self, Composition, Loads, Parameters};
+use allrail_schedule::chunk::{Composition, Loads, Parameters, Plugins};
 use allrail_schedule::tensor::TensorParameters;
 use allrail_schedule::{Order, Request};
 use allrail_world::packets::Settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::SimulateError;
 
@@ -22,25 +22,28 @@ use crate::SimulateError;
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Scenario {
-    /// 1.
+    /// Always 1.
     pub schema_version: u32,
-    /// The network; of a topology, its dimensions.
+    /// A preset's name, a file, or the fabric itself.
     pub fabric: Fabric,
     /// The topology that the dimensions were read off.
     #[serde(skip)]
     pub topology: Option<Topology>,
-    /// Collectives that share the fabric.
+    /// One collective, or several that share the fabric.
+    #[schemars(length(min = 1))]
     pub collective: Vec<Collective>,
     /// How they are scheduled.
     #[serde(default)]
     pub schedule: Schedule,
-    /// Where they run.
+    /// What carries the transfers out; traffic takes `flows` or `packets`. If left out: `dims`, for
+    /// traffic `flows`.
     #[serde(default)]
+    #[schemars(extend("x-table" = "worlds"))]
     pub world: WorldKind,
-    /// Switches and packets; the world `packets` alone reads it.
+    /// Switches and packets, in the world `packets`.
     #[serde(default)]
     pub packets: Settings,
-    /// For everything that draws.
+    /// Of everything random; it is in every result.
     #[serde(default)]
     pub seed: u64,
 }
@@ -49,19 +52,21 @@ pub struct Scenario {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Collective {
-    /// For the tables.
+    /// Its name in results; its kind if left out.
     #[serde(default)]
     pub name: String,
     /// What it does.
     pub kind: Operation,
-    /// The buffer: each NPU's for all-reduce and broadcast, its input for reduce-scatter, its
-    /// output for all-gather, what it sends in all (to itself too) for all-to-all.
+    /// all_reduce, broadcast: each NPU's buffer; reduce_scatter: each NPU's input; all_gather: each
+    /// NPU's output; all_to_all: what each NPU sends, to itself included.
+    #[schemars(extend("x-positive" = true))]
     pub size: Bytes,
-    /// When it is issued.
+    /// When it starts.
     #[serde(default)]
     pub start: Time,
-    /// The dimensions that it spans; all where absent.
+    /// The dimensions that it spans, from 0; all if left out.
     #[serde(default)]
+    #[schemars(length(min = 1))]
     pub dimensions: Option<Vec<DimensionId>>,
 }
 
@@ -69,34 +74,54 @@ pub struct Collective {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Schedule {
-    /// The chunk scheduler.
+    /// Which dimension a chunk visits next.
+    #[schemars(extend("x-table" = "policies"))]
     pub policy: String,
-    /// Which waiting stage a dimension serves next.
+    /// Which waiting stage a dimension serves next. If left out: `fifo` for `baseline`,
+    /// `smallest_first` for `themis`, `planned` for `allrail`.
+    #[schemars(extend("x-table" = "orders"))]
     pub order: Order,
-    /// How many chunks per collective.
+    /// How many parts each collective is cut into.
+    #[schemars(range(min = 1))]
+    #[schemars(extend("x-hint" = "64 is a good start"))]
     pub chunks: u32,
-    /// Themis' threshold: the chunk size is divided by it.
+    /// Themis keeps the baseline's order while loads differ by less than the time of a chunk's
+    /// 1/threshold.
+    #[schemars(range(min = 1))]
+    #[schemars(extend("x-hint" = "Themis uses 16"))]
     pub threshold: u32,
-    /// How many stages a dimension runs at once; no limit where absent.
+    /// How many stages a dimension runs at once; no limit if left out.
+    #[schemars(range(min = 1))]
     pub active_chunks: Option<u32>,
-    /// Added to every step of every algorithm.
+    /// Added to every message at its ends.
     pub endpoint_delay: Time,
-    /// One algorithm per dimension; topology-aware where absent.
+    /// One per dimension; if left out: `ring` on rings, `direct` on fully connected dimensions,
+    /// `halving_doubling` on switches.
+    #[schemars(extend("x-table" = "algorithms"))]
     pub algorithms: Option<Vec<String>>,
-    /// Of a training step: the algorithms of a kind of collective, where they differ from those.
+    /// Of a workload: the algorithms of a kind of collective, where they differ from `algorithms`:
+    /// `{all_gather: [direct, ring]}`.
     pub algorithms_by_operation: BTreeMap<Operation, Vec<String>>,
-    /// Which of several waiting collectives goes first.
+    /// Which of several waiting collectives a dimension serves first.
     pub collective_order: CollectiveOrder,
-    /// How the baseline makes an all-reduce of stages.
+    /// How an all-reduce is composed over dimensions. `stages`: reduce-scatters, then all-gathers;
+    /// `merged`: the last dimension all-reduces in one stage; `sequential`: a whole all-reduce per
+    /// dimension.
     pub composition: Composition,
-    /// What Themis' load tracker starts at.
+    /// Where Themis' load tracker starts.
     pub loads: Loads,
-    /// Which plans are taken.
+    /// Which plans a simulation takes: made for this very fabric, or for one of the same kinds and
+    /// sizes.
     pub accept_plan: AcceptPlan,
-    /// Of a training step: which part of which gradient travels next.
+    /// Of a workload: which part of which gradient goes next; a policy's name, or `policy` and its
+    /// keys. `fifo` if left out.
     pub tensor: Option<TensorParameters>,
-    /// Of a training step: how ranks agree on what is ready (`simulate::coordination`).
+    /// Of a workload: how ranks agree which gradients are ready everywhere; a policy's name, or
+    /// `policy` and its keys. `none` if left out.
     pub coordination: Option<Value>,
+    /// Chunk schedulers that `policy` may name beside the crate's own.
+    #[serde(skip)]
+    pub plugins: Plugins,
 }
 
 impl Default for Schedule {
@@ -117,6 +142,7 @@ impl Default for Schedule {
             accept_plan: AcceptPlan::default(),
             tensor: None,
             coordination: None,
+            plugins: Plugins::default(),
         }
     }
 }
@@ -142,6 +168,7 @@ impl Schedule {
                 composition: self.composition,
             },
             seed,
+            plugins: self.plugins.clone(),
         }
     }
 }
@@ -149,6 +176,7 @@ impl Schedule {
 /// Which of several waiting collectives a dimension serves first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "a collective order"))]
 pub enum CollectiveOrder {
     /// The one issued first.
     #[default]
@@ -160,6 +188,7 @@ pub enum CollectiveOrder {
 /// Which plans a simulation takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "a rule for plans"))]
 pub enum AcceptPlan {
     /// Those made for this fabric.
     #[default]
@@ -168,9 +197,9 @@ pub enum AcceptPlan {
     SameShape,
 }
 
-/// A graph fabric of which a scenario's dimensions were read off.
+/// A graph fabric of which a scenario's dimensions were read off, and the keys that it was read from.
 #[derive(Clone)]
-pub struct Topology(pub Arc<dyn GraphTopology>);
+pub struct Topology(pub Arc<dyn GraphTopology>, pub Value);
 
 impl std::fmt::Debug for Topology {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -184,7 +213,7 @@ impl Topology {
     /// # Errors
     /// There is no such topology, or a key is wrong.
     pub fn read(keys: Value) -> Result<Self, SimulateError> {
-        Ok(Self(topologies::read(keys)?.into()))
+        Ok(Self(topologies::read(keys.clone())?.into(), keys))
     }
 
     /// What planners see.
@@ -268,22 +297,26 @@ pub(crate) fn malformed(error: serde_json::Error) -> SimulateError {
     SimulateError::Form(format!("the scenario is malformed: {error}"))
 }
 
+/// Gives a schedule that names no order the one that suits its policy. A policy that is not known here
+/// is refused later.
+fn suit_order(schedule: &mut Map<String, Value>) {
+    let ours = Plugins::default();
+    let policy = schedule.get("policy").and_then(Value::as_str);
+    if let Some(policy) = policy.and_then(|name| ours.named(name).ok()) {
+        let order = tag(&policy.default_order());
+        schedule.entry("order").or_insert_with(|| Value::from(order));
+    }
+}
+
 /// A scenario's tree, and the topology that its fabric names.
 pub(crate) fn read_tree(text: &str) -> Result<(Value, Option<Topology>), SimulateError> {
     let mut tree: Value = serde_json::from_str(text).map_err(malformed)?;
+    if let Some(Value::Object(schedule)) = tree.get_mut("schedule") {
+        suit_order(schedule);
+    }
     let topology = tree.get("fabric").filter(|keys| keys.get("topology").is_some());
     let topology = topology.cloned().map(Topology::read).transpose()?;
-    fill_in_order(&mut tree);
     Ok((tree, topology))
-}
-
-/// An order that is left out is the policy's own; a policy that is none is refused when it is looked up.
-fn fill_in_order(tree: &mut Value) {
-    let Some(schedule) = tree.get_mut("schedule").and_then(Value::as_object_mut) else { return };
-    let policy = schedule.get("policy").and_then(Value::as_str).map(chunk::named);
-    if let Some(Ok(policy)) = policy {
-        schedule.entry("order").or_insert_with(|| policy.default_order().tag().into());
-    }
 }
 
 /// Refuses scenarios of other versions.
@@ -335,7 +368,7 @@ impl Scenario {
     /// The graph is not whole, or too large.
     pub fn graph(&self) -> Result<(Graph, u64), SimulateError> {
         match &self.topology {
-            Some(Topology(topology)) => Ok((topology.simulated()?, topology.counts().planes)),
+            Some(Topology(topology, _)) => Ok((topology.simulated()?, topology.counts().planes)),
             None => Ok((self.fabric.graph()?, 1)),
         }
     }

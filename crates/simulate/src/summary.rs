@@ -114,7 +114,7 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
 
 /// A graph's wiring is used in the worlds of cables only.
 fn simulated_as(scenario: &Scenario) -> Option<&'static str> {
-    let Topology(topology) = scenario.topology.as_ref()?;
+    let Topology(topology, _) = scenario.topology.as_ref()?;
     let cables = matches!(scenario.world, WorldKind::Flows | WorldKind::Packets);
     cables.then(|| topology.simulated_as()).flatten()
 }

@@ -22,16 +22,19 @@ pub use crate::models::{
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Workload {
-    /// For tables; the preset's or the file's.
+    /// Its name in results; the model's if left out.
     #[serde(default)]
     pub name: String,
-    /// The model.
+    /// A preset's name, a `config.json`, a preset's file, or a mapping with one form.
     pub model: Model,
-    /// Samples per replica and iteration.
+    /// Samples per iteration of a replica: the NPUs of `tp`, `pp` and `op` work on them together,
+    /// those of `dp` and `ep` each have their own.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub batch_per_npu: Option<u32>,
-    /// Tokens per sample; the model's own where absent.
+    /// Tokens per sample; the model's own if left out.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub sequence_length: Option<u32>,
     /// Of parameters, activations and gradients.
     #[serde(default)]
@@ -42,14 +45,15 @@ pub struct Workload {
     /// How it is cut over the NPUs.
     #[serde(default)]
     pub parallelism: Parallelism,
-    /// How fast an NPU is.
+    /// How fast an NPU computes.
     #[serde(default)]
     pub compute: Compute,
-    /// What is kept per parameter, and what an update costs.
+    /// What is kept beside parameters and gradients, and what an update costs.
     #[serde(default)]
     pub optimizer: Optimizer,
-    /// How many iterations are simulated; the first is warm-up where there are more.
+    /// How many are simulated; the first is warm-up where there are more.
     #[serde(default = "two")]
+    #[schemars(range(min = 1))]
     pub iterations: u32,
     /// Ranks that compute more slowly.
     #[serde(default)]
@@ -91,6 +95,7 @@ pub enum Model {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "a precision"))]
 pub enum Precision {
     /// 4 bytes.
     Fp32,
@@ -130,27 +135,37 @@ impl Precision {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Parallelism {
-    /// Data: replicas; what remains where absent.
+    /// Data: replicas; what remains of the NPUs if left out.
+    #[schemars(range(min = 1))]
     pub dp: Option<u32>,
     /// Tensor: each layer cut as Megatron does.
+    #[schemars(range(min = 1))]
     pub tp: u32,
     /// Pipeline: stages.
+    #[schemars(range(min = 1))]
     pub pp: u32,
-    /// Expert: replicas that share one set of experts; the rest of the model is replicated.
+    /// Expert: replicas that share one set of experts; the rest is replicated.
+    #[schemars(range(min = 1))]
     pub ep: u32,
     /// Operator: shards of the space of an image, with halos.
+    #[schemars(range(min = 1))]
     pub op: u32,
-    /// Sequence parallel: with `tp`, reduce-scatter and all-gather instead of all-reduce.
+    /// Sequence: with `tp`, reduce-scatter and all-gather instead of all-reduce.
     pub sp: bool,
-    /// ZeRO: 1 cuts the optimizer's state, 2 the gradients too, 3 the parameters too.
+    /// ZeRO: 1 cuts the optimizer's state over replicas, 2 the gradients too, 3 the parameters too.
+    #[schemars(range(min = 0, max = 3))]
+    #[schemars(extend("x-hint" = "ZeRO has the stages 0 to 3"))]
     pub zero: u8,
-    /// Into how many parts the batch is cut; the number of stages where absent.
+    /// Into how many parts the batch is cut; the number of stages if left out.
+    #[schemars(range(min = 1))]
     pub microbatches: Option<u32>,
     /// In which order a stage runs its microbatches.
     pub schedule: PipelineSchedule,
-    /// Pieces of the model per stage, with `interleaved`; 2 where absent.
+    /// `interleaved`: pieces of the model per stage; 2 if left out.
+    #[schemars(range(min = 1))]
     pub virtual_stages: Option<u32>,
-    /// Over which dimensions, or factors of one, each degree lies.
+    /// Over which dimensions, from 0, each degree lies. `1[0:8]` is the inner 8 of dimension 1,
+    /// `1[8:]` the rest; parts of a dimension share its bandwidth.
     pub map: Map,
 }
 
@@ -177,6 +192,7 @@ impl Default for Parallelism {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "a schedule of a pipeline"))]
 pub enum PipelineSchedule {
     /// All forward, then all backward.
     #[serde(rename = "gpipe")]
@@ -258,17 +274,23 @@ pub enum Place {
 pub struct Compute {
     /// A preset: `a100`, `h100`, `v100`, `tpu_v3`, `tpu_v4`.
     pub device: Option<String>,
-    /// Its peak, such as `312 TFLOP/s`; the device's at the precision where absent.
+    /// Such as `312 TFLOP/s`; the device's at the precision if left out.
     pub peak: Option<String>,
-    /// Of its memory.
+    /// The device's if left out.
     pub memory_bandwidth: Option<Bandwidth>,
-    /// How much it has.
+    /// How much of it there is; the device's if left out.
+    #[schemars(extend("x-positive" = true))]
     pub memory: Option<Bytes>,
     /// The part of the peak that is reached.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    #[schemars(example = 0.5)]
     pub efficiency: f64,
-    /// Every compute time is multiplied by it: the one parameter to fit.
+    /// Every compute time is multiplied by it.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    #[schemars(example = 1.2)]
     pub scale: f64,
-    /// Measured: the forward pass of a replica's batch on one NPU, shared out by the roofline.
+    /// Measured: the forward pass of a replica's batch on one NPU; the roofline shares it out over
+    /// layers.
     pub forward: Option<Time>,
     /// Measured: its backward pass.
     pub backward: Option<Time>,
@@ -297,6 +319,7 @@ impl Default for Compute {
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
 )]
 #[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "an optimizer"))]
 pub enum Optimizer {
     /// Two moments in fp32, and an fp32 copy of parameters of lower precision.
     #[default]
@@ -314,8 +337,11 @@ pub enum Optimizer {
 #[serde(deny_unknown_fields)]
 pub struct Straggler {
     /// Which.
+    #[schemars(length(min = 1))]
     pub ranks: Vec<Rank>,
     /// Their compute times are multiplied by it.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    #[schemars(example = 1.5)]
     pub factor: f64,
 }
 
@@ -323,11 +349,16 @@ pub struct Straggler {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SlowLinks {
-    /// The part of all links that is slow: 0.01 is one in a hundred.
+    /// The part of all links that is slow: `0.01` is one in a hundred.
+    #[schemars(extend("minimum" = 0))]
+    #[schemars(example = 0.01)]
     pub share: f64,
-    /// A slow link has this part of its bandwidth.
+    /// A slow link has this part of its bandwidth, 0.001 to 1.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    #[schemars(example = 0.5)]
     pub factor: f64,
-    /// On which dimensions; on all where absent.
+    /// On which dimensions, from 0; on all if left out. Not in `flows` and `packets`, where a
+    /// topology's cables are slow.
     #[serde(default)]
     pub dimensions: Option<Vec<DimensionId>>,
 }
@@ -337,5 +368,7 @@ pub struct SlowLinks {
 #[serde(deny_unknown_fields)]
 pub struct Jitter {
     /// The standard deviation of the factor around 1: `0.05` is 5 %.
+    #[schemars(extend("minimum" = 0))]
+    #[schemars(example = 0.05)]
     pub deviation: f64,
 }

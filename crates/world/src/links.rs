@@ -15,7 +15,7 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use allrail_core::{Bandwidth, Bytes, DimensionId, EventQueue, Rank, Time};
-use allrail_fabric::topology::{self, Topology};
+use allrail_fabric::kinds::{self, Topology};
 use allrail_fabric::{Dimension, Fabric};
 
 use crate::{DELIVERED, Event, SENT, Submission, Transfer, TransferId, World};
@@ -125,7 +125,7 @@ impl Links {
         let mut first_link = 0usize;
         let mut planes = Vec::new();
         for dimension in &fabric.dimensions {
-            let topology = topology::of(dimension.kind);
+            let topology = kinds::of(dimension.kind);
             let instances = npus / u64::from(dimension.size);
             let links_per_instance = topology.link_count(dimension);
             let link_count = usize::try_from(instances * u64::from(links_per_instance))
@@ -181,7 +181,7 @@ impl Links {
         fabric
             .dimensions
             .iter()
-            .map(|d| npus / u64::from(d.size) * u64::from(topology::of(d.kind).link_count(d)))
+            .map(|d| npus / u64::from(d.size) * u64::from(kinds::of(d.kind).link_count(d)))
             .sum()
     }
 

@@ -48,6 +48,7 @@ def _axis(name: str, about: str) -> click.Option:
     "--each", multiple=True, metavar="PATH=A,B,...", help="Values to go through at any path."
 )
 @options.sets
+@options.plugin
 @options.as_json
 @options.out
 @options.cache

@@ -39,6 +39,29 @@ def out(command: F) -> F:
     )(command)
 
 
+def _load_plugins(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) -> None:
+    del ctx, param
+    if files:
+        from allrail.plugins import load_plugin
+
+        for file in files:
+            load_plugin(file)
+
+
+def plugin(command: F) -> F:
+    """`--plugin FILE`, as often as needed; its schedulers are known before anything is read."""
+    return click.option(
+        "--plugin",
+        multiple=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_load_plugins,
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="Run this Python file, whose chunk schedulers `schedule.policy` may then name.",
+    )(command)
+
+
 def cache(command: F) -> F:
     """`--no-cache`."""
     return click.option(

@@ -25,6 +25,7 @@ _LETTERS = {
 @click.command()
 @click.argument("file", type=click.Path(path_type=Path))
 @options.sets
+@options.plugin
 @click.option("--json", "as_json", is_flag=True, help="Print the plan itself.")
 @click.option(
     "--out", type=click.Path(path_type=Path), metavar="PLAN", help="Write the plan to this file."

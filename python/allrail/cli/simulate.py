@@ -20,6 +20,7 @@ _FILE = click.Path(path_type=Path)
 @click.command()
 @click.argument("file", type=_FILE, required=False)
 @options.sets
+@options.plugin
 @click.option("--world", metavar="NAME", help="Short for `--set world=NAME`, such as `links`.")
 @click.option("--plan", type=_FILE, metavar="PLAN", help="Run this plan instead of planning.")
 @options.as_json

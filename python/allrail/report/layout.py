@@ -1,9 +1,9 @@
 """Where the nodes of a topology stand in its picture, and which way its cables go.
 
-A topology says how its nodes `stand` (`crates/fabric/src/topologies/drawing.rs`): in a grid with the
-trees of rows and columns at its margins, in groups on a circle, or, as any graph can, in layers of
-switches above NPUs, or on a circle where there are no switches. Nothing is random: the same network
-is drawn in the same way.
+A topology says how its nodes `stand` (`crates/fabric/src/topologies/drawing.rs`): in a grid with
+the trees of rows and columns at its margins, in groups on a circle, or, as any graph can, in layers
+of switches above NPUs, or on a circle where there are no switches. Nothing is random: the same
+network is drawn in the same way.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@
 named fabrics, `places` remembers where each value stood so that an error can say so.
 """
 
-from allrail.scenario.fabric import Dimension, Fabric
+from allrail.scenario.fabric import Fabric
 from allrail.scenario.graph import GraphFabric
+from allrail.scenario.keys import Collective, Dimension, Schedule
 from allrail.scenario.load import ScenarioLike, load_scenario
-from allrail.scenario.model import Collective, Scenario, Schedule
+from allrail.scenario.model import Scenario
 from allrail.scenario.presets import load_any_fabric, load_fabric, preset_names
 from allrail.scenario.traffic import Traffic
 from allrail.scenario.workload import Workload

@@ -7,6 +7,7 @@ tables, so that a new policy or algorithm needs no line here.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Literal, NoReturn
@@ -47,6 +48,9 @@ _SINGULAR: dict[Table, str] = {
     "tensor_policies": "a tensor scheduler",
     "coordinations": "a coordination",
 }
+
+_MORE: dict[Table, str] = {"policies": "`--plugin FILE` adds one of your own"}
+"""How there come to be other names."""
 
 
 def refuse(why: str, *, hint: str = "") -> NoReturn:
@@ -199,6 +203,7 @@ class OneOf(_Field):
 
     def __init__(self, *fixed: str, table: Table | None = None, what: str = "") -> None:
         self.what = _SINGULAR[table] if table else what
+        self.more = _MORE.get(table, "") if table else ""
         self.known: Callable[[], list[str]] = (
             (lambda: names(table)) if table else (lambda: list(fixed))
         )
@@ -207,9 +212,53 @@ class OneOf(_Field):
         """Return the name."""
         known = self.known()
         if not isinstance(value, str) or value not in known:
-            refuse(f"it is not {self.what}", hint=did_you_mean(show(value), known))
+            hint = did_you_mean(show(value), known)
+            refuse(f"it is not {self.what}", hint=f"{hint}; {self.more}" if self.more else hint)
         return value
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema."""
         return {"type": "string", "enum": self.known()}
+
+
+class Number(_Field):
+    """A number in a range."""
+
+    def __init__(self, *, above: float = -math.inf, low: float = -math.inf, example: str) -> None:
+        self.above = above
+        self.low = low
+        self.hint = f"for example `{example}`"
+
+    def check(self, value: Any) -> float:
+        """Return the number."""
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            refuse("it is not a number", hint=self.hint)
+        if not math.isfinite(value):
+            refuse("it is not finite", hint=self.hint)
+        if value <= self.above:
+            refuse(f"it is not above {self.above:g}", hint=self.hint)
+        if value < self.low:
+            refuse(f"it is below {self.low:g}", hint=self.hint)
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        bounds = {"exclusiveMinimum": self.above, "minimum": self.low}
+        return {"type": "number", **{k: one for k, one in bounds.items() if math.isfinite(one)}}
+
+
+class Rate(_Field):
+    """Operations per second as text; only the Rust core reads it."""
+
+    def check(self, value: Any) -> str:
+        """Return the text."""
+        hint = "for example `312 TFLOP/s`"
+        if isinstance(value, bool) or not isinstance(value, (str, int, float)):
+            refuse("it is not a rate", hint=hint)
+        if not isinstance(value, str):
+            refuse("it has no unit", hint=hint)
+        return value
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        return {"type": "string", "examples": ["312 TFLOP/s"]}

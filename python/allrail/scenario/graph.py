@@ -17,8 +17,8 @@ from pydantic import ConfigDict, Field, PrivateAttr
 
 from allrail import _core
 from allrail.errors import InputError, did_you_mean, show
-from allrail.scenario.fabric import Node, SchemaVersion
-from allrail.scenario.fields import U32_MAX, Flag, Quantity, Text
+from allrail.scenario.fields import U32_MAX, Quantity, Text
+from allrail.scenario.node import Described
 from allrail.scenario.places import Path, Places, parse_path, show_path
 
 _QUANTITIES = {
@@ -28,23 +28,13 @@ _QUANTITIES = {
 }
 
 
-class GraphFabric(Node):
+class GraphFabric(Described):
     """The network of a cluster as a graph of switches and cables."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    schema_version: SchemaVersion = Field(default=1, exclude=True, description="Always 1.")
     name: Annotated[str, Text()] = Field(
         default="inline", exclude=True, description="What people call it."
-    )
-    about: Annotated[str, Text()] = Field(default="", exclude=True, description="What it is.")
-    calibrated: Annotated[bool, Flag()] = Field(
-        default=False,
-        exclude=True,
-        description="Whether its numbers were measured on the hardware that it names.",
-    )
-    sources: dict[str, Annotated[str, Text()]] = Field(
-        default={}, exclude=True, description="Where its numbers come from, by key."
     )
     topology: str = Field(description="Which topology; its keys stand beside it.")
 

@@ -22,155 +22,15 @@ from pydantic import (
 
 from allrail.errors import InputError, show
 from allrail.scenario.dimensions import dimensions_of
-from allrail.scenario.fabric import Fabric, Node, SchemaVersion
-from allrail.scenario.fields import (
-    U64_MAX,
-    Count,
-    OneOf,
-    Quantity,
-    Text,
-    _Field,
-    refuse,
-    table,
-)
+from allrail.scenario.fabric import Fabric
+from allrail.scenario.fields import U64_MAX, Count, OneOf
 from allrail.scenario.graph import GraphFabric
-from allrail.scenario.messages import Messages, PlacementField
+from allrail.scenario.keys import Collective, Messages, Schedule
+from allrail.scenario.node import Node, SchemaVersion
 from allrail.scenario.places import Places
-from allrail.scenario.policies import Policy
-from allrail.scenario.traffic import PacketSettings, Traffic
-from allrail.scenario.workload import WhatIfName, Workload
-
-
-
-def _default_order(data: dict[str, Any]) -> str:
-    """The order that a policy takes where none is given; of no policy, any, as it is refused."""
-    orders = {row["name"]: row["order"] for row in table("policies")}
-    return str(orders.get(data.get("policy"), next(iter(orders.values()))))
-
-
-def _default_orders() -> str:
-    each = [f"`{row['order']}` for `{row['name']}`" for row in table("policies")]
-    return ", ".join(each)
-
-
-OPERATIONS = ("all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast")
-
-
-class ByOperation(_Field):
-    """Operation to algorithms, one per dimension."""
-
-    _HINT = "for example `{all_gather: [direct, ring]}`, one algorithm per dimension"
-
-    def check(self, value: Any) -> dict[str, tuple[str, ...]]:
-        """Return the mapping."""
-        if not isinstance(value, Mapping):
-            refuse("it is not a mapping of operations to algorithms", hint=self._HINT)
-        operation, algorithm = OneOf(*OPERATIONS, what="a collective"), OneOf(table="algorithms")
-        found = {}
-        for key, listed in value.items():
-            if not isinstance(listed, (list, tuple)):
-                refuse(f"of `{show(key)}` there is no list", hint=self._HINT)
-            found[operation.check(key)] = tuple(algorithm.check(one) for one in listed)
-        return found
-
-    def schema(self) -> dict[str, Any]:
-        """Return the JSON schema."""
-        each = {"type": "array", "items": OneOf(table="algorithms").schema()}
-        properties = dict.fromkeys(OPERATIONS, each)
-        return {"type": "object", "properties": properties, "additionalProperties": False}
-
-
-class Collective(Node):
-    """One collective operation."""
-
-    kind: Annotated[
-        str,
-        OneOf(*OPERATIONS, what="a collective"),
-    ] = Field(description="What it does.")
-    name: Annotated[str, Text()] = Field(
-        default_factory=lambda data: str(data.get("kind", "")),
-        description="Its name in results; its kind if left out.",
-    )
-    size: Annotated[str, Quantity("size", positive=True)] = Field(
-        description="all_reduce, broadcast: each NPU's buffer; reduce_scatter: each NPU's input; "
-        "all_gather: each NPU's output; all_to_all: what each NPU sends, to itself included."
-    )
-    start: Annotated[str, Quantity("time")] = Field(default="0 ns", description="When it starts.")
-    dimensions: tuple[Annotated[int, Count(0)], ...] | None = Field(
-        default=None,
-        min_length=1,
-        description="The dimensions that it spans, from 0; all if left out.",
-    )
-
-
-class Schedule(Node):
-    """How a collective is cut and ordered."""
-
-    policy: Annotated[str, OneOf(table="policies")] = Field(
-        default="baseline", description="Which dimension a chunk visits next."
-    )
-    order: Annotated[str, OneOf(table="orders")] = Field(
-        default_factory=_default_order,
-        description="Which waiting stage a dimension serves next. If left out: "
-        f"{_default_orders()}.",
-    )
-    chunks: Annotated[int, Count(1, hint="64 is a good start")] = Field(
-        default=64, description="How many parts each collective is cut into."
-    )
-    threshold: Annotated[int, Count(1, hint="Themis uses 16")] = Field(
-        default=16,
-        description="Themis keeps the baseline's order while loads differ by less than the time "
-        "of a chunk's 1/threshold.",
-    )
-    active_chunks: Annotated[int, Count(1)] | None = Field(
-        default=None, description="How many stages a dimension runs at once; no limit if left out."
-    )
-    endpoint_delay: Annotated[str, Quantity("time")] = Field(
-        default="0 ns", description="Added to every message at its ends."
-    )
-    algorithms: tuple[Annotated[str, OneOf(table="algorithms")], ...] | None = Field(
-        default=None,
-        description="One per dimension; if left out: `ring` on rings, `direct` on fully connected "
-        "dimensions, `halving_doubling` on switches.",
-    )
-    algorithms_by_operation: Annotated[dict[str, tuple[str, ...]], ByOperation()] | None = Field(
-        default=None,
-        description="Of a workload: the algorithms of a kind of collective, where they differ from "
-        "`algorithms`: `{all_gather: [direct, ring]}`.",
-    )
-    collective_order: Annotated[str, OneOf("fifo", "lifo", what="a collective order")] = Field(
-        default="fifo", description="Which of several waiting collectives a dimension serves first."
-    )
-    composition: Annotated[str, OneOf("stages", "merged", "sequential", what="a composition")] = (
-        Field(
-            default="stages",
-            description="How an all-reduce is composed over dimensions. `stages`: reduce-scatters, "
-            "then all-gathers; `merged`: the last dimension all-reduces in one stage; "
-            "`sequential`: a whole all-reduce per dimension.",
-        )
-    )
-    loads: Annotated[str, OneOf("fixed_delay", "zero", what="a start of the loads")] = Field(
-        default="fixed_delay", description="Where Themis' load tracker starts."
-    )
-    accept_plan: Annotated[str, OneOf("same_fabric", "same_shape", what="a rule for plans")] = (
-        Field(
-            default="same_fabric",
-            description="Which plans a simulation takes: made for this very fabric, or for one of "
-            "the same kinds and sizes.",
-        )
-    )
-    tensor: Annotated[dict[str, Any], Policy("tensor_policies", "schedule.tensor")] | None = Field(
-        default=None,
-        description="Of a workload: which part of which gradient goes next; a policy's name, or "
-        "`policy` and its keys. `fifo` if left out.",
-    )
-    coordination: (
-        Annotated[dict[str, Any], Policy("coordinations", "schedule.coordination")] | None
-    ) = Field(
-        default=None,
-        description="Of a workload: how ranks agree which gradients are ready everywhere; a "
-        "policy's name, or `policy` and its keys. `none` if left out.",
-    )
+from allrail.scenario.sugar import PacketSettings, PlacementField, WhatIfName
+from allrail.scenario.traffic import Traffic
+from allrail.scenario.workload import Workload
 
 
 def _as_list(value: Any) -> Any:
@@ -381,7 +241,7 @@ def _check_no_training(scenario: Scenario) -> None:
         ("messages", scenario.messages),
         ("placement", scenario.placement),
     ):
-        if value is not None:
+        if value not in (None, {}):
             raise InputError(
                 "only a `workload` has it",
                 hint="leave it out, or write a `workload` instead",

@@ -54,7 +54,7 @@ def load_model(name: str, *, folder: FilePath | None = None) -> dict[str, Any]:
 
 def _preset(tree: dict[str, Any], places: Places) -> dict[str, Any]:
     """Return the name, the model and the defaults of a file like a preset."""
-    from allrail.scenario.workload import FORMS
+    from allrail.scenario.choices import FORMS
 
     for key in tree:
         if key not in _KEYS:

@@ -69,6 +69,16 @@ class Policy(_Field):
         return {"anyOf": forms}
 
 
+def order_of(policy: str) -> str:
+    """Return the order that suits a chunk scheduler.
+
+    Args:
+        policy: Its name.
+    """
+    suits = {row["name"]: str(row["default_order"]) for row in table("policies")}
+    return suits.get(policy, "fifo")
+
+
 @cache
 def _rows(of: Table) -> tuple[dict[str, Any], ...]:
     """The core's table, with schemas that `check_mapping` reads."""

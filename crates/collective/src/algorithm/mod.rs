@@ -1,12 +1,6 @@
 //! The algorithms of one dimension: one file each, one line in [`ALL`].
 //!
-//! | | all_reduce | reduce_scatter | all_gather | all_to_all | broadcast |
-//! |---|---|---|---|---|---|
-//! | `ring` | yes | yes | yes | yes | yes |
-//! | `ring_unidirectional` | yes | yes | yes | yes | yes |
-//! | `direct` | yes | yes | yes | yes | yes |
-//! | `halving_doubling` | yes | yes | yes | | yes |
-//! | `double_binary_tree` | yes | | | | yes |
+//! `docs/reference/algorithms.md` has the operations of each.
 //!
 //! Reduce-scatter leaves shard `i` with rank `i` and all-gather starts from there; shard `i` is blocks
 //! `i·B/P .. (i + 1)·B/P`. An algorithm's reduce-scatter and all-gather have the same `B`.
@@ -154,27 +148,6 @@ fn saturating_steps(steps: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_documented_matrix_is_the_real_one() {
-        let documented: Vec<&str> = include_str!("mod.rs")
-            .lines()
-            .filter_map(|line| line.strip_prefix("//! | `"))
-            .collect();
-        let real: Vec<String> =
-            ALL.iter()
-                .map(|algorithm| {
-                    let cells: String = Operation::ALL
-                        .iter()
-                        .map(|operation| {
-                            if algorithm.operations().contains(operation) { " yes |" } else { " |" }
-                        })
-                        .collect();
-                    format!("{}` |{cells}", algorithm.tag())
-                })
-                .collect();
-        assert_eq!(documented, real);
-    }
 
     #[test]
     fn an_empty_cell_names_the_algorithms_that_do_it() {

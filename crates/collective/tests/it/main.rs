@@ -5,3 +5,4 @@ mod composition;
 mod grid;
 mod in_network;
 mod mutations;
+mod rank;

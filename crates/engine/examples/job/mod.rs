@@ -55,6 +55,7 @@ fn fabric(sizes: &[u32]) -> Fabric {
 
 fn plan(fabric: &Fabric, chunks: u32) -> CollectivePlan {
     let request = Request {
+        plugins: Default::default(),
         fabric: fabric.clone(),
         operation: Operation::AllReduce,
         size: Bytes::new(PART),

@@ -18,6 +18,7 @@ pub(super) fn plan(sizes: &[u32], size: Bytes, chunks: u32) -> CollectivePlan {
         contention: Contention::Shared,
     };
     let request = Request {
+        plugins: Default::default(),
         fabric: Fabric {
             name: "test".to_owned(),
             dimensions: sizes.iter().map(dimension).collect(),

@@ -13,7 +13,7 @@
 //! dimension does not say what it is made of.
 
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
-use crate::{Contention, Fabric, FabricError, Kind, topology};
+use crate::{Contention, Fabric, FabricError, Kind, kinds};
 use allrail_core::Time;
 
 /// Networks of more cables than this are refused: the graph alone would take gigabytes.
@@ -31,7 +31,7 @@ impl Fabric {
         let mut stride = 1;
         for dimension in &self.dimensions {
             let size = dimension.size;
-            let kind = topology::of(dimension.kind);
+            let kind = kinds::of(dimension.kind);
             let latency = dimension.latency.as_ps() / u64::from(kind.hops_per_step());
             let wire =
                 Wire { bandwidth: kind.link_bandwidth(dimension), latency: Time::from_ps(latency) };

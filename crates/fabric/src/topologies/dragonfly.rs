@@ -27,6 +27,10 @@ use crate::{Dimension, FabricError};
 /// The tag in fabric files.
 pub const TAG: &str = "dragonfly";
 pub(super) const ABOUT: &str = "groups of routers, all-to-all within and between groups";
+pub(super) const EXAMPLES: &[&str] = &[
+    r#"{"a": 4, "p": 2, "h": 2, "groups": 9}"#,
+    r#"{"a": 4, "p": 2, "h": 1, "groups": 4, "switch_radix": 8, "planes": 2}"#,
+];
 
 /// Which paths packets take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

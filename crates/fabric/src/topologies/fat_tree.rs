@@ -29,6 +29,11 @@ use crate::{Dimension, FabricError, Kind};
 /// The tag in fabric files.
 pub const TAG: &str = "fat_tree";
 pub(super) const ABOUT: &str = "leaves and spines, two or three levels, tapered or not";
+pub(super) const EXAMPLES: &[&str] = &[
+    r#"{"npus": 12, "switch_radix": 8, "levels": 2}"#,
+    r#"{"npus": 64, "switch_radix": 8, "levels": 3}"#,
+    r#"{"npus": 20, "switch_radix": 8, "levels": 2, "taper": 0.5, "planes": 2}"#,
+];
 
 /// The keys of a fat tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]

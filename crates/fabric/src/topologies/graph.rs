@@ -36,6 +36,9 @@ pub(super) const ENTRY: Entry = Entry {
     about: "your own nodes and links, here or in a `file`",
     read: |keys| Ok(Box::new(serde_json::from_value::<UserGraph>(keys)?)),
     schema: || schemars::schema_for!(UserGraph),
+    examples: &[r#"{"npus": ["a", "b", "c"], "switches": ["hub"],
+                   "links": [{"from": "a", "to": "hub"}, {"from": "b", "to": "hub", "count": 2},
+                             {"from": "c", "to": "hub"}, {"from": "a", "to": "b"}]}"#],
     in_a_file: true,
 };
 

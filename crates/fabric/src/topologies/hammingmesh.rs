@@ -42,6 +42,11 @@ use crate::{Dimension, FabricError};
 /// The tag in fabric files.
 pub const TAG: &str = "hammingmesh";
 pub(super) const ABOUT: &str = "meshed boards, their rows and columns joined by trees";
+pub(super) const EXAMPLES: &[&str] = &[
+    r#"{"board": [2, 2], "grid": [3, 3]}"#,
+    r#"{"board": [1, 1], "grid": [4, 3]}"#,
+    r#"{"board": [2, 3], "grid": [2, 4], "planes": 2}"#,
+];
 
 /// Whether the rows of a row of boards share a switch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -23,6 +23,7 @@ use crate::{Dimension, FabricError, Kind};
 /// The tag in fabric files.
 pub const TAG: &str = "hyperx";
 pub(super) const ABOUT: &str = "all joined in each row and column, priced as 1 x 1 boards";
+pub(super) const EXAMPLES: &[&str] = &[r#"{"shape": [4, 3]}"#, r#"{"shape": [3, 3], "planes": 4}"#];
 
 /// The keys of a `HyperX`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

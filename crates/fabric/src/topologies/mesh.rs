@@ -23,6 +23,8 @@ use crate::{Dimension, FabricError};
 /// The tag in fabric files.
 pub const TAG: &str = "mesh";
 pub(super) const ABOUT: &str = "switches in rows and columns, each with NPUs of its own";
+pub(super) const EXAMPLES: &[&str] =
+    &[r#"{"shape": [3, 4]}"#, r#"{"shape": [2, 3, 2], "npus_per_switch": 2, "planes": 2}"#];
 
 /// The keys of a mesh.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

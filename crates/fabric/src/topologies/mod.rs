@@ -195,25 +195,38 @@ pub struct Entry {
     read: fn(Value) -> Result<Box<dyn GraphTopology>, serde_json::Error>,
     /// The JSON schema of its keys, `topology` not among them.
     pub schema: fn() -> schemars::Schema,
+    /// Keys of small instances, as JSON: every law of topologies is tried on them.
+    pub examples: &'static [&'static str],
     /// Whether its nodes and links may stand in a file of their own, which `file` names.
     pub in_a_file: bool,
 }
 
-const fn entry<T>(tag: &'static str, about: &'static str) -> Entry
+const fn entry<T>(
+    tag: &'static str,
+    about: &'static str,
+    examples: &'static [&'static str],
+) -> Entry
 where
     T: GraphTopology + DeserializeOwned + JsonSchema + 'static,
 {
-    Entry { tag, about, read: failed::read::<T>, schema: failed::schema::<T>, in_a_file: false }
+    Entry {
+        tag,
+        about,
+        read: failed::read::<T>,
+        schema: failed::schema::<T>,
+        examples,
+        in_a_file: false,
+    }
 }
 
 /// Every topology.
 pub const ALL: &[Entry] = &[
-    entry::<fat_tree::FatTree>(fat_tree::TAG, fat_tree::ABOUT),
-    entry::<dragonfly::Dragonfly>(dragonfly::TAG, dragonfly::ABOUT),
-    entry::<torus::Torus>(torus::TAG, torus::ABOUT),
-    entry::<hyperx::HyperX>(hyperx::TAG, hyperx::ABOUT),
-    entry::<hammingmesh::HammingMesh>(hammingmesh::TAG, hammingmesh::ABOUT),
-    entry::<mesh::Mesh>(mesh::TAG, mesh::ABOUT),
+    entry::<fat_tree::FatTree>(fat_tree::TAG, fat_tree::ABOUT, fat_tree::EXAMPLES),
+    entry::<dragonfly::Dragonfly>(dragonfly::TAG, dragonfly::ABOUT, dragonfly::EXAMPLES),
+    entry::<torus::Torus>(torus::TAG, torus::ABOUT, torus::EXAMPLES),
+    entry::<hyperx::HyperX>(hyperx::TAG, hyperx::ABOUT, hyperx::EXAMPLES),
+    entry::<hammingmesh::HammingMesh>(hammingmesh::TAG, hammingmesh::ABOUT, hammingmesh::EXAMPLES),
+    entry::<mesh::Mesh>(mesh::TAG, mesh::ABOUT, mesh::EXAMPLES),
     graph::ENTRY,
 ];
 

@@ -23,6 +23,11 @@ use crate::{Dimension, FabricError};
 /// The tag in fabric files.
 pub const TAG: &str = "torus";
 pub(super) const ABOUT: &str = "rings in two or three dimensions, boards joined by cables";
+pub(super) const EXAMPLES: &[&str] = &[
+    r#"{"shape": [4, 4]}"#,
+    r#"{"shape": [3, 2, 4], "planes": 2}"#,
+    r#"{"shape": [4, 6], "board": [2, 2]}"#,
+];
 
 /// The keys of a torus.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

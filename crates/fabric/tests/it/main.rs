@@ -2,6 +2,7 @@
 
 mod common;
 mod dimensions;
+mod every_topology;
 mod own_graphs;
 mod placement_oracle;
 mod placement_queue;

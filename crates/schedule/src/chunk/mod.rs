@@ -3,12 +3,14 @@
 
 mod allrail;
 mod baseline;
+mod plugins;
 mod themis;
 
 #[doc(hidden)]
 pub use allrail::expected_in_links;
 #[cfg(test)]
 pub(crate) use allrail::permutations;
+pub use plugins::Plugins;
 
 use allrail_collective::{Operation, Stage, StageModel};
 use allrail_core::{Bytes, DimensionId};
@@ -59,6 +61,7 @@ impl Default for Parameters {
 /// What Themis' load tracker starts at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "a start of the loads"))]
 pub enum Loads {
     /// Each dimension's fixed delay (the paper's Algorithm 1).
     #[default]
@@ -70,6 +73,7 @@ pub enum Loads {
 /// How the baseline makes an all-reduce of stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "a composition"))]
 pub enum Composition {
     /// Reduce-scatters over all dimensions, then all-gathers in reverse.
     #[default]
@@ -81,12 +85,12 @@ pub enum Composition {
 }
 
 /// A policy. The planner calls [`ChunkScheduler::schedule`] once per collective.
-pub trait ChunkScheduler: Sync {
+pub trait ChunkScheduler: Send + Sync {
     /// The tag in scenario files.
-    fn tag(&self) -> &'static str;
+    fn tag(&self) -> &str;
 
     /// One line for the docs.
-    fn about(&self) -> &'static str;
+    fn about(&self) -> &str;
 
     /// Raised whenever the same problem may give another schedule: cached plans become void.
     fn version(&self) -> u32;
@@ -121,22 +125,6 @@ impl std::fmt::Debug for dyn ChunkScheduler {
 
 /// Every chunk scheduler, in the order of the docs.
 pub static ALL: &[&dyn ChunkScheduler] = &[&baseline::Baseline, &themis::Themis, &allrail::Allrail];
-
-/// The chunk scheduler with this tag.
-///
-/// # Errors
-/// [`ScheduleError::Field`] with the known names.
-pub fn named(name: &str) -> Result<&'static dyn ChunkScheduler, ScheduleError> {
-    ALL.iter().copied().find(|scheduler| scheduler.tag() == name).ok_or_else(|| {
-        let known: Vec<String> = ALL.iter().map(|s| format!("`{}`", s.tag())).collect();
-        ScheduleError::Field {
-            field: "schedule.policy".to_owned(),
-            value: name.to_owned(),
-            why: "it is not a chunk scheduler".to_owned(),
-            hint: format!("use one of {}", known.join(", ")),
-        }
-    })
-}
 
 /// The stages of a chunk that scatters over `scatter` and gathers over `gather`, or, for the other
 /// operations, visits `scatter` in turn.

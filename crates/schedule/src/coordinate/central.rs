@@ -18,7 +18,7 @@ use super::signatures::Signatures;
 use super::{Action, CYCLE, Event, WATCH};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum Turn {
     /// Until the next cycle.
     Pause,
     /// For lists from below.
@@ -35,7 +35,7 @@ pub(super) struct Machine {
     seen: u64,
     lists: Lists,
     down: Place,
-    phase: Phase,
+    phase: Turn,
     started: Time,
     guard: Guard,
     /// Submitted, not launched.
@@ -60,7 +60,7 @@ impl Machine {
             seen: 0,
             lists: Lists::new(Place::new(rank, shared.ranks, gather)),
             down: Place::new(rank, shared.ranks, broadcast),
-            phase: Phase::Pause,
+            phase: Turn::Pause,
             started: Time::ZERO,
             guard: Guard::new(shared.settings.patience),
             open: Bits::default(),
@@ -100,7 +100,7 @@ impl Machine {
         own.cut = self.cut;
         self.joined |= self.joins;
         self.joins = false;
-        self.phase = Phase::Gathering;
+        self.phase = Turn::Gathering;
         self.listed(shared, now, None, own, actions)
     }
 
@@ -123,7 +123,7 @@ impl Machine {
             return Ok(());
         }
         if let Some(parent) = self.lists.place().parent() {
-            self.phase = Phase::Answer;
+            self.phase = Turn::Answer;
             self.guard.wait(now, actions);
             let payload = Payload::Asks(self.lists.take());
             actions.push(Action::Send { to: parent, payload });
@@ -166,11 +166,11 @@ impl Machine {
             }
         }
         if let Some(reason) = &decision.stop {
-            self.phase = Phase::Stopped;
+            self.phase = Turn::Stopped;
             actions.push(Action::Stop(reason.clone()));
             return Ok(());
         }
-        self.phase = Phase::Pause;
+        self.phase = Turn::Pause;
         let cycle = shared.settings.cycle;
         let at = self.started.checked_add(cycle).unwrap_or(Time::MAX).max(now);
         actions.push(Action::SetTimer { id: CYCLE, at });
@@ -197,7 +197,7 @@ impl Machine {
 
     /// Whom it waits for.
     fn silent(&self) -> Vec<u32> {
-        match self.down.parent().filter(|_| self.phase == Phase::Answer) {
+        match self.down.parent().filter(|_| self.phase == Turn::Answer) {
             Some(parent) => vec![parent],
             None => self.lists.silent(),
         }
@@ -218,7 +218,7 @@ impl Machine {
         match payload {
             Payload::Asks(asks) => {
                 // A child may be quicker, but not by more than a cycle.
-                let waits = matches!(self.phase, Phase::Pause | Phase::Gathering);
+                let waits = matches!(self.phase, Turn::Pause | Turn::Gathering);
                 if !waits {
                     return Err(by(Breach::OutOfTurn { kind }));
                 }
@@ -228,7 +228,7 @@ impl Machine {
                 if self.down.parent() != Some(from) {
                     return Err(by(Breach::NotItsPart { kind }));
                 }
-                if self.phase != Phase::Answer {
+                if self.phase != Turn::Answer {
                     return Err(by(Breach::OutOfTurn { kind }));
                 }
                 self.decided(shared, now, &decision, actions)
@@ -267,7 +267,7 @@ impl fleet::Machine for Machine {
         event: Event,
         actions: &mut Vec<Action>,
     ) -> Result<(), Broken> {
-        if self.phase == Phase::Stopped {
+        if self.phase == Turn::Stopped {
             return Ok(());
         }
         let rank = self.rank;
@@ -307,12 +307,12 @@ impl fleet::Machine for Machine {
     }
 
     fn stop(&mut self, from: Option<u32>, reason: &Arc<Reason>, actions: &mut Vec<Action>) {
-        self.phase = Phase::Stopped;
+        self.phase = Turn::Stopped;
         lists::stop(&[self.lists.place(), &self.down], from, reason, actions);
     }
 
     fn repeats_until(&self, shared: &Shared) -> Option<Time> {
-        let repeats = self.phase == Phase::Pause && self.is_quiet && !self.has_news(shared);
+        let repeats = self.phase == Turn::Pause && self.is_quiet && !self.has_news(shared);
         repeats.then(|| self.lists.inspects_at(shared.settings.stall, &shared.settings))
     }
 

@@ -122,9 +122,11 @@ pub trait QueuePolicy: Sync {
         false
     }
 
-    /// Which order runs while a plan is made, if not this one: one that keeps to plans has none yet.
-    fn while_planning(&self) -> Option<Order> {
-        None
+    /// The orders under which a schedule is run to fix that of its dimensions, if not this one: one
+    /// that keeps to plans has none yet. The first also runs while chunks are scheduled; of those
+    /// that end first, the first is taken.
+    fn fixed_by(&self) -> &'static [Order] {
+        &[]
     }
 
     /// Whether the smallest buffer goes first, of equal ones that of the chunk issued first, and

@@ -21,10 +21,19 @@ impl Order {
         ALL.iter().copied().map(Self)
     }
 
-    /// The order that runs while a plan is made.
+    /// The order that runs while chunks are scheduled.
     #[must_use]
     pub fn while_planning(self) -> Self {
-        self.0.while_planning().unwrap_or(self)
+        self.0.fixed_by().first().copied().unwrap_or(self)
+    }
+
+    /// The orders under which a schedule is run to fix that of its dimensions.
+    #[must_use]
+    pub fn fixed_by(self) -> Vec<Self> {
+        match self.0.fixed_by() {
+            [] => vec![self],
+            others => others.to_vec(),
+        }
     }
 }
 

@@ -34,8 +34,10 @@ impl QueuePolicy for Policy {
         true
     }
 
-    fn while_planning(&self) -> Option<Order> {
-        Some(Order::SMALLEST_FIRST)
+    /// Smallest-first, or where that leaves gaps (few chunks that all go the same way) first come,
+    /// first served.
+    fn fixed_by(&self) -> &'static [Order] {
+        &[Order::SMALLEST_FIRST, Order::FIFO]
     }
 }
 

@@ -44,8 +44,9 @@ impl QueuePolicy for Policy {
         true
     }
 
-    fn while_planning(&self) -> Option<Order> {
-        Some(Order::SMALLEST_FIRST)
+    /// As a planned order is.
+    fn fixed_by(&self) -> &'static [Order] {
+        &[Order::SMALLEST_FIRST, Order::FIFO]
     }
 }
 

@@ -2,9 +2,13 @@
 
 mod bound;
 mod common;
+mod coordinate_common;
+mod coordinate_laws;
 mod in_network_reduction;
+mod never_below_the_baseline;
 mod plan_check;
 mod plan_key;
+mod plugins;
 mod purity;
 mod queues;
 mod tensor_common;
@@ -13,3 +17,4 @@ mod tensor_parameters;
 mod tensor_policies;
 mod tensor_theorem;
 mod themis;
+mod wire;

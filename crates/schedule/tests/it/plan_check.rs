@@ -41,6 +41,11 @@ fn list<'a>(plan: &'a mut Value, pointer: &str) -> &'a mut Vec<Value> {
 /// A hand edit, and what the refusal must name.
 const EDITS: &[(&str, Edit, &[&str])] = &[
     (
+        "its range of sizes lacks its own",
+        |plan| plan["sizes"] = json!({"from": "1 MB", "to": "2 MB"}),
+        &["`sizes`", "1 MB to 2 MB", "64 MB"],
+    ),
+    (
         "the last stage is lost",
         |plan| drop(list(plan, "/chunks/2/stages").pop()),
         &["chunk 2", "stage 3", "all_gather", "dim1"],

@@ -65,6 +65,8 @@ fn key(request: &Request) -> String {
         endpoint_delay: _,
         parameters: Parameters { threshold: _, loads: _, composition: _ },
         seed: _,
+        // Of its plugins, the one that is named counts, by its tag and version.
+        plugins: _,
     } = request;
     request.key().unwrap_or_else(|error| panic!("{error}"))
 }

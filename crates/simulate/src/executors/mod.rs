@@ -474,6 +474,9 @@ impl<W: World> Executors<W> {
         self.outgoing = outgoing;
         if self.ports[place].unsent == 0 {
             self.free(actor, port);
+        } else {
+            let taken = self.actors[actor as usize].executor.port_taken(port);
+            taken.expect("a port that a stage runs on exists");
         }
     }
 

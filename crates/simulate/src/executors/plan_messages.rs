@@ -11,7 +11,7 @@ use allrail_collective::plan::scattered_at_start;
 use allrail_collective::{CollectivePlan, Operation, Program, Stage, StageRef, algorithm};
 use allrail_core::{Bytes, DimensionId};
 use allrail_engine::{StageTask, Stages};
-use allrail_fabric::topology::{self, Reach};
+use allrail_fabric::kinds::{self, Reach};
 use allrail_fabric::{Fabric, Kind};
 use allrail_schedule::Order;
 use allrail_schedule::evaluate::Work;
@@ -134,7 +134,7 @@ pub fn lower(
     let mut messages = PlanMessages {
         ports: ports.to_vec(),
         shape: fabric.dimensions.iter().map(place).collect(),
-        reaches: fabric.dimensions.iter().map(|d| topology::of(d.kind).reach()).collect(),
+        reaches: fabric.dimensions.iter().map(|d| kinds::of(d.kind).reach()).collect(),
         stages: Vec::new(),
         starts: Vec::new(),
     };

@@ -1,6 +1,7 @@
 //! The report of a stall: who waits for what.
 
 use allrail_collective::StageRef;
+use allrail_engine::UnderWay;
 use allrail_world::World;
 
 use super::Executors;
@@ -12,7 +13,12 @@ impl<W: World> Executors<W> {
     pub fn waits(&self, shown: usize, name: impl Fn(u64) -> String) -> Vec<String> {
         let mut lines = Vec::new();
         for (rank, actor) in self.actors.iter().enumerate() {
-            for chunk in actor.executor.under_way() {
+            let mut chunks: Vec<UnderWay> = actor.executor.under_way().collect();
+            chunks.sort_by_key(|chunk| {
+                let (id, _) = actor.flights[chunk.collective.slot as usize];
+                (self.flights[id as usize].tag, chunk.at)
+            });
+            for chunk in chunks {
                 if lines.len() == shown {
                     lines.push("  and more".to_owned());
                     return lines;

@@ -6,6 +6,7 @@
 use allrail_core::{Bytes, Time};
 use allrail_world::flows::Splitting;
 use allrail_world::packets::Settings;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -13,14 +14,14 @@ use crate::SimulateError;
 use crate::scenario::WorldKind;
 
 /// A simulation's whole input.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TrafficScenario {
     /// 1.
     pub schema_version: u32,
     /// A graph fabric: `topology` and its keys.
     pub fabric: Value,
-    /// What is sent.
+    /// What is sent on a graph fabric; instead of `collective`.
     pub traffic: Traffic,
     /// Where it runs.
     #[serde(default = "flows")]
@@ -38,8 +39,9 @@ const fn flows() -> WorldKind {
 }
 
 /// Who sends to whom.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "a pattern"))]
 pub enum Pattern {
     /// Every NPU to every other, in shift phases: in phase `i`, NPU `n` sends to `n + i`.
     AllToAll,
@@ -71,48 +73,59 @@ impl Pattern {
 }
 
 /// What is sent.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Traffic {
-    /// Who sends to whom.
+    /// all_to_all: every NPU to every other, in shift phases; uniform: to all at once (`flows`) or
+    /// to NPUs drawn one by one (`packets`); permutation: every NPU to one other, drawn; incast:
+    /// many to one; all_reduce: by an algorithm; trace: messages with times.
     pub pattern: Pattern,
-    /// Bytes from one NPU to another, over all planes; `all_reduce`: each NPU's buffer; absent in a
-    /// `trace`.
+    /// From one NPU to another, over all planes, split evenly; all_reduce: each NPU's buffer. A
+    /// trace has none.
     #[serde(default)]
+    #[schemars(extend("x-positive" = true))]
     pub size: Option<Bytes>,
-    /// `all_to_all`: how many shift phases, a sample drawn by the seed; all where absent.
+    /// all_to_all: `all`, or how many shift phases are drawn and simulated; the time is scaled.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub phases: Option<u32>,
-    /// `all_to_all`: whether a phase begins when the one before is over everywhere. If absent, so in
-    /// `flows` and not in `packets`.
+    /// all_to_all: whether a phase begins when the one before is over everywhere. If left out: so
+    /// in `flows`, not in `packets`.
     #[serde(default)]
     pub phase_barrier: Option<bool>,
-    /// `all_to_all`: how many steps of its exchange an NPU has begun and not done: sent in and received
-    /// in. `uniform`: how many messages of an NPU may be leaving it at once. 8 where absent.
+    /// `all_to_all` without a barrier: how many phases an NPU has begun and not done (sent in and
+    /// received in). `uniform` in `packets`: how many messages of an NPU may be leaving it at once.
+    /// 8 if left out.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub window: Option<u32>,
-    /// `flows`: over which paths a message is split; `ideal` where absent.
+    /// In `flows`: best splitting (`ideal`; on a dragonfly over detours too), best splitting over
+    /// minimal paths, equal splitting, one path. `ideal` if left out.
     #[serde(default)]
     pub paths: Option<Splitting>,
-    /// `uniform` in `packets`: how many messages each NPU sends; 16 where absent.
+    /// uniform, in `packets`: how many messages each NPU sends; 16 if left out.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub count: Option<u32>,
-    /// `incast`: how many NPUs send, drawn by the seed; all others where absent.
+    /// incast: how many NPUs send, drawn; all others if left out.
     #[serde(default)]
+    #[schemars(range(min = 1))]
     pub fan_in: Option<u32>,
-    /// `incast`: to which NPU; 0 where absent.
+    /// incast: to which NPU; 0 if left out.
     #[serde(default)]
     pub destination: Option<u32>,
-    /// `all_reduce`: by which algorithm.
+    /// all_reduce: by which algorithm.
     #[serde(default)]
+    #[schemars(extend("x-table" = "grid_algorithms"))]
     pub algorithm: Option<String>,
-    /// `all_reduce`: rows and columns of the grid of ranks; the fabric's own where absent.
+    /// all_reduce: rows and columns of the ranks; the fabric's own if left out.
     #[serde(default)]
+    #[schemars(inner(range(min = 1)))]
     pub shape: Option<[u32; 2]>,
-    /// `all_reduce`: whether steps that repeat are skipped once they are steady; so where absent.
+    /// all_reduce: whether steps that repeat are skipped once they are steady; so if left out.
     #[serde(default)]
     pub skip: Option<bool>,
-    /// `trace`: time, source, destination and bytes of each message, in the order of time.
+    /// trace: rows of time, source, destination and size, in the order of time.
     #[serde(default)]
     pub messages: Option<Vec<(Time, u32, u32, Bytes)>>,
 }

@@ -1,8 +1,8 @@
 //! Who runs the nodes of a step graph, and who meets whom.
 //!
 //! A player is an actor (a class of ranks that are alike) in `dims`, a rank elsewhere. A group of
-//! the graph stands for all its disjoint instances; in `dims` one of them represents all, with the
-//! group's actors as its players. Elsewhere every instance is one of its own: the ranks that differ
+//! the graph stands for all its disjoint process groups; in `dims` one of them represents all, with the
+//! group's actors as its players. Elsewhere every process group is one of its own: the ranks that differ
 //! on the group's parts alone, numbered by their coordinates, first part fastest.
 
 use std::collections::BTreeMap;
@@ -14,12 +14,12 @@ use crate::SimulateError;
 
 /// One set of players that communicate with one another.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Instance {
+pub struct ProcessGroup {
     /// Of which group.
     pub group: GroupId,
     /// Who takes part, by position where players are ranks.
     pub players: Vec<u32>,
-    /// Its ranks by position; of a representative instance, those of the first actor's first rank.
+    /// Its ranks by position; of a representative process group, those of the first actor's first rank.
     pub ranks: Vec<Rank>,
 }
 
@@ -32,12 +32,12 @@ pub struct Players {
     pub ranks: Vec<Rank>,
     /// How many ranks each stands for.
     pub weights: Vec<u32>,
-    /// Every instance.
-    pub instances: Vec<Instance>,
+    /// Every process group.
+    pub process_groups: Vec<ProcessGroup>,
     /// The player of each rank.
     of_rank: Vec<u32>,
-    /// `instance_of[player]`: (group, index of its instance), ascending.
-    instance_of: Vec<Vec<(GroupId, u32)>>,
+    /// `process group_of[player]`: (group, index of its process group), ascending.
+    process_group_of: Vec<Vec<(GroupId, u32)>>,
     sizes: Vec<u32>,
     classes: bool,
 }
@@ -67,9 +67,9 @@ impl Players {
             actors: Vec::new(),
             ranks: Vec::new(),
             weights: Vec::new(),
-            instances: Vec::new(),
+            process_groups: Vec::new(),
             of_rank: vec![NOBODY; usize::try_from(npus).unwrap_or(0)],
-            instance_of: Vec::new(),
+            process_group_of: Vec::new(),
             sizes: sizes.to_vec(),
             classes,
         };
@@ -97,14 +97,14 @@ impl Players {
                 *slot = player;
             }
         }
-        players.instance_of = vec![Vec::new(); players.actors.len()];
+        players.process_group_of = vec![Vec::new(); players.actors.len()];
         for (i, group) in (0u32..).zip(graph.groups()) {
-            players.add_instances(graph, GroupId(i), group)?;
+            players.add_process_groups(graph, GroupId(i), group)?;
         }
         Ok(players)
     }
 
-    fn add_instances(
+    fn add_process_groups(
         &mut self,
         graph: &StepGraph,
         id: GroupId,
@@ -137,12 +137,12 @@ impl Players {
         }
         if self.classes {
             let first = graph.actors()[group.actors[0].index()].ranks[0];
-            let instance = Instance {
+            let process_group = ProcessGroup {
                 group: id,
                 players: group.actors.iter().map(|actor| actor.0).collect(),
                 ranks: self.members(group, first),
             };
-            self.add(instance);
+            self.add(process_group);
             return Ok(());
         }
         let mut seen: BTreeMap<Rank, ()> = BTreeMap::new();
@@ -164,21 +164,22 @@ impl Players {
                     }
                     players.push(player);
                 }
-                self.add(Instance { group: id, players, ranks });
+                self.add(ProcessGroup { group: id, players, ranks });
             }
         }
         Ok(())
     }
 
-    fn add(&mut self, instance: Instance) {
-        let index = u32::try_from(self.instances.len()).expect("fewer than 2^32 instances");
-        for player in &instance.players {
-            self.instance_of[*player as usize].push((instance.group, index));
+    fn add(&mut self, process_group: ProcessGroup) {
+        let index =
+            u32::try_from(self.process_groups.len()).expect("fewer than 2^32 process_groups");
+        for player in &process_group.players {
+            self.process_group_of[*player as usize].push((process_group.group, index));
         }
-        self.instances.push(instance);
+        self.process_groups.push(process_group);
     }
 
-    /// The ranks of the group's instance that `rank` is in, by position.
+    /// The ranks of the group's process group that `rank` is in, by position.
     #[must_use]
     pub fn members(&self, group: &Group, rank: Rank) -> Vec<Rank> {
         if group.parts.is_empty() {
@@ -211,13 +212,13 @@ impl Players {
         members
     }
 
-    /// The instance of `group` that a player is in.
+    /// The process group of `group` that a player is in.
     ///
     /// # Panics
     /// If it is in none: a checked graph's nodes are.
     #[must_use]
-    pub fn instance(&self, player: u32, group: GroupId) -> u32 {
-        let known = &self.instance_of[player as usize];
+    pub fn process_group(&self, player: u32, group: GroupId) -> u32 {
+        let known = &self.process_group_of[player as usize];
         let at = known.binary_search_by_key(&group, |(group, _)| *group);
         known[at.expect("a checked graph's node is in a group of its actor")].1
     }

@@ -13,24 +13,24 @@ use allrail_workload::{ActorId, Built, Memory, NodeId, Perturbation, StepGraph, 
 use allrail_world::flows::Splitting;
 use allrail_world::{Links, World};
 
-use super::assumption;
-use super::carrier::{Ask, Carrier};
-use super::dims::{Dims, Network};
-use super::driver::{Driver, Outcome, Priority, Settings};
-use super::exchange::WithServers;
-use super::links::Wires;
-use super::lowered::Algorithms;
-use super::messages::{Messages, Wiring};
-use super::network::GraphNetwork;
-use super::players::Players;
-use super::result::TrainingResult;
-use super::scenario::{TrainingScenario, WhatIf};
-use super::slow::{self, Felt, Found};
-use super::summary::summarise;
-use super::tensors::Tensors;
 use crate::SimulateError;
 use crate::driver::Observer;
 use crate::scenario::{CollectiveOrder, Schedule, WorldKind, field};
+use crate::training::communicator::classes::{ClassCommunicator, Idealisation};
+use crate::training::communicator::graph::GraphNetwork;
+use crate::training::communicator::ranks::algorithms::Algorithms;
+use crate::training::communicator::ranks::{RankCommunicator, Wiring};
+use crate::training::communicator::servers::ServerCommunicator;
+use crate::training::communicator::slow::{self, Felt, Found};
+use crate::training::communicator::{Ask, Communicator};
+use crate::training::driver::{Driver, Outcome, Priority, Settings};
+use crate::training::gradients::Tensors;
+use crate::training::outcome::assumption;
+use crate::training::outcome::links::Wires;
+use crate::training::outcome::result::TrainingResult;
+use crate::training::outcome::summary::summarise;
+use crate::training::players::Players;
+use crate::training::scenario::{TrainingScenario, WhatIf};
 
 /// A step graph with all that says how it is run.
 pub struct Job<'a> {
@@ -101,7 +101,7 @@ pub fn run(
     let mut request = scenario.request();
     let network = assumption::apply(scenario, &mut request.fabric)?;
     let sizes: Vec<u32> = request.fabric.dimensions.iter().map(|d| d.size).collect();
-    if WithServers::asked(&scenario.tensor()) && scenario.world != WorldKind::Dims {
+    if ServerCommunicator::asked(&scenario.tensor()) && scenario.world != WorldKind::Dims {
         return Err(field(
             "schedule.tensor.exchange".to_owned(),
             "parameter_server",
@@ -110,7 +110,7 @@ pub fn run(
         ));
     }
     // No world is faster than an ideal schedule, which `dims` carries.
-    let world = if network == Network::Ideal { WorldKind::Dims } else { scenario.world };
+    let world = if network == Idealisation::Ideal { WorldKind::Dims } else { scenario.world };
     let slow = job.perturbation.slow_links.as_ref();
     match world {
         WorldKind::Dims => {
@@ -121,7 +121,7 @@ pub fn run(
                 .as_ref()
                 .map(|(drawn, found)| Felt::new(drawn, found, job.graph, &request.fabric));
             let players = Players::classes(job.graph, &sizes)?;
-            let mut carrier = Dims::new(
+            let mut communicator = ClassCommunicator::new(
                 job.graph,
                 &players,
                 &request,
@@ -130,12 +130,12 @@ pub fn run(
                 timeline,
             )
             .slowed(felt.as_ref());
-            prepare(job.graph, &players, |ask| carrier.prepare(ask))?;
+            prepare(job.graph, &players, |ask| communicator.prepare(ask))?;
             let parameters = scenario.tensor();
-            let outcome = if WithServers::asked(&parameters) {
+            let outcome = if ServerCommunicator::asked(&parameters) {
                 let fabric = &request.fabric;
-                let mut servers = WithServers::new(
-                    &mut carrier,
+                let mut servers = ServerCommunicator::new(
+                    &mut communicator,
                     job.graph,
                     &players,
                     fabric,
@@ -145,16 +145,16 @@ pub fn run(
                 )?;
                 drive(job, scenario, &players, &mut servers, timeline, observer)?
             } else {
-                drive(job, scenario, &players, &mut carrier, timeline, observer)?
+                drive(job, scenario, &players, &mut communicator, timeline, observer)?
             };
-            let spans = carrier.take_spans();
+            let spans = communicator.take_spans();
             let mut result = summarise(
                 job,
                 scenario,
                 &request,
                 &players,
                 &outcome,
-                &mut carrier,
+                &mut communicator,
                 &spans,
                 None,
                 timeline,
@@ -176,10 +176,18 @@ pub fn run(
                 }
             }
             let overhead = scenario.messages.overhead;
-            let carrier = Messages::new(job.graph, &players, wiring, Box::new(world), overhead);
+            let communicator =
+                RankCommunicator::new(job.graph, &players, wiring, Box::new(world), overhead);
             let wires = Wires::Dimensions(&request.fabric, slow);
             let mut result = by_messages(
-                job, scenario, &request, &players, carrier, &wires, timeline, observer,
+                job,
+                scenario,
+                &request,
+                &players,
+                communicator,
+                &wires,
+                timeline,
+                observer,
             )?;
             let note = |drawn| Found::new(drawn, &request.fabric).note(drawn);
             result.notes.extend(slow.map(note));
@@ -215,13 +223,21 @@ pub fn run(
                 Wiring::Planned { places: &places, request: &request, algorithms }
             };
             let overhead = settings.overhead;
-            let mut carrier = Messages::new(job.graph, &players, wiring, world, overhead);
+            let mut communicator =
+                RankCommunicator::new(job.graph, &players, wiring, world, overhead);
             if steady && scenario.world == WorldKind::Flows {
-                carrier = carrier.steady(network.latency(paths));
+                communicator = communicator.steady(network.latency(paths));
             }
             let wires = Wires::Graph(&network.graph);
             let mut result = by_messages(
-                job, scenario, &request, &players, carrier, &wires, timeline, observer,
+                job,
+                scenario,
+                &request,
+                &players,
+                communicator,
+                &wires,
+                timeline,
+                observer,
             )?;
             result.notes.extend(network.notes(&scenario.placement, settings));
             result.notes.extend(slow_note);
@@ -235,28 +251,28 @@ const fn on_cables(world: WorldKind) -> bool {
     matches!(world, WorldKind::Flows | WorldKind::Packets)
 }
 
-/// Runs it on a carrier of messages.
+/// Runs it on a communicator of messages.
 #[expect(clippy::too_many_arguments, reason = "what a run is made of")]
 fn by_messages(
     job: &Job<'_>,
     scenario: &TrainingScenario,
     request: &Request,
     players: &Players,
-    mut carrier: Messages<'_>,
+    mut communicator: RankCommunicator<'_>,
     wires: &Wires<'_>,
     timeline: bool,
     observer: Observer<'_>,
 ) -> Result<TrainingResult, SimulateError> {
     let infinite = scenario.what_if == Some(WhatIf::InfiniteBandwidth);
     if infinite {
-        carrier = carrier.infinite();
+        communicator = communicator.infinite();
     }
     if timeline {
-        carrier = carrier.logged();
+        communicator = communicator.logged();
     }
-    prepare(job.graph, players, |ask| carrier.prepare(ask))?;
-    let outcome = drive(job, scenario, players, &mut carrier, timeline, observer)?;
-    let spans = carrier.take_spans();
+    prepare(job.graph, players, |ask| communicator.prepare(ask))?;
+    let outcome = drive(job, scenario, players, &mut communicator, timeline, observer)?;
+    let spans = communicator.take_spans();
     let wires = (!infinite).then_some(wires);
     let mut result = summarise(
         job,
@@ -264,13 +280,13 @@ fn by_messages(
         request,
         players,
         &outcome,
-        &mut carrier,
+        &mut communicator,
         &spans,
         wires,
         timeline,
     )?;
-    let (messages, bytes) = carrier.carried();
-    if !carrier.keeps_priorities() {
+    let (messages, bytes) = communicator.carried();
+    if !communicator.keeps_priorities() {
         result.notes.extend(unheard(scenario)?);
     }
     result.notes.push(format!("{messages} messages of {bytes} B in all were carried"));
@@ -308,8 +324,8 @@ fn prepare(
         match node.work {
             Work::Collective { operation, bytes, group, .. } => {
                 if seen.insert((operation, bytes, group.0), ()).is_none() {
-                    let instance = players.instance(player, group);
-                    prepare(Ask::Collective { operation, bytes, instance })?;
+                    let process_group = players.process_group(player, group);
+                    prepare(Ask::Collective { operation, bytes, process_group })?;
                 }
             }
             Work::Send { bytes, group, peer, .. } => {
@@ -321,7 +337,7 @@ fn prepare(
                 let source = players.ranks[player as usize];
                 prepare(Ask::Message {
                     bytes,
-                    instance: players.instance(player, group),
+                    process_group: players.process_group(player, group),
                     source: player,
                     destination: other,
                     ranks: (source, rank),
@@ -333,12 +349,12 @@ fn prepare(
     Ok(())
 }
 
-/// Runs the graph on a carrier.
+/// Runs the graph on a communicator.
 fn drive(
     job: &Job<'_>,
     scenario: &TrainingScenario,
     players: &Players,
-    carrier: &mut dyn Carrier,
+    communicator: &mut dyn Communicator,
     timeline: bool,
     observer: Observer<'_>,
 ) -> Result<Outcome, SimulateError> {
@@ -361,7 +377,7 @@ fn drive(
     };
     let tensors =
         Tensors::new(job.graph, players, &parameters, scenario.schedule.coordination.as_ref())?;
-    Driver::new(job.graph, players, carrier, tensors, &settings)?.run(observer)
+    Driver::new(job.graph, players, communicator, tensors, &settings)?.run(observer)
 }
 
 /// Policies that rank gradients have their word down in the dimensions' queues; the others leave it

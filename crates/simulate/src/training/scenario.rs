@@ -12,10 +12,10 @@ use allrail_world::packets::Settings as PacketSettings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::lowered::Algorithms;
-use super::network::Placement;
 use crate::SimulateError;
 use crate::scenario::{Schedule, Topology, WorldKind, check_version, field, malformed, read_tree};
+use crate::training::communicator::graph::Placement;
+use crate::training::communicator::ranks::algorithms::Algorithms;
 
 /// A training simulation's whole input.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -28,7 +28,7 @@ pub struct TrainingScenario {
     /// The topology that the dimensions were read off.
     #[serde(skip)]
     pub topology: Option<Topology>,
-    /// What is trained.
+    /// What is trained; instead of `collective`.
     pub workload: Workload,
     /// How its communication is scheduled.
     #[serde(default)]
@@ -39,16 +39,19 @@ pub struct TrainingScenario {
     /// Switches and packets; the world `packets` alone reads it.
     #[serde(default)]
     pub packets: PacketSettings,
-    /// On which NPUs of a topology the job's ranks are.
+    /// Of a workload on a `topology`: on which NPUs its ranks are. `in_order` (if left out),
+    /// `shuffled` (the first NPUs, in an order that is drawn), `scattered` (drawn from all), or a
+    /// list.
     #[serde(default)]
     pub placement: Placement,
-    /// How communication becomes messages; the worlds of messages alone read it.
+    /// Of a workload: how communication becomes messages.
     #[serde(default)]
     pub messages: MessageSettings,
     /// For everything that draws.
     #[serde(default)]
     pub seed: u64,
-    /// What is otherwise than the rest says.
+    /// Of a workload: an assumption that is not so. `infinite_bandwidth`, `ideal_schedule`,
+    /// `dim1_x2` (twice the bandwidth of a dimension), `no_straggler`.
     #[serde(default)]
     pub what_if: Option<WhatIf>,
 }
@@ -57,10 +60,11 @@ pub struct TrainingScenario {
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct MessageSettings {
-    /// `flows`: over which paths a message is split; `ecmp` where absent.
+    /// `flows`: over which paths a message is split: `ecmp` (if left out), `single`, `minimal`,
+    /// `ideal`.
     #[schemars(with = "Option<String>")]
     pub paths: Option<Splitting>,
-    /// What every message waits for at its ends: processors and network interfaces.
+    /// What every message waits for at its ends: processors, network interfaces.
     pub overhead: Time,
     /// `flows`: one message for alike steps of an algorithm, exact while nothing disturbs them.
     pub steady: bool,

@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 
 use crate::common::*;
-use allrail_collective::{Operation, StageRef};
+use allrail_collective::{Operation, SizeRange, StageRef};
 use allrail_core::{Bytes, Time};
 use allrail_fabric::Kind;
 use allrail_schedule::Order;
@@ -48,7 +48,8 @@ fn the_collective_issued_first_goes_first_or_last_as_asked() {
         scenario.world = world;
         scenario.collective.push(scenario.collective[0].clone());
         scenario.collective[1].start = Time::from_us(1_500);
-        for order in Order::all() {
+        // ASTRA-sim's rule puts sizes before priorities.
+        for order in Order::all().filter(|order| *order != Order::ASTRA_SIM) {
             scenario.schedule.order = order;
             scenario.schedule.collective_order = CollectiveOrder::Fifo;
             assert_eq!(finishes(&scenario), [4_000.0, 8_000.0], "{world:?} {order:?}");
@@ -159,6 +160,37 @@ fn chunks_may_have_unequal_sizes() {
         let fifo = timeline(&scenario, Some(&file));
         assert_eq!(starts(&fifo), [(0, 0.0), (1, 3_000.0), (2, 4_000.0)], "{world:?}");
         assert_eq!(run_plan(&scenario, Some(&file)).time_us, 6_000.0);
+    }
+}
+
+/// The baseline decides alike at every size, so a plan of a range must be the plan made there.
+#[test]
+fn a_plan_of_a_range_runs_at_every_size_of_it() {
+    const CUT: u64 = 64 * 3;
+    let mut scenario = four_ms();
+    scenario.schedule.chunks = 3;
+    scenario.collective[0].size = Bytes::new(1000 * CUT);
+    let mut file = plan(&scenario).expect("a good scenario");
+    let range = SizeRange { from: Bytes::new(10 * CUT), to: Bytes::new(5000 * CUT) };
+    file.plans[0].sizes = Some(range);
+    let text = serde_json::to_string(&file).expect("plain data");
+    assert_eq!(PlanFile::from_json(&text).expect("a right file"), file);
+    for world in WORLDS {
+        scenario.world = world;
+        for size in [10 * CUT, 999 * CUT, 1000 * CUT, 5000 * CUT] {
+            scenario.collective[0].size = Bytes::new(size);
+            let shown = |spans: &[SpanResult]| serde_json::to_string(spans).expect("plain data");
+            let ran = shown(&timeline(&scenario, Some(&file)));
+            assert_eq!(ran, shown(&timeline(&scenario, None)), "{world:?}");
+        }
+        for size in [10 * CUT - 1, 5000 * CUT + 1] {
+            scenario.collective[0].size = Bytes::new(size);
+            let refused =
+                simulate(&scenario, Some(&file), false, &mut |_, _| ControlFlow::Continue(()));
+            let text = refused.expect_err("outside its range").to_string();
+            let named = [range.to_string(), Bytes::new(size).to_string()];
+            assert!(named.iter().all(|name| text.contains(name)), "{text}");
+        }
     }
 }
 

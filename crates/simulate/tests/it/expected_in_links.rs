@@ -4,47 +4,13 @@ use std::ops::ControlFlow;
 
 use crate::common::*;
 use allrail_collective::Operation;
-use allrail_core::{DimensionId, Time};
-use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_core::DimensionId;
 use allrail_schedule::Order;
 use allrail_schedule::chunk::{self, Parameters, Problem, expected_in_links};
 use allrail_schedule::evaluate::Work;
 use allrail_schedule::planner::model_of;
 use allrail_simulate::scenario::WorldKind;
 use allrail_simulate::{Scenario, simulate};
-
-/// Kind, size, links, Gb/s per link, latency in ns.
-type Row = (Kind, u32, u32, u64, u64);
-
-fn dimension((kind, size, links, gbps, ns): Row) -> Dimension {
-    Dimension {
-        kind,
-        size,
-        links,
-        bandwidth: format!("{gbps} Gb/s").parse().expect("a bandwidth"),
-        latency: Time::from_ns(ns),
-        in_network_reduction: false,
-        contention: Contention::Shared,
-    }
-}
-
-/// The six platforms of the Themis paper, with at most 8 NPUs in a dimension.
-fn platforms() -> Vec<Fabric> {
-    use Kind::{FullyConnected as FC, Ring as R, Switch as S};
-    let platforms: [&[Row]; 6] = [
-        &[(S, 8, 6, 200, 700), (S, 8, 1, 800, 1700)],
-        &[(S, 8, 4, 200, 700), (S, 4, 4, 200, 700), (S, 4, 1, 800, 1700)],
-        &[(S, 8, 8, 200, 700), (S, 4, 4, 200, 700), (S, 4, 1, 400, 1700)],
-        &[(FC, 4, 3, 200, 700), (R, 8, 4, 200, 700), (S, 4, 1, 400, 1700)],
-        &[(R, 4, 2, 1000, 20), (S, 2, 8, 200, 700), (S, 4, 4, 200, 700), (S, 4, 1, 400, 1700)],
-        &[(R, 4, 2, 1500, 20), (FC, 4, 3, 200, 700), (R, 4, 6, 200, 700), (S, 2, 1, 800, 1700)],
-    ];
-    let fabric = |dimensions: &[Row]| Fabric {
-        name: String::new(),
-        dimensions: dimensions.iter().copied().map(dimension).collect(),
-    };
-    platforms.iter().map(|dimensions| fabric(dimensions)).collect()
-}
 
 /// With topology-aware algorithms on dimensions of powers of two, one rank stands for all. (Where
 /// much happens at the same picosecond, ties may fall otherwise: these platforms have no such.)

@@ -132,8 +132,9 @@ proptest! {
         let file = plan(&scenario).expect("a good scenario");
         let found = run(&scenario).time_us;
         scenario.schedule.order = Order::PLANNED;
-        prop_assert_eq!(run(&scenario).time_us, found);
         prop_assert_eq!(run_plan(&scenario, Some(&file)).time_us, found);
+        // First come, first served may fix it too.
+        prop_assert!(run(&scenario).time_us <= found);
     }
 }
 

@@ -10,6 +10,7 @@ mod job_loads;
 mod jobs;
 mod laws;
 mod parity;
+mod planned_in_messages;
 mod servers_oracle;
 mod stall;
 mod traffic;

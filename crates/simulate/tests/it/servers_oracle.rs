@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use allrail_core::{Bandwidth, Bytes, Time};
 use allrail_schedule::tensor::{Phase, Piece};
-use allrail_simulate::training::servers::{Machines, Servers, Transfer};
+use allrail_simulate::training::communicator::servers::machines::{Machines, Servers, Transfer};
 use proptest::prelude::*;
 
 /// One end of a cable.

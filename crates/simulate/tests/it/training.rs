@@ -260,8 +260,12 @@ fn platform() -> Value {
     ]})
 }
 
+/// Any policy; those that take long to plan one time in eight of theirs, else the first of the list.
 fn any_policy() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(chunk::ALL).prop_map(|policy| policy.tag())
+    (0..chunk::ALL.len(), 0..8).prop_map(|(policy, turn)| {
+        let rare = chunk::ALL[policy].is_expensive() && turn > 0;
+        chunk::ALL[if rare { 0 } else { policy }].tag()
+    })
 }
 
 /// Every tensor scheduler, with small values of the keys that it reads.
@@ -273,7 +277,8 @@ fn any_tensor_policy() -> impl Strategy<Value = Value> {
         ("partition", "1 MB"),
         ("credit", "4 MB"),
     ];
-    prop::sample::select(tensor::ALL).prop_map(|policy| {
+    (0..tensor::ALL.len()).prop_map(|policy| {
+        let policy = tensor::ALL[policy];
         let mut tree = json!({ "policy": policy.tag() });
         for (key, value) in KEYS.iter().filter(|(key, _)| policy.reads().contains(key)) {
             tree[*key] = json!(value);
@@ -289,7 +294,7 @@ proptest! {
     #[test]
     fn one_collective_takes_as_long_as_on_its_own(
         policy in any_policy(),
-        order in prop::sample::select(queue::ALL).prop_map(|order| order.tag()),
+        order in (0..queue::ALL.len()).prop_map(|order| queue::ALL[order].tag()),
         chunks in 1u32..40,
         bytes in 1_000u64..50_000_000,
         active in prop::option::of(1u32..4),

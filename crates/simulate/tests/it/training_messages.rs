@@ -1,4 +1,4 @@
-//! The carrier of worlds of messages: what it carries takes as long as the same on its own, all bytes
+//! The communicator of worlds of messages: what it carries takes as long as the same on its own, all bytes
 //! arrive, nothing is faster than its bound, and steady flows take as long as message by message.
 
 use crate::common::{dimension, exact, fabric, in_links, run, scenario};
@@ -9,9 +9,9 @@ use allrail_fabric::Kind;
 use allrail_fabric::graph::NodeId;
 use allrail_fabric::topologies;
 use allrail_simulate::traffic::{self, TrafficScenario};
-use allrail_simulate::training::carrier::{Ask, Carrier, Event, Submission};
-use allrail_simulate::training::messages::{Messages, Wiring};
-use allrail_simulate::training::network::{GraphNetwork, Placement};
+use allrail_simulate::training::communicator::graph::{GraphNetwork, Placement};
+use allrail_simulate::training::communicator::ranks::{RankCommunicator, Wiring};
+use allrail_simulate::training::communicator::{Ask, Communicator, Event, Submission};
 use allrail_simulate::training::players::Players;
 use allrail_simulate::training::{Algorithms, AllToAll};
 use allrail_workload::{Actor, Builder, Group, Node, Part, Pass, Purpose, StepGraph, Work};
@@ -43,25 +43,25 @@ fn job(sizes: &[u32], spanned: &[u32]) -> StepGraph {
 }
 
 /// All of it from the same time on; when each was over, by tag, and what the world was given.
-fn carry(carrier: &mut Messages<'_>, asks: &[Ask]) -> Vec<Time> {
+fn carry(communicator: &mut RankCommunicator<'_>, asks: &[Ask]) -> Vec<Time> {
     let mut ends = vec![None; asks.len()];
     for (tag, ask) in (0u64..).zip(asks) {
-        carrier.prepare(*ask).expect("it can be carried");
+        communicator.prepare(*ask).expect("it can be carried");
         let submission =
             Submission { ask: *ask, priority: 0, overhead: Time::ZERO, piece: None, tag };
-        carrier.submit(Time::ZERO, submission);
+        communicator.submit(Time::ZERO, submission);
     }
     let mut last = Time::ZERO;
-    carrier.choose(last);
-    while let Some(next) = carrier.next_time() {
-        while let Some((time, event)) = carrier.next_event(next) {
+    communicator.choose(last);
+    while let Some(next) = communicator.next_time() {
+        while let Some((time, event)) = communicator.next_event(next) {
             assert!(time >= last, "time goes on");
             last = time;
             if let Event::Delivered { tag } = event {
                 assert!(ends[tag as usize].replace(time).is_none(), "over once");
             }
         }
-        carrier.choose(next);
+        communicator.choose(next);
     }
     ends.into_iter().map(|end| end.expect("everything ends")).collect()
 }
@@ -111,17 +111,18 @@ impl OnGraph {
             Wiring::Graph { places: &places, algorithms: &self.algorithms, sizes: &self.sizes };
         let splitting = Splitting::Ecmp;
         let world = Box::new(self.network.flows(splitting));
-        let mut carrier = Messages::new(&self.graph, &players, wiring, world, self.overhead);
+        let mut communicator =
+            RankCommunicator::new(&self.graph, &players, wiring, world, self.overhead);
         if steady {
-            carrier = carrier.steady(self.network.latency(splitting));
+            communicator = communicator.steady(self.network.latency(splitting));
         }
-        let ends = carry(&mut carrier, asks);
-        (ends, carrier.carried())
+        let ends = carry(&mut communicator, asks);
+        (ends, communicator.carried())
     }
 }
 
-fn ask(operation: Operation, bytes: u64, instance: u32) -> Ask {
-    Ask::Collective { operation, bytes: Bytes::new(bytes), instance }
+fn ask(operation: Operation, bytes: u64, process_group: u32) -> Ask {
+    Ask::Collective { operation, bytes: Bytes::new(bytes), process_group }
 }
 
 fn alone(fabric: &Value, traffic: Value) -> f64 {
@@ -150,7 +151,7 @@ fn one_all_reduce_takes_as_long_as_the_same_traffic() {
                 json!({ "pattern": "all_reduce", "algorithm": algorithm, "size": format!("{size} B"),
                         "shape": [rows, columns], "skip": false }),
             );
-            // Traffic rounds a buffer up for each plane, the carrier each message.
+            // Traffic rounds a buffer up for each plane, the communicator each message.
             let difference = (ends[0].as_us() / published - 1.0).abs();
             assert!(difference < 1e-3, "{algorithm} on {fabric}: {} {published}", ends[0]);
         }
@@ -231,8 +232,9 @@ fn a_collective_in_links_takes_as_long_as_by_its_plan() {
             let request = scenario.request(&scenario.collective[0]);
             let world = Box::new(Links::new(&fabric));
             let wiring = Wiring::Dimensions(&request);
-            let mut carrier = Messages::new(&graph, &players, wiring, world, Time::ZERO);
-            let ends = carry(&mut carrier, &[ask(operation, 3 << 20, 0)]);
+            let mut communicator =
+                RankCommunicator::new(&graph, &players, wiring, world, Time::ZERO);
+            let ends = carry(&mut communicator, &[ask(operation, 3 << 20, 0)]);
             assert!(
                 (ends[0].as_us() - whole).abs() < 1e-6,
                 "{operation} on {sizes:?}: {} {whole}",
@@ -252,7 +254,7 @@ fn a_message_in_links_takes_one_dimension_after_the_other() {
     let players = Players::ranks(&graph, &[4, 2]).expect("players");
     let scenario = scenario(fabric.clone(), Operation::AllReduce, 1);
     let request = scenario.request(&scenario.collective[0]);
-    let mut carrier = Messages::new(
+    let mut communicator = RankCommunicator::new(
         &graph,
         &players,
         Wiring::Dimensions(&request),
@@ -261,18 +263,18 @@ fn a_message_in_links_takes_one_dimension_after_the_other() {
     );
     let message = Ask::Message {
         bytes: Bytes::new(50_000),
-        instance: 0,
+        process_group: 0,
         source: 0,
         destination: 5,
         ranks: (Rank(0), Rank(5)),
     };
     // 1 us on a link of the ring, then on two of the switch, and latencies.
-    assert_eq!(carry(&mut carrier, &[message]), [Time::from_ns(3 * 1000 + 100 + 200)]);
+    assert_eq!(carry(&mut communicator, &[message]), [Time::from_ns(3 * 1000 + 100 + 200)]);
 }
 
 #[test]
 fn instances_on_cables_of_their_own_do_not_notice_each_other() {
-    // Rows of a torus: four instances of a ring.
+    // Rows of a torus: four process groups of a ring.
     let run = OnGraph::new(torus(4, 4), &[4, 4], &[0], "ring");
     let asks: Vec<Ask> = (0..4).map(|i| ask(Operation::AllReduce, 1 << 20, i)).collect();
     let (one, _) = run.run(&asks[..1], false);
@@ -287,15 +289,15 @@ fn what_cannot_run_is_refused_with_its_group() {
     let places: Vec<NodeId> = (0..16).map(NodeId).collect();
     let wiring = Wiring::Graph { places: &places, algorithms: &run.algorithms, sizes: &run.sizes };
     let world = Box::new(run.network.flows(Splitting::Ecmp));
-    let mut carrier = Messages::new(&run.graph, &players, wiring, world, Time::ZERO);
+    let mut communicator = RankCommunicator::new(&run.graph, &players, wiring, world, Time::ZERO);
     // Four ranks in a row are a grid of 2 x 2.
-    carrier.prepare(ask(Operation::AllReduce, 1 << 20, 0)).expect("it runs");
+    communicator.prepare(ask(Operation::AllReduce, 1 << 20, 0)).expect("it runs");
     let algorithms = Algorithms { all_reduce: "star".into(), ..Algorithms::default() };
     let wiring = Wiring::Graph { places: &places, algorithms: &algorithms, sizes: &run.sizes };
     let world = Box::new(run.network.flows(Splitting::Ecmp));
-    let mut carrier = Messages::new(&run.graph, &players, wiring, world, Time::ZERO);
+    let mut communicator = RankCommunicator::new(&run.graph, &players, wiring, world, Time::ZERO);
     let refused =
-        carrier.prepare(ask(Operation::AllReduce, 1 << 20, 0)).expect_err("no such").report();
+        communicator.prepare(ask(Operation::AllReduce, 1 << 20, 0)).expect_err("no such").report();
     assert!(refused.value.contains("`all`"), "{}", refused.value);
 }
 
@@ -402,9 +404,10 @@ fn packets_carry_the_same_collective() {
     let places: Vec<NodeId> = (0..16).map(NodeId).collect();
     let world = run.network.packets(&Default::default(), 0).expect("a world");
     let wiring = Wiring::Graph { places: &places, algorithms: &run.algorithms, sizes: &run.sizes };
-    let mut carrier = Messages::new(&run.graph, &players, wiring, Box::new(world), Time::ZERO);
+    let mut communicator =
+        RankCommunicator::new(&run.graph, &players, wiring, Box::new(world), Time::ZERO);
     let asks = [ask(Operation::AllReduce, 4 << 20, 0)];
-    let packets = carry(&mut carrier, &asks)[0].as_us();
+    let packets = carry(&mut communicator, &asks)[0].as_us();
     let flows = run.run(&asks, false).0[0].as_us();
     assert!(packets >= flows && packets < 1.5 * flows, "{packets} {flows}");
 }

@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 
 use allrail_simulate::SimulateError;
-use allrail_simulate::training::result::SpanResult;
+use allrail_simulate::training::outcome::result::SpanResult;
 use allrail_simulate::training::{TrainingResult, TrainingScenario, simulate};
 use serde_json::{Value, json};
 

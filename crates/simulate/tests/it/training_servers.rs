@@ -4,11 +4,10 @@ use std::ops::ControlFlow;
 
 use allrail_collective::Operation;
 use allrail_core::{Bandwidth, Bytes, DimensionId, EventQueue, Rank, Time};
-use allrail_schedule::tensor;
-use allrail_schedule::tensor::{Action, Event, OperationId, Tensor, TensorScheduler};
+use allrail_schedule::tensor::{self, Action, Event, OperationId, Tensor, TensorScheduler};
 use allrail_simulate::SimulateError;
 use allrail_simulate::scenario::WorldKind;
-use allrail_simulate::training::servers::{Machines, Servers, Transfer};
+use allrail_simulate::training::communicator::servers::machines::{Machines, Servers, Transfer};
 use allrail_simulate::training::{Job, TrainingResult, TrainingScenario, WhatIf, run};
 use allrail_workload::{
     Actor, Builder, Group, Node, Part, Pass, Perturbation, Purpose, StepGraph, Work,
@@ -286,20 +285,19 @@ fn plain(
 }
 
 fn tensor() -> impl Strategy<Value = Value> {
-    let policy = (prop::sample::select(tensor::ALL), 1u64..100, 1u64..300).prop_map(
-        |(policy, small, large)| {
-            let (small, large) = (format!("{small} KB"), format!("{large} KB"));
-            let given = json!({"first_bucket": small, "bucket": large, "cycle": "70 us",
+    let policy = (0..tensor::ALL.len(), 1u64..100, 1u64..300).prop_map(|(policy, small, large)| {
+        let policy = tensor::ALL[policy];
+        let (small, large) = (format!("{small} KB"), format!("{large} KB"));
+        let given = json!({"first_bucket": small, "bucket": large, "cycle": "70 us",
                                "threshold": large, "partition": small, "credit": large});
-            let mut tree = json!({"policy": policy.tag()});
-            for (key, value) in given.as_object().into_iter().flatten() {
-                if policy.reads().contains(&key.as_str()) {
-                    tree[key] = value.clone();
-                }
+        let mut tree = json!({"policy": policy.tag()});
+        for (key, value) in given.as_object().into_iter().flatten() {
+            if policy.reads().contains(&key.as_str()) {
+                tree[key] = value.clone();
             }
-            tree
-        },
-    );
+        }
+        tree
+    });
     let big = prop_oneof![Just("1 B"), Just("60 KB"), Just("1 GB")];
     (policy, any::<bool>(), any::<bool>(), big, any::<[bool; 3]>(), 0u64..20).prop_map(
         |(mut tensor, barrier, colocated, big_array, [host, sum, in_order], overhead)| {

@@ -4,7 +4,7 @@
 //! for each dimension that it spans. The state machine keeps a clock and, like ASTRA-sim, a state
 //! (forward, weight gradient, input gradient, forward again) and a layer index.
 
-use allrail_workload::formats::astra_sim::{AstraSim, Layer, Loop, Options, Phase, build};
+use allrail_workload::formats::astra_sim::{AstraSim, Layer, LayerPass, Loop, Options, build};
 use allrail_workload::{NodeId, Part, StepGraph, Work};
 use proptest::prelude::*;
 use serde_json::json;
@@ -71,7 +71,7 @@ enum State {
 }
 
 impl Machine<'_> {
-    fn phase(&self, layer: usize, which: usize) -> Phase {
+    fn phase(&self, layer: usize, which: usize) -> LayerPass {
         let layer = &self.file.layers[layer];
         [layer.forward, layer.input_gradient, layer.weight_gradient][which]
     }
@@ -222,7 +222,7 @@ fn loops() -> impl Strategy<Value = Loop> {
     ]
 }
 
-fn phases() -> impl Strategy<Value = Phase> {
+fn phases() -> impl Strategy<Value = LayerPass> {
     let kind = prop_oneof![
         Just(json!(null)),
         Just(json!("all_reduce")),

@@ -5,6 +5,7 @@ mod bad_input;
 mod chakra;
 mod common;
 mod disturbances;
+mod fuzz;
 mod hugging_face;
 mod kineto;
 mod layout;

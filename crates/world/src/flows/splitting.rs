@@ -15,11 +15,13 @@
 //!
 //! [`Paths::single`]: super::paths::Paths::single
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// See the module.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "a choice of paths"))]
 pub enum Splitting {
     /// The best splitting over the paths that the topology's routing may take.
     Ideal,

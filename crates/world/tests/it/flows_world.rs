@@ -132,7 +132,7 @@ proptest! {
             contention: Contention::Shared,
         };
         let fabric = Fabric { name: "ring".into(), dimensions: vec![dimension.clone()] };
-        let topology = allrail_fabric::topology::of(dimension.kind);
+        let topology = allrail_fabric::kinds::of(dimension.kind);
         let wire = Wire { bandwidth: topology.link_bandwidth(&dimension), latency: dimension.latency };
         let mut builder = Builder::new(size);
         for npu in 0..size {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use allrail_core::{Bandwidth, Bytes, DimensionId, Rank, Time};
-use allrail_fabric::topology::{self, LinkId};
+use allrail_fabric::kinds::{self, LinkId};
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 use allrail_world::{Event, Links, Submission, Transfer, World};
 use proptest::prelude::*;
@@ -47,12 +47,12 @@ fn plain(fabric: &Fabric, messages: &[Message]) -> Times {
         let from = std::mem::replace(&mut instance[d], 0);
         let to = coordinates(fabric, message.destination)[d];
         let mut path = Vec::new();
-        topology::path(dimension, from, to, &mut path);
+        kinds::path(dimension, from, to, &mut path);
         let Some(link) = path.get(hop) else {
             times.1[i] = now;
             continue;
         };
-        let topology = topology::of(dimension.kind);
+        let topology = kinds::of(dimension.kind);
         let rate = topology.link_bandwidth(dimension).bytes_per_second();
         let serialisation = Time::from_ps(message.bytes * 1_000_000_000_000 / rate);
         let server = free.entry((message.dimension, instance, *link)).or_default();

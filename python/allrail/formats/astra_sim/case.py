@@ -39,7 +39,6 @@ LARGEST_CHUNKS = 1_000_000
 LARGEST_PASSES = 10_000
 
 
-
 @dataclass(frozen=True, slots=True)
 class AstraCase:
     """One run as ASTRA-sim's files and options describe it.

@@ -33,6 +33,7 @@ pub(crate) fn plan(sizes: &[u32], chunks: u32) -> CollectivePlan {
         contention: Contention::Shared,
     };
     let request = Request {
+        plugins: Default::default(),
         fabric: Fabric {
             name: "test".to_owned(),
             dimensions: sizes.iter().map(dimension).collect(),

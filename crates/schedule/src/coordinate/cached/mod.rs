@@ -74,7 +74,7 @@ impl CoordinationPolicy for Cached {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Phase {
+enum Turn {
     /// Until the next cycle.
     Pause,
     /// For votes from below.
@@ -103,7 +103,7 @@ struct Rare {
 #[repr(align(64))]
 struct Machine {
     rank: u32,
-    phase: Phase,
+    phase: Turn,
     joined: bool,
     joins: bool,
     shuts_down: bool,
@@ -129,7 +129,7 @@ impl Machine {
         let Shared { ranks, settings, .. } = shared;
         Self {
             rank,
-            phase: Phase::Pause,
+            phase: Turn::Pause,
             joined: false,
             joins: false,
             shuts_down: false,
@@ -182,7 +182,7 @@ impl Machine {
             vote.finished = (!bits.is_empty()).then(|| Box::new(bits));
             vote.cut = *cut;
         }
-        self.phase = Phase::Votes;
+        self.phase = Turn::Votes;
         self.voted(shared, now, None, vote, actions)
     }
 
@@ -202,7 +202,7 @@ impl Machine {
             return Ok(());
         };
         if let Some(parent) = self.votes.place().parent() {
-            self.phase = Phase::Verdict;
+            self.phase = Turn::Verdict;
             self.guard.wait(now, actions);
             make_room(actions);
             actions.push(Action::Send { to: parent, payload: Payload::Vote(combined) });
@@ -260,7 +260,7 @@ impl Machine {
         self.check(shared, verdict).map_err(|breach| breach.by(parent))?;
         self.guard.heard();
         if verdict.shutdown {
-            self.phase = Phase::Stopped;
+            self.phase = Turn::Stopped;
             lists::forward(self.votes.place(), Payload::Verdict(verdict.clone()), actions);
             actions.push(Action::Stop(Arc::new(Reason::Asked)));
             return Ok(());
@@ -284,7 +284,7 @@ impl Machine {
         }
         self.is_quiet = false;
         self.rare.outcome.clone_from(&verdict.outcome);
-        self.phase = Phase::Gathering;
+        self.phase = Turn::Gathering;
         lists::forward(self.votes.place(), Payload::Verdict(verdict.clone()), actions);
         let signature = |tensor| self.rare.signatures.of(tensor, shared);
         let own = lists::own(self.rank, self.waiting.unsent(), self.joins, signature);
@@ -320,7 +320,7 @@ impl Machine {
             return Ok(());
         }
         if let Some(parent) = self.rare.lists.place().parent() {
-            self.phase = Phase::Answer;
+            self.phase = Turn::Answer;
             self.guard.wait(now, actions);
             let payload = Payload::Asks(self.rare.lists.take());
             actions.push(Action::Send { to: parent, payload });
@@ -365,7 +365,7 @@ impl Machine {
             make_room(actions);
             actions.push(Action::Ready(launch));
         }
-        self.phase = Phase::Pause;
+        self.phase = Turn::Pause;
         let cycle = shared.settings.cycle;
         let at = self.started.checked_add(cycle).unwrap_or(Time::MAX).max(now);
         make_room(actions);
@@ -376,11 +376,11 @@ impl Machine {
     fn silent(&self) -> Vec<u32> {
         let parent = |place: &Place| place.parent().into_iter().collect();
         match self.phase {
-            Phase::Votes => self.votes.silent(),
-            Phase::Verdict => parent(self.votes.place()),
-            Phase::Gathering => self.rare.lists.silent(),
-            Phase::Answer => parent(&self.rare.down),
-            Phase::Pause | Phase::Stopped => Vec::new(),
+            Turn::Votes => self.votes.silent(),
+            Turn::Verdict => parent(self.votes.place()),
+            Turn::Gathering => self.rare.lists.silent(),
+            Turn::Answer => parent(&self.rare.down),
+            Turn::Pause | Turn::Stopped => Vec::new(),
         }
     }
 
@@ -398,7 +398,7 @@ impl Machine {
         if self.votes.place().parent() != Some(from) {
             return Err(Breach::NotItsPart { kind }.by(from));
         }
-        if self.phase != Phase::Verdict {
+        if self.phase != Turn::Verdict {
             return Err(Breach::OutOfTurn { kind }.by(from));
         }
         self.verdict(shared, now, verdict, actions)
@@ -419,7 +419,7 @@ impl Machine {
         match payload {
             Payload::Vote(vote) => {
                 // A child may be quicker, but not by more than a cycle.
-                if self.phase == Phase::Verdict || !self.votes.awaits(from) {
+                if self.phase == Turn::Verdict || !self.votes.awaits(from) {
                     let child = self.votes.place().is_child(from).is_some();
                     let late = Breach::OutOfTurn { kind };
                     return wrong(if child { late } else { Breach::NotItsPart { kind } });
@@ -435,7 +435,7 @@ impl Machine {
             }
             Payload::Verdict(verdict) => self.hear_verdict(shared, now, from, &verdict, actions),
             Payload::Asks(asks) => {
-                if self.phase != Phase::Gathering {
+                if self.phase != Turn::Gathering {
                     return wrong(Breach::OutOfTurn { kind });
                 }
                 if !asks.finished.is_empty() || asks.cut.is_some() || asks.shutdown {
@@ -448,7 +448,7 @@ impl Machine {
                 if self.rare.down.parent() != Some(from) {
                     return wrong(Breach::NotItsPart { kind });
                 }
-                if self.phase != Phase::Answer {
+                if self.phase != Turn::Answer {
                     return wrong(Breach::OutOfTurn { kind });
                 }
                 self.decided(shared, now, &decision, actions)
@@ -487,7 +487,7 @@ impl fleet::Machine for Machine {
         event: Event,
         actions: &mut Vec<Action>,
     ) -> Result<(), Broken> {
-        if self.phase == Phase::Stopped {
+        if self.phase == Turn::Stopped {
             return Ok(());
         }
         let rank = self.rank;
@@ -538,7 +538,7 @@ impl fleet::Machine for Machine {
         actions: &mut Vec<Action>,
     ) -> Result<(), Broken> {
         match payload {
-            Payload::Verdict(verdict) if self.phase != Phase::Stopped => {
+            Payload::Verdict(verdict) if self.phase != Turn::Stopped => {
                 self.hear_verdict(shared, now, from, verdict, actions)
             }
             other => self.on(shared, now, Event::Message { from, payload: other.clone() }, actions),
@@ -552,7 +552,7 @@ impl fleet::Machine for Machine {
         requests: &[Request],
         actions: &mut Vec<Action>,
     ) -> Result<(), Broken> {
-        if self.phase == Phase::Stopped {
+        if self.phase == Turn::Stopped {
             return Ok(());
         }
         let ledger = shared.ledger(self.seen);
@@ -569,14 +569,14 @@ impl fleet::Machine for Machine {
     }
 
     fn stop(&mut self, from: Option<u32>, reason: &Arc<Reason>, actions: &mut Vec<Action>) {
-        self.phase = Phase::Stopped;
+        self.phase = Turn::Stopped;
         let Rare { lists, down, .. } = &*self.rare;
         lists::stop(&[self.votes.place(), lists.place(), down], from, reason, actions);
     }
 
     fn repeats_until(&self, shared: &Shared) -> Option<Time> {
         let told = self.joins || self.shuts_down || self.tells;
-        let repeats = self.phase == Phase::Pause && self.is_quiet && !told;
+        let repeats = self.phase == Turn::Pause && self.is_quiet && !told;
         let repeats = repeats && self.waiting.has_nothing_new();
         repeats.then(|| {
             let half = half_stall(shared);

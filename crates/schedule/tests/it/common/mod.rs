@@ -3,7 +3,7 @@
 use allrail_collective::{CollectivePlan, Operation, Stage};
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
-use allrail_schedule::chunk::Parameters;
+use allrail_schedule::chunk::{Parameters, Plugins};
 use allrail_schedule::{Order, Request, plan};
 
 /// A dimension of one link.
@@ -41,6 +41,7 @@ pub(crate) fn request(fabric: Fabric, operation: Operation, size: &str, policy: 
         endpoint_delay: Time::ZERO,
         parameters: Parameters::default(),
         seed: 0,
+        plugins: Plugins::default(),
     }
 }
 

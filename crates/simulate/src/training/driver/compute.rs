@@ -5,8 +5,8 @@ use std::cmp::Reverse;
 use allrail_core::Time;
 use allrail_workload::Work;
 
-use super::super::record::{Gap, Idle, Ran};
 use super::{Driver, Timer};
+use crate::training::driver::record::{Gap, Idle, Ran};
 
 impl Driver<'_> {
     pub(super) fn attend(&mut self, player: u32) {

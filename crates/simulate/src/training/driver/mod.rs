@@ -5,10 +5,10 @@
 //! - a *compute* node waits for its player's compute engine, which runs one at a time, the earliest
 //!   iteration and node first; one of no time is over at once, and a *delay* when its time has
 //!   passed, without the engine;
-//! - a *collective* waits until all players of its instance have come: the k-th of one meets the k-th
-//!   of the others. If it exchanges a gradient it is handed to the tensor scheduler ([`super::tensors`]),
-//!   else to the carrier;
-//! - a *send* is handed to the carrier and is over when it has left; a *receive* is over when its
+//! - a *collective* waits until all players of its process group have come: the k-th of one meets the k-th
+//!   of the others. If it exchanges a gradient it is handed to the tensor scheduler ([`crate::training::gradients`]),
+//!   else to the communicator;
+//! - a *send* is handed to the communicator and is over when it has left; a *receive* is over when its
 //!   message has arrived: the k-th from a peer takes the k-th that the peer sends.
 //!
 //! The next iteration's nodes wait for those of this one that the graph says; with a *global barrier*
@@ -20,6 +20,7 @@
 mod compute;
 mod nodes;
 mod outcome;
+pub mod record;
 mod shape;
 mod stall;
 
@@ -30,12 +31,12 @@ use std::ops::ControlFlow;
 use allrail_core::{EventQueue, Time};
 use allrail_workload::{GroupId, NodeId, StepGraph};
 
-use super::carrier::{Carrier, Event};
-use super::players::Players;
-use super::record::{Ran, Record};
-use super::tensors::{Step, Tensors};
 use crate::SimulateError;
 use crate::driver::Observer;
+use crate::training::communicator::{Communicator, Event};
+use crate::training::driver::record::{Ran, Record};
+use crate::training::gradients::{Step, Tensors};
+use crate::training::players::Players;
 pub use outcome::{Outcome, Priority, Records, Settings};
 use shape::Shape;
 
@@ -90,13 +91,13 @@ enum Timer {
 pub struct Driver<'a> {
     graph: &'a StepGraph,
     players: &'a Players,
-    carrier: &'a mut dyn Carrier,
+    communicator: &'a mut dyn Communicator,
     tensors: Tensors,
     settings: &'a Settings<'a>,
     shape: Shape,
     iterations: VecDeque<Iteration>,
     engines: Vec<Engine>,
-    /// Who has come to a collective, by (instance, iteration, place among the group's).
+    /// Who has come to a collective, by (process group, iteration, place among the group's).
     gatherings: BTreeMap<(u32, u32, u32), Vec<Ran>>,
     mailboxes: BTreeMap<MessageKey, Mailbox>,
     flying: Vec<Flying>,
@@ -118,7 +119,7 @@ impl<'a> Driver<'a> {
     pub fn new(
         graph: &'a StepGraph,
         players: &'a Players,
-        carrier: &'a mut dyn Carrier,
+        communicator: &'a mut dyn Communicator,
         tensors: Tensors,
         settings: &'a Settings<'a>,
     ) -> Result<Self, SimulateError> {
@@ -128,7 +129,7 @@ impl<'a> Driver<'a> {
         Ok(Self {
             graph,
             players,
-            carrier,
+            communicator,
             tensors,
             settings,
             shape,
@@ -174,7 +175,7 @@ impl<'a> Driver<'a> {
                 continue;
             }
             self.choose(now);
-            self.carrier.choose(now);
+            self.communicator.choose(now);
             match self.next_time() {
                 Some(next) => now = next,
                 None => break,
@@ -212,7 +213,7 @@ impl<'a> Driver<'a> {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        match (own, self.carrier.next_time()) {
+        match (own, self.communicator.next_time()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         }
@@ -239,7 +240,7 @@ impl<'a> Driver<'a> {
             self.tensors.take_agreed(now);
             return;
         }
-        let Some((_, event)) = self.carrier.next_event(now) else { return };
+        let Some((_, event)) = self.communicator.next_event(now) else { return };
         match event {
             Event::Sent { tag } => {
                 let tag = usize::try_from(tag).expect("a tag is an index");
@@ -271,7 +272,7 @@ impl<'a> Driver<'a> {
                 }
             }
             Flying::Tensor { step } => self.tensors.finished(step),
-            Flying::Free => unreachable!("a carrier delivers what was submitted, once"),
+            Flying::Free => unreachable!("a communicator delivers what was submitted, once"),
         }
     }
 
@@ -410,10 +411,10 @@ impl<'a> Driver<'a> {
             if all_over {
                 self.out.ends.push(now);
                 if self.out.ends.len() == 1 {
-                    self.out.usage.0 = self.carrier.usage();
+                    self.out.usage.0 = self.communicator.usage();
                 }
                 if self.out.ends.len() == self.settings.measured as usize {
-                    self.out.usage.1 = self.carrier.usage();
+                    self.out.usage.1 = self.communicator.usage();
                     self.out.last = Some(ran);
                 }
             }

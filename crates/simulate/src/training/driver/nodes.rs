@@ -5,10 +5,10 @@ use std::cmp::Reverse;
 use allrail_core::{Rank, Time};
 use allrail_workload::{GroupId, NodeId, Peer, Work};
 
-use super::super::carrier::{Ask, Submission};
-use super::super::record::{Ran, Record};
 use super::shape::message_channel;
 use super::{Driver, Flying, MessageKey, Priority, Timer};
+use crate::training::communicator::{Ask, Submission};
+use crate::training::driver::record::{Ran, Record};
 
 impl Driver<'_> {
     /// A node that waits for nothing any more.
@@ -29,9 +29,9 @@ impl Driver<'_> {
             Work::Collective { group, .. } => self.come(now, ran, group),
             Work::Send { bytes, group, peer, .. } => {
                 let (key, ranks) = self.message(ran, group, peer, true);
-                let instance = self.players.instance(ran.player, group);
+                let process_group = self.players.process_group(ran.player, group);
                 let ask =
-                    Ask::Message { bytes, instance, source: key.0, destination: key.1, ranks };
+                    Ask::Message { bytes, process_group, source: key.0, destination: key.1, ranks };
                 let priority = self.priority(ran.node);
                 let waiting = self.mailboxes.entry(key).or_default().receiver;
                 if let Some(receiver) = waiting {
@@ -86,29 +86,29 @@ impl Driver<'_> {
 
     /// A player comes to a collective; the last one starts it.
     pub(super) fn come(&mut self, now: Time, ran: Ran, group: GroupId) {
-        let instance = self.players.instance(ran.player, group);
-        let players = &self.players.instances[instance as usize].players;
+        let process_group = self.players.process_group(ran.player, group);
+        let players = &self.players.process_groups[process_group as usize].players;
         let expected = players.len();
         if self.tensors.takes(ran.node) {
             let position = players.iter().position(|player| *player == ran.player);
-            let position = position.expect("a player is in its instance");
-            self.tensors.come(now, instance, ran, position);
+            let position = position.expect("a player is in its process group");
+            self.tensors.come(now, process_group, ran, position);
         }
         if expected == 1 {
-            self.gathered(now, instance, vec![ran]);
+            self.gathered(now, process_group, vec![ran]);
             return;
         }
-        let key = (instance, ran.iteration, self.shape.ordinal[ran.node.index()]);
+        let key = (process_group, ran.iteration, self.shape.ordinal[ran.node.index()]);
         let came = self.gatherings.entry(key).or_default();
         came.push(ran);
         if came.len() == expected {
             let came = self.gatherings.remove(&key).expect("it is there");
-            self.gathered(now, instance, came);
+            self.gathered(now, process_group, came);
         }
     }
 
     /// All have come to a collective; the last of `came` was the last.
-    pub(super) fn gathered(&mut self, now: Time, instance: u32, came: Vec<Ran>) {
+    pub(super) fn gathered(&mut self, now: Time, process_group: u32, came: Vec<Ran>) {
         let last = came[came.len() - 1];
         let cause = self.record(last).and_then(|record| record.cause);
         for ran in &came {
@@ -124,11 +124,11 @@ impl Driver<'_> {
             unreachable!("only collectives gather")
         };
         if self.tensors.takes(last.node) {
-            self.tensors.ready(instance, came);
+            self.tensors.ready(process_group, came);
             return;
         }
         let priority = self.priority(last.node);
-        let ask = Ask::Collective { operation, bytes, instance };
+        let ask = Ask::Collective { operation, bytes, process_group };
         self.submit(now, last, Submission::of(ask, priority), Flying::Collective(came));
     }
 
@@ -159,7 +159,7 @@ impl Driver<'_> {
         if self.settings.timeline {
             self.out.asked.push((by, submission.ask));
         }
-        self.carrier.submit(now, Submission { tag, ..submission });
+        self.communicator.submit(now, Submission { tag, ..submission });
     }
 
     /// Lets the tensor schedulers act on what has come; whether any did.

@@ -3,8 +3,8 @@
 use allrail_core::Time;
 use allrail_workload::NodeId;
 
-use super::super::carrier::{Ask, Usage};
-use super::super::record::{Gap, Ran, Record};
+use crate::training::communicator::{Ask, Usage};
+use crate::training::driver::record::{Gap, Ran, Record};
 
 /// How a step graph is run.
 pub struct Settings<'a> {
@@ -23,7 +23,7 @@ pub struct Settings<'a> {
     pub timeline: bool,
 }
 
-/// Which communication goes first where a carrier can choose.
+/// Which communication goes first where a communicator can choose.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Priority {
     /// What was issued first.
@@ -42,11 +42,11 @@ pub struct Outcome {
     pub ends: Vec<Time>,
     /// For each player, when its compute engine had nothing to do.
     pub gaps: Vec<Vec<Gap>>,
-    /// The carrier's usage at the end of the first and of the last iteration.
+    /// The communicator's usage at the end of the first and of the last iteration.
     pub usage: (Usage, Usage),
     /// The compute nodes as they ran: (player, node, iteration, start, end), where asked for.
     pub spans: Vec<(Ran, Time, Time)>,
-    /// For tags of the carrier's spans: who asked, and for what.
+    /// For tags of the communicator's spans: who asked, and for what.
     pub asked: Vec<(Ran, Ask)>,
     /// What was over last in the last iteration measured.
     pub last: Option<Ran>,

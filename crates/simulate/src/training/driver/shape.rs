@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use allrail_workload::{ActorId, GroupId, NodeId, Peer, StepGraph, Work};
 
-use super::super::players::Players;
 use crate::SimulateError;
+use crate::training::players::Players;
 
 /// What is worked out of a graph once.
 pub(super) struct Shape {

@@ -1,7 +1,7 @@
 //! The report of a stall: who waits for what.
 
-use super::super::record::Ran;
 use super::Driver;
+use crate::training::driver::record::Ran;
 
 impl Driver<'_> {
     /// Who waits for what.
@@ -12,9 +12,9 @@ impl Driver<'_> {
             format!("{} (iteration {})", actor.name, ran.iteration)
         };
         let mut lines: Vec<String> = Vec::new();
-        for ((instance, ..), came) in &self.gatherings {
-            let instance = &self.players.instances[*instance as usize];
-            let missing = instance
+        for ((process_group, ..), came) in &self.gatherings {
+            let process_group = &self.players.process_groups[*process_group as usize];
+            let missing = process_group
                 .players
                 .iter()
                 .find(|player| came.iter().all(|ran| ran.player != **player));
@@ -23,9 +23,9 @@ impl Driver<'_> {
                 "  {}: `{}` waits in group `{}` for {} of {} players, among them {}",
                 name(first),
                 self.graph.name(first.node),
-                self.graph.groups()[instance.group.index()].name,
-                instance.players.len() - came.len(),
-                instance.players.len(),
+                self.graph.groups()[process_group.group.index()].name,
+                process_group.players.len() - came.len(),
+                process_group.players.len(),
                 missing.map_or_else(String::new, |player| {
                     let actor = self.players.actors[*player as usize];
                     self.graph.actors()[actor.index()].name.clone()

@@ -42,6 +42,25 @@ pub(crate) fn fabric(dimensions: Vec<Dimension>) -> Fabric {
     Fabric { name: "test".into(), dimensions }
 }
 
+/// The six platforms of the Themis paper, with at most 8 NPUs in a dimension.
+pub(crate) fn platforms() -> Vec<Fabric> {
+    use Kind::{FullyConnected as FC, Ring as R, Switch as S};
+    // Kind, size, links, Gb/s per link, latency in ns.
+    type Row = (Kind, u32, u32, u64, u64);
+    let platforms: [&[Row]; 6] = [
+        &[(S, 8, 6, 200, 700), (S, 8, 1, 800, 1700)],
+        &[(S, 8, 4, 200, 700), (S, 4, 4, 200, 700), (S, 4, 1, 800, 1700)],
+        &[(S, 8, 8, 200, 700), (S, 4, 4, 200, 700), (S, 4, 1, 400, 1700)],
+        &[(FC, 4, 3, 200, 700), (R, 8, 4, 200, 700), (S, 4, 1, 400, 1700)],
+        &[(R, 4, 2, 1000, 20), (S, 2, 8, 200, 700), (S, 4, 4, 200, 700), (S, 4, 1, 400, 1700)],
+        &[(R, 4, 2, 1500, 20), (FC, 4, 3, 200, 700), (R, 4, 6, 200, 700), (S, 2, 1, 800, 1700)],
+    ];
+    let row = |(kind, size, links, gbps, ns): Row| {
+        dimension(kind, size, links, gbps * 125_000_000, Time::from_ns(ns))
+    };
+    platforms.iter().map(|rows| fabric(rows.iter().copied().map(row).collect())).collect()
+}
+
 pub(crate) fn collective(kind: Operation, size: u64) -> Collective {
     Collective {
         name: String::new(),
@@ -124,6 +143,10 @@ pub(crate) fn any_order() -> impl Strategy<Value = Order> {
     prop::sample::select(Order::all().collect::<Vec<_>>())
 }
 
+/// Any policy; those that take long to plan one time in eight of theirs, else the first of the list.
 pub(crate) fn any_policy() -> impl Strategy<Value = String> {
-    prop::sample::select(chunk::ALL).prop_map(|policy| policy.tag().to_owned())
+    (0..chunk::ALL.len(), 0..8).prop_map(|(policy, turn)| {
+        let rare = chunk::ALL[policy].is_expensive() && turn > 0;
+        chunk::ALL[if rare { 0 } else { policy }].tag().to_owned()
+    })
 }

@@ -6,7 +6,7 @@
 use allrail_core::{Bytes, Rank, Time};
 
 use super::groups::{Involved, involved};
-use super::{AstraSim, Layer, Phase};
+use super::{AstraSim, Layer, LayerPass};
 use crate::error::WorkloadError;
 use crate::graph::{
     Actor, ActorId, Builder, Group, GroupId, Node, NodeId, Part, Pass, Purpose, StepGraph, Work,
@@ -150,6 +150,9 @@ impl<'a> Chain<'a> {
         if bytes > LARGEST_BYTES {
             return Err(self.out_of_range(index, "collective is of more than 1 PiB"));
         }
+        if layer.update_ns > LONGEST_NS {
+            return Err(self.out_of_range(index, "update time is more than a day"));
+        }
         let group = self.group(parts, members);
         let expert = operation == allrail_collective::Operation::AllToAll;
         let (what, purpose) = match of {
@@ -241,7 +244,7 @@ impl<'a> Chain<'a> {
     }
 }
 
-fn phase(layer: &Layer, of: Of) -> Phase {
+fn phase(layer: &Layer, of: Of) -> LayerPass {
     match of {
         Of::Forward => layer.forward,
         Of::InputGradient => layer.input_gradient,

@@ -122,11 +122,11 @@ pub struct Layer {
     /// Its name.
     pub name: String,
     /// The forward pass.
-    pub forward: Phase,
+    pub forward: LayerPass,
     /// The gradient of its input.
-    pub input_gradient: Phase,
+    pub input_gradient: LayerPass,
     /// The gradient of its weights.
-    pub weight_gradient: Phase,
+    pub weight_gradient: LayerPass,
     /// What passes after each of its collectives.
     pub update_ns: u64,
     /// `HYBRID_CUSTOMIZED`: the layer's own parallelism, by the name of a loop.
@@ -137,7 +137,7 @@ pub struct Layer {
 /// What a layer does in one pass: it computes, then it communicates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Phase {
+pub struct LayerPass {
     /// Compute time before scaling.
     pub compute_ns: u64,
     /// The collective, if there is one.

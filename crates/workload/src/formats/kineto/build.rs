@@ -7,7 +7,7 @@ use allrail_collective::Operation;
 use allrail_core::{Bytes, Rank, Time};
 
 use super::Imported;
-use super::events::{Collective, Events, Kernel};
+use super::events::{Collective, Events, Kernel, MOST_RANKS};
 use crate::error::WorkloadError;
 use crate::formats::chakra::product;
 use crate::graph::{
@@ -97,11 +97,10 @@ fn world(traces: &[(PathBuf, Events)]) -> Result<u32, WorkloadError> {
         }
         world = world.max(least);
     }
-    const MOST: u32 = 1 << 20;
     let given = u32::try_from(traces.len()).unwrap_or(u32::MAX);
     let wrong =
         |why: String| WorkloadError::new("file", given, why, "give one trace, or one of each rank");
-    if world > MOST {
+    if world > MOST_RANKS {
         return Err(wrong(format!("its groups name {world} ranks")));
     }
     if given > 1 && given != world {
@@ -255,7 +254,11 @@ impl Importer {
             ));
         }
         let purpose = purpose(&said.about);
-        let (sent, received) = (said.elements.0 * width, said.elements.1 * width);
+        let counted = |elements: u64| elements.checked_mul(width);
+        let (Some(sent), Some(received)) = (counted(said.elements.0), counted(said.elements.1))
+        else {
+            return drop("kernels of NCCL of more bytes than can be counted");
+        };
         let operation = match kind {
             Kind::Operation(operation) => operation,
             Kind::Barrier => Operation::AllReduce,

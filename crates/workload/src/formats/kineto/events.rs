@@ -309,8 +309,12 @@ fn number(value: Option<&Value>) -> Option<u64> {
     }
 }
 
+/// Jobs of more ranks are refused.
+pub(super) const MOST_RANKS: u32 = 1 << 20;
+
 /// A list of ranks, or its text. PyTorch cuts the text after 30 ranks (`…, 93, ...]`): the rest goes
-/// on as it began, up to the size of the group.
+/// on as it began, up to the size of the group. Of a group that no job can have only its size is
+/// kept, as its last rank: a size is one number of a file, and a list of it may be 16 GiB.
 fn ranks(value: Option<&Value>, size: Option<u64>) -> Vec<u32> {
     let mut ranks: Vec<u32> = match value {
         Some(Value::Array(list)) => {
@@ -325,6 +329,10 @@ fn ranks(value: Option<&Value>, size: Option<u64>) -> Vec<u32> {
     if let (true, Some(size), [first, second, ..]) = (cut, size, ranks.as_slice()) {
         let (first, apart) = (*first, second.saturating_sub(*first));
         let many = u32::try_from(size).unwrap_or(u32::MAX);
+        if many > MOST_RANKS {
+            ranks.push(many - 1);
+            return ranks;
+        }
         ranks = (0..many).map(|i| first.saturating_add(i.saturating_mul(apart))).collect();
     }
     ranks
@@ -340,5 +348,7 @@ mod tests {
         assert_eq!(ranks(Some(&text), Some(5)), [64, 66, 68, 70, 72]);
         assert_eq!(ranks(Some(&Value::String("[3, 1]".into())), Some(2)), [3, 1]);
         assert_eq!(ranks(Some(&serde_json::json!([0, 4])), None), [0, 4]);
+        let (text, size) = (Value::String("[0, 1, ...]".into()), Some(u64::from(u32::MAX)));
+        assert_eq!(ranks(Some(&text), size), [0, 1, u32::MAX - 1]);
     }
 }

@@ -1,0 +1,203 @@
+//! The communication of a step in the world `dims`: each dimension of each player is one server.
+//!
+//! A collective is cut into chunks and scheduled on its group's dimensions, as a collective of its
+//! own would be (`allrail_schedule::planner`), and its stages are run by the players' executors. A stage keeps its dimension busy for `N·B` and is over `A` after
+//! its last byte; the next stage's bytes start at once. A part of a dimension is served by the
+//! dimension's server at its full bandwidth: parts share it by taking turns.
+//!
+//! A message takes the dimensions on which its ranks differ, one after the other, over the link
+//! that joins them there.
+//!
+//! With [`Idealisation::Ideal`], a collective keeps all dimensions of its group equally busy from its
+//! first byte to its last, without latency: its bytes over the sum of their bandwidths. With
+//! [`Idealisation::Infinite`], bytes take no time, and latencies remain.
+//!
+//! Ignored: where several players meet in a collective, each runs it on its own servers from their
+//! common start; it is over when the last is. So the players of a group are taken for alike.
+
+mod schedules;
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use allrail_collective::Operation;
+use allrail_core::{Rank, Time};
+use allrail_schedule::Request;
+use allrail_workload::StepGraph;
+
+use crate::SimulateError;
+use crate::executors::lowered::{Carried, Lowered};
+use crate::executors::{self, Executors, Kept, Settings};
+use crate::training::communicator::slow::Felt;
+use crate::training::communicator::{Ask, Communicator, Event, Span, Submission, Usage};
+use crate::training::players::Players;
+pub use schedules::Idealisation;
+use schedules::Schedules;
+
+/// See the module.
+pub struct ClassCommunicator<'a> {
+    players: &'a Players,
+    dimensions: usize,
+    executors: Executors<allrail_world::Dims>,
+    schedules: Schedules<'a>,
+    /// The players of each process group.
+    members: Vec<Rc<[u32]>>,
+    under_way: u32,
+    active_since: Time,
+    active: Time,
+}
+
+impl<'a> ClassCommunicator<'a> {
+    /// An idle network. `request` holds everything of the schedule but what is communicated; its
+    /// fabric is the network.
+    #[must_use]
+    pub fn new(
+        graph: &'a StepGraph,
+        players: &'a Players,
+        request: &'a Request,
+        algorithms: &'a BTreeMap<Operation, Vec<String>>,
+        network: Idealisation,
+        timeline: bool,
+    ) -> Self {
+        let dimensions = request.fabric.dimensions.len();
+        let settings = Settings {
+            order: request.order,
+            active_chunks: request.active_chunks,
+            kept: if timeline { Kept::All } else { Kept::None },
+            ..Settings::default()
+        };
+        // A class is in no place.
+        let npus = (0..players.len()).map(|_| Rank(0));
+        let world = allrail_world::Dims::new(players.len() * dimensions);
+        Self {
+            players,
+            dimensions,
+            executors: Executors::new(world, npus, dimensions, settings),
+            schedules: Schedules {
+                graph,
+                request,
+                algorithms,
+                network,
+                slow: None,
+                known: BTreeMap::new(),
+            },
+            members: players.process_groups.iter().map(|i| i.players.as_slice().into()).collect(),
+            under_way: 0,
+            active_since: Time::ZERO,
+            active: Time::ZERO,
+        }
+    }
+
+    /// Lets groups feel slow links.
+    #[must_use]
+    pub fn slowed(mut self, slow: Option<&'a Felt<'a>>) -> Self {
+        self.schedules.slow = slow;
+        self
+    }
+
+    /// Schedules what will be asked, so that a mistake is found before anything runs.
+    ///
+    /// # Errors
+    /// Names the field that is wrong.
+    pub fn prepare(&mut self, ask: Ask) -> Result<(), SimulateError> {
+        self.lowered(ask).map(|_| ())
+    }
+
+    /// Every stage, where asked for.
+    pub fn take_spans(&mut self) -> Vec<Span> {
+        let span = |span: executors::StageSpan| Span {
+            player: span.actor,
+            dimension: Some(span.port),
+            tag: span.tag,
+            start: span.start,
+            end: span.end,
+        };
+        self.executors.take_spans().into_iter().map(span).collect()
+    }
+
+    fn lowered(&mut self, ask: Ask) -> Result<Rc<Lowered>, SimulateError> {
+        match ask {
+            Ask::Collective { operation, bytes, process_group } => {
+                let group = self.players.process_groups[process_group as usize].group;
+                self.schedules.collective(operation, bytes, group.0)
+            }
+            Ask::Message { bytes, ranks, process_group, .. } => {
+                let group = self.players.process_groups[process_group as usize].group;
+                self.schedules.message(bytes, ranks, group.0)
+            }
+        }
+    }
+}
+
+impl Communicator for ClassCommunicator<'_> {
+    fn submit(&mut self, now: Time, submission: Submission) {
+        let Submission { ask, priority, overhead, tag, .. } = submission;
+        if self.under_way == 0 {
+            self.active_since = now;
+        }
+        self.under_way += 1;
+        let lowered = self.lowered(ask).expect("what is asked was scheduled before the run");
+        let (members, is_message) = match ask {
+            Ask::Collective { process_group, .. } => {
+                (Rc::clone(&self.members[process_group as usize]), false)
+            }
+            Ask::Message { source, .. } => (Rc::from([source]), true),
+        };
+        self.executors.carry(now, lowered, members, priority, overhead, tag, is_message);
+    }
+
+    fn next_time(&self) -> Option<Time> {
+        self.executors.next_time()
+    }
+
+    fn choose(&mut self, now: Time) {
+        self.executors.settle(now);
+    }
+
+    fn next_event(&mut self, until: Time) -> Option<(Time, Event)> {
+        let (now, event) = self.executors.next_event(until)?;
+        Some(match event {
+            executors::Event::Left { tag } => (now, Event::Sent { tag }),
+            executors::Event::Over { tag } => {
+                self.under_way -= 1;
+                if self.under_way == 0 {
+                    self.active += now - self.active_since;
+                }
+                (now, Event::Delivered { tag })
+            }
+        })
+    }
+
+    fn usage(&self) -> Usage {
+        let ranks: u64 = self.players.weights.iter().map(|weight| u64::from(*weight)).sum();
+        let mut busy = vec![0u128; self.dimensions];
+        let mut sent = vec![0.0; self.dimensions];
+        let ports = self.executors.busy().zip(self.executors.sent());
+        for (place, (port_busy, port_sent)) in ports.enumerate() {
+            let weight = self.players.weights[place / self.dimensions];
+            let d = place % self.dimensions;
+            busy[d] += u128::from(port_busy.as_ps()) * u128::from(weight);
+            sent[d] += port_sent * f64::from(weight);
+        }
+        let mean = |sum: u128| {
+            Time::from_ps(u64::try_from(sum / u128::from(ranks.max(1))).expect("a mean of times"))
+        };
+        Usage {
+            busy: Some(busy.into_iter().map(mean).collect()),
+            sent: sent.into_iter().map(|sum| sum / ranks.max(1) as f64).collect(),
+            links: Vec::new(),
+            active: self.active,
+        }
+    }
+
+    fn bottleneck(&mut self, ask: Ask) -> Option<u32> {
+        let lowered = self.lowered(ask).ok()?;
+        let Carried::Stages(times) = &lowered.carried else { return None };
+        let mut load = vec![Time::ZERO; self.dimensions];
+        for (task, times) in lowered.stages(0).tasks().iter().zip(times) {
+            load[task.port as usize] += times.served;
+        }
+        let (d, _) = load.iter().enumerate().rev().max_by_key(|(_, load)| **load)?;
+        u32::try_from(d).ok()
+    }
+}

@@ -1,0 +1,280 @@
+//! What a collective or a message is on the dimensions of its group: chunks, stages, times.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use allrail_collective::{Operation, StageRef};
+use allrail_core::{Bytes, DimensionId, Rank, Time};
+use allrail_engine::StageTask;
+use allrail_fabric::Fabric;
+use allrail_fabric::kinds::{self, Reach};
+use allrail_schedule::{Request, evaluate, planner};
+use allrail_workload::{Part, StepGraph};
+
+use crate::SimulateError;
+use crate::executors::lowered::{Carried, Lowered, StageTimes};
+use crate::training::communicator::slow::{Felt, LONGEST};
+
+/// Which network carries the stages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Idealisation {
+    /// The scenario's.
+    #[default]
+    Real,
+    /// The scenario's, all dimensions of a group kept busy without latency: no schedule is faster.
+    Ideal,
+    /// Bytes take no time.
+    Infinite,
+}
+
+fn too_long() -> SimulateError {
+    SimulateError::Schedule(allrail_schedule::ScheduleError::TooLong)
+}
+
+/// A collective or message, scheduled: its chunks, and the time of each of their stages.
+#[derive(Default)]
+struct Scheduled {
+    chunks: Vec<Vec<StageTask>>,
+    times: Vec<StageTimes>,
+    /// The order of each dimension, where queues keep to plans.
+    planned: Vec<Vec<StageRef>>,
+}
+
+impl Scheduled {
+    fn push(&mut self, task: StageTask, times: StageTimes) {
+        if let Some(chunk) = self.chunks.last_mut() {
+            chunk.push(task);
+        }
+        self.times.push(times);
+    }
+
+    fn lowered(self) -> Lowered {
+        let mut stages = allrail_engine::Stages::new(self.planned);
+        self.chunks.into_iter().for_each(|chunk| stages.push(chunk));
+        Lowered::alike(stages, Carried::Stages(self.times))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Key {
+    Collective(Operation, Bytes, u32),
+    Message(Bytes, (Rank, Rank), u32),
+}
+
+/// Schedules that were made, by what they are for.
+pub(super) struct Schedules<'a> {
+    pub(super) graph: &'a StepGraph,
+    pub(super) request: &'a Request,
+    /// Those of a kind of collective, where they differ from the request's.
+    pub(super) algorithms: &'a BTreeMap<Operation, Vec<String>>,
+    pub(super) network: Idealisation,
+    pub(super) slow: Option<&'a Felt<'a>>,
+    pub(super) known: BTreeMap<Key, Rc<Lowered>>,
+}
+
+impl Schedules<'_> {
+    pub(super) fn collective(
+        &mut self,
+        operation: Operation,
+        bytes: Bytes,
+        group: u32,
+    ) -> Result<Rc<Lowered>, SimulateError> {
+        let key = Key::Collective(operation, bytes, group);
+        if let Some(known) = self.known.get(&key) {
+            return Ok(Rc::clone(known));
+        }
+        let parts = &self.graph.groups()[group as usize].parts;
+        let stages = if bytes == Bytes::default() || parts.iter().all(|part| part.size < 2) {
+            // Nothing to send, or nobody to send it to: one stage of no time would need a server.
+            Scheduled { chunks: vec![Vec::new()], ..Scheduled::default() }
+        } else {
+            self.schedule(operation, bytes, group)?
+        };
+        let stages = Rc::new(stages.lowered());
+        self.known.insert(key, Rc::clone(&stages));
+        Ok(stages)
+    }
+
+    fn schedule(
+        &self,
+        operation: Operation,
+        bytes: Bytes,
+        group: u32,
+    ) -> Result<Scheduled, SimulateError> {
+        let (fabric, dimensions) = self.network_of(group)?;
+        let request = Request {
+            fabric,
+            operation,
+            size: bytes,
+            dimensions: dimensions.clone(),
+            // A chunk has one byte at least.
+            chunks: self.request.chunks.min(u32::try_from(bytes.count()).unwrap_or(u32::MAX)),
+            algorithms: match self.algorithms.get(&operation) {
+                Some(names) => Some(names.clone()),
+                None => self.request.algorithms.clone(),
+            },
+            ..self.request.clone()
+        };
+        let scheduled = planner::schedule(&request)?;
+        let work = scheduled.work()?;
+        if self.network == Idealisation::Ideal {
+            return Ok(self.ideal(&request, &dimensions, &work, group));
+        }
+        let planned = if request.order.keeps_to_plans() {
+            planner::plan(&request)?.dimension_order
+        } else {
+            Vec::new()
+        };
+        let mut stages = Scheduled { planned, ..Scheduled::default() };
+        let mut total = Time::ZERO;
+        for chunk in 0..work.chunks() {
+            stages.chunks.push(Vec::new());
+            for (stage, task) in (0u32..).zip(work.chunk(chunk)) {
+                let served = self.occupancy(group, task.dimension, task.served);
+                let served = served.filter(|time| *time <= LONGEST).ok_or_else(too_long)?;
+                total = total.checked_add(served).ok_or_else(too_long)?;
+                // Where stages run side by side, the time of their bytes is within the latency.
+                let beside = task.occupancy < task.served;
+                let latency = task.latency + task.occupancy - task.served;
+                let times = StageTimes {
+                    occupancy: if beside { Time::ZERO } else { served },
+                    latency: if beside { latency + served } else { latency },
+                    served,
+                    sent: task.sent.0,
+                };
+                let port = task.dimension;
+                let (operation, buffer, brought) = (task.operation, task.buffer, task.brought);
+                stages.push(StageTask { stage, port, operation, buffer, brought }, times);
+            }
+        }
+        Ok(stages)
+    }
+
+    /// The fabric as a group sees it, and its dimensions.
+    fn network_of(&self, group: u32) -> Result<(Fabric, Vec<DimensionId>), SimulateError> {
+        let group = &self.graph.groups()[group as usize];
+        if group.parts.is_empty() {
+            let ideal = self.network == Idealisation::Ideal;
+            return Err(SimulateError::Field {
+                field: if ideal { "what_if" } else { "world" }.to_owned(),
+                value: if ideal { "ideal_schedule" } else { "dims" }.to_owned(),
+                why: format!(
+                    "the ranks of group `{}` are no product of dimensions, and `dims` knows ranks \
+                     by their dimensions only",
+                    group.name
+                ),
+                hint: if ideal { "ask for `infinite_bandwidth`" } else { "use `world: flows`" }
+                    .to_owned(),
+            });
+        }
+        let mut fabric = self.request.fabric.clone();
+        let mut dimensions: Vec<DimensionId> = Vec::new();
+        let mut sizes: BTreeMap<DimensionId, u32> = BTreeMap::new();
+        for Part { dimension, size, .. } in &group.parts {
+            *sizes.entry(*dimension).or_insert(1) *= size;
+        }
+        for (dimension, size) in sizes {
+            if size < 2 {
+                continue;
+            }
+            let whole = &mut fabric.dimensions[dimension.index()];
+            if kinds::of(whole.kind).reach() == Reach::Peers && size < whole.size {
+                // Only the links to the part's own NPUs carry its messages.
+                whole.links = (whole.links * (size - 1) / (whole.size - 1)).max(1);
+            }
+            whole.size = size;
+            dimensions.push(dimension);
+        }
+        Ok((fabric, dimensions))
+    }
+
+    /// For how long a stage of a group keeps a dimension busy that should take `nominal`.
+    fn occupancy(&self, group: u32, dimension: u32, nominal: Time) -> Option<Time> {
+        match (self.slow, self.network) {
+            (_, Idealisation::Infinite) => Some(Time::ZERO),
+            (Some(slow), _) => slow.time(group, DimensionId(dimension), nominal),
+            (None, _) => Some(nominal),
+        }
+    }
+
+    pub(super) fn message(
+        &mut self,
+        bytes: Bytes,
+        ranks: (Rank, Rank),
+        group: u32,
+    ) -> Result<Rc<Lowered>, SimulateError> {
+        let key = Key::Message(bytes, ranks, group);
+        if let Some(known) = self.known.get(&key) {
+            return Ok(Rc::clone(known));
+        }
+        let mut stages = Scheduled { chunks: vec![Vec::new()], ..Scheduled::default() };
+        let (mut source, mut destination) = (ranks.0.0, ranks.1.0);
+        for (d, dimension) in (0u32..).zip(&self.request.fabric.dimensions) {
+            let (from, to) = (source % dimension.size, destination % dimension.size);
+            source /= dimension.size;
+            destination /= dimension.size;
+            if from == to {
+                continue;
+            }
+            let links = kinds::of(dimension.kind);
+            let mut path = Vec::new();
+            kinds::path(dimension, from, to, &mut path);
+            let hops = u64::try_from(path.len()).expect("few hops");
+            let steps = hops.div_ceil(u64::from(links.hops_per_step()));
+            let time = links.link_bandwidth(dimension).time_for(bytes);
+            let time = time.and_then(|time| self.occupancy(group, d, time));
+            let occupancy = time.ok_or_else(too_long)?;
+            let latency = dimension.latency.checked_mul(steps).ok_or_else(too_long)?;
+            let latency = if self.network == Idealisation::Ideal { Time::ZERO } else { latency };
+            let sent = bytes.count() as f64;
+            let times = StageTimes { occupancy, latency, served: occupancy, sent };
+            let task = StageTask {
+                stage: u32::try_from(stages.times.len()).expect("few dimensions"),
+                port: d,
+                operation: Operation::Broadcast,
+                buffer: bytes,
+                brought: bytes,
+            };
+            stages.push(task, times);
+        }
+        let stages = Rc::new(stages.lowered());
+        self.known.insert(key, Rc::clone(&stages));
+        Ok(stages)
+    }
+
+    /// As many chunks, each spread over all dimensions at once so that they end together.
+    fn ideal(
+        &self,
+        request: &Request,
+        dimensions: &[DimensionId],
+        work: &evaluate::Work,
+        group: u32,
+    ) -> Scheduled {
+        let bandwidth = |id: &DimensionId| {
+            let whole = request.fabric.dimension(*id).aggregate();
+            let slow = self.slow.map(|slow| slow.bandwidth(group, *id, whole));
+            slow.unwrap_or(whole).bytes_per_second() as f64
+        };
+        let total: f64 = dimensions.iter().map(bandwidth).sum();
+        let mut stages = Scheduled::default();
+        for chunk in 0..work.chunks() {
+            let bytes: f64 = work.chunk(chunk).iter().map(|task| task.sent.0).sum();
+            let time = Time::from_ps((bytes / total * 1e12).ceil() as u64);
+            let part = Bytes::new((bytes / dimensions.len() as f64) as u64);
+            for dimension in dimensions {
+                let task = StageTask {
+                    stage: 0,
+                    port: dimension.0,
+                    operation: request.operation,
+                    buffer: part,
+                    brought: part,
+                };
+                let sent = bytes * bandwidth(dimension) / total;
+                let times = StageTimes { occupancy: time, latency: Time::ZERO, served: time, sent };
+                stages.chunks.push(Vec::new());
+                stages.push(task, times);
+            }
+        }
+        stages
+    }
+}

@@ -1,0 +1,208 @@
+//! Graph fabrics as networks of a training step: the world, and where the job's ranks are.
+//!
+//! One of the fabric's alike planes is simulated, with its share of every message. A job has fewer
+//! ranks than the fabric has NPUs, or as many; [`Placement`] says on which it runs.
+
+use std::sync::Arc;
+
+use allrail_core::{Bytes, Rank, Time};
+use allrail_fabric::graph::{Graph, NodeId};
+use allrail_fabric::topologies::GraphTopology;
+use allrail_workload::SlowLinks;
+use allrail_world::flows::{Flows, Splitting};
+use allrail_world::packets::{Packets, Settings};
+use allrail_world::{OnePlane, Submission, Transfer, World};
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::SimulateError;
+use crate::traffic::check_size;
+use crate::training::communicator::ranks::Latency;
+use crate::training::scenario::MessageSettings;
+
+/// On which NPUs of the fabric a job's ranks are.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Placement {
+    /// Rank `r` on NPU `r`.
+    #[default]
+    InOrder,
+    /// On NPUs drawn by the seed from all of them.
+    Scattered,
+    /// On the first NPUs, in an order drawn by the seed.
+    Shuffled,
+    /// Rank `r` on NPU `npus[r]`.
+    #[serde(untagged)]
+    Npus(Vec<u32>),
+}
+
+impl Placement {
+    /// The NPU of each of `ranks` ranks, of `npus`.
+    ///
+    /// # Errors
+    /// More ranks than NPUs; a list that names one twice, or one that does not exist.
+    pub fn places(&self, ranks: u32, npus: u32, seed: u64) -> Result<Vec<NodeId>, SimulateError> {
+        let wrong = |value: String, why: String, hint: &str| SimulateError::Field {
+            field: "placement".to_owned(),
+            value,
+            why,
+            hint: hint.to_owned(),
+        };
+        if ranks > npus {
+            let why = format!("the fabric has {npus} NPUs");
+            return Err(wrong(format!("{ranks} ranks"), why, "take a larger fabric"));
+        }
+        let mut places: Vec<u32> = match self {
+            Self::InOrder | Self::Shuffled => (0..ranks).collect(),
+            Self::Scattered => (0..npus).collect(),
+            Self::Npus(listed) => listed.clone(),
+        };
+        if matches!(self, Self::Scattered | Self::Shuffled) {
+            let mut random = Pcg64Mcg::seed_from_u64(seed ^ 0x7261_6e6b_706c_6163);
+            for i in 0..ranks as usize {
+                let other = random.random_range(i..places.len());
+                places.swap(i, other);
+            }
+            places.truncate(ranks as usize);
+        }
+        if places.len() != ranks as usize {
+            let value = format!("{} NPUs", places.len());
+            return Err(wrong(value, format!("the job has {ranks} ranks"), "list one for each"));
+        }
+        let mut seen = vec![false; npus as usize];
+        for npu in &places {
+            match seen.get_mut(*npu as usize) {
+                None => {
+                    let why = format!("the NPUs are 0 to {}", npus - 1);
+                    return Err(wrong(npu.to_string(), why, "name NPUs that exist"));
+                }
+                Some(true) => {
+                    let why = "two ranks are on it".to_owned();
+                    return Err(wrong(npu.to_string(), why, "name each NPU once"));
+                }
+                Some(seen) => *seen = true,
+            }
+        }
+        Ok(places.into_iter().map(NodeId).collect())
+    }
+}
+
+/// A graph fabric, built.
+pub struct GraphNetwork {
+    /// What it is.
+    pub topology: Arc<dyn GraphTopology>,
+    /// One plane.
+    pub graph: Arc<Graph>,
+    /// How many are alike.
+    pub planes: u64,
+}
+
+impl GraphNetwork {
+    /// Builds a fabric.
+    ///
+    /// # Errors
+    /// What was left out has cut it in parts; its tables of paths do not fit into memory.
+    pub fn new(topology: Arc<dyn GraphTopology>) -> Result<Self, SimulateError> {
+        let graph = Arc::new(topology.simulated()?);
+        check_size(&*topology, &graph)?;
+        let planes = topology.counts().planes;
+        Ok(Self { topology, graph, planes })
+    }
+
+    /// Gives slow cables their bandwidth; returns what a result should say of them.
+    ///
+    /// # Errors
+    /// Dimensions are named, and cables have none.
+    pub fn slow_down(&mut self, drawn: &SlowLinks) -> Result<String, SimulateError> {
+        if drawn.names_dimensions() {
+            return Err(SimulateError::Field {
+                field: "workload.slow_links.dimensions".to_owned(),
+                value: self.topology.tag().to_owned(),
+                why: "in this world a topology's cables are slow, and they are of no dimension"
+                    .to_owned(),
+                hint: "leave it out, or use `world: dims`".to_owned(),
+            });
+        }
+        let all = self.graph.cables().len();
+        let slow = |cable: usize| drawn.cable(cable as u64);
+        let of = |cable, whole| if slow(cable) { drawn.bandwidth(whole) } else { whole };
+        self.graph = Arc::new(Graph::clone(&self.graph).with_bandwidths(of));
+        let count = (0..all).filter(|cable| slow(*cable)).count();
+        let factor = drawn.factor();
+        Ok(format!("slow cables, with {factor} of their bandwidth: {count} of {all} in a plane"))
+    }
+
+    /// The world `flows`; under [`Splitting::Ideal`] with ways round, where the topology takes them.
+    #[must_use]
+    pub fn flows(&self, splitting: Splitting) -> OnePlane<Flows> {
+        let detours = splitting == Splitting::Ideal && self.topology.takes_detours();
+        let world = Flows::with_detours(&self.graph, splitting, detours);
+        OnePlane { world, planes: self.planes }
+    }
+
+    /// The world `packets`.
+    ///
+    /// # Errors
+    /// No routing fits, or a setting is out of range.
+    pub fn packets(
+        &self,
+        settings: &Settings,
+        seed: u64,
+    ) -> Result<OnePlane<Packets>, SimulateError> {
+        let routing = self.topology.routing(&self.graph)?;
+        let world = Packets::new(self.graph.clone(), routing, settings, seed)?;
+        Ok(OnePlane { world, planes: self.planes })
+    }
+
+    /// What a result should say of it.
+    #[must_use]
+    pub fn notes(&self, placement: &Placement, settings: &MessageSettings) -> Vec<String> {
+        let mut notes = Vec::new();
+        if self.planes > 1 {
+            notes.push(format!("one of {} alike planes is simulated", self.planes));
+        }
+        notes.extend(self.topology.simulated_as().map(str::to_owned));
+        notes.push(match placement {
+            Placement::InOrder => "rank r is on NPU r".to_owned(),
+            Placement::Scattered => "ranks are on NPUs drawn from all by the seed".to_owned(),
+            Placement::Shuffled => {
+                "ranks are on the first NPUs, in an order drawn by the seed".to_owned()
+            }
+            Placement::Npus(_) => "ranks are on listed NPUs".to_owned(),
+        });
+        if settings.overhead > Time::ZERO {
+            notes.push(format!("every message waits {} at its ends", settings.overhead));
+        }
+        if settings.steady {
+            notes.push(
+                "alike steps of a collective are one message each: exact while nothing disturbs \
+                 them"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+
+    /// How long messages are under way in `flows` beside their bytes: found by messages of none.
+    #[must_use]
+    pub fn latency(&self, splitting: Splitting) -> Latency<'static> {
+        let mut world = Flows::new(&self.graph, splitting);
+        let mut now = Time::ZERO;
+        Box::new(move |from, to| {
+            let transfer = Transfer::Message {
+                dimension: allrail_core::DimensionId(0),
+                source: Rank(from.0),
+                destination: Rank(to.0),
+                bytes: Bytes::default(),
+            };
+            world.submit(now, Submission { transfer, tag: 0, sent_tag: None });
+            let before = now;
+            while let Some((time, _)) = world.next_event(Time::MAX) {
+                now = time;
+            }
+            now - before
+        })
+    }
+}

@@ -1,0 +1,215 @@
+//! A collective of a training step as the messages of its algorithm, on a graph.
+//!
+//! An all-reduce is one of `allrail_collective::grid` over the
+//! process group's ranks in a grid; reduce-scatter and all-gather are each half of a ring's all-reduce;
+//! an all-to-all sends to everyone at once (`direct`) or step by step (`pairwise`); a broadcast is
+//! a double binary tree.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use allrail_collective::grid::{self, GridAllReduce, hamiltonian};
+use allrail_collective::steps::Sized as SizedProgram;
+use allrail_collective::{Operation, Program, Steps, algorithm};
+use allrail_core::Bytes;
+use allrail_workload::Group;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::SimulateError;
+
+/// Which algorithms collectives take on graph fabrics.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Algorithms {
+    /// Of all-reduces, over a group's ranks in a grid.
+    pub all_reduce: String,
+    /// `direct`: to everyone at once; `pairwise`: to one after the other, each when the last one's
+    /// message has come.
+    pub all_to_all: AllToAll,
+    /// Groups whose all-reduces take another algorithm, by name.
+    pub groups: BTreeMap<String, String>,
+    /// Rows and columns of a group's ranks, by name; its first part along rows, or as square as it
+    /// goes, if left out.
+    pub shapes: BTreeMap<String, [u32; 2]>,
+}
+
+impl Default for Algorithms {
+    fn default() -> Self {
+        Self {
+            all_reduce: "ring".to_owned(),
+            all_to_all: AllToAll::Direct,
+            groups: BTreeMap::new(),
+            shapes: BTreeMap::new(),
+        }
+    }
+}
+
+/// How an all-to-all sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "an all-to-all"))]
+pub enum AllToAll {
+    /// To everyone at once.
+    #[default]
+    Direct,
+    /// To the next, then to the one after, each when the last one's message has come.
+    Pairwise,
+}
+
+/// A collective over a group on a graph.
+pub(super) fn on_graph(
+    algorithms: &Algorithms,
+    group: &Group,
+    ranks: u32,
+    operation: Operation,
+    bytes: Bytes,
+) -> Result<Arc<dyn Steps>, SimulateError> {
+    let tag = algorithms.groups.get(&group.name).unwrap_or(&algorithms.all_reduce);
+    let shape = shape(algorithms, group, ranks)?;
+    let chosen = || grid::named(tag).map_err(|error| explain(group, tag, &error.into()));
+    let of_grid = |algorithm: &dyn GridAllReduce| -> Result<Arc<dyn Steps>, SimulateError> {
+        let ([rows, columns], tag) = (shape, algorithm.tag());
+        algorithm.check(rows, columns).map_err(|error| explain(group, tag, &error.into()))?;
+        Ok(algorithm.steps(rows, columns, bytes).into())
+    };
+    Ok(match operation {
+        Operation::AllReduce => of_grid(chosen()?)?,
+        Operation::ReduceScatter | Operation::AllGather => {
+            Arc::new(Half { whole: of_grid(chosen()?.halves())? })
+        }
+        Operation::AllToAll => {
+            let bytes = Bytes::new(bytes.count().div_ceil(u64::from(ranks)));
+            Arc::new(Exchange { ranks, bytes, how: algorithms.all_to_all })
+        }
+        Operation::Broadcast => {
+            let tree = algorithm::named("double_binary_tree")?;
+            let order = hamiltonian::cycle(shape[0], shape[1]);
+            let program = tree.program(Operation::Broadcast, ranks).relabelled(&order);
+            let block = Bytes::new(bytes.count().div_ceil(u64::from(program.blocks)));
+            Arc::new(Owned { program, block })
+        }
+    })
+}
+
+fn explain(group: &Group, tag: &str, error: &SimulateError) -> SimulateError {
+    let report = error.report();
+    SimulateError::Field {
+        field: "messages.algorithms.all_reduce".to_owned(),
+        value: format!("{tag} in group `{}`", group.name),
+        why: report.why,
+        hint: report.hint,
+    }
+}
+
+/// Rows and columns of a group's ranks.
+fn shape(algorithms: &Algorithms, group: &Group, ranks: u32) -> Result<[u32; 2], SimulateError> {
+    if let Some(&[rows, columns]) = algorithms.shapes.get(&group.name) {
+        if u64::from(rows) * u64::from(columns) != u64::from(ranks) {
+            return Err(SimulateError::Field {
+                field: format!("messages.algorithms.shapes.{}", group.name),
+                value: format!("[{rows}, {columns}]"),
+                why: format!("its product is not the {ranks} ranks of a process group"),
+                hint: "give rows and columns whose product is".to_owned(),
+            });
+        }
+        return Ok([rows, columns]);
+    }
+    let sizes: Vec<u32> = group.parts.iter().map(|p| p.size).filter(|size| *size > 1).collect();
+    if let [columns, rest @ ..] = sizes.as_slice()
+        && !rest.is_empty()
+    {
+        return Ok([rest.iter().product(), *columns]);
+    }
+    let rows = (1..=ranks.isqrt()).rev().find(|rows| ranks.is_multiple_of(*rows)).unwrap_or(1);
+    Ok([rows, ranks / rows])
+}
+
+/// The first half of an all-reduce on a ring: as many messages as its reduce-scatter, or gather.
+struct Half {
+    whole: Arc<dyn Steps>,
+}
+
+impl Steps for Half {
+    fn ranks(&self) -> u32 {
+        self.whole.ranks()
+    }
+
+    fn steps(&self) -> u32 {
+        self.whole.steps() / 2
+    }
+
+    fn sends(&self, rank: u32, step: u32, out: &mut Vec<(u32, Bytes)>) {
+        self.whole.sends(rank, step, out);
+    }
+
+    fn expected(&self, rank: u32, step: u32) -> u32 {
+        self.whole.expected(rank, step)
+    }
+
+    fn alike(&self) -> Vec<std::ops::Range<u32>> {
+        std::iter::once(0..self.steps()).filter(|run| run.len() > 1).collect()
+    }
+}
+
+/// Everyone's shards to everyone.
+struct Exchange {
+    ranks: u32,
+    bytes: Bytes,
+    how: AllToAll,
+}
+
+impl Exchange {
+    fn direct(&self) -> bool {
+        self.how == AllToAll::Direct
+    }
+}
+
+impl Steps for Exchange {
+    fn ranks(&self) -> u32 {
+        self.ranks
+    }
+
+    fn steps(&self) -> u32 {
+        if self.direct() { 1 } else { self.ranks - 1 }
+    }
+
+    fn sends(&self, rank: u32, step: u32, out: &mut Vec<(u32, Bytes)>) {
+        let shifts = if self.direct() { 1..self.ranks } else { step + 1..step + 2 };
+        out.extend(shifts.map(|shift| ((rank + shift) % self.ranks, self.bytes)));
+    }
+
+    fn expected(&self, _: u32, _: u32) -> u32 {
+        if self.direct() { self.ranks - 1 } else { 1 }
+    }
+}
+
+/// A program with the size of its blocks.
+struct Owned {
+    program: Program,
+    block: Bytes,
+}
+
+impl Owned {
+    fn sized(&self) -> SizedProgram<'_> {
+        SizedProgram { program: &self.program, block: self.block }
+    }
+}
+
+impl Steps for Owned {
+    fn ranks(&self) -> u32 {
+        self.program.ranks
+    }
+
+    fn steps(&self) -> u32 {
+        self.sized().steps()
+    }
+
+    fn sends(&self, rank: u32, step: u32, out: &mut Vec<(u32, Bytes)>) {
+        self.sized().sends(rank, step, out);
+    }
+
+    fn expected(&self, rank: u32, step: u32) -> u32 {
+        self.sized().expected(rank, step)
+    }
+}

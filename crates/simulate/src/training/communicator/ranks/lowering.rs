@@ -1,0 +1,357 @@
+//! What is asked, lowered: where ranks are, and what collectives are made of.
+//!
+//! On a fabric of dimensions, and on a topology that has them, a collective is planned on the parts of
+//! dimensions of its group and is the messages of its stages ([`plan_messages`]). Where a scenario names
+//! algorithms of its own for a graph, or a group is no product of dimensions, it is that algorithm's
+//! messages (`lowered`), which wait for no port.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use allrail_collective::{Operation, StageRef, Steps};
+use allrail_core::{Bytes, Rank, Time};
+use allrail_engine::{StageTask, Stages};
+use allrail_fabric::graph::NodeId;
+use allrail_schedule::{Request, planner};
+use allrail_workload::{Part, StepGraph};
+
+use crate::SimulateError;
+use crate::executors::lowered::{Carried, Lowered, MessageSteps, Outgoing};
+use crate::executors::plan_messages::{self, Programs};
+use crate::executors::{self};
+use crate::training::communicator::ranks::algorithms::{Algorithms, on_graph};
+use crate::training::communicator::ranks::steady::Steady;
+use crate::training::players::Players;
+
+/// What the world's ends are to the job's ranks, and what collectives are made of.
+pub enum Wiring<'a> {
+    /// NPUs of a graph, and one algorithm a collective.
+    Graph {
+        /// The NPU of each rank.
+        places: &'a [NodeId],
+        /// What collectives are made of.
+        algorithms: &'a Algorithms,
+        /// The job's dimensions: where messages count, not where they go.
+        sizes: &'a [u32],
+    },
+    /// NPUs of a graph that has dimensions, and plans on them.
+    Planned {
+        /// The NPU of each rank.
+        places: &'a [NodeId],
+        /// Everything of the schedule but what is communicated.
+        request: &'a Request,
+        /// For groups that are no product of dimensions.
+        algorithms: &'a Algorithms,
+    },
+    /// Ranks of a fabric of dimensions, and plans on them; with everything of the schedule but what is
+    /// communicated.
+    Dimensions(&'a Request),
+}
+
+impl Wiring<'_> {
+    fn request(&self) -> Option<&Request> {
+        match self {
+            Wiring::Graph { .. } => None,
+            Wiring::Planned { request, .. } | Wiring::Dimensions(request) => Some(request),
+        }
+    }
+
+    fn places(&self) -> Option<&[NodeId]> {
+        match self {
+            Wiring::Graph { places, .. } | Wiring::Planned { places, .. } => Some(places),
+            Wiring::Dimensions(_) => None,
+        }
+    }
+
+    /// How executors run.
+    pub(super) fn settings(&self) -> executors::Settings {
+        self.request().map_or_else(executors::Settings::default, |request| executors::Settings {
+            order: request.order,
+            active_chunks: request.active_chunks,
+            endpoint_delay: request.endpoint_delay,
+            ..executors::Settings::default()
+        })
+    }
+}
+
+/// How long a message between two NPUs is under way beside its bytes.
+pub type Latency<'a> = Box<dyn FnMut(NodeId, NodeId) -> Time + 'a>;
+
+/// See the module.
+pub(super) struct Lowering<'a> {
+    graph: &'a StepGraph,
+    pub(super) players: &'a Players,
+    wiring: Wiring<'a>,
+    sizes: Vec<u32>,
+    known: BTreeMap<(Operation, Bytes, u32), Option<Rc<Lowered>>>,
+    messages: BTreeMap<(Bytes, u32), Rc<Lowered>>,
+    programs: Programs,
+    /// Of steady flows: how long messages are under way, and what each waits for at its ends.
+    pub(super) latency: Option<(Latency<'a>, Time)>,
+    /// What is added to a steady collective's end, by what it does and where, whatever its size.
+    added: BTreeMap<(Operation, u32), Time>,
+}
+
+impl<'a> Lowering<'a> {
+    pub(super) fn new(graph: &'a StepGraph, players: &'a Players, wiring: Wiring<'a>) -> Self {
+        let sizes = match &wiring {
+            Wiring::Graph { sizes, .. } => sizes.to_vec(),
+            Wiring::Planned { request, .. } | Wiring::Dimensions(request) => {
+                request.fabric.dimensions.iter().map(|dimension| dimension.size).collect()
+            }
+        };
+        Self {
+            graph,
+            players,
+            wiring,
+            sizes,
+            known: BTreeMap::new(),
+            messages: BTreeMap::new(),
+            programs: Programs::default(),
+            latency: None,
+            added: BTreeMap::new(),
+        }
+    }
+
+    /// Whether a port carries one stage at a time.
+    pub(super) fn is_exclusive(&self) -> bool {
+        self.wiring.request().is_some()
+    }
+
+    /// What a collective is made of; nothing where there is nothing to send, or nobody to send it to.
+    pub(super) fn collective(
+        &mut self,
+        operation: Operation,
+        bytes: Bytes,
+        process_group: u32,
+    ) -> Result<Option<Rc<Lowered>>, SimulateError> {
+        let held = &self.players.process_groups[process_group as usize];
+        // What is added to a steady one depends on where it is.
+        let place = if self.latency.is_some() { process_group } else { held.group.0 };
+        let key = (operation, bytes, place);
+        if let Some(known) = self.known.get(&key) {
+            return Ok(known.clone());
+        }
+        let ranks = u32::try_from(held.ranks.len()).expect("fewer than 2^32 ranks");
+        let group = &self.graph.groups()[held.group.index()];
+        let lowered = if ranks < 2 || bytes == Bytes::default() {
+            None
+        } else {
+            let algorithms = match &self.wiring {
+                Wiring::Graph { algorithms, .. } => Some(*algorithms),
+                Wiring::Planned { algorithms, .. } => group.parts.is_empty().then_some(*algorithms),
+                Wiring::Dimensions(_) => None,
+            };
+            Some(Rc::new(match (algorithms, self.wiring.request()) {
+                (None, Some(request)) => {
+                    on_dimensions(request, &group.parts, operation, bytes, &mut self.programs)?
+                }
+                (algorithms, _) => {
+                    let algorithms = algorithms.expect("a graph has them");
+                    let steps = on_graph(algorithms, group, ranks, operation, bytes)?;
+                    self.whole(steps, operation, bytes, process_group)
+                }
+            }))
+        };
+        self.known.insert(key, lowered.clone());
+        Ok(lowered)
+    }
+
+    /// One algorithm, as one stage.
+    fn whole(
+        &mut self,
+        steps: Arc<dyn Steps>,
+        operation: Operation,
+        bytes: Bytes,
+        process_group: u32,
+    ) -> Lowered {
+        let ranks = self.players.process_groups[process_group as usize].ranks.clone();
+        let mut added = Time::ZERO;
+        let mut steps = steps;
+        if self.latency.is_some() {
+            let steady = Steady::new(steps);
+            added = self.added(operation, process_group, &steady);
+            steps = Arc::new(steady);
+        }
+        let task = StageTask { stage: 0, port: 0, operation, buffer: bytes, brought: bytes };
+        let mut stages = Stages::new(Vec::new());
+        stages.push([task]);
+        let whole = Whole { steps, ranks, sizes: self.sizes.clone() };
+        Lowered::alike(stages, Carried::Messages(Box::new(whole))).later(added)
+    }
+
+    /// A message from a rank to another that the world joins to it, as the stage of a port.
+    pub(super) fn message(&mut self, bytes: Bytes, from: Rank, to: Rank) -> Rc<Lowered> {
+        let dimension = dimension(&self.sizes, from, to);
+        let exclusive = self.is_exclusive();
+        let key = (bytes, dimension);
+        let make = || {
+            let operation = Operation::Broadcast;
+            let task =
+                StageTask { stage: 0, port: dimension, operation, buffer: bytes, brought: bytes };
+            let (mut sender, mut receiver) = (Stages::new(Vec::new()), Stages::new(Vec::new()));
+            sender.push([task]);
+            receiver.push([]);
+            let lone = Lone { bytes, dimension, exclusive };
+            let carried = Carried::Messages(Box::new(lone));
+            Rc::new(Lowered::of_kinds(vec![sender, receiver], vec![0, 1], carried))
+        };
+        Rc::clone(self.messages.entry(key).or_insert_with(make))
+    }
+
+    /// Where a rank is.
+    pub(super) fn npu(&self, rank: Rank) -> NodeId {
+        self.wiring.places().map_or(NodeId(rank.0), |places| places[rank.index()])
+    }
+
+    /// How many dimensions messages may count on.
+    pub(super) fn dimensions(&self) -> usize {
+        self.sizes.len()
+    }
+
+    /// The ranks that a message of the job passes on its way, the last of them `to`; none where it is
+    /// from `to` itself.
+    pub(super) fn passed(&self, from: Rank, to: Rank) -> Vec<Rank> {
+        if self.wiring.places().is_some() {
+            return if from == to { Vec::new() } else { vec![to] };
+        }
+        let mut passed = Vec::new();
+        let (mut at, mut stride) = (from.0, 1);
+        for size in &self.sizes {
+            let place = |rank: u32| rank / stride % size;
+            if place(at) != place(to.0) {
+                at = at - place(at) * stride + place(to.0) * stride;
+                passed.push(Rank(at));
+            }
+            stride *= size;
+        }
+        passed
+    }
+
+    /// What a steady collective waits for after its last byte.
+    fn added(&mut self, operation: Operation, process_group: u32, steady: &Steady) -> Time {
+        if let Some(known) = self.added.get(&(operation, process_group)) {
+            return *known;
+        }
+        let Some((mut latency, overhead)) = self.latency.take() else { return Time::ZERO };
+        let ranks = &self.players.process_groups[process_group as usize].ranks;
+        let added = steady.added(&mut |from, to| {
+            let ends = (self.npu(ranks[from as usize]), self.npu(ranks[to as usize]));
+            overhead + latency(ends.0, ends.1)
+        });
+        self.latency = Some((latency, overhead));
+        self.added.insert((operation, process_group), added);
+        added
+    }
+}
+
+/// The dimension on which a message counts: the first on which its ranks differ.
+fn dimension(sizes: &[u32], from: Rank, to: Rank) -> u32 {
+    let (mut from, mut to) = (from.0, to.0);
+    for (d, size) in (0u32..).zip(sizes) {
+        if from % size != to % size {
+            return d;
+        }
+        from /= size;
+        to /= size;
+    }
+    0
+}
+
+/// A collective over the parts of dimensions of a group. Its ranks are numbered by their coordinates
+/// on the parts, the first part fastest.
+fn on_dimensions(
+    request: &Request,
+    parts: &[Part],
+    operation: Operation,
+    bytes: Bytes,
+    programs: &mut Programs,
+) -> Result<Lowered, SimulateError> {
+    let parts: Vec<Part> = parts.iter().filter(|part| part.size > 1).copied().collect();
+    let mut fabric = request.fabric.clone();
+    fabric.dimensions = parts
+        .iter()
+        .map(|part| {
+            let mut dimension = request.fabric.dimension(part.dimension).clone();
+            dimension.size = part.size;
+            dimension
+        })
+        .collect();
+    let algorithms = request.algorithms.as_ref().map(|names| {
+        parts.iter().filter_map(|part| names.get(part.dimension.index()).cloned()).collect()
+    });
+    let plan = planner::plan(&Request {
+        fabric: fabric.clone(),
+        operation,
+        size: bytes,
+        dimensions: Vec::new(),
+        algorithms,
+        // A chunk has one byte at least.
+        chunks: request.chunks.min(u32::try_from(bytes.count()).unwrap_or(u32::MAX)),
+        ..request.clone()
+    })?;
+    let (_, works) = crate::lowering::work(&fabric, std::slice::from_ref(&plan))?;
+    let ports: Vec<u32> = parts.iter().map(|part| part.dimension.0).collect();
+    plan_messages::lower(&plan, &works[0], &ports, request.order, programs)
+}
+
+/// One algorithm over all ranks of a process group, on a graph: its ports are never taken.
+struct Whole {
+    steps: Arc<dyn Steps>,
+    ranks: Vec<Rank>,
+    sizes: Vec<u32>,
+}
+
+impl MessageSteps for Whole {
+    fn steps(&self, _: StageRef) -> u32 {
+        self.steps.steps()
+    }
+
+    fn first(&self, _: StageRef) -> u64 {
+        0
+    }
+
+    fn sends(&self, position: u32, _: StageRef, step: u32, out: &mut Vec<Outgoing>) {
+        let mut sends = Vec::new();
+        self.steps.sends(position, step, &mut sends);
+        let from = self.ranks[position as usize];
+        out.extend(sends.into_iter().map(|(to, bytes)| Outgoing {
+            to,
+            heard_by: to,
+            dimension: dimension(&self.sizes, from, self.ranks[to as usize]),
+            bytes,
+            last_on_link: false,
+        }));
+    }
+
+    fn expected(&self, position: u32, _: StageRef, step: u32) -> u32 {
+        self.steps.expected(position, step)
+    }
+}
+
+/// A lone message: its sender's stage, over when it has come.
+struct Lone {
+    bytes: Bytes,
+    dimension: u32,
+    exclusive: bool,
+}
+
+impl MessageSteps for Lone {
+    fn steps(&self, _: StageRef) -> u32 {
+        1
+    }
+
+    fn first(&self, _: StageRef) -> u64 {
+        0
+    }
+
+    fn sends(&self, _: u32, _: StageRef, _: u32, out: &mut Vec<Outgoing>) {
+        let (bytes, dimension) = (self.bytes, self.dimension);
+        out.push(Outgoing { to: 1, heard_by: 0, dimension, bytes, last_on_link: self.exclusive });
+    }
+
+    fn expected(&self, _: u32, _: StageRef, _: u32) -> u32 {
+        1
+    }
+}

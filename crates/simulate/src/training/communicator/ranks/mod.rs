@@ -1,0 +1,249 @@
+//! The communication of a step in worlds of messages: `links`, `flows` and `packets`.
+//!
+//! Players are ranks, each with an executor. A collective among a process group's ranks is the chunks of a
+//! plan on the dimensions of its group, or on a graph the messages of one algorithm ([`lowering`]).
+//! All that is in flight shares the world, and so its links. A message of the job is one message of the
+//! world; in `links` one on each dimension on which its ranks differ, one after the other. On
+//! dimensions a message waits in the queue of its port as stages do.
+//!
+//! With [`RankCommunicator::steady`], alike steps of an algorithm are one message each (`steady`).
+//!
+//! Ignored: what a message costs the processors of its ends, but for the overhead, which keeps nothing
+//! else waiting.
+
+pub mod algorithms;
+mod log;
+mod lowering;
+mod steady;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use allrail_core::{Bytes, Rank, Time};
+use allrail_workload::StepGraph;
+use allrail_world::World;
+
+use crate::SimulateError;
+use crate::executors::{self, Executors};
+use crate::training::communicator::{Ask, Communicator, Event, Span, Submission, Usage};
+use crate::training::players::Players;
+use log::Log;
+use lowering::Lowering;
+pub use lowering::{Latency, Wiring};
+
+/// A message on its way over several dimensions.
+struct Way {
+    at: Rank,
+    left: VecDeque<Rank>,
+    bytes: Bytes,
+    priority: i64,
+}
+
+/// See the module.
+pub struct RankCommunicator<'a> {
+    lowering: Lowering<'a>,
+    executors: Executors<Box<dyn World + 'a>>,
+    /// The players of each process group.
+    members: Vec<Rc<[u32]>>,
+    ways: BTreeMap<u64, Way>,
+    log: Option<Log>,
+    ready: VecDeque<(Time, Event)>,
+    now: Time,
+    /// Submissions under way, since when there are any, and how long there were before.
+    open: u64,
+    since: Time,
+    active: Time,
+}
+
+impl<'a> RankCommunicator<'a> {
+    /// An idle network. `overhead` is what each message waits for at its ends.
+    #[must_use]
+    pub fn new(
+        graph: &'a StepGraph,
+        players: &'a Players,
+        wiring: Wiring<'a>,
+        world: Box<dyn World + 'a>,
+        overhead: Time,
+    ) -> Self {
+        let settings = executors::Settings { overhead, ..wiring.settings() };
+        let lowering = Lowering::new(graph, players, wiring);
+        let npus: Vec<Rank> =
+            players.ranks.iter().map(|rank| Rank(lowering.npu(*rank).0)).collect();
+        Self {
+            executors: Executors::new(world, npus, lowering.dimensions(), settings),
+            lowering,
+            members: players.process_groups.iter().map(|i| i.players.as_slice().into()).collect(),
+            ways: BTreeMap::new(),
+            log: None,
+            ready: VecDeque::new(),
+            now: Time::ZERO,
+            open: 0,
+            since: Time::ZERO,
+            active: Time::ZERO,
+        }
+    }
+
+    /// Carries alike steps as steady flows; only a world in which a message's bytes are on all its
+    /// links at once (`flows`) gives the same times then.
+    #[must_use]
+    pub fn steady(mut self, latency: Latency<'a>) -> Self {
+        self.lowering.latency = Some((latency, self.executors.settings().overhead));
+        self
+    }
+
+    /// Carries bytes in no time; latencies and the overhead remain.
+    #[must_use]
+    pub fn infinite(mut self) -> Self {
+        self.executors.set_infinite();
+        self
+    }
+
+    /// Keeps when each submission was under way.
+    #[must_use]
+    pub fn logged(mut self) -> Self {
+        self.log = Some(Log::default());
+        self
+    }
+
+    /// What was under way when, where it was kept.
+    pub fn take_spans(&mut self) -> Vec<Span> {
+        self.log.as_mut().map(|log| std::mem::take(&mut log.spans)).unwrap_or_default()
+    }
+
+    /// Looks at what will be asked, so that a mistake is found before anything runs.
+    ///
+    /// # Errors
+    /// Names the field that is wrong.
+    pub fn prepare(&mut self, ask: Ask) -> Result<(), SimulateError> {
+        match ask {
+            Ask::Collective { operation, bytes, process_group } => {
+                self.lowering.collective(operation, bytes, process_group).map(|_| ())
+            }
+            Ask::Message { .. } => Ok(()),
+        }
+    }
+
+    /// How many messages the world has been given, and how many bytes.
+    #[must_use]
+    pub fn carried(&self) -> (u64, u64) {
+        (self.executors.transfers(), self.executors.sent().sum::<f64>() as u64)
+    }
+
+    /// Whether the executors' queues decide what goes first.
+    #[must_use]
+    pub fn keeps_priorities(&self) -> bool {
+        self.lowering.is_exclusive()
+    }
+
+    /// The next part of a message's way; whether there is one.
+    fn pass_on(&mut self, now: Time, tag: u64, overhead: Time, is_first: bool) -> bool {
+        let Some(way) = self.ways.get_mut(&tag) else { return false };
+        let Some(next) = way.left.pop_front() else {
+            self.ways.remove(&tag);
+            return false;
+        };
+        let from = std::mem::replace(&mut way.at, next);
+        let (bytes, priority) = (way.bytes, way.priority);
+        let player = |rank: Rank| {
+            // A rank that runs nothing passes messages on all the same.
+            self.lowering.players.of(rank).expect("every rank on the way has a player")
+        };
+        let members: Rc<[u32]> = Rc::from([player(from), player(next)]);
+        let lowered = self.lowering.message(bytes, from, next);
+        self.executors.carry(now, lowered, members, priority, overhead, tag, is_first);
+        true
+    }
+
+    /// A submission is over.
+    fn over(&mut self, now: Time, tag: u64) {
+        self.open -= 1;
+        if self.open == 0 {
+            self.active += now.saturating_sub(self.since);
+        }
+        if let Some(log) = &mut self.log {
+            log.ends(now, tag, self.lowering.players);
+        }
+        self.ready.push_back((now, Event::Delivered { tag }));
+    }
+}
+
+impl Communicator for RankCommunicator<'_> {
+    fn submit(&mut self, now: Time, submission: Submission) {
+        let Submission { ask, priority, overhead, tag, .. } = submission;
+        if let Some(log) = &mut self.log {
+            log.begins(now, tag, ask);
+        }
+        if self.open == 0 {
+            self.since = now + overhead;
+        }
+        self.open += 1;
+        let (bytes, at, to) = match ask {
+            Ask::Collective { operation, bytes, process_group } => {
+                let lowered = self.lowering.collective(operation, bytes, process_group);
+                match lowered.expect("what is asked was looked at before the run") {
+                    Some(lowered) => {
+                        let members = Rc::clone(&self.members[process_group as usize]);
+                        self.executors.carry(now, lowered, members, priority, overhead, tag, false);
+                    }
+                    None => self.over(now, tag),
+                }
+                return;
+            }
+            Ask::Message { bytes, ranks: (from, to), .. } => (bytes, from, to),
+        };
+        let left: VecDeque<Rank> = self.lowering.passed(at, to).into();
+        self.ways.insert(tag, Way { at, left, bytes, priority });
+        if !self.pass_on(now, tag, overhead, true) {
+            // To itself.
+            self.over(now, tag);
+            self.ready.push_back((now, Event::Sent { tag }));
+        }
+    }
+
+    fn next_time(&self) -> Option<Time> {
+        self.ready.front().map(|(time, _)| *time).or_else(|| self.executors.next_time())
+    }
+
+    fn next_event(&mut self, until: Time) -> Option<(Time, Event)> {
+        loop {
+            if self.ready.front().is_some_and(|(time, _)| *time <= until) {
+                return self.ready.pop_front();
+            }
+            let (now, event) = self.executors.next_event(until)?;
+            self.now = self.now.max(now);
+            match event {
+                executors::Event::Left { tag } => return Some((now, Event::Sent { tag })),
+                executors::Event::Over { tag } => {
+                    if !self.pass_on(now, tag, Time::ZERO, false) {
+                        self.over(now, tag);
+                    }
+                }
+            }
+        }
+    }
+
+    fn choose(&mut self, now: Time) {
+        self.executors.settle(now);
+    }
+
+    fn usage(&self) -> Usage {
+        let dimensions = self.lowering.dimensions();
+        let ranks = self.lowering.players.len().max(1) as f64;
+        let busy = self.executors.world().busy(self.now.max(Time::from_ps(1)));
+        let time = |share: f64| Time::from_ps((share * self.now.as_ps() as f64) as u64);
+        let mut sent = vec![0.0; dimensions];
+        for (place, bytes) in self.executors.sent().enumerate() {
+            sent[place % dimensions] += bytes;
+        }
+        let mut usage = Usage {
+            busy: busy.map(|shares| shares.into_iter().map(time).collect()),
+            sent: sent.into_iter().map(|bytes| bytes / ranks).collect(),
+            links: self.executors.world().link_seconds(),
+            active: self.active,
+        };
+        if self.open > 0 {
+            usage.active += self.now.saturating_sub(self.since);
+        }
+        usage
+    }
+}

@@ -1,0 +1,316 @@
+//! Gradients on their way: the tensor schedulers of a step, and what their words mean to the driver.
+//!
+//! There is one scheduler per process group of a group and kind of collective: it stands for the one that
+//! every rank of the process group runs, as the events that it is told are agreed. A gradient is ready
+//! once all players have come to its collective; with a coordination policy, once that has found
+//! out. What a scheduler starts is a collective of the same kind over the bytes of its pieces.
+
+use std::collections::BTreeMap;
+
+use allrail_collective::Operation;
+use allrail_core::{Bytes, Time};
+use allrail_schedule::tensor::{
+    Action, Event, OperationId, Phase, Piece, Tensor, TensorParameters, TensorScheduler,
+};
+use allrail_workload::{NodeId, StepGraph, Work};
+use serde_json::Value;
+
+use crate::SimulateError;
+use crate::coordination::{Agreement, Coordination};
+use crate::training::communicator::Ask;
+use crate::training::driver::record::Ran;
+use crate::training::players::{Players, ProcessGroup};
+
+/// An operation of one of the schedulers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Index of the scheduler.
+    pub scheduler: u32,
+    /// Its operation.
+    pub operation: OperationId,
+}
+
+/// An operation to start.
+pub struct Start {
+    /// A node whose bytes are in it: the first piece's.
+    pub by: Ran,
+    /// What to carry.
+    pub ask: Ask,
+    /// The scheduler's word: higher goes first.
+    pub priority: i64,
+    /// For how long it occupies its first server before its bytes do.
+    pub overhead: Time,
+    /// Which operation it is.
+    pub step: Step,
+    /// With parameter servers: which part of a gradient, and which way.
+    pub piece: Option<(Phase, Piece)>,
+}
+
+/// What the schedulers want.
+#[derive(Default)]
+pub struct Wanted {
+    /// Operations to start.
+    pub starts: Vec<Start>,
+    /// Nodes whose gradient has been exchanged.
+    pub over: Vec<Ran>,
+    /// (scheduler, timer, when).
+    pub timers: Vec<(u32, u64, Time)>,
+}
+
+struct Scheduled {
+    scheduler: Box<dyn TensorScheduler>,
+    process_group: u32,
+    operation: Operation,
+    /// Who came to each tensor's collective, until it is done.
+    came: Vec<Vec<Ran>>,
+    /// How ranks find out what is ready; at once where absent.
+    agreement: Option<Box<dyn Agreement>>,
+}
+
+/// How the ranks of a process group agree on these tensors.
+fn agreement(
+    tree: &Value,
+    players: &Players,
+    process_group: &ProcessGroup,
+    tensors: &[Tensor],
+    names: &[String],
+) -> Result<Option<Box<dyn Agreement>>, SimulateError> {
+    let coordination = Coordination::read(tree, names)?;
+    if coordination.policy.is_none() {
+        return Ok(None);
+    }
+    let weights: Vec<u32> = process_group
+        .players
+        .iter()
+        .map(|player| {
+            let members =
+                process_group.ranks.iter().filter(|rank| players.of(**rank) == Some(*player));
+            u32::try_from(members.count()).expect("few ranks")
+        })
+        .collect();
+    let bytes: Vec<Bytes> = tensors.iter().map(|tensor| tensor.bytes).collect();
+    coordination.agreement(&weights, &bytes).map(Some)
+}
+
+/// The schedulers of a step.
+pub struct Tensors {
+    schedulers: Vec<Scheduled>,
+    /// The scheduler of a process group's collectives of one kind.
+    of: BTreeMap<(u32, Operation), u32>,
+    /// By which kind of collective a node exchanges which tensor of its scheduler.
+    tensor_of: BTreeMap<NodeId, (Operation, u32)>,
+    ready: Vec<(u32, u32)>,
+    finished: Vec<Step>,
+    timers: Vec<(u32, u64)>,
+    parameters: TensorParameters,
+    /// Of an operation over servers, the pieces that are under way.
+    parts: BTreeMap<(u32, OperationId), usize>,
+}
+
+impl Tensors {
+    /// The schedulers of a graph's gradients.
+    ///
+    /// # Errors
+    /// A parameter is wrong: names it.
+    pub fn new(
+        graph: &StepGraph,
+        players: &Players,
+        parameters: &TensorParameters,
+        coordination: Option<&Value>,
+    ) -> Result<Self, SimulateError> {
+        let mut tensors = Self {
+            schedulers: Vec::new(),
+            of: BTreeMap::new(),
+            tensor_of: BTreeMap::new(),
+            ready: Vec::new(),
+            finished: Vec::new(),
+            timers: Vec::new(),
+            parameters: parameters.clone(),
+            parts: BTreeMap::new(),
+        };
+        // Of every group and kind, the first actor's gradients; other actors' meet these in order.
+        let mut lists: BTreeMap<(u32, Operation), Vec<(Tensor, String)>> = BTreeMap::new();
+        let mut counts: BTreeMap<(u32, u32, Operation), u32> = BTreeMap::new();
+        for id in graph.ids() {
+            let node = graph.node(id);
+            let (Some(place), Work::Collective { operation, bytes, group, .. }) =
+                (node.tensor, node.work)
+            else {
+                continue;
+            };
+            if bytes == Bytes::default() {
+                continue;
+            }
+            let count = counts.entry((group.0, node.actor.0, operation)).or_default();
+            tensors.tensor_of.insert(id, (operation, *count));
+            *count += 1;
+            if graph.groups()[group.index()].actors[0] == node.actor {
+                let tensor = Tensor { bytes, place, group: None };
+                let list = lists.entry((group.0, operation)).or_default();
+                list.push((tensor, graph.name(id).to_owned()));
+            }
+        }
+        for (index, process_group) in (0u32..).zip(&players.process_groups) {
+            for ((group, operation), list) in &lists {
+                if *group != process_group.group.0 {
+                    continue;
+                }
+                let scheduler = u32::try_from(tensors.schedulers.len()).expect("few schedulers");
+                let (list, names): (Vec<Tensor>, Vec<String>) = list.iter().cloned().unzip();
+                tensors.of.insert((index, *operation), scheduler);
+                tensors.schedulers.push(Scheduled {
+                    scheduler: parameters.scheduler(&list)?,
+                    process_group: index,
+                    operation: *operation,
+                    came: vec![Vec::new(); list.len()],
+                    agreement: match coordination {
+                        Some(tree) => agreement(tree, players, process_group, &list, &names)?,
+                        None => None,
+                    },
+                });
+            }
+        }
+        Ok(tensors)
+    }
+
+    /// Whether a node's collective is a scheduler's.
+    #[must_use]
+    pub fn takes(&self, node: NodeId) -> bool {
+        self.tensor_of.contains_key(&node)
+    }
+
+    /// A player has come to a gradient's collective; `position` is its place in the process group.
+    pub fn come(&mut self, now: Time, process_group: u32, ran: Ran, position: usize) {
+        let (scheduler, tensor) = self.place(process_group, ran);
+        if let Some(agreement) = &mut self.schedulers[scheduler as usize].agreement {
+            agreement.submit(now, u32::try_from(position).expect("few players"), tensor);
+        }
+    }
+
+    /// All players have come to a gradient's collective.
+    pub fn ready(&mut self, process_group: u32, came: Vec<Ran>) {
+        let (scheduler, tensor) = self.place(process_group, came[0]);
+        let scheduled = &mut self.schedulers[scheduler as usize];
+        scheduled.came[tensor as usize] = came;
+        if scheduled.agreement.is_none() {
+            self.ready.push((scheduler, tensor));
+        }
+    }
+
+    fn place(&self, process_group: u32, ran: Ran) -> (u32, u32) {
+        let (operation, tensor) = self.tensor_of[&ran.node];
+        (self.of[&(process_group, operation)], tensor)
+    }
+
+    /// An operation is over.
+    pub fn finished(&mut self, step: Step) {
+        self.finished.push(step);
+    }
+
+    /// A timer that a scheduler set.
+    pub fn timer(&mut self, scheduler: u32, id: u64) {
+        self.timers.push((scheduler, id));
+    }
+
+    /// When a coordination finds out something next.
+    #[must_use]
+    pub fn next_time(&self) -> Option<Time> {
+        // All agree in one way, or none does: then there is nobody to ask before every event.
+        self.schedulers.first()?.agreement.as_ref()?;
+        let agreements = self.schedulers.iter().filter_map(|one| one.agreement.as_ref());
+        agreements.filter_map(|agreement| agreement.next_time()).min()
+    }
+
+    /// Takes what coordinations find out now.
+    pub fn take_agreed(&mut self, now: Time) {
+        for (index, scheduled) in (0u32..).zip(&mut self.schedulers) {
+            let Some(agreement) = &mut scheduled.agreement else { continue };
+            while agreement.next_time().is_some_and(|next| next <= now) {
+                if let Some((_, group)) = agreement.next_event(now) {
+                    self.ready.extend(group.into_iter().map(|tensor| (index, tensor)));
+                }
+            }
+        }
+    }
+
+    /// Tells the schedulers what has come, and what they want; `None` if nothing has come.
+    pub fn act(&mut self, now: Time) -> Option<Wanted> {
+        if self.ready.is_empty() && self.finished.is_empty() && self.timers.is_empty() {
+            return None;
+        }
+        let mut wanted = Wanted::default();
+        self.ready.sort_unstable();
+        for (scheduler, tensor) in std::mem::take(&mut self.ready) {
+            self.tell(now, scheduler, Event::Ready { tensor }, &mut wanted);
+        }
+        for step in std::mem::take(&mut self.finished) {
+            if let Some(left) = self.parts.get_mut(&(step.scheduler, step.operation)) {
+                *left -= 1;
+                if *left > 0 {
+                    continue;
+                }
+                self.parts.remove(&(step.scheduler, step.operation));
+            }
+            let event = Event::Finished { operation: step.operation };
+            self.tell(now, step.scheduler, event, &mut wanted);
+        }
+        for (scheduler, id) in std::mem::take(&mut self.timers) {
+            self.tell(now, scheduler, Event::Timer { id }, &mut wanted);
+        }
+        Some(wanted)
+    }
+
+    fn tell(&mut self, now: Time, index: u32, event: Event, wanted: &mut Wanted) {
+        let scheduled = &mut self.schedulers[index as usize];
+        let mut actions = Vec::new();
+        scheduled.scheduler.on(now, event, &mut actions);
+        for action in actions {
+            match action {
+                Action::Start { operation, phase, pieces, priority } => {
+                    let overhead = self.parameters.overhead(pieces.len());
+                    let step = Step { scheduler: index, operation };
+                    let start = |bytes: u64, piece: &Piece| Start {
+                        by: scheduled.came[piece.tensor as usize][0],
+                        ask: Ask::Collective {
+                            operation: scheduled.operation,
+                            bytes: Bytes::new(bytes),
+                            process_group: scheduled.process_group,
+                        },
+                        priority,
+                        overhead,
+                        step,
+                        piece: None,
+                    };
+                    if phase == Phase::Whole {
+                        let bytes = pieces.iter().map(|piece| piece.bytes.count()).sum();
+                        wanted.starts.push(start(bytes, &pieces[0]));
+                        continue;
+                    }
+                    // Each piece goes to its server; the overhead of all comes before the first.
+                    self.parts.insert((index, operation), pieces.len());
+                    wanted.starts.extend(pieces.iter().enumerate().map(|(i, piece)| Start {
+                        piece: Some((phase, *piece)),
+                        overhead: if i == 0 { overhead } else { Time::ZERO },
+                        ..start(piece.bytes.count(), piece)
+                    }));
+                }
+                Action::Done { tensor } => {
+                    wanted.over.append(&mut scheduled.came[tensor as usize]);
+                }
+                Action::SetTimer { id, at } => wanted.timers.push((index, id, at)),
+            }
+        }
+    }
+
+    /// Which gradients wait, for the report of a stall.
+    #[must_use]
+    pub fn waits(&self) -> Vec<String> {
+        let waiting = |scheduled: &Scheduled| {
+            let count = scheduled.came.iter().filter(|came| !came.is_empty()).count();
+            (count > 0).then(|| {
+                format!("  the tensor scheduler of {} holds {count} gradients", scheduled.operation)
+            })
+        };
+        self.schedulers.iter().filter_map(waiting).collect()
+    }
+}

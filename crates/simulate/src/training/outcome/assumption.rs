@@ -1,0 +1,68 @@
+//! What-ifs of the network: what each assumes, and which world can assume it.
+//!
+//! | | `dims` | `links` | `flows`, `packets` |
+//! |---|---|---|---|
+//! | infinite bandwidth | stages take their latency | messages of no bytes | messages of no bytes |
+//! | ideal | dimensions always busy | as in `dims` | as in `dims`, on the topology's dimensions |
+//! | a dimension twice as fast | yes | yes | no: a cable may serve several dimensions |
+
+use allrail_fabric::Fabric;
+use allrail_workload::spec::Model;
+
+use crate::SimulateError;
+use crate::scenario::{WorldKind, field};
+use crate::training::communicator::classes::Idealisation;
+use crate::training::scenario::{TrainingScenario, WhatIf};
+
+/// The network under the scenario's assumption; a fabric that it changes is changed.
+///
+/// # Errors
+/// The world cannot make it.
+pub(crate) fn apply(
+    scenario: &TrainingScenario,
+    fabric: &mut Fabric,
+) -> Result<Idealisation, SimulateError> {
+    let graph = matches!(scenario.world, WorldKind::Flows | WorldKind::Packets);
+    let steps = matches!(scenario.workload.model, Model::Steps(_));
+    let refuse =
+        |what: &str, why: &str, hint: &str| Err(field("what_if".to_owned(), what, why, hint));
+    match scenario.what_if {
+        Some(WhatIf::Double(dimension)) if graph => refuse(
+            &format!("{}_x2", dimension.name()),
+            "in this world a topology's cables have bandwidths, and dimensions have none",
+            "use `world: dims`, or give the topology other cables",
+        ),
+        Some(WhatIf::Ideal) if graph && steps => refuse(
+            "ideal_schedule",
+            "it is said of dimensions, and those of written steps are not the topology's",
+            "ask for `infinite_bandwidth`",
+        ),
+        Some(WhatIf::Double(dimension)) => double(fabric, dimension).map(|()| Idealisation::Real),
+        Some(WhatIf::Ideal) => Ok(Idealisation::Ideal),
+        Some(WhatIf::InfiniteBandwidth) => Ok(Idealisation::Infinite),
+        Some(WhatIf::NoStraggler) | None => Ok(Idealisation::Real),
+    }
+}
+
+/// What a result should say where another world has carried it.
+pub(crate) fn note(scenario: &TrainingScenario) -> Option<String> {
+    let other = scenario.what_if == Some(WhatIf::Ideal) && scenario.world != WorldKind::Dims;
+    other.then(|| {
+        "ideal: every dimension of a group works from its first byte to its last, as in `dims`"
+            .to_owned()
+    })
+}
+
+fn double(fabric: &mut Fabric, id: allrail_core::DimensionId) -> Result<(), SimulateError> {
+    let dimension = &mut fabric.dimensions[id.index()];
+    dimension.bandwidth = dimension.bandwidth.checked_mul(2).ok_or_else(|| {
+        field(
+            format!("fabric.dimensions[{}].bandwidth", id.0),
+            dimension.bandwidth,
+            "twice as much is beyond 2^64 B/s",
+            "lower it",
+        )
+    })?;
+    fabric.validate()?;
+    Ok(())
+}

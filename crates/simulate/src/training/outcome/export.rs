@@ -1,0 +1,24 @@
+//! A scenario's step graph as a Chakra trace: what `allrail export` writes.
+
+use std::path::Path;
+
+use allrail_workload::formats::chakra::{self, write::Summary};
+
+use crate::SimulateError;
+use crate::training::run::graph_of;
+use crate::training::scenario::TrainingScenario;
+
+/// Writes one iteration of a scenario's workload as `folder/name.<rank>.et`.
+///
+/// # Errors
+/// The workload is wrong, or a file cannot be written.
+pub fn export(
+    scenario: &TrainingScenario,
+    folder: &Path,
+    name: &str,
+) -> Result<Summary, SimulateError> {
+    let sizes: Vec<u32> = scenario.fabric.dimensions.iter().map(|d| d.size).collect();
+    let built = graph_of(&scenario.workload, &sizes)?;
+    let written = chakra::write(&built.graph, &sizes, folder, name);
+    Ok(written.map_err(allrail_workload::WorkloadError::from)?)
+}

@@ -1,0 +1,13 @@
+//! What came out of a step.
+//!
+//! - [`summary`]: from a run to a [`result`]. [`path`]: the critical path, in words.
+//! - [`links`]: how busy each link was.
+//! - [`assumption`]: what-ifs, and which world can assume what.
+//! - [`export`]: the step as another format's.
+
+pub mod assumption;
+pub mod export;
+pub mod links;
+pub mod path;
+pub mod result;
+pub mod summary;

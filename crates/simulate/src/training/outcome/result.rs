@@ -1,0 +1,187 @@
+//! What a training simulation gives. Names are those of the JSON and of the Python API.
+//!
+//! All times are of one steady iteration: the mean of all but the first, where there are several.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::result::{DimensionResult, Host};
+use crate::traffic::result::LinkUse;
+use crate::training::outcome::path::PathEntry;
+
+/// The result of a training simulation.
+#[derive(Clone, Debug, Serialize)]
+pub struct TrainingResult {
+    /// `training`.
+    pub kind: &'static str,
+    /// One iteration, in the steady state.
+    pub step_time_us: f64,
+    /// The first iteration, which starts on an idle network.
+    pub first_step_time_us: f64,
+    /// Every iteration, from the end of the one before.
+    pub steps_us: Vec<f64>,
+    /// Of the actor that ends last: its compute engine works.
+    pub compute_us: f64,
+    /// It waits for a communication that is under way.
+    pub exposed_communication_us: f64,
+    /// The same by what the communication is for.
+    pub exposed_us: BTreeMap<String, f64>,
+    /// It waits for others to come: pipeline bubbles, stragglers.
+    pub waiting_us: f64,
+    /// Per dimension, innermost first.
+    pub dimensions: Vec<DimensionResult>,
+    /// The bytes that an NPU sends in a step, over what all its dimensions could have sent.
+    pub utilisation: f64,
+    /// The same over the time in which its compute engine waits for communication or any dimension
+    /// works: absent where not known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub utilisation_while_communicating: Option<f64>,
+    /// In worlds of messages: classes of alike links, and how busy they were.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<LinkClass>,
+    /// The same of single links, the busiest first.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub busiest_links: Vec<BusyLink>,
+    /// From the end of the iteration before to the end of the last one.
+    pub critical_path: Vec<PathEntry>,
+    /// The same in one sentence.
+    pub critical_path_in_words: String,
+    /// Of the NPU that needs most; absent where the workload does not say.
+    pub memory_per_npu_bytes: Option<u64>,
+    /// Its parts.
+    pub memory: Option<MemoryResult>,
+    /// No schedule of the same communication is faster: the longest compute, and the bytes over all
+    /// bandwidth.
+    pub bound_step_time_us: f64,
+    /// The world that predicted this.
+    pub world: String,
+    /// The scenario's.
+    pub seed: u64,
+    /// Whether the model was fitted to measurements.
+    pub calibrated: bool,
+    /// How many NPUs the fabric has.
+    pub npus: u64,
+    /// The chunk scheduler.
+    pub policy: String,
+    /// The order within a dimension.
+    pub order: String,
+    /// Chunks per collective.
+    pub chunks: u32,
+    /// The tensor scheduler.
+    pub tensor_policy: String,
+    /// The coordination policy.
+    pub coordination: String,
+    /// How many were simulated.
+    pub iterations: u32,
+    /// Per class of ranks.
+    pub actors: Vec<ActorResult>,
+    /// What was assumed.
+    pub notes: Vec<String>,
+    /// What was communicated otherwise than the scenario says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub what_if: Option<crate::training::scenario::WhatIf>,
+    /// Measurements of the host: the only part that differs between runs.
+    pub host: Host,
+    /// Every span, where asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeline: Option<Vec<SpanResult>>,
+}
+
+/// What an NPU keeps, in bytes.
+#[derive(Clone, Debug, Serialize)]
+pub struct MemoryResult {
+    /// Parameters.
+    pub parameters: u64,
+    /// Gradients.
+    pub gradients: u64,
+    /// The optimizer's state.
+    pub optimizer: u64,
+    /// Activations.
+    pub activations: u64,
+    /// What the device has.
+    pub capacity: Option<u64>,
+    /// Whether it is enough.
+    pub fits: Option<bool>,
+}
+
+/// Directed links that are alike; of a graph, those of one plane.
+#[derive(Clone, Debug, Serialize)]
+pub struct LinkClass {
+    /// Their dimension, or what their ends are: `NPU to switch`.
+    pub name: String,
+    /// How many there are.
+    pub links: u64,
+    /// Of each.
+    pub bandwidth_gbps: f64,
+    /// How much of what they could carry they did.
+    #[serde(flatten)]
+    pub used: LinkUse,
+}
+
+/// One directed link.
+#[derive(Clone, Debug, Serialize)]
+pub struct BusyLink {
+    /// Its ends.
+    pub name: String,
+    /// What it could carry.
+    pub bandwidth_gbps: f64,
+    /// How much of what it could carry it did, 0 to 1.
+    pub utilisation: f64,
+}
+
+/// One class of ranks.
+#[derive(Clone, Debug, Serialize)]
+pub struct ActorResult {
+    /// Its name.
+    pub name: String,
+    /// How many ranks it stands for.
+    pub ranks: u64,
+    /// The lowest of them.
+    pub first_rank: u32,
+    /// Its compute engine works.
+    pub compute_us: f64,
+    /// It waits for a communication under way.
+    pub exposed_communication_us: f64,
+    /// It waits for others to come.
+    pub waiting_us: f64,
+}
+
+/// Something that took time, for pictures and traces.
+#[derive(Clone, Debug, Serialize)]
+pub struct SpanResult {
+    /// Whose.
+    pub actor: String,
+    /// `compute`, or a dimension; where messages are carried, all that a group spans: `dim1+dim2`,
+    /// or `network`.
+    pub track: String,
+    /// The node's name.
+    pub name: String,
+    /// What a communication does: `all_reduce`, `send`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub operation: Option<String>,
+    /// How many bytes were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// The group.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group: Option<String>,
+    /// How many ranks it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub group_size: Option<u64>,
+    /// Which communication: spans of one are its stages. Numbered as they were asked for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub communication: Option<u64>,
+    /// Of a computation, where said: `forward`, `backward`, `update`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pass: Option<&'static str>,
+    /// What it is for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<allrail_workload::Purpose>,
+    /// In which iteration.
+    pub iteration: u32,
+    /// From.
+    pub start_us: f64,
+    /// To.
+    pub end_us: f64,
+}

@@ -1,0 +1,323 @@
+//! From what a run gave to a result.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use allrail_collective::Operation;
+use allrail_collective::model::topology_aware;
+use allrail_core::{Bytes, DimensionId, Time};
+use allrail_schedule::Request;
+use allrail_workload::{Group, Pass, Purpose, StepGraph, Work};
+
+use crate::SimulateError;
+use crate::result::{DimensionResult, Host};
+use crate::scenario::tag;
+use crate::training::communicator::{Ask, Communicator, Span};
+use crate::training::driver::Outcome;
+use crate::training::driver::record::{Idle, Ran, clipped};
+use crate::training::outcome::links::{self, Wires};
+use crate::training::outcome::path::{self, What};
+use crate::training::outcome::result::{ActorResult, MemoryResult, SpanResult, TrainingResult};
+use crate::training::players::Players;
+use crate::training::run::Job;
+use crate::training::scenario::TrainingScenario;
+
+/// The time of a player's compute engine within a window, by what it did.
+#[derive(Clone, Default)]
+struct Account {
+    compute: Time,
+    exposed: BTreeMap<Purpose, Time>,
+    waiting: Time,
+}
+
+impl Account {
+    fn exposed(&self) -> Time {
+        self.exposed.values().copied().sum()
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "everything that a result is made of")]
+pub(crate) fn summarise(
+    job: &Job<'_>,
+    scenario: &TrainingScenario,
+    request: &Request,
+    players: &Players,
+    outcome: &Outcome,
+    communicator: &mut dyn Communicator,
+    spans: &[Span],
+    wires: Option<&Wires<'_>>,
+    timeline: bool,
+) -> Result<TrainingResult, SimulateError> {
+    let ends = &outcome.ends;
+    let end = ends[ends.len() - 1];
+    let several = ends.len() > 1;
+    let window = if several { (ends[0], end) } else { (Time::ZERO, end) };
+    let steps = if several { ends.len() as f64 - 1.0 } else { 1.0 };
+    let span = window.1 - window.0;
+    let account = |player: usize| {
+        let mut account = Account::default();
+        let mut idle = Time::ZERO;
+        for gap in &outcome.gaps[player] {
+            let length = clipped(gap.start, gap.end, window);
+            idle += length;
+            match gap.idle {
+                Idle::Exposed(purpose) => *account.exposed.entry(purpose).or_default() += length,
+                Idle::Waiting => account.waiting += length,
+            }
+        }
+        account.compute = span.saturating_sub(idle);
+        account
+    };
+    let accounts: Vec<Account> = (0..players.len()).map(account).collect();
+    let last = outcome.last.expect("a step has a node");
+    let own = &accounts[last.player as usize];
+    let each = |time: Time| time.as_us() / steps;
+    let actor_name =
+        |player: u32| job.graph.actors()[players.actors[player as usize].index()].name.clone();
+
+    // The critical path of the last iteration.
+    let from = if several { ends[ends.len() - 2] } else { Time::ZERO };
+    let look = |ran: Ran| {
+        outcome.records.get(ran).map(|record| (record.start, record.finish, record.cause))
+    };
+    let mut known: BTreeMap<(Operation, Bytes, u32), Option<u32>> = BTreeMap::new();
+    let what = |ran: Ran| match job.graph.node(ran.node).work {
+        Work::Compute { .. } => What::Compute,
+        Work::Collective { operation, bytes, group, purpose } => {
+            let process_group = players.process_group(ran.player, group);
+            let dimension = known.entry((operation, bytes, process_group)).or_insert_with(|| {
+                communicator.bottleneck(Ask::Collective { operation, bytes, process_group })
+            });
+            What::Communication(purpose, *dimension)
+        }
+        Work::Send { group, purpose, .. } | Work::Receive { group, purpose, .. } => {
+            let parts = &job.graph.groups()[group.index()].parts;
+            What::Communication(purpose, parts.first().map(|part| part.dimension.0))
+        }
+    };
+    let node_name = |ran: Ran| job.graph.name(ran.node).to_owned();
+    let path = path::trace(last, (from, end), look, what, node_name, actor_name);
+
+    let used = used(&outcome.usage.0, &outcome.usage.1, several);
+    let bandwidths: Vec<f64> =
+        request.fabric.dimensions.iter().map(|d| d.aggregate().bytes_per_second() as f64).collect();
+    let sent: f64 = used.sent.iter().sum();
+    let capacity = |seconds: f64| bandwidths.iter().sum::<f64>() * seconds;
+    let dimensions = request
+        .fabric
+        .ids()
+        .map(|id| {
+            let dimension = request.fabric.dimension(id);
+            let i = id.index();
+            let algorithm = match &scenario.schedule.algorithms {
+                Some(names) => names[i].clone(),
+                None => topology_aware(dimension.kind, Operation::AllReduce).to_owned(),
+            };
+            let utilisation = ratio(used.sent[i], bandwidths[i] * span.as_s());
+            DimensionResult {
+                name: id.name(),
+                kind: dimension.kind,
+                size: dimension.size,
+                bandwidth_gbps: dimension.aggregate().gbps(),
+                algorithm,
+                bytes_per_npu: (used.sent[i] / steps).round() as u64,
+                utilisation: Some(utilisation),
+                busy_fraction: used.busy.as_ref().map_or(utilisation, |busy| busy[i].ratio(span)),
+            }
+        })
+        .collect();
+    let mut steps_us = Vec::with_capacity(ends.len());
+    let mut before = Time::ZERO;
+    for end in ends {
+        steps_us.push(end.saturating_sub(before).as_us());
+        before = *end;
+    }
+    let longest = accounts.iter().map(|account| account.compute).max().unwrap_or(Time::ZERO);
+    let bytes_bound = sent / bandwidths.iter().sum::<f64>() * 1e6 / steps;
+    let mut exposed_us: BTreeMap<String, f64> = BTreeMap::new();
+    for purpose in Purpose::ALL {
+        exposed_us.insert(tag(&purpose), own.exposed.get(&purpose).map_or(0.0, |t| each(*t)));
+    }
+    let (links, busiest_links) =
+        wires.map(|wires| links::busy(wires, &used.links, span)).unwrap_or_default();
+    let mut notes = job.notes.clone();
+    let memory = job.memory.map(|memory| MemoryResult {
+        parameters: memory.parameters.count(),
+        gradients: memory.gradients.count(),
+        optimizer: memory.optimizer.count(),
+        activations: memory.activations.count(),
+        capacity: memory.capacity.map(Bytes::count),
+        fits: memory.fits(),
+    });
+    if let Some(memory) = job.memory
+        && memory.fits() == Some(false)
+    {
+        notes.push(format!(
+            "this layout does not fit: an NPU needs {} and has {}",
+            memory.total(),
+            memory.capacity.unwrap_or_default()
+        ));
+    }
+    Ok(TrainingResult {
+        kind: "training",
+        step_time_us: each(span),
+        first_step_time_us: ends[0].as_us(),
+        steps_us,
+        compute_us: each(own.compute),
+        exposed_communication_us: each(own.exposed()),
+        exposed_us,
+        waiting_us: each(own.waiting),
+        dimensions,
+        utilisation: ratio(sent, capacity(span.as_s())),
+        links,
+        busiest_links,
+        utilisation_while_communicating: (used.active > Time::ZERO)
+            .then(|| ratio(sent, capacity(used.active.as_s()))),
+        critical_path_in_words: path.words,
+        critical_path: path.entries,
+        memory_per_npu_bytes: job.memory.map(|memory| memory.total().count()),
+        memory,
+        bound_step_time_us: each(longest).max(bytes_bound),
+        world: scenario.world.tag().to_owned(),
+        seed: scenario.seed,
+        calibrated: false,
+        npus: request.fabric.npus(),
+        policy: scenario.schedule.policy.clone(),
+        order: tag(&scenario.schedule.order),
+        chunks: scenario.schedule.chunks,
+        tensor_policy: scenario.tensor().policy,
+        coordination: scenario
+            .schedule
+            .coordination
+            .as_ref()
+            .and_then(|tree| tree.get("policy")?.as_str())
+            .unwrap_or("none")
+            .to_owned(),
+        iterations: job.iterations,
+        actors: job
+            .graph
+            .actors()
+            .iter()
+            .enumerate()
+            .map(|(i, actor)| {
+                // Of an actor whose ranks are players of their own, the first stands for all.
+                let player = players.actors.iter().position(|a| a.index() == i).unwrap_or(0);
+                ActorResult {
+                    name: actor.name.clone(),
+                    ranks: actor.ranks.len() as u64,
+                    first_rank: actor.ranks.first().map_or(0, |rank| rank.0),
+                    compute_us: each(accounts[player].compute),
+                    exposed_communication_us: each(accounts[player].exposed()),
+                    waiting_us: each(accounts[player].waiting),
+                }
+            })
+            .collect(),
+        notes,
+        what_if: scenario.what_if,
+        host: Host::default(),
+        timeline: timeline.then(|| timeline_of(job.graph, players, outcome, spans)),
+    })
+}
+
+fn ratio(part: f64, whole: f64) -> f64 {
+    if whole > 0.0 { part / whole } else { 0.0 }
+}
+
+/// The usage within the window.
+fn used(
+    first: &crate::training::communicator::Usage,
+    last: &crate::training::communicator::Usage,
+    several: bool,
+) -> crate::training::communicator::Usage {
+    if !several {
+        return last.clone();
+    }
+    crate::training::communicator::Usage {
+        busy: last.busy.as_ref().zip(first.busy.as_ref()).map(|(last, first)| {
+            last.iter().zip(first).map(|(a, b)| a.saturating_sub(*b)).collect()
+        }),
+        sent: last.sent.iter().zip(&first.sent).map(|(a, b)| a - b).collect(),
+        links: last.links.iter().zip(&first.links).map(|(a, b)| a - b).collect(),
+        active: last.active.saturating_sub(first.active),
+    }
+}
+
+/// The dimension on which it ran, or those of its group: `dim1+dim2`.
+fn track(span: &Span, group: &Group) -> String {
+    if let Some(dimension) = span.dimension {
+        return DimensionId(dimension).name();
+    }
+    let parts = group.parts.iter().filter(|part| part.size > 1);
+    let spanned: BTreeSet<DimensionId> = parts.map(|part| part.dimension).collect();
+    let names: Vec<String> = spanned.into_iter().map(DimensionId::name).collect();
+    if names.is_empty() { "network".to_owned() } else { names.join("+") }
+}
+
+/// Every compute node and all communication, as they ran.
+fn timeline_of(
+    graph: &StepGraph,
+    players: &Players,
+    outcome: &Outcome,
+    carried: &[Span],
+) -> Vec<SpanResult> {
+    let name = |player: u32| graph.actors()[players.actors[player as usize].index()].name.clone();
+    // Of an actor whose ranks are players of their own, the first stands for all.
+    let shown = |player: u32| {
+        let actor = players.actors[player as usize];
+        players.actors.iter().position(|other| *other == actor) == Some(player as usize)
+    };
+    let shown: Vec<bool> = (0..).take(players.len()).map(shown).collect();
+    let computed = outcome.spans.iter().filter(|(ran, ..)| shown[ran.player as usize]);
+    let computed = computed.map(|(ran, start, end)| SpanResult {
+        actor: name(ran.player),
+        track: "compute".to_owned(),
+        name: graph.name(ran.node).to_owned(),
+        operation: None,
+        bytes: None,
+        group: None,
+        group_size: None,
+        communication: None,
+        pass: match graph.node(ran.node).pass {
+            Pass::Forward => Some("forward"),
+            Pass::Backward => Some("backward"),
+            Pass::Update => Some("update"),
+            Pass::Unknown => None,
+        },
+        purpose: None,
+        iteration: ran.iteration,
+        start_us: start.as_us(),
+        end_us: end.as_us(),
+    });
+    let carried = carried.iter().filter(|span| shown[span.player as usize]).map(|span| {
+        let index = usize::try_from(span.tag).expect("a tag is an index");
+        let (ran, ask) = outcome.asked[index];
+        let (operation, bytes, process_group) = match ask {
+            Ask::Collective { operation, bytes, process_group } => {
+                (operation.to_string(), bytes, process_group)
+            }
+            Ask::Message { bytes, process_group, .. } => ("send".to_owned(), bytes, process_group),
+        };
+        let process_group = &players.process_groups[process_group as usize];
+        let purpose = match graph.node(ran.node).work {
+            Work::Collective { purpose, .. }
+            | Work::Send { purpose, .. }
+            | Work::Receive { purpose, .. } => Some(purpose),
+            Work::Compute { .. } => None,
+        };
+        SpanResult {
+            actor: name(span.player),
+            track: track(span, &graph.groups()[process_group.group.index()]),
+            name: graph.name(ran.node).to_owned(),
+            operation: Some(operation),
+            bytes: Some(bytes.count()),
+            group: Some(graph.groups()[process_group.group.index()].name.clone()),
+            group_size: Some(process_group.ranks.len() as u64),
+            communication: Some(span.tag),
+            pass: None,
+            purpose,
+            iteration: ran.iteration,
+            start_us: span.start.as_us(),
+            end_us: span.end.as_us(),
+        }
+    });
+    computed.chain(carried).collect()
+}

@@ -1,0 +1,442 @@
+"""The parts of a scenario: what each may say, its default and range.
+
+Written by `make docs` from the Rust core's own structs (docs/scenario_keys.py); do not edit.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from allrail.scenario.fields import Count, Flag, Number, OneOf, Quantity, Rate, Text
+from allrail.scenario.node import Described, Node
+from allrail.scenario.policies import Policy, order_of
+from allrail.scenario.sugar import (
+    GRID,
+    ByGroup,
+    ByOperation,
+    Mapped,
+    Message,
+    Model,
+    Phases,
+    Rows,
+)
+
+
+class Dimension(Node):
+    """A dimension. Its NPUs are alike, and so are its links."""
+
+    kind: Annotated[str, OneOf("ring", "fully_connected", "switch", what="a kind of dimension")] = (
+        Field(description="How its NPUs are joined.")
+    )
+    size: Annotated[int, Count(2, hint="a dimension joins 2 NPUs or more")] = Field(
+        description="How many NPUs it joins."
+    )
+    links: Annotated[int, Count(1, 65536, hint="links of one NPU on this dimension")] = Field(
+        default=1, description="Links of one NPU."
+    )
+    bandwidth: Annotated[str, Quantity("bandwidth")] = Field(
+        description="Bandwidth of one link, per direction."
+    )
+    latency: Annotated[str, Quantity("time")] = Field(
+        description="Latency of one step of an algorithm: from sending a message to its "
+        "arrival, without its serialisation. On a switch that is two links."
+    )
+    in_network_reduction: Annotated[bool, Flag()] = Field(
+        default=False, description="Whether the switch reduces; `kind: switch` only."
+    )
+    contention: Annotated[str, OneOf("shared", "none", what="a contention")] = Field(
+        default="shared",
+        description="`none`: messages of a step do not share links, as ASTRA-sim's "
+        "congestion-unaware backend counts; below what the links can carry.",
+    )
+
+
+class Fabric(Described):
+    """The network of a training cluster as a product of dimensions (Themis, ISCA'22, §2)."""
+
+    name: Annotated[str, Text()] = Field(default="inline", description="What people call it.")
+    dimensions: tuple[Dimension, ...] = Field(
+        min_length=1, max_length=6, description="Innermost (package, node) first."
+    )
+
+
+class Collective(Node):
+    """One collective."""
+
+    name: Annotated[str, Text()] = Field(
+        default="", description="Its name in results; its kind if left out."
+    )
+    kind: Annotated[
+        str,
+        OneOf(
+            "all_reduce",
+            "reduce_scatter",
+            "all_gather",
+            "all_to_all",
+            "broadcast",
+            what="a collective",
+        ),
+    ] = Field(description="What it does.")
+    size: Annotated[str, Quantity("size", positive=True)] = Field(
+        description="all_reduce, broadcast: each NPU's buffer; reduce_scatter: each NPU's "
+        "input; all_gather: each NPU's output; all_to_all: what each NPU sends, to "
+        "itself included."
+    )
+    start: Annotated[str, Quantity("time")] = Field(default="0 ps", description="When it starts.")
+    dimensions: tuple[Annotated[int, Count(0)], ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="The dimensions that it spans, from 0; all if left out.",
+    )
+
+
+class Schedule(Node):
+    """How collectives are scheduled."""
+
+    policy: Annotated[str, OneOf(table="policies")] = Field(
+        default="baseline", description="Which dimension a chunk visits next."
+    )
+    order: Annotated[str, OneOf(table="orders")] = Field(
+        default_factory=lambda data: order_of(data.get("policy", "")),
+        description="Which waiting stage a dimension serves next. If left out: `fifo` for "
+        "`baseline`, `smallest_first` for `themis`, `planned` for `allrail`.",
+    )
+    chunks: Annotated[int, Count(1, hint="64 is a good start")] = Field(
+        default=64, description="How many parts each collective is cut into."
+    )
+    threshold: Annotated[int, Count(1, hint="Themis uses 16")] = Field(
+        default=16,
+        description="Themis keeps the baseline's order while loads differ by less than the time"
+        " of a chunk's 1/threshold.",
+    )
+    active_chunks: Annotated[int, Count(1)] | None = Field(
+        default=None, description="How many stages a dimension runs at once; no limit if left out."
+    )
+    endpoint_delay: Annotated[str, Quantity("time")] = Field(
+        default="0 ps", description="Added to every message at its ends."
+    )
+    algorithms: tuple[Annotated[str, OneOf(table="algorithms")], ...] | None = Field(
+        default=None,
+        description="One per dimension; if left out: `ring` on rings, `direct` on fully "
+        "connected dimensions, `halving_doubling` on switches.",
+    )
+    algorithms_by_operation: Annotated[dict[str, tuple[str, ...]], ByOperation()] = Field(
+        default={},
+        description="Of a workload: the algorithms of a kind of collective, where they differ "
+        "from `algorithms`: `{all_gather: [direct, ring]}`.",
+    )
+    collective_order: Annotated[str, OneOf("fifo", "lifo", what="a collective order")] = Field(
+        default="fifo", description="Which of several waiting collectives a dimension serves first."
+    )
+    composition: Annotated[str, OneOf("stages", "merged", "sequential", what="a composition")] = (
+        Field(
+            default="stages",
+            description="How an all-reduce is composed over dimensions. `stages`: reduce-scatters, "
+            "then all-gathers; `merged`: the last dimension all-reduces in one stage; "
+            "`sequential`: a whole all-reduce per dimension.",
+        )
+    )
+    loads: Annotated[str, OneOf("fixed_delay", "zero", what="a start of the loads")] = Field(
+        default="fixed_delay", description="Where Themis' load tracker starts."
+    )
+    accept_plan: Annotated[str, OneOf("same_fabric", "same_shape", what="a rule for plans")] = (
+        Field(
+            default="same_fabric",
+            description="Which plans a simulation takes: made for this very fabric, or for one of "
+            "the same kinds and sizes.",
+        )
+    )
+    tensor: Annotated[dict[str, Any], Policy("tensor_policies", "schedule.tensor")] | None = Field(
+        default=None,
+        description="Of a workload: which part of which gradient goes next; a policy's name, or"
+        " `policy` and its keys. `fifo` if left out.",
+    )
+    coordination: (
+        Annotated[dict[str, Any], Policy("coordinations", "schedule.coordination")] | None
+    ) = Field(
+        default=None,
+        description="Of a workload: how ranks agree which gradients are ready everywhere; a "
+        "policy's name, or `policy` and its keys. `none` if left out.",
+    )
+
+
+class Parallelism(Node):
+    """How the model is cut. The product of all degrees is the number of NPUs."""
+
+    dp: Annotated[int, Count(1)] | None = Field(
+        default=None, description="Data: replicas; what remains of the NPUs if left out."
+    )
+    tp: Annotated[int, Count(1)] = Field(
+        default=1, description="Tensor: each layer cut as Megatron does."
+    )
+    pp: Annotated[int, Count(1)] = Field(default=1, description="Pipeline: stages.")
+    ep: Annotated[int, Count(1)] = Field(
+        default=1,
+        description="Expert: replicas that share one set of experts; the rest is replicated.",
+    )
+    op: Annotated[int, Count(1)] = Field(
+        default=1, description="Operator: shards of the space of an image, with halos."
+    )
+    sp: Annotated[bool, Flag()] = Field(
+        default=False,
+        description="Sequence: with `tp`, reduce-scatter and all-gather instead of all-reduce.",
+    )
+    zero: Annotated[int, Count(0, 3, hint="ZeRO has the stages 0 to 3")] = Field(
+        default=0,
+        description="ZeRO: 1 cuts the optimizer's state over replicas, 2 the gradients too, 3 "
+        "the parameters too.",
+    )
+    microbatches: Annotated[int, Count(1)] | None = Field(
+        default=None,
+        description="Into how many parts the batch is cut; the number of stages if left out.",
+    )
+    schedule: Annotated[
+        str, OneOf("gpipe", "1f1b", "interleaved", "chimera", what="a schedule of a pipeline")
+    ] = Field(default="1f1b", description="In which order a stage runs its microbatches.")
+    virtual_stages: Annotated[int, Count(1)] | None = Field(
+        default=None, description="`interleaved`: pieces of the model per stage; 2 if left out."
+    )
+    map: Annotated[dict[str, tuple[int | str, ...]], Mapped()] = Field(
+        default={},
+        description="Over which dimensions, from 0, each degree lies. `1[0:8]` is the inner 8 "
+        "of dimension 1, `1[8:]` the rest; parts of a dimension share its "
+        "bandwidth.",
+    )
+
+
+class Compute(Node):
+    """How long compute takes: from a roofline, or measured."""
+
+    device: Annotated[str, Text()] | None = Field(
+        default=None, description="A preset: `a100`, `h100`, `v100`, `tpu_v3`, `tpu_v4`."
+    )
+    peak: Annotated[str, Rate()] | None = Field(
+        default=None,
+        description="Such as `312 TFLOP/s`; the device's at the precision if left out.",
+    )
+    memory_bandwidth: Annotated[str, Quantity("bandwidth")] | None = Field(
+        default=None, description="The device's if left out."
+    )
+    memory: Annotated[str, Quantity("size", positive=True)] | None = Field(
+        default=None, description="How much of it there is; the device's if left out."
+    )
+    efficiency: Annotated[float, Number(above=0, example="0.5")] = Field(
+        default=0.5, description="The part of the peak that is reached."
+    )
+    scale: Annotated[float, Number(above=0, example="1.2")] = Field(
+        default=1.0, description="Every compute time is multiplied by it."
+    )
+    forward: Annotated[str, Quantity("time")] | None = Field(
+        default=None,
+        description="Measured: the forward pass of a replica's batch on one NPU; the roofline "
+        "shares it out over layers.",
+    )
+    backward: Annotated[str, Quantity("time")] | None = Field(
+        default=None, description="Measured: its backward pass."
+    )
+    must_fit: Annotated[bool, Flag()] = Field(
+        default=False,
+        description="Refuse a layout that does not fit the memory; otherwise it is only said.",
+    )
+
+
+class Straggler(Node):
+    """Ranks whose compute takes longer."""
+
+    ranks: tuple[Annotated[int, Count(0)], ...] = Field(min_length=1, description="Which.")
+    factor: Annotated[float, Number(above=0, example="1.5")] = Field(
+        description="Their compute times are multiplied by it."
+    )
+
+
+class Jitter(Node):
+    """Seeded variation of compute times."""
+
+    deviation: Annotated[float, Number(low=0, example="0.05")] = Field(
+        description="The standard deviation of the factor around 1: `0.05` is 5 %."
+    )
+
+
+class SlowLinks(Node):
+    """Links that carry less than they should, drawn by the seed."""
+
+    share: Annotated[float, Number(low=0, example="0.01")] = Field(
+        description="The part of all links that is slow: `0.01` is one in a hundred."
+    )
+    factor: Annotated[float, Number(above=0, example="0.5")] = Field(
+        description="A slow link has this part of its bandwidth, 0.001 to 1."
+    )
+    dimensions: tuple[Annotated[int, Count(0)], ...] | None = Field(
+        default=None,
+        description="On which dimensions, from 0; on all if left out. Not in `flows` and "
+        "`packets`, where a topology's cables are slow.",
+    )
+
+
+class Workload(Node):
+    """What is trained; see the module."""
+
+    name: Annotated[str, Text()] = Field(
+        default="", description="Its name in results; the model's if left out."
+    )
+    model: Annotated[dict[str, Any], Model()] = Field(
+        description="A preset's name, a `config.json`, a preset's file, or a mapping with one form."
+    )
+    batch_per_npu: Annotated[int, Count(1)] | None = Field(
+        default=None,
+        description="Samples per iteration of a replica: the NPUs of `tp`, `pp` and `op` work "
+        "on them together, those of `dp` and `ep` each have their own.",
+    )
+    sequence_length: Annotated[int, Count(1)] | None = Field(
+        default=None, description="Tokens per sample; the model's own if left out."
+    )
+    precision: Annotated[str, OneOf("fp32", "fp16", "bf16", "fp8", what="a precision")] = Field(
+        default="fp16", description="Of parameters, activations and gradients."
+    )
+    gradient_precision: (
+        Annotated[str, OneOf("fp32", "fp16", "bf16", "fp8", what="a precision")] | None
+    ) = Field(default=None, description="Of the gradients that travel, where it is another.")
+    parallelism: Parallelism = Field(
+        default=Parallelism(), description="How it is cut over the NPUs."
+    )
+    compute: Compute = Field(default=Compute(), description="How fast an NPU computes.")
+    optimizer: Annotated[str, OneOf("adam", "momentum", "sgd", "none", what="an optimizer")] = (
+        Field(
+            default="adam",
+            description="What is kept beside parameters and gradients, and what an update costs.",
+        )
+    )
+    iterations: Annotated[int, Count(1)] = Field(
+        default=2, description="How many are simulated; the first is warm-up where there are more."
+    )
+    stragglers: tuple[Straggler, ...] = Field(
+        default=(), description="Ranks that compute more slowly."
+    )
+    jitter: Jitter | None = Field(
+        default=None, description="Random variation of every compute time."
+    )
+    slow_links: SlowLinks | None = Field(
+        default=None, description="Links that carry less than they should."
+    )
+
+
+class Algorithms(Node):
+    """Which algorithms collectives take on graph fabrics."""
+
+    all_reduce: Annotated[str, OneOf(*GRID, what="an algorithm")] = Field(
+        default="ring", description="Of all-reduces, over a group's ranks in a grid."
+    )
+    all_to_all: Annotated[str, OneOf("direct", "pairwise", what="an all-to-all")] = Field(
+        default="direct",
+        description="`direct`: to everyone at once; `pairwise`: to one after the other, each "
+        "when the last one's message has come.",
+    )
+    groups: Annotated[dict[str, str], ByGroup(pairs=False)] = Field(
+        default={}, description="Groups whose all-reduces take another algorithm, by name."
+    )
+    shapes: Annotated[dict[str, Any], ByGroup(pairs=True)] = Field(
+        default={},
+        description="Rows and columns of a group's ranks, by name; its first part along rows, "
+        "or as square as it goes, if left out.",
+    )
+
+
+class Messages(Node):
+    """How communication becomes messages."""
+
+    paths: Annotated[str, Text()] | None = Field(
+        default=None,
+        description="`flows`: over which paths a message is split: `ecmp` (if left out), "
+        "`single`, `minimal`, `ideal`.",
+    )
+    overhead: Annotated[str, Quantity("time")] = Field(
+        default="0 ps",
+        description="What every message waits for at its ends: processors, network interfaces.",
+    )
+    steady: Annotated[bool, Flag()] = Field(
+        default=False,
+        description="`flows`: alike steps of a collective are one message each; exact while "
+        "nothing disturbs them.",
+    )
+    algorithms: Algorithms = Field(
+        default=Algorithms(), description="What collectives are made of on graph fabrics."
+    )
+
+
+class Traffic(Node):
+    """What is sent."""
+
+    pattern: Annotated[
+        str,
+        OneOf(
+            "all_to_all",
+            "uniform",
+            "permutation",
+            "incast",
+            "all_reduce",
+            "trace",
+            what="a pattern",
+        ),
+    ] = Field(
+        description="all_to_all: every NPU to every other, in shift phases; uniform: to all at "
+        "once (`flows`) or to NPUs drawn one by one (`packets`); permutation: every"
+        " NPU to one other, drawn; incast: many to one; all_reduce: by an "
+        "algorithm; trace: messages with times."
+    )
+    size: Annotated[str, Quantity("size", positive=True)] | None = Field(
+        default=None,
+        description="From one NPU to another, over all planes, split evenly; all_reduce: each "
+        "NPU's buffer. A trace has none.",
+    )
+    phases: Annotated[int | None, Phases()] = Field(
+        default=None,
+        description="all_to_all: `all`, or how many shift phases are drawn and simulated; the "
+        "time is scaled.",
+    )
+    phase_barrier: Annotated[bool, Flag()] | None = Field(
+        default=None,
+        description="all_to_all: whether a phase begins when the one before is over everywhere."
+        " If left out: so in `flows`, not in `packets`.",
+    )
+    window: Annotated[int, Count(1)] | None = Field(
+        default=None,
+        description="`all_to_all` without a barrier: how many phases an NPU has begun and not "
+        "done (sent in and received in). `uniform` in `packets`: how many messages "
+        "of an NPU may be leaving it at once. 8 if left out.",
+    )
+    paths: (
+        Annotated[str, OneOf("ideal", "minimal", "ecmp", "single", what="a choice of paths")] | None
+    ) = Field(
+        default=None,
+        description="In `flows`: best splitting (`ideal`; on a dragonfly over detours too), "
+        "best splitting over minimal paths, equal splitting, one path. `ideal` if "
+        "left out.",
+    )
+    count: Annotated[int, Count(1)] | None = Field(
+        default=None,
+        description="uniform, in `packets`: how many messages each NPU sends; 16 if left out.",
+    )
+    fan_in: Annotated[int, Count(1)] | None = Field(
+        default=None, description="incast: how many NPUs send, drawn; all others if left out."
+    )
+    destination: Annotated[int, Count(0)] | None = Field(
+        default=None, description="incast: to which NPU; 0 if left out."
+    )
+    algorithm: Annotated[str, OneOf(table="grid_algorithms")] | None = Field(
+        default=None, description="all_reduce: by which algorithm."
+    )
+    shape: tuple[Annotated[int, Count(1)], Annotated[int, Count(1)]] | None = Field(
+        default=None,
+        description="all_reduce: rows and columns of the ranks; the fabric's own if left out.",
+    )
+    skip: Annotated[bool, Flag()] | None = Field(
+        default=None,
+        description="all_reduce: whether steps that repeat are skipped once they are steady; so"
+        " if left out.",
+    )
+    messages: Annotated[tuple[Message, ...], Rows()] | None = Field(
+        default=None,
+        description="trace: rows of time, source, destination and size, in the order of time.",
+    )

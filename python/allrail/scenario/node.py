@@ -1,0 +1,41 @@
+"""What every part of the tree is made on: immutable, unknown keys refused."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+
+from allrail.scenario.fields import Flag, Text, refuse
+
+SCHEMA_VERSION = 1
+
+
+def _version(value: Any) -> int:
+    if isinstance(value, bool) or value != SCHEMA_VERSION or not isinstance(value, int):
+        refuse("this version reads schema 1 only", hint=f"write `schema_version: {SCHEMA_VERSION}`")
+    return SCHEMA_VERSION
+
+
+SchemaVersion = Annotated[Literal[1], BeforeValidator(_version)]
+
+
+class Node(BaseModel):
+    """Base of the tree: immutable, unknown keys refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Described(Node):
+    """What a fabric's file says for people."""
+
+    schema_version: SchemaVersion = Field(default=1, exclude=True, description="Always 1.")
+    about: Annotated[str, Text()] = Field(default="", exclude=True, description="What it is.")
+    calibrated: Annotated[bool, Flag()] = Field(
+        default=False,
+        exclude=True,
+        description="Whether its numbers were measured on the hardware that it names.",
+    )
+    sources: dict[str, Annotated[str, Text()]] = Field(
+        default={}, exclude=True, description="Where its numbers come from, by key."
+    )
