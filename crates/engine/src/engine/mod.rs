@@ -32,6 +32,45 @@
 //!
 //! A call that returns an error has changed nothing. What ends the job is no such error, but
 //! [`Action::Stop`].
+//!
+//! ```
+//! use allrail_collective::rank::Plans;
+//! use allrail_core::Time;
+//! use allrail_engine::engine::{Action, Engine, Event, Registration, Settings};
+//! use allrail_schedule::signature::Signature;
+//! # use allrail_collective::Operation;
+//! # use allrail_core::{Bandwidth, Bytes};
+//! # use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+//! # use allrail_schedule::{Order, Request, chunk::Parameters};
+//! # let dimension = Dimension {
+//! #     kind: Kind::Switch, size: 2, links: 1, latency: Time::ZERO, in_network_reduction: false,
+//! #     bandwidth: Bandwidth::from_bytes_per_second(1 << 30).unwrap(), contention: Contention::Shared,
+//! # };
+//! # let request = Request {
+//! #     fabric: Fabric { name: "pair".to_owned(), dimensions: vec![dimension] },
+//! #     operation: Operation::AllReduce, size: Bytes::new(1024), dimensions: Vec::new(),
+//! #     policy: "baseline".to_owned(), order: Order::FIFO, chunks: 1, algorithms: None,
+//! #     active_chunks: None, endpoint_delay: Time::ZERO, parameters: Parameters::default(), seed: 1,
+//! #     plugins: Default::default(),
+//! # };
+//! # let plan = allrail_schedule::plan(&request)?;
+//! let mut plans = Plans::new(0, 16);
+//! plans.add(plan)?; // an all-reduce of 1 KiB over two ranks
+//! let mut engine = Engine::new(Settings { ranks: 2, ..Settings::default() }, plans)?;
+//! let (name, dtype, shape) = ("weight".to_owned(), "float32".to_owned(), vec![256]);
+//! let signature = Signature { name, dtype, shape, strides: Vec::new() };
+//! let key = engine.register(Registration { signature, width: 4, place: 0, group: None })?;
+//!
+//! let mut actions = Vec::new();
+//! engine.on(Time::ZERO, Event::Start, &mut actions)?;
+//! engine.on(Time::ZERO, Event::Submit { key }, &mut actions)?;
+//! engine.settle(&mut actions);
+//! let [Action::Begin { id, operation, part }, Action::Run(run)] = &actions[..] else { panic!() };
+//! assert_eq!((operation.key, operation.generation, part.ranks), (key, 0, 2));
+//! assert_eq!(engine.slices(*id)?[0].elements, 0..256);
+//! assert_eq!((run.collective, run.port), (*id, 0));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod event;
 mod operations;
