@@ -40,6 +40,7 @@ fn part() -> Arc<RankPlan> {
         endpoint_delay: Time::ZERO,
         chunks: vec![ChunkPlan { bytes: size, stages }],
         dimension_order: vec![(0..2).map(|stage| StageRef { chunk: 0, stage }).collect()],
+        order_made_in: "dims".to_owned(),
         key: String::new(),
     };
     let buffer = Buffer::new(1000, 4).expect("a buffer");

@@ -61,6 +61,7 @@ pub(super) fn any_plan(
     let algorithms = sizes.iter().map(|_| draw.one_of(&fit).tag().to_owned()).collect();
     let chunks = 1 + draw.below(4) as u32;
     let request = Request {
+        plugins: Default::default(),
         fabric: fabric(draw, sizes),
         operation,
         size: Bytes::new(u64::from(chunks) * (1 + draw.next() % 100_000)),
