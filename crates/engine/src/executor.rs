@@ -169,15 +169,8 @@ impl Executor {
         stages: Arc<Stages>,
         priority: i64,
     ) -> Result<(CollectiveId, Progress), Broken> {
-        let ports = self.ports.len();
-        for chunk in 0..stages.chunks() {
-            for task in &stages.tasks()[range(stages.chunk(chunk))] {
-                if task.port as usize >= ports {
-                    let at = StageRef { chunk, stage: task.stage };
-                    let ports = u32::try_from(ports).unwrap_or(u32::MAX);
-                    return Err(Broken::UnknownPort { at, port: task.port, ports });
-                }
-            }
+        if stages.ports() as usize > self.ports.len() {
+            return Err(self.unknown_port(&stages));
         }
         let id = self.open(stages, priority);
         let flight = &self.flights[id.slot as usize];
@@ -201,6 +194,18 @@ impl Executor {
         Ok((id, Progress::Running))
     }
 
+    /// The first stage on a port that there is not.
+    fn unknown_port(&self, stages: &Stages) -> Broken {
+        let ports = u32::try_from(self.ports.len()).unwrap_or(u32::MAX);
+        let unknown = (0..stages.chunks()).find_map(|chunk| {
+            let tasks = &stages.tasks()[range(stages.chunk(chunk))];
+            let task = tasks.iter().find(|task| task.port >= ports)?;
+            Some((StageRef { chunk, stage: task.stage }, task.port))
+        });
+        let (at, port) = unknown.unwrap_or((StageRef { chunk: 0, stage: 0 }, ports));
+        Broken::UnknownPort { at, port, ports }
+    }
+
     /// A place for a collective, used again where there is one.
     fn open(&mut self, stages: Arc<Stages>, priority: i64) -> CollectiveId {
         let chunks = stages.chunks();
@@ -219,8 +224,7 @@ impl Executor {
         flight.chunks.clear();
         let first = |chunk| Chunk { task: stages.chunk(chunk).start, running: false };
         flight.chunks.extend((0..chunks).map(first));
-        let with_stages = (0..chunks).filter(|chunk| !stages.chunk(*chunk).is_empty());
-        flight.chunks_left = u32::try_from(with_stages.count()).expect("no more than there are");
+        flight.chunks_left = stages.with_stages();
         flight.stages = stages;
         flight.priority = priority;
         flight.open = true;
@@ -234,6 +238,7 @@ impl Executor {
         self.free.push(slot);
     }
 
+    #[inline]
     fn flight(&mut self, id: CollectiveId) -> Result<&mut Flight, Broken> {
         self.flights
             .get_mut(id.slot as usize)
@@ -242,6 +247,7 @@ impl Executor {
     }
 
     /// Puts a chunk's stage into its queue; without one, the chunk is over.
+    #[inline]
     fn enqueue(&mut self, slot: u32, chunk: u32) -> Progress {
         let flight = &mut self.flights[slot as usize];
         let place = flight.chunks[chunk as usize].task;
@@ -265,6 +271,7 @@ impl Executor {
     }
 
     /// Lets a port choose in the next round, if it can.
+    #[inline]
     fn attend(&mut self, index: u32) {
         let port = &mut self.ports[index as usize];
         if port.free && port.waiting > 0 && !port.choosing && port.active < self.active_chunks {
@@ -277,13 +284,10 @@ impl Executor {
     ///
     /// # Errors
     /// [`Broken::UnknownPort`].
+    #[inline]
     pub fn port_free(&mut self, port: u32) -> Result<(), Broken> {
-        let ports = u32::try_from(self.ports.len()).unwrap_or(u32::MAX);
-        let state = self.ports.get_mut(port as usize).ok_or(Broken::UnknownPort {
-            at: StageRef { chunk: 0, stage: 0 },
-            port,
-            ports,
-        })?;
+        let ports = self.ports.len();
+        let state = self.ports.get_mut(port as usize).ok_or_else(|| no_port(port, ports))?;
         state.free = true;
         // The port whose turn it is goes on in this round.
         if self.round.last() != Some(&port) {
@@ -296,11 +300,10 @@ impl Executor {
     ///
     /// # Errors
     /// [`Broken::UnknownPort`].
+    #[inline]
     pub fn port_taken(&mut self, port: u32) -> Result<(), Broken> {
-        let ports = u32::try_from(self.ports.len()).unwrap_or(u32::MAX);
-        let at = StageRef { chunk: 0, stage: 0 };
-        let unknown = Broken::UnknownPort { at, port, ports };
-        self.ports.get_mut(port as usize).ok_or(unknown)?.free = false;
+        let ports = self.ports.len();
+        self.ports.get_mut(port as usize).ok_or_else(|| no_port(port, ports))?.free = false;
         Ok(())
     }
 
@@ -308,13 +311,14 @@ impl Executor {
     ///
     /// # Errors
     /// [`Broken::UnknownCollective`], [`Broken::NotRunning`].
+    #[inline]
     pub fn stage_over(&mut self, id: CollectiveId, at: StageRef) -> Result<Progress, Broken> {
         let flight = self.flight(id)?;
-        let wrong = Broken::NotRunning { collective: id, at };
-        let chunk = flight.chunks.get_mut(at.chunk as usize).ok_or(wrong.clone())?;
-        let task = flight.stages.tasks().get(chunk.task as usize).ok_or(wrong.clone())?;
+        let wrong = || Broken::NotRunning { collective: id, at };
+        let chunk = flight.chunks.get_mut(at.chunk as usize).ok_or_else(wrong)?;
+        let task = flight.stages.tasks().get(chunk.task as usize).ok_or_else(wrong)?;
         if !chunk.running || task.stage != at.stage {
-            return Err(wrong);
+            return Err(wrong());
         }
         let port = task.port;
         chunk.running = false;
@@ -359,6 +363,7 @@ impl Executor {
 
     /// Whether a port has something to choose once it is free.
     #[must_use]
+    #[inline]
     pub fn wants(&self, port: u32) -> bool {
         let port = self.ports.get(port as usize);
         port.is_some_and(|port| port.waiting > 0 && port.active < self.active_chunks)
@@ -366,11 +371,13 @@ impl Executor {
 
     /// Whether there is anything for [`Executor::choose`] to do.
     #[must_use]
+    #[inline]
     pub fn is_unsettled(&self) -> bool {
         !self.round.is_empty() || !self.next_round.is_empty() || !self.unissued.is_empty()
     }
 
     /// The next stage to run; `None` at the end of a round.
+    #[inline]
     pub fn choose(&mut self) -> Option<Run> {
         if self.round.is_empty() {
             self.begin_round();
@@ -422,6 +429,11 @@ impl Executor {
             })
         })
     }
+}
+
+fn no_port(port: u32, ports: usize) -> Broken {
+    let ports = u32::try_from(ports).unwrap_or(u32::MAX);
+    Broken::UnknownPort { at: StageRef { chunk: 0, stage: 0 }, port, ports }
 }
 
 fn range(range: std::ops::Range<u32>) -> std::ops::Range<usize> {

@@ -27,6 +27,7 @@ pub struct StageRun {
 
 impl StageRun {
     /// The next stage begins; its steps are counted from `first`.
+    #[inline]
     pub fn begin(&mut self, first: u64) {
         // Stages that do not concern the rank are skipped: nobody sends to them.
         for _ in self.number()..first {
@@ -50,6 +51,7 @@ impl StageRun {
 
     /// The current step, counted through all stages.
     #[must_use]
+    #[inline]
     pub fn number(&self) -> u64 {
         self.first + u64::from(self.step)
     }
@@ -61,6 +63,7 @@ impl StageRun {
     }
 
     /// All sends of the current step have been handed over.
+    #[inline]
     pub fn sent(&mut self) {
         self.sent = true;
     }
@@ -69,6 +72,7 @@ impl StageRun {
     ///
     /// # Errors
     /// [`Broken::Late`] if that step is over.
+    #[inline]
     pub fn arrived(&mut self, number: u64) -> Result<(), Broken> {
         let over = self.number();
         let place = number.checked_sub(over).ok_or(Broken::Late { step: number, over })?;
@@ -81,6 +85,7 @@ impl StageRun {
     }
 
     /// Completes the current step if it has been sent and has received what it expects.
+    #[inline]
     pub fn complete_step(&mut self, expected: u32) -> bool {
         if !self.running || !self.sent || self.received() < expected {
             return false;

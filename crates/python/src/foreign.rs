@@ -34,7 +34,7 @@ fn formats_table() -> String {
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
 fn recognise(path: PathBuf) -> Option<&'static str> {
-    formats::recognise(&path).map(|format| format.tag())
+    formats::recognise(&path).map(allrail_workload::formats::Format::tag)
 }
 
 /// Writes a training scenario's step graph (JSON) as a Chakra trace; returns what was written (JSON).

@@ -148,7 +148,7 @@ impl Request {
                 Some(seen) => *seen = true,
             }
         }
-        let composes = || self.plugins.named(&self.policy).map(|policy| policy.composes());
+        let composes = || self.plugins.named(&self.policy).map(chunk::ChunkScheduler::composes);
         if self.parameters.composition != Composition::Stages && !composes()? {
             let composing = chunk::ALL.iter().filter(|policy| policy.composes());
             let composing: Vec<String> = composing.map(|one| format!("`{}`", one.tag())).collect();

@@ -11,7 +11,7 @@ use allrail_schedule::queue::Order;
 use allrail_world::World;
 
 use crate::error::SimulateError;
-use crate::executors::{Event, Executors, Kept, Settings, StageSpan};
+use crate::executors::{Cargo, Event, Executors, Kept, Settings, StageSpan};
 use crate::lowering::Lowering;
 
 /// Called now and then with (stages done, stages in all); breaks off the run.
@@ -92,7 +92,9 @@ pub fn run(
             let lowered = Rc::clone(&lowering.collectives[collective]);
             let (members, tag) = (Rc::clone(&members), collective as u64);
             let priority = job.priorities[collective];
-            executors.carry(now, lowered, members, priority, Time::ZERO, tag, false);
+            let overhead = Time::ZERO;
+            let cargo = Cargo { lowered, members, priority, overhead, tag, tell_left: false };
+            executors.carry(now, cargo);
         }
         while let Some((time, event)) = executors.next_event(now) {
             if let Event::Over { tag } = event {

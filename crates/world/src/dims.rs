@@ -18,26 +18,27 @@ struct Stage {
     submission: Submission,
     occupancy: Time,
     latency: Time,
-    state: State,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
-    UnderWay,
-    Cancelled,
-    Over,
+    /// How often its place was given before.
+    generation: u32,
+    is_cancelled: bool,
 }
 
 #[derive(Default)]
 struct Server {
-    /// The stage being served, and until when.
-    serving: Option<(u32, Time)>,
+    /// The stage served last, until when, and what its driver hears then.
+    serving: Option<u32>,
+    free_at: Time,
+    sent_tag: Option<u64>,
     queue: VecDeque<u32>,
     busy: Time,
+    /// How often it began or broke off a service: a departure of another one counts no more.
+    service: u32,
+    /// Whether a departure will say that it is free. Nobody may want to know.
+    departs: bool,
 }
 
 enum Inner {
-    Departed { stage: u32, dimension: u32 },
+    Departed { dimension: u32, service: u32 },
     Arrived { stage: u32 },
 }
 
@@ -45,6 +46,7 @@ enum Inner {
 pub struct Dims {
     servers: Vec<Server>,
     stages: Vec<Stage>,
+    free: Vec<u32>,
     events: EventQueue<Inner>,
 }
 
@@ -55,23 +57,45 @@ impl Dims {
         Self {
             servers: (0..dimensions).map(|_| Server::default()).collect(),
             stages: Vec::new(),
+            free: Vec::new(),
             events: EventQueue::new(),
         }
     }
 
-    fn serve_next(&mut self, now: Time, dimension: u32) {
-        let server = &mut self.servers[dimension as usize];
-        if server.serving.is_some() {
-            return;
-        }
-        let Some(id) = server.queue.pop_front() else { return };
+    fn serve(&mut self, now: Time, dimension: u32, id: u32) {
         let stage = &self.stages[id as usize];
+        let server = &mut self.servers[dimension as usize];
         let departure = now + stage.occupancy;
-        server.serving = Some((id, departure));
+        server.service = server.service.wrapping_add(1);
+        (server.serving, server.free_at) = (Some(id), departure);
         server.busy += stage.occupancy;
         self.events.push(departure + stage.latency, DELIVERED, Inner::Arrived { stage: id });
-        self.events.push(departure, SENT, Inner::Departed { stage: id, dimension });
+        server.departs = false;
+        server.sent_tag = stage.submission.sent_tag;
+        if server.sent_tag.is_some() || !server.queue.is_empty() {
+            self.depart(dimension);
+        }
     }
+
+    /// The end of the service is an event.
+    fn depart(&mut self, dimension: u32) {
+        let server = &mut self.servers[dimension as usize];
+        server.departs = true;
+        let departed = Inner::Departed { dimension, service: server.service };
+        self.events.push(server.free_at, SENT, departed);
+    }
+
+    fn serve_next(&mut self, now: Time, dimension: u32) {
+        self.servers[dimension as usize].serving = None;
+        if let Some(id) = self.servers[dimension as usize].queue.pop_front() {
+            self.serve(now, dimension, id);
+        }
+    }
+}
+
+/// The handle of the stage at a place.
+fn handle(place: u32, generation: u32) -> TransferId {
+    TransferId(u64::from(generation) << 32 | u64::from(place))
 }
 
 impl World for Dims {
@@ -79,11 +103,26 @@ impl World for Dims {
         let Transfer::Stage { dimension, occupancy, latency } = submission.transfer else {
             panic!("the world `dims` carries stages; a driver sent it a message");
         };
-        let id = u32::try_from(self.stages.len()).expect("fewer than 2^32 stages in a run");
-        self.stages.push(Stage { submission, occupancy, latency, state: State::UnderWay });
-        self.servers[dimension.index()].queue.push_back(id);
-        self.serve_next(now, dimension.0);
-        TransferId(u64::from(id))
+        let (id, generation) = match self.free.pop() {
+            Some(id) => (id, self.stages[id as usize].generation),
+            None => (u32::try_from(self.stages.len()).expect("fewer than 2^32 at once"), 0),
+        };
+        let stage = Stage { submission, occupancy, latency, generation, is_cancelled: false };
+        match self.stages.get_mut(id as usize) {
+            Some(place) => *place = stage,
+            None => self.stages.push(stage),
+        }
+        let server = &mut self.servers[dimension.index()];
+        let is_busy = server.serving.is_some() && (server.departs || server.free_at > now);
+        if !is_busy {
+            self.serve(now, dimension.0, id);
+        } else {
+            server.queue.push_back(id);
+            if !server.departs {
+                self.depart(dimension.0);
+            }
+        }
+        handle(id, generation)
     }
 
     fn next_time(&self) -> Option<Time> {
@@ -94,23 +133,22 @@ impl World for Dims {
         while self.events.next_time().is_some_and(|time| time <= until) {
             let (now, inner) = self.events.pop()?;
             match inner {
-                Inner::Departed { stage: id, dimension } => {
-                    let server = &mut self.servers[dimension as usize];
-                    if server.serving == Some((id, now)) {
-                        server.serving = None;
-                        self.serve_next(now, dimension);
+                Inner::Departed { dimension, service } => {
+                    let server = &self.servers[dimension as usize];
+                    if server.service != service {
+                        continue;
                     }
-                    let stage = &self.stages[id as usize];
-                    if let Some(tag) = stage.submission.sent_tag
-                        && stage.state != State::Cancelled
-                    {
+                    let sent_tag = server.sent_tag;
+                    self.serve_next(now, dimension);
+                    if let Some(tag) = sent_tag {
                         return Some((now, Event::Sent { tag }));
                     }
                 }
                 Inner::Arrived { stage: id } => {
                     let stage = &mut self.stages[id as usize];
-                    if stage.state == State::UnderWay {
-                        stage.state = State::Over;
+                    stage.generation = stage.generation.wrapping_add(1);
+                    self.free.push(id);
+                    if !stage.is_cancelled {
                         return Some((now, Event::Delivered { tag: stage.submission.tag }));
                     }
                 }
@@ -120,21 +158,24 @@ impl World for Dims {
     }
 
     fn cancel(&mut self, now: Time, transfer: TransferId) -> bool {
-        let id = u32::try_from(transfer.0).expect("a handle of this world");
-        let stage = &mut self.stages[id as usize];
-        if stage.state != State::UnderWay {
+        let (id, generation) = (transfer.0 as u32, (transfer.0 >> 32) as u32);
+        let Some(stage) = self.stages.get_mut(id as usize) else { return false };
+        if stage.generation != generation || stage.is_cancelled {
             return false;
         }
-        stage.state = State::Cancelled;
+        stage.is_cancelled = true;
         let Transfer::Stage { dimension, .. } = stage.submission.transfer else { return false };
         let server = &mut self.servers[dimension.index()];
-        server.queue.retain(|queued| *queued != id);
-        if let Some((served, departure)) = server.serving
-            && served == id
-        {
+        if let Some(place) = server.queue.iter().position(|queued| *queued == id) {
+            // It will never arrive.
+            server.queue.remove(place);
+            stage.generation = stage.generation.wrapping_add(1);
+            self.free.push(id);
+        } else if server.serving == Some(id) && server.free_at > now {
             // The rest of its service is given back.
-            server.busy = server.busy.saturating_sub(departure.saturating_sub(now));
-            server.serving = None;
+            server.busy = server.busy.saturating_sub(server.free_at.saturating_sub(now));
+            server.service = server.service.wrapping_add(1);
+            server.departs = false;
             self.serve_next(now, dimension.0);
         }
         true

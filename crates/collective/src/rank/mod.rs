@@ -78,7 +78,7 @@
 //! #         bytes: Bytes::new(4000),
 //! #         stages: vec![stage(Operation::ReduceScatter), stage(Operation::AllGather)],
 //! #     }],
-//! #     dimension_order: vec![Vec::new()], key: String::new(),
+//! #     dimension_order: vec![Vec::new()], order_made_in: "dims".into(), key: String::new(),
 //! # };
 //! // `plan`: an all-reduce of 4,000 bytes over three ranks, one chunk, scattered and gathered.
 //! let part = RankPlan::new(&plan, 1, Buffer::new(1000, 4)?)?;

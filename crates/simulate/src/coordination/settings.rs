@@ -74,7 +74,7 @@ impl Coordination {
             Some(tree) => serde_json::from_value(tree.clone())
                 .map_err(|error| wrong("latency", tree, error.to_string(), LATENCY_HINT))?,
         };
-        let defaults = policy.map_or_else(Settings::default, |policy| policy.defaults());
+        let defaults = policy.map_or_else(Settings::default, CoordinationPolicy::defaults);
         let mut settings = serde_json::to_value(defaults).unwrap_or_default();
         for (key, value) in keys {
             if let Some(place) = settings.get_mut(key) {

@@ -20,6 +20,7 @@ pub(super) struct Flight {
     /// Positions that are not over.
     pub(super) left: u32,
     pub(super) tag: u64,
+    pub(super) priority: i64,
     /// Before the first byte of its first chunk.
     pub(super) overhead: Time,
     /// Whether its sender is told that it has left.
@@ -139,7 +140,7 @@ pub(super) enum Inner {
     /// A message has waited at its end.
     Waited { going: Going },
     /// A flight begins, after what it waited for.
-    Begin { flight: u32, priority: i64 },
+    Begin { flight: u32 },
 }
 
 /// A departure: from which port, and whose.

@@ -168,7 +168,7 @@ impl<W: World> Executors<W> {
                 self.ready.push_back((now, Event::Over { tag }));
             }
             Inner::Waited { going } => self.arrived(now, going),
-            Inner::Begin { flight, priority } => self.begin(now, flight, priority),
+            Inner::Begin { flight } => self.begin(now, flight),
         }
     }
 }

@@ -23,6 +23,7 @@ mod stall;
 
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use allrail_collective::StageRef;
 use allrail_core::{Bytes, DimensionId, EventQueue, Rank, Time};
@@ -77,6 +78,22 @@ pub enum Kept {
     First,
     /// Everybody's.
     All,
+}
+
+/// What is to be carried.
+pub struct Cargo {
+    /// As stages.
+    pub lowered: Rc<Lowered>,
+    /// The actor at each position.
+    pub members: Rc<[u32]>,
+    /// Higher goes first where a port can choose.
+    pub priority: i64,
+    /// Before its first byte: in `dims` on the first port, elsewhere on none.
+    pub overhead: Time,
+    /// Comes back in its events.
+    pub tag: u64,
+    /// Whether [`Event::Left`] is said, once the last stage's bytes have left (in `dims`).
+    pub tell_left: bool,
 }
 
 /// How executors run.
@@ -218,19 +235,9 @@ impl<W: World> Executors<W> {
         self.ports.iter().map(|port| port.busy)
     }
 
-    /// Carries what was lowered, on an actor a position; its events bring the tag back. `overhead`
-    /// comes before its first byte: in `dims` on the first port, elsewhere on none. `tell_left` asks
-    /// for [`Event::Left`] once the last stage's bytes have left (in `dims`).
-    pub fn carry(
-        &mut self,
-        now: Time,
-        lowered: Rc<Lowered>,
-        members: Rc<[u32]>,
-        priority: i64,
-        overhead: Time,
-        tag: u64,
-        tell_left: bool,
-    ) {
+    /// Carries what was lowered, on an actor a position; its events bring the tag back.
+    pub fn carry(&mut self, now: Time, cargo: Cargo) {
+        let Cargo { lowered, members, priority, overhead, tag, tell_left } = cargo;
         let left = u32::try_from(members.len()).expect("fewer than 2^32 members");
         let messages = matches!(lowered.carried, Carried::Messages(_));
         let is_kept = messages || self.settings.kept != Kept::None;
@@ -243,6 +250,7 @@ impl<W: World> Executors<W> {
                 first_slot: 0,
                 left: 0,
                 tag,
+                priority,
                 overhead,
                 tell_left,
                 ids: Vec::new(),
@@ -253,23 +261,24 @@ impl<W: World> Executors<W> {
         flight.first_slot = self.slots.take(lowered.chunks(), id);
         (flight.lowered, flight.members, flight.left) = (lowered, members, left);
         (flight.tag, flight.overhead, flight.tell_left) = (tag, overhead, tell_left);
+        flight.priority = priority;
         flight.chunks.clear();
         flight.chunks.resize(chunks, Chunk::default());
         flight.ids.clear();
         if messages && overhead > Time::ZERO {
-            self.after.push(now + overhead, 0, Inner::Begin { flight: id, priority });
+            self.after.push(now + overhead, 0, Inner::Begin { flight: id });
         } else {
-            self.begin(now, id, priority);
+            self.begin(now, id);
         }
     }
 
-    fn begin(&mut self, now: Time, id: u32, priority: i64) {
+    fn begin(&mut self, now: Time, id: u32) {
         let members = Rc::clone(&self.flights[id as usize].members);
         for (position, member) in (0u32..).zip(members.iter()) {
             let flight = &mut self.flights[id as usize];
             let stages = flight.lowered.stages(position);
             let actor = &mut self.actors[*member as usize];
-            let issued = actor.executor.issue(std::sync::Arc::clone(stages), priority);
+            let issued = actor.executor.issue(Arc::clone(stages), flight.priority);
             let (collective, progress) = issued.expect("what is lowered is on the fabric's ports");
             let slot = collective.slot as usize;
             if actor.flights.len() <= slot {

@@ -27,7 +27,7 @@ use allrail_workload::StepGraph;
 
 use crate::SimulateError;
 use crate::executors::lowered::{Carried, Lowered};
-use crate::executors::{self, Executors, Kept, Settings};
+use crate::executors::{self, Cargo, Executors, Kept, Settings};
 use crate::training::communicator::slow::Felt;
 use crate::training::communicator::{Ask, Communicator, Event, Span, Submission, Usage};
 use crate::training::players::Players;
@@ -143,7 +143,8 @@ impl Communicator for ClassCommunicator<'_> {
             }
             Ask::Message { source, .. } => (Rc::from([source]), true),
         };
-        self.executors.carry(now, lowered, members, priority, overhead, tag, is_message);
+        let cargo = Cargo { lowered, members, priority, overhead, tag, tell_left: is_message };
+        self.executors.carry(now, cargo);
     }
 
     fn next_time(&self) -> Option<Time> {

@@ -24,7 +24,7 @@ use allrail_workload::StepGraph;
 use allrail_world::World;
 
 use crate::SimulateError;
-use crate::executors::{self, Executors};
+use crate::executors::{self, Cargo, Executors};
 use crate::training::communicator::{Ask, Communicator, Event, Span, Submission, Usage};
 use crate::training::players::Players;
 use log::Log;
@@ -150,7 +150,8 @@ impl<'a> RankCommunicator<'a> {
         };
         let members: Rc<[u32]> = Rc::from([player(from), player(next)]);
         let lowered = self.lowering.message(bytes, from, next);
-        self.executors.carry(now, lowered, members, priority, overhead, tag, is_first);
+        let cargo = Cargo { lowered, members, priority, overhead, tag, tell_left: is_first };
+        self.executors.carry(now, cargo);
         true
     }
 
@@ -183,7 +184,9 @@ impl Communicator for RankCommunicator<'_> {
                 match lowered.expect("what is asked was looked at before the run") {
                     Some(lowered) => {
                         let members = Rc::clone(&self.members[process_group as usize]);
-                        self.executors.carry(now, lowered, members, priority, overhead, tag, false);
+                        let tell_left = false;
+                        let cargo = Cargo { lowered, members, priority, overhead, tag, tell_left };
+                        self.executors.carry(now, cargo);
                     }
                     None => self.over(now, tag),
                 }
