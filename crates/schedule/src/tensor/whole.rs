@@ -49,6 +49,14 @@ impl Whole {
         self.start(phase, tensors, actions);
     }
 
+    /// Starts what a coordinator has packed as it is.
+    pub(super) fn together(&mut self, tensors: &[u32], actions: &mut Vec<Action>) {
+        for tensor in tensors {
+            self.ready(*tensor);
+        }
+        self.launch(tensors.to_vec(), actions);
+    }
+
     fn start(&mut self, phase: Phase, tensors: Vec<u32>, actions: &mut Vec<Action>) {
         let pieces: Vec<Piece> = tensors
             .iter()

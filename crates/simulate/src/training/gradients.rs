@@ -3,7 +3,7 @@
 //! There is one scheduler per process group of a group and kind of collective: it stands for the one that
 //! every rank of the process group runs, as the events that it is told are agreed. A gradient is ready
 //! once all players have come to its collective; with a coordination policy, once that has found
-//! out. What a scheduler starts is a collective of the same kind over the bytes of its pieces.
+//! out, and what its coordinators launch together is told as one. What a scheduler starts is a collective of the same kind over the bytes of its pieces.
 
 use std::collections::BTreeMap;
 
@@ -100,6 +100,8 @@ pub struct Tensors {
     /// By which kind of collective a node exchanges which tensor of its scheduler.
     tensor_of: BTreeMap<NodeId, (Operation, u32)>,
     ready: Vec<(u32, u32)>,
+    /// What coordinators launched together, in the order of the buffer.
+    agreed: Vec<(u32, Vec<u32>)>,
     finished: Vec<Step>,
     timers: Vec<(u32, u64)>,
     parameters: TensorParameters,
@@ -123,6 +125,7 @@ impl Tensors {
             of: BTreeMap::new(),
             tensor_of: BTreeMap::new(),
             ready: Vec::new(),
+            agreed: Vec::new(),
             finished: Vec::new(),
             timers: Vec::new(),
             parameters: parameters.clone(),
@@ -227,7 +230,7 @@ impl Tensors {
             let Some(agreement) = &mut scheduled.agreement else { continue };
             while agreement.next_time().is_some_and(|next| next <= now) {
                 if let Some((_, group)) = agreement.next_event(now) {
-                    self.ready.extend(group.into_iter().map(|tensor| (index, tensor)));
+                    self.agreed.push((index, group));
                 }
             }
         }
@@ -235,13 +238,17 @@ impl Tensors {
 
     /// Tells the schedulers what has come, and what they want; `None` if nothing has come.
     pub fn act(&mut self, now: Time) -> Option<Wanted> {
-        if self.ready.is_empty() && self.finished.is_empty() && self.timers.is_empty() {
+        let ready = self.ready.len() + self.agreed.len();
+        if ready + self.finished.len() + self.timers.len() == 0 {
             return None;
         }
         let mut wanted = Wanted::default();
         self.ready.sort_unstable();
         for (scheduler, tensor) in std::mem::take(&mut self.ready) {
             self.tell(now, scheduler, Event::Ready { tensor }, &mut wanted);
+        }
+        for (scheduler, tensors) in std::mem::take(&mut self.agreed) {
+            self.tell(now, scheduler, Event::Together { tensors: &tensors }, &mut wanted);
         }
         for step in std::mem::take(&mut self.finished) {
             if let Some(left) = self.parts.get_mut(&(step.scheduler, step.operation)) {
@@ -260,7 +267,7 @@ impl Tensors {
         Some(wanted)
     }
 
-    fn tell(&mut self, now: Time, index: u32, event: Event, wanted: &mut Wanted) {
+    fn tell(&mut self, now: Time, index: u32, event: Event<'_>, wanted: &mut Wanted) {
         let scheduled = &mut self.schedulers[index as usize];
         let mut actions = Vec::new();
         scheduled.scheduler.on(now, event, &mut actions);
