@@ -320,6 +320,16 @@ class Workload(Node):
     slow_links: SlowLinks | None = Field(
         default=None, description="Links that carry less than they should."
     )
+    exchange_slowdown: Annotated[float, Number(low=0, example="0.2")] = Field(
+        default=0.0,
+        description="By how much longer computing takes while gradients of the NPU are "
+        "exchanged: `0.2` is a fifth.",
+    )
+    lag: Annotated[int, Count(0, 1)] = Field(
+        default=0,
+        description="How many iterations later gradients are applied: with 1, an iteration "
+        "waits for those of the one before the last.",
+    )
 
 
 class Algorithms(Node):
@@ -357,11 +367,13 @@ class Messages(Node):
     )
     steady: Annotated[bool, Flag()] = Field(
         default=False,
-        description="`flows`: alike steps of a collective are one message each; exact while "
-        "nothing disturbs them.",
+        description="`flows`: one message for alike steps of an algorithm, exact while nothing "
+        "disturbs them.",
     )
-    algorithms: Algorithms = Field(
-        default=Algorithms(), description="What collectives are made of on graph fabrics."
+    algorithms: Algorithms | None = Field(
+        default=None,
+        description="What collectives are made of on graphs, instead of the chunks of a plan on"
+        " the topology's dimensions.",
     )
 
 
