@@ -200,6 +200,21 @@ _SLICE = [name for name in Slice.__dataclass_fields__ if name != "work_pass"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Coordinators(_Record):
+    """What coordinators did.
+
+    Attributes:
+        operations_per_step: Of gradients; what was launched together is one.
+        messages: That were simulated, in all.
+        cycles_left_out: Of ranks, because they change nothing.
+    """
+
+    operations_per_step: float
+    messages: int
+    cycles_left_out: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingResult(_Record):
     """What a training step came to; the names are those of `--json`.
 
@@ -233,6 +248,7 @@ class TrainingResult(_Record):
         chunks: Of each collective.
         tensor_policy: Which tensor scheduler.
         coordination: How ranks agree which tensors are ready.
+        coordinators: What they did; None without any.
         iterations: How many were simulated.
         what_if: An assumption that is not so, as the core writes it.
         notes: What was left out, assumed or scaled.
@@ -268,6 +284,7 @@ class TrainingResult(_Record):
     chunks: int
     tensor_policy: str
     coordination: str
+    coordinators: Coordinators | None = None
     iterations: int
     what_if: Any = None
     notes: tuple[str, ...] = ()
@@ -286,6 +303,8 @@ class TrainingResult(_Record):
         values["exposed_us"] = Exposed.from_dict(tree["exposed_us"])
         if tree.get("memory") is not None:
             values["memory"] = Memory.from_dict(tree["memory"])
+        if tree.get("coordinators") is not None:
+            values["coordinators"] = Coordinators.from_dict(tree["coordinators"])
         for name, record in _LISTS.items():
             if tree.get(name) is not None:
                 values[name] = tuple(map(record.from_dict, tree[name]))

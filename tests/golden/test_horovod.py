@@ -8,7 +8,7 @@ import pytest
 
 from allrail import _core
 from allrail.reproduce import horovod
-from allrail.reproduce.horovod import RESNET, STEMDL, exchange, request, steps
+from allrail.reproduce.horovod import RESNET, STEMDL, exchange_ns, request, steps
 
 
 def test_the_coordinations_are_listed():
@@ -20,7 +20,7 @@ def test_the_coordinations_are_listed():
 @pytest.mark.parametrize("name", ["coordinator", "tree", "cached", "agreed"])
 def test_a_step_takes_its_computation_at_least(name: str) -> None:
     outcome = steps(request(RESNET, 12, {"policy": name}))
-    assert all(step >= RESNET.compute_us for step in outcome["steps_us"])
+    assert outcome["step_us"] >= RESNET.compute_us - 0.001
     assert outcome["efficiency"] == pytest.approx(RESNET.compute_us / outcome["step_us"])
     assert outcome["efficiency"] > 0.95
 
@@ -48,11 +48,14 @@ def test_groups_make_fewer_buffers():
 
 
 def test_groups_pay_once_exchanges_take_from_computing_and_ranks_are_many():
-    """Fewer buffers are under way for less time; how much less grows with the latency of each."""
+    """Fewer buffers are under way for less time; how much less grows with the latency of each.
+
+    Of several steps: where one ends within a cycle moves it by up to a millisecond.
+    """
 
     def gain(ranks: int, slowdown: float) -> float:
         alone, grouped = (
-            steps(request(STEMDL, ranks, horovod.STEMDL_WAYS[name], steps=2, slowdown=slowdown))
+            steps(request(STEMDL, ranks, horovod.STEMDL_WAYS[name], slowdown=slowdown))
             for name in (horovod.UNGROUPED, horovod.GROUPED)
         )
         return float(alone["step_us"]) - float(grouped["step_us"])
@@ -70,4 +73,11 @@ def test_a_lag_hides_the_last_buffers():
 
 def test_an_all_reduce_over_1000_nodes():
     # NCCL's table: 4.4 + 2 (5 * 1.2 + log2(1000) * 8.5) us.
-    assert exchange(6000)["latency"] == "185818 ns"
+    assert exchange_ns(6000) == 185_818
+
+
+def test_a_buffer_takes_its_latency_and_its_bytes():
+    outcome = steps(request(RESNET, 12, {"policy": "cached", "cycle": "5 ms"}))
+    bytes_us = 161 * (25_600_000 * 4 // 161) / 10_300
+    expected = bytes_us + outcome["buffers"] * exchange_ns(12) / 1000
+    assert outcome["exchange_us"] == pytest.approx(expected)

@@ -1,7 +1,6 @@
 //! The Python module `allrail._core`. Bindings only: JSON text in, JSON text out; every decision is
 //! in the crates beneath.
 
-mod coordination;
 mod foreign;
 mod many;
 mod placement;
@@ -383,7 +382,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(graph_facts, module)?)?;
     module.add_function(wrap_pyfunction!(topologies_table, module)?)?;
     module.add_function(wrap_pyfunction!(verify, module)?)?;
-    coordination::register(module)?;
     placement::register(module)?;
     plugin::register(module)?;
     traffic::register(module)?;

@@ -1,5 +1,6 @@
 //! Training steps: bindings.
 
+use allrail_core::Time;
 use allrail_schedule::coordinate;
 use allrail_schedule::tensor::{self, TensorParameters};
 use allrail_simulate::SimulateError;
@@ -80,6 +81,12 @@ fn coordinations() -> String {
                         groups of about as many tensors.",
         "anyOf": [{ "type": "integer" }, { "type": "array" }],
     });
+    let mut skew = schemars::schema_for!(Time).to_value();
+    skew["description"] = json!(
+        "How much later than its class a rank may submit what it has made: drawn for each step, \
+         and so is whether it swaps neighbours. 0 s if left out."
+    );
+    schema["properties"]["skew"] = skew;
     let mut latency = schemars::schema_for!(Latency).to_value();
     for (name, definition) in latency["$defs"].as_object().into_iter().flatten() {
         schema["$defs"][name] = definition.clone();

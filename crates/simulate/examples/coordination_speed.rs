@@ -5,12 +5,11 @@
 //! time, and the largest memory of the process so far.
 #![allow(clippy::print_stdout, reason = "a table is what it is for")]
 
+use std::ops::ControlFlow;
 use std::time::Instant;
 
-use allrail_core::{Bandwidth, Bytes, Time};
-use allrail_schedule::coordinate::{self, Job, Settings};
-use allrail_simulate::coordination::Latency;
-use allrail_simulate::coordination::steps::{Exchange, Step, run};
+use allrail_simulate::training::{TrainingScenario, simulate};
+use serde_json::{Value, json};
 
 const RANKS: u32 = 27_600;
 const TENSORS: u64 = 160;
@@ -22,21 +21,33 @@ fn peak() -> String {
     line.map_or_else(|| "?".to_owned(), |peak| peak.trim().to_owned())
 }
 
+/// Steps of 150 ms, of which the last two thirds are the backward pass; an exchange takes 50 us, and its bytes
+/// at 10 GB/s.
+fn scenario(policy: &str, steps: u32, ranks: u32) -> Value {
+    let compute = |us: u64| json!({"compute": format!("{us} us")});
+    let offset = |tensor: u64| 50_000 + tensor * 99_000 / TENSORS;
+    let mut all = vec![compute(50_000)];
+    for tensor in 0..TENSORS {
+        all.push(json!({"all_reduce": "600 KB", "over": "data", "background": true,
+                        "tensor": TENSORS - 1 - tensor, "name": format!("t{tensor}")}));
+        let end = if tensor + 1 == TENSORS { 150_000 } else { offset(tensor + 1) };
+        all.push(compute(end - offset(tensor)));
+    }
+    json!({
+        "schema_version": 1,
+        "fabric": {"name": "server", "dimensions": [{"kind": "switch", "size": ranks, "links": 1,
+            "bandwidth": "10 GB/s", "latency": "0 ns", "in_network_reduction": true}]},
+        "workload": {"iterations": steps, "model": {"steps": {
+            "ranks": [{"rank": ranks}], "groups": {"data": ["rank"]}, "steps": {"all": all}}}},
+        "schedule": {"policy": "baseline", "chunks": 1, "composition": "merged",
+            "tensor": {"policy": "fifo", "start_overhead": "50 us"},
+            "coordination": {"policy": policy, "skew": "900 us"}},
+        "world": "dims",
+        "seed": 1,
+    })
+}
+
 fn main() {
-    // The last two thirds of a step are the backward pass.
-    let offsets = (0..TENSORS).map(|tensor| Time::from_us(50_000 + tensor * 99_000 / TENSORS));
-    let step = Step {
-        compute: Time::from_us(150_000),
-        offsets: offsets.collect(),
-        bytes: vec![Bytes::new(600_000); TENSORS as usize],
-        skew: Time::from_us(900),
-        exchange: Exchange {
-            slowdown: 0.0,
-            latency: Time::from_us(50),
-            bandwidth: Bandwidth::from_bytes_per_second(10_000_000_000).expect("not zero"),
-        },
-        lag: 0,
-    };
     println!("ranks  policy       steps  asked    wall     messages  cycles left out  peak");
     for (name, steps, asked) in [
         ("cached", 100, "60 s"),
@@ -50,17 +61,19 @@ fn main() {
         }
         let ranks = std::env::args().nth(3).and_then(|n| n.parse().ok()).unwrap_or(RANKS);
         let steps = std::env::args().nth(2).and_then(|n| n.parse().ok()).unwrap_or(steps);
-        let policy = coordinate::named(name).expect("a policy");
-        let job = Job::new(policy, &Settings::default(), ranks, &[]).expect("a job");
+        let scenario = scenario(name, steps, ranks).to_string();
+        let scenario = TrainingScenario::from_json(&scenario).expect("a scenario");
         let start = Instant::now();
-        let outcome = run(policy, &job, Latency::default(), &step, steps, 1).expect("no faults");
+        let result = simulate(&scenario, false, &mut |_, _| ControlFlow::Continue(()));
+        let result = result.expect("it runs");
+        let talk = result.coordinators.expect("they talk");
         println!(
             "{ranks}  {name:<11}  {steps:>5}  {asked:<5}  {:>6.1} s  {:>11}  {:>15}  {}   step {:.1} ms",
             start.elapsed().as_secs_f64(),
-            outcome.messages,
-            outcome.skipped,
+            talk.messages,
+            talk.cycles_left_out,
             peak(),
-            outcome.step_us / 1e3,
+            result.step_time_us / 1e3,
         );
     }
 }

@@ -64,6 +64,16 @@ pub struct Workload {
     /// Links that carry less than they should.
     #[serde(default)]
     pub slow_links: Option<SlowLinks>,
+    /// By how much longer computing takes while gradients of the NPU are exchanged: `0.2` is a fifth.
+    #[serde(default)]
+    #[schemars(extend("minimum" = 0))]
+    #[schemars(example = 0.2)]
+    pub exchange_slowdown: f64,
+    /// How many iterations later gradients are applied: with 1, an iteration waits for those of the one
+    /// before the last.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 1))]
+    pub lag: u32,
 }
 
 const fn two() -> u32 {

@@ -1,8 +1,8 @@
 """The scaling of Horovod's control plane (Romero et al., NSDI'22), on Summit.
 
-Efficiency is the time a GPU computes over the time of a step. The coordinators are the real state
-machines, one a rank, in virtual time; the tensors become ready evenly over the backward pass. One
-model of latency for all judged rows.
+Efficiency is the time a GPU computes over the time of a step. The steps are training scenarios as
+any other; their coordinators are the real state machines, one a rank, in virtual time; the tensors
+become ready evenly over the backward pass. One model of latency for all judged rows.
 
 The model was made more faithful after a first result: the first one charged rank 0 nothing for a
 request after it is unpacked. Horovod's source says what follows (`message.cc`: the unpacked request
@@ -36,14 +36,14 @@ beside it.
 
 from __future__ import annotations
 
-import json
 import math
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from allrail import _core
 from allrail.reproduce.rows import Cells, Detail, Kind, Picture, Progress, Reproduction, Row
+from allrail.training import simulate_training
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -55,6 +55,7 @@ FULL = 27_600
 CYCLE = "5 ms"
 STEPS = 4
 SKEW = "500 us"
+BANDWIDTH = "10.3 GB/s"
 SLOWDOWN = 0.189
 """By how much longer computing takes during an exchange; the first model has none."""
 FIRST = "first model"
@@ -85,18 +86,16 @@ RESNET = Model("ResNet-50", 64 / 360 * 1e6, 161, 25_600_000, 4)
 STEMDL = Model("STEMDL", 500_000.0, 420, 220_000_000, 2)
 
 
-def exchange(ranks: int, *, slowdown: float = SLOWDOWN) -> dict[str, Any]:
-    """What an all-reduce over so many ranks takes: NCCL's own estimate, tree and LL128.
+def exchange_ns(ranks: int) -> int:
+    """What an all-reduce of few bytes takes, ns: NCCL's own estimate, tree and LL128.
 
     Args:
-        ranks: How many.
-        slowdown: By how much longer computing takes meanwhile.
+        ranks: Among how many.
     """
     nodes = max(1, math.ceil(ranks / GPUS_PER_NODE))
     local = min(ranks, GPUS_PER_NODE) - 1
     latency_us = 4.4 + 2 * (local * 1.2 + math.log2(nodes) * 8.5)
-    latency = f"{round(1000 * latency_us)} ns"
-    return {"latency": latency, "bandwidth": "10.3 GB/s", "slowdown": slowdown}
+    return round(1000 * latency_us)
 
 
 def request(
@@ -108,46 +107,89 @@ def request(
     steps: int = STEPS,
     slowdown: float = SLOWDOWN,
 ) -> dict[str, Any]:
-    """What the core is asked: steps of a model under a coordination.
+    """Steps of a model under a coordination: a training scenario.
+
+    All ranks are one class, whose gradients are ready evenly over the backward pass. The network is
+    one server that all-reduces a buffer in its latency and its bytes over the bandwidth.
 
     Args:
         model: Whose gradients.
         ranks: How many.
-        coordination: As `schedule.coordination` in a scenario.
+        coordination: As `schedule.coordination`, without the skew.
         lag: How many steps later gradients are applied.
         steps: How many steps; the first is not counted.
         slowdown: By how much longer computing takes during an exchange.
     """
     each = model.parameters * model.width // model.tensors
     begin, length = model.compute_us / 3, model.compute_us * 2 / 3
-    ready = (begin + length * (i + 1) / (model.tensors + 1) for i in range(model.tensors))
+    ready = [begin + length * (i + 1) / (model.tensors + 1) for i in range(model.tensors)]
+    moments = [round(1000 * at) for at in (0.0, *ready, model.compute_us)]
+    nodes: list[dict[str, Any]] = []
+    for i, (start, end) in enumerate(pairwise(moments)):
+        nodes.append({"compute": f"{end - start} ns"})
+        if i < model.tensors:
+            gradient = {"all_reduce": f"{each} B", "over": "data", "background": True}
+            nodes.append({**gradient, "name": f"t{i}", "tensor": model.tensors - 1 - i})
+    server = {
+        "kind": "switch",
+        "size": ranks,
+        "links": 1,
+        "bandwidth": BANDWIDTH,
+        "latency": "0 ns",
+        "in_network_reduction": True,
+    }
+    written = {
+        "ranks": [{"rank": ranks}],
+        "groups": {"data": ["rank"]},
+        "steps": {"ranks": nodes},
+    }
     return {
-        "ranks": ranks,
-        "steps": steps,
-        "compute": f"{round(1000 * model.compute_us)} ns",
-        "tensors": [[f"{round(1000 * at)} ns", f"{each} B", f"t{i}"] for i, at in enumerate(ready)],
-        "skew": SKEW,
-        "exchange": exchange(ranks, slowdown=slowdown),
-        "lag": lag,
-        "coordination": coordination,
+        "schema_version": 1,
+        "fabric": {"name": "server", "dimensions": [server]},
+        "workload": {
+            "name": model.name,
+            "model": {"steps": written},
+            "iterations": steps,
+            "exchange_slowdown": slowdown,
+            "lag": lag,
+        },
+        "schedule": {
+            "policy": "baseline",
+            "chunks": 1,
+            "composition": "merged",
+            "tensor": {"policy": "fifo", "start_overhead": f"{exchange_ns(ranks)} ns"},
+            "coordination": {**coordination, "skew": SKEW},
+        },
+        "world": "dims",
         "seed": 1,
     }
 
 
-def steps(tree: dict[str, Any]) -> dict[str, Any]:
+def steps(tree: dict[str, Any]) -> dict[str, float]:
     """Run what `request` gave.
 
     Args:
-        tree: The request.
+        tree: The scenario.
 
     Returns:
-        `step_us`, `efficiency`, `buffers`, `exchange_us`, `messages`, `skipped`, `steps_us`.
+        `step_us`; `efficiency`, its computing without any exchange over that; `buffers` in a step,
+        and for how long they are under way in it, `exchange_us`.
     """
-    outcome: dict[str, Any] = json.loads(_core.coordinate_steps(json.dumps(tree)))
-    return outcome
+    result = simulate_training(tree)
+    buffers = 0.0 if result.coordinators is None else result.coordinators.operations_per_step
+    nodes = tree["workload"]["model"]["steps"]["steps"]["ranks"]
+    computing = sum(int(node["compute"].removesuffix(" ns")) for node in nodes if "compute" in node)
+    overhead = tree["schedule"]["tensor"]["start_overhead"].removesuffix(" ns")
+    busy = result.dimensions[0].busy_fraction * result.step_time_us
+    return {
+        "step_us": result.step_time_us,
+        "efficiency": computing / 1000 / result.step_time_us,
+        "buffers": buffers,
+        "exchange_us": busy + buffers * int(overhead) / 1000,
+    }
 
 
-Efficiencies = dict[tuple[str, str, int], dict[str, Any]]
+Efficiencies = dict[tuple[str, str, int], dict[str, float]]
 """By model, coordination and ranks."""
 
 RESNET_WAYS: dict[str, dict[str, Any]] = {

@@ -319,6 +319,16 @@ class Workload(Node):
     slow_links: SlowLinks | None = Field(
         default=None, description="Links that carry less than they should."
     )
+    exchange_slowdown: Annotated[float, Number(low=0, example="0.2")] = Field(
+        default=0.0,
+        description="By how much longer computing takes while gradients of the NPU are "
+        "exchanged: `0.2` is a fifth.",
+    )
+    lag: Annotated[int, Count(0, 1)] = Field(
+        default=0,
+        description="How many iterations later gradients are applied: with 1, an iteration "
+        "waits for those of the one before the last.",
+    )
 
 
 class Algorithms(Node):

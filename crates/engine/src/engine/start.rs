@@ -36,7 +36,7 @@ impl Running {
                 let event = tensor::Event::Ready { tensor: *tensor };
                 self.scheduler.on(now, event, &mut self.wanted);
             }
-            _ => self.scheduler.together(now, tensors, &mut self.wanted),
+            _ => self.scheduler.on(now, tensor::Event::Together { tensors }, &mut self.wanted),
         }
     }
 

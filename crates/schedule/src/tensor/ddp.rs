@@ -4,6 +4,9 @@
 //! holds its bound, so it exceeds it by its last tensor; the first bound is small, that
 //! communication may start early. A bucket is launched when all its tensors are ready and all
 //! buckets before it have been: the order is the same on every rank.
+//!
+//! What a coordinator has packed is launched as it is, at once. Such tensors belong to no bucket from then
+//! on, so nobody waits in one for them.
 
 use allrail_core::{Bytes, Time};
 
@@ -42,10 +45,10 @@ impl TensorPolicy for Ddp {
     ) -> Result<Box<dyn TensorScheduler>, ScheduleError> {
         let (first, other) = parameters.bucket_bounds();
         let buckets = buckets(tensors, first, other);
-        let mut bucket_of = vec![0; tensors.len()];
+        let mut bucket_of = vec![None; tensors.len()];
         for (index, bucket) in buckets.iter().enumerate() {
             for tensor in &bucket.tensors {
-                bucket_of[*tensor as usize] = index;
+                bucket_of[*tensor as usize] = Some(index);
             }
         }
         let operations = Whole::new(tensors, exchange);
@@ -81,23 +84,57 @@ fn buckets(tensors: &[Tensor], first: Bytes, other: Bytes) -> Vec<Bucket> {
 struct Scheduler {
     operations: Whole,
     buckets: Vec<Bucket>,
-    bucket_of: Vec<usize>,
+    /// `None` of what a coordinator packs.
+    bucket_of: Vec<Option<usize>>,
     /// The bucket to launch next; around the end, as iterations follow one another.
     next: usize,
 }
 
+impl Scheduler {
+    /// Takes a tensor that is not ready out of its bucket, for good.
+    fn leave(&mut self, tensor: u32) {
+        if let Some(bucket) = self.bucket_of[tensor as usize].take() {
+            let bucket = &mut self.buckets[bucket];
+            bucket.tensors.retain(|other| *other != tensor);
+            bucket.missing -= 1;
+        }
+    }
+
+    /// Launches the buckets that are complete, in order.
+    fn launch(&mut self, actions: &mut Vec<Action>) {
+        let mut empty = 0;
+        while self.buckets[self.next].missing == 0 && empty < self.buckets.len() {
+            let bucket = &mut self.buckets[self.next];
+            bucket.missing = bucket.tensors.len();
+            if bucket.tensors.is_empty() {
+                empty += 1;
+            } else {
+                self.operations.launch(&bucket.tensors, actions);
+            }
+            self.next = (self.next + 1) % self.buckets.len();
+        }
+    }
+}
+
 impl TensorScheduler for Scheduler {
-    fn on(&mut self, _now: Time, event: Event, actions: &mut Vec<Action>) {
+    fn on(&mut self, _now: Time, event: Event<'_>, actions: &mut Vec<Action>) {
         match event {
             Event::Ready { tensor } => {
+                let Some(bucket) = self.bucket_of[tensor as usize] else {
+                    self.operations.together(&[tensor], actions);
+                    return;
+                };
                 self.operations.ready(tensor);
-                self.buckets[self.bucket_of[tensor as usize]].missing -= 1;
-                while self.buckets[self.next].missing == 0 {
-                    let bucket = &mut self.buckets[self.next];
-                    bucket.missing = bucket.tensors.len();
-                    self.operations.launch(&bucket.tensors, actions);
-                    self.next = (self.next + 1) % self.buckets.len();
+                self.buckets[bucket].missing -= 1;
+                self.launch(actions);
+            }
+            Event::Together { tensors } => {
+                self.operations.together(tensors, actions);
+                for tensor in tensors {
+                    self.leave(*tensor);
                 }
+                // What waited for these in its bucket waits no more.
+                self.launch(actions);
             }
             Event::Finished { operation } => self.operations.finished(operation, actions),
             Event::Timer { .. } => {}

@@ -43,21 +43,15 @@ impl TensorPolicy for Fifo {
 struct Scheduler(Whole);
 
 impl TensorScheduler for Scheduler {
-    fn on(&mut self, _now: Time, event: Event, actions: &mut Vec<Action>) {
+    fn on(&mut self, _now: Time, event: Event<'_>, actions: &mut Vec<Action>) {
         match event {
             Event::Ready { tensor } => {
                 self.0.ready(tensor);
                 self.0.launch(&[tensor], actions);
             }
+            Event::Together { tensors } => self.0.together(tensors, actions),
             Event::Finished { operation } => self.0.finished(operation, actions),
             Event::Timer { .. } => {}
         }
-    }
-
-    fn together(&mut self, _now: Time, tensors: &[u32], actions: &mut Vec<Action>) {
-        for tensor in tensors {
-            self.0.ready(*tensor);
-        }
-        self.0.launch(tensors, actions);
     }
 }

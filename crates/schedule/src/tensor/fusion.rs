@@ -6,6 +6,9 @@
 //! is closed when the next does not fit. The tensors of a group become ready together, with the last
 //! of them, and stay together; what exceeds the threshold goes alone.
 //!
+//! What a coordinator has packed is launched as it is, at once: it had its cycle, its threshold and its
+//! groups there. Such tensors belong to no group here from then on.
+//!
 //! Left out: Horovod's look-ahead over tensors of another data type.
 
 use allrail_core::{Bytes, Time};
@@ -57,7 +60,7 @@ impl TensorPolicy for Fusion {
             threshold: parameters.fusion_threshold(),
             cycle: parameters.fusion_cycle(),
             incomplete: missing.iter().map(|_| Vec::new()).collect(),
-            group_of,
+            group_of: group_of.into_iter().map(Some).collect(),
             sizes: missing,
             complete: Vec::new(),
             waits: false,
@@ -92,7 +95,8 @@ struct Scheduler {
     operations: Whole,
     threshold: Bytes,
     cycle: Time,
-    group_of: Vec<usize>,
+    /// `None` of what a coordinator packs.
+    group_of: Vec<Option<usize>>,
     /// How many tensors each group has.
     sizes: Vec<usize>,
     /// Of each group, the tensors that are ready while others are not.
@@ -109,6 +113,23 @@ impl Scheduler {
         match self.cycle.as_ps() {
             0 => now,
             cycle => Time::from_ps(now.as_ps().div_ceil(cycle).saturating_mul(cycle)),
+        }
+    }
+
+    /// Notes that a group is ready if it is, for the next cycle.
+    fn complete(&mut self, now: Time, group: usize, actions: &mut Vec<Action>) {
+        if self.incomplete[group].is_empty() || self.incomplete[group].len() < self.sizes[group] {
+            return;
+        }
+        let group = std::mem::take(&mut self.incomplete[group]);
+        self.wait(now, group, actions);
+    }
+
+    fn wait(&mut self, now: Time, group: Vec<u32>, actions: &mut Vec<Action>) {
+        self.complete.push(group);
+        if !self.waits {
+            self.waits = true;
+            actions.push(Action::SetTimer { id: 0, at: self.next_cycle(now) });
         }
     }
 
@@ -131,19 +152,24 @@ impl Scheduler {
 }
 
 impl TensorScheduler for Scheduler {
-    fn on(&mut self, now: Time, event: Event, actions: &mut Vec<Action>) {
+    fn on(&mut self, now: Time, event: Event<'_>, actions: &mut Vec<Action>) {
         match event {
             Event::Ready { tensor } => {
                 self.operations.ready(tensor);
-                let group = self.group_of[tensor as usize];
-                self.incomplete[group].push(tensor);
-                if self.incomplete[group].len() < self.sizes[group] {
+                let Some(group) = self.group_of[tensor as usize] else {
+                    self.wait(now, vec![tensor], actions);
                     return;
-                }
-                self.complete.push(std::mem::take(&mut self.incomplete[group]));
-                if !self.waits {
-                    self.waits = true;
-                    actions.push(Action::SetTimer { id: 0, at: self.next_cycle(now) });
+                };
+                self.incomplete[group].push(tensor);
+                self.complete(now, group, actions);
+            }
+            Event::Together { tensors } => {
+                self.operations.together(tensors, actions);
+                for tensor in tensors {
+                    let Some(group) = self.group_of[*tensor as usize].take() else { continue };
+                    self.sizes[group] -= 1;
+                    // What waited for this one in its group waits no more.
+                    self.complete(now, group, actions);
                 }
             }
             Event::Finished { operation } => self.operations.finished(operation, actions),

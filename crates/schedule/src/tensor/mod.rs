@@ -7,6 +7,9 @@
 //! finished, timer*, so that an urgent tensor that becomes ready just now is seen by the choice that
 //! a finish of now allows.
 //!
+//! Where coordinators have agreed on what is ready, they have packed it too: what they launch as one
+//! comes as one event, and policies of whole tensors start one operation for it. Packing exists once.
+//!
 //! What every policy keeps, whatever the order of events: the pieces of a tensor cover each byte of
 //! it once; a tensor is done once, after its last piece; nothing that is ready waits forever; the
 //! same events give the same actions. With parameter servers each operation is a push, and a pull
@@ -98,11 +101,18 @@ pub struct Piece {
 
 /// What a scheduler is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum Event<'a> {
     /// All ranks have the tensor. It becomes ready again only after it was done.
     Ready {
         /// Which.
         tensor: u32,
+    },
+    /// All ranks have these tensors, and a coordinator has packed them: they are one operation, in this
+    /// order. A policy of whole tensors packs them no second time, and waits for nothing else; one that
+    /// cuts tensors goes on by tensor.
+    Together {
+        /// Which; each as if it became [`Event::Ready`].
+        tensors: &'a [u32],
     },
     /// An operation is over on all ranks.
     Finished {
@@ -161,18 +171,7 @@ pub trait TensorScheduler: Send {
     /// # Panics
     /// If the driver breaks the rules: a tensor that is ready again before it was done, an
     /// operation that finishes and does not run.
-    fn on(&mut self, now: Time, event: Event, actions: &mut Vec<Action>);
-
-    /// These have become ready together, and whoever said so had them fused: a policy that would start
-    /// each of them whole starts one operation. The others cut, or pack, as they do.
-    ///
-    /// # Panics
-    /// As [`TensorScheduler::on`].
-    fn together(&mut self, now: Time, tensors: &[u32], actions: &mut Vec<Action>) {
-        for tensor in tensors {
-            self.on(now, Event::Ready { tensor: *tensor }, actions);
-        }
-    }
+    fn on(&mut self, now: Time, event: Event<'_>, actions: &mut Vec<Action>);
 
     /// Changes what the policy reads of it; the rest, and a policy that reads nothing of it, stays.
     fn retune(&mut self, tuning: Tuning) {

@@ -51,6 +51,14 @@ impl Whole {
         self.start(phase, list, actions);
     }
 
+    /// Starts what a coordinator has packed as it is.
+    pub(super) fn together(&mut self, tensors: &[u32], actions: &mut Vec<Action>) {
+        for tensor in tensors {
+            self.ready(*tensor);
+        }
+        self.launch(tensors, actions);
+    }
+
     fn start(&mut self, phase: Phase, tensors: Vec<u32>, actions: &mut Vec<Action>) {
         let pieces: Pieces = tensors
             .iter()

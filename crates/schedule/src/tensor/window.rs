@@ -63,6 +63,16 @@ impl Window {
         Self { tasks, partition, lanes, flying: Flying::new() }
     }
 
+    fn ready(&mut self, tensor: u32, actions: &mut Vec<Action>) {
+        let task = &mut self.tasks[tensor as usize];
+        if task.notify_ready() {
+            actions.push(Action::Done { tensor });
+        }
+        let place = task.place();
+        let pieces = task.partition(self.partition).map(|piece| Reverse((place, piece)));
+        self.lanes[0].waiting.extend(pieces);
+    }
+
     fn start(&mut self, actions: &mut Vec<Action>) {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             while let Some(piece) = lane.take() {
@@ -75,16 +85,14 @@ impl Window {
 }
 
 impl TensorScheduler for Window {
-    fn on(&mut self, _now: Time, event: Event, actions: &mut Vec<Action>) {
+    fn on(&mut self, _now: Time, event: Event<'_>, actions: &mut Vec<Action>) {
         match event {
-            Event::Ready { tensor } => {
-                let task = &mut self.tasks[tensor as usize];
-                if task.notify_ready() {
-                    actions.push(Action::Done { tensor });
+            Event::Ready { tensor } => self.ready(tensor, actions),
+            // Partitions of all of them are ranked before any starts.
+            Event::Together { tensors } => {
+                for tensor in tensors {
+                    self.ready(*tensor, actions);
                 }
-                let place = task.place();
-                let pieces = task.partition(self.partition).map(|piece| Reverse((place, piece)));
-                self.lanes[0].waiting.extend(pieces);
             }
             Event::Finished { operation } => {
                 let (index, piece) = self.flying.end(operation);

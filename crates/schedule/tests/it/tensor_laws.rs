@@ -27,6 +27,11 @@ fn bytes_go_once(records: &[Record], tensors: &[Tensor], exchange: Exchange) {
             Record::Ready(tensor) => {
                 assert!(open.insert(*tensor, Default::default()).is_none());
             }
+            Record::Together(tensors) => {
+                for tensor in tensors {
+                    assert!(open.insert(*tensor, Default::default()).is_none());
+                }
+            }
             Record::Started { operation, phase, pieces, .. } => {
                 assert!(!seen.contains(operation) && !pieces.is_empty());
                 seen.push(*operation);
@@ -79,9 +84,38 @@ proptest! {
     ) {
         for policy in ALL {
             let parameters = parameters(policy.tag(), exchange, small);
-            let records = records(&parameters, &tensors, &choices);
-            bytes_go_once(&records, &tensors, exchange);
-            prop_assert_eq!(records, self::records(&parameters, &tensors, &choices));
+            for records in [records, packed_records] {
+                let all = records(&parameters, &tensors, &choices);
+                bytes_go_once(&all, &tensors, exchange);
+                prop_assert_eq!(all, records(&parameters, &tensors, &choices));
+            }
+        }
+    }
+
+    /// What a coordinator packs is one operation in its order, or is cut tensor by tensor.
+    #[test]
+    fn what_is_packed_goes_as_it_is_or_by_tensor(
+        tensors in tensors(),
+        exchange in exchange(),
+        choices in prop::collection::vec(0usize..1000, 5..60),
+        small in (1u64..30, 1u64..60, 0u32..4),
+    ) {
+        for policy in ALL {
+            let parameters = parameters(policy.tag(), exchange, small);
+            let cuts = policy.reads().contains(&"partition");
+            let records = packed_records(&parameters, &tensors, &choices);
+            for pair in records.windows(2) {
+                let Record::Together(together) = &pair[0] else { continue };
+                let full = together.iter().filter(|t| tensors[**t as usize].bytes.count() > 0);
+                let full: Vec<u32> = full.copied().collect();
+                let Record::Started { pieces, .. } = &pair[1] else {
+                    prop_assert!(cuts || full.is_empty(), "{:?} waits", together);
+                    continue;
+                };
+                let started: Vec<u32> = pieces.iter().map(|piece| piece.tensor).collect();
+                let whole = started == full;
+                prop_assert!(if cuts { started.len() == 1 } else { whole }, "{:?}", started);
+            }
         }
     }
 }

@@ -76,7 +76,7 @@ fn urgent_first(
                     waiting.push(key(*piece));
                 }
             }
-            Record::Ready(_) | Record::Timer(_) | Record::Done(_) => {}
+            Record::Ready(_) | Record::Together(_) | Record::Timer(_) | Record::Done(_) => {}
         }
         let settled =
             !matches!(records.get(position + 1), Some(Record::Started { .. } | Record::Done(_)));
@@ -217,12 +217,12 @@ fn of_exchange(policy: &str, exchange: Exchange) -> TensorParameters {
 fn starts(
     parameters: &TensorParameters,
     tensors: &[Tensor],
-    events: &[(u64, Event)],
+    events: &[(u64, Event<'_>)],
 ) -> Vec<(u64, Vec<u32>)> {
     let mut scheduler = parameters.scheduler(tensors).expect("valid");
     let mut starts = Vec::new();
     let mut timers: Vec<u64> = Vec::new();
-    let mut feed = |now: u64, event: Event, timers: &mut Vec<u64>| {
+    let mut feed = |now: u64, event: Event<'_>, timers: &mut Vec<u64>| {
         let mut actions = Vec::new();
         scheduler.on(Time::from_us(now), event, &mut actions);
         for action in actions {
@@ -260,6 +260,31 @@ fn horovod_packs_what_a_millisecond_brings_up_to_64_mib() {
     let at_once = TensorParameters { cycle: Some(Time::ZERO), ..of("fusion") };
     let expected = [(100, vec![0]), (900, vec![1]), (1000, vec![2]), (1001, vec![3])];
     assert_eq!(starts(&at_once, &tensors, &events), expected);
+}
+
+/// What a coordinator packs is one operation at once, in its order, and nobody packs it again or waits for
+/// it; what comes alone is packed as before, without those.
+#[test]
+fn what_a_coordinator_has_packed_is_not_packed_again() {
+    let tensors = [tensor(8, 3), tensor(8, 2), tensor(8, 1), tensor(8, 0)];
+    let together = |at: u64, tensors| (at, Event::Together { tensors });
+    let ready = |at: u64, tensor: u32| (at, Event::Ready { tensor });
+    let events = [together(100, &[2, 0]), ready(200, 3), ready(300, 1)];
+    let alone = |policy: &str| {
+        let starts = starts(&of(policy), &tensors, &events);
+        assert_eq!(starts[0], (100, vec![2, 0]), "{policy}");
+        starts[1..].to_vec()
+    };
+    assert_eq!(alone("fifo"), [(200, vec![3]), (300, vec![1])]);
+    // One bucket, and its others have gone.
+    assert_eq!(alone("ddp"), [(300, vec![1, 3])]);
+    assert_eq!(alone("fusion"), [(1000, vec![3, 1])]);
+    // Those that cut tensors rank all partitions of the group, and go on by tensor.
+    assert_eq!(
+        starts(&of("bytescheduler"), &tensors, &events),
+        [(100, vec![2]), (100, vec![0]), (200, vec![3]), (300, vec![1])]
+    );
+    assert_eq!(starts(&of("priority"), &tensors, &events), [(100, vec![2])]);
 }
 
 #[test]

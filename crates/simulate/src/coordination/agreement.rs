@@ -4,10 +4,12 @@
 use std::collections::VecDeque;
 
 use allrail_core::{Bytes, Time};
-use allrail_schedule::coordinate::{Event, Job, Request};
+use allrail_schedule::coordinate::Job;
 
+use super::crowd::Crowd;
 use super::faults::Faults;
 use super::network::Network;
+use super::reports::Counts;
 use super::settings::Coordination;
 use crate::SimulateError;
 
@@ -16,17 +18,25 @@ pub trait Agreement {
     /// A player has a tensor ready.
     fn submit(&mut self, now: Time, player: u32, tensor: u32);
 
-    /// When something may happen; `None` if nothing will without another submission.
-    fn next_time(&self) -> Option<Time>;
+    /// No tensor is ready before; `None` if none will be without another submission.
+    fn earliest(&mut self) -> Option<Time>;
+
+    /// When tensors are ready next, if that is by `until`. Finds out what happens up to then: no submission
+    /// may come before that time, or before `until` where there is none.
+    fn next_time(&mut self, until: Time) -> Option<Time>;
 
     /// The next tensors that are ready everywhere and go together, in the order of the buffer, if that is
     /// by `until`.
     fn next_event(&mut self, until: Time) -> Option<(Time, Vec<u32>)>;
+
+    /// How much was said.
+    fn counts(&self) -> Counts;
 }
 
 impl Coordination {
     /// The coordination of a job. A player stands for as many alike ranks as `players` says; the
-    /// tensors have these bytes, and are all-reduced.
+    /// tensors have these bytes, are all-reduced, and so many of them are submitted in a step. What is drawn
+    /// follows from the seed.
     ///
     /// # Errors
     /// A group that cannot be.
@@ -34,6 +44,8 @@ impl Coordination {
         &self,
         players: &[u32],
         tensors: &[Bytes],
+        in_step: usize,
+        seed: u64,
     ) -> Result<Box<dyn Agreement>, SimulateError> {
         let Some(policy) = self.policy else {
             return Ok(Box::new(AtOnce::new(players.len(), tensors.len())));
@@ -43,16 +55,10 @@ impl Coordination {
         let mut network =
             Network::new(policy, &job, tensors.len(), self.latency, Faults::default(), true);
         network.start(|_| Time::ZERO);
-        let ends = players.iter().scan(0, |end, ranks| {
-            *end += ranks;
-            Some(*end)
-        });
         Ok(Box::new(Talk {
             network,
+            crowd: Crowd::new(players, tensors, in_step, self.skew, seed),
             now: Time::ZERO,
-            next: None,
-            first_rank: std::iter::once(0).chain(ends).collect(),
-            bytes: tensors.to_vec(),
             counts: vec![0; tensors.len()],
             complete: 0,
             ready: VecDeque::new(),
@@ -83,25 +89,30 @@ impl Agreement for AtOnce {
         }
     }
 
-    fn next_time(&self) -> Option<Time> {
+    fn earliest(&mut self) -> Option<Time> {
         self.ready.front().map(|(time, _)| *time)
+    }
+
+    fn next_time(&mut self, until: Time) -> Option<Time> {
+        self.earliest().filter(|time| *time <= until)
     }
 
     fn next_event(&mut self, until: Time) -> Option<(Time, Vec<u32>)> {
         let is_due = self.ready.front().is_some_and(|(time, _)| *time <= until);
         if is_due { self.ready.pop_front() } else { None }
     }
+
+    fn counts(&self) -> Counts {
+        Counts::default()
+    }
 }
 
 /// By the coordinators of all ranks.
 struct Talk {
     network: Network,
+    /// What the ranks submit, each at its time.
+    crowd: Crowd,
     now: Time,
-    /// When the network does something next.
-    next: Option<Time>,
-    /// Of each player, and the number of all ranks.
-    first_rank: Vec<u32>,
-    bytes: Vec<Bytes>,
     /// How many players have submitted each tensor.
     counts: Vec<u32>,
     /// Tensors that all players have submitted, and that are not ready yet.
@@ -111,7 +122,7 @@ struct Talk {
 
 impl Talk {
     fn advance(&mut self, until: Time) -> bool {
-        let launched = self.network.advance(until, None);
+        let launched = self.network.advance(until, Some(&mut self.crowd));
         let any = launched.is_some();
         if let Some(one) = launched {
             for response in &one.launch.responses {
@@ -129,34 +140,44 @@ impl Agreement for Talk {
             while self.advance(now) {}
             self.now = now;
         }
-        let player = player as usize;
-        let request = Request::all_reduce(tensor, self.bytes[tensor as usize]);
-        for rank in self.first_rank[player]..self.first_rank[player + 1] {
-            self.network.tell(now, rank, Event::Submit(request), None);
+        self.crowd.submit(now, player, tensor);
+        for rank in self.crowd.ranks(player) {
+            // The others have something to submit already, and come to this by themselves.
+            if self.network.is_idle(rank)
+                && let Some(due) = self.crowd.due(rank)
+            {
+                self.network.feed(rank, due);
+            }
         }
         let count = &mut self.counts[tensor as usize];
         *count += 1;
-        if *count as usize + 1 == self.first_rank.len() {
+        if *count == self.crowd.players() {
             *count = 0;
             self.complete += 1;
         }
-        self.next = self.network.next_time();
     }
 
-    fn next_time(&self) -> Option<Time> {
+    fn earliest(&mut self) -> Option<Time> {
         let ready = self.ready.front().map(|(time, _)| *time);
         // Nothing can become ready that someone has not submitted.
-        ready.or(self.next.filter(|_| self.complete > 0))
+        ready.or_else(|| self.network.next_time().filter(|_| self.complete > 0))
+    }
+
+    fn next_time(&mut self, until: Time) -> Option<Time> {
+        if self.ready.is_empty() && self.complete > 0 {
+            self.advance(until);
+        }
+        self.ready.front().map(|(time, _)| *time).filter(|time| *time <= until)
     }
 
     fn next_event(&mut self, until: Time) -> Option<(Time, Vec<u32>)> {
-        if self.ready.is_empty() && self.complete > 0 {
-            self.advance(until);
-            self.next = self.network.next_time();
-        }
-        let is_due = self.ready.front().is_some_and(|(time, _)| *time <= until);
-        let event = if is_due { self.ready.pop_front() } else { None };
+        self.next_time(until)?;
+        let event = self.ready.pop_front();
         self.now = self.now.max(event.as_ref().map_or(Time::ZERO, |(time, _)| *time));
         event
+    }
+
+    fn counts(&self) -> Counts {
+        self.network.counts()
     }
 }

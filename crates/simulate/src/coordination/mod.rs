@@ -4,22 +4,18 @@
 //! - [`network`]: all coordinators of a job, with the costs of messages and with faults.
 //! - [`reports`]: what a run tells.
 //! - [`latency`], [`faults`]: those costs, and what goes wrong.
-//! - [`agreement`]: what a training step sees of it.
-//! - [`steps`]: training steps on it, and what the talk costs them.
+//! - [`agreement`]: what a training step sees of it; `crowd`: when each of alike ranks submits.
 //! - [`settings`]: the key `schedule.coordination`.
-//! - [`request`]: steps as JSON, for the bindings.
 
 pub mod agreement;
 mod calendar;
+mod crowd;
 pub mod faults;
 pub mod latency;
 pub mod network;
-mod pace;
 pub mod reports;
-pub mod request;
 mod rhythm;
 pub mod settings;
-pub mod steps;
 mod wave;
 
 pub use agreement::Agreement;

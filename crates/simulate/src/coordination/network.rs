@@ -162,6 +162,11 @@ impl Network {
         }
     }
 
+    /// Whether a rank has nothing to submit by the clock.
+    pub(super) fn is_idle(&self, rank: u32) -> bool {
+        self.ranks[rank as usize].due == Time::MAX
+    }
+
     fn is_dead(&self, rank: u32, now: Time) -> bool {
         !self.faults.deaths.is_empty()
             && self.faults.deaths.get(&rank).is_some_and(|death| *death <= now)

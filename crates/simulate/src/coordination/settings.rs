@@ -1,5 +1,6 @@
 //! The key `schedule.coordination` of a scenario: a policy and its settings.
 
+use allrail_core::Time;
 use allrail_schedule::coordinate::{self, CoordinationPolicy, NONE, Settings};
 use serde_json::{Map, Value};
 
@@ -14,13 +15,15 @@ pub struct Coordination {
     pub settings: Settings,
     /// What messages cost.
     pub latency: Latency,
+    /// How much later than its class a rank may submit what it has made in a step.
+    pub skew: Time,
     /// The tensors of each group; by number.
     pub groups: Vec<Vec<u32>>,
 }
 
 /// Settings that every policy but `none` reads.
-const COMMON: [&str; 7] =
-    ["policy", "threshold", "stall", "stall_shutdown", "patience", "latency", "groups"];
+const COMMON: [&str; 8] =
+    ["policy", "threshold", "stall", "stall_shutdown", "patience", "latency", "groups", "skew"];
 
 fn wrong(
     key: &str,
@@ -41,6 +44,7 @@ impl Coordination {
             policy: None,
             settings: Settings::default(),
             latency: Latency::default(),
+            skew: Time::ZERO,
             groups: Vec::new(),
         }
     }
@@ -74,6 +78,13 @@ impl Coordination {
             Some(tree) => serde_json::from_value(tree.clone())
                 .map_err(|error| wrong("latency", tree, error.to_string(), LATENCY_HINT))?,
         };
+        let skew = match keys.get("skew") {
+            None => Time::ZERO,
+            Some(tree) => serde_json::from_value(tree.clone())
+                .ok()
+                .filter(|skew: &Time| *skew <= LONGEST_SKEW)
+                .ok_or_else(|| wrong("skew", tree, "it is no time of up to an hour", SKEW_HINT))?,
+        };
         let defaults = policy.map_or_else(Settings::default, CoordinationPolicy::defaults);
         let mut settings = serde_json::to_value(defaults).unwrap_or_default();
         for (key, value) in keys {
@@ -90,10 +101,12 @@ impl Coordination {
         if let Some(policy) = policy {
             settings.check(policy)?;
         }
-        Ok(Self { policy, settings, latency, groups })
+        Ok(Self { policy, settings, latency, skew, groups })
     }
 }
 
+const LONGEST_SKEW: Time = Time::from_us(3_600_000_000);
+const SKEW_HINT: &str = "for example `skew: 500 us`; leave it out for ranks that are alike";
 const LATENCY_HINT: &str = "its keys are `wire`, `bandwidth`, `send`, `receive`, `entry`, \
                             `entry_bytes`, for example `latency: {wire: 1 us}`";
 

@@ -3,7 +3,7 @@
 //! There is one scheduler per process group of a group and kind of collective: it stands for the one that
 //! every rank of the process group runs, as the events that it is told are agreed. A gradient is ready
 //! once all players have come to its collective; with a coordination policy, once that has found
-//! out. What a scheduler starts is a collective of the same kind over the bytes of its pieces.
+//! out, and what its coordinators launch together is told as one. What a scheduler starts is a collective of the same kind over the bytes of its pieces.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use allrail_workload::{NodeId, StepGraph, Work};
 use serde_json::Value;
 
 use crate::SimulateError;
-use crate::coordination::{Agreement, Coordination};
+use crate::coordination::{Agreement, Coordination, Counts};
 use crate::training::communicator::Ask;
 use crate::training::driver::record::Ran;
 use crate::training::players::{Players, ProcessGroup};
@@ -63,22 +63,41 @@ struct Scheduled {
     operation: Operation,
     /// Who came to each tensor's collective, until it is done.
     came: Vec<Vec<Ran>>,
-    /// How ranks find out what is ready; at once where absent.
+    /// Whether ranks have to find out what is ready.
+    coordinated: bool,
+    /// How they do; of several iterations under way the first's has it for all.
     agreement: Option<Box<dyn Agreement>>,
 }
 
-/// How the ranks of a process group agree on these tensors.
+/// How many iterations' gradients may be under way, and what is drawn from.
+#[derive(Clone, Copy)]
+pub struct Drawn {
+    /// How many iterations later gradients are applied.
+    pub lag: u32,
+    /// For what is drawn.
+    pub seed: u64,
+}
+
+/// How the ranks of a process group agree on these tensors. With a lag those of two iterations are under way,
+/// the second of them numbered after the first.
 fn agreement(
     tree: &Value,
     players: &Players,
     process_group: &ProcessGroup,
     tensors: &[Tensor],
     names: &[String],
+    drawn: Drawn,
 ) -> Result<Option<Box<dyn Agreement>>, SimulateError> {
-    let coordination = Coordination::read(tree, names)?;
+    let mut coordination = Coordination::read(tree, names)?;
     if coordination.policy.is_none() {
         return Ok(None);
     }
+    let count = u32::try_from(tensors.len()).expect("few tensors");
+    let later =
+        |by: u32, group: &Vec<u32>| group.iter().map(|tensor| tensor + by * count).collect();
+    coordination.groups = (0..=drawn.lag)
+        .flat_map(|by| coordination.groups.iter().map(move |group| later(by, group)))
+        .collect();
     let weights: Vec<u32> = process_group
         .players
         .iter()
@@ -88,8 +107,8 @@ fn agreement(
             u32::try_from(members.count()).expect("few ranks")
         })
         .collect();
-    let bytes: Vec<Bytes> = tensors.iter().map(|tensor| tensor.bytes).collect();
-    coordination.agreement(&weights, &bytes).map(Some)
+    let bytes: Vec<Bytes> = (0..=drawn.lag).flat_map(|_| tensors).map(|one| one.bytes).collect();
+    coordination.agreement(&weights, &bytes, tensors.len(), drawn.seed).map(Some)
 }
 
 /// The schedulers of a step.
@@ -100,9 +119,14 @@ pub struct Tensors {
     /// By which kind of collective a node exchanges which tensor of its scheduler.
     tensor_of: BTreeMap<NodeId, (Operation, u32)>,
     ready: Vec<(u32, u32)>,
+    /// What coordinators launched together, in the order of the buffer.
+    agreed: Vec<(u32, Vec<u32>)>,
     finished: Vec<Step>,
     timers: Vec<(u32, u64)>,
     parameters: TensorParameters,
+    /// How many iterations' gradients may be under way; each has a scheduler of its own.
+    iterations: u32,
+    started: u64,
     /// Of an operation over servers, the pieces that are under way.
     parts: BTreeMap<(u32, OperationId), usize>,
 }
@@ -117,15 +141,19 @@ impl Tensors {
         players: &Players,
         parameters: &TensorParameters,
         coordination: Option<&Value>,
+        drawn: Drawn,
     ) -> Result<Self, SimulateError> {
         let mut tensors = Self {
             schedulers: Vec::new(),
             of: BTreeMap::new(),
             tensor_of: BTreeMap::new(),
             ready: Vec::new(),
+            agreed: Vec::new(),
             finished: Vec::new(),
             timers: Vec::new(),
             parameters: parameters.clone(),
+            iterations: drawn.lag + 1,
+            started: 0,
             parts: BTreeMap::new(),
         };
         // Of every group and kind, the first actor's gradients; other actors' meet these in order.
@@ -158,16 +186,21 @@ impl Tensors {
                 let scheduler = u32::try_from(tensors.schedulers.len()).expect("few schedulers");
                 let (list, names): (Vec<Tensor>, Vec<String>) = list.iter().cloned().unzip();
                 tensors.of.insert((index, *operation), scheduler);
-                tensors.schedulers.push(Scheduled {
-                    scheduler: parameters.scheduler(&list)?,
-                    process_group: index,
-                    operation: *operation,
-                    came: vec![Vec::new(); list.len()],
-                    agreement: match coordination {
-                        Some(tree) => agreement(tree, players, process_group, &list, &names)?,
-                        None => None,
-                    },
-                });
+                let mut agreed = match coordination {
+                    Some(tree) => agreement(tree, players, process_group, &list, &names, drawn)?,
+                    None => None,
+                };
+                let coordinated = agreed.is_some();
+                for _ in 0..=drawn.lag {
+                    tensors.schedulers.push(Scheduled {
+                        scheduler: parameters.scheduler(&list)?,
+                        process_group: index,
+                        operation: *operation,
+                        came: vec![Vec::new(); list.len()],
+                        coordinated,
+                        agreement: agreed.take(),
+                    });
+                }
             }
         }
         Ok(tensors)
@@ -182,7 +215,10 @@ impl Tensors {
     /// A player has come to a gradient's collective; `position` is its place in the process group.
     pub fn come(&mut self, now: Time, process_group: u32, ran: Ran, position: usize) {
         let (scheduler, tensor) = self.place(process_group, ran);
-        if let Some(agreement) = &mut self.schedulers[scheduler as usize].agreement {
+        let turn = ran.iteration % self.iterations;
+        let scheduled = &mut self.schedulers[(scheduler - turn) as usize];
+        if let Some(agreement) = &mut scheduled.agreement {
+            let tensor = tensor + turn * u32::try_from(scheduled.came.len()).expect("few tensors");
             agreement.submit(now, u32::try_from(position).expect("few players"), tensor);
         }
     }
@@ -192,14 +228,14 @@ impl Tensors {
         let (scheduler, tensor) = self.place(process_group, came[0]);
         let scheduled = &mut self.schedulers[scheduler as usize];
         scheduled.came[tensor as usize] = came;
-        if scheduled.agreement.is_none() {
+        if !scheduled.coordinated {
             self.ready.push((scheduler, tensor));
         }
     }
 
     fn place(&self, process_group: u32, ran: Ran) -> (u32, u32) {
         let (operation, tensor) = self.tensor_of[&ran.node];
-        (self.of[&(process_group, operation)], tensor)
+        (self.of[&(process_group, operation)] + ran.iteration % self.iterations, tensor)
     }
 
     /// An operation is over.
@@ -212,36 +248,90 @@ impl Tensors {
         self.timers.push((scheduler, id));
     }
 
-    /// When a coordination finds out something next.
+    /// When a coordination finds out something next, if that is by `until`; until then nothing may be
+    /// ready.
     #[must_use]
-    pub fn next_time(&self) -> Option<Time> {
+    pub fn next_time(&mut self, until: Time) -> Option<Time> {
         // All agree in one way, or none does: then there is nobody to ask before every event.
         self.schedulers.first()?.agreement.as_ref()?;
-        let agreements = self.schedulers.iter().filter_map(|one| one.agreement.as_ref());
-        agreements.filter_map(|agreement| agreement.next_time()).min()
+        let mut agreements: Vec<&mut Box<dyn Agreement>> =
+            self.schedulers.iter_mut().filter_map(|one| one.agreement.as_mut()).collect();
+        loop {
+            // What one finds out may be what another waits for: the earliest goes on as far as it is.
+            let mut first: Option<(Time, usize)> = None;
+            let mut others = until;
+            for (index, agreement) in agreements.iter_mut().enumerate() {
+                let Some(earliest) = agreement.earliest() else { continue };
+                match first {
+                    Some((time, _)) if time <= earliest => others = others.min(earliest),
+                    _ => {
+                        others = first.map_or(others, |(time, _)| others.min(time));
+                        first = Some((earliest, index));
+                    }
+                }
+            }
+            let (_, index) = first.filter(|(earliest, _)| *earliest <= until)?;
+            if let Some(found) = agreements[index].next_time(others) {
+                return Some(found);
+            }
+        }
     }
 
     /// Takes what coordinations find out now.
     pub fn take_agreed(&mut self, now: Time) {
         for (index, scheduled) in (0u32..).zip(&mut self.schedulers) {
             let Some(agreement) = &mut scheduled.agreement else { continue };
-            while agreement.next_time().is_some_and(|next| next <= now) {
-                if let Some((_, group)) = agreement.next_event(now) {
-                    self.ready.extend(group.into_iter().map(|tensor| (index, tensor)));
+            let count = u32::try_from(scheduled.came.len()).expect("few tensors");
+            while let Some((_, group)) = agreement.next_event(now) {
+                // Gradients of one iteration travel together.
+                for turn in 0..self.iterations {
+                    let own = group.iter().filter(|slot| **slot / count == turn);
+                    let own: Vec<u32> = own.map(|slot| slot % count).collect();
+                    if !own.is_empty() {
+                        self.agreed.push((index + turn, own));
+                    }
                 }
             }
         }
     }
 
+    /// The process group of a scheduler.
+    #[must_use]
+    pub fn process_group(&self, scheduler: u32) -> u32 {
+        self.schedulers[scheduler as usize].process_group
+    }
+
+    /// How many operations the schedulers have started so far.
+    #[must_use]
+    pub fn started(&self) -> u64 {
+        self.started
+    }
+
+    /// What coordinators said in all; `None` without any.
+    #[must_use]
+    pub fn counts(&self) -> Option<Counts> {
+        let all = self.schedulers.iter().filter_map(|one| one.agreement.as_ref());
+        all.map(|agreement| agreement.counts()).reduce(|a, b| Counts {
+            messages: a.messages + b.messages,
+            bytes: a.bytes + b.bytes,
+            skipped: a.skipped + b.skipped,
+            waves: a.waves + b.waves,
+        })
+    }
+
     /// Tells the schedulers what has come, and what they want; `None` if nothing has come.
     pub fn act(&mut self, now: Time) -> Option<Wanted> {
-        if self.ready.is_empty() && self.finished.is_empty() && self.timers.is_empty() {
+        let ready = self.ready.len() + self.agreed.len();
+        if ready + self.finished.len() + self.timers.len() == 0 {
             return None;
         }
         let mut wanted = Wanted::default();
         self.ready.sort_unstable();
         for (scheduler, tensor) in std::mem::take(&mut self.ready) {
             self.tell(now, scheduler, Event::Ready { tensor }, &mut wanted);
+        }
+        for (scheduler, tensors) in std::mem::take(&mut self.agreed) {
+            self.tell(now, scheduler, Event::Together { tensors: &tensors }, &mut wanted);
         }
         for step in std::mem::take(&mut self.finished) {
             if let Some(left) = self.parts.get_mut(&(step.scheduler, step.operation)) {
@@ -260,13 +350,14 @@ impl Tensors {
         Some(wanted)
     }
 
-    fn tell(&mut self, now: Time, index: u32, event: Event, wanted: &mut Wanted) {
+    fn tell(&mut self, now: Time, index: u32, event: Event<'_>, wanted: &mut Wanted) {
         let scheduled = &mut self.schedulers[index as usize];
         let mut actions = Vec::new();
         scheduled.scheduler.on(now, event, &mut actions);
         for action in actions {
             match action {
                 Action::Start { operation, phase, pieces, priority } => {
+                    self.started += 1;
                     let overhead = self.parameters.overhead(pieces.len());
                     let step = Step { scheduler: index, operation };
                     let start = |bytes: u64, piece: &Piece| Start {

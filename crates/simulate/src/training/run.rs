@@ -24,7 +24,7 @@ use crate::training::communicator::servers::ServerCommunicator;
 use crate::training::communicator::slow::{self, Felt, Found};
 use crate::training::communicator::{Ask, Communicator};
 use crate::training::driver::{Driver, Outcome, Priority, Settings};
-use crate::training::gradients::Tensors;
+use crate::training::gradients::{Drawn, Tensors};
 use crate::training::outcome::assumption;
 use crate::training::outcome::links::Wires;
 use crate::training::outcome::result::TrainingResult;
@@ -365,7 +365,8 @@ fn drive(
     let barrier = parameters.has_barrier()?;
     // ASTRA-sim's loops end with their last pass, and its times are compared.
     let foreign = matches!(scenario.workload.model, Model::AstraSim(_));
-    let overlap = u32::from(!barrier && job.iterations > 1 && !foreign);
+    let overlaps = !barrier || scenario.workload.lag > 0;
+    let overlap = u32::from(overlaps && job.iterations > 1 && !foreign);
     let settings = Settings {
         iterations: job.iterations + overlap,
         measured: job.iterations,
@@ -373,10 +374,13 @@ fn drive(
         priority: priority(&parameters, &scenario.schedule)?,
         slowness: (!job.perturbation.is_none())
             .then_some(&disturbed as &dyn Fn(u32, NodeId, u32) -> f64),
+        lag: scenario.workload.lag,
+        slowdown: scenario.workload.exchange_slowdown,
         timeline,
     };
-    let tensors =
-        Tensors::new(job.graph, players, &parameters, scenario.schedule.coordination.as_ref())?;
+    let drawn = Drawn { lag: scenario.workload.lag, seed: scenario.seed };
+    let coordination = scenario.schedule.coordination.as_ref();
+    let tensors = Tensors::new(job.graph, players, &parameters, coordination, drawn)?;
     Driver::new(job.graph, players, communicator, tensors, &settings)?.run(observer)
 }
 

@@ -123,6 +123,22 @@ impl TrainingScenario {
                 "4 are enough for a steady state; the first is not measured",
             ));
         }
+        if self.workload.lag > 1 {
+            return Err(field(
+                "workload.lag".to_owned(),
+                self.workload.lag,
+                "gradients wait an iteration at most",
+                "0 or 1",
+            ));
+        }
+        if !(0.0..=100.0).contains(&self.workload.exchange_slowdown) {
+            return Err(field(
+                "workload.exchange_slowdown".to_owned(),
+                self.workload.exchange_slowdown,
+                "computing takes 0 to 100 times longer",
+                "0 is no slowdown, 0.2 a fifth longer",
+            ));
+        }
         if let Some(WhatIf::Double(dimension)) = self.what_if
             && dimension.index() >= self.fabric.dimensions.len()
         {

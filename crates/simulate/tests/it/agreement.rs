@@ -29,8 +29,9 @@ fn two_steps(policy: &str, players: &[u32]) -> Vec<Vec<(Time, Time)>> {
     let tree = json!({ "policy": policy });
     let coordination = Coordination::read(&tree, &names(tensors as usize)).expect("it is there");
     let bytes = vec![Bytes::new(1_000); tensors as usize];
-    let mut agreement = coordination.agreement(players, &bytes).expect("it is there");
-    assert_eq!(agreement.next_time(), None, "{policy}: nothing was submitted");
+    let mut agreement =
+        coordination.agreement(players, &bytes, bytes.len(), 1).expect("it is there");
+    assert_eq!(agreement.next_time(Time::ZERO), None, "{policy}: nothing was submitted");
     let mut from = Time::from_us(123);
     (0..2)
         .map(|_| {
@@ -44,12 +45,12 @@ fn two_steps(policy: &str, players: &[u32]) -> Vec<Vec<(Time, Time)>> {
             submissions.sort_unstable();
             let mut ready = Vec::new();
             for (at, player, tensor) in &submissions {
-                while agreement.next_time().is_some_and(|next| next <= *at) {
+                while agreement.next_time(*at).is_some() {
                     ready.extend(one_by_one(agreement.next_event(*at)));
                 }
                 agreement.submit(*at, *player, *tensor);
             }
-            while let Some(next) = agreement.next_time() {
+            while let Some(next) = agreement.next_time(Time::MAX) {
                 ready.extend(one_by_one(agreement.next_event(next)));
             }
             assert!(ready.is_sorted_by_key(|(time, _)| *time), "{policy}");
@@ -125,10 +126,13 @@ fn a_mistake_in_the_settings_is_explained() {
             "before the warning",
         ),
         (json!({"policy": "cached", "latency": {"wire": 1}}), "latency", ""),
+        (json!({"policy": "cached", "skew": "2 h"}), "skew", "up to an hour"),
+        (json!({"policy": "none", "skew": "1 us"}), "skew", "does not read it"),
     ];
     for (tree, key, why) in rows {
         let read = Coordination::read(&tree, &names(4));
-        let outcome = read.and_then(|one| one.agreement(&[2], &[Bytes::new(1); 4]).map(|_| ()));
+        let outcome =
+            read.and_then(|one| one.agreement(&[2], &[Bytes::new(1); 4], 4, 1).map(|_| ()));
         let report = outcome.expect_err(&tree.to_string()).report();
         assert_eq!(report.field, format!("schedule.coordination.{key}"), "{report:?}");
         assert!(report.why.contains(why), "{report:?}");

@@ -7,8 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
 use allrail_schedule::coordinate::{self, Event, Job, Reason, Request, Settings};
-use allrail_simulate::coordination::request::StepsRequest;
-use allrail_simulate::coordination::steps::Outcome;
 use allrail_simulate::coordination::{Everywhere, Faults, Feed, Latency, Network, Notice};
 use proptest::prelude::*;
 use rand::seq::SliceRandom;
@@ -472,44 +470,4 @@ fn waves_change_nothing() {
         let left_out = waves.2.skipped / u64::from(ranks) * 2 * u64::from(ranks - 1);
         assert_eq!(plain.2.messages, waves.2.messages + left_out, "fan-out {fan_out}");
     }
-}
-
-fn stepped(exchange: &str) -> Outcome {
-    let request = format!(
-        r#"{{"ranks": 24, "steps": 3, "compute": "30 ms", "skew": "300 us", "seed": 5,
-            "tensors": [["12 ms", "4 MB", "a"], ["18 ms", "4 MB", "b"], ["24 ms", "4 MB", "c"],
-                        ["29 ms", "1 MB", "d"]],
-            "exchange": {{"latency": "60 us", "bandwidth": "2 GB/s"{exchange}}},
-            "coordination": {{"policy": "cached", "cycle": "1 ms"}}}}"#
-    );
-    StepsRequest::from_json(&request).and_then(StepsRequest::run).expect("it runs")
-}
-
-/// What exchanges take from computing: nothing unless said so; else at least what they take of what they
-/// surely overlap with.
-#[test]
-fn exchanges_slow_computing_down_where_asked() {
-    let text = |outcome: &Outcome| serde_json::to_string(outcome).expect("it is JSON");
-    let plain = stepped("");
-    assert_eq!(text(&plain), text(&stepped(r#", "slowdown": 0.0"#)));
-    let mut before = plain.step_us;
-    for slowdown in [0.1, 0.5, 1.0] {
-        let slowed = stepped(&format!(r#", "slowdown": {slowdown}"#));
-        // One buffer of 4 ms and more is exchanged while a rank computes: ranks swap neighbours.
-        let least = 30_000.0 + 4_060.0 * slowdown / (1.0 + slowdown);
-        assert!(slowed.step_us >= least, "{slowdown}: {} of {least}", slowed.step_us);
-        assert!(slowed.step_us >= before, "{slowdown}: {} after {before}", slowed.step_us);
-        before = slowed.step_us;
-    }
-    assert!(before > plain.step_us);
-}
-
-#[test]
-fn a_slowdown_is_not_negative() {
-    let request = r#"{"ranks": 2, "steps": 2, "compute": "1 ms", "tensors": [["1 ms", "1 MB", "a"]],
-        "exchange": {"latency": "1 us", "bandwidth": "1 GB/s", "slowdown": -0.1},
-        "coordination": {"policy": "cached"}}"#;
-    let error = StepsRequest::from_json(request).and_then(StepsRequest::run);
-    let text = error.expect_err("it is out of range").to_string();
-    assert!(text.contains("exchange.slowdown") && text.contains("-0.1"), "{text}");
 }

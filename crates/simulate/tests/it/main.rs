@@ -15,6 +15,7 @@ mod servers_oracle;
 mod stall;
 mod traffic;
 mod training;
+mod training_coordination;
 mod training_layouts;
 mod training_messages;
 mod training_network;

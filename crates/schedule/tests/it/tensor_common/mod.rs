@@ -13,14 +13,21 @@ pub(crate) const ITERATIONS: u32 = 3;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Record {
     Ready(u32),
+    /// As a coordinator has packed them.
+    Together(Vec<u32>),
     Finished(OperationId),
     Timer(Time),
-    Started { operation: OperationId, phase: Phase, pieces: Vec<Piece>, priority: i64 },
+    Started {
+        operation: OperationId,
+        phase: Phase,
+        pieces: Vec<Piece>,
+        priority: i64,
+    },
     Done(u32),
 }
 
-/// Drives a scheduler with choices from a list of numbers: a tensor becomes ready, an operation
-/// finishes, time goes on.
+/// Drives a scheduler with choices from a list of numbers: a tensor becomes ready, or several do that a
+/// coordinator has packed, an operation finishes, time goes on.
 struct Harness<'a> {
     scheduler: Box<dyn TensorScheduler>,
     choices: &'a [usize],
@@ -31,6 +38,8 @@ struct Harness<'a> {
     busy: Vec<bool>,
     flying: Vec<OperationId>,
     timers: Vec<(Time, u64)>,
+    /// Whether a coordinator packs tensors, sometimes.
+    packs: bool,
     records: Vec<Record>,
 }
 
@@ -41,7 +50,17 @@ impl Harness<'_> {
             % below
     }
 
-    fn tell(&mut self, event: Event) {
+    /// Of the tensors that may become ready, the one at `choice` and some of the others, in some order.
+    fn pack(&mut self, mut ready: Vec<u32>, choice: usize) -> Vec<u32> {
+        let mut packed = vec![ready.remove(choice)];
+        while !ready.is_empty() && self.choose(3) > 0 {
+            let next = self.choose(ready.len());
+            packed.push(ready.remove(next));
+        }
+        packed
+    }
+
+    fn tell(&mut self, event: Event<'_>) {
         let mut actions = Vec::new();
         self.scheduler.on(self.now, event, &mut actions);
         for action in actions {
@@ -84,7 +103,15 @@ impl Harness<'_> {
                 return;
             }
             let choice = self.choose(kinds);
-            if let Some(tensor) = ready.get(choice) {
+            if choice < ready.len() && self.packs && self.choose(3) > 0 {
+                let tensors = self.pack(ready, choice);
+                for tensor in &tensors {
+                    self.busy[*tensor as usize] = true;
+                    self.unready[*tensor as usize] -= 1;
+                }
+                self.records.push(Record::Together(tensors.clone()));
+                self.tell(Event::Together { tensors: &tensors });
+            } else if let Some(tensor) = ready.get(choice) {
                 self.busy[*tensor as usize] = true;
                 self.unready[*tensor as usize] -= 1;
                 self.records.push(Record::Ready(*tensor));
@@ -113,6 +140,24 @@ pub(crate) fn records(
     tensors: &[Tensor],
     choices: &[usize],
 ) -> Vec<Record> {
+    driven(parameters, tensors, choices, false)
+}
+
+/// With a coordinator that packs tensors, sometimes.
+pub(crate) fn packed_records(
+    parameters: &TensorParameters,
+    tensors: &[Tensor],
+    choices: &[usize],
+) -> Vec<Record> {
+    driven(parameters, tensors, choices, true)
+}
+
+fn driven(
+    parameters: &TensorParameters,
+    tensors: &[Tensor],
+    choices: &[usize],
+    packs: bool,
+) -> Vec<Record> {
     let mut harness = Harness {
         scheduler: parameters.scheduler(tensors).expect("valid"),
         choices,
@@ -122,6 +167,7 @@ pub(crate) fn records(
         busy: vec![false; tensors.len()],
         flying: Vec::new(),
         timers: Vec::new(),
+        packs,
         records: Vec::new(),
     };
     harness.run();

@@ -5,7 +5,7 @@ use std::cmp::Reverse;
 use allrail_core::Time;
 use allrail_workload::Work;
 
-use super::{Driver, Timer};
+use super::Driver;
 use crate::training::driver::record::{Gap, Idle, Ran};
 
 impl Driver<'_> {
@@ -45,10 +45,7 @@ impl Driver<'_> {
                 Some(slowness) => scaled(time, slowness(player, node, iteration)),
                 None => time,
             };
-            if self.settings.timeline {
-                self.out.spans.push((ran, now, now + time));
-            }
-            self.timers.push(now + time, 0, Timer::Computed { player });
+            self.begin(now, ran, time);
         }
         choosing.append(&mut self.choosing);
         self.choosing = choosing;

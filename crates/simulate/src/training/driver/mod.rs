@@ -13,13 +13,18 @@
 //!
 //! The next iteration's nodes wait for those of this one that the graph says; with a *global barrier*
 //! they wait for all of these. A node that waits for nothing at all waits for its player's last
-//! iteration to end.
+//! iteration to end. With a *lag* both wait for the computing of this iteration and for all of the one before:
+//! what is exchanged meanwhile is applied one iteration later.
+//!
+//! With a *slowdown* a player computes slower while gradients of it are exchanged (`pace`).
 //!
 //! At one time, everything that ends is taken in before anything that waits is chosen.
 
 mod compute;
+mod iterations;
 mod nodes;
 mod outcome;
+mod pace;
 pub mod record;
 mod shape;
 mod stall;
@@ -49,6 +54,8 @@ struct Iteration {
     left: Vec<u32>,
     /// For every player, how many nodes that the next iteration waits for are not over.
     sources_left: Vec<u32>,
+    /// For every player, how many nodes are not over that no exchange of gradients comes before.
+    computing_left: Vec<u32>,
     total_left: u64,
     records: Vec<Record>,
 }
@@ -57,6 +64,10 @@ struct Iteration {
 #[derive(Default)]
 struct Engine {
     running: Option<Ran>,
+    /// Since when at this speed, what is left of it by then, and when it is over at this speed.
+    pace: (Time, Time, Time),
+    /// How many exchanges of gradients are under way.
+    exchanges: u32,
     last: Option<Ran>,
     idle_since: Time,
     ready: BinaryHeap<Reverse<(u32, NodeId)>>,
@@ -160,7 +171,7 @@ impl<'a> Driver<'a> {
         self.open(now);
         loop {
             self.settle(now);
-            while self.next_time() == Some(now) {
+            while self.next_time(now) == Some(now) {
                 self.take_event(now);
                 self.settle(now);
                 countdown -= 1;
@@ -176,7 +187,7 @@ impl<'a> Driver<'a> {
             }
             self.choose(now);
             self.communicator.choose(now);
-            match self.next_time() {
+            match self.next_time(Time::MAX) {
                 Some(next) => now = next,
                 None => break,
             }
@@ -199,6 +210,7 @@ impl<'a> Driver<'a> {
             }
         }
         let mut out = self.out;
+        out.talk = self.tensors.counts();
         out.ends.truncate(self.settings.measured as usize);
         out.records = Records {
             local: self.shape.local,
@@ -208,15 +220,14 @@ impl<'a> Driver<'a> {
         Ok(out)
     }
 
-    fn next_time(&self) -> Option<Time> {
-        let own = match (self.timers.next_time(), self.tensors.next_time()) {
+    /// When something happens next. What coordinators find out is looked for up to then, and not beyond
+    /// `limit`: whatever comes first may be what they have to hear.
+    fn next_time(&mut self, limit: Time) -> Option<Time> {
+        let own = match (self.timers.next_time(), self.communicator.next_time()) {
             (Some(a), Some(b)) => Some(a.min(b)),
             (a, b) => a.or(b),
         };
-        match (own, self.communicator.next_time()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        self.tensors.next_time(own.map_or(limit, |own| own.min(limit))).or(own)
     }
 
     fn take_event(&mut self, now: Time) {
@@ -224,10 +235,14 @@ impl<'a> Driver<'a> {
             let Some((_, timer)) = self.timers.pop() else { return };
             match timer {
                 Timer::Computed { player } => {
+                    if self.is_stale(now, player) {
+                        return;
+                    }
                     let engine = &mut self.engines[player as usize];
                     let ran = engine.running.take().expect("an engine that ends was running");
                     engine.last = Some(ran);
                     engine.idle_since = now;
+                    self.paced(now, ran);
                     self.attend(player);
                     self.over.push(ran);
                 }
@@ -236,7 +251,7 @@ impl<'a> Driver<'a> {
             }
             return;
         }
-        if self.tensors.next_time() == Some(now) {
+        if self.tensors.next_time(now) == Some(now) {
             self.tensors.take_agreed(now);
             return;
         }
@@ -250,11 +265,11 @@ impl<'a> Driver<'a> {
                     self.over.push(ran);
                 }
             }
-            Event::Delivered { tag } => self.delivered(tag),
+            Event::Delivered { tag } => self.delivered(now, tag),
         }
     }
 
-    fn delivered(&mut self, tag: u64) {
+    fn delivered(&mut self, now: Time, tag: u64) {
         let index = usize::try_from(tag).expect("a tag is an index");
         let flying = std::mem::replace(&mut self.flying[index], Flying::Free);
         if !self.settings.timeline {
@@ -271,79 +286,11 @@ impl<'a> Driver<'a> {
                     self.over.push(receiver);
                 }
             }
-            Flying::Tensor { step } => self.tensors.finished(step),
+            Flying::Tensor { step } => {
+                self.exchange(now, self.tensors.process_group(step.scheduler), false);
+                self.tensors.finished(step);
+            }
             Flying::Free => unreachable!("a communicator delivers what was submitted, once"),
-        }
-    }
-
-    /// Creates the next iteration, if there is one.
-    fn open(&mut self, now: Time) {
-        let number = self.iterations.back().map_or(0, |iteration| iteration.number + 1);
-        if number == self.settings.iterations {
-            return;
-        }
-        // Records are kept of the iterations under way and of two that are over.
-        while self.iterations.len() > 2 && self.iterations[1].total_left == 0 {
-            self.iterations.pop_front();
-        }
-        let mut missing = Vec::with_capacity(self.shape.states);
-        for actor in &self.players.actors {
-            missing.extend(self.shape.nodes[actor.index()].iter().map(|id| {
-                u32::try_from(self.graph.after(*id).len()).expect("fewer than 2^32 dependencies")
-            }));
-        }
-        let left: Vec<u32> = self
-            .players
-            .actors
-            .iter()
-            .map(|actor| u32::try_from(self.shape.nodes[actor.index()].len()).expect("few nodes"))
-            .collect();
-        if number > 0 {
-            for (player, actor) in (0u32..).zip(&self.players.actors) {
-                for id in &self.shape.gated[actor.index()] {
-                    missing[self.shape.index(player, *id)] += 1;
-                }
-                if self.settings.barrier {
-                    for id in &self.shape.waiters[actor.index()] {
-                        missing[self.shape.index(player, *id)] += 1;
-                    }
-                } else {
-                    for id in &self.shape.waiters[actor.index()] {
-                        let known = self.graph.carried();
-                        let from = known.partition_point(|(node, _)| node < id);
-                        let to = known.partition_point(|(node, _)| node <= id);
-                        missing[self.shape.index(player, *id)] +=
-                            u32::try_from(to - from).expect("few dependencies");
-                    }
-                }
-            }
-        }
-        self.iterations.push_back(Iteration {
-            number,
-            total_left: self.shape.states as u64,
-            left,
-            sources_left: self
-                .players
-                .actors
-                .iter()
-                .map(|actor| self.shape.sources[actor.index()])
-                .collect(),
-            records: vec![Record::default(); self.shape.states],
-            missing,
-        });
-        if number == 0 {
-            if self.settings.iterations > 1 {
-                self.open(now);
-            }
-            for player in 0..u32::try_from(self.players.len()).expect("few players") {
-                let actor = self.players.actors[player as usize];
-                for place in 0..self.shape.nodes[actor.index()].len() {
-                    let node = self.shape.nodes[actor.index()][place];
-                    if self.iterations[0].missing[self.shape.index(player, node)] == 0 {
-                        self.ready(now, Ran { player, node, iteration: 0 }, None);
-                    }
-                }
-            }
         }
     }
 
@@ -368,6 +315,9 @@ impl<'a> Driver<'a> {
             iteration.total_left -= 1;
             let (player_over, all_over) =
                 (iteration.left[ran.player as usize] == 0, iteration.total_left == 0);
+            if self.settings.lag > 0 {
+                self.lag_on(now, ran, player_over);
+            }
             self.nodes_done += 1;
             let (from, to) = (
                 self.shape.successors.0[ran.node.index()] as usize,
@@ -382,7 +332,7 @@ impl<'a> Driver<'a> {
                 self.shape.carried.0[ran.node.index() + 1] as usize,
             );
             let following = ran.iteration + 1;
-            if from < to && following < self.settings.iterations {
+            if self.settings.lag == 0 && from < to && following < self.settings.iterations {
                 if self.settings.barrier {
                     let iteration = self.iteration(ran.iteration).expect("it is under way");
                     let left = &mut iteration.sources_left[ran.player as usize];
@@ -401,7 +351,7 @@ impl<'a> Driver<'a> {
                     }
                 }
             }
-            if player_over && following < self.settings.iterations {
+            if self.settings.lag == 0 && player_over && following < self.settings.iterations {
                 let actor = self.players.actors[ran.player as usize].index();
                 for place in 0..self.shape.gated[actor].len() {
                     let node = self.shape.gated[actor][place];
@@ -410,6 +360,7 @@ impl<'a> Driver<'a> {
             }
             if all_over {
                 self.out.ends.push(now);
+                self.out.started.push(self.tensors.started());
                 if self.out.ends.len() == 1 {
                     self.out.usage.0 = self.communicator.usage();
                 }
@@ -418,19 +369,6 @@ impl<'a> Driver<'a> {
                     self.out.last = Some(ran);
                 }
             }
-        }
-    }
-
-    /// One thing less to wait for.
-    fn release(&mut self, now: Time, ran: Ran, cause: Ran) {
-        if self.iteration(ran.iteration).is_none() {
-            self.open(now);
-        }
-        let index = self.shape.index(ran.player, ran.node);
-        let iteration = self.iteration(ran.iteration).expect("it is under way");
-        iteration.missing[index] -= 1;
-        if iteration.missing[index] == 0 {
-            self.ready(now, ran, Some(cause));
         }
     }
 }

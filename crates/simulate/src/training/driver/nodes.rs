@@ -175,6 +175,7 @@ impl Driver<'_> {
                 Priority::Lifo => self.issued,
                 Priority::Tensor => (start.priority.clamp(-(1 << 27), 1 << 27) << 32) - self.issued,
             };
+            self.exchange(now, self.tensors.process_group(start.step.scheduler), true);
             let flying = Flying::Tensor { step: start.step };
             let submission = Submission {
                 overhead: start.overhead,

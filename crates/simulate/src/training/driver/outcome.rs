@@ -3,6 +3,7 @@
 use allrail_core::Time;
 use allrail_workload::NodeId;
 
+use crate::coordination::Counts;
 use crate::training::communicator::{Ask, Usage};
 use crate::training::driver::record::{Gap, Ran, Record};
 
@@ -19,6 +20,10 @@ pub struct Settings<'a> {
     pub priority: Priority,
     /// How much longer than nominal a compute node takes; 1 where absent.
     pub slowness: Option<&'a dyn Fn(u32, NodeId, u32) -> f64>,
+    /// How many iterations later gradients are applied: 0 or 1.
+    pub lag: u32,
+    /// By how much longer computing takes while gradients are exchanged.
+    pub slowdown: f64,
     /// Whether compute spans are kept.
     pub timeline: bool,
 }
@@ -40,6 +45,10 @@ pub enum Priority {
 pub struct Outcome {
     /// When each iteration was over.
     pub ends: Vec<Time>,
+    /// How many operations tensor schedulers had started when each iteration was over.
+    pub started: Vec<u64>,
+    /// What coordinators said, where there are any.
+    pub talk: Option<Counts>,
     /// For each player, when its compute engine had nothing to do.
     pub gaps: Vec<Vec<Gap>>,
     /// The communicator's usage at the end of the first and of the last iteration.

@@ -26,6 +26,10 @@ pub(super) struct Shape {
     pub(super) waiters: Vec<Vec<NodeId>>,
     /// For each actor, its nodes that wait for nothing.
     pub(super) gated: Vec<Vec<NodeId>>,
+    /// Whether a node is an exchange of gradients, or comes after one.
+    pub(super) late: Vec<bool>,
+    /// For each actor, how many of its nodes are not.
+    pub(super) computing: Vec<u32>,
     /// Among its like: collectives of a group, messages of a channel.
     pub(super) ordinal: Vec<u32>,
     /// For each actor, how many messages of each channel an iteration has.
@@ -48,6 +52,8 @@ impl Shape {
             sources: vec![0; actors],
             waiters: vec![Vec::new(); actors],
             gated: vec![Vec::new(); actors],
+            late: late(graph),
+            computing: vec![0; actors],
             ordinal: vec![0; count],
             messages: BTreeMap::new(),
             peers: BTreeMap::new(),
@@ -73,6 +79,7 @@ impl Shape {
             let actor = node.actor.index();
             shape.local[id.index()] = u32::try_from(shape.nodes[actor].len()).expect("few nodes");
             shape.nodes[actor].push(id);
+            shape.computing[actor] += u32::from(!shape.late[id.index()]);
             shape.sources[actor] += u32::from(source[id.index()]);
             if waits[id.index()] {
                 shape.waiters[actor].push(id);
@@ -156,6 +163,24 @@ impl Shape {
     pub(super) fn index(&self, player: u32, node: NodeId) -> usize {
         self.offsets[player as usize] + self.local[node.index()] as usize
     }
+}
+
+/// Of every node, whether it is an exchange of gradients, or comes after one in its iteration.
+fn late(graph: &StepGraph) -> Vec<bool> {
+    let (starts, next) = graph.successors();
+    let exchanges = |id: &NodeId| {
+        let node = graph.node(*id);
+        node.tensor.is_some() && matches!(node.work, Work::Collective { .. })
+    };
+    let mut late = vec![false; graph.len()];
+    let mut found: Vec<NodeId> = graph.ids().filter(exchanges).collect();
+    while let Some(id) = found.pop() {
+        if !std::mem::replace(&mut late[id.index()], true) {
+            let after = starts[id.index()] as usize..starts[id.index() + 1] as usize;
+            found.extend(&next[after]);
+        }
+    }
+    late
 }
 
 pub(super) fn message_channel(

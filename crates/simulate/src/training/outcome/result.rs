@@ -72,6 +72,9 @@ pub struct TrainingResult {
     pub tensor_policy: String,
     /// The coordination policy.
     pub coordination: String,
+    /// What coordinators did, where there are any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub coordinators: Option<CoordinatorsResult>,
     /// How many were simulated.
     pub iterations: u32,
     /// Per class of ranks.
@@ -86,6 +89,17 @@ pub struct TrainingResult {
     /// Every span, where asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Vec<SpanResult>>,
+}
+
+/// What coordinators did.
+#[derive(Clone, Debug, Serialize)]
+pub struct CoordinatorsResult {
+    /// Operations of gradients in a step: what was launched together is one.
+    pub operations_per_step: f64,
+    /// Messages between coordinators that were simulated, in all.
+    pub messages: u64,
+    /// Ranks' cycles that change nothing, and were left out.
+    pub cycles_left_out: u64,
 }
 
 /// What an NPU keeps, in bytes.

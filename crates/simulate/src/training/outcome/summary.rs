@@ -16,7 +16,9 @@ use crate::training::driver::Outcome;
 use crate::training::driver::record::{Idle, Ran, clipped};
 use crate::training::outcome::links::{self, Wires};
 use crate::training::outcome::path::{self, What};
-use crate::training::outcome::result::{ActorResult, MemoryResult, SpanResult, TrainingResult};
+use crate::training::outcome::result::{
+    ActorResult, CoordinatorsResult, MemoryResult, SpanResult, TrainingResult,
+};
 use crate::training::players::Players;
 use crate::training::run::Job;
 use crate::training::scenario::TrainingScenario;
@@ -192,6 +194,15 @@ pub(crate) fn summarise(
             .and_then(|tree| tree.get("policy")?.as_str())
             .unwrap_or("none")
             .to_owned(),
+        coordinators: outcome.talk.map(|talk| {
+            let started = &outcome.started[..ends.len()];
+            let first = if several { started[0] } else { 0 };
+            CoordinatorsResult {
+                operations_per_step: (started[ends.len() - 1] - first) as f64 / steps,
+                messages: talk.messages,
+                cycles_left_out: talk.skipped,
+            }
+        }),
         iterations: job.iterations,
         actors: job
             .graph

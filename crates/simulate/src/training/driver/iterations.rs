@@ -1,0 +1,131 @@
+//! Iterations: what a new one waits for, and who is told when that is over.
+//!
+//! A node is *gated* if it waits for nothing in its iteration, and a *waiter* if the graph says for what of
+//! the iteration before. With a lag both wait for all that the iteration before computes, and for all of
+//! the one before that.
+
+use allrail_core::Time;
+
+use super::{Driver, Iteration};
+use crate::training::driver::record::{Ran, Record};
+
+impl Driver<'_> {
+    /// Creates the next iteration, if there is one.
+    pub(super) fn open(&mut self, now: Time) {
+        let number = self.iterations.back().map_or(0, |iteration| iteration.number + 1);
+        if number == self.settings.iterations {
+            return;
+        }
+        // Records are kept of the iterations under way and of two that are over.
+        while self.iterations.len() > 2 && self.iterations[1].total_left == 0 {
+            self.iterations.pop_front();
+        }
+        let mut missing = Vec::with_capacity(self.shape.states);
+        for actor in &self.players.actors {
+            missing.extend(self.shape.nodes[actor.index()].iter().map(|id| {
+                u32::try_from(self.graph.after(*id).len()).expect("fewer than 2^32 dependencies")
+            }));
+        }
+        let left: Vec<u32> = self
+            .players
+            .actors
+            .iter()
+            .map(|actor| u32::try_from(self.shape.nodes[actor.index()].len()).expect("few nodes"))
+            .collect();
+        if number > 0 {
+            for (player, actor) in (0u32..).zip(&self.players.actors) {
+                let computes = self.shape.computing[actor.index()] > 0;
+                // With a lag: all of the iteration before the last, and what the last one computes.
+                let gates = match self.settings.lag {
+                    0 => 1,
+                    _ => u32::from(number > 1) + u32::from(computes),
+                };
+                for id in &self.shape.gated[actor.index()] {
+                    missing[self.shape.index(player, *id)] += gates;
+                }
+                if self.settings.barrier || self.settings.lag > 0 {
+                    for id in &self.shape.waiters[actor.index()] {
+                        missing[self.shape.index(player, *id)] += gates;
+                    }
+                } else {
+                    for id in &self.shape.waiters[actor.index()] {
+                        let known = self.graph.carried();
+                        let from = known.partition_point(|(node, _)| node < id);
+                        let to = known.partition_point(|(node, _)| node <= id);
+                        missing[self.shape.index(player, *id)] +=
+                            u32::try_from(to - from).expect("few dependencies");
+                    }
+                }
+            }
+        }
+        self.iterations.push_back(Iteration {
+            number,
+            total_left: self.shape.states as u64,
+            left,
+            sources_left: self
+                .players
+                .actors
+                .iter()
+                .map(|actor| self.shape.sources[actor.index()])
+                .collect(),
+            computing_left: self
+                .players
+                .actors
+                .iter()
+                .map(|actor| self.shape.computing[actor.index()])
+                .collect(),
+            records: vec![Record::default(); self.shape.states],
+            missing,
+        });
+        if number == 0 {
+            if self.settings.iterations > 1 {
+                self.open(now);
+            }
+            for player in 0..u32::try_from(self.players.len()).expect("few players") {
+                let actor = self.players.actors[player as usize];
+                for place in 0..self.shape.nodes[actor.index()].len() {
+                    let node = self.shape.nodes[actor.index()][place];
+                    if self.iterations[0].missing[self.shape.index(player, node)] == 0 {
+                        self.ready(now, Ran { player, node, iteration: 0 }, None);
+                    }
+                }
+            }
+        }
+    }
+
+    /// With a lag: what waits for the computing of an iteration, or for all of it one iteration later.
+    pub(super) fn lag_on(&mut self, now: Time, ran: Ran, player_over: bool) {
+        let mut released = Vec::new();
+        if !self.shape.late[ran.node.index()] {
+            let iteration = self.iteration(ran.iteration).expect("it is under way");
+            let left = &mut iteration.computing_left[ran.player as usize];
+            *left -= 1;
+            released.extend((*left == 0).then_some(ran.iteration + 1));
+        }
+        released.extend(player_over.then_some(ran.iteration + 2));
+        let actor = self.players.actors[ran.player as usize].index();
+        for iteration in released.into_iter().filter(|number| *number < self.settings.iterations) {
+            for place in 0..self.shape.gated[actor].len() + self.shape.waiters[actor].len() {
+                let gated = &self.shape.gated[actor];
+                let node = match gated.get(place) {
+                    Some(node) => *node,
+                    None => self.shape.waiters[actor][place - gated.len()],
+                };
+                self.release(now, Ran { node, iteration, ..ran }, ran);
+            }
+        }
+    }
+
+    /// One thing less to wait for.
+    pub(super) fn release(&mut self, now: Time, ran: Ran, cause: Ran) {
+        if self.iteration(ran.iteration).is_none() {
+            self.open(now);
+        }
+        let index = self.shape.index(ran.player, ran.node);
+        let iteration = self.iteration(ran.iteration).expect("it is under way");
+        iteration.missing[index] -= 1;
+        if iteration.missing[index] == 0 {
+            self.ready(now, ran, Some(cause));
+        }
+    }
+}
