@@ -192,8 +192,8 @@ impl Tensors {
         let registry = Arc::new(Registry::new(signatures)?);
         let state = |(number, one): (u32, &&Registration)| {
             let (elements, bytes) = check(one)?;
-            let any_length = operation == Operation::AllGather;
-            let signature = one.signature.fingerprint(any_length);
+            // Of an all-gather, too: what is registered is the whole buffer, not what a rank brings.
+            let signature = one.signature.fingerprint(false);
             let (tensor, root) = (number, 0);
             Ok(TensorState {
                 name: one.signature.name.clone(),

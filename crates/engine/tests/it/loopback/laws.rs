@@ -244,3 +244,12 @@ fn whatever_goes_wrong_every_rank_ends_with_a_named_error_or_its_results() {
     }
     seeds.end(schedulers(false).chain(coordinators()).chain(["none"]));
 }
+
+/// Beyond the pinned seeds: 1187, an all-gather in which one rank has another length.
+#[test]
+fn what_was_found_by_exploring_stays_fixed() {
+    let seed = 1187;
+    let job = Job::faulty(seed, Seeds::most_ranks(seed));
+    let outcome = Loopback::new(seed, job.ranks()).run(&job);
+    check_fault(&job, &outcome, &format!("seed {seed}"));
+}
