@@ -24,7 +24,7 @@ from allrail.reproduce.grid import (
 )
 from allrail.reproduce.rows import Cells, Detail, Kind, Progress, Reproduction, Row
 from allrail.result import Result
-from allrail.scenario import Scenario, load_scenario
+from allrail.scenario import Scenario, fields, load_scenario
 
 SEEDS = 20
 SWEEP = (4, 8, 16, 32, 64, 128, 256, 512)
@@ -255,6 +255,7 @@ def _links(
     enforce, is reported. It is fixed by a run in `links`: one made for `dims` leaves gaps there.
     """
     queues = ("smallest_first", "planned")
+    planned = {row["name"] for row in fields.table("orders") if row["keeps_to_plans"]}
     keys = [(name, order) for order in queues for name in plans]
     uses: dict[tuple[str, str], list[float]] = {key: [] for key in keys}
     for cell in cells:
@@ -262,7 +263,7 @@ def _links(
             tree = json.loads(cell.scenario(name, world="links").to_json())
             tree["schedule"]["order"] = order
             text = plans[name][cell]
-            if order == "planned":
+            if order in planned:
                 text = nominal_plan(load_scenario(tree), cache=cache)
             uses[name, order] += _uses([run_plan(tree, plan=text)])
             work.step()

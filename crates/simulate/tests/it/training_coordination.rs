@@ -9,7 +9,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 /// Gradients of so many bytes, each 100 us after the one before, on 8 ranks of 100 GB/s.
-fn scenario(gradients: &[u64], schedule: Value, latency: &str) -> TrainingScenario {
+fn scenario(gradients: &[u64], schedule: &Value, latency: &str) -> TrainingScenario {
     let steps = gradients.iter().enumerate().flat_map(|(place, bytes)| {
         let place = gradients.len() - 1 - place;
         let gradient = json!({"all_reduce": format!("{bytes} B"), "over": "data", "tensor": place,
@@ -63,7 +63,7 @@ fn the_threshold_says_how_many_operations_a_step_has() {
         for (threshold, expected) in rows {
             let mut schedule = coordinated(threshold);
             schedule["tensor"] = json!({"policy": policy});
-            let result = run(&scenario(&gradients, schedule, "0 ns"));
+            let result = run(&scenario(&gradients, &schedule, "0 ns"));
             let mut found = operations(&result);
             found.sort_by_key(|bytes| std::cmp::Reverse(*bytes));
             assert_eq!(found, expected, "{policy} {threshold}");
@@ -77,7 +77,7 @@ fn each_operation_more_costs_its_overhead() {
     let step = |threshold| {
         let mut schedule = coordinated(threshold);
         schedule["tensor"] = json!({"policy": "fifo", "start_overhead": "50 us"});
-        let result = run(&scenario(&[1_000_000; 4], schedule, "0 ns"));
+        let result = run(&scenario(&[1_000_000; 4], &schedule, "0 ns"));
         (operations(&result).len(), result.first_step_time_us)
     };
     let ((one, once), (two, twice), (four, four_times)) = (step("4 MB"), step("2 MB"), step("1 B"));
@@ -90,15 +90,15 @@ fn each_operation_more_costs_its_overhead() {
 fn a_group_that_is_named_goes_as_one() {
     let mut schedule = coordinated("64 MiB");
     schedule["coordination"]["cycle"] = json!("20 us");
-    let alone = run(&scenario(&[1_000_000; 4], schedule.clone(), "0 ns"));
+    let alone = run(&scenario(&[1_000_000; 4], &schedule, "0 ns"));
     assert_eq!(operations(&alone), [1_000_000; 4]);
     schedule["coordination"]["groups"] = json!([["t3", "t2", "t0"]]);
-    let grouped = run(&scenario(&[1_000_000; 4], schedule, "0 ns"));
+    let grouped = run(&scenario(&[1_000_000; 4], &schedule, "0 ns"));
     assert_eq!(operations(&grouped), [1_000_000, 3_000_000]);
 }
 
 /// Five steps; of the workload, what is disturbed.
-fn steps(gradients: &[u64], workload: &Value, schedule: Value) -> TrainingResult {
+fn steps(gradients: &[u64], workload: &Value, schedule: &Value) -> TrainingResult {
     let mut scenario = scenario(gradients, schedule, "0 ns");
     scenario.workload.lag = workload["lag"].as_u64().unwrap_or(0) as u32;
     scenario.workload.exchange_slowdown = workload["exchange_slowdown"].as_f64().unwrap_or(0.0);
@@ -111,7 +111,7 @@ fn steps(gradients: &[u64], workload: &Value, schedule: Value) -> TrainingResult
 fn exchanges_slow_computing_down() {
     let step = |slowdown: f64| {
         let schedule = json!({"chunks": 1});
-        let result = steps(&[4_000_000; 3], &json!({"exchange_slowdown": slowdown}), schedule);
+        let result = steps(&[4_000_000; 3], &json!({"exchange_slowdown": slowdown}), &schedule);
         assert!(result.timeline.iter().flatten().all(|span| span.end_us > span.start_us));
         result.step_time_us
     };
@@ -128,7 +128,7 @@ fn what_computes_slows_down_and_speeds_up_again() {
     // 20 MB: 350 us, behind 100 us of computing that take 150 at half as much again.
     let step = |slowdown: f64| {
         let workload = json!({"exchange_slowdown": slowdown});
-        steps(&[20_000_000, 1_000_000], &workload, json!({"chunks": 1})).step_time_us
+        steps(&[20_000_000, 1_000_000], &workload, &json!({"chunks": 1})).step_time_us
     };
     // 100, then the exchanges one after the other: the second is ready long before.
     assert_eq!(step(0.0), 100.0 + 350.0 + 17.5);
@@ -141,7 +141,7 @@ fn what_computes_slows_down_and_speeds_up_again() {
 #[test]
 fn a_lag_lets_the_next_iteration_compute() {
     let step = |bytes: u64, lag: u64, schedule: Value| {
-        let result = steps(&[bytes; 3], &json!({"lag": lag}), schedule);
+        let result = steps(&[bytes; 3], &json!({"lag": lag}), &schedule);
         assert_eq!(result.steps_us.len(), 5);
         result.step_time_us
     };
@@ -172,7 +172,7 @@ fn ranks_are_as_late_as_the_skew_says() {
         if skew != "0 s" {
             schedule["coordination"]["skew"] = json!(skew);
         }
-        let mut scenario = scenario(&[1_000_000; 2], schedule, "0 ns");
+        let mut scenario = scenario(&[1_000_000; 2], &schedule, "0 ns");
         scenario.seed = seed;
         run(&scenario).first_step_time_us
     };
@@ -227,7 +227,7 @@ proptest! {
                 }
                 let schedule = json!({"chunks": 1, "coordination": tree,
                                       "tensor": {"policy": policy.tag()}});
-                let mut scenario = scenario(&gradients, schedule, "1 us");
+                let mut scenario = scenario(&gradients, &schedule, "1 us");
                 (scenario.workload.lag, scenario.workload.exchange_slowdown) = (lag, slowdown);
                 let result = run(&scenario);
                 let sum: u64 = operations(&result).iter().sum();
