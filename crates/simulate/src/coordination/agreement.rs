@@ -160,7 +160,7 @@ impl Agreement for Talk {
     fn earliest(&mut self) -> Option<Time> {
         let ready = self.ready.front().map(|(time, _)| *time);
         // Nothing can become ready that someone has not submitted.
-        ready.or_else(|| self.network.next_time().filter(|_| self.complete > 0))
+        ready.or_else(|| self.network.earliest().filter(|_| self.complete > 0))
     }
 
     fn next_time(&mut self, until: Time) -> Option<Time> {

@@ -23,6 +23,18 @@ use super::reports::{Counts, Everywhere, Listed, Notice};
 use super::rhythm::Rhythm;
 use super::wave::Wave;
 
+/// Children of a rank at most, and levels below the first at most.
+fn tree(job: &Job) -> (u64, u64) {
+    let fan_out = u64::from(job.settings.fan_out.max(1));
+    let (mut levels, mut ranks, mut level) = (1, 1, 1u64);
+    while ranks < u64::from(job.ranks) {
+        level = level.saturating_mul(fan_out);
+        ranks = ranks.saturating_add(level);
+        levels += 1;
+    }
+    (fan_out, levels)
+}
+
 /// What ranks submit by the clock. Ranks may be asked in any order, each at times that ascend.
 pub trait Feed {
     /// Appends the requests of a rank that are due by now, and says when its next one is; `None` if none
@@ -68,6 +80,8 @@ pub struct Network {
     pub(super) ranks: Vec<Rank>,
     pub(super) queue: Calendar<Entry>,
     pub(super) latency: Latency,
+    /// Of the tree: children of a rank, and levels below the first.
+    pub(super) tree: (u64, u64),
     pub(super) slots: usize,
     pub(super) faults: Faults,
     pub(super) delays: Option<Delays>,
@@ -82,7 +96,7 @@ pub struct Network {
     /// Until when the busiest rank is busy.
     pub(super) busiest: Time,
     pub(super) rhythm: Rhythm,
-    lists: VecDeque<Listed>,
+    pub(super) lists: VecDeque<Listed>,
     /// The place of the first of `lists`.
     place: u64,
     pub(super) notices: Vec<(Time, u32, Notice)>,
@@ -116,6 +130,7 @@ impl Network {
             ranks,
             queue: Calendar::new(),
             latency,
+            tree: tree(job),
             slots: tensors,
             delays: Delays::new(&faults),
             faults,
@@ -179,6 +194,11 @@ impl Network {
         [self.queue.next_time(), held, listed].into_iter().flatten().min()
     }
 
+    /// No list is launched everywhere before; there may be none then either.
+    pub(super) fn earliest(&mut self) -> Option<Time> {
+        self.waits_until().or_else(|| self.next_time())
+    }
+
     fn whole(&self) -> Option<&Listed> {
         self.lists.front().filter(|listed| listed.ranks as usize == self.ranks.len())
     }
@@ -200,6 +220,10 @@ impl Network {
                 return None;
             }
             if held.is_some() {
+                // What is submitted by the clock may come later, and is taken in then at its time.
+                if feed.is_some() && self.waits_until().is_some_and(|last| last > until) {
+                    return None;
+                }
                 if self.whole().is_none() && self.can_run_wave(until) {
                     let end = self.run_wave(again(&mut feed));
                     if self.rhythm.held.is_some() {

@@ -74,19 +74,35 @@ impl Network {
         if !self.may_run_waves() || self.in_flight > 0 {
             return false;
         }
-        // Were all messages sent one after the other, and were they as long as votes can be.
-        let bytes = self.latency.vote_bytes(self.slots);
-        let one = self.latency.leaving(bytes) + self.latency.wire + self.latency.receive;
-        let all = one.checked_mul(2 * self.ranks.len() as u64);
-        let over = all.and_then(|all| last.max(self.busiest).checked_add(all));
+        let over = self.wave_end(last);
         let other = self.queue.next_time().unwrap_or(Time::MAX);
         over.is_some_and(|over| over < other && over <= until)
+    }
+
+    /// When a wave is over at the latest: on each level up and down a rank hears its children, and speaks to
+    /// them, one after the other, as long as votes can be.
+    fn wave_end(&self, last: Time) -> Option<Time> {
+        let (fan_out, levels) = self.tree;
+        let leaving = self.latency.leaving(self.latency.vote_bytes(self.slots));
+        let one = (leaving + self.latency.receive).checked_mul(fan_out + 1)?;
+        let all = (one + self.latency.wire + self.latency.wire).checked_mul(levels)?;
+        last.max(self.busiest).checked_add(all)
+    }
+
+    /// Where the next cycle may be a wave and nothing else happens before: when its last rank begins.
+    /// Nothing is launched everywhere before that, and until then submissions may come.
+    pub(super) fn waits_until(&mut self) -> Option<Time> {
+        let (_, last) = self.rhythm.held?;
+        let other = self.queue.next_time().unwrap_or(Time::MAX);
+        let waits = self.may_run_waves() && self.in_flight == 0 && self.lists.is_empty();
+        (waits && last < other).then_some(last)
     }
 
     /// Runs a cycle of all ranks, and says when it was over.
     pub(super) fn run_wave(&mut self, mut feed: Option<&mut dyn Feed>) -> Time {
         let notices = self.notices.len();
         let mut end = Time::ZERO;
+        let latest = self.rhythm.held.and_then(|(_, last)| self.wave_end(last));
         self.rhythm.held = None;
         self.rhythm.set = 0;
         self.wave.is_on = true;
@@ -106,6 +122,7 @@ impl Network {
             }
             self.wave.verdict = None;
         }
+        debug_assert!(latest.is_none_or(|latest| end <= latest), "{end} after {latest:?}");
         self.wave.is_on = false;
         for (flight, payload) in self.wave.flights.drain(..).zip(self.wave.payloads.drain(..)) {
             let what = What::Message { from: flight.from, payload };

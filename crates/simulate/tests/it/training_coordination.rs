@@ -1,5 +1,7 @@
 //! Training steps whose ranks agree on what is ready: what coordinators launch together travels together.
 
+#![allow(clippy::needless_pass_by_value)]
+
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
