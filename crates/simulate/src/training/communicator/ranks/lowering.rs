@@ -6,20 +6,25 @@
 //! messages (`lowered`), which wait for no port.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use allrail_collective::{Operation, StageRef, Steps};
+use allrail_collective::{CollectivePlan, Operation, Stage, StageRef, Steps};
 use allrail_core::{Bytes, Rank, Time};
 use allrail_engine::{StageTask, Stages};
+use allrail_fabric::Dimension;
 use allrail_fabric::graph::NodeId;
 use allrail_schedule::{Request, planner};
 use allrail_workload::{Part, StepGraph};
+use allrail_world::packets::Settings as PacketSettings;
 
 use crate::SimulateError;
 use crate::executors::lowered::{Carried, Lowered, MessageSteps, Outgoing};
 use crate::executors::plan_messages::{self, Programs};
 use crate::executors::{self};
+use crate::order_in_world;
+use crate::scenario::{Collective, Scenario, Schedule, WorldKind};
 use crate::training::communicator::ranks::algorithms::{Algorithms, on_graph};
 use crate::training::communicator::ranks::steady::Steady;
 use crate::training::players::Players;
@@ -87,6 +92,7 @@ pub(super) struct Lowering<'a> {
     known: BTreeMap<(Operation, Bytes, u32), Option<Rc<Lowered>>>,
     messages: BTreeMap<(Bytes, u32), Rc<Lowered>>,
     programs: Programs,
+    orders: Orders,
     /// Of steady flows: how long messages are under way, and what each waits for at its ends.
     pub(super) latency: Option<(Latency<'a>, Time)>,
     /// What is added to a steady collective's end, by what it does and where, whatever its size.
@@ -109,6 +115,7 @@ impl<'a> Lowering<'a> {
             known: BTreeMap::new(),
             messages: BTreeMap::new(),
             programs: Programs::default(),
+            orders: Orders::new(),
             latency: None,
             added: BTreeMap::new(),
         }
@@ -145,7 +152,10 @@ impl<'a> Lowering<'a> {
             };
             Some(Rc::new(match (algorithms, self.wiring.request()) {
                 (None, Some(request)) => {
-                    on_dimensions(request, &group.parts, operation, bytes, &mut self.programs)?
+                    let in_links = matches!(self.wiring, Wiring::Dimensions(_));
+                    let orders = in_links.then_some(&mut self.orders);
+                    let programs = &mut self.programs;
+                    on_dimensions(request, &group.parts, operation, bytes, programs, orders)?
                 }
                 (algorithms, _) => {
                     let algorithms = algorithms.expect("a graph has them");
@@ -267,6 +277,7 @@ fn on_dimensions(
     operation: Operation,
     bytes: Bytes,
     programs: &mut Programs,
+    orders: Option<&mut Orders>,
 ) -> Result<Lowered, SimulateError> {
     let parts: Vec<Part> = parts.iter().filter(|part| part.size > 1).copied().collect();
     let mut fabric = request.fabric.clone();
@@ -281,7 +292,7 @@ fn on_dimensions(
     let algorithms = request.algorithms.as_ref().map(|names| {
         parts.iter().filter_map(|part| names.get(part.dimension.index()).cloned()).collect()
     });
-    let plan = planner::plan(&Request {
+    let request = &Request {
         fabric: fabric.clone(),
         operation,
         size: bytes,
@@ -290,10 +301,61 @@ fn on_dimensions(
         // A chunk has one byte at least.
         chunks: request.chunks.min(u32::try_from(bytes.count()).unwrap_or(u32::MAX)),
         ..request.clone()
-    })?;
+    };
+    let mut plan = planner::plan(request)?;
+    if let Some(orders) = orders.filter(|_| request.order.keeps_to_plans()) {
+        plan.dimension_order = order_in_links(request, &plan, orders)?;
+    }
     let (_, works) = crate::lowering::work(&fabric, std::slice::from_ref(&plan))?;
     let ports: Vec<u32> = parts.iter().map(|part| part.dimension.0).collect();
     plan_messages::lower(&plan, &works[0], &ports, request.order, programs)
+}
+
+/// Orders that were fixed by runs in `links`: of such a fabric and such stages, whatever their bytes.
+type Orders = Vec<(Vec<Dimension>, Vec<Vec<Stage>>, Vec<Vec<StageRef>>)>;
+
+/// The order in which `links` runs a plan. Plans of the same stages share the first one's.
+fn order_in_links(
+    request: &Request,
+    plan: &CollectivePlan,
+    orders: &mut Orders,
+) -> Result<Vec<Vec<StageRef>>, SimulateError> {
+    let stages: Vec<Vec<Stage>> = plan.chunks.iter().map(|chunk| chunk.stages.clone()).collect();
+    let dimensions = &request.fabric.dimensions;
+    let known = orders.iter().find(|known| known.0 == *dimensions && known.1 == stages);
+    if let Some((.., order)) = known {
+        return Ok(order.clone());
+    }
+    let collective = Collective {
+        name: String::new(),
+        kind: request.operation,
+        size: request.size,
+        start: Time::ZERO,
+        dimensions: None,
+    };
+    let scenario = Scenario {
+        schema_version: 1,
+        fabric: request.fabric.clone(),
+        collective: vec![collective.clone()],
+        schedule: Schedule {
+            policy: request.policy.clone(),
+            order: request.order,
+            chunks: request.chunks,
+            algorithms: request.algorithms.clone(),
+            active_chunks: request.active_chunks,
+            endpoint_delay: request.endpoint_delay,
+            plugins: request.plugins.clone(),
+            ..Schedule::default()
+        },
+        topology: None,
+        world: WorldKind::Links,
+        packets: PacketSettings::default(),
+        seed: request.seed,
+    };
+    let go_on = &mut |_, _| ControlFlow::Continue(());
+    let order = order_in_world::fix(&scenario, &collective, plan, go_on)?.dimension_order;
+    orders.push((dimensions.clone(), stages, order.clone()));
+    Ok(order)
 }
 
 /// One algorithm over all ranks of a process group, on a graph: its ports are never taken.
