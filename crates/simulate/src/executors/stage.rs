@@ -1,0 +1,190 @@
+//! A stage on a rank: it starts, its steps send and receive, it is over.
+
+use std::rc::Rc;
+
+use allrail_collective::StageRef;
+use allrail_core::{Bytes, DimensionId, Time};
+use allrail_engine::{Progress, Run};
+use allrail_world::{Submission, Transfer, World};
+
+use super::flight::{Departure, Going, Inner};
+use super::lowered::{Carried, Outgoing};
+use super::{Executors, Kept, StageSpan};
+
+impl<W: World> Executors<W> {
+    /// A stage was chosen.
+    pub(super) fn start(&mut self, now: Time, actor: u32, run: Run) {
+        let (id, position) = self.actors[actor as usize].flights[run.collective.slot as usize];
+        let span = self.open_span(now, actor, id, &run);
+        let flight = &mut self.flights[id as usize];
+        match &flight.lowered.carried {
+            Carried::Stages(times) => {
+                let times = times[run.task as usize];
+                let first = run.at.chunk == 0 && run.task == 0;
+                let overhead = if first { flight.overhead } else { Time::ZERO };
+                let occupancy = overhead + times.occupancy;
+                let free_at = now + occupancy;
+                let place = actor as usize * self.dimensions + run.port as usize;
+                let port = &mut self.ports[place];
+                (port.taken, port.free_at) = (free_at > now, free_at);
+                port.busy += times.served;
+                port.sent += times.sent;
+                if let Some(span) = self.spans.get_mut(span as usize) {
+                    span.end = now + overhead + times.served;
+                }
+                let stages = flight.lowered.stages(position);
+                if flight.tell_left && run.task + 1 == stages.chunk(run.at.chunk).end {
+                    self.after.push(free_at, 1, Inner::Left { tag: flight.tag });
+                }
+                let slot = flight.first_slot + run.at.chunk;
+                let going = Going { position, slot, step: run.at.stage };
+                let kept = position * flight.lowered.chunks() + run.at.chunk;
+                if let Some(chunk) = flight.chunks.get_mut(kept as usize) {
+                    chunk.span = span;
+                }
+                let dimension = DimensionId(u32::try_from(place).expect("fewer than 2^32 ports"));
+                let transfer = Transfer::Stage { dimension, occupancy, latency: times.latency };
+                self.transfers += 1;
+                let tag = going.pack();
+                self.world.submit(now, Submission { transfer, tag, sent_tag: None });
+                if free_at == now {
+                    self.free(actor, run.port);
+                }
+            }
+            Carried::Messages(steps) => {
+                let place = (position * flight.lowered.chunks() + run.at.chunk) as usize;
+                let first = steps.first(run.at);
+                let chunk = &mut flight.chunks[place];
+                (chunk.task, chunk.span) = (run.task, span);
+                chunk.run.begin(first);
+                self.send(now, id, position, run.at.chunk);
+                self.advance(now, id, position, run.at.chunk);
+            }
+        }
+    }
+
+    fn open_span(&mut self, now: Time, actor: u32, flight: u32, run: &Run) -> u32 {
+        let kept = match self.settings.kept {
+            Kept::None => false,
+            Kept::First => actor == 0,
+            Kept::All => true,
+        };
+        if !kept {
+            return u32::MAX;
+        }
+        let tag = self.flights[flight as usize].tag;
+        let (at, port) = (run.at, run.port);
+        self.spans.push(StageSpan { actor, port, tag, at, start: now, end: now, finish: now });
+        u32::try_from(self.spans.len() - 1).expect("fewer than 2^32 stages")
+    }
+
+    pub(super) fn free(&mut self, actor: u32, port: u32) {
+        let freed = self.actors[actor as usize].executor.port_free(port);
+        freed.expect("a port that was taken exists");
+        self.unsettle(actor);
+    }
+
+    /// The stage of a chunk that runs at a position: where, which, and on which port.
+    pub(super) fn running(&self, id: u32, position: u32, chunk: u32) -> (u32, StageRef, u32) {
+        let flight = &self.flights[id as usize];
+        let state = &flight.chunks[(position * flight.lowered.chunks() + chunk) as usize];
+        let task = flight.lowered.stages(position).tasks()[state.task as usize];
+        (flight.members[position as usize], StageRef { chunk, stage: task.stage }, task.port)
+    }
+
+    /// Sends the messages of the current step.
+    pub(super) fn send(&mut self, now: Time, id: u32, position: u32, chunk: u32) {
+        let (actor, at, port) = self.running(id, position, chunk);
+        let flight = &mut self.flights[id as usize];
+        let Carried::Messages(steps) = &flight.lowered.carried else { return };
+        let state = &mut flight.chunks[(position * flight.lowered.chunks() + chunk) as usize];
+        let (step, number, span) = (state.run.step(), state.run.number(), state.span);
+        state.run.sent();
+        let mut outgoing = std::mem::take(&mut self.outgoing);
+        outgoing.clear();
+        steps.sends(position, at, step, &mut outgoing);
+        state.expected = steps.expected(position, at, step);
+        let slot = flight.first_slot + chunk;
+        let members = Rc::clone(&flight.members);
+        let told = flight.tell_left;
+        let departure = Departure { actor, port, told, of: if told { id } else { span } };
+        let first = actor as usize * self.dimensions;
+        let place = first + port as usize;
+        let step = u32::try_from(number).expect("fewer than 2^32 steps");
+        for Outgoing { to, heard_by, dimension, bytes, last_on_link } in &outgoing {
+            self.ports[place].unsent += u32::from(*last_on_link);
+            self.ports[first + *dimension as usize].sent += bytes.count() as f64;
+            let sent_tag = (*last_on_link || told).then(|| departure.pack());
+            let tag = Going { position: *heard_by, slot, step }.pack();
+            let transfer = Transfer::Message {
+                dimension: DimensionId(*dimension),
+                source: self.npus[actor as usize],
+                destination: self.npus[members[*to as usize] as usize],
+                bytes: if self.settings.infinite { Bytes::default() } else { *bytes },
+            };
+            self.world.submit(now, Submission { transfer, tag, sent_tag });
+        }
+        self.transfers += outgoing.len() as u64;
+        self.outgoing = outgoing;
+        if self.ports[place].unsent == 0 {
+            self.free(actor, port);
+        } else {
+            let taken = self.actors[actor as usize].executor.port_taken(port);
+            taken.expect("a port that a stage runs on exists");
+        }
+    }
+
+    /// Completes every step whose messages have all come.
+    pub(super) fn advance(&mut self, now: Time, id: u32, position: u32, chunk: u32) {
+        loop {
+            let flight = &mut self.flights[id as usize];
+            let Carried::Messages(steps) = &flight.lowered.carried else { return };
+            let place = (position * flight.lowered.chunks() + chunk) as usize;
+            let state = &mut flight.chunks[place];
+            if !state.run.complete_step(state.expected) {
+                return;
+            }
+            let task = flight.lowered.stages(position).tasks()[state.task as usize];
+            let at = StageRef { chunk, stage: task.stage };
+            let delay = self.settings.endpoint_delay;
+            if state.run.step() < steps.steps(at) {
+                if delay == Time::ZERO {
+                    self.send(now, id, position, chunk);
+                    continue;
+                }
+                self.before.push(now + delay, 1, Inner::Send { flight: id, position, chunk });
+                return;
+            }
+            state.run.end();
+            if delay == Time::ZERO {
+                self.stage_over(now, id, position, at);
+            } else {
+                // The last step's, and the stage's own.
+                let over = Inner::StageOver { flight: id, position, chunk };
+                self.before.push(now + delay + delay, 0, over);
+            }
+            return;
+        }
+    }
+
+    /// A stage is over at a position.
+    pub(super) fn stage_over(&mut self, now: Time, id: u32, position: u32, at: StageRef) {
+        let flight = &self.flights[id as usize];
+        let actor = flight.members[position as usize];
+        let place = (position * flight.lowered.chunks() + at.chunk) as usize;
+        if let Some(chunk) = flight.chunks.get(place)
+            && let Some(span) = self.spans.get_mut(chunk.span as usize)
+        {
+            span.finish = now;
+        }
+        let collective = flight.ids[position as usize];
+        let executor = &mut self.actors[actor as usize].executor;
+        let progress = executor.stage_over(collective, at);
+        let progress = progress.expect("a stage that was started and is over for the first time");
+        self.stages_over += 1;
+        self.unsettle(actor);
+        if progress == Progress::Over {
+            self.position_over(now, id);
+        }
+    }
+}
