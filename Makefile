@@ -113,7 +113,8 @@ bench: build ## measure; nothing fails on a time
 	  echo "== $$file"; $(BIN)/python "$$file"; done; fi
 	@for example in allrail-world/flows_speed allrail-world/packets_speed \
 	    allrail-fabric/placement_speed allrail-simulate/coordination_speed \
-	    allrail-simulate/training_speed; do \
+	    allrail-simulate/training_speed allrail-engine/engine_speed \
+	    allrail-collective/rank_plans; do \
 	  echo "== $$example"; cargo run --release --locked --quiet -p $${example%/*} \
 	    --example $${example#*/}; done
 

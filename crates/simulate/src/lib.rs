@@ -2,11 +2,12 @@
 //!
 //! - [`scenario`]: the resolved scenario, as the Python package hands it over.
 //! - [`coordination`]: all coordinators of a job in virtual time.
-//! - [`driver`]: connects the deciders (dimension queues) to a world, with an event queue for
-//!   timers and virtual time.
+//! - [`executors`]: the executors of all ranks, over a world.
+//! - [`driver`]: issues collectives at their times, and runs the world until all are over.
 //! - [`lowering`]: what a stage is in each world: one transfer in `dims`, its algorithm's messages
 //!   elsewhere.
-//! - `order_in_world`: planned orders for worlds of messages.
+//! - `order_in_world`: a planned order, fixed by runs in the world that will carry it.
+//! - [`training`]: all of that for training steps.
 //! - [`plan_file`]: plans in a file, checked against a scenario.
 //! - [`prove`]: the plan's messages, proved right.
 //! - [`result`]: what comes out.
