@@ -78,7 +78,7 @@ test: ## everything: Rust tests, Python tests, lint, type check
 test-rust: export PROPTEST_RNG_SEED ?= 1
 test-rust: ## the Rust tests alone
 	cargo test --workspace --tests --locked --quiet
-	cargo test --workspace --doc --locked --quiet
+	MAKEFLAGS= cargo test --workspace --doc --locked --quiet
 
 .PHONY: test-python
 test-python: $(CHECKED) ## the Python tests alone
