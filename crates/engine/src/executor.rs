@@ -422,10 +422,9 @@ impl Executor {
             let left = (0u32..).zip(&flight.chunks);
             let left = left.filter(|(chunk, at)| at.task < flight.stages.chunk(*chunk).end);
             left.map(move |(chunk, at)| {
-                let task = flight.stages.tasks()[at.task as usize];
-                let (at, running) = (StageRef { chunk, stage: task.stage }, at.running);
-                let place = flight.chunks[chunk as usize].task;
-                UnderWay { collective, at, task: place, running }
+                let Chunk { task, running } = *at;
+                let stage = flight.stages.tasks()[task as usize].stage;
+                UnderWay { collective, at: StageRef { chunk, stage }, task, running }
             })
         })
     }

@@ -29,6 +29,14 @@ pub(super) struct Flight {
     pub(super) ids: Vec<CollectiveId>,
 }
 
+impl Flight {
+    /// Where the chunk of a position is kept.
+    #[inline]
+    pub(super) fn place(&self, position: u32, chunk: u32) -> usize {
+        (position * self.lowered.chunks() + chunk) as usize
+    }
+}
+
 /// A chunk on one rank.
 #[derive(Clone, Default)]
 pub(super) struct Chunk {

@@ -19,14 +19,8 @@ impl<W: World> Executors<W> {
     }
 
     fn soonest(&self) -> Option<Time> {
-        let own = match (self.before.next_time(), self.after.next_time()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        };
-        match (self.world.next_time(), own) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let times = [self.before.next_time(), self.world.next_time(), self.after.next_time()];
+        times.into_iter().flatten().min()
     }
 
     /// Takes the next event at `until` or before. The caller settles once it has taken in all that
@@ -136,8 +130,8 @@ impl<W: World> Executors<W> {
                 self.stage_over(now, id, position, StageRef { chunk, stage: step });
             }
             Carried::Messages(_) => {
-                let place = position * flight.lowered.chunks() + chunk;
-                let run = &mut flight.chunks[place as usize].run;
+                let place = flight.place(position, chunk);
+                let run = &mut flight.chunks[place].run;
                 run.arrived(u64::from(step)).expect("a world delivers a message once");
                 self.advance(now, id, position, chunk);
             }

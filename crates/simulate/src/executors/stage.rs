@@ -38,8 +38,8 @@ impl<W: World> Executors<W> {
                 }
                 let slot = flight.first_slot + run.at.chunk;
                 let going = Going { position, slot, step: run.at.stage };
-                let kept = position * flight.lowered.chunks() + run.at.chunk;
-                if let Some(chunk) = flight.chunks.get_mut(kept as usize) {
+                let kept = flight.place(position, run.at.chunk);
+                if let Some(chunk) = flight.chunks.get_mut(kept) {
                     chunk.span = span;
                 }
                 let dimension = DimensionId(u32::try_from(place).expect("fewer than 2^32 ports"));
@@ -52,7 +52,7 @@ impl<W: World> Executors<W> {
                 }
             }
             Carried::Messages(steps) => {
-                let place = (position * flight.lowered.chunks() + run.at.chunk) as usize;
+                let place = flight.place(position, run.at.chunk);
                 let first = steps.first(run.at);
                 let chunk = &mut flight.chunks[place];
                 (chunk.task, chunk.span) = (run.task, span);
@@ -87,7 +87,7 @@ impl<W: World> Executors<W> {
     /// The stage of a chunk that runs at a position: where, which, and on which port.
     pub(super) fn running(&self, id: u32, position: u32, chunk: u32) -> (u32, StageRef, u32) {
         let flight = &self.flights[id as usize];
-        let state = &flight.chunks[(position * flight.lowered.chunks() + chunk) as usize];
+        let state = &flight.chunks[flight.place(position, chunk)];
         let task = flight.lowered.stages(position).tasks()[state.task as usize];
         (flight.members[position as usize], StageRef { chunk, stage: task.stage }, task.port)
     }
@@ -96,8 +96,9 @@ impl<W: World> Executors<W> {
     pub(super) fn send(&mut self, now: Time, id: u32, position: u32, chunk: u32) {
         let (actor, at, port) = self.running(id, position, chunk);
         let flight = &mut self.flights[id as usize];
+        let kept = flight.place(position, chunk);
         let Carried::Messages(steps) = &flight.lowered.carried else { return };
-        let state = &mut flight.chunks[(position * flight.lowered.chunks() + chunk) as usize];
+        let state = &mut flight.chunks[kept];
         let (step, number, span) = (state.run.step(), state.run.number(), state.span);
         state.run.sent();
         let mut outgoing = std::mem::take(&mut self.outgoing);
@@ -139,7 +140,7 @@ impl<W: World> Executors<W> {
         loop {
             let flight = &mut self.flights[id as usize];
             let Carried::Messages(steps) = &flight.lowered.carried else { return };
-            let place = (position * flight.lowered.chunks() + chunk) as usize;
+            let place = flight.place(position, chunk);
             let state = &mut flight.chunks[place];
             if !state.run.complete_step(state.expected) {
                 return;
@@ -171,7 +172,7 @@ impl<W: World> Executors<W> {
     pub(super) fn stage_over(&mut self, now: Time, id: u32, position: u32, at: StageRef) {
         let flight = &self.flights[id as usize];
         let actor = flight.members[position as usize];
-        let place = (position * flight.lowered.chunks() + at.chunk) as usize;
+        let place = flight.place(position, at.chunk);
         if let Some(chunk) = flight.chunks.get(place)
             && let Some(span) = self.spans.get_mut(chunk.span as usize)
         {

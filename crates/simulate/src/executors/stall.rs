@@ -41,8 +41,7 @@ impl<W: World> Executors<W> {
                 let (step, received, expected) = match &flight.lowered.carried {
                     Carried::Stages(_) => (0, 0, 1),
                     Carried::Messages(steps) => {
-                        let place = position * flight.lowered.chunks() + at.chunk;
-                        let run = &flight.chunks[place as usize].run;
+                        let run = &flight.chunks[flight.place(position, at.chunk)].run;
                         let expected = steps.expected(position, at, run.step());
                         (run.step(), run.received(), expected)
                     }
