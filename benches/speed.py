@@ -78,9 +78,9 @@ def core() -> None:
             return host.wall_ms - host.planning_ms
 
         row(f"dims, themis, {name}: simulating", f"{1e3 * least(simulating):.0f} us", "100 us")
-        planning = allrail.plan(scenario(name, policy="allrail"), cache=False)
+        planning = allrail.plan(scenario(name, policy="search"), cache=False)
         assert planning is not None
-        result = allrail.simulate(scenario(name, policy="allrail"), cache=False)
+        result = allrail.simulate(scenario(name, policy="search"), cache=False)
         row(f"allrail, {name}: planning", f"{result.host.planning_ms:.0f} ms", "1 s")
     few = least(lambda: allrail.simulate(scenario({"dimensions": [switch(32)] * 2})).host.wall_ms)
     tree = scenario({"dimensions": [switch(1024)] * 2})

@@ -155,7 +155,7 @@ class Row:
     speedup: float
 
 
-DEFAULT_POLICIES = ("baseline", "themis", "allrail")
+DEFAULT_POLICIES = ("baseline", "themis", "search")
 
 
 def compare(

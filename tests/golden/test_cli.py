@@ -111,7 +111,7 @@ class TestSimulate:
         assert tree["collectives"][0]["size_bytes"] == 1 << 20
 
     def test_the_last_set_wins(self, allrail_cli):
-        args = ("--set", "schedule.policy=allrail", "--set", "schedule.policy=baseline")
+        args = ("--set", "schedule.policy=search", "--set", "schedule.policy=baseline")
         tree = json.loads(allrail_cli("simulate", "scenario.yaml", "--json", *args).stdout)
         assert tree["policy"] == "baseline"
 
@@ -138,7 +138,7 @@ class TestSimulate:
         )
 
     def test_a_plan_gives_what_planning_gives(self, allrail_cli):
-        more = ("--set", "schedule.policy=allrail", "--set", "schedule.order=planned")
+        more = ("--set", "schedule.policy=search", "--set", "schedule.order=planned")
         assert allrail_cli("plan", "scenario.yaml", *more, "--out", "plan.json").status == 0
         planned = allrail_cli("simulate", "scenario.yaml", *more, "--plan", "plan.json")
         assert planned.stdout == allrail_cli("simulate", "scenario.yaml", *more).stdout
@@ -154,7 +154,7 @@ class TestCompare:
             "policy",
             "baseline",
             "themis",
-            "allrail",
+            "search",
             "#",
         ]
         assert lines[1].split()[3] == "1.000"
@@ -266,7 +266,7 @@ def test_several_collectives_have_a_line_each(folder, allrail_cli):
 
 
 def test_a_plan_keeps_its_own_order_unless_told_otherwise(folder, allrail_cli):
-    base = ["two.yaml", "--set", "schedule.policy=allrail"]
+    base = ["two.yaml", "--set", "schedule.policy=search"]
     (folder / "two.yaml").write_text(TWO)
     assert allrail_cli("plan", *base, "--out", "plan.json").status == 0
     assert '"order":"planned"' in allrail_cli(

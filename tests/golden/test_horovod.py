@@ -13,11 +13,11 @@ from allrail.reproduce.horovod import RESNET, STEMDL, exchange_ns, request, step
 
 def test_the_coordinations_are_listed():
     rows = json.loads(_core.coordinations())
-    assert [row["name"] for row in rows] == ["none", "coordinator", "tree", "cached", "agreed"]
+    assert [row["name"] for row in rows] == ["none", "central", "tree", "cached", "agreed"]
     assert all(row["about"] and row["version"] >= 1 for row in rows)
 
 
-@pytest.mark.parametrize("name", ["coordinator", "tree", "cached", "agreed"])
+@pytest.mark.parametrize("name", ["central", "tree", "cached", "agreed"])
 def test_a_step_takes_its_computation_at_least(name: str) -> None:
     outcome = steps(request(RESNET, 12, {"policy": name}))
     assert outcome["step_us"] >= RESNET.compute_us - 0.001
@@ -35,7 +35,7 @@ def test_rank_0_is_what_grows():
         way = horovod.RESNET_WAYS[name]
         return float(steps(request(RESNET, ranks, way, steps=3))["efficiency"])
 
-    assert efficiency("coordinator", 1200) < efficiency("coordinator", 96) - 0.1
+    assert efficiency("central", 1200) < efficiency("central", 96) - 0.1
     assert efficiency("cached", 1200) > 0.95
 
 

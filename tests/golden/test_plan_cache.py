@@ -10,7 +10,7 @@ import pytest
 
 import allrail
 
-ALLRAIL = {"schedule.policy": "allrail", "collective.size": "10 MB", "schedule.chunks": 8}
+ALLRAIL = {"schedule.policy": "search", "collective.size": "10 MB", "schedule.chunks": 8}
 
 
 def files() -> list[Path]:
@@ -46,7 +46,7 @@ class TestCache:
 
     def test_it_can_be_left_out(self, allrail_cli):
         allrail.plan("scenario.yaml", sets=ALLRAIL, cache=False)
-        allrail_cli("simulate", "scenario.yaml", "--set", "schedule.policy=allrail", "--no-cache")
+        allrail_cli("simulate", "scenario.yaml", "--set", "schedule.policy=search", "--no-cache")
         assert files() == []
 
     @pytest.mark.parametrize(
@@ -98,4 +98,4 @@ class TestCache:
         monkeypatch.delenv("ALLRAIL_CACHE")
         monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "xdg"))
         allrail.plan("scenario.yaml", sets=ALLRAIL)
-        assert len(list((folder / "xdg" / "allrail" / "plans").iterdir())) == 1
+        assert len(list((folder / "xdg" / "search" / "plans").iterdir())) == 1

@@ -129,7 +129,7 @@ class TestNames:
         outcome = allrail_cli("compare", "scenario.yaml", "--json", "--plugin", "twin.py")
         assert outcome.status == 0, outcome.stderr
         rows = json.loads(outcome.stdout)["rows"]
-        assert [row["label"] for row in rows] == ["baseline", "themis", "allrail", "twin"]
+        assert [row["label"] for row in rows] == ["baseline", "themis", "search", "twin"]
 
 
 class TestTraining:

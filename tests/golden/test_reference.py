@@ -63,7 +63,7 @@ def test_graphs_fit_the_fabric_schema(tree):
         jsonschema.validate({**tree, "colour": 1}, schema("fabric"))
 
 
-@pytest.mark.parametrize("policy", ["baseline", "themis", "allrail"])
+@pytest.mark.parametrize("policy", ["baseline", "themis", "search"])
 def test_plans_fit_the_plan_schema(policy):
     plan = allrail.plan(
         ROOT / "examples/03-plan-and-reuse/scenario.yaml", sets={"schedule.policy": policy}

@@ -31,9 +31,9 @@ CASES = (
     "3D-SW_SW_SW_homo, baseline, idle in dim2",
     "3D-SW_SW_SW_homo, baseline, idle in dim3",
     "today, baseline, used of 100 Gb/s in dim2",
-    "mean utilisation, allrail",
-    "least of 24, allrail - themis+SCF",
-    "mean utilisation, allrail, fabric +-10 %, 2 seeds (themis+SCF)",
+    "mean utilisation, search",
+    "least of 24, search - themis+SCF",
+    "mean utilisation, search, fabric +-10 %, 2 seeds (themis+SCF)",
 )
 
 

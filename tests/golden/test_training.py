@@ -139,7 +139,7 @@ def test_the_world_and_the_promised_tensor_schedulers(folder):
     for tensor in ("fifo", "ddp", "fusion", "priority", "bytescheduler"):
         one = {**SMALL, "schedule": {"policy": "themis", "chunks": 4, "tensor": tensor}}
         assert allrail.simulate_training(one).tensor_policy == tensor
-    for policy in ("none", "coordinator", "cached", "tree", "agreed"):
+    for policy in ("none", "central", "cached", "tree", "agreed"):
         one = {**SMALL, "schedule": {"chunks": 4, "coordination": policy}}
         assert allrail.simulate_training(one).coordination == policy
 

@@ -58,7 +58,7 @@ def test_the_top_has_the_keys_of_the_cores_forms():
     assert ours == core
 
 
-@pytest.mark.parametrize("policy", [None, "baseline", "themis", "allrail"])
+@pytest.mark.parametrize("policy", [None, "baseline", "themis", "search"])
 def test_a_collective_takes_the_same_defaults_on_both_sides(policy):
     tree = {"schema_version": 1, **PLAIN}
     if policy is not None:

@@ -187,7 +187,7 @@ def test_a_planted_line_of_rust_is_found(planted):
         'if fabric.topology == "torus": pass',
         'if "themis" != policy: pass',
         'if fabric.topology in ("fat_tree", "hyperx"): pass',
-        'if policy not in {"themis", "allrail"}: pass',
+        'if policy not in {"themis", "search"}: pass',
         'match topology:\n    case "mesh": pass',
         'match topology:\n    case "mesh" | "torus": pass',
         'PORTS = frozenset({"fat_tree", "hyperx"})\nif fabric.topology in PORTS: pass',

@@ -80,6 +80,7 @@ fn policies() -> String {
     let row = |scheduler: &dyn ChunkScheduler| {
         json!({
             "name": scheduler.tag(),
+            "formerly": scheduler.formerly(),
             "about": scheduler.about(),
             "version": scheduler.version(),
             "default_order": scheduler.default_order(),

@@ -103,6 +103,7 @@ fn coordinations() -> String {
     let rows = coordinate::ALL.iter().map(|policy| {
         json!({
             "name": policy.tag(),
+            "formerly": policy.formerly(),
             "about": policy.about(),
             "version": policy.version(),
             "reads": policy.reads(),

@@ -11,7 +11,8 @@ use std::time::Instant;
 
 use allrail_core::{Bytes, Time};
 use allrail_schedule::coordinate::{
-    self, Action, CoordinationPolicy, Coordinator, Event, Job, Payload, Request, Settings,
+    self, Action, CoordinationPolicy, CoordinationSpec, Coordinator, Event, Payload, Request,
+    Settings,
 };
 
 const RANKS: u32 = 4;
@@ -40,7 +41,7 @@ struct Loopback {
 impl Loopback {
     fn new(policy: &dyn CoordinationPolicy) -> Self {
         let settings = Settings { cache: 12, ..Settings::default() };
-        let job = Job::new(policy, &settings, RANKS, &[]).expect("a job");
+        let job = CoordinationSpec::new(policy, &settings, RANKS, &[]).expect("a job");
         let ranks = (0..RANKS).map(|rank| policy.coordinator(&job, rank)).collect();
         let mut all = Self { ranks, agreed: vec![0; RANKS as usize], ..Self::default() };
         (0..RANKS).for_each(|rank| all.tell(rank, Event::Start));

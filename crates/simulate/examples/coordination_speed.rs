@@ -49,12 +49,9 @@ fn scenario(policy: &str, steps: u32, ranks: u32) -> Value {
 
 fn main() {
     println!("ranks  policy       steps  asked    wall     messages  cycles left out  peak");
-    for (name, steps, asked) in [
-        ("cached", 100, "60 s"),
-        ("coordinator", 10, "60 s"),
-        ("tree", 10, "-"),
-        ("agreed", 10, "-"),
-    ] {
+    for (name, steps, asked) in
+        [("cached", 100, "60 s"), ("central", 10, "60 s"), ("tree", 10, "-"), ("agreed", 10, "-")]
+    {
         let only: Option<String> = std::env::args().nth(1);
         if only.is_some_and(|only| only != name) {
             continue;

@@ -21,7 +21,7 @@ pub type Observer<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
 const OBSERVE_EVERY: u64 = 1 << 14;
 
 /// What is run, beside the world.
-pub struct Job<'a> {
+pub struct Collectives<'a> {
     /// One plan per collective.
     pub plans: &'a [CollectivePlan],
     /// When each is issued.
@@ -56,7 +56,7 @@ pub struct Run {
 /// # Errors
 /// [`SimulateError::Stalled`] with who waits for what; [`SimulateError::Interrupted`].
 pub fn run(
-    job: &Job<'_>,
+    job: &Collectives<'_>,
     lowering: &Lowering,
     world: &mut dyn World,
     observer: Observer<'_>,

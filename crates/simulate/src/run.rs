@@ -14,7 +14,7 @@ use allrail_world::flows::{Flows, Splitting};
 use allrail_world::packets::Packets;
 use allrail_world::{Dims, Links, OnePlane, World};
 
-use crate::driver::{self, Job, Observer, Run};
+use crate::driver::{self, Collectives, Observer, Run};
 use crate::error::SimulateError;
 use crate::lowering::{Lowering, work};
 use crate::order_in_world;
@@ -112,7 +112,7 @@ pub fn simulate(
     }
     let starts: Vec<Time> = scenario.collective.iter().map(|c| c.start).collect();
     let priorities = priorities(scenario);
-    let mut job = Job {
+    let mut job = Collectives {
         plans,
         starts: &starts,
         priorities: &priorities,
@@ -155,7 +155,7 @@ pub fn simulate(
 }
 
 /// From the first collective's start to the last one's end.
-fn span(job: &Job<'_>, run: &Run) -> Time {
+fn span(job: &Collectives<'_>, run: &Run) -> Time {
     let last = run.finish.iter().max().copied().unwrap_or(Time::ZERO);
     last - job.starts.iter().min().copied().unwrap_or(Time::ZERO)
 }
@@ -183,7 +183,7 @@ fn sent_shares(fabric: &Fabric, run: &Run, span: Time) -> Vec<f64> {
 }
 
 /// The same as [`carry_out`] in `dims`, for one collective.
-fn evaluated(job: &Job<'_>, work: &Work) -> (Run, Vec<f64>) {
+fn evaluated(job: &Collectives<'_>, work: &Work) -> (Run, Vec<f64>) {
     let orders = match job.order.keeps_to_plans() {
         true => vec![job.plans[0].dimension_order.clone()],
         false => Vec::new(),

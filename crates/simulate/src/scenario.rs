@@ -78,7 +78,7 @@ pub struct Schedule {
     #[schemars(extend("x-table" = "policies"))]
     pub policy: String,
     /// Which waiting stage a dimension serves next. If left out: `fifo` for `baseline`,
-    /// `smallest_first` for `themis`, `planned` for `allrail`.
+    /// `smallest_first` for `themis`, `planned` for `search`.
     #[schemars(extend("x-table" = "orders"))]
     pub order: Order,
     /// How many parts each collective is cut into.

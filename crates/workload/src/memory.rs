@@ -97,7 +97,7 @@ fn add(plan: &Plan<'_>, piece: u32, tied: bool, memory: &mut Memory) {
     let (dp, ep, op) = (plan.degree(Axis::Dp), plan.degree(Axis::Ep), plan.degree(Axis::Op));
     let (mut dense, mut experts, mut tables) = (0u64, 0u64, 0u64);
     let mut replicas = dp * ep;
-    for layer in &plan.network.layers[plan.pieces[piece as usize].clone()] {
+    for layer in &plan.model.layers[plan.pieces[piece as usize].clone()] {
         let (own, of_experts) = plan.parameters(layer);
         if matches!(layer.cut, Cut::Spatial { .. }) {
             replicas = dp * ep * op;
@@ -109,7 +109,7 @@ fn add(plan: &Plan<'_>, piece: u32, tied: bool, memory: &mut Memory) {
         experts += of_experts;
     }
     if tied {
-        dense += plan.network.tied.div_ceil(plan.degree(Axis::Tp));
+        dense += plan.model.tied.div_ceil(plan.degree(Axis::Tp));
     }
     let sum = |stage: u8, bytes: u64| {
         let (replicas, dp) = if zero >= stage { (replicas, dp) } else { (1, 1) };
@@ -127,7 +127,7 @@ fn add(plan: &Plan<'_>, piece: u32, tied: bool, memory: &mut Memory) {
 /// The most that is kept at once, following the order of passes.
 fn activations(plan: &Plan<'_>, order: &[Slot]) -> Bytes {
     let of_piece = |piece: u32| -> u64 {
-        let layers = &plan.network.layers[plan.pieces[piece as usize].clone()];
+        let layers = &plan.model.layers[plan.pieces[piece as usize].clone()];
         layers
             .iter()
             .map(|layer| {

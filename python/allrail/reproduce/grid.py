@@ -24,12 +24,12 @@ PLATFORMS = (
 SIZES = ("100 MB", "250 MB", "500 MB", "1000 MB")
 CHUNKS = 64
 
-BASELINE, FIFO, SCF, ALLRAIL = "baseline", "themis+FIFO", "themis+SCF", "allrail"
+BASELINE, FIFO, SCF, SEARCH = "baseline", "themis+FIFO", "themis+SCF", "search"
 SCHEDULES = {
     BASELINE: {"policy": "baseline", "order": "fifo"},
     FIFO: {"policy": "themis", "order": "fifo"},
     SCF: {"policy": "themis", "order": "smallest_first"},
-    ALLRAIL: {"policy": "allrail", "order": "planned"},
+    SEARCH: {"policy": "search", "order": "planned"},
 }
 """The names under which results stand in tables, and the schedules that they mean."""
 

@@ -193,12 +193,12 @@ Efficiencies = dict[tuple[str, str, int], dict[str, float]]
 """By model, coordination and ranks."""
 
 RESNET_WAYS: dict[str, dict[str, Any]] = {
-    "coordinator": {"policy": "coordinator", "cycle": CYCLE},
+    "central": {"policy": "central", "cycle": CYCLE},
     "cached": {"policy": "cached", "cycle": CYCLE},
     "tree": {"policy": "tree", "cycle": CYCLE},
     "agreed": {"policy": "agreed"},
     f"coordinator, {FIRST}": {
-        "policy": "coordinator",
+        "policy": "central",
         "cycle": CYCLE,
         "latency": {"entry": "0.93 us"},
     },
@@ -223,7 +223,7 @@ KNEE = (
 )
 
 STEMDL_WAYS: dict[str, dict[str, Any]] = {
-    "coordinator": {"policy": "coordinator", "cycle": CYCLE},
+    "central": {"policy": "central", "cycle": CYCLE},
     "cached": {"policy": "cached", "cycle": CYCLE},
     "cached, 1 ms": {"policy": "cached", "cycle": "1 ms"},
     "cached, 1 ms, grouped": {"policy": "cached", "cycle": "1 ms", "groups": GROUPS},
@@ -253,7 +253,7 @@ def run(
         for ranks in sizes
         if not small or ranks <= 800
     ]
-    cases.append((RESNET, "coordinator, one step of lag", RESNET_WAYS["coordinator"], 800, 1))
+    cases.append((RESNET, "coordinator, one step of lag", RESNET_WAYS["central"], 800, 1))
     if not small:
         ways = ((f"{name}, {FIRST}", STEMDL_WAYS[name]) for name in (UNGROUPED, GROUPED))
         cases += [(STEMDL, name, way, DOUBLED_RANKS, 0) for name, way in ways]
@@ -281,7 +281,7 @@ def _rows(results: Efficiencies) -> list[Row]:
     def percent(model: Model, name: str, ranks: int) -> float:
         return 100 * float(results[model.name, name, ranks]["efficiency"])
 
-    lost = percent(RESNET, "coordinator", 400) - percent(RESNET, "coordinator", 800)
+    lost = percent(RESNET, "central", 400) - percent(RESNET, "central", 800)
     first = f"coordinator, {FIRST}"
     before = percent(RESNET, first, 400) - percent(RESNET, first, 800)
     case = "lost from 400 to 800 ranks"
@@ -320,7 +320,7 @@ def _rows(results: Efficiencies) -> list[Row]:
     if (STEMDL.name, GROUPED, DOUBLED_RANKS) in results:
         original, ours_now = (
             float(results[STEMDL.name, name, DOUBLED_RANKS]["step_us"])
-            for name in ("coordinator", GROUPED)
+            for name in ("central", GROUPED)
         )
         case = f"STEMDL, cached and grouped over coordinator, {DOUBLED_RANKS} ranks"
         rows.append(Row(case, original / ours_now, 2.0, "times", why=DOUBLE))

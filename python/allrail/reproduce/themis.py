@@ -1,4 +1,4 @@
-"""The numbers of the Themis paper (ISCA'22), and what allrail's own scheduler makes of its grid.
+"""The numbers of the Themis paper (ISCA'22), and what the scheduler `search` makes of its grid.
 
 Utilisation is the bytes of all dimensions over what their bandwidths carry in the time. The paper's
 means are over six platforms and sizes from 100 MB to 1 GB at 64 chunks.
@@ -11,11 +11,11 @@ from collections.abc import Sequence
 
 from allrail import api
 from allrail.reproduce.grid import (
-    ALLRAIL,
     BASELINE,
     CELLS,
     FIFO,
     SCF,
+    SEARCH,
     Cell,
     mean,
     nominal_plan,
@@ -82,12 +82,12 @@ def run(
     cache: bool = True,
     progress: Progress | None = None,
 ) -> Reproduction:
-    """Compute the paper's numbers and allrail's.
+    """Compute the paper's numbers and those of `search`.
 
     Args:
         seeds: How many perturbed fabrics each plan runs on.
         links: Where plans run in `links` too, which takes most of the time.
-        cache: Whether allrail's plans may be kept on disk; planning times are measured anew.
+        cache: whether plans of `search` may be kept on disk; planning times are measured anew.
         progress: Told how many simulations are done.
     """
     cells = len(CELLS)
@@ -96,10 +96,10 @@ def run(
     results = _grid(work)
     rows = _paper(results)
     sweep_rows, sweep_detail = _chunk_sweep(work)
-    rows += _advice() + sweep_rows + _allrail(results)
+    rows += _advice() + sweep_rows + _search(results)
     plans = {
         name: {cell: nominal_plan(cell.scenario(name), cache=cache) for cell in CELLS}
-        for name in (SCF, ALLRAIL)
+        for name in (SCF, SEARCH)
     }
     details = [_detail(results), sweep_detail]
     perturbed_rows, perturbed_detail = _perturbed(plans, seeds, work)
@@ -116,9 +116,9 @@ def _grid(work: _Work) -> Results:
     results: Results = {}
     for name in (BASELINE, FIFO, SCF):
         results[name] = work.simulate([cell.scenario(name) for cell in CELLS])
-    results[ALLRAIL] = []
+    results[SEARCH] = []
     for cell in CELLS:  # one by one and not from the cache: planning is timed
-        results[ALLRAIL].append(api.simulate(cell.scenario(ALLRAIL), cache=False))
+        results[SEARCH].append(api.simulate(cell.scenario(SEARCH), cache=False))
         work.step()
     return results
 
@@ -194,25 +194,25 @@ def _chunk_sweep(work: _Work) -> tuple[list[Row], Detail]:
     return rows, Detail("chunks", header, table)
 
 
-def _allrail(results: Results) -> list[Row]:
-    ours, theirs = _uses(results[ALLRAIL]), _uses(results[SCF])
-    planning = [result.host.planning_ms for result in results[ALLRAIL]]
-    above = [result.time_us / result.bound_time_us for result in results[ALLRAIL]]
+def _search(results: Results) -> list[Row]:
+    ours, theirs = _uses(results[SEARCH]), _uses(results[SCF])
+    planning = [result.host.planning_ms for result in results[SEARCH]]
+    above = [result.time_us / result.bound_time_us for result in results[SEARCH]]
     margin = min(a - b for a, b in zip(ours, theirs, strict=True))
     return [
-        Row(f"mean utilisation, {ALLRAIL}", mean(ours), 98.8, "%", "at_least"),
-        Row(f"least of 24, {ALLRAIL} - {SCF}", margin, 0.0, "%", "at_least"),
-        Row(f"longest planning, {ALLRAIL} (limit)", max(planning), PLANNING_LIMIT_MS, "ms"),
-        Row(f"mean time over the proven bound, {ALLRAIL}", mean(above), None, "x", digits=4),
+        Row(f"mean utilisation, {SEARCH}", mean(ours), 98.8, "%", "at_least"),
+        Row(f"least of 24, {SEARCH} - {SCF}", margin, 0.0, "%", "at_least"),
+        Row(f"longest planning, {SEARCH} (limit)", max(planning), PLANNING_LIMIT_MS, "ms"),
+        Row(f"mean time over the proven bound, {SEARCH}", mean(above), None, "x", digits=4),
     ]
 
 
 def _detail(results: Results) -> Detail:
-    """One row a cell: every utilisation, the bound's, and allrail's planning time."""
+    """One row a cell: every utilisation, the bound's, and the planning time of `search`."""
     header = ("platform", "size", *(f"{name}_%" for name in results), "bound_%", "planning_ms")
     rows: list[Cells] = []
     for i, cell in enumerate(CELLS):
-        best = results[ALLRAIL][i]
+        best = results[SEARCH][i]
         bound = 100 * best.ideal_time_us / best.bound_time_us
         uses = (100 * (results[name][i].utilisation or 0.0) for name in results)
         rows.append((cell.platform, cell.size, *uses, bound, best.host.planning_ms))
@@ -231,9 +231,9 @@ def _perturbed(plans: Plans, seeds: int, work: _Work) -> tuple[list[Row], Detail
             ]
             uses[name].append(_uses(ran))
             work.step(seeds)
-    ours, theirs = (mean([mean(each) for each in uses[name]]) for name in (ALLRAIL, SCF))
+    ours, theirs = (mean([mean(each) for each in uses[name]]) for name in (SEARCH, SCF))
     row = Row(
-        f"mean utilisation, {ALLRAIL}, fabric +-10 %, {seeds} seeds ({SCF})",
+        f"mean utilisation, {SEARCH}, fabric +-10 %, {seeds} seeds ({SCF})",
         ours,
         theirs,
         "%",
@@ -269,8 +269,8 @@ def _links(
             work.step()
     rows = [
         Row(
-            f"mean utilisation, {ALLRAIL}, links, {order}, {len(cells)} cases ({SCF})",
-            mean(uses[ALLRAIL, order]),
+            f"mean utilisation, {SEARCH}, links, {order}, {len(cells)} cases ({SCF})",
+            mean(uses[SEARCH, order]),
             mean(uses[SCF, order]),
             "%",
             kind,
@@ -285,12 +285,12 @@ def _links(
 
 
 def _notes(results: Results) -> list[str]:
-    worst = min(range(len(CELLS)), key=lambda i: results[ALLRAIL][i].utilisation or 0.0)
+    worst = min(range(len(CELLS)), key=lambda i: results[SEARCH][i].utilisation or 0.0)
     cell = CELLS[worst]
-    use = 100 * (results[ALLRAIL][worst].utilisation or 0.0)
+    use = 100 * (results[SEARCH][worst].utilisation or 0.0)
     return [
         "all predicted in world `dims` unless a row says `links`; the fabrics are uncalibrated",
-        f"{ALLRAIL} is lowest on {cell.platform}, {cell.size}: {use:.2f} %",
+        f"{SEARCH} is lowest on {cell.platform}, {cell.size}: {use:.2f} %",
         "perturbed and `links` rows run plans made for the nominal fabric, on both sides",
         f"the paper does not say the size behind its sweep of chunks; {SWEEP_SIZE} is near it at 4",
         SWEEP_GAP,

@@ -82,6 +82,17 @@ def names(of: Table) -> list[str]:
     return [row["name"] for row in table(of)]
 
 
+def today(of: Table, value: Any) -> Any:
+    """Return the name that a policy has today, if `value` is the one that it had before.
+
+    Args:
+        of: The table that it is in.
+        value: What the user wrote.
+    """
+    now = (row["name"] for row in table(of) if value is not None and row.get("formerly") == value)
+    return next(now, value)
+
+
 @lru_cache(maxsize=4096)
 def parse_quantity(kind: QuantityKind, text: str) -> int:
     """Read a quantity: picoseconds, bytes, or bytes per second.
@@ -202,6 +213,7 @@ class OneOf(_Field):
     """One of a few names: a fixed set, or those of one of the core's tables."""
 
     def __init__(self, *fixed: str, table: Table | None = None, what: str = "") -> None:
+        self.table: Table | None = table
         self.what = _SINGULAR[table] if table else what
         self.more = _MORE.get(table, "") if table else ""
         self.known: Callable[[], list[str]] = (
@@ -211,6 +223,8 @@ class OneOf(_Field):
     def check(self, value: Any) -> str:
         """Return the name."""
         known = self.known()
+        if self.table:
+            value = today(self.table, value)
         if not isinstance(value, str) or value not in known:
             hint = did_you_mean(show(value), known)
             refuse(f"it is not {self.what}", hint=f"{hint}; {self.more}" if self.more else hint)

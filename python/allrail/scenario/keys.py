@@ -100,7 +100,7 @@ class Schedule(Node):
     order: Annotated[str, OneOf(table="orders")] = Field(
         default_factory=lambda data: order_of(data.get("policy", "")),
         description="Which waiting stage a dimension serves next. If left out: `fifo` for "
-        "`baseline`, `smallest_first` for `themis`, `planned` for `allrail`.",
+        "`baseline`, `smallest_first` for `themis`, `planned` for `search`.",
     )
     chunks: Annotated[int, Count(1, hint="64 is a good start")] = Field(
         default=64, description="How many parts each collective is cut into."

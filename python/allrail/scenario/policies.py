@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from allrail.errors import did_you_mean, show
-from allrail.scenario.fields import Table, _Field, names, refuse, table
+from allrail.scenario.fields import Table, _Field, names, refuse, table, today
 from allrail.scenario.places import Places
 
 _QUANTITIES = ("Bandwidth", "Bytes", "Time")
@@ -33,7 +33,7 @@ class Policy(_Field):
         hint = f"for example `{self.key.rpartition('.')[2]}: {known[-1]}`"
         if not isinstance(tree, dict):
             refuse("it is neither a policy's name nor a mapping", hint=hint)
-        policy = tree.get("policy")
+        policy = today(self.of, tree.get("policy"))
         if policy is None:
             refuse("it has no `policy`", hint="the policies are " + ", ".join(known))
         if not isinstance(policy, str) or policy not in known:

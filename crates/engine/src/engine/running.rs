@@ -12,7 +12,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use allrail_core::Time;
-use allrail_schedule::coordinate::{self, Coordinator, Job};
+use allrail_schedule::coordinate::{self, CoordinationSpec, Coordinator};
 use allrail_schedule::tensor::{self, OperationId, TensorPolicy, TensorScheduler, Tuning};
 use allrail_schedule::{Key, OperationName};
 
@@ -61,7 +61,7 @@ impl Running {
             None => None,
             Some(coordination) => {
                 let (policy, how) = (coordination.policy, &coordination.settings);
-                let job = Job::new(policy, how, settings.ranks, &tensors.groups())?;
+                let job = CoordinationSpec::new(policy, how, settings.ranks, &tensors.groups())?;
                 let job = job.over(Arc::clone(&tensors.registry));
                 Some(policy.coordinator(&job, settings.rank))
             }

@@ -42,5 +42,5 @@ pub use place::{Options, Placed, Placement, place};
 pub use queue::{Arrival, Queue, Ran, Run, arrivals};
 pub use report::{place_mixes, run_queue};
 pub use shape::{Choice, Shape, shapes};
-pub use study::{Found, Map, Moved, Outcome, Study};
+pub use study::{Found, Map, Moved, PlacedMix, Study};
 pub use upper::{Upper, upper};

@@ -58,7 +58,7 @@ pub struct Moved {
 
 /// A mix, placed.
 #[derive(Clone, Debug, serde::Serialize)]
-pub struct Outcome {
+pub struct PlacedMix {
     /// Boards in use / boards that work.
     pub utilisation: f64,
     /// Jobs that were placed.
@@ -87,7 +87,7 @@ pub struct Map {
 #[derive(Clone, Debug)]
 pub struct Found {
     /// By mix.
-    pub mixes: Vec<Outcome>,
+    pub mixes: Vec<PlacedMix>,
     /// The first mix.
     pub map: Map,
     /// Jobs of the histogram that are larger than the fabric.
@@ -123,7 +123,7 @@ impl Study {
                 cases.par_iter().map(|case| self.place(case)).collect();
             for ((placement, moved), (jobs, failed)) in placed.into_iter().zip(cases) {
                 let working = self.floor.boards() - failed.len() as u64;
-                found.push(Outcome {
+                found.push(PlacedMix {
                     utilisation: placement.boards() as f64 / working as f64,
                     placed: placement.jobs.len() as u64,
                     left_out: placement.left_out.len() as u64,

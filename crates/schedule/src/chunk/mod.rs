@@ -1,16 +1,16 @@
 //! Chunk schedulers: which dimension each chunk visits next. One file a policy, one line in
 //! [`ALL`].
 
-mod allrail;
 mod baseline;
 mod plugins;
+mod search;
 mod themis;
 
-#[doc(hidden)]
-pub use allrail::expected_in_links;
-#[cfg(test)]
-pub(crate) use allrail::permutations;
 pub use plugins::Plugins;
+#[doc(hidden)]
+pub use search::expected_in_links;
+#[cfg(test)]
+pub(crate) use search::permutations;
 
 use allrail_collective::{Operation, Stage, StageModel};
 use allrail_core::{Bytes, DimensionId};
@@ -89,6 +89,11 @@ pub trait ChunkScheduler: Send + Sync {
     /// The tag in scenario files.
     fn tag(&self) -> &str;
 
+    /// The tag that it had before, which scenario files may still use.
+    fn formerly(&self) -> Option<&str> {
+        None
+    }
+
     /// One line for the docs.
     fn about(&self) -> &str;
 
@@ -124,7 +129,8 @@ impl std::fmt::Debug for dyn ChunkScheduler {
 }
 
 /// Every chunk scheduler, in the order of the docs.
-pub static ALL: &[&dyn ChunkScheduler] = &[&baseline::Baseline, &themis::Themis, &allrail::Allrail];
+pub static ALL: &[&dyn ChunkScheduler] =
+    &[&baseline::Baseline, &themis::Themis, &search::SearchPolicy];
 
 /// The stages of a chunk that scatters over `scatter` and gathers over `gather`, or, for the other
 /// operations, visits `scatter` in turn.

@@ -10,7 +10,7 @@ use super::ledger::Ledger;
 use super::ledgers::Ledgers;
 use super::messages::{Payload, Reason, Vote};
 use super::requests::Request;
-use super::{Action, Coordinator, Event, Fleet, Job, Settings};
+use super::{Action, CoordinationSpec, Coordinator, Event, Fleet, Settings};
 use crate::registry::Registry;
 use crate::signature::Signed;
 
@@ -27,7 +27,7 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    fn new(job: &Job, here: u32) -> Self {
+    fn new(job: &CoordinationSpec, here: u32) -> Self {
         Self {
             ranks: job.ranks,
             tensors: job.tensors,
@@ -149,7 +149,7 @@ pub(super) struct Alone<M> {
 }
 
 impl<M: Machine> Alone<M> {
-    pub(super) fn new(job: &Job, machine: impl FnOnce(&Shared) -> M) -> Self {
+    pub(super) fn new(job: &CoordinationSpec, machine: impl FnOnce(&Shared) -> M) -> Self {
         let shared = Shared::new(job, 1);
         Self { machine: machine(&shared), shared }
     }
@@ -169,7 +169,7 @@ pub(super) struct Together<M> {
 }
 
 impl<M: Machine> Together<M> {
-    pub(super) fn new(job: &Job, machine: impl Fn(&Shared, u32) -> M) -> Self {
+    pub(super) fn new(job: &CoordinationSpec, machine: impl Fn(&Shared, u32) -> M) -> Self {
         let shared = Shared::new(job, job.ranks);
         Self { machines: (0..job.ranks).map(|rank| machine(&shared, rank)).collect(), shared }
     }

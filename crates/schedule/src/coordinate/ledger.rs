@@ -37,7 +37,7 @@ pub struct Rules {
 
 /// An event that all ranks agree on.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Outcome {
+pub struct Consensus {
     /// Slots that no longer hold; taken out first.
     pub invalid: Bits,
     /// Slots that are ready everywhere.
@@ -52,7 +52,7 @@ pub struct Outcome {
     pub cut: Option<u64>,
 }
 
-impl Outcome {
+impl Consensus {
     /// Whether both are the same: as `==`, for the many ranks that ask it of outcomes without lists. (To
     /// compare nothing with nothing through the C library costs more than all the rest.)
     #[inline]
@@ -242,7 +242,7 @@ impl Ledger {
     }
 
     /// Takes an outcome in, and says what is launched.
-    pub fn apply(&mut self, outcome: &Outcome) -> Option<Launch> {
+    pub fn apply(&mut self, outcome: &Consensus) -> Option<Launch> {
         self.events += 1;
         for slot in outcome.invalid.iter() {
             self.release_slot(slot);
@@ -267,7 +267,7 @@ impl Ledger {
             return None;
         }
         let tensors = responses.iter().flat_map(|one| &one.tensors).map(|t| *t as usize).collect();
-        let Outcome { finished, cut, all_joined, .. } = outcome;
+        let Consensus { finished, cut, all_joined, .. } = outcome;
         let (finished, cut, all_joined) = (finished.clone(), *cut, *all_joined);
         Some(Launch { finished, cut, responses, tensors, all_joined })
     }
@@ -393,10 +393,10 @@ mod tests {
         Arc::new(Rules { capacity, threshold, group_of: Vec::new(), group_sizes: Vec::new() })
     }
 
-    fn complete(tensor: u32, bytes: u64) -> Outcome {
+    fn complete(tensor: u32, bytes: u64) -> Consensus {
         let request = Request::all_reduce(tensor, Bytes::new(bytes));
         let one = Completed { request, sizes: Vec::new(), trouble: None };
-        Outcome { complete: vec![Arc::new(one)], ..Outcome::default() }
+        Consensus { complete: vec![Arc::new(one)], ..Consensus::default() }
     }
 
     /// Tensors that change in every step get their slots again.
@@ -407,7 +407,7 @@ mod tests {
             for step in 0..1_000u64 {
                 for tensor in 0..5u32 {
                     let invalid = ledger.slot(tensor).into_iter().collect();
-                    let outcome = Outcome { invalid, ..complete(tensor, step) };
+                    let outcome = Consensus { invalid, ..complete(tensor, step) };
                     let launch = ledger.apply(&outcome).expect("it is ready");
                     assert_eq!(launch.responses[0].tensors, [tensor]);
                     let slot = ledger.slot(tensor).expect("it has been launched");
@@ -424,7 +424,7 @@ mod tests {
     fn what_is_over_comes_before_a_cut_and_both_before_what_is_ready() {
         let mut ledger = Ledger::new(rules(9));
         let outcome =
-            Outcome { finished: vec![0, 2], cut: Some(7), all_joined: true, ..complete(4, 1) };
+            Consensus { finished: vec![0, 2], cut: Some(7), all_joined: true, ..complete(4, 1) };
         let launch = ledger.apply(&outcome).expect("it is ready");
         let steps: Vec<Step<'_>> = launch.steps().collect();
         let ready = Step::Ready(&launch.responses[0]);

@@ -9,14 +9,14 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::broken::Breach;
-use super::ledger::{Launch, Ledger, Outcome, Rules};
+use super::ledger::{Consensus, Launch, Ledger, Rules};
 
 /// A ledger, how many ranks are at it, and what came next.
 #[derive(Debug)]
 struct At {
     ledger: Ledger,
     ranks: u32,
-    next: Option<(Outcome, Option<Arc<Launch>>)>,
+    next: Option<(Consensus, Option<Arc<Launch>>)>,
 }
 
 /// All of them, in order.
@@ -46,7 +46,7 @@ impl Ledgers {
     pub(super) fn step(
         &mut self,
         seen: &mut u64,
-        outcome: &Outcome,
+        outcome: &Consensus,
     ) -> Result<Option<Arc<Launch>>, Breach> {
         let place = (*seen - self.first) as usize;
         let at = &mut self.ledgers[place];
@@ -64,7 +64,7 @@ impl Ledgers {
     }
 
     /// Nobody else needs the ledger as it was.
-    fn step_alone(&mut self, seen: &mut u64, outcome: &Outcome) -> Option<Arc<Launch>> {
+    fn step_alone(&mut self, seen: &mut u64, outcome: &Consensus) -> Option<Arc<Launch>> {
         let place = (*seen - self.first) as usize;
         if place > 0 {
             // Others are behind, and will come this way.
@@ -82,7 +82,7 @@ impl Ledgers {
 
     /// The first of many to take this step.
     #[cold]
-    fn step_first(&mut self, place: usize, outcome: &Outcome) -> Option<Arc<Launch>> {
+    fn step_first(&mut self, place: usize, outcome: &Consensus) -> Option<Arc<Launch>> {
         let at = &mut self.ledgers[place];
         let mut ledger = match self.spare.take() {
             Some(mut spare) => {
@@ -119,8 +119,8 @@ mod tests {
         Arc::new(Rules { capacity: 9, threshold, group_of: Vec::new(), group_sizes: Vec::new() })
     }
 
-    fn outcome(number: u64) -> Outcome {
-        Outcome { finished: vec![number], ..Outcome::default() }
+    fn outcome(number: u64) -> Consensus {
+        Consensus { finished: vec![number], ..Consensus::default() }
     }
 
     #[test]
@@ -158,7 +158,7 @@ mod tests {
         let mut all = Ledgers::new(rules(), 2);
         let (mut one, mut other) = (0, 0);
         all.step(&mut one, &outcome(0)).expect("the first");
-        let ready = Outcome { ready: Bits::below(3), ..Outcome::default() };
+        let ready = Consensus { ready: Bits::below(3), ..Consensus::default() };
         assert_eq!(all.step(&mut other, &ready), Err(Breach::Differs { event: 0 }));
     }
 }

@@ -1,4 +1,4 @@
-//! Lists of requests on their way to rank 0, and rank 0's answer: what `coordinator` and `tree` do
+//! Lists of requests on their way to rank 0, and rank 0's answer: what `central` and `tree` do
 //! every cycle, and `cached` for what is not in its cache.
 
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bits::Bits;
 use super::broken::{Breach, Broken, Kind};
-use super::ledger::Outcome;
+use super::ledger::Consensus;
 use super::requests::{Asks, Completed};
 
 /// What a rank, or a subtree, votes in a cycle.
@@ -50,7 +50,7 @@ pub struct Verdict {
     /// Slots that no longer hold; freed first.
     pub invalid: Bits,
     /// What is ready everywhere, of what is left.
-    pub outcome: Outcome,
+    pub outcome: Consensus,
     /// Whether someone has a request that is not in the cache.
     pub uncached: bool,
     /// Whether all stop.
@@ -75,13 +75,13 @@ pub struct Decision {
 impl Decision {
     /// What all ranks make of it.
     #[must_use]
-    pub fn outcome(&self) -> Outcome {
-        Outcome {
+    pub fn outcome(&self) -> Consensus {
+        Consensus {
             complete: self.complete.clone(),
             all_joined: self.all_joined,
             finished: self.finished.clone(),
             cut: self.cut,
-            ..Outcome::default()
+            ..Consensus::default()
         }
     }
 

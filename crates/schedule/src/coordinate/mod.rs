@@ -9,7 +9,7 @@
 //!
 //! | policy | each cycle | what grows with the ranks |
 //! |---|---|---|
-//! | [`coordinator`] | requests to rank 0, responses back | rank 0's work: ranks × tensors |
+//! | [`central`] | requests to rank 0, responses back | rank 0's work: ranks × tensors |
 //! | [`tree`] | the same, merged on the way | levels of the tree |
 //! | [`cached`] | bit vectors intersected; requests only of what is not cached | levels |
 //! | [`agreed`] | no cycle: a subtree speaks when a tensor is ready in all of it | levels |
@@ -29,8 +29,7 @@ pub mod agreed;
 pub mod bits;
 pub mod broken;
 pub mod cached;
-mod central;
-pub mod coordinator;
+pub mod central;
 pub mod finishes;
 mod fleet;
 mod guard;
@@ -39,6 +38,7 @@ mod ledgers;
 mod lists;
 pub mod messages;
 pub mod place;
+mod rank_zero;
 pub mod ranks;
 pub mod requests;
 mod signatures;
@@ -54,7 +54,7 @@ use serde::{Deserialize, Serialize};
 
 pub use bits::Bits;
 pub use broken::{Breach, Broken};
-pub use ledger::{Launch, Ledger, Outcome, Response, Rules, Step};
+pub use ledger::{Consensus, Launch, Ledger, Response, Rules, Step};
 pub use messages::{Payload, Reason};
 pub use place::Place;
 pub use requests::{Request, Trouble};
@@ -260,7 +260,7 @@ impl Default for Settings {
 
 /// What a coordinator is made from: alike on every rank.
 #[derive(Clone, Debug)]
-pub struct Job {
+pub struct CoordinationSpec {
     /// How many ranks.
     pub ranks: u32,
     /// The settings.
@@ -277,6 +277,11 @@ pub struct Job {
 pub trait CoordinationPolicy: Sync {
     /// The tag in scenario files.
     fn tag(&self) -> &'static str;
+
+    /// The tag that it had before, which scenario files may still use.
+    fn formerly(&self) -> Option<&'static str> {
+        None
+    }
 
     /// One line for the docs.
     fn about(&self) -> &'static str;
@@ -302,10 +307,10 @@ pub trait CoordinationPolicy: Sync {
     }
 
     /// The state machine of a rank, below `job.ranks`.
-    fn coordinator(&self, job: &Job, rank: u32) -> Box<dyn Coordinator>;
+    fn coordinator(&self, job: &CoordinationSpec, rank: u32) -> Box<dyn Coordinator>;
 
     /// Those of all ranks.
-    fn fleet(&self, job: &Job) -> Box<dyn Fleet>;
+    fn fleet(&self, job: &CoordinationSpec) -> Box<dyn Fleet>;
 }
 
 impl std::fmt::Debug for dyn CoordinationPolicy {
@@ -316,7 +321,7 @@ impl std::fmt::Debug for dyn CoordinationPolicy {
 
 /// Every coordinator, in the order of the docs.
 pub static ALL: &[&dyn CoordinationPolicy] =
-    &[&coordinator::Central, &tree::Tree, &cached::Cached, &agreed::AgreedPolicy];
+    &[&central::Central, &tree::Tree, &cached::Cached, &agreed::AgreedPolicy];
 
 /// The tag of the policy without any talk: a tensor is ready when the last rank has submitted it.
 pub const NONE: &str = "none";
@@ -365,7 +370,7 @@ impl Settings {
                 "cache",
                 "0".to_owned(),
                 "a cache of nothing",
-                "write 1 or more; without a cache is `policy: coordinator`",
+                "write 1 or more; without a cache is `policy: central`",
             );
         }
         if self.fan_out == 0 && reads("fan_out") {
@@ -389,7 +394,7 @@ impl Settings {
     }
 }
 
-impl Job {
+impl CoordinationSpec {
     /// A job of `ranks` ranks; `groups` holds the tensors of each group, which go together or not at
     /// all.
     ///

@@ -1,11 +1,11 @@
-//! `tree`: as `coordinator`, but requests go up a tree, and a node merges the lists of its children:
+//! `tree`: as `central`, but requests go up a tree, and a node merges the lists of its children:
 //! rank 0 takes in as many lists as it has children. The answer goes down the same tree.
 //!
 //! Source: the hierarchical control plane of Kurth et al., SC'18 (their radix is our `fan_out`).
 
-use super::central::Machine;
 use super::fleet::{Alone, Shared, Together};
-use super::{CoordinationPolicy, Coordinator, Fleet, Job, Settings};
+use super::rank_zero::Machine;
+use super::{CoordinationPolicy, CoordinationSpec, Coordinator, Fleet, Settings};
 
 /// The policy.
 pub struct Tree;
@@ -16,7 +16,7 @@ impl CoordinationPolicy for Tree {
     }
 
     fn about(&self) -> &'static str {
-        "as `coordinator`, with requests merged on their way up a tree"
+        "as `central`, with requests merged on their way up a tree"
     }
 
     fn version(&self) -> u32 {
@@ -31,11 +31,11 @@ impl CoordinationPolicy for Tree {
         0
     }
 
-    fn coordinator(&self, job: &Job, rank: u32) -> Box<dyn Coordinator> {
+    fn coordinator(&self, job: &CoordinationSpec, rank: u32) -> Box<dyn Coordinator> {
         Box::new(Alone::new(job, |shared| machine(shared, rank)))
     }
 
-    fn fleet(&self, job: &Job) -> Box<dyn Fleet> {
+    fn fleet(&self, job: &CoordinationSpec) -> Box<dyn Fleet> {
         Box::new(Together::new(job, machine))
     }
 }

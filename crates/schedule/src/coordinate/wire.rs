@@ -20,7 +20,7 @@
 
 use super::bits::Bits;
 use super::finishes::WINDOW;
-use super::ledger::Outcome;
+use super::ledger::Consensus;
 use super::messages::{Decision, Payload, Reason};
 use super::ranks::Ranks;
 use super::requests::{Asked, Asks, Completed, Request, Side, Trouble};
@@ -219,7 +219,7 @@ impl Limits {
         most("the number of finished operations", operations.len() as u64, WINDOW)
     }
 
-    fn outcome(&self, outcome: &Outcome) -> Checked {
+    fn outcome(&self, outcome: &Consensus) -> Checked {
         self.slots(&outcome.invalid)?;
         self.slots(&outcome.ready)?;
         Self::finished(&outcome.finished)?;

@@ -79,7 +79,7 @@ pub struct OperationId(pub u64);
 
 /// What an operation does with its pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Phase {
+pub enum Leg {
     /// All of it: one collective.
     Whole,
     /// To the servers. It has finished once every worker's has arrived.
@@ -134,7 +134,7 @@ pub enum Action {
         /// Its number.
         operation: OperationId,
         /// What it does.
-        phase: Phase,
+        leg: Leg,
         /// Of which bytes; not empty.
         pieces: Pieces,
         /// Higher goes first, in the network too.

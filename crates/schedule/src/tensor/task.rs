@@ -6,7 +6,7 @@
 
 use allrail_core::Bytes;
 
-use super::{Phase, Piece, Tensor};
+use super::{Leg, Piece, Tensor};
 use crate::error::ScheduleError;
 
 /// So many partitions may a tensor have.
@@ -18,7 +18,7 @@ pub struct CommTask {
     tensor: u32,
     bytes: Bytes,
     place: u32,
-    /// Bytes whose last phase has not finished; `None` while the tensor is not ready.
+    /// Bytes whose last leg has not finished; `None` while the tensor is not ready.
     left: Option<u64>,
 }
 
@@ -59,21 +59,21 @@ impl CommTask {
         self.left.is_none()
     }
 
-    /// A partition goes to the network in this phase.
+    /// A partition goes to the network in this leg.
     ///
     /// # Panics
     /// If the tensor is not ready.
-    pub fn start(&self, phase: Phase) -> (Phase, i64) {
+    pub fn start(&self, leg: Leg) -> (Leg, i64) {
         assert!(self.left.is_some(), "tensor {} starts before it is ready", self.tensor);
-        (phase, -i64::from(self.place))
+        (leg, -i64::from(self.place))
     }
 
-    /// A phase of a partition is over. True if the whole task is done with it.
+    /// A leg of a partition is over. True if the whole task is done with it.
     ///
     /// # Panics
     /// If more bytes finish than the tensor has.
-    pub fn notify_finish(&mut self, piece: &Piece, phase: Phase) -> bool {
-        if phase == Phase::Push {
+    pub fn notify_finish(&mut self, piece: &Piece, leg: Leg) -> bool {
+        if leg == Leg::Push {
             return false;
         }
         let left = self.left.and_then(|left| left.checked_sub(piece.bytes.count()));

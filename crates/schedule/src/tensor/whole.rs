@@ -4,7 +4,7 @@
 use allrail_core::Bytes;
 
 use super::flying::Flying;
-use super::{Action, Exchange, OperationId, Phase, Piece, Pieces, Tensor};
+use super::{Action, Exchange, Leg, OperationId, Piece, Pieces, Tensor};
 
 /// Operations of whole tensors.
 pub(super) struct Whole {
@@ -12,7 +12,7 @@ pub(super) struct Whole {
     exchange: Exchange,
     /// Whether a tensor is ready and not done.
     open: Vec<bool>,
-    flying: Flying<(Phase, Vec<u32>)>,
+    flying: Flying<(Leg, Vec<u32>)>,
     /// Lists that are over, for the next ones.
     spare: Vec<Vec<u32>>,
 }
@@ -44,11 +44,11 @@ impl Whole {
     pub(super) fn launch(&mut self, tensors: &[u32], actions: &mut Vec<Action>) {
         let mut list = self.spare.pop().unwrap_or_default();
         list.extend_from_slice(tensors);
-        let phase = match self.exchange {
-            Exchange::AllReduce => Phase::Whole,
-            Exchange::ParameterServer => Phase::Push,
+        let leg = match self.exchange {
+            Exchange::AllReduce => Leg::Whole,
+            Exchange::ParameterServer => Leg::Push,
         };
-        self.start(phase, list, actions);
+        self.start(leg, list, actions);
     }
 
     /// Starts what a coordinator has packed as it is.
@@ -59,7 +59,7 @@ impl Whole {
         self.launch(tensors, actions);
     }
 
-    fn start(&mut self, phase: Phase, tensors: Vec<u32>, actions: &mut Vec<Action>) {
+    fn start(&mut self, leg: Leg, tensors: Vec<u32>, actions: &mut Vec<Action>) {
         let pieces: Pieces = tensors
             .iter()
             .filter(|tensor| self.size(**tensor) > 0)
@@ -73,16 +73,16 @@ impl Whole {
             self.done(tensors, actions);
             return;
         }
-        let operation = self.flying.start((phase, tensors));
-        actions.push(Action::Start { operation, phase, pieces, priority: 0 });
+        let operation = self.flying.start((leg, tensors));
+        actions.push(Action::Start { operation, leg, pieces, priority: 0 });
     }
 
     /// An operation is over: a push is followed by its pull, anything else ends its tensors.
     pub(super) fn finished(&mut self, operation: OperationId, actions: &mut Vec<Action>) {
-        let (phase, tensors) = self.flying.end(operation);
-        match phase {
-            Phase::Push => self.start(Phase::Pull, tensors, actions),
-            Phase::Whole | Phase::Pull => self.done(tensors, actions),
+        let (leg, tensors) = self.flying.end(operation);
+        match leg {
+            Leg::Push => self.start(Leg::Pull, tensors, actions),
+            Leg::Whole | Leg::Pull => self.done(tensors, actions),
         }
     }
 

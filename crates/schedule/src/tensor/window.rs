@@ -11,11 +11,11 @@ use std::collections::BinaryHeap;
 use allrail_core::{Bytes, Time};
 
 use super::flying::Flying;
-use super::{Action, CommTask, Event, Exchange, Phase, Piece, TensorScheduler, Tuning};
+use super::{Action, CommTask, Event, Exchange, Leg, Piece, TensorScheduler, Tuning};
 
-/// Partitions of one phase: those that wait and the bytes that fly.
+/// Partitions of one leg: those that wait and the bytes that fly.
 struct Lane {
-    phase: Phase,
+    leg: Leg,
     /// The most urgent first; no two are alike.
     waiting: BinaryHeap<Reverse<(u32, Piece)>>,
     in_flight: u64,
@@ -23,8 +23,8 @@ struct Lane {
 }
 
 impl Lane {
-    fn new(phase: Phase, credit: Bytes) -> Self {
-        Self { phase, waiting: BinaryHeap::new(), in_flight: 0, credit: credit.count() }
+    fn new(leg: Leg, credit: Bytes) -> Self {
+        Self { leg, waiting: BinaryHeap::new(), in_flight: 0, credit: credit.count() }
     }
 
     /// The most urgent partition, if it may start now.
@@ -42,7 +42,7 @@ impl Lane {
 pub(super) struct Window {
     tasks: Vec<CommTask>,
     partition: Bytes,
-    /// The first phase, and the pulls where there are servers.
+    /// The first leg, and the pulls where there are servers.
     lanes: Vec<Lane>,
     flying: Flying<(usize, Piece)>,
 }
@@ -55,11 +55,11 @@ impl Window {
         partition: Bytes,
         credit: Bytes,
     ) -> Self {
-        let phases: &[Phase] = match exchange {
-            Exchange::AllReduce => &[Phase::Whole],
-            Exchange::ParameterServer => &[Phase::Push, Phase::Pull],
+        let legs: &[Leg] = match exchange {
+            Exchange::AllReduce => &[Leg::Whole],
+            Exchange::ParameterServer => &[Leg::Push, Leg::Pull],
         };
-        let lanes = phases.iter().map(|phase| Lane::new(*phase, credit)).collect();
+        let lanes = legs.iter().map(|leg| Lane::new(*leg, credit)).collect();
         Self { tasks, partition, lanes, flying: Flying::new() }
     }
 
@@ -76,9 +76,9 @@ impl Window {
     fn start(&mut self, actions: &mut Vec<Action>) {
         for (index, lane) in self.lanes.iter_mut().enumerate() {
             while let Some(piece) = lane.take() {
-                let (phase, priority) = self.tasks[piece.tensor as usize].start(lane.phase);
+                let (leg, priority) = self.tasks[piece.tensor as usize].start(lane.leg);
                 let operation = self.flying.start((index, piece));
-                actions.push(Action::Start { operation, phase, pieces: piece.into(), priority });
+                actions.push(Action::Start { operation, leg, pieces: piece.into(), priority });
             }
         }
     }
@@ -98,7 +98,7 @@ impl TensorScheduler for Window {
                 let (index, piece) = self.flying.end(operation);
                 self.lanes[index].in_flight -= piece.bytes.count();
                 let task = &mut self.tasks[piece.tensor as usize];
-                if task.notify_finish(&piece, self.lanes[index].phase) {
+                if task.notify_finish(&piece, self.lanes[index].leg) {
                     actions.push(Action::Done { tensor: piece.tensor });
                 }
                 if let Some(lane) = self.lanes.get_mut(index + 1) {

@@ -14,8 +14,8 @@ use allrail_schedule::coordinate::ranks::Ranks;
 use allrail_schedule::coordinate::requests::{Asked, Asks, Completed, Side};
 use allrail_schedule::coordinate::wire::{Limits, decode, encode};
 use allrail_schedule::coordinate::{
-    Action, Bits, Breach, Broken, CoordinationPolicy, Coordinator, Event, Job, Launch, Outcome,
-    Payload, Reason, Request, Trouble,
+    Action, Bits, Breach, Broken, Consensus, CoordinationPolicy, CoordinationSpec, Coordinator,
+    Event, Launch, Payload, Reason, Request, Trouble,
 };
 use allrail_schedule::signature::{Fingerprint, Signature, Signed};
 use rand::{Rng, SeedableRng};
@@ -130,8 +130,8 @@ impl Speech {
         Arc::new(Completed { request, sizes, trouble })
     }
 
-    fn outcome(&mut self) -> Outcome {
-        Outcome {
+    fn outcome(&mut self) -> Consensus {
+        Consensus {
             invalid: self.bits(),
             ready: self.bits(),
             complete: self.list(2, Self::completed),
@@ -226,7 +226,7 @@ pub struct Talk {
 }
 
 impl Talk {
-    pub fn new(policy: &dyn CoordinationPolicy, job: &Job, seed: u64) -> Self {
+    pub fn new(policy: &dyn CoordinationPolicy, job: &CoordinationSpec, seed: u64) -> Self {
         let count = job.ranks as usize;
         let mut talk = Self {
             ranks: (0..job.ranks).map(|rank| policy.coordinator(job, rank)).collect(),

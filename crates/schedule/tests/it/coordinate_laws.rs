@@ -9,7 +9,8 @@ use crate::coordinate_common::{Speech, Talk, seeds};
 use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
 use allrail_schedule::coordinate::{
-    ALL, Breach, CoordinationPolicy, Event, Job, Launch, Reason, Request, Settings, Step,
+    ALL, Breach, CoordinationPolicy, CoordinationSpec, Event, Launch, Reason, Request, Settings,
+    Step,
 };
 use allrail_schedule::registry::Registry;
 use allrail_schedule::signature::Signature;
@@ -24,7 +25,7 @@ fn weight(name: &str) -> Signature {
     Signature { name: name.to_owned(), dtype, shape: vec![4, 8], strides }
 }
 
-fn job(policy: &dyn CoordinationPolicy, ranks: u32, draw: &mut Pcg64Mcg) -> Job {
+fn job(policy: &dyn CoordinationPolicy, ranks: u32, draw: &mut Pcg64Mcg) -> CoordinationSpec {
     let settings = Settings {
         cycle: Time::from_us(draw.random_range(100..1_000)),
         cache: draw.random_range(2..9),
@@ -34,7 +35,9 @@ fn job(policy: &dyn CoordinationPolicy, ranks: u32, draw: &mut Pcg64Mcg) -> Job 
     let names: Vec<String> = (0..TENSORS).map(|tensor| format!("t{tensor}")).collect();
     let tensors = names.iter().map(|name| weight(name)).collect();
     let registry = Registry::new(tensors).expect("they differ");
-    Job::new(policy, &settings, ranks, &[vec![0, 1]]).expect("a job").over(Arc::new(registry))
+    CoordinationSpec::new(policy, &settings, ranks, &[vec![0, 1]])
+        .expect("a job")
+        .over(Arc::new(registry))
 }
 
 fn steps(launches: &[Arc<Launch>]) -> Vec<Step<'_>> {
@@ -208,7 +211,7 @@ fn a_breach_names_the_sender() {
         let job = job(*policy, 4, &mut draw);
         let mut told = Talk::new(*policy, &job, 7);
         told.run(50);
-        let none = Job { ranks: 9, ..job.clone() };
+        let none = CoordinationSpec { ranks: 9, ..job.clone() };
         let mut speech = Speech::new(3, none.ranks, TENSORS);
         // Rank 9 is nobody.
         told.tell(2, Event::Message { from: 9, payload: speech.payload() });

@@ -1,4 +1,4 @@
-//! What `allrail` promises on any fabric, in the time of `dims`:
+//! What `search` promises on any fabric, in the time of `dims`:
 //!
 //! - under an order that it is told, it never ends after the baseline or Themis under that order;
 //! - under its own (`planned`), it never ends after either of them first come, first served,
@@ -59,7 +59,7 @@ fn any_request(seed: u64) -> Request {
         chunks: *[2, 3, 4, 7, 8, 16, 31, 64].choose(&mut rng).expect("some"),
         active_chunks: rng.random_bool(0.2).then(|| rng.random_range(1..=4)),
         seed,
-        ..request(Fabric { name: String::new(), dimensions }, operation, "1 kB", "allrail")
+        ..request(Fabric { name: String::new(), dimensions }, operation, "1 kB", "search")
     }
 }
 
@@ -83,13 +83,13 @@ fn holds(seed: u64) {
         1 => Order::FIFO,
         _ => Order::SMALLEST_FIRST,
     };
-    let ours = time(&request, "allrail", order);
+    let ours = time(&request, "search", order);
     let beside: &[Order] = if order == Order::PLANNED { &ORDERS } else { &[order] };
     for (rival, beside) in RIVALS.iter().flat_map(|rival| beside.iter().map(move |o| (rival, *o))) {
         let theirs = time(&request, rival, beside);
         assert!(
             ours <= theirs,
-            "seed {seed}: allrail, {order:?}: {ours}; {rival}, {beside:?}: {theirs}\n{request:?}"
+            "seed {seed}: search, {order:?}: {ours}; {rival}, {beside:?}: {theirs}\n{request:?}"
         );
     }
 }
@@ -121,8 +121,8 @@ fn on_a_cluster_of_its_day_in_few_chunks() {
     let fabric = Fabric { name: "today".into(), dimensions };
     for chunks in [8, 16] {
         let request =
-            Request { chunks, ..request(fabric.clone(), Operation::AllReduce, "1 GiB", "allrail") };
-        assert_eq!(time(&request, "allrail", Order::PLANNED), Time::from_ps(13_424_572_800));
+            Request { chunks, ..request(fabric.clone(), Operation::AllReduce, "1 GiB", "search") };
+        assert_eq!(time(&request, "search", Order::PLANNED), Time::from_ps(13_424_572_800));
         assert_eq!(time(&request, "baseline", Order::FIFO), Time::from_ps(13_424_572_800));
     }
 }

@@ -5,19 +5,19 @@
 use std::collections::BTreeMap;
 
 use crate::tensor_common::*;
-use allrail_schedule::tensor::{ALL, Exchange, OperationId, Phase, Piece, Tensor};
+use allrail_schedule::tensor::{ALL, Exchange, Leg, OperationId, Piece, Tensor};
 use proptest::prelude::*;
 
-type Parts = Vec<(Phase, Piece)>;
+type Parts = Vec<(Leg, Piece)>;
 
-/// Each tensor's bytes go once a phase between its ready and its done, and each push before its
+/// Each tensor's bytes go once a leg between its ready and its done, and each push before its
 /// pull.
 fn bytes_go_once(records: &[Record], tensors: &[Tensor], exchange: Exchange) {
-    let phases: &[Phase] = match exchange {
-        Exchange::AllReduce => &[Phase::Whole],
-        Exchange::ParameterServer => &[Phase::Push, Phase::Pull],
+    let legs: &[Leg] = match exchange {
+        Exchange::AllReduce => &[Leg::Whole],
+        Exchange::ParameterServer => &[Leg::Push, Leg::Pull],
     };
-    let mut started: BTreeMap<OperationId, (Phase, Vec<Piece>)> = BTreeMap::new();
+    let mut started: BTreeMap<OperationId, (Leg, Vec<Piece>)> = BTreeMap::new();
     let mut seen = Vec::new();
     // Of each tensor: pieces started and finished since it was ready.
     let mut open: BTreeMap<u32, (Parts, Parts)> = BTreeMap::new();
@@ -32,21 +32,21 @@ fn bytes_go_once(records: &[Record], tensors: &[Tensor], exchange: Exchange) {
                     assert!(open.insert(*tensor, Default::default()).is_none());
                 }
             }
-            Record::Started { operation, phase, pieces, .. } => {
+            Record::Started { operation, leg, pieces, .. } => {
                 assert!(!seen.contains(operation) && !pieces.is_empty());
                 seen.push(*operation);
                 for piece in pieces {
                     assert!(piece.bytes.count() > 0);
                     let (starts, ends) = open.get_mut(&piece.tensor).expect("ready");
-                    assert!(*phase != Phase::Pull || ends.contains(&(Phase::Push, *piece)));
-                    starts.push((*phase, *piece));
+                    assert!(*leg != Leg::Pull || ends.contains(&(Leg::Push, *piece)));
+                    starts.push((*leg, *piece));
                 }
-                started.insert(*operation, (*phase, pieces.clone()));
+                started.insert(*operation, (*leg, pieces.clone()));
             }
             Record::Finished(operation) => {
-                let (phase, pieces) = &started[operation];
+                let (leg, pieces) = &started[operation];
                 for piece in pieces {
-                    open.get_mut(&piece.tensor).expect("ready").1.push((*phase, *piece));
+                    open.get_mut(&piece.tensor).expect("ready").1.push((*leg, *piece));
                 }
             }
             Record::Done(tensor) => {
@@ -54,15 +54,15 @@ fn bytes_go_once(records: &[Record], tensors: &[Tensor], exchange: Exchange) {
                 starts.sort_unstable();
                 ends.sort_unstable();
                 assert_eq!(starts, ends, "done while pieces are in flight");
-                for phase in phases {
+                for leg in legs {
                     let mut at = 0;
-                    for (_, piece) in starts.iter().filter(|(other, _)| other == phase) {
+                    for (_, piece) in starts.iter().filter(|(other, _)| other == leg) {
                         assert_eq!(piece.offset.count(), at);
                         at += piece.bytes.count();
                     }
                     assert_eq!(at, tensors[*tensor as usize].bytes.count());
                 }
-                assert!(starts.iter().all(|(phase, _)| phases.contains(phase)));
+                assert!(starts.iter().all(|(leg, _)| legs.contains(leg)));
                 done[*tensor as usize] += 1;
             }
             Record::Timer(_) => {}

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::tensor_common::*;
 use allrail_core::{Bytes, Time};
 use allrail_schedule::tensor::{
-    Action, Event, Exchange, OperationId, Phase, Piece, Tensor, TensorParameters,
+    Action, Event, Exchange, Leg, OperationId, Piece, Tensor, TensorParameters,
 };
 use proptest::prelude::*;
 
@@ -17,35 +17,28 @@ fn tensor(bytes: u64, place: u32) -> Tensor {
     Tensor { bytes: Bytes::new(bytes), place, group: None }
 }
 
-/// The tensors of every operation of a first phase, in order.
+/// The tensors of every operation of a first leg, in order.
 fn operations(records: &[Record]) -> Vec<Vec<u32>> {
     let tensors = |pieces: &[Piece]| pieces.iter().map(|piece| piece.tensor).collect();
     records
         .iter()
         .filter_map(|record| match record {
-            Record::Started { phase: Phase::Whole | Phase::Push, pieces, .. } => {
-                Some(tensors(pieces))
-            }
+            Record::Started { leg: Leg::Whole | Leg::Push, pieces, .. } => Some(tensors(pieces)),
             _ => None,
         })
         .collect()
 }
 
-/// In one phase: no more than the credit flies, or one partition alone; what starts is the most
+/// In one leg: no more than the credit flies, or one partition alone; what starts is the most
 /// urgent that waits; and nothing is held back that fits.
-fn urgent_first(
-    records: &[Record],
-    tensors: &[Tensor],
-    phase: Phase,
-    (partition, credit): (u64, u64),
-) {
+fn urgent_first(records: &[Record], tensors: &[Tensor], leg: Leg, (partition, credit): (u64, u64)) {
     let key = |piece: Piece| (tensors[piece.tensor as usize].place, piece);
     let mut waiting: Vec<(u32, Piece)> = Vec::new();
     let mut flying: BTreeMap<OperationId, u64> = BTreeMap::new();
     let mut pushes: BTreeMap<OperationId, Piece> = BTreeMap::new();
     for (position, record) in records.iter().enumerate() {
         match record {
-            Record::Ready(tensor) if phase != Phase::Pull => {
+            Record::Ready(tensor) if leg != Leg::Pull => {
                 let total = tensors[*tensor as usize].bytes.count();
                 for index in 0..total.div_ceil(partition) {
                     let offset = index * partition;
@@ -53,13 +46,13 @@ fn urgent_first(
                     waiting.push(key(Piece { tensor: *tensor, offset: Bytes::new(offset), bytes }));
                 }
             }
-            Record::Started { operation, phase: of, pieces, priority } => {
+            Record::Started { operation, leg: of, pieces, priority } => {
                 let [piece] = pieces[..] else { panic!("one piece an operation") };
                 assert_eq!(*priority, -i64::from(tensors[piece.tensor as usize].place));
-                if *of == Phase::Push {
+                if *of == Leg::Push {
                     pushes.insert(*operation, piece);
                 }
-                if *of == phase {
+                if *of == leg {
                     let best = *waiting.iter().min().expect("what starts has waited");
                     assert_eq!(key(piece), best, "a more urgent one waits");
                     waiting.retain(|other| *other != best);
@@ -70,7 +63,7 @@ fn urgent_first(
             }
             Record::Finished(operation) => {
                 flying.remove(operation);
-                if phase == Phase::Pull
+                if leg == Leg::Pull
                     && let Some(piece) = pushes.get(operation)
                 {
                     waiting.push(key(*piece));
@@ -101,15 +94,15 @@ proptest! {
         partition in 1u64..30,
         credit in 1u64..60,
     ) {
-        let phases: &[Phase] = match exchange {
-            Exchange::AllReduce => &[Phase::Whole],
-            Exchange::ParameterServer => &[Phase::Push, Phase::Pull],
+        let legs: &[Leg] = match exchange {
+            Exchange::AllReduce => &[Leg::Whole],
+            Exchange::ParameterServer => &[Leg::Push, Leg::Pull],
         };
         for (policy, credit) in [("bytescheduler", credit), ("priority", 1)] {
             let parameters = parameters(policy, exchange, (partition, credit, 0));
             let records = records(&parameters, &tensors, &choices);
-            for phase in phases {
-                urgent_first(&records, &tensors, *phase, (partition, credit));
+            for leg in legs {
+                urgent_first(&records, &tensors, *leg, (partition, credit));
             }
         }
     }

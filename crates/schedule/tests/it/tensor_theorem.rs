@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 use allrail_core::{Bytes, Time};
 use allrail_schedule::tensor::{
-    Action, Event, Exchange, OperationId, Phase, Tensor, TensorParameters,
+    Action, Event, Exchange, Leg, OperationId, Tensor, TensorParameters,
 };
 use proptest::prelude::*;
 
@@ -46,7 +46,7 @@ fn forward_end(layers: &[Layer], arrivals: &[u64]) -> u64 {
     layers.iter().zip(arrivals).fold(begin, |now, (layer, at)| now.max(*at) + layer.forward)
 }
 
-/// Runs a policy: an operation occupies its phase's server for as many quanta as it has bytes, the
+/// Runs a policy: an operation occupies its leg's server for as many quanta as it has bytes, the
 /// servers serve what was started first come, first served.
 fn driven(layers: &[Layer], parameters: &TensorParameters) -> u64 {
     let tensors: Vec<Tensor> = (0..)
@@ -79,9 +79,9 @@ fn driven(layers: &[Layer], parameters: &TensorParameters) -> u64 {
             scheduler.on(Time::from_ns(now), event, &mut actions);
             for action in actions {
                 match action {
-                    Action::Start { operation, phase, pieces, .. } => {
+                    Action::Start { operation, leg, pieces, .. } => {
                         let bytes = pieces.iter().map(|piece| piece.bytes.count()).sum();
-                        queues[usize::from(phase == Phase::Pull)].push((operation, bytes));
+                        queues[usize::from(leg == Leg::Pull)].push((operation, bytes));
                     }
                     Action::Done { tensor } => arrivals[tensor as usize] = Some(now),
                     Action::SetTimer { .. } => panic!("no timers here"),

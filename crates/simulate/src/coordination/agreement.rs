@@ -4,11 +4,11 @@
 use std::collections::VecDeque;
 
 use allrail_core::{Bytes, Time};
-use allrail_schedule::coordinate::Job;
+use allrail_schedule::coordinate::CoordinationSpec;
 
+use super::control_plane::ControlPlane;
 use super::crowd::Crowd;
 use super::faults::Faults;
-use super::network::Network;
 use super::reports::Counts;
 use super::settings::Coordination;
 use crate::SimulateError;
@@ -51,12 +51,12 @@ impl Coordination {
             return Ok(Box::new(AtOnce::new(players.len(), tensors.len())));
         };
         let ranks = players.iter().sum::<u32>();
-        let job = Job::new(policy, &self.settings, ranks, &self.groups)?;
-        let mut network =
-            Network::new(policy, &job, tensors.len(), self.latency, Faults::default(), true);
-        network.start(|_| Time::ZERO);
+        let job = CoordinationSpec::new(policy, &self.settings, ranks, &self.groups)?;
+        let mut control_plane =
+            ControlPlane::new(policy, &job, tensors.len(), self.latency, Faults::default(), true);
+        control_plane.start(|_| Time::ZERO);
         Ok(Box::new(Talk {
-            network,
+            control_plane,
             crowd: Crowd::new(players, tensors, in_step, self.skew, seed),
             now: Time::ZERO,
             counts: vec![0; tensors.len()],
@@ -109,7 +109,7 @@ impl Agreement for AtOnce {
 
 /// By the coordinators of all ranks.
 struct Talk {
-    network: Network,
+    control_plane: ControlPlane,
     /// What the ranks submit, each at its time.
     crowd: Crowd,
     now: Time,
@@ -122,7 +122,7 @@ struct Talk {
 
 impl Talk {
     fn advance(&mut self, until: Time) -> bool {
-        let launched = self.network.advance(until, Some(&mut self.crowd));
+        let launched = self.control_plane.advance(until, Some(&mut self.crowd));
         let any = launched.is_some();
         if let Some(one) = launched {
             for response in &one.launch.responses {
@@ -143,10 +143,10 @@ impl Agreement for Talk {
         self.crowd.submit(now, player, tensor);
         for rank in self.crowd.ranks(player) {
             // The others have something to submit already, and come to this by themselves.
-            if self.network.is_idle(rank)
+            if self.control_plane.is_idle(rank)
                 && let Some(due) = self.crowd.due(rank)
             {
-                self.network.feed(rank, due);
+                self.control_plane.feed(rank, due);
             }
         }
         let count = &mut self.counts[tensor as usize];
@@ -160,7 +160,7 @@ impl Agreement for Talk {
     fn earliest(&mut self) -> Option<Time> {
         let ready = self.ready.front().map(|(time, _)| *time);
         // Nothing can become ready that someone has not submitted.
-        ready.or_else(|| self.network.earliest().filter(|_| self.complete > 0))
+        ready.or_else(|| self.control_plane.earliest().filter(|_| self.complete > 0))
     }
 
     fn next_time(&mut self, until: Time) -> Option<Time> {
@@ -178,6 +178,6 @@ impl Agreement for Talk {
     }
 
     fn counts(&self) -> Counts {
-        self.network.counts()
+        self.control_plane.counts()
     }
 }

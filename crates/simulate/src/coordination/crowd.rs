@@ -10,7 +10,7 @@ use std::ops::Range;
 use allrail_core::{Bytes, Time};
 use allrail_schedule::coordinate::Request;
 
-use super::network::Feed;
+use super::control_plane::Feed;
 
 /// A number that looks drawn, of a rank and a step.
 fn scatter(seed: u64, rank: u32, step: u32) -> u64 {

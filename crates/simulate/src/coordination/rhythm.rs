@@ -12,7 +12,7 @@
 use allrail_core::Time;
 use allrail_schedule::coordinate::CYCLE;
 
-use super::network::{Entry, Network, What};
+use super::control_plane::{ControlPlane, Entry, What};
 
 /// Of what the ranks did when they last were all between cycles.
 #[derive(Default)]
@@ -58,7 +58,7 @@ fn is_cycle(entry: &Entry) -> bool {
     matches!(entry.what, What::Timer(CYCLE))
 }
 
-impl Network {
+impl ControlPlane {
     /// All ranks are between cycles: leaves out those that would change nothing.
     pub(super) fn rest(&mut self, now: Time, until: Time) {
         let period = self.rhythm.period().filter(|_| self.delays.is_none());
@@ -75,7 +75,7 @@ impl Network {
         }
     }
 
-    /// Ends what [`Network::rest`] began.
+    /// Ends what [`ControlPlane::rest`] began.
     pub(super) fn release(&mut self) {
         if self.rhythm.held.take().is_none() {
             return;

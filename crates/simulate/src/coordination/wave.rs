@@ -12,7 +12,7 @@
 use allrail_core::Time;
 use allrail_schedule::coordinate::{CYCLE, Payload};
 
-use super::network::{Entry, Feed, Network, What, again};
+use super::control_plane::{ControlPlane, Entry, Feed, What, again};
 
 /// Who sends a message of a wave to whom, and when it arrives.
 #[derive(Clone, Copy)]
@@ -62,7 +62,7 @@ impl Wave {
     }
 }
 
-impl Network {
+impl ControlPlane {
     /// Whether waves are possible at all.
     pub(super) fn may_run_waves(&self) -> bool {
         self.skips && self.waves && self.delays.is_none() && self.faults.deaths.is_empty()

@@ -41,7 +41,7 @@ pub fn simulate(
     check_size(&*topology, &graph)?;
     let planes = topology.counts().planes;
     scenario.traffic.check(graph.npus())?;
-    let mut job = Job {
+    let mut job = TrafficRun {
         scenario,
         traffic: &scenario.traffic,
         topology: &*topology,
@@ -67,7 +67,7 @@ pub(crate) fn check_size(topology: &dyn GraphTopology, graph: &Graph) -> Result<
 }
 
 /// A scenario on the way to its result.
-pub(super) struct Job<'a> {
+pub(super) struct TrafficRun<'a> {
     pub(super) scenario: &'a TrafficScenario,
     pub(super) traffic: &'a Traffic,
     pub(super) topology: &'a dyn GraphTopology,
@@ -82,7 +82,7 @@ pub(super) struct Job<'a> {
 
 /// What a pattern came to, in one plane.
 #[derive(Default)]
-pub(super) struct Outcome {
+pub(super) struct PatternResult {
     pub(super) seconds: f64,
     /// The time of what was simulated, in the world's clock.
     pub(super) simulated: Time,
@@ -100,7 +100,7 @@ pub(super) struct Outcome {
     pub(super) latencies: Option<Distribution>,
 }
 
-impl Job<'_> {
+impl TrafficRun<'_> {
     fn run(&mut self, observer: Observer<'_>) -> Result<TrafficResult, SimulateError> {
         if self.planes > 1 {
             let planes = self.planes;
@@ -190,7 +190,7 @@ impl Job<'_> {
         }
     }
 
-    fn all_to_all(&mut self, observer: Observer<'_>) -> Result<Outcome, SimulateError> {
+    fn all_to_all(&mut self, observer: Observer<'_>) -> Result<PatternResult, SimulateError> {
         let (npus, bytes) = (self.npus(), self.size());
         let all = npus - 1;
         let taken = self.traffic.phases.unwrap_or(all);
@@ -203,11 +203,11 @@ impl Job<'_> {
                  times {all}/{taken}"
             ));
         }
-        let mut outcome = Outcome {
+        let mut outcome = PatternResult {
             bytes_per_npu: f64::from(all) * bytes.count() as f64,
             messages: u64::from(taken) * u64::from(npus),
             phases: Some((taken, all)),
-            ..Outcome::default()
+            ..PatternResult::default()
         };
         let barrier = self.traffic.barrier(self.scenario.world);
         if barrier && self.scenario.world == WorldKind::Flows {
@@ -228,7 +228,7 @@ impl Job<'_> {
         Ok(outcome)
     }
 
-    fn uniform(&mut self, observer: Observer<'_>) -> Result<Outcome, SimulateError> {
+    fn uniform(&mut self, observer: Observer<'_>) -> Result<PatternResult, SimulateError> {
         let (npus, bytes) = (self.npus(), self.size());
         if self.scenario.world == WorldKind::Flows {
             let pairs: Vec<(NodeId, NodeId)> = (0..npus)
@@ -242,12 +242,12 @@ impl Job<'_> {
             let mut phases = Phases::new(&graph, self.splitting(), self.detours());
             self.built = Some(Instant::now());
             let phase = phases.run(&pairs);
-            return Ok(Outcome {
+            return Ok(PatternResult {
                 seconds: bytes.count() as f64 * phase.seconds_per_byte + phase.latency.as_s(),
                 lower_bound: bytes.count() as f64 * phase.lower_bound,
                 bytes_per_npu: f64::from(npus - 1) * bytes.count() as f64,
                 messages: pairs.len() as u64,
-                ..Outcome::default()
+                ..PatternResult::default()
             });
         }
         let count = self.traffic.count.unwrap_or(COUNT);
@@ -258,7 +258,7 @@ impl Job<'_> {
         self.listed(lists, u64::from(count), observer)
     }
 
-    fn permutation(&mut self, observer: Observer<'_>) -> Result<Outcome, SimulateError> {
+    fn permutation(&mut self, observer: Observer<'_>) -> Result<PatternResult, SimulateError> {
         let npus = self.npus();
         let permutation = draw::permutation(self.scenario.seed, npus);
         let to = |npu: u32, _| Some(permutation[npu as usize]);
@@ -266,7 +266,7 @@ impl Job<'_> {
         self.listed(lists, 1, observer)
     }
 
-    fn incast(&mut self, observer: Observer<'_>) -> Result<Outcome, SimulateError> {
+    fn incast(&mut self, observer: Observer<'_>) -> Result<PatternResult, SimulateError> {
         let npus = self.npus();
         let destination = self.traffic.destination.unwrap_or(0);
         let fan_in = self.traffic.fan_in.unwrap_or(npus - 1);
@@ -288,21 +288,21 @@ impl Job<'_> {
         mut lists: Lists<'_>,
         count: u64,
         observer: Observer<'_>,
-    ) -> Result<Outcome, SimulateError> {
+    ) -> Result<PatternResult, SimulateError> {
         let (carried, packets) = self.carry(&mut lists, observer)?;
         let bytes = count * self.size().count();
-        Ok(Outcome {
+        Ok(PatternResult {
             seconds: carried.end.as_s(),
             simulated: carried.end,
             bytes_per_npu: bytes as f64,
             messages: carried.messages,
             packets,
             each: lists.finish().iter().map(|finish| (bytes, *finish)).collect(),
-            ..Outcome::default()
+            ..PatternResult::default()
         })
     }
 
-    fn all_reduce(&mut self, observer: Observer<'_>) -> Result<Outcome, SimulateError> {
+    fn all_reduce(&mut self, observer: Observer<'_>) -> Result<PatternResult, SimulateError> {
         let name = self.traffic.algorithm.as_deref().unwrap_or_default();
         let AllReduce::Grid(algorithm) = AllReduce::named(name)? else {
             return self.in_network();
@@ -324,7 +324,7 @@ impl Job<'_> {
                 2 * STEADY
             ));
         }
-        Ok(Outcome {
+        Ok(PatternResult {
             seconds: shortened.whole(rounds.completed()).as_s(),
             simulated: carried.end,
             bytes_per_npu: shortened.whole_bytes(rounds.bytes()) as f64 / f64::from(self.npus()),
@@ -332,12 +332,12 @@ impl Job<'_> {
             packets,
             steps: Some((shortened.steps(), steps.steps())),
             shape: Some(shape),
-            ..Outcome::default()
+            ..PatternResult::default()
         })
     }
 
     /// By the switches: a closed form, which is what fluids would do.
-    fn in_network(&mut self) -> Result<Outcome, SimulateError> {
+    fn in_network(&mut self) -> Result<PatternResult, SimulateError> {
         let refuse = |why: &str, hint: &str| {
             Err(wrong("traffic.algorithm", in_network::TAG, why.to_owned(), hint))
         };
@@ -356,29 +356,29 @@ impl Job<'_> {
         };
         let (roots, height) = (sum.roots.len(), sum.height);
         self.notes.push(format!("switches sum, at {roots} roots, {height} cables above the NPUs"));
-        Ok(Outcome {
+        Ok(PatternResult {
             seconds: time.as_s(),
             simulated: time,
             bytes_per_npu: size.count() as f64,
-            ..Outcome::default()
+            ..PatternResult::default()
         })
     }
 
-    fn trace(&mut self, observer: Observer<'_>) -> Result<Outcome, SimulateError> {
+    fn trace(&mut self, observer: Observer<'_>) -> Result<PatternResult, SimulateError> {
         let planes = self.planes;
         let messages = self.traffic.messages.iter().flatten().map(|&(time, from, to, bytes)| {
             (time, from, to, Bytes::new(bytes.count().div_ceil(planes)))
         });
         let mut timed = Timed::new(messages);
         let (carried, packets) = self.carry(&mut timed, observer)?;
-        Ok(Outcome {
+        Ok(PatternResult {
             seconds: carried.end.as_s(),
             simulated: carried.end,
             bytes_per_npu: carried.bytes as f64 / f64::from(self.npus()),
             messages: carried.messages,
             packets,
             latencies: Distribution::of_times(timed.latencies()),
-            ..Outcome::default()
+            ..PatternResult::default()
         })
     }
 }

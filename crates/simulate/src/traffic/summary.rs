@@ -8,13 +8,13 @@ use allrail_world::packets::{Packets, Statistics};
 use super::result::{
     Built, Distribution, LinkUse, PacketLatency, PacketsResult, TrafficHost, TrafficResult,
 };
-use super::run::{Job, Outcome};
+use super::run::{PatternResult, TrafficRun};
 use super::scenario::{Pattern, WINDOW, wrong};
 use super::tag;
 use crate::SimulateError;
 use crate::scenario::WorldKind;
 
-impl Job<'_> {
+impl TrafficRun<'_> {
     /// What an NPU's cables carry in one plane, on average, bytes per second.
     fn injection(&self) -> f64 {
         let of = |npu| self.graph.injection(NodeId(npu)).bytes_per_second() as f64;
@@ -24,7 +24,10 @@ impl Job<'_> {
         }
     }
 
-    pub(super) fn summarise(&mut self, outcome: &Outcome) -> Result<TrafficResult, SimulateError> {
+    pub(super) fn summarise(
+        &mut self,
+        outcome: &PatternResult,
+    ) -> Result<TrafficResult, SimulateError> {
         const DAYS: f64 = 213.0 * 86400.0;
         if outcome.seconds > DAYS {
             let why = "it takes longer than 213 days".to_owned();

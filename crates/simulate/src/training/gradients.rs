@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
 use allrail_schedule::tensor::{
-    Action, Event, OperationId, Phase, Piece, Tensor, TensorParameters, TensorScheduler,
+    Action, Event, Leg, OperationId, Piece, Tensor, TensorParameters, TensorScheduler,
 };
 use allrail_workload::{NodeId, StepGraph, Work};
 use serde_json::Value;
@@ -43,7 +43,7 @@ pub struct Start {
     /// Which operation it is.
     pub step: Step,
     /// With parameter servers: which part of a gradient, and which way.
-    pub piece: Option<(Phase, Piece)>,
+    pub piece: Option<(Leg, Piece)>,
 }
 
 /// What the schedulers want.
@@ -356,7 +356,7 @@ impl Tensors {
         scheduled.scheduler.on(now, event, &mut actions);
         for action in actions {
             match action {
-                Action::Start { operation, phase, pieces, priority } => {
+                Action::Start { operation, leg, pieces, priority } => {
                     self.started += 1;
                     let overhead = self.parameters.overhead(pieces.len());
                     let step = Step { scheduler: index, operation };
@@ -372,7 +372,7 @@ impl Tensors {
                         step,
                         piece: None,
                     };
-                    if phase == Phase::Whole {
+                    if leg == Leg::Whole {
                         let bytes = pieces.iter().map(|piece| piece.bytes.count()).sum();
                         wanted.starts.push(start(bytes, &pieces[0]));
                         continue;
@@ -380,7 +380,7 @@ impl Tensors {
                     // Each piece goes to its server; the overhead of all comes before the first.
                     self.parts.insert((index, operation), pieces.len());
                     wanted.starts.extend(pieces.iter().enumerate().map(|(i, piece)| Start {
-                        piece: Some((phase, *piece)),
+                        piece: Some((leg, *piece)),
                         overhead: if i == 0 { overhead } else { Time::ZERO },
                         ..start(piece.bytes.count(), piece)
                     }));

@@ -111,7 +111,7 @@ fn a_mistake_in_the_settings_is_explained() {
         (json!({"policy": "cached", "cycle": "0 s"}), "cycle", "without a pause"),
         (json!({"policy": "cached", "cycle": 5}), "cycle", ""),
         (json!({"policy": "cached", "cache": 0}), "cache", "a cache of nothing"),
-        (json!({"policy": "coordinator", "cache": 9}), "cache", "does not read it"),
+        (json!({"policy": "central", "cache": 9}), "cache", "does not read it"),
         (json!({"policy": "none", "cycle": "1 ms"}), "cycle", "does not read it"),
         (json!({"policy": "tree", "fan_out": 0}), "fan_out", "branches"),
         (json!({"policy": "tree", "fanout": 4}), "fanout", "no such key"),

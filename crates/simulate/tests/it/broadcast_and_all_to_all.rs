@@ -168,7 +168,7 @@ fn a_ring_of_two_bonds_both_directions() {
 /// A rank that the data has not reached is in none of the early stages, and must not wait for them.
 #[test]
 fn a_broadcast_in_planned_order_ends_in_links() {
-    for (limit, policy) in [(None, "allrail"), (Some(1), "allrail"), (Some(2), "baseline")] {
+    for (limit, policy) in [(None, "search"), (Some(1), "search"), (Some(2), "baseline")] {
         let fabric = fabric(vec![exact(Kind::Switch, 4, Time::from_ns(700)); 3]);
         let mut scenario = in_links(&scenario(fabric, Operation::Broadcast, 1 << 20));
         scenario.schedule.policy = policy.to_owned();

@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
-use allrail_schedule::coordinate::{self, Event, Job, Reason, Request, Settings};
-use allrail_simulate::coordination::{Everywhere, Faults, Feed, Latency, Network, Notice};
+use allrail_schedule::coordinate::{self, CoordinationSpec, Event, Reason, Request, Settings};
+use allrail_simulate::coordination::{ControlPlane, Everywhere, Faults, Feed, Latency, Notice};
 use proptest::prelude::*;
 use rand::seq::SliceRandom;
 use rand::{Rng, SeedableRng};
@@ -73,13 +73,14 @@ impl Case {
         groups.filter(|group| !group.is_empty()).collect()
     }
 
-    fn network(&self, faults: Faults, skips: bool) -> Network {
+    fn network(&self, faults: Faults, skips: bool) -> ControlPlane {
         let policy = coordinate::ALL[self.policy];
-        let job =
-            Job::new(policy, &self.settings(), self.ranks, &self.grouped()).expect("it is there");
+        let job = CoordinationSpec::new(policy, &self.settings(), self.ranks, &self.grouped())
+            .expect("it is there");
         let faults = Faults { delay: Time::from_us(self.delay_us), seed: self.seed, ..faults };
         let tensors = self.tensors as usize;
-        let mut network = Network::new(policy, &job, tensors, Latency::default(), faults, skips);
+        let mut network =
+            ControlPlane::new(policy, &job, tensors, Latency::default(), faults, skips);
         let mut draw = Pcg64Mcg::seed_from_u64(self.seed);
         let starts: Vec<Time> =
             (0..self.ranks).map(|_| Time::from_us(draw.random_range(0..500))).collect();
@@ -121,7 +122,7 @@ impl Case {
     }
 }
 
-fn run_until(network: &mut Network, until: Time, launched: &mut Vec<Everywhere>) {
+fn run_until(network: &mut ControlPlane, until: Time, launched: &mut Vec<Everywhere>) {
     while let Some(one) = network.advance(until, None) {
         launched.push(one);
     }
@@ -129,7 +130,7 @@ fn run_until(network: &mut Network, until: Time, launched: &mut Vec<Everywhere>)
 
 /// Runs a step and says what was launched.
 fn step(
-    network: &mut Network,
+    network: &mut ControlPlane,
     submissions: &[(Time, u32, Request)],
     tensors: usize,
 ) -> Vec<Everywhere> {
@@ -443,12 +444,14 @@ fn waves_change_nothing() {
         let policy = coordinate::named("cached").expect("it is there");
         let settings = Settings { fan_out, ..Settings::default() };
         let (ranks, tensors) = (64, 12);
-        let job = Job::new(policy, &settings, ranks, &[vec![0, 1, 2]]).expect("it is there");
+        let job =
+            CoordinationSpec::new(policy, &settings, ranks, &[vec![0, 1, 2]]).expect("it is there");
         let both = [false, true].map(|skips| {
             let mut clock = Clock { made: vec![0; ranks as usize], tensors };
             let latency = Latency::default();
             let faults = Faults::default();
-            let mut network = Network::new(policy, &job, tensors as usize, latency, faults, skips);
+            let mut network =
+                ControlPlane::new(policy, &job, tensors as usize, latency, faults, skips);
             network.start(|rank| Time::from_ns(u64::from(rank) * 911 % 4_000));
             for rank in 0..ranks {
                 network.feed(rank, clock.due(rank).expect("it has not begun"));

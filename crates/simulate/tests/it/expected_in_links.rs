@@ -1,4 +1,4 @@
-//! What the search of `allrail` expects of a schedule in `links`, against that world.
+//! What the search of `search` expects of a schedule in `links`, against that world.
 
 use std::ops::ControlFlow;
 

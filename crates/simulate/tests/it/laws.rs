@@ -146,7 +146,7 @@ proptest! {
         let mut scenario = scenario;
         scenario.world = WorldKind::Dims;
         let themis = { scenario.schedule.policy = "themis".into(); run(&scenario) };
-        scenario.schedule.policy = "allrail".into();
+        scenario.schedule.policy = "search".into();
         let result = run(&scenario);
         prop_assert!((sent(&result) as f64 - bytes(&scenario)).abs() <= 3.0);
         prop_assert!(result.time_us * HAIR >= result.bound_time_us);

@@ -10,7 +10,7 @@ use allrail_schedule::chunk::{Parameters, Plugins};
 use allrail_schedule::evaluate::{Evaluation, evaluate};
 use allrail_schedule::{Order, Request, queue};
 use allrail_simulate::Scenario;
-use allrail_simulate::driver::{self, Job};
+use allrail_simulate::driver::{self, Collectives};
 use allrail_simulate::lowering::{Lowering, work};
 use allrail_world::Dims;
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ use proptest::prelude::*;
 fn driven(plan: &CollectivePlan, order: Order, active_chunks: Option<u32>) -> Evaluation {
     let plans = std::slice::from_ref(plan);
     let (_, works) = work(&plan.fabric, plans).expect("a planned plan");
-    let job = Job {
+    let job = Collectives {
         plans,
         starts: &[Time::ZERO],
         priorities: &[0],
@@ -114,7 +114,7 @@ proptest! {
         chunks in 1u32..=5,
     ) {
         let plan = planned(&Request {
-            policy: "allrail".into(),
+            policy: "search".into(),
             order,
             active_chunks,
             ..request(fabric, Operation::AllReduce, 10_000_000, chunks)

@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
 use allrail_core::{Bandwidth, Bytes, Time};
-use allrail_schedule::tensor::{Phase, Piece};
+use allrail_schedule::tensor::{Leg, Piece};
 use allrail_simulate::training::communicator::servers::machines::{Machines, Servers, Transfer};
 use proptest::prelude::*;
 
@@ -57,7 +57,7 @@ fn time(bytes: u64, numerator: u64, denominator: u64, bandwidth: Bandwidth) -> u
 }
 
 fn rows(machines: &Machines, operation: usize, transfer: &Transfer, servers: &[u32]) -> Vec<Row> {
-    let (push, count) = (transfer.phase == Phase::Push, servers.len() as u64);
+    let (push, count) = (transfer.leg == Leg::Push, servers.len() as u64);
     let bytes = transfer.piece.bytes.count();
     let host_of = |machine: u32| match machines.colocated {
         true => Machine::Worker(machine),
@@ -270,9 +270,9 @@ fn transfers() -> impl Strategy<Value = Vec<(u64, Transfer)>> {
             .map(|(tag, (later, push, tensor, bytes, priority, overhead))| {
                 now += later * 1000;
                 let piece = Piece { tensor, offset: Bytes::new(0), bytes: Bytes::new(bytes) };
-                let phase = if push { Phase::Push } else { Phase::Pull };
+                let leg = if push { Leg::Push } else { Leg::Pull };
                 let overhead = Time::from_ns(overhead);
-                (now, Transfer { phase, piece, priority, overhead, tag })
+                (now, Transfer { leg, piece, priority, overhead, tag })
             })
             .collect()
     })
@@ -298,7 +298,7 @@ proptest! {
                 least += time(bytes, 1, 1, machines.bandwidth);
             }
             least += machines.host.map_or(0, |host| time(bytes, 1, 1, host));
-            if let (Phase::Push, Some(sum)) = (transfer.phase, machines.sum) {
+            if let (Leg::Push, Some(sum)) = (transfer.leg, machines.sum) {
                 let workers = u64::from(machines.workers);
                 least += time(bytes, workers, u64::from(machines.servers), sum);
             }
@@ -319,7 +319,7 @@ proptest! {
         // Pushes alone of one priority: each link and sum first come, first served.
         let mut transfers = transfers;
         for (_, transfer) in &mut transfers {
-            (transfer.phase, transfer.priority) = (Phase::Push, 0);
+            (transfer.leg, transfer.priority) = (Leg::Push, 0);
         }
         let machines = Machines { servers: 1, ..machines };
         let rate = machines.sum.map_or(u64::MAX, Bandwidth::bytes_per_second);
@@ -352,7 +352,7 @@ fn eight(big_array: Option<u64>) -> Machines {
 }
 
 fn push(tag: u64, piece: Piece) -> (u64, Transfer) {
-    (0, Transfer { phase: Phase::Push, piece, priority: 0, overhead: Time::ZERO, tag })
+    (0, Transfer { leg: Leg::Push, piece, priority: 0, overhead: Time::ZERO, tag })
 }
 
 #[test]
@@ -382,7 +382,7 @@ fn eight_partitions_keep_eight_servers_busy_and_the_ninth_waits_for_the_first() 
 fn a_host_is_passed_before_a_push_and_after_a_pull() {
     let host = Bandwidth::from_bytes_per_second(500_000_000);
     let machines = Machines { host, ..eight(Some(1)) };
-    let pull = Transfer { phase: Phase::Pull, tag: 1, ..push(1, piece(1, 80)).1 };
+    let pull = Transfer { leg: Leg::Pull, tag: 1, ..push(1, piece(1, 80)).1 };
     let (ends, _) = real(&machines, &[push(0, piece(0, 80)), (0, pull)]);
     assert_eq!(ends, [247_000, 247_000]);
     // What is cut in halves overlaps them.
@@ -391,7 +391,7 @@ fn a_host_is_passed_before_a_push_and_after_a_pull() {
 }
 
 fn pull(tag: u64, piece: Piece) -> (u64, Transfer) {
-    (0, Transfer { phase: Phase::Pull, ..push(tag, piece).1 })
+    (0, Transfer { leg: Leg::Pull, ..push(tag, piece).1 })
 }
 
 #[test]

@@ -7,7 +7,7 @@ use allrail_collective::{CollectivePlan, Operation};
 use allrail_core::Time;
 use allrail_fabric::{Fabric, Kind};
 use allrail_schedule::Order;
-use allrail_simulate::driver::{self, Job};
+use allrail_simulate::driver::{self, Collectives};
 use allrail_simulate::lowering::{Lowering, work};
 use allrail_simulate::scenario::WorldKind;
 use allrail_simulate::{Scenario, SimulateError, plan};
@@ -54,7 +54,7 @@ fn stall(fabric: &Fabric, plans: &[CollectivePlan], links: bool, lost: u32) -> S
     let (_, works) = work(fabric, plans).expect("a planned plan");
     let starts = vec![Time::ZERO; plans.len()];
     let priorities = vec![0; plans.len()];
-    let job = Job {
+    let job = Collectives {
         plans,
         starts: &starts,
         priorities: &priorities,
@@ -150,7 +150,7 @@ fn a_stage_that_waits_for_its_turn_is_told_from_one_that_waits_for_messages() {
     second.collective[0].kind = Operation::AllGather;
     let plans = [plans(&scenario), plans(&second)].concat();
     let (_, works) = work(&scenario.fabric, &plans).expect("planned plans");
-    let job = Job {
+    let job = Collectives {
         plans: &plans,
         starts: &[Time::ZERO; 2],
         priorities: &[0; 2],

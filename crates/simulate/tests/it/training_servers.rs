@@ -146,7 +146,7 @@ impl Chain<'_> {
         self.scheduler.on(now, event, &mut actions);
         for action in actions {
             match action {
-                Action::Start { operation, phase, pieces, priority } => {
+                Action::Start { operation, leg, pieces, priority } => {
                     let mut overhead = (self.overhead)(pieces.len());
                     self.flying.push((operation, pieces.len()));
                     for piece in pieces.iter().copied() {
@@ -154,7 +154,7 @@ impl Chain<'_> {
                         let rank = if self.ranks { priority << 32 } else { 0 } - self.started;
                         let tag = operation.0;
                         self.servers
-                            .submit(now, &Transfer { phase, piece, priority: rank, overhead, tag });
+                            .submit(now, &Transfer { leg, piece, priority: rank, overhead, tag });
                         overhead = Time::ZERO;
                     }
                 }

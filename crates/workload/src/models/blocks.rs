@@ -18,7 +18,7 @@
 //! Ignored: the gradient of an encoder's output in a decoder's pipeline, copies of key and value
 //! heads where `tp` exceeds them, relative positions' time.
 
-use super::layer::{Cut, Experts, Flops, Layer, Network};
+use super::layer::{Cut, Experts, Flops, Layer, ModelLayers};
 use super::transformer::{Head, TransformerSpec};
 use crate::error::WorkloadError;
 
@@ -46,7 +46,7 @@ impl TransformerSpec {
     ///
     /// # Errors
     /// A size that is missing, zero, too large, or does not divide.
-    pub fn network(&self, name: &str, sequence: Option<u32>) -> Result<Network, WorkloadError> {
+    pub fn model(&self, name: &str, sequence: Option<u32>) -> Result<ModelLayers, WorkloadError> {
         let sizes = self.sizes(sequence)?;
         let mut layers = vec![sizes.embedding()];
         let (encoder, decoder) = (self.layers, self.decoder_layers);
@@ -84,7 +84,7 @@ impl TransformerSpec {
             let inner = experts.feed_forward.unwrap_or(sizes.feed_forward);
             divisible.push(("an expert's feed_forward", inner));
         }
-        Ok(Network {
+        Ok(ModelLayers {
             name: name.to_owned(),
             layers,
             tied: if self.tied && language { self.vocabulary * self.embedding() } else { 0 },

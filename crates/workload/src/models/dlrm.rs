@@ -11,7 +11,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::layer::{Cut, Flops, Layer, Network};
+use super::layer::{Cut, Flops, Layer, ModelLayers};
 use crate::error::WorkloadError;
 
 /// The sizes of a DLRM.
@@ -46,7 +46,7 @@ impl DlrmSpec {
     ///
     /// # Errors
     /// A size of zero or beyond a million million, an empty MLP.
-    pub fn network(&self, name: &str) -> Result<Network, WorkloadError> {
+    pub fn model(&self, name: &str) -> Result<ModelLayers, WorkloadError> {
         let wrong = |field: &str, value: u64, why: &str, hint: &str| {
             WorkloadError::new(format!("workload.model.dlrm.{field}"), value, why, hint)
         };
@@ -103,7 +103,7 @@ impl DlrmSpec {
         for (layer, unit) in layers.iter_mut().zip(0u32..) {
             layer.unit = unit;
         }
-        Ok(Network { name: name.to_owned(), layers, ..Network::default() })
+        Ok(ModelLayers { name: name.to_owned(), layers, ..ModelLayers::default() })
     }
 }
 

@@ -120,7 +120,7 @@ pub struct Experts {
 
 /// A model: its layers in forward order.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Network {
+pub struct ModelLayers {
     /// For tables.
     pub name: String,
     /// The layers.
@@ -144,7 +144,7 @@ impl Layer {
     }
 }
 
-impl Network {
+impl ModelLayers {
     /// Every parameter of the model.
     #[must_use]
     pub fn parameters(&self) -> u64 {

@@ -15,7 +15,7 @@ pub mod shapes;
 pub mod transformer;
 
 pub use dlrm::DlrmSpec;
-pub use layer::{Cut, Experts, Layer, Network};
+pub use layer::{Cut, Experts, Layer, ModelLayers};
 pub use shapes::{ConvolutionSpec, DenseSpec, EmbeddingSpec, LayerSpec, LstmSpec};
 pub use transformer::TransformerSpec;
 
@@ -26,11 +26,11 @@ use crate::spec::{Model, Workload};
 ///
 /// # Errors
 /// A size that is missing or out of range; a model that says its own step graph.
-pub fn network(workload: &Workload) -> Result<Network, WorkloadError> {
+pub fn model(workload: &Workload) -> Result<ModelLayers, WorkloadError> {
     let (name, tokens) = (workload.name.as_str(), workload.sequence_length);
     let transformer = match &workload.model {
-        Model::Layers(specs) => return shapes::network(name, specs),
-        Model::Dlrm(spec) => return spec.network(name),
+        Model::Layers(specs) => return shapes::model(name, specs),
+        Model::Dlrm(spec) => return spec.model(name),
         Model::Transformer(spec) => spec.clone(),
         Model::HuggingFace(config) => hugging_face::transformer(config)?,
         Model::Trace(path) | Model::AstraSim(path) | Model::Steps(path) => {
@@ -42,5 +42,5 @@ pub fn network(workload: &Workload) -> Result<Network, WorkloadError> {
             ));
         }
     };
-    transformer.network(name, tokens)
+    transformer.model(name, tokens)
 }

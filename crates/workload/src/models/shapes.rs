@@ -15,7 +15,7 @@ use allrail_core::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::layer::{Cut, Flops, Layer, Network};
+use super::layer::{Cut, Flops, Layer, ModelLayers};
 use crate::error::WorkloadError;
 
 /// A layer of a file, or several that repeat.
@@ -160,10 +160,10 @@ fn product(name: &str, factors: impl IntoIterator<Item = u64>) -> Result<u64, Wo
 ///
 /// # Errors
 /// A layer with no shape or two, a size of zero, an empty list, numbers that overflow.
-pub fn network(name: &str, specs: &[LayerSpec]) -> Result<Network, WorkloadError> {
-    let mut network = Network { name: name.to_owned(), ..Network::default() };
-    expand(specs, "", "workload.model.layers", 0, &mut network.layers)?;
-    if network.layers.is_empty() {
+pub fn model(name: &str, specs: &[LayerSpec]) -> Result<ModelLayers, WorkloadError> {
+    let mut model = ModelLayers { name: name.to_owned(), ..ModelLayers::default() };
+    expand(specs, "", "workload.model.layers", 0, &mut model.layers)?;
+    if model.layers.is_empty() {
         return Err(WorkloadError::new(
             "workload.model.layers",
             "[]",
@@ -171,20 +171,20 @@ pub fn network(name: &str, specs: &[LayerSpec]) -> Result<Network, WorkloadError
             "give each layer a `convolution`, `dense`, `lstm`, `embedding` or numbers",
         ));
     }
-    for (layer, unit) in network.layers.iter_mut().zip(0u32..) {
+    for (layer, unit) in model.layers.iter_mut().zip(0u32..) {
         layer.unit = unit;
     }
     #[expect(clippy::cast_precision_loss, reason = "a bound")]
     let sum = |number: fn(&Layer) -> u64| -> f64 {
-        network.layers.iter().map(|layer| number(layer) as f64).sum()
+        model.layers.iter().map(|layer| number(layer) as f64).sum()
     };
     let sums = [sum(|l| l.flops.total()), sum(|l| l.parameters), sum(|l| l.saved.max(l.moved))];
     if sums.iter().any(|sum| 8.0 * sum > super::blocks::MOST) {
         return Err(too_large("all of them"));
     }
     // Nothing waits for the gradient of the data.
-    network.layers[0].flops.input = 0;
-    Ok(network)
+    model.layers[0].flops.input = 0;
+    Ok(model)
 }
 
 const MOST_LAYERS: usize = 100_000;

@@ -55,11 +55,11 @@ impl Emitter<'_> {
         let plan = self.plan;
         let stages = self.stages.len();
         let chimera = stages > 1 && plan.pipeline.schedule == PipelineSchedule::Chimera;
-        let tied = if stages > 1 && !chimera { plan.network.tied } else { 0 };
+        let tied = if stages > 1 && !chimera { plan.model.tied } else { 0 };
         let table = tied.div_ceil(plan.degree(Axis::Tp)) * plan.gradient_precision.bytes();
-        let head = plan.network.layers.len() - 1;
+        let head = plan.model.layers.len() - 1;
         for &(i, ready) in done {
-            let layer = &plan.network.layers[i];
+            let layer = &plan.model.layers[i];
             if chimera {
                 let (own, experts) = plan.parameters(layer);
                 let bytes = (own + experts) * plan.gradient_precision.bytes();
@@ -83,7 +83,7 @@ impl Emitter<'_> {
                 let waits: Vec<NodeId> = [ready].into_iter().chain(pending.table).collect();
                 if let Some((last, i, own)) = pending.head.take() {
                     let (_, receive) = self.message((position, last), &name, what, &[ready]);
-                    self.gradient(last, i, plan.network.tied, &[own, receive], pending);
+                    self.gradient(last, i, plan.model.tied, &[own, receive], pending);
                 }
                 self.gradient(position, i, 0, &waits, pending);
             } else {
@@ -102,7 +102,7 @@ impl Emitter<'_> {
         pending: &mut Pending,
     ) {
         let plan = self.plan;
-        let layer = &plan.network.layers[i];
+        let layer = &plan.model.layers[i];
         let (own, experts) = plan.parameters(layer);
         let own = own + tied.div_ceil(plan.degree(Axis::Tp));
         let replicas = self.replicas(layer);
@@ -139,7 +139,7 @@ impl Emitter<'_> {
         }
         let zero = self.plan.workload.parallelism.zero;
         for Update { position, layer: i, parameters, after, span } in pending.updates {
-            let layer = &self.plan.network.layers[i];
+            let layer = &self.plan.model.layers[i];
             let name = format!("{} update", layer.name);
             let replicas = span.map_or(1, |span| self.ranks(span));
             let own = if zero > 0 { parameters.div_ceil(replicas) } else { parameters };

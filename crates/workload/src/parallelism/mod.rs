@@ -21,7 +21,7 @@ pub mod split;
 use crate::error::WorkloadError;
 use crate::graph::StepGraph;
 use crate::memory::{self, Memory};
-use crate::models::Network;
+use crate::models::ModelLayers;
 use crate::perturbation::Perturbation;
 use crate::slow_links::SlowLinks;
 use crate::spec::Workload;
@@ -39,7 +39,7 @@ pub struct Built {
     /// Of the NPU that needs most.
     pub memory: Memory,
     /// The model's layers: a gradient's tensor is the place of its layer here.
-    pub network: Network,
+    pub model: ModelLayers,
     /// By actor: what a straggler's compute times are multiplied by.
     pub slow: Vec<f64>,
     /// What was assumed, in words.
@@ -50,8 +50,8 @@ impl Built {
     /// Of a graph that says everything itself: nothing is known of its memory.
     #[must_use]
     pub fn of_graph(graph: StepGraph) -> Self {
-        let (memory, network) = (Memory::default(), Network::default());
-        Self { graph, memory, network, slow: Vec::new(), notes: Vec::new() }
+        let (memory, model) = (Memory::default(), ModelLayers::default());
+        Self { graph, memory, model, slow: Vec::new(), notes: Vec::new() }
     }
 
     /// With an actor of its own for every rank that is slow.
@@ -98,8 +98,8 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError>
     let graph = graph(&plan, &orders)?;
     let (graph, slow) = split::stragglers(graph, &workload.stragglers, sizes)?;
     let mut notes = vec![plan.layout.words()];
-    notes.extend(plan.network.notes.iter().cloned());
-    Ok(Built { graph, memory, slow, notes, network: plan.network })
+    notes.extend(plan.model.notes.iter().cloned());
+    Ok(Built { graph, memory, slow, notes, model: plan.model })
 }
 
 /// The nodes, in an order in which everything follows what it waits for.

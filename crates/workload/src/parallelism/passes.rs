@@ -65,7 +65,7 @@ impl Emitter<'_> {
         let mut rows: Vec<NodeId> = Vec::new();
         let layers = plan.pieces[slot.piece as usize].clone();
         for i in layers.clone() {
-            let layer = &plan.network.layers[i];
+            let layer = &plan.model.layers[i];
             if layer.joins {
                 data.append(&mut rows);
             }
@@ -81,7 +81,7 @@ impl Emitter<'_> {
         }
         let destination = plan.pipeline.position(next, slot.direction) as usize;
         if destination != position {
-            let last = &plan.network.layers[layers.end - 1];
+            let last = &plan.model.layers[layers.end - 1];
             let name = format!("{} {}{}", last.name, "activations", suffix(self, slot));
             let bytes = self.handed_on(last);
             let what = (bytes, Purpose::Pipeline, Pass::Forward);
@@ -110,7 +110,7 @@ impl Emitter<'_> {
         mut data: Vec<NodeId>,
     ) -> Vec<NodeId> {
         let plan = self.plan;
-        let layer = &plan.network.layers[i];
+        let layer = &plan.model.layers[i];
         let sp = plan.workload.parallelism.sp;
         let name = format!("{} forward{}", layer.name, suffix(self, slot));
         let kind = |purpose: Purpose| (purpose, None, Pass::Forward);
@@ -193,7 +193,7 @@ impl Emitter<'_> {
         if self.plan.workload.parallelism.zero < 3 {
             return None;
         }
-        let layer = &self.plan.network.layers[i];
+        let layer = &self.plan.model.layers[i];
         if matches!(layer.cut, Cut::Tables { .. }) {
             return None;
         }
@@ -221,7 +221,7 @@ impl Emitter<'_> {
         let layers = plan.pieces[slot.piece as usize].clone();
         let mut done = Done::new();
         for i in layers.clone().rev() {
-            let layer = &plan.network.layers[i];
+            let layer = &plan.model.layers[i];
             if matches!(layer.cut, Cut::Tables { .. }) {
                 data.append(&mut rows);
             }
@@ -238,7 +238,7 @@ impl Emitter<'_> {
         let destination = plan.pipeline.position(slot.piece - 1, slot.direction) as usize;
         let at = (slot.microbatch, slot.piece - 1);
         if destination != position {
-            let before = &plan.network.layers[layers.start - 1];
+            let before = &plan.model.layers[layers.start - 1];
             let name = format!("{} {}{}", before.name, "gradient", suffix(self, slot));
             let what = (self.handed_on(before), Purpose::Pipeline, Pass::Backward);
             let data = self.after(position, &data);
@@ -252,7 +252,7 @@ impl Emitter<'_> {
 
     /// The gradients of embeddings travel to their tables.
     fn rows_back(&mut self, position: usize, i: usize, slot: Slot, data: &[NodeId]) -> Vec<NodeId> {
-        let layers = &self.plan.network.layers[..i];
+        let layers = &self.plan.model.layers[..i];
         let Some(table) = layers.iter().rev().find(|l| matches!(l.cut, Cut::Tables { .. })) else {
             return Vec::new();
         };
@@ -272,7 +272,7 @@ impl Emitter<'_> {
         mut data: Vec<NodeId>,
     ) -> (Vec<NodeId>, NodeId) {
         let plan = self.plan;
-        let (layer, times) = (&plan.network.layers[i], plan.times[i]);
+        let (layer, times) = (&plan.model.layers[i], plan.times[i]);
         let sp = plan.workload.parallelism.sp;
         let name = format!("{} backward{}", layer.name, suffix(self, slot));
         let kind = |purpose: Purpose| (purpose, None, Pass::Backward);

@@ -4,11 +4,11 @@
 use std::ops::Range;
 
 use crate::error::WorkloadError;
-use crate::models::{Layer, Network};
+use crate::models::{Layer, ModelLayers};
 
 /// The layers of each piece.
-pub(super) fn cut(network: &Network, pieces: u32) -> Result<Vec<Range<usize>>, WorkloadError> {
-    let layers = &network.layers;
+pub(super) fn cut(model: &ModelLayers, pieces: u32) -> Result<Vec<Range<usize>>, WorkloadError> {
+    let layers = &model.layers;
     let units = layers.last().map_or(0, |layer| layer.unit + 1);
     let fail = |why: String, hint: &str| {
         Err(WorkloadError::new("workload.parallelism.pp", pieces, why, hint))
@@ -19,7 +19,7 @@ pub(super) fn cut(network: &Network, pieces: u32) -> Result<Vec<Range<usize>>, W
     }
     let mut pieces_of: Vec<Range<usize>> = Vec::new();
     // The last unit of each piece.
-    let ends: Vec<u32> = if network.kv_heads.is_some() {
+    let ends: Vec<u32> = if model.kv_heads.is_some() {
         if !units.is_multiple_of(pieces) {
             let hint = "stages times `virtual_stages` divide the layers";
             return fail(format!("it does not divide the {units} layers"), hint);

@@ -11,14 +11,14 @@ use super::order::Pipeline;
 use super::pieces;
 use crate::compute::{self, Cost, Device};
 use crate::error::WorkloadError;
-use crate::models::{self, Cut, Layer, Network};
+use crate::models::{self, Cut, Layer, ModelLayers};
 use crate::spec::{Axis, Optimizer, PipelineSchedule, Precision, Workload};
 
 /// Everything that the nodes are made from.
 #[derive(Debug)]
 pub(crate) struct Plan<'w> {
     pub(crate) workload: &'w Workload,
-    pub(crate) network: Network,
+    pub(crate) model: ModelLayers,
     pub(crate) layout: Layout,
     pub(crate) pipeline: Pipeline,
     /// The layers of each piece.
@@ -69,7 +69,7 @@ impl<'w> Plan<'w> {
     /// # Errors
     /// Anything that does not go together.
     pub(crate) fn new(workload: &'w Workload, sizes: &[u32]) -> Result<Self, WorkloadError> {
-        let network = models::network(workload)?;
+        let model = models::model(workload)?;
         let npus = sizes.iter().try_fold(1u64, |product, size| product.checked_mul((*size).into()));
         if npus.is_none_or(|npus| npus == 0 || npus > MOST_NPUS) {
             let shown: Vec<String> = sizes.iter().map(u32::to_string).collect();
@@ -98,7 +98,7 @@ impl<'w> Plan<'w> {
                 return Err(wrong(field, 0, "it is zero", "at least 1"));
             }
         }
-        let passes = network.layers.len() as u64 * u64::from(microbatches);
+        let passes = model.layers.len() as u64 * u64::from(microbatches);
         if passes > MOST_PASSES {
             let why =
                 format!("{passes} passes of a layer are more than {MOST_PASSES} an iteration");
@@ -130,13 +130,13 @@ impl<'w> Plan<'w> {
             Pipeline { positions: pp, microbatches, pieces, schedule: parallelism.schedule };
         pipeline.check()?;
         let mut plan = Self {
-            pieces: pieces::cut(&network, pipeline.total_pieces())?,
+            pieces: pieces::cut(&model, pipeline.total_pieces())?,
             device: Device::new(&workload.compute, workload.precision)?,
             samples: u64::from(batch / microbatches),
             times: Vec::new(),
             gradient_precision: workload.gradient_precision.unwrap_or(workload.precision),
             workload,
-            network,
+            model,
             layout,
             pipeline,
         };
@@ -217,7 +217,7 @@ impl<'w> Plan<'w> {
             let why = format!("layer `{}` cannot be cut so", layer.name);
             Err(wrong(&format!("parallelism.{axis}"), degree, &why, hint))
         };
-        for layer in &self.network.layers {
+        for layer in &self.model.layers {
             if tp > 1 && !matches!(layer.cut, Cut::Tensor { .. }) {
                 return uncut("tp", tp, layer, "`tp` cuts transformers alone");
             }
@@ -237,14 +237,14 @@ impl<'w> Plan<'w> {
             let hint = "leave it out, or give `tp`";
             return Err(wrong("parallelism.sp", true, "it cuts what `tp` does not", hint));
         }
-        for (name, number) in &self.network.divisible {
+        for (name, number) in &self.model.divisible {
             if !number.is_multiple_of(tp) {
                 let why = format!("it does not divide the {number} {name}");
                 let hint = format!("a divisor of {number}");
                 return Err(wrong("parallelism.tp", tp, &why, &hint));
             }
         }
-        if let Some(heads) = self.network.kv_heads
+        if let Some(heads) = self.model.kv_heads
             && !heads.is_multiple_of(tp)
             && !tp.is_multiple_of(heads)
         {
@@ -254,7 +254,7 @@ impl<'w> Plan<'w> {
         }
         if ep > 1 {
             let counts: Vec<u64> = self
-                .network
+                .model
                 .layers
                 .iter()
                 .filter_map(|l| l.experts)
@@ -294,7 +294,7 @@ impl<'w> Plan<'w> {
 
     fn times(&self) -> Result<Vec<Times>, WorkloadError> {
         let given = &self.workload.compute;
-        let layers = &self.network.layers;
+        let layers = &self.model.layers;
         let costs: Vec<[Cost; 3]> = layers.iter().map(|layer| self.costs(layer)).collect();
         let measured = given.forward.is_some() && given.backward.is_some();
         if given.forward.is_some() != given.backward.is_some() {

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 fn parameters(config: &Value) -> u64 {
     let object = config.as_object().expect("an object");
     let spec = transformer(object).unwrap_or_else(|error| panic!("{error}; {}", error.hint));
-    spec.network("", None).unwrap_or_else(|error| panic!("{error}; {}", error.hint)).parameters()
+    spec.model("", None).unwrap_or_else(|error| panic!("{error}; {}", error.hint)).parameters()
 }
 
 #[test]

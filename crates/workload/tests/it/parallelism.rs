@@ -52,7 +52,7 @@ fn bubbles_are_those_of_the_papers() {
 #[test]
 fn gradients_carry_every_parameter_once() {
     // In fp16: two bytes a parameter, over all stages; tp cuts all but norms, positions and biases.
-    let whole = built(job(json!({})), &[8]).network;
+    let whole = built(job(json!({})), &[8]).model;
     let replicated: u64 = whole.layers.iter().map(|layer| layer.replicated).sum();
     let cut: u64 = whole.layers.iter().map(|layer| layer.parameters).sum();
     for (parallelism, tp) in [
@@ -88,7 +88,7 @@ fn zero_moves_what_the_paper_says() {
         }
         moved
     };
-    let parameters = 2 * built(job(json!({})), &[8]).network.parameters();
+    let parameters = 2 * built(job(json!({})), &[8]).model.parameters();
     assert_eq!(of(0), [(Operation::AllReduce, parameters)].into());
     for zero in [1, 2] {
         let expected = [(Operation::ReduceScatter, parameters), (Operation::AllGather, parameters)];
@@ -148,8 +148,8 @@ fn experts_exchange_tokens_four_times_per_layer() {
     }
     // Experts are reduced over the two replicas of each, the rest over all eight.
     let experts: u64 =
-        built.network.layers.iter().filter_map(|l| l.experts).map(|e| 8 * e.parameters).sum();
-    let rest = built.network.parameters() - experts;
+        built.model.layers.iter().filter_map(|l| l.experts).map(|e| 8 * e.parameters).sum();
+    let rest = built.model.parameters() - experts;
     assert_eq!(bytes(&built.graph, Purpose::Data), 2 * (rest + experts / 4));
 }
 
@@ -235,7 +235,7 @@ fn tied_tables_meet_across_the_pipeline() {
     assert_eq!([of(0), of(1), of(2), of(3)], [vec![table], vec![], vec![], vec![table]]);
     length(&built.graph);
     // Both ends reduce the table over their replicas.
-    assert_eq!(bytes(&built.graph, Purpose::Data), 2 * built.network.parameters() + table);
+    assert_eq!(bytes(&built.graph, Purpose::Data), 2 * built.model.parameters() + table);
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn iterations_follow_by_layer_and_by_chain() {
         assert_eq!(graph.node(*node).actor, graph.node(*before).actor);
     }
     // Every layer's first forward pass waits for its update.
-    for (i, layer) in built(job(json!({})), &[1]).network.layers.iter().enumerate() {
+    for (i, layer) in built(job(json!({})), &[1]).model.layers.iter().enumerate() {
         let name = format!("{} update", layer.name);
         let update = graph.ids().find(|id| graph.name(*id) == name).expect("it is updated");
         assert_eq!(graph.node(update).tensor, u32::try_from(i).ok());
@@ -313,11 +313,11 @@ fn memory_of_mixed_precision_adam_is_sixteen_bytes_a_parameter() {
     let built = built(value.clone(), &[1]);
     let memory = built.memory;
     let states = memory.total().count() - memory.activations.count();
-    assert_eq!(states, 16 * built.network.parameters());
+    assert_eq!(states, 16 * built.model.parameters());
     value["precision"] = json!("fp32");
     let full = crate::common::built(value, &[1]).memory;
     let states = full.total().count() - full.activations.count();
-    assert_eq!(states, 16 * built.network.parameters());
+    assert_eq!(states, 16 * built.model.parameters());
     // GPipe keeps all microbatches, 1F1B as many as there are stages.
     let kept = |schedule: &str| {
         let cut = json!({"pp": 2, "microbatches": 8, "schedule": schedule});

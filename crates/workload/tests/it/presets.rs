@@ -7,7 +7,7 @@ use std::path::Path;
 
 use crate::common::*;
 use allrail_collective::Operation;
-use allrail_workload::models::{Network, network};
+use allrail_workload::models::{ModelLayers, model};
 use allrail_workload::{ActorId, Purpose};
 use serde_json::{Value, json};
 
@@ -32,8 +32,8 @@ fn of(name: &str, parallelism: Value) -> Value {
     value
 }
 
-fn layers(name: &str) -> Network {
-    network(&workload(of(name, json!({})))).unwrap_or_else(|error| panic!("{name}: {error}"))
+fn layers(name: &str) -> ModelLayers {
+    model(&workload(of(name, json!({})))).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
 fn all() -> Vec<String> {

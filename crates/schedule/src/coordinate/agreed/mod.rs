@@ -25,7 +25,7 @@ use super::bits::Bits;
 use super::broken::{Breach, Broken};
 use super::finishes::{Own, Tally};
 use super::fleet::{self, Alone, Shared, Together};
-use super::ledger::Outcome;
+use super::ledger::Consensus;
 use super::lists;
 use super::messages::{Agreed, Decision, Missing, Payload, Reason, Report};
 use super::place::Place;
@@ -35,7 +35,9 @@ use super::signatures::Signatures;
 use super::table::Table;
 use search::Search;
 
-use super::{Action, CYCLE, CoordinationPolicy, Coordinator, Event, Fleet, Job, Settings, WATCH};
+use super::{
+    Action, CYCLE, CoordinationPolicy, CoordinationSpec, Coordinator, Event, Fleet, Settings, WATCH,
+};
 
 /// The policy.
 pub struct AgreedPolicy;
@@ -46,7 +48,7 @@ impl CoordinationPolicy for AgreedPolicy {
     }
 
     fn about(&self) -> &'static str {
-        "no cycle: a subtree speaks when a tensor is ready in all of it; every rank decides (allrail)"
+        "no cycle: a subtree speaks when a tensor is ready in all of it; every rank decides"
     }
 
     fn version(&self) -> u32 {
@@ -65,11 +67,11 @@ impl CoordinationPolicy for AgreedPolicy {
         Settings { cycle: Time::ZERO, ..Settings::default() }
     }
 
-    fn coordinator(&self, job: &Job, rank: u32) -> Box<dyn Coordinator> {
+    fn coordinator(&self, job: &CoordinationSpec, rank: u32) -> Box<dyn Coordinator> {
         Box::new(Alone::new(job, |shared| Machine::new(shared, rank)))
     }
 
-    fn fleet(&self, job: &Job) -> Box<dyn Fleet> {
+    fn fleet(&self, job: &CoordinationSpec) -> Box<dyn Fleet> {
         Box::new(Together::new(job, Machine::new))
     }
 }
@@ -354,7 +356,7 @@ impl Machine {
         }
         self.clear(&event.ready);
         let decision = event.decision.as_ref();
-        let outcome = Outcome {
+        let outcome = Consensus {
             invalid: event.forget.clone().unwrap_or_default(),
             ready: event.ready.clone(),
             ..decision.map(Decision::outcome).unwrap_or_default()

@@ -3,7 +3,7 @@
 //! is left is ready everywhere and launched, without anyone's decision.
 //!
 //! Beside the bits go flags, united: someone has a request that is not in the cache (then this cycle
-//! goes on as in `coordinator`, for those requests alone), someone's tensor is no longer what its slot
+//! goes on as in `central`, for those requests alone), someone's tensor is no longer what its slot
 //! says (the slot is freed everywhere first), someone wants to stop. A rank that has joined sets all
 //! bits. Tensors that wait for half of `stall` lose their slots: so rank 0 hears who has asked for
 //! them, and can name who has not.
@@ -22,18 +22,19 @@ use self::ballot::Ballot;
 use self::waiting::Waiting;
 use super::bits::Bits;
 use super::broken::{Breach, Broken, Kind};
-use super::coordinator::BROADCAST_FAN_OUT;
+use super::central::BROADCAST_FAN_OUT;
 use super::finishes::Own;
 use super::fleet::{self, Alone, Shared, Together};
 use super::guard::{Guard, lives};
-use super::ledger::{Launch, Outcome};
+use super::ledger::{Consensus, Launch};
 use super::lists::{self, Lists};
 use super::messages::{Decision, Payload, Reason, Verdict, Vote};
 use super::place::Place;
 use super::requests::{Asks, Request};
 use super::signatures::Signatures;
 use super::{
-    Action, CYCLE, CoordinationPolicy, Coordinator, Event, Fleet, Job, Settings, WATCH, make_room,
+    Action, CYCLE, CoordinationPolicy, CoordinationSpec, Coordinator, Event, Fleet, Settings,
+    WATCH, make_room,
 };
 
 /// The policy.
@@ -64,11 +65,11 @@ impl CoordinationPolicy for Cached {
         true
     }
 
-    fn coordinator(&self, job: &Job, rank: u32) -> Box<dyn Coordinator> {
+    fn coordinator(&self, job: &CoordinationSpec, rank: u32) -> Box<dyn Coordinator> {
         Box::new(Alone::new(job, |shared| Machine::new(shared, rank)))
     }
 
-    fn fleet(&self, job: &Job) -> Box<dyn Fleet> {
+    fn fleet(&self, job: &CoordinationSpec) -> Box<dyn Fleet> {
         Box::new(Together::new(job, Machine::new))
     }
 }
@@ -91,7 +92,7 @@ enum Turn {
 /// What few cycles touch, apart: with tens of thousands of ranks in a process, memory is what takes time.
 struct Rare {
     /// What was agreed in this cycle, while requests are gathered.
-    outcome: Outcome,
+    outcome: Consensus,
     lists: Lists,
     down: Place,
     signatures: Signatures,
@@ -141,7 +142,7 @@ impl Machine {
             waiting: Waiting::default(),
             guard: Guard::new(settings.patience),
             rare: Box::new(Rare {
-                outcome: Outcome::default(),
+                outcome: Consensus::default(),
                 lists: Lists::new(Place::new(rank, *ranks, u32::MAX)),
                 down: Place::new(rank, *ranks, BROADCAST_FAN_OUT),
                 signatures: Signatures::default(),
@@ -212,7 +213,7 @@ impl Machine {
             std::mem::take(&mut *combined);
         shared.papers.keep(combined);
         ready.subtract(&invalid);
-        let mut outcome = Outcome { ready, ..Outcome::default() };
+        let mut outcome = Consensus { ready, ..Consensus::default() };
         if let Some(finished) = finished {
             let first = shared.ledger(self.seen).over().next();
             outcome.finished = finished.iter().map(|after| first + after as u64).collect();
@@ -295,7 +296,7 @@ impl Machine {
 
     /// What it has told is agreed, or a part of it.
     #[cold]
-    fn told(&mut self, shared: &Shared, outcome: &Outcome) -> Result<(), Breach> {
+    fn told(&mut self, shared: &Shared, outcome: &Consensus) -> Result<(), Breach> {
         let Rare { finished, cut, .. } = &mut *self.rare;
         finished.agree(&outcome.finished)?;
         *cut = cut.filter(|_| *cut > outcome.cut.max(shared.ledger(self.seen).cut()));

@@ -8,7 +8,7 @@ use allrail_core::Time;
 use crate::coordinate::bits::Bits;
 use crate::coordinate::broken::Breach;
 use crate::coordinate::fleet::Shared;
-use crate::coordinate::ledger::{Launch, Ledger, Outcome};
+use crate::coordinate::ledger::{Consensus, Launch, Ledger};
 use crate::coordinate::requests::{Completed, Request};
 
 /// What stood in slots.
@@ -158,7 +158,7 @@ impl Waiting {
         }
         let before = entries(&self.fresh_hits, ledger);
         self.settle(invalid);
-        let outcome = Outcome { invalid: invalid.clone(), ..Outcome::default() };
+        let outcome = Consensus { invalid: invalid.clone(), ..Consensus::default() };
         shared.ledgers.step(seen, &outcome)?;
         self.doubt(rank, &before, shared.ledger(*seen));
         Ok(())
@@ -182,7 +182,7 @@ impl Waiting {
         &mut self,
         shared: &mut Shared,
         seen: &mut u64,
-        outcome: &Outcome,
+        outcome: &Consensus,
     ) -> Result<Option<Arc<Launch>>, Breach> {
         if outcome.is_empty() {
             return Ok(None);
@@ -201,7 +201,7 @@ impl Waiting {
         rank: u32,
         shared: &mut Shared,
         seen: &mut u64,
-        outcome: &Outcome,
+        outcome: &Consensus,
     ) -> Result<Option<Arc<Launch>>, Breach> {
         let ledger = shared.ledger(*seen);
         let (fresh, waiting) = (entries(&self.fresh_hits, ledger), entries(&self.hits, ledger));

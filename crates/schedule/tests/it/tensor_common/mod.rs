@@ -2,7 +2,7 @@
 
 use allrail_core::{Bytes, Time};
 use allrail_schedule::tensor::{
-    self, Action, Event, Exchange, OperationId, Phase, Piece, Tensor, TensorParameters,
+    self, Action, Event, Exchange, Leg, OperationId, Piece, Tensor, TensorParameters,
     TensorScheduler,
 };
 use proptest::prelude::*;
@@ -19,7 +19,7 @@ pub(crate) enum Record {
     Timer(Time),
     Started {
         operation: OperationId,
-        phase: Phase,
+        leg: Leg,
         pieces: Vec<Piece>,
         priority: i64,
     },
@@ -65,11 +65,11 @@ impl Harness<'_> {
         self.scheduler.on(self.now, event, &mut actions);
         for action in actions {
             match action {
-                Action::Start { operation, phase, pieces, priority } => {
+                Action::Start { operation, leg, pieces, priority } => {
                     self.flying.push(operation);
                     self.records.push(Record::Started {
                         operation,
-                        phase,
+                        leg,
                         pieces: pieces.to_vec(),
                         priority,
                     });

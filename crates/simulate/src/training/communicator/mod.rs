@@ -15,7 +15,7 @@ pub mod slow;
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, Rank, Time};
-use allrail_schedule::tensor::{Phase, Piece};
+use allrail_schedule::tensor::{Leg, Piece};
 
 /// What is to be carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +56,7 @@ pub struct Submission {
     /// Comes back in its events.
     pub tag: u64,
     /// Of a gradient that goes over parameter servers: which part of it, and which way.
-    pub piece: Option<(Phase, Piece)>,
+    pub piece: Option<(Leg, Piece)>,
 }
 
 impl Submission {

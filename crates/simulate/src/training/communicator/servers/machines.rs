@@ -41,7 +41,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use allrail_core::{Bandwidth, Bytes, EventQueue, Time};
-use allrail_schedule::tensor::{Phase, Piece};
+use allrail_schedule::tensor::{Leg, Piece};
 
 /// The machines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub struct Machines {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
     /// Push, or pull.
-    pub phase: Phase,
+    pub leg: Leg,
     /// Of what.
     pub piece: Piece,
     /// Higher goes first on every link.
@@ -169,7 +169,7 @@ impl Servers {
         }
     }
 
-    /// How long all workers' exchange of so many bytes takes at the most: over one server, each phase
+    /// How long all workers' exchange of so many bytes takes at the most: over one server, each leg
     /// and link after the other. `None` if that is beyond a quarter of the clock.
     #[must_use]
     pub fn within_the_clock(&self, bytes: u128) -> Option<Time> {
@@ -183,7 +183,7 @@ impl Servers {
     /// Queues an operation at its first links. Nothing begins before [`Servers::choose`].
     ///
     /// # Panics
-    /// If its phase is neither push nor pull, or it takes longer than the clock holds.
+    /// If its leg is neither push nor pull, or it takes longer than the clock holds.
     pub fn submit(&mut self, now: Time, transfer: &Transfer) {
         let stages = self.stages(transfer);
         let rank = (Reverse(transfer.priority), Time::ZERO, self.sequence);
@@ -313,10 +313,10 @@ impl Servers {
             Share::All => (0..servers, servers),
         };
         let bytes = u128::from(transfer.piece.bytes.count());
-        let push = match transfer.phase {
-            Phase::Push => true,
-            Phase::Pull => false,
-            Phase::Whole => unreachable!("servers are pushed to and pulled from"),
+        let push = match transfer.leg {
+            Leg::Push => true,
+            Leg::Pull => false,
+            Leg::Whole => unreachable!("servers are pushed to and pulled from"),
         };
         // On the workers' side and on the servers', links up at a push and links down at a pull, and
         // the other way round.

@@ -10,7 +10,7 @@ pub mod machines;
 use allrail_collective::Operation;
 use allrail_core::{Bandwidth, Bytes, Time};
 use allrail_fabric::Fabric;
-use allrail_schedule::tensor::{Exchange, Phase, TensorParameters};
+use allrail_schedule::tensor::{Exchange, Leg, TensorParameters};
 use allrail_workload::{StepGraph, Work};
 
 use crate::SimulateError;
@@ -178,16 +178,16 @@ impl Communicator for ServerCommunicator<'_> {
         }
         self.under_way += 1;
         let Submission { ask, priority, overhead, tag, piece } = submission;
-        let Some((phase, piece)) = piece else {
+        let Some((leg, piece)) = piece else {
             self.inner.submit(now, submission);
             return;
         };
         let (Ask::Collective { process_group, .. } | Ask::Message { process_group, .. }) = ask;
         let of = self.of[process_group as usize].as_mut().expect("whoever exchanges has servers");
-        if phase == Phase::Push {
+        if leg == Leg::Push {
             of.pushed += piece.bytes.count();
         }
-        of.servers.submit(now, &Transfer { phase, piece, priority, overhead, tag });
+        of.servers.submit(now, &Transfer { leg, piece, priority, overhead, tag });
     }
 
     fn next_time(&self) -> Option<Time> {

@@ -13,7 +13,8 @@ use std::sync::Arc;
 
 use allrail_core::Time;
 use allrail_schedule::coordinate::{
-    Action, Broken, CYCLE, CoordinationPolicy, Event, Fleet, Job, Launch, Payload, Request,
+    Action, Broken, CYCLE, CoordinationPolicy, CoordinationSpec, Event, Fleet, Launch, Payload,
+    Request,
 };
 
 use super::calendar::Calendar;
@@ -24,7 +25,7 @@ use super::rhythm::Rhythm;
 use super::wave::Wave;
 
 /// Children of a rank at most, and levels below the first at most.
-fn tree(job: &Job) -> (u64, u64) {
+fn tree(job: &CoordinationSpec) -> (u64, u64) {
     let fan_out = u64::from(job.settings.fan_out.max(1));
     let (mut levels, mut ranks, mut level) = (1, 1, 1u64);
     while ranks < u64::from(job.ranks) {
@@ -74,8 +75,8 @@ pub(super) struct Rank {
     stopped: bool,
 }
 
-/// The network.
-pub struct Network {
+/// All coordinators of a job, the messages between them, and faults.
+pub struct ControlPlane {
     pub(super) fleet: Box<dyn Fleet>,
     pub(super) ranks: Vec<Rank>,
     pub(super) queue: Calendar<Entry>,
@@ -106,13 +107,13 @@ pub struct Network {
     actions: Vec<Action>,
 }
 
-impl Network {
+impl ControlPlane {
     /// A job in which each rank begins at its time; `tensors` is how many there are, for the size of bit
     /// vectors. With `skips`, cycles that change nothing are left out.
     #[must_use]
     pub fn new(
         policy: &dyn CoordinationPolicy,
-        job: &Job,
+        job: &CoordinationSpec,
         tensors: usize,
         latency: Latency,
         faults: Faults,

@@ -1,4 +1,4 @@
-//! `allrail`: local search over the order of every chunk.
+//! `search`: local search over the order of every chunk.
 //!
 //! Themis fixes each chunk's order by the bytes that the dimensions have been given, one chunk after
 //! the other, and gathers in reverse. What it does not see is *when* a dimension idles: at the
@@ -39,7 +39,7 @@ use crate::evaluate::{self, Work};
 use crate::queue::{self, Order};
 use fast::{Condition, Fast};
 
-pub(super) struct Allrail;
+pub(super) struct SearchPolicy;
 
 /// Stages evaluated in all, which bounds the time of planning.
 const EFFORT: usize = 4_500_000;
@@ -50,9 +50,13 @@ const ROBUSTNESS: f64 = 0.003;
 /// How much slower, relatively, the first changes may make the schedule.
 const SLACK: f64 = 0.003;
 
-impl ChunkScheduler for Allrail {
+impl ChunkScheduler for SearchPolicy {
     fn tag(&self) -> &'static str {
-        "allrail"
+        "search"
+    }
+
+    fn formerly(&self) -> Option<&str> {
+        Some("allrail")
     }
 
     fn about(&self) -> &'static str {
