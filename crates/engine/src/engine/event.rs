@@ -119,6 +119,8 @@ pub enum Action {
         id: CollectiveId,
         /// What it is called on every rank.
         operation: OperationName,
+        /// What goes first where several wait for one link: the higher.
+        priority: i64,
         /// What this rank does.
         part: Arc<RankPlan>,
     },

@@ -140,7 +140,7 @@ impl Running {
         for piece in pieces {
             self.tensors.all[piece.tensor as usize].begin(piece, Some(id));
         }
-        out.push(Action::Begin { id, operation, part: of_size.plan });
+        out.push(Action::Begin { id, operation, priority, part: of_size.plan });
         if progress == Progress::Over {
             // A plan without stages: there is nobody else.
             for (slice, part) in self.operations.shares(id) {

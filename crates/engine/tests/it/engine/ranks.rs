@@ -206,7 +206,7 @@ impl World {
                 Action::Send { to, payload } => {
                     self.nodes[to as usize].inbox[rank].push_back(payload);
                 }
-                Action::Begin { id, operation, part } => {
+                Action::Begin { id, operation, part, .. } => {
                     let slices = node.engine.slices(id).expect("it has begun");
                     let elements: u64 =
                         slices.iter().map(|s| s.elements.end - s.elements.start).sum();

@@ -64,7 +64,8 @@ impl Bare {
         tensor.running = Some(id);
         self.running.insert(id, number);
         let operation = OperationName { key, generation, ..OperationName::default() };
-        out.push(Action::Begin { id, operation, part: Arc::clone(&tensor.part) });
+        let (priority, part) = (tensor.priority, Arc::clone(&tensor.part));
+        out.push(Action::Begin { id, operation, priority, part });
         self.note(id, progress, out);
         Ok(())
     }

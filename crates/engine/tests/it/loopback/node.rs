@@ -181,7 +181,7 @@ impl Node {
                     encode(&payload, &mut bytes).expect("a payload of this crate");
                     self.said.push((peers[to as usize], bytes));
                 }
-                Action::Begin { id, operation, part } => {
+                Action::Begin { id, operation, part, .. } => {
                     let shares = self.decider.shares(id);
                     let dtype = around.job.dtype(self.rank, shares[0].0);
                     let mut live = Live { id, dtype, shares, packed: None };
