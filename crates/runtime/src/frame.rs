@@ -266,8 +266,13 @@ mod tests {
 
     #[test]
     fn a_header_lies_as_documented() {
-        let operation =
-            OperationName { epoch: 1, group: 2, key: Key(0x0102_0304_0506_0708), generation: 4, part: 3 };
+        let operation = OperationName {
+            epoch: 1,
+            group: 2,
+            key: Key(0x0102_0304_0506_0708),
+            generation: 4,
+            part: 3,
+        };
         let at = FrameAt { stage: 6, step: 7, from: 8, index: 9 };
         let name = FrameName { operation, chunk: 5, at };
         let bytes = Header { name, signature: 10, length: 11 }.to_bytes();
