@@ -4,11 +4,19 @@
 
 mod auth;
 mod clock;
+mod control;
 mod error;
 pub mod frame;
 mod interface;
+mod memory;
+mod node;
+mod plans;
+mod port;
 mod rendezvous;
 mod settings;
+mod shared;
+mod state;
 
 pub use error::{Fault, FaultKind, RuntimeError};
+pub use node::{Node, Registered};
 pub use settings::{DimensionSettings, Settings, Timeouts};

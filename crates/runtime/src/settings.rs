@@ -112,7 +112,7 @@ pub struct Settings {
     #[serde(default)]
     pub algorithms: Option<Vec<String>>,
     /// Which tensor goes next.
-    #[serde(default = "priority")]
+    #[serde(default = "bytescheduler")]
     pub tensor: String,
     /// Tensors are cut into pieces no larger; as the policy has it where it is left out.
     #[serde(default)]
@@ -146,8 +146,8 @@ fn baseline() -> String {
     "baseline".to_owned()
 }
 
-fn priority() -> String {
-    "priority".to_owned()
+fn bytescheduler() -> String {
+    "bytescheduler".to_owned()
 }
 
 fn send_ahead() -> Bytes {

@@ -1,0 +1,4 @@
+//! The tests of `allrail-runtime` that need whole nodes, linked once.
+
+mod cluster;
+mod exchange;
