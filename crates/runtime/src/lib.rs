@@ -13,10 +13,12 @@ mod node;
 mod plans;
 mod port;
 mod rendezvous;
+mod report;
 mod settings;
 mod shared;
 mod state;
 
 pub use error::{Fault, FaultKind, RuntimeError};
 pub use node::{Node, Registered};
+pub use report::{PortReport, Report, TensorReport};
 pub use settings::{DimensionSettings, Settings, Timeouts};

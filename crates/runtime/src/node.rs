@@ -17,6 +17,7 @@ use crate::control::Control;
 use crate::memory::{Memory, is_dense};
 use crate::port::Port;
 use crate::rendezvous::{Connected, Listening, line};
+use crate::report::{Report, Traffic};
 use crate::shared::{Me, Shared};
 use crate::state::State;
 use crate::{Fault, FaultKind, RuntimeError, Settings, plans};
@@ -164,6 +165,8 @@ impl Node {
         };
         let mut connected = listening.connect(&self.settings, table, goes_on)?;
         let streams = std::mem::take(&mut connected.control);
+        let notes = std::mem::take(&mut connected.notes);
+        self.shared.change(Me::Caller, |state| notes.into_iter().for_each(|one| state.note(one)));
         let control = Control::new(Arc::clone(&self.shared), streams, &self.settings)?;
         life.threads.push(spawn("control", move || control.run())?);
         life.phase = Phase::Connected(Box::new(connected));
@@ -332,6 +335,21 @@ impl Node {
     #[must_use]
     pub fn fault(&self) -> Option<Fault> {
         self.shared.look().fault().cloned()
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let dimensions = self.shared.traffic.iter().map(Traffic::report).collect();
+        let state = self.shared.look();
+        Report {
+            rank: self.settings.rank,
+            time: self.shared.clock.now().as_ps(),
+            fault: state.fault().cloned(),
+            dimensions,
+            tensors: state.tensor_reports(),
+            notes: state.notes().to_vec(),
+        }
     }
 
     /// Ends this rank's part: says so to the others, ends all threads, closes all connections. Nothing

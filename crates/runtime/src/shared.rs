@@ -9,6 +9,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::RuntimeError;
 use crate::clock::Clock;
+use crate::report::Traffic;
 use crate::state::{State, Wakes};
 
 /// Wakes one thread that waits in epoll.
@@ -44,6 +45,7 @@ pub(crate) struct Shared {
     state: Mutex<State>,
     changed: Condvar,
     pub(crate) ports: Vec<Bell>,
+    pub(crate) traffic: Vec<Traffic>,
     pub(crate) control: Bell,
     pub(crate) clock: Clock,
 }
@@ -54,6 +56,7 @@ impl Shared {
             state: Mutex::new(state),
             changed: Condvar::new(),
             ports: (0..ports).map(|_| Bell::new()).collect::<Result<_, _>>()?,
+            traffic: (0..ports).map(|_| Traffic::default()).collect(),
             control: Bell::new()?,
             clock,
         })

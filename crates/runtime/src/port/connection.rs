@@ -93,6 +93,7 @@ impl Connection {
                     return Err(End::Closed("its connection was closed".to_owned()));
                 }
                 Ok(bytes) => {
+                    shared.traffic[port as usize].add_received(bytes);
                     all += bytes;
                     let short = self.to < self.staging.len();
                     self.take(port, shared)?;
@@ -224,7 +225,9 @@ impl Connection {
             self.out = shared.change(me, |state| state.next_send(port, self.peer));
         }
         while let Some(frame) = &mut self.out {
-            match write(&self.stream, frame) {
+            let sent = write(&self.stream, frame);
+            shared.traffic[port as usize].add_sent(sent.unwrap_or(0));
+            match sent {
                 Ok(_) if frame.of_header == HEADER && frame.view.is_done() => {
                     let (what, peer) = (frame.what, self.peer);
                     self.out = shared.change(me, |state| {

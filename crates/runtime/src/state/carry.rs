@@ -38,7 +38,7 @@ impl State {
                     self.names.remove(&id);
                     self.live.remove(&operation);
                     if let Err(refused) = self.operations.close(operation) {
-                        self.refused.push(refused.to_string());
+                        self.note(refused.to_string());
                     }
                 }
                 Action::Done { key, generation } => self.tensor_done(key, generation),
@@ -72,7 +72,7 @@ impl State {
         self.ports[port as usize].taken = Some(launch);
         self.running.insert(launch, port);
         if let Err(refused) = self.operations.begin(launch.0, launch.1) {
-            self.refused.push(refused.to_string());
+            self.note(refused.to_string());
         }
         self.advance(launch);
     }
@@ -84,7 +84,7 @@ impl State {
         }
         match self.operations.done(operation, chunk, place) {
             Ok(at) => self.advance((operation, at)),
-            Err(refused) => self.refused.push(refused.to_string()),
+            Err(refused) => self.note(refused.to_string()),
         }
     }
 
@@ -112,7 +112,7 @@ impl State {
         if let Err(broken) = self.tell_alone(event)
             && self.fault.is_none()
         {
-            self.refused.push(broken.to_string());
+            self.note(broken.to_string());
         }
     }
 

@@ -181,7 +181,7 @@ impl State {
 
     /// A frame is not what it should be: no rank knows any more what the others hold.
     pub(super) fn refuse(&mut self, peer: u32, operation: OperationName, why: &str) {
-        self.refused.push(why.to_owned());
+        self.note(why.to_owned());
         let tensor = self.tensors.get(&operation.key).map(|one| one.name.clone());
         let about =
             tensor.as_deref().map_or_else(String::new, |name| format!(" of tensor `{name}`"));

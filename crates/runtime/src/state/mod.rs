@@ -35,6 +35,9 @@ use crate::{Fault, FaultKind};
 /// How long after a broken data connection the control connection is waited for.
 const GRACE: Duration = Duration::from_millis(200);
 
+/// How many notes are kept.
+const MOST_NOTES: usize = 256;
+
 /// A stage that was launched.
 type Launch = (OperationName, StageRef);
 
@@ -105,7 +108,8 @@ pub(crate) struct State {
     todo: Vec<Action>,
     /// What each port was given to launch, where a test wants to know.
     pub(crate) launched: Option<Vec<Vec<Launch>>>,
-    pub(crate) refused: Vec<String>,
+    /// What was seen that should not be, for the report; the first of them.
+    notes: Vec<String>,
 }
 
 impl State {
@@ -146,7 +150,7 @@ impl State {
             wakes: Wakes::default(),
             todo: Vec::new(),
             launched: None,
-            refused: Vec::new(),
+            notes: Vec::new(),
         }
     }
 
@@ -225,7 +229,7 @@ impl State {
         } else if let Err(broken) = self.tell(event)
             && self.fault.is_none()
         {
-            self.refused.push(broken.to_string());
+            self.note(broken.to_string());
         }
     }
 
@@ -343,6 +347,17 @@ impl State {
     /// Ranks that have left for good.
     pub(crate) fn has_left(&self, peer: u32) -> bool {
         self.left.contains_key(&peer)
+    }
+
+    /// Remembers something for the report.
+    pub(crate) fn note(&mut self, what: String) {
+        if self.notes.len() < MOST_NOTES {
+            self.notes.push(what);
+        }
+    }
+
+    pub(crate) fn notes(&self) -> &[String] {
+        &self.notes
     }
 
     /// The caller is done with this node.

@@ -8,6 +8,7 @@ use allrail_schedule::Key;
 
 use super::State;
 use crate::memory::Memory;
+use crate::report::TensorReport;
 use crate::{Fault, FaultKind, RuntimeError};
 
 /// A tensor, and how far it is.
@@ -54,6 +55,19 @@ impl State {
         let tensor = Tensor { name, dtype, elements, memory: None, submitted: 0, done: 0 };
         self.tensors.insert(key, tensor);
         Ok(key)
+    }
+
+    /// All of them, by name.
+    pub(crate) fn tensor_reports(&self) -> Vec<TensorReport> {
+        let report = |one: &Tensor| TensorReport {
+            name: one.name.clone(),
+            bytes: one.elements.saturating_mul(u64::from(one.dtype.width())),
+            submitted: one.submitted,
+            done: one.done,
+        };
+        let mut all: Vec<TensorReport> = self.tensors.values().map(report).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all
     }
 
     /// All bytes of all tensors.
