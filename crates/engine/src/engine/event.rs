@@ -40,7 +40,7 @@ pub enum Event {
         /// Which.
         key: Key,
     },
-    /// What a peer's coordinator has to say.
+    /// What a peer has to say: its coordinator, or of the end.
     Frame {
         /// Who.
         from: u32,
@@ -63,6 +63,17 @@ pub enum Event {
         id: CollectiveId,
         /// Which.
         at: StageRef,
+    },
+    /// A frame has come that this rank cannot take in: [`Engine::home`](super::Engine::home) or
+    /// [`Operations`](crate::Operations) has refused it. One of an earlier epoch is dropped and counted;
+    /// any other ends the job, as no rank can know what its peers hold then.
+    Refused {
+        /// Who has sent it.
+        from: u32,
+        /// By its name; it may be none that this rank knows.
+        operation: OperationName,
+        /// What is wrong with it.
+        why: String,
     },
     /// An operation cannot be carried on.
     Failed {
@@ -145,14 +156,15 @@ pub enum Action {
         /// Who has not submitted it.
         missing: Vec<u32>,
     },
-    /// Launch nothing more; said once. Nothing but [`Event::Membership`] is taken after it.
+    /// Launch nothing more; said once, and last: the [`Action::Send`]s before it must still leave, as they
+    /// tell others why. Nothing but [`Event::Membership`] is taken after it.
     Stop(Box<Stopped>),
 }
 
 /// Why an engine has stopped, and where that leaves every tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stopped {
-    /// Why.
+    /// Why. The same on every rank that is left, but where two ranks met two faults at once.
     pub error: Broken,
     /// By number, that is by name.
     pub tensors: Vec<TensorReport>,

@@ -84,9 +84,9 @@ impl Timers {
         Some(self.list.swap_remove(place))
     }
 
-    /// Those of the scheduler are over.
-    pub(super) fn drop_scheduler(&mut self) {
-        self.list.retain(|timer| timer.owner == Owner::Coordinator);
+    /// None fires any more.
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
     }
 }
 

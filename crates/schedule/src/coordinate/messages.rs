@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bits::Bits;
 use super::broken::{Breach, Broken, Kind};
+use super::cause::Cause;
 use super::ledger::Consensus;
 use super::requests::{Asks, Completed};
 
@@ -165,6 +166,8 @@ pub enum Reason {
         /// Who noticed.
         by: u32,
     },
+    /// Something outside of the talk has gone wrong at a rank.
+    Fault(Cause),
 }
 
 /// A question that passes through the tree of `agreed`, or of a guard to those that it waits for.
