@@ -13,11 +13,13 @@
 //! is an error ([`Broken`]), never a panic. Everything is `Send`.
 
 pub mod chunk_run;
+mod closed;
 pub mod engine;
 pub mod error;
 pub mod executor;
 pub mod memory;
 pub mod operations;
+pub mod signature_hash;
 pub mod stage_run;
 pub mod stages;
 
@@ -27,5 +29,6 @@ pub use error::Broken;
 pub use executor::{CollectiveId, Executor, Progress, Run, UnderWay};
 pub use memory::Dtype;
 pub use operations::{FrameName, Operations, Refused};
+pub use signature_hash::SignatureHash;
 pub use stage_run::StageRun;
 pub use stages::{StageTask, Stages};

@@ -10,7 +10,7 @@ use allrail_schedule::coordinate::Payload;
 use allrail_schedule::signature::Signature;
 use allrail_schedule::{Key, OperationName};
 
-use crate::{Broken, CollectiveId, Run};
+use crate::{Broken, CollectiveId, Run, SignatureHash};
 
 /// A tensor, as it is registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -130,6 +130,8 @@ pub enum Action {
         id: CollectiveId,
         /// What it is called on every rank.
         operation: OperationName,
+        /// What its frames carry beside the name, so that a rank which takes it for another is found.
+        signature: SignatureHash,
         /// What this rank does.
         part: Arc<RankPlan>,
     },

@@ -85,7 +85,8 @@ mod timers;
 mod tuning;
 
 #[cfg(test)]
-mod tests;
+#[path = "../../tests/it/switches.rs"]
+mod switches;
 
 use std::cmp::Ordering::{Equal, Greater, Less};
 

@@ -116,7 +116,13 @@ mod tests {
 
     #[test]
     fn the_stages_of_a_plan_handle_what_is_left_of_the_chunk() {
-        let plan = crate::engine::tests::plan(&[4, 2], Bytes::new(800), 1);
+        let plan = crate::engine::switches::plan(
+            &[4, 2],
+            Operation::AllReduce,
+            "baseline",
+            Bytes::new(1600),
+            1,
+        );
         let stages = stages(&plan, Bytes::new(1600));
         let seen: Vec<(Operation, u32, u64, u64)> = stages
             .tasks()

@@ -51,8 +51,12 @@ pub(crate) struct Setup {
 pub(crate) enum Fault {
     /// This rank is lost.
     Lost(u32),
+    /// An operation fails on this rank, after it has done so much.
+    Fails(u32, u64),
     /// After so many data frames, one is delivered twice.
     Twice(u64),
+    /// After so many data frames, one is delivered that is almost like it.
+    Stray(u64),
     /// This rank takes a tensor for another, as the setup says.
     Differs(u32),
 }
@@ -200,9 +204,11 @@ impl Job {
         let transport = draw.one_of(&[Transport::Tagged, Transport::InOrder]);
         let mut job = Self::engines(seed, most_ranks, transport);
         let rank = draw.below(job.ranks() as usize) as u32;
-        job.fault = Some(match draw.below(3) {
+        job.fault = Some(match draw.below(6) {
             0 => Fault::Lost(rank),
             1 => Fault::Twice(draw.next() % 200),
+            2 => Fault::Stray(draw.next() % 200),
+            3 => Fault::Fails(rank, draw.next() % 60),
             _ => Fault::Differs(rank),
         });
         let tensor = draw.below(job.tensors.len());
@@ -219,9 +225,10 @@ impl Job {
                 _ => elements += 100 * u64::from(job.sizes.iter().product::<u32>()),
             }
             setup.differs.insert((rank, tensor), (name, dtype, elements));
-            // With names and without a coordinator, nobody compares.
+            // Where the others have nothing to send, only a coordinator can say that one waits for it.
             let any = coordination(&mut draw, Transport::InOrder);
-            setup.coordination = setup.coordination.take().or(any);
+            let nothing = job.tensors[tensor].elements == 0;
+            setup.coordination = setup.coordination.take().or(any.filter(|_| nothing));
         }
         job
     }
