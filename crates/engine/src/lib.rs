@@ -24,7 +24,7 @@ pub mod stage_run;
 pub mod stages;
 
 pub use chunk_run::{ChunkRun, FrameAt, Misfit, Work};
-pub use engine::{Action, Engine, Event, Home, Ordering, Registration, Settings, Slice};
+pub use engine::{Action, Call, Engine, Event, Home, Ordering, Registration, Settings, Slice};
 pub use error::Broken;
 pub use executor::{CollectiveId, Executor, Progress, Run, UnderWay};
 pub use memory::Dtype;

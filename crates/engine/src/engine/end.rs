@@ -53,7 +53,8 @@ impl Running {
             out.extend(told.map(|to| Action::Send { to, payload: Payload::Stop(reason.clone()) }));
         }
         let (error, tensors) = (self.because(reason), self.tensors.report());
-        out.push(Action::Stop(Box::new(Stopped { error, tensors })));
+        let calls = self.calls.report();
+        out.push(Action::Stop(Box::new(Stopped { error, tensors, calls })));
     }
 
     /// What an error is about: an operation by its name, and its tensor.

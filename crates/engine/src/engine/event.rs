@@ -124,7 +124,8 @@ pub enum Action {
         payload: Payload,
     },
     /// An operation begins on this rank: frames of its name are at home from now on.
-    /// [`Engine::slices`](super::Engine::slices) says on which elements.
+    /// [`Engine::slices`](super::Engine::slices) says on which elements of which tensors; of a call the
+    /// buffer is the caller's.
     Begin {
         /// What it is called in the calls that follow.
         id: CollectiveId,
@@ -144,11 +145,11 @@ pub enum Action {
         /// Its name.
         operation: OperationName,
     },
-    /// A tensor has been exchanged, and may be submitted again.
+    /// A tensor has been exchanged, and may be submitted again; or a call is done.
     Done {
         /// Which.
         key: Key,
-        /// Which generation of it.
+        /// Which generation of a tensor; 0 of a call.
         generation: u64,
     },
     /// A tensor waits for these ranks.
@@ -170,6 +171,17 @@ pub struct Stopped {
     pub error: Broken,
     /// By number, that is by name.
     pub tensors: Vec<TensorReport>,
+    /// Of calls without a tensor.
+    pub calls: CallReport,
+}
+
+/// How far calls without a tensor are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallReport {
+    /// How many were made.
+    pub made: u64,
+    /// Those of them that are not over, by number; the buffers of all others hold their results.
+    pub unfinished: Vec<u64>,
 }
 
 /// How far a tensor was when an engine stopped.

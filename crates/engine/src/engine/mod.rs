@@ -72,6 +72,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod calls;
 mod end;
 mod event;
 mod operations;
@@ -96,7 +97,8 @@ use allrail_schedule::coordinate::Cause;
 use allrail_schedule::tensor::Tuning;
 use allrail_schedule::{Key, OperationName};
 
-pub use event::{Action, Event, Home, Registration, Slice, Stopped, TensorReport};
+pub use calls::Call;
+pub use event::{Action, CallReport, Event, Home, Registration, Slice, Stopped, TensorReport};
 pub use settings::{Coordination, Ordering, Settings};
 
 use self::parts::Parts;
@@ -120,8 +122,8 @@ impl Engine {
     /// [`Broken::Setting`], [`Broken::Schedule`]: settings that do not go together.
     pub fn new(settings: Settings, plans: Plans) -> Result<Self, Broken> {
         settings.check()?;
-        let Settings { operation, dimensions, granule, room, .. } = settings;
-        let parts = Parts::new(plans, operation, dimensions, granule, room);
+        let Settings { dimensions, granule, room, .. } = settings;
+        let parts = Parts::new(plans, dimensions, granule, room);
         Ok(Self { settings, parts, registered: Vec::new(), running: None, dropped: 0 })
     }
 
@@ -213,6 +215,32 @@ impl Engine {
         Ok(())
     }
 
+    /// This rank's next call without a tensor: the name by which [`Action::Begin`] announces it, and, with
+    /// its key, [`Action::Done`] its end. It counts if it is taken, so all ranks must make the same calls.
+    ///
+    /// # Errors
+    /// [`Broken::Setting`] where the transport needs one order, or of a shape that cannot be;
+    /// [`Broken::Collective`] without a plan for it, and of what its plan cannot do;
+    /// [`Broken::OutOfTurn`] before the start; [`Broken::Stopped`]. Nothing has changed then.
+    pub fn call(
+        &mut self,
+        now: Time,
+        call: &Call<'_>,
+        out: &mut Vec<Action>,
+    ) -> Result<OperationName, Broken> {
+        let Some(running) = &mut self.running else {
+            return Err(Broken::OutOfTurn { call: "a call", when: "before" });
+        };
+        if running.stopped {
+            return Err(Broken::Stopped);
+        }
+        let name = running.call(now, call, &mut self.parts, out)?;
+        if running.executor.is_eager() {
+            running.settle(out);
+        }
+        Ok(name)
+    }
+
     /// Lets every port that can choose what it runs. To be called when everything of one time was told.
     pub fn settle(&mut self, out: &mut Vec<Action>) {
         if let Some(running) = &mut self.running {
@@ -262,6 +290,12 @@ impl Engine {
     #[must_use]
     pub fn report(&self) -> Vec<TensorReport> {
         self.running.as_ref().map_or_else(Vec::new, |running| running.tensors.report())
+    }
+
+    /// How many calls were made, and which of them are not over.
+    #[must_use]
+    pub fn calls(&self) -> CallReport {
+        self.running.as_ref().map_or_else(CallReport::default, |running| running.calls.report())
     }
 
     fn start(&mut self, now: Time, out: &mut Vec<Action>) -> Result<(), Broken> {

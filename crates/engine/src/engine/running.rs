@@ -16,6 +16,7 @@ use allrail_schedule::coordinate::{self, CoordinationSpec, Coordinator, Payload,
 use allrail_schedule::tensor::{self, OperationId, TensorPolicy, TensorScheduler, Tuning};
 use allrail_schedule::{Key, OperationName};
 
+use super::calls::Calls;
 use super::event::{Action, Home, Registration};
 use super::operations::Operations;
 use super::parts::Parts;
@@ -41,6 +42,8 @@ pub(super) struct Running {
     /// Whether the job has stopped: nothing more is told to anyone.
     pub(super) stopped: bool,
     pub(super) tensors: Tensors,
+    pub(super) calls: Calls,
+    pub(super) ask_after: Time,
     pub(super) policy: &'static dyn TensorPolicy,
     pub(super) scheduler: Box<dyn TensorScheduler>,
     pub(super) tunings: Tunings,
@@ -78,6 +81,8 @@ impl Running {
             common: settings.ordering == Ordering::Common,
             stopped: false,
             tensors,
+            calls: Calls::default(),
+            ask_after: settings.ask_after,
             policy,
             scheduler,
             tunings: Tunings::new(tuning),
@@ -134,6 +139,10 @@ impl Running {
             self.end(&reason, true, out);
             return Ok(());
         }
+        if let Payload::Waits(waits) = payload {
+            self.asked(from, *waits, out);
+            return Ok(());
+        }
         if self.coordinator.is_none() {
             return Err(Broken::NoCoordination { from });
         }
@@ -153,16 +162,24 @@ impl Running {
         if self.executor.stage_over(id, at)? == Progress::Running {
             return Ok(());
         }
+        self.collective_over(id, out);
+        self.carry_on(now, parts, out);
+        Ok(())
+    }
+
+    /// A collective is over on this rank.
+    pub(super) fn collective_over(&mut self, id: CollectiveId, out: &mut Vec<Action>) {
         for (slice, part) in self.operations.shares(id) {
             let elements = slice.elements.end - slice.elements.start;
             self.tensors.all[slice.tensor as usize].over(part, elements);
         }
-        if let Some((operation, last)) = self.operations.end(id) {
-            out.push(Action::Over { id, operation });
-            last.into_iter().for_each(|of| self.finished_here(of));
+        let Some((operation, last)) = self.operations.end(id) else { return };
+        out.push(Action::Over { id, operation });
+        last.into_iter().for_each(|of| self.finished_here(of));
+        if let Some(number) = operation.key.number_of_call() {
+            self.calls.over(number);
+            out.push(Action::Done { key: operation.key, generation: 0 });
         }
-        self.carry_on(now, parts, out);
-        Ok(())
     }
 
     /// Where frames of an operation belong.
@@ -177,7 +194,10 @@ impl Running {
         if operation.group != settings.group {
             return Err(Broken::UnknownOperation(*operation));
         }
-        self.tensors.of_key(operation.key)?.home(operation)
+        match operation.key.number_of_call() {
+            Some(number) => self.calls.home(number, operation),
+            None => self.tensors.of_key(operation.key)?.home(operation),
+        }
     }
 
     /// This rank wants all to stop: at once where nobody has to agree.
@@ -223,6 +243,7 @@ impl Running {
     pub(super) fn time(&mut self, now: Time, parts: &mut Parts, out: &mut Vec<Action>) {
         while let Some(timer) = self.timers.take_due(now) {
             match timer.owner {
+                Owner::Calls => self.ask(now, out),
                 Owner::Coordinator => self.tell(coordinate::Event::Timer { id: timer.id }),
                 Owner::Scheduler { number, .. } if self.common => {
                     self.timers.wait_for_cut(timer, number);

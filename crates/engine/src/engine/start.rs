@@ -6,7 +6,7 @@ use allrail_schedule::tensor::{self, OperationId, Piece, Pieces};
 
 use super::event::{Action, Slice};
 use super::operations::Share;
-use super::parts::Parts;
+use super::parts::{Parts, Wanted};
 use super::running::Running;
 use super::tensors::TensorState;
 use crate::{Broken, Progress, SignatureHash};
@@ -128,7 +128,8 @@ impl Running {
             }
             return Ok(());
         }
-        let of_size = parts.of(elements, width)?;
+        let of_size =
+            parts.of(Wanted { operation: first.request.operation, root: 0, elements, width })?;
         let (id, progress) = self.executor.issue(of_size.stages, priority)?;
         let all = &self.tensors.all;
         let shares = pieces.iter().filter_map(|piece| {
@@ -137,21 +138,14 @@ impl Running {
             let (key, unused) = (tensor.key, tensor.unused);
             Some(Share { slice: Slice { tensor: piece.tensor, key, elements, unused }, part })
         });
-        self.operations.begin(id, operation, of, shares);
+        self.operations.begin(id, operation, Some(of), shares);
         for piece in pieces {
             self.tensors.all[piece.tensor as usize].begin(piece, Some(id));
         }
         out.push(Action::Begin { id, operation, signature, part: of_size.plan });
         if progress == Progress::Over {
             // A plan without stages: there is nobody else.
-            for (slice, part) in self.operations.shares(id) {
-                let elements = slice.elements.end - slice.elements.start;
-                self.tensors.all[slice.tensor as usize].over(part, elements);
-            }
-            out.push(Action::Over { id, operation });
-            if let Some((_, Some(of))) = self.operations.end(id) {
-                self.finished_here(of);
-            }
+            self.collective_over(id, out);
         }
         Ok(())
     }

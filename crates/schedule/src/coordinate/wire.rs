@@ -299,6 +299,7 @@ impl Limits {
                 self.each_rank(&missing.passed)
             }
             Payload::Stop(reason) => self.reason(reason),
+            Payload::Waits(_) => Ok(()),
         }
     }
 }

@@ -34,7 +34,7 @@ fn a_rank_that_has_another_shape_or_type_is_named_on_every_rank() {
             world.submit_in_any_order(&["t1"]);
             world.run_until_stopped();
             for (rank, node) in world.nodes.iter().enumerate() {
-                let Stopped { error, tensors } = only(&node.stopped);
+                let Stopped { error, tensors, .. } = only(&node.stopped);
                 let what = format!("rank {rank} with `{}`: {error}", by.tag());
                 let Broken::Fault(Cause::Mismatch { tensor, what: text }) = error else {
                     panic!("{what}")

@@ -107,7 +107,7 @@ fn check(job: &Job, outcome: &Outcome, what: &str) {
         assert_eq!(of_rank.stopped, None, "{what}: rank {rank}");
     }
     assert_eq!(outcome.mismatches, [""; 0], "{what}");
-    contents::check(job, &outcome.ranks, what);
+    contents::check(job, &outcome.ranks, None, what);
 }
 
 /// Runs a job twice, with other deliveries; results must not differ by a bit.
@@ -186,7 +186,7 @@ fn names(job: &Job, fault: Fault, outcome: &Outcome, error: &Broken) -> bool {
         (Fault::Fails(rank, _), Broken::Fault(Cause::Failed { by, about, why })) => {
             let operation = outcome.injected.and_then(|one| one.operation);
             let tensor = (0..job.tensors.len()).find(|t| job.key(*t) == key_of(about));
-            let named = tensor.is_some_and(|t| about.tensor.as_ref() == Some(&job.name(t)));
+            let named = tensor.is_some_and(|t| about.tensor == job.tensor_name(t));
             let right = operation == Some(about.operation) && why == "a link is down";
             *by == job.place(rank) && named && right
         }
@@ -197,7 +197,7 @@ fn names(job: &Job, fault: Fault, outcome: &Outcome, error: &Broken) -> bool {
             let Some(injected) = outcome.injected else { return false };
             let right = injected.operation.is_none_or(|name| name == about.operation);
             let tensor = (0..job.tensors.len()).find(|t| job.key(*t) == key_of(about));
-            let named = about.tensor == tensor.map(|t| job.name(t));
+            let named = about.tensor == tensor.and_then(|t| job.tensor_name(t));
             (*from, *by) == (job.place(injected.from), job.place(injected.to)) && right && named
         }
         (Fault::Differs(rank), Broken::Fault(Cause::Mismatch { tensor, what })) => {
@@ -241,6 +241,7 @@ fn check_fault(job: &Job, outcome: &Outcome, what: &str) {
     // before a coordinator beside them says so.
     let is_sent = !matches!(fault, Fault::Differs(_))
         || job.transport == Transport::InOrder
+        || job.calls && job.elements(faulty.unwrap_or(0), differing(job)) > 0
         || job.tensors[differing(job)].elements > 0;
     let hears = |rank: &u32| outcome.ranks[*rank as usize].stopped.is_some();
     let alone = group.len() == 1 && !matches!(fault, Fault::Fails(..));
@@ -270,9 +271,9 @@ fn check_fault(job: &Job, outcome: &Outcome, what: &str) {
     assert!(at_once, "{what}: of one fault they say {errors:?}");
     // Where a rank took another for it, a tensor has no right result.
     let odd = matches!(fault, Fault::Differs(_)).then(|| differing(job));
+    contents::check(job, &outcome.ranks, odd, &what);
     contents::check_left(job, &outcome.ranks, odd, &what);
     if odd.is_none() {
-        contents::check(job, &outcome.ranks, &what);
         assert_eq!(outcome.mismatches, [""; 0], "{what}");
     }
 }
@@ -280,6 +281,14 @@ fn check_fault(job: &Job, outcome: &Outcome, what: &str) {
 /// A rank that has stopped says of every tensor whether its operation was finished.
 fn check_report(job: &Job, rank: u32, of_rank: &RankOutcome, what: &str) {
     let end = of_rank.stopped.as_ref().expect("it has stopped");
+    if job.calls {
+        let made = end.calls.made as usize;
+        let open = (0..made).filter(|call| of_rank.results[*call].is_empty());
+        let open: Vec<u64> = open.map(|call| call as u64).collect();
+        assert_eq!(end.calls.unfinished, open, "{what}: calls are not reported");
+        assert!(of_rank.results[made..].iter().all(Vec::is_empty), "{what}: more are done");
+        return;
+    }
     assert_eq!(end.tensors.len(), job.tensors.len(), "{what}: a tensor is not reported");
     for (t, results) in of_rank.results.iter().enumerate() {
         let key = job.key_of(rank, t);
@@ -301,6 +310,27 @@ fn whatever_goes_wrong_every_rank_that_is_left_names_it() {
         check_fault(&job, &outcome, &seeds.what(seed));
     }
     seeds.end(schedulers(false).chain(coordinators()).chain(["none"]));
+}
+
+#[test]
+fn calls_of_all_kinds_are_right_however_many_are_under_way() {
+    let mut seeds = Seeds::of("calls_of_all_kinds");
+    for seed in seeds.range.clone() {
+        let job = Job::calls(seed, Seeds::most_ranks(seed));
+        check_twice(&mut seeds, seed, &job);
+    }
+    seeds.end(orders(false));
+}
+
+#[test]
+fn whatever_goes_wrong_with_calls_every_rank_that_is_left_names_it() {
+    let mut seeds = Seeds::of("whatever_goes_wrong_with_calls");
+    for seed in seeds.range.clone() {
+        let job = Job::faulty_calls(seed, Seeds::most_ranks(seed));
+        let outcome = seeds.run(seed, &job);
+        check_fault(&job, &outcome, &seeds.what(seed));
+    }
+    seeds.end([]);
 }
 
 /// Beyond the pinned seeds: 1187, an all-gather in which one rank has another length.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use allrail_collective::StageRef;
 use allrail_core::{Bytes, Time};
 use allrail_engine::chunk_run::{FrameAt, Work};
-use allrail_engine::engine::{Action, Event, Home};
+use allrail_engine::engine::{Action, Call, Event, Home};
 use allrail_engine::operations::{FrameName, Operations, Refused};
 use allrail_engine::{CollectiveId, Dtype, memory};
 use allrail_schedule::coordinate::wire::{Limits, decode, encode};
@@ -16,6 +16,7 @@ use super::contents::{self, GUARD};
 use super::decider::{Decider, Share};
 use super::engines::OfEngine;
 use super::frame::{Address, Frame, Handed};
+use super::job::TakenFor;
 use super::matcher::Matcher;
 use super::{Job, Launch, RankOutcome, Transport};
 
@@ -167,9 +168,35 @@ impl Node {
         self.submitted += 1;
         let which = (generation, tensor);
         self.memory[tensor] = contents::memory(around.job, which, self.rank);
+        if around.job.calls {
+            self.call(around, tensor);
+            return;
+        }
         let key = around.job.key_of(self.rank, tensor);
         let unused = around.job.unused.contains(&(generation, self.rank, tensor));
         self.tell(around, if unused { Event::Unused { key } } else { Event::Submit { key } });
+    }
+
+    fn call(&mut self, around: &mut Around<'_>, number: usize) {
+        self.events += 1;
+        let TakenFor { dtype, elements, operation, root, .. } =
+            around.job.taken_for(self.rank, number);
+        let call = Call {
+            operation,
+            root,
+            dtype: dtype.name(),
+            shape: &[elements],
+            width: dtype.width(),
+            priority: around.job.tensors[number].priority,
+        };
+        let mut todo = Vec::new();
+        match self.decider.call(around.now, &call, &mut todo) {
+            Ok(name) if name.key == Key::call(number as u64) => {}
+            Ok(name) => self.note(&format!("call {number} is called {name}")),
+            Err(broken) => self.note(&broken),
+        }
+        self.carry_out(around, todo);
+        self.settle(around);
     }
 
     fn carry_out(&mut self, around: &mut Around<'_>, todo: Vec<Action>) {
@@ -183,7 +210,13 @@ impl Node {
                     self.said.push((peers[to as usize], bytes));
                 }
                 Action::Begin { id, operation, signature, part } => {
-                    let shares = self.decider.shares(id);
+                    let shares = match operation.key.number_of_call() {
+                        None => self.decider.shares(id),
+                        Some(call) => {
+                            let call = call as usize;
+                            vec![(call, 0..around.job.elements(self.rank, call))]
+                        }
+                    };
                     let dtype = around.job.dtype(self.rank, shares[0].0);
                     let mut live = Live { id, dtype, shares, packed: None };
                     if live.shares.len() > 1 {
