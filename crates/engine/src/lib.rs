@@ -13,20 +13,23 @@
 //! is an error ([`Broken`]), never a panic. Everything is `Send`.
 
 pub mod chunk_run;
+mod closed;
 pub mod engine;
 pub mod error;
 pub mod executor;
 pub mod memory;
 pub mod operations;
 pub mod reduce;
+pub mod signature_hash;
 pub mod stage_run;
 pub mod stages;
 
 pub use chunk_run::{ChunkRun, FrameAt, Misfit, Work};
-pub use engine::{Action, Engine, Event, Home, Ordering, Registration, Settings, Slice};
+pub use engine::{Action, Call, Engine, Event, Home, Ordering, Registration, Settings, Slice};
 pub use error::Broken;
 pub use executor::{CollectiveId, Executor, Progress, Run, UnderWay};
 pub use operations::{FrameName, Operations, Refused};
 pub use reduce::Dtype;
+pub use signature_hash::SignatureHash;
 pub use stage_run::StageRun;
 pub use stages::{StageTask, Stages};
