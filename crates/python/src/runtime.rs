@@ -5,7 +5,9 @@
 
 use std::time::{Duration, Instant};
 
-use allrail_runtime::{Node as RustNode, Registered, RuntimeError, Settings};
+use allrail_collective::Operation;
+use allrail_engine::Dtype;
+use allrail_runtime::{CallOf, Node as RustNode, Registered, RuntimeError, Settings};
 use allrail_schedule::Key;
 use allrail_simulate::error::Report;
 use pyo3::create_exception;
@@ -49,6 +51,17 @@ fn error(error: &RuntimeError) -> PyErr {
     RuntimeFault::new_err(to_json(
         &json!({"kind": kind, "rank": rank, "tensor": tensor, "what": what, "hint": hint}),
     ))
+}
+
+fn unknown(field: &str, value: &str, known: impl IntoIterator<Item: ToString>) -> PyErr {
+    let known: Vec<String> = known.into_iter().map(|one| one.to_string()).collect();
+    let (field, value, hint) = (field.to_owned(), value.to_owned(), known.join(", "));
+    raise(&Report {
+        field,
+        value,
+        why: "it is not known".to_owned(),
+        hint: format!("one of {hint}"),
+    })
 }
 
 /// Asks in slices until there is an answer, or time is over.
@@ -137,6 +150,34 @@ impl Node {
 
     fn wait(&self, py: Python<'_>, key: u64, generation: u64, timeout: f64) -> PyResult<bool> {
         let ask = |left| Ok(self.0.wait(Key(key), generation, left)?.then_some(()));
+        Ok(in_slices(py, timeout, ask)?.is_some())
+    }
+
+    #[pyo3(signature = (kind, pointer, elements, dtype, *, priority=0, root=0))]
+    #[expect(clippy::too_many_arguments, reason = "they are Python's, by name")]
+    fn call(
+        &self,
+        py: Python<'_>,
+        kind: &str,
+        pointer: usize,
+        elements: u64,
+        dtype: &str,
+        priority: i64,
+        root: u32,
+    ) -> PyResult<u64> {
+        let operation = Operation::ALL.into_iter().find(|one| one.to_string() == kind);
+        let operation = operation.ok_or_else(|| unknown("kind", kind, Operation::ALL))?;
+        let dtype_named = Dtype::named(dtype);
+        let names = Dtype::ALL.map(Dtype::name);
+        let dtype = dtype_named.ok_or_else(|| unknown("dtype", dtype, names))?;
+        let call = CallOf { operation, root, dtype, priority };
+        // SAFETY: as for `submit`.
+        py.detach(|| unsafe { self.0.call(&call, pointer as *mut u8, elements) })
+            .map_err(|e| error(&e))
+    }
+
+    fn wait_call(&self, py: Python<'_>, ticket: u64, timeout: f64) -> PyResult<bool> {
+        let ask = |left| Ok(self.0.wait_call(ticket, left)?.then_some(()));
         Ok(in_slices(py, timeout, ask)?.is_some())
     }
 

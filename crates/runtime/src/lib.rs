@@ -19,6 +19,6 @@ mod shared;
 mod state;
 
 pub use error::{Fault, FaultKind, RuntimeError};
-pub use node::{Node, Registered};
+pub use node::{CallOf, Node, Registered};
 pub use report::{PortReport, Report, TensorReport};
 pub use settings::{DimensionSettings, Settings, Timeouts};

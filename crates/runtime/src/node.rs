@@ -7,8 +7,8 @@ use std::time::Duration;
 use allrail_collective::rank::Plans;
 use allrail_collective::{DimensionSet, Operation};
 use allrail_core::{Bytes, DimensionId};
-use allrail_engine::Ordering;
 use allrail_engine::engine::{self, Engine, Registration};
+use allrail_engine::{Dtype, Ordering};
 use allrail_schedule::Key;
 use allrail_schedule::signature::Signature;
 
@@ -40,6 +40,19 @@ pub struct Registered {
     pub place: u32,
     /// Tensors of one group travel together, where the policy packs.
     pub group: Option<u32>,
+}
+
+/// An operation without a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallOf {
+    /// Of which kind.
+    pub operation: Operation,
+    /// Of a broadcast: whose buffer all get. 0 for others.
+    pub root: u32,
+    /// The type of its elements.
+    pub dtype: Dtype,
+    /// Of several that wait for a link, the highest goes first.
+    pub priority: i64,
 }
 
 enum Phase {
@@ -79,10 +92,10 @@ impl Node {
     pub fn bind(settings: Settings) -> Result<Self, RuntimeError> {
         settings.check()?;
         let operation = Operation::AllReduce;
-        let all = match settings.ranks {
-            1 => Vec::new(),
-            _ => plans::of(&settings, operation)?,
-        };
+        let mut all = Vec::new();
+        for operation in Operation::ALL.into_iter().filter(|_| settings.ranks > 1) {
+            all.extend(plans::of(&settings, operation)?);
+        }
         let engine = engine::Settings {
             rank: settings.rank,
             ranks: settings.ranks,
@@ -184,7 +197,7 @@ impl Node {
             let text = format!("{strides:?}");
             return Err(RuntimeError::setting("strides", text, why, "`tensor.contiguous()`"));
         }
-        let width = allrail_engine::Dtype::named(&dtype).map_or(1, allrail_engine::Dtype::width);
+        let width = Dtype::named(&dtype).map_or(1, Dtype::width);
         let signature = Signature { name, dtype, shape, strides };
         let registration = Registration { signature, width, place, group };
         self.shared.change(Me::Caller, |state| state.register(registration))
@@ -275,19 +288,49 @@ impl Node {
                 let hint = "register each tensor with the shape that is submitted";
                 return Err(RuntimeError::setting("elements", elements, why, hint));
             }
-            let bytes = elements.checked_mul(u64::from(dtype.width()));
-            let bytes = bytes.and_then(|bytes| isize::try_from(bytes).ok());
-            let fits = |bytes: &isize| pointer.addr().checked_add(bytes.unsigned_abs()).is_some();
-            let Some(bytes) = bytes.filter(fits).filter(|bytes| *bytes == 0 || !pointer.is_null())
-            else {
-                let why = "there is no such memory";
-                let at = format!("{pointer:?}");
-                return Err(RuntimeError::setting("pointer", at, why, "a tensor in host memory"));
-            };
-            // SAFETY: as the caller promises; the length is that of the elements.
-            let memory = unsafe { Memory::new(pointer, bytes.unsigned_abs()) };
+            // SAFETY: as the caller promises.
+            let memory = unsafe { memory_at(pointer, elements, dtype)? };
             state.submit(key, memory, unused)
         })
+    }
+
+    /// An operation without a name, in place: the k-th call of every rank is the same one, and must be alike.
+    /// `elements` are those of the whole buffer: before a reduce-scatter, after an all-gather. Returns the
+    /// call's number, which [`wait_call`](Self::wait_call) takes.
+    ///
+    /// # Safety
+    /// As [`submit`](Self::submit), until [`wait_call`](Self::wait_call) has said that it is over or failed.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit); a type that cannot be summed, a root that is not there, an all-to-all
+    /// whose elements cannot be divided.
+    pub unsafe fn call(
+        &self,
+        call: &CallOf,
+        pointer: *mut u8,
+        elements: u64,
+    ) -> Result<u64, RuntimeError> {
+        self.check_process()?;
+        let CallOf { operation, root, dtype, priority } = *call;
+        // SAFETY: as the caller promises.
+        let memory = unsafe { memory_at(pointer, elements, dtype)? };
+        let (shape, dtype_name, width) = ([elements], dtype.name(), dtype.width());
+        let call =
+            engine::Call { operation, root, dtype: dtype_name, shape: &shape, width, priority };
+        self.shared.change(Me::Caller, |state| state.call(&call, dtype, memory))
+    }
+
+    /// Waits until a call is over: whether it is.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_call(&self, number: u64, timeout: Duration) -> Result<bool, RuntimeError> {
+        self.check_process()?;
+        let answer = |state: &mut State| match state.poll_call(number) {
+            Ok(false) => None,
+            other => Some(other),
+        };
+        self.shared.wait(timeout, answer).unwrap_or(Ok(false))
     }
 
     /// Waits until an exchange is over: whether it is.
@@ -380,6 +423,24 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.close();
     }
+}
+
+/// The memory of so many elements.
+///
+/// # Safety
+/// As [`Node::submit`].
+unsafe fn memory_at(pointer: *mut u8, elements: u64, dtype: Dtype) -> Result<Memory, RuntimeError> {
+    let bytes = elements.checked_mul(u64::from(dtype.width()));
+    let bytes = bytes.and_then(|bytes| isize::try_from(bytes).ok()).map(isize::unsigned_abs);
+    let fits = |bytes: &usize| {
+        pointer.addr().checked_add(*bytes).is_some() && (*bytes == 0 || !pointer.is_null())
+    };
+    let Some(bytes) = bytes.filter(fits) else {
+        let (at, why) = (format!("{pointer:?}"), "there is no such memory");
+        return Err(RuntimeError::setting("pointer", at, why, "a tensor in host memory"));
+    };
+    // SAFETY: as the caller promises; the length is that of the elements.
+    Ok(unsafe { Memory::new(pointer, bytes) })
 }
 
 fn out_of_turn(life: &mut Life, phase: Phase, call: &'static str) -> RuntimeError {

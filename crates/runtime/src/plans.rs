@@ -1,7 +1,7 @@
 //! The plans of a node: made from its settings, alike on every rank, for every size.
 //!
 //! Where no algorithm is named, for each size the one is taken that the stage model predicts to be the
-//! quickest: few steps for little data, few bytes for much. Sizes are tried from 1 KiB to 4 GiB, four times
+//! quickest (so, too, for operations that the one that is named does not do): few steps for little data, few bytes for much. Sizes are tried from 1 KiB to 4 GiB, four times
 //! as large each; a plan holds from half-way (a factor of two) below the first that it was the best for.
 
 use allrail_collective::rank::Plans;
@@ -44,9 +44,6 @@ fn predicted(request: &Request) -> Result<Time, ScheduleError> {
 
 /// The algorithm for every dimension, one and the same, or that which is usual on its links.
 fn candidates(settings: &Settings, operation: Operation) -> Vec<Option<Vec<String>>> {
-    if settings.algorithms.is_some() {
-        return vec![settings.algorithms.clone()];
-    }
     let parts = match operation {
         Operation::AllReduce => vec![Operation::ReduceScatter, Operation::AllGather],
         other => vec![other],
@@ -54,6 +51,13 @@ fn candidates(settings: &Settings, operation: Operation) -> Vec<Option<Vec<Strin
     let does =
         |one: &&&dyn algorithm::Algorithm| parts.iter().all(|part| one.operations().contains(part));
     let all = algorithm::ALL.iter().filter(does);
+    // Algorithms are named for all-reduces; another operation may not be among what they do.
+    if let Some(named) = &settings.algorithms {
+        let can = |tag: &String| all.clone().any(|one| one.tag() == tag);
+        if operation == Operation::AllReduce || named.iter().all(can) {
+            return vec![Some(named.clone())];
+        }
+    }
     let everywhere = |tag: &str| vec![tag.to_owned(); settings.dimensions.len()];
     std::iter::once(None).chain(all.map(|one| Some(everywhere(one.tag())))).collect()
 }

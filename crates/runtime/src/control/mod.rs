@@ -170,6 +170,7 @@ impl Control {
     /// Takes what is to be said.
     fn say(&mut self, state: &mut State) {
         let epoch = self.epoch;
+        self.say_end(state);
         for (to, bytes) in state.said.drain(..) {
             if let Some(peer) = self.peers.values_mut().find(|peer| peer.rank == to)
                 && peer.outbox.len() < MOST_UNSENT
@@ -177,18 +178,22 @@ impl Control {
                 words::said(epoch, &bytes, &mut peer.outbox);
             }
         }
+        if state.closing && self.said_left.is_none() {
+            self.said_left = Some(Instant::now());
+            for peer in self.peers.values_mut().filter(|_| !self.said_end) {
+                words::left(epoch, state.exchanges(), &mut peer.outbox);
+            }
+        }
+    }
+
+    /// Why the job ends, before what the engine says of it: every rank shall have the same words.
+    fn say_end(&mut self, state: &State) {
         if let (Some(fault), false) = (state.fault(), self.said_end)
             && fault.kind != FaultKind::Closed
         {
             self.said_end = true;
             for peer in self.peers.values_mut() {
-                words::end(epoch, fault, &mut peer.outbox);
-            }
-        }
-        if state.closing && self.said_left.is_none() {
-            self.said_left = Some(Instant::now());
-            for peer in self.peers.values_mut().filter(|_| !self.said_end) {
-                words::left(epoch, state.exchanges(), &mut peer.outbox);
+                words::end(self.epoch, fault, &mut peer.outbox);
             }
         }
     }

@@ -100,8 +100,13 @@ impl Port {
                     self.send();
                 }
             }
-            self.combine();
-            self.send();
+            // What is sent may free what waits to be combined, and the other way round.
+            loop {
+                self.send();
+                if !self.combine() {
+                    break;
+                }
+            }
             let over = self.shared.change(me, |state| {
                 let over = state.fault().is_some() || state.closing;
                 if over {
@@ -134,15 +139,18 @@ impl Port {
         });
     }
 
-    /// Combines what has waited for others.
-    fn combine(&mut self) {
+    /// Combines what has waited for others; whether there was anything.
+    fn combine(&mut self) -> bool {
         let me = Me::Port(self.number);
+        let mut any = false;
         while let Some((number, mut view, data)) =
             self.shared.change(me, |state| state.next_combine(self.number))
         {
             view.combine(&data);
             self.shared.change(me, |state| state.combined(number));
+            any = true;
         }
+        any
     }
 
     /// Sends to every peer for which there is something, as much as its link takes.

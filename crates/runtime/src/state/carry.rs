@@ -2,9 +2,9 @@
 
 use allrail_collective::StageRef;
 use allrail_engine::engine::{Action, Event, Stopped};
-use allrail_engine::{Broken, CollectiveId, Dtype};
+use allrail_engine::{Broken, CollectiveId, Dtype, Refused, SignatureHash};
 use allrail_schedule::OperationName;
-use allrail_schedule::coordinate::wire;
+use allrail_schedule::coordinate::{Cause, wire};
 
 use super::outgoing::Sending;
 use super::{Launch, Live, State};
@@ -22,11 +22,11 @@ impl State {
                         self.wakes.control = true;
                     }
                 }
-                Action::Begin { id, operation, priority, part } => {
-                    self.begin(id, operation, priority);
-                    if let Err(refused) = self.operations.open(operation, part) {
-                        // Frames that came before it, from whomever.
-                        self.refuse(self.rank, operation, &refused.to_string());
+                Action::Begin { id, operation, priority, signature, part } => {
+                    self.begin(id, operation, priority, signature);
+                    if let Err(refused) = self.operations.open(operation, signature, part) {
+                        // A frame that came before it.
+                        self.refuse_kept(operation, &refused);
                     }
                 }
                 Action::Run(run) => {
@@ -41,16 +41,45 @@ impl State {
                         self.note(refused.to_string());
                     }
                 }
-                Action::Done { key, generation } => self.tensor_done(key, generation),
+                Action::Done { key, generation } => {
+                    match key.number_of_call() {
+                        Some(call) => self.call_done(call),
+                        None => self.tensor_done(key, generation),
+                    }
+                    let group = self.engine.settings().group;
+                    if let Err(refused) = self.operations.exchanged(group, key, generation) {
+                        let epoch = self.engine.settings().epoch;
+                        let name = OperationName { epoch, group, key, generation, part: 0 };
+                        self.refuse_kept(name, &refused);
+                    }
+                }
                 Action::Warn { .. } => {}
                 Action::Stop(stopped) => self.stopped(*stopped),
             }
         }
     }
 
-    fn begin(&mut self, id: CollectiveId, operation: OperationName, priority: i64) {
+    /// A frame was kept that should not have come.
+    fn refuse_kept(&mut self, operation: OperationName, refused: &Refused) {
+        match refused.from() {
+            Some(from) => self.refuse(from, operation, &refused.to_string()),
+            None => self.note(refused.to_string()),
+        }
+    }
+
+    fn begin(
+        &mut self,
+        id: CollectiveId,
+        operation: OperationName,
+        priority: i64,
+        signature: SignatureHash,
+    ) {
         let mut buffer = Buffer::default();
         let mut dtype = Dtype::Uint8;
+        if let Some((memory, of_call)) = self.calls.beginning() {
+            dtype = of_call;
+            buffer.push(memory);
+        }
         for slice in self.engine.slices(id).unwrap_or_default() {
             let Some(tensor) = self.tensors.get(&slice.key) else { continue };
             dtype = tensor.dtype;
@@ -62,7 +91,7 @@ impl State {
             }
         }
         self.names.insert(id, operation);
-        self.live.insert(operation, Live { id, dtype, buffer, priority, signature: 0 });
+        self.live.insert(operation, Live { id, dtype, buffer, priority, signature });
     }
 
     fn launch(&mut self, port: u32, launch: Launch) {
@@ -108,7 +137,7 @@ impl State {
         }
     }
 
-    fn tell_or_note(&mut self, event: Event) {
+    pub(super) fn tell_or_note(&mut self, event: Event) {
         if let Err(broken) = self.tell_alone(event)
             && self.fault.is_none()
         {
@@ -124,23 +153,28 @@ impl State {
         self.stop(fault);
     }
 
-    /// In the words of the engine, where nobody else has any.
+    /// In the words of the engine, where nobody else has any. It counts places of the group.
     fn fault_of(&self, error: &Broken) -> Fault {
-        let (mut rank, mut tensor) = (None, None);
-        let kind = match error {
-            Broken::Mismatch { name, .. } => {
-                tensor = Some(name.clone());
-                FaultKind::Differs
+        let rank_of = |place: &u32| self.peers.get(*place as usize).copied();
+        let (kind, rank, tensor) = match error {
+            Broken::Fault(Cause::Lost { rank }) => (FaultKind::Died, rank_of(rank), None),
+            Broken::Fault(Cause::Failed { by, about, .. }) => {
+                (FaultKind::Stopped, rank_of(by), about.tensor.clone())
             }
-            Broken::PeerLost { rank: place } => {
-                rank = self.peers.get(*place as usize).copied();
-                FaultKind::Died
+            Broken::Fault(Cause::Frame { from, about, .. }) => {
+                (FaultKind::BadFrame, rank_of(from), about.tensor.clone())
             }
-            Broken::Failed { name, .. } => {
-                tensor = Some(name.clone());
-                FaultKind::BadFrame
+            Broken::Fault(Cause::Mismatch { tensor, .. }) => {
+                (FaultKind::Differs, None, Some(tensor.clone()))
             }
-            _ => FaultKind::Stopped,
+            Broken::Fault(Cause::Rank { by, .. }) => (FaultKind::Stopped, rank_of(by), None),
+            Broken::Silent { ranks, .. } => {
+                (FaultKind::Silent, ranks.first().and_then(rank_of), None)
+            }
+            Broken::Stalled { name, missing } => {
+                (FaultKind::Stopped, missing.first().and_then(rank_of), Some(name.clone()))
+            }
+            _ => (FaultKind::Stopped, None, None),
         };
         Fault { kind, rank, tensor, what: error.to_string() }
     }

@@ -1,14 +1,13 @@
 //! What has come: which frame is whose, and whether it may be combined as it comes or is kept.
 
-use allrail_engine::Work;
-use allrail_engine::engine::{Event, Home};
+use allrail_engine::engine::Event;
+use allrail_engine::{SignatureHash, Work};
 use allrail_schedule::OperationName;
 
 use super::State;
 use super::outgoing::Sending;
 use crate::frame::Header;
 use crate::memory::View;
-use crate::{Fault, FaultKind};
 
 /// A frame that was announced and is not combined.
 #[derive(Default)]
@@ -83,20 +82,14 @@ impl State {
             self.refuse(peer, operation, &why);
             return Intake::Drop;
         }
-        let known = match self.engine.home(&operation) {
-            Ok(Home::Running(_)) => self.live.get(&operation).map(|live| live.signature),
-            Ok(Home::Early) => None,
-            Err(broken) => {
-                self.refuse(peer, operation, &broken.to_string());
-                return Intake::Drop;
-            }
-        };
-        if known.is_some_and(|known| known != header.signature) {
-            self.differs(peer, operation);
+        if let Err(broken) = self.engine.home(&operation) {
+            self.refuse(peer, operation, &broken.to_string());
             return Intake::Drop;
         }
         let number = self.arrivals.add(port);
-        if let Err(refused) = self.operations.frame(header.name, header.length, number) {
+        let signature = SignatureHash(header.signature);
+        let taken = self.operations.frame(header.name, signature, header.length, number);
+        if let Err(refused) = taken {
             self.arrivals.remove(number);
             self.refuse(peer, operation, &refused.to_string());
             return Intake::Drop;
@@ -179,29 +172,13 @@ impl State {
         }
     }
 
-    /// A frame is not what it should be: no rank knows any more what the others hold.
+    /// A frame is not what it should be: no rank knows any more what the others hold, unless it is left from
+    /// an earlier life of the job.
     pub(super) fn refuse(&mut self, peer: u32, operation: OperationName, why: &str) {
-        self.note(why.to_owned());
-        let tensor = self.tensors.get(&operation.key).map(|one| one.name.clone());
-        let about =
-            tensor.as_deref().map_or_else(String::new, |name| format!(" of tensor `{name}`"));
-        let what = format!("a frame{about} from rank {peer} cannot be taken in: {why}");
-        let (kind, rank) = (FaultKind::BadFrame, Some(peer));
-        self.cause.get_or_insert(Fault { kind, rank, tensor, what });
-        let why = why.to_owned();
-        let failed = self.tell_alone(Event::Failed { operation, why });
-        if (failed.is_err() || self.fault.is_none())
-            && let Some(fault) = self.cause.take()
-        {
-            self.stop(fault);
+        self.note(format!("a frame from rank {peer} was refused: {why}"));
+        if let Some(from) = self.place_of(peer) {
+            let why = why.to_owned();
+            self.tell_or_note(Event::Refused { from, operation, why });
         }
-    }
-
-    fn differs(&mut self, peer: u32, operation: OperationName) {
-        let name =
-            self.tensors.get(&operation.key).map_or_else(String::new, |one| one.name.clone());
-        let what = format!("rank {peer} exchanges something else as tensor `{name}`");
-        let (kind, rank) = (FaultKind::Differs, Some(peer));
-        self.end(Fault { kind, rank, tensor: Some(name), what });
     }
 }

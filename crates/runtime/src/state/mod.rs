@@ -6,6 +6,7 @@
 //! lock. Whoever changes something asks [`State::take_wakes`] in the end whom it has work for, and wakes
 //! them once it has given the lock back.
 
+mod calls;
 mod carry;
 mod intake;
 mod outgoing;
@@ -17,13 +18,14 @@ use std::time::{Duration, Instant};
 use allrail_collective::StageRef;
 use allrail_core::Bytes;
 use allrail_engine::engine::{Action, Engine, Event};
-use allrail_engine::{Broken, CollectiveId, Dtype, Operations, Ordering};
+use allrail_engine::{Broken, CollectiveId, Dtype, Operations, Ordering, SignatureHash};
 use allrail_schedule::coordinate::Payload;
 use allrail_schedule::{Key, OperationName};
 
 pub(crate) use self::intake::{Intake, Kept};
 pub(crate) use self::outgoing::Frame;
 
+use self::calls::Calls;
 use self::intake::Arrivals;
 use self::outgoing::Heap;
 use self::tensors::{Completions, Tensor};
@@ -34,6 +36,12 @@ use crate::{Fault, FaultKind};
 
 /// How long after a broken data connection the control connection is waited for.
 const GRACE: Duration = Duration::from_millis(200);
+
+/// How many words of coordinators are kept until the job begins here.
+const MOST_HELD: usize = 4096;
+
+/// In the last word of a rank: how many calls are over there. No tensor has this key.
+const CALLS: Key = Key(0);
 
 /// How many notes are kept.
 const MOST_NOTES: usize = 256;
@@ -47,7 +55,7 @@ struct Live {
     dtype: Dtype,
     buffer: Buffer,
     priority: i64,
-    signature: u64,
+    signature: SignatureHash,
 }
 
 /// Who has something to do.
@@ -89,6 +97,7 @@ pub(crate) struct State {
     arrivals: Arrivals,
     sequence: u64,
     tensors: BTreeMap<Key, Tensor>,
+    calls: Calls,
     in_use: InUse<Key>,
     completions: Completions,
     /// What the coordinator wants sent, for whom.
@@ -137,6 +146,7 @@ impl State {
             arrivals: Arrivals::default(),
             sequence: 0,
             tensors: BTreeMap::new(),
+            calls: Calls::default(),
             in_use: InUse::default(),
             completions: Completions::default(),
             said: VecDeque::new(),
@@ -222,9 +232,13 @@ impl State {
 
     /// A peer's coordinator has spoken.
     pub(crate) fn hear(&mut self, peer: u32, epoch: u32, payload: Payload) {
-        let Some(place) = self.peers.iter().position(|one| *one == peer) else { return };
-        let event = Event::Frame { from: u32::try_from(place).unwrap_or(u32::MAX), epoch, payload };
+        let Some(from) = self.place_of(peer) else { return };
+        let event = Event::Frame { from, epoch, payload };
         if !self.started {
+            if self.held.len() >= MOST_HELD {
+                let how = "it says too much before this rank has started";
+                return self.lose(peer, FaultKind::BadFrame, how);
+            }
             self.held.push_back(event);
         } else if let Err(broken) = self.tell(event)
             && self.fault.is_none()
@@ -277,11 +291,11 @@ impl State {
         if self.fault.is_some() || self.cause.is_some() {
             return;
         }
-        let place = fault.rank.and_then(|rank| self.peers.iter().position(|one| *one == rank));
+        let lost = fault.rank.filter(|rank| *rank != self.rank);
         self.cause = Some(fault);
-        let event = match place.and_then(|place| u32::try_from(place).ok()) {
-            Some(rank) if self.peers[rank as usize] != self.rank => Event::PeerLost { rank },
-            _ => Event::Shutdown,
+        let event = match lost.and_then(|rank| self.place_of(rank)) {
+            Some(rank) => Event::PeerLost { rank },
+            None => Event::Shutdown,
         };
         let told = self.tell(event);
         if (told.is_err() || self.fault.is_none())
@@ -290,6 +304,11 @@ impl State {
             // It has not begun, or was over; or it asks others first, and they hear it from this rank.
             self.stop(fault);
         }
+    }
+
+    /// The place in the group of a rank of the fabric.
+    fn place_of(&self, rank: u32) -> Option<u32> {
+        self.peers.iter().position(|one| *one == rank).and_then(|place| u32::try_from(place).ok())
     }
 
     /// A tensor that is under way, if any: the first by name.
@@ -320,6 +339,7 @@ impl State {
         for (key, count) in submitted {
             self.check_left(key, count);
         }
+        self.check_calls_left();
     }
 
     /// Whether everyone whom the `count`-th exchange of a tensor needs is there.
@@ -337,7 +357,8 @@ impl State {
 
     /// How often each tensor was exchanged here: the last word to peers.
     pub(crate) fn exchanges(&self) -> impl Iterator<Item = (Key, u64)> + '_ {
-        self.tensors.iter().map(|(key, one)| (*key, one.done))
+        let calls = std::iter::once((CALLS, self.calls.all_before()));
+        self.tensors.iter().map(|(key, one)| (*key, one.done)).chain(calls)
     }
 
     fn is_tagged(&self) -> bool {

@@ -73,7 +73,7 @@ impl State {
             let at = FrameAt { stage, step, from, index };
             let header = Header {
                 name: FrameName { operation, chunk, at },
-                signature: live.signature,
+                signature: live.signature.0,
                 length: message.elements.saturating_mul(u64::from(live.dtype.width())),
             };
             return Some(Frame { what, header: header.to_bytes(), view, of_header: 0 });

@@ -174,6 +174,8 @@ impl State {
         let order = std::mem::take(&mut self.completions.order);
         self.completions.there.clear();
         let generation = |key: &Key| self.tensors.get(key).map_or(0, |one| one.done - 1);
-        order.iter().map(|key| (*key, generation(key))).collect()
+        let mut done: Vec<_> = order.iter().map(|key| (*key, generation(key))).collect();
+        done.extend(self.calls.take_finished().map(|number| (Key::call(number), 0)));
+        done
     }
 }
