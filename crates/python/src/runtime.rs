@@ -99,10 +99,12 @@ impl Node {
         self.0.addresses().to_vec()
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "it is made of a list of Python's")]
     fn connect(&self, py: Python<'_>, addresses: Vec<Vec<String>>) -> PyResult<()> {
         let mut raised = None;
         let connected = py.detach(|| {
-            let mut goes_on = || match Python::attach(|py| py.check_signals()) {
+            let signals = |py: Python<'_>| -> PyResult<()> { Ok(py.check_signals()?) };
+            let mut goes_on = || match Python::attach(signals) {
                 Ok(()) => true,
                 Err(error) => {
                     raised = Some(error);

@@ -24,7 +24,7 @@ fn request(settings: &Settings, operation: Operation, size: Bytes) -> Request {
         dimensions: Vec::new(),
         policy: settings.policy.clone(),
         order: settings.order,
-        chunks: settings.chunks,
+        chunks: chunks(settings, size),
         algorithms: settings.algorithms.clone(),
         active_chunks: None,
         endpoint_delay: Time::ZERO,
@@ -32,6 +32,12 @@ fn request(settings: &Settings, operation: Operation, size: Bytes) -> Request {
         seed: 1,
         plugins: Default::default(),
     }
+}
+
+/// As many as the settings say, but none smaller than they say.
+fn chunks(settings: &Settings, size: Bytes) -> u32 {
+    let most = size.count() / settings.smallest_chunk.count().max(1);
+    u32::try_from(most).unwrap_or(u32::MAX).clamp(1, settings.chunks.max(1))
 }
 
 /// When the schedule is over, in the model.
@@ -99,7 +105,8 @@ pub(crate) fn of(
             (None, Some(error)) => return Err(wrong(&error)),
             (None, None) => continue,
         };
-        if best.last().is_none_or(|(_, other)| *other != place) {
+        let cut = |size: Bytes| chunks(settings, size);
+        if best.last().is_none_or(|(last, other)| *other != place || cut(*last) != cut(size)) {
             best.push((size, place));
         }
     }
@@ -157,7 +164,9 @@ mod tests {
         let mut settings = local(0, &[2, 2]);
         settings.algorithms = Some(vec!["ring".to_owned(), "direct".to_owned()]);
         let plans = of(&settings, Operation::AllReduce).expect("plans");
-        assert_eq!((plans.len(), plans[0].algorithms.join(" ")), (1, "ring direct".to_owned()));
+        assert!(plans.iter().all(|plan| plan.algorithms == ["ring", "direct"]));
+        let chunks: Vec<usize> = plans.iter().map(|plan| plan.chunks.len()).collect();
+        assert_eq!(chunks, [1, 4, 16]);
         settings.policy = "fastest".to_owned();
         let error = of(&settings, Operation::AllReduce).expect_err("no such policy");
         assert!(error.to_string().contains("fastest") && error.hint().is_some());

@@ -54,7 +54,7 @@ impl State {
                     }
                 }
                 Action::Warn { .. } => {}
-                Action::Stop(stopped) => self.stopped(*stopped),
+                Action::Stop(stopped) => self.stopped(&stopped),
             }
         }
     }
@@ -145,7 +145,7 @@ impl State {
         }
     }
 
-    fn stopped(&mut self, stopped: Stopped) {
+    fn stopped(&mut self, stopped: &Stopped) {
         if self.fault.is_some() {
             return;
         }

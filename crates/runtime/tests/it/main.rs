@@ -3,3 +3,4 @@
 mod calls;
 mod cluster;
 mod exchange;
+mod faults;
