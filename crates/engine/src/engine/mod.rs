@@ -112,7 +112,7 @@
 //! engine.on(Time::ZERO, Event::Start, &mut actions)?;
 //! engine.on(Time::ZERO, Event::Submit { key }, &mut actions)?;
 //! engine.settle(&mut actions);
-//! let [Action::Begin { id, operation, part }, Action::Run(run)] = &actions[..] else { panic!() };
+//! let [Action::Begin { id, operation, part, .. }, Action::Run(run)] = &actions[..] else { panic!() };
 //! assert_eq!((operation.key, operation.generation, part.ranks), (key, 0, 2));
 //! assert_eq!(engine.slices(*id)?[0].elements, 0..256);
 //! assert_eq!((run.collective, run.port), (*id, 0));
