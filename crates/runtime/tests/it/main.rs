@@ -4,3 +4,4 @@ mod calls;
 mod cluster;
 mod exchange;
 mod faults;
+mod laws;
