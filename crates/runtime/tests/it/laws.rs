@@ -10,6 +10,9 @@ mod contents;
 #[path = "../../../engine/tests/it/loopback/draw.rs"]
 #[allow(dead_code, reason = "shared with the loopback driver, which has more laws")]
 mod draw;
+#[path = "../../../engine/tests/it/loopback/faults.rs"]
+#[allow(dead_code, reason = "shared with the loopback driver, which has more laws")]
+mod faults;
 #[path = "../../../engine/tests/it/loopback/job.rs"]
 #[allow(dead_code, reason = "shared with the loopback driver, which has more laws")]
 mod job;
@@ -30,7 +33,7 @@ use serde_json::json;
 pub(crate) use self::job::{Job, Transport};
 
 use self::contents::GUARD;
-use self::job::TakenFor;
+use self::faults::TakenFor;
 use crate::cluster::{LONG, connect_with, settings};
 
 /// What became of a rank.
@@ -223,7 +226,7 @@ fn calls_of_any_kind_are_carried_out_over_sockets() {
 fn whoever_has_something_else_is_found_over_sockets() {
     let differs = |seed: u64| {
         let all = (0..).map(|i| Job::faulty_calls(seed + 1000 * i, MOST_RANKS));
-        let one = |job: &Job| matches!(job.fault, Some(job::Fault::Differs(_)));
+        let one = |job: &Job| matches!(job.fault, Some(faults::Fault::Differs(_)));
         all.into_iter().find(one).expect("some job")
     };
     let check = |job: &Job, outcome: &[RankOutcome], what: &str| {
