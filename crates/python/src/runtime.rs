@@ -103,8 +103,11 @@ impl Node {
     fn connect(&self, py: Python<'_>, addresses: Vec<Vec<String>>) -> PyResult<()> {
         let mut raised = None;
         let connected = py.detach(|| {
-            let signals = |py: Python<'_>| -> PyResult<()> { Ok(py.check_signals()?) };
-            let mut goes_on = || match Python::attach(signals) {
+            #[expect(
+                clippy::redundant_closure_for_method_calls,
+                reason = "the method is for one lifetime, the closure for any"
+            )]
+            let mut goes_on = || match Python::attach(|py| py.check_signals()) {
                 Ok(()) => true,
                 Err(error) => {
                     raised = Some(error);
