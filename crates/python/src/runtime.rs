@@ -203,6 +203,10 @@ impl Node {
         to_json(&py.detach(|| self.0.report()))
     }
 
+    fn abandon(&self) {
+        self.0.abandon();
+    }
+
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.0.close());
     }
