@@ -3,24 +3,38 @@
 use std::collections::VecDeque;
 
 use allrail_collective::rank::Plans;
-use allrail_collective::{CollectivePlan, DimensionSet, Operation, SizeRange};
-use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
+use allrail_collective::{DimensionSet, Operation};
+use allrail_core::{Bytes, DimensionId, Time};
 use allrail_engine::Run;
 use allrail_engine::engine::{
-    Action, Coordination, Engine, Event, Ordering, Registration, Settings,
+    Action, Call, Coordination, Engine, Event, Ordering, Registration, Settings,
 };
-use allrail_fabric::{Contention, Dimension, Fabric, Kind};
-use allrail_schedule::chunk::Parameters;
 use allrail_schedule::coordinate::{self, Payload};
 use allrail_schedule::signature::Signature;
 use allrail_schedule::tensor::TensorParameters;
-use allrail_schedule::{Key, Order, Request};
+use allrail_schedule::{Key, Order};
+
+use self::switches::plan;
+
+#[path = "../../tests/it/switches.rs"]
+mod switches;
 
 /// How many tensors a model has.
 pub(crate) const TENSORS: usize = 160;
 /// Into how many parts each is cut.
 pub(crate) const PARTS: u64 = 8;
 const PART: u64 = 1 << 20;
+
+/// What ranks exchange, and over which transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// Tensors, over a tagged one.
+    Tagged,
+    /// Tensors, over one with a common order.
+    Common,
+    /// Calls without a name, as many as tensors have parts: every other one a broadcast from another rank.
+    Calls,
+}
 
 /// What happens at a rank next.
 enum Next {
@@ -30,6 +44,7 @@ enum Next {
 
 /// All ranks.
 pub(crate) struct Job {
+    load: Load,
     engines: Vec<Engine>,
     keys: Vec<Key>,
     now: Time,
@@ -40,48 +55,15 @@ pub(crate) struct Job {
     pub(crate) events: u64,
 }
 
-fn fabric(sizes: &[u32]) -> Fabric {
-    let dimension = |size: &u32| Dimension {
-        kind: Kind::Switch,
-        size: *size,
-        links: 1,
-        bandwidth: Bandwidth::from_bytes_per_second(100_000_000_000).expect("a bandwidth"),
-        latency: Time::from_us(1),
-        in_network_reduction: false,
-        contention: Contention::Shared,
-    };
-    Fabric { name: "example".to_owned(), dimensions: sizes.iter().map(dimension).collect() }
-}
-
-fn plan(fabric: &Fabric, chunks: u32) -> CollectivePlan {
-    let request = Request {
-        plugins: Default::default(),
-        fabric: fabric.clone(),
-        operation: Operation::AllReduce,
-        size: Bytes::new(PART),
-        dimensions: Vec::new(),
-        policy: "themis".to_owned(),
-        order: Order::STRICT,
-        chunks,
-        algorithms: None,
-        active_chunks: None,
-        endpoint_delay: Time::ZERO,
-        parameters: Parameters::default(),
-        seed: 1,
-    };
-    let plan = allrail_schedule::plan(&request).expect("a plan");
-    CollectivePlan { sizes: Some(SizeRange { from: Bytes::new(1), to: Bytes::new(PART) }), ..plan }
-}
-
 impl Job {
-    /// On switches of these sizes, chunks a collective, and what the transport needs.
-    pub(crate) fn new(sizes: &[u32], chunks: u32, ordering: Ordering) -> Self {
-        let fabric = fabric(sizes);
-        let plan = plan(&fabric, chunks);
+    /// On switches of these sizes, chunks a collective.
+    pub(crate) fn new(sizes: &[u32], chunks: u32, load: Load) -> Self {
+        let kinds = [(Operation::AllReduce, "themis"), (Operation::Broadcast, "baseline")];
+        let plans = kinds.map(|(kind, policy)| plan(sizes, kind, policy, Bytes::new(PART), chunks));
         let ranks: u32 = sizes.iter().product();
-        let (order, credit, coordination) = match ordering {
-            Ordering::Tagged => (Order::SMALLEST_FIRST, None, None),
-            Ordering::Common => {
+        let (order, credit, coordination) = match load {
+            Load::Tagged | Load::Calls => (Order::SMALLEST_FIRST, None, None),
+            Load::Common => {
                 let policy = coordinate::named("cached").expect("listed");
                 let settings = coordinate::Settings::default();
                 let credit = Some(Bytes::new(16 * PART));
@@ -102,14 +84,16 @@ impl Job {
             order,
             tensor,
             coordination,
-            ordering,
+            ordering: if load == Load::Common { Ordering::Common } else { Ordering::Tagged },
             ..Settings::default()
         };
         let engine = |rank| {
-            let mut plans = Plans::new(rank, 4);
-            plans.add(plan.clone()).expect("a plan for the rank");
+            let mut of_rank = Plans::new(rank, 4 * ranks as usize);
+            for plan in &plans {
+                of_rank.add(plan.clone()).expect("a plan for the rank");
+            }
             let settings = Settings { rank, ..settings.clone() };
-            let mut engine = Engine::new(settings, plans).expect("settings that go together");
+            let mut engine = Engine::new(settings, of_rank).expect("settings that go together");
             for layer in 0..TENSORS {
                 let signature = Signature {
                     name: format!("layer{layer:03}"),
@@ -125,6 +109,7 @@ impl Job {
         };
         let keys = (0..TENSORS).map(|layer| Key::of(&format!("layer{layer:03}"))).collect();
         let mut job = Self {
+            load,
             engines: (0..ranks).map(engine).collect(),
             keys,
             now: Time::ZERO,
@@ -142,6 +127,10 @@ impl Job {
     fn tell(&mut self, rank: usize, event: Event) {
         self.events += 1;
         self.engines[rank].on(self.now, event, &mut self.out).expect("an event that can be");
+        self.carry_out(rank);
+    }
+
+    fn carry_out(&mut self, rank: usize) {
         self.engines[rank].settle(&mut self.out);
         for action in self.out.drain(..) {
             match action {
@@ -158,16 +147,36 @@ impl Job {
         }
     }
 
-    /// One step of the training: every tensor once, the last layer's first.
+    fn call(&mut self, rank: usize, number: usize) {
+        let broadcast = number % 2 == 1;
+        let call = Call {
+            operation: if broadcast { Operation::Broadcast } else { Operation::AllReduce },
+            root: if broadcast { (number % self.engines.len()) as u32 } else { 0 },
+            dtype: "float32",
+            shape: &[PART / 4],
+            width: 4,
+            priority: 0,
+        };
+        self.events += 1;
+        self.engines[rank].call(self.now, &call, &mut self.out).expect("a call that can be");
+        self.carry_out(rank);
+    }
+
+    /// One step of the training: every tensor once, the last layer's first; or as many calls.
     pub(crate) fn step(&mut self) {
         self.done = 0;
-        let all = TENSORS * self.engines.len();
-        for layer in (0..TENSORS).rev() {
-            let key = self.keys[layer];
-            for rank in 0..self.engines.len() {
-                self.tell(rank, Event::Submit { key });
+        let ranks = self.engines.len();
+        let each = if self.load == Load::Calls { TENSORS * PARTS as usize } else { TENSORS };
+        for number in (0..each).rev() {
+            for rank in 0..ranks {
+                if self.load == Load::Calls {
+                    self.call(rank, number);
+                } else {
+                    self.tell(rank, Event::Submit { key: self.keys[number] });
+                }
             }
         }
+        let all = each * ranks;
         loop {
             while let Some((rank, next)) = self.next.pop_front() {
                 match next {

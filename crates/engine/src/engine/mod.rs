@@ -20,15 +20,62 @@
 //! Nothing that is agreed is decided by a local clock, and nothing that ranks count each for themselves
 //! is part of a name: an [`OperationName`] is the tensor's key, how often it was exchanged, and which part of it.
 //!
-//! Calls, by kind:
+//! Beside tensors, which have names and are scheduled, a tagged transport takes calls, which have none
+//! ([`Engine::call`]): the k-th call of every rank on a group is one operation. An engine is made for a number
+//! of ranks, as its plans are: a job of another size makes other engines.
 //!
-//! - commands of the application: [`Engine::register`], and as events
+//! # Frames of a tagged transport
+//!
+//! A driver puts a header before the bytes of each message; little-endian, and in this order:
+//!
+//! | field | bytes | whence |
+//! |---|---|---|
+//! | epoch | 4 | [`OperationName::epoch`] |
+//! | group | 4 | [`OperationName::group`] |
+//! | key | 8 | [`OperationName::key`]: a tensor's, or below [`Key::CALLS`] a call's number |
+//! | generation | 8 | [`OperationName::generation`] |
+//! | part | 4 | [`OperationName::part`] |
+//! | chunk | 4 | [`Run::at`](crate::Run::at) |
+//! | stage, step, index | 3 × 4 | the message's [`stage`](allrail_collective::rank::Message::stage), `step` and `index` |
+//! | length | 4 | bytes that follow, at most the message's |
+//! | offset | 8 | where they begin in the message: 0, but where a driver cuts messages into pieces |
+//! | signature | 8 | [`Action::Begin`]'s [`SignatureHash`](crate::SignatureHash) |
+//!
+//! That is 64 bytes. The sender is known by its connection. The signature says what the operation is for its
+//! sender (kind, root, dtype, shape, which elements), so that two ranks that take one name for two things are
+//! found by the first frame between them, in [`Operations::frame`](crate::Operations::frame), and nothing of
+//! it is combined. Where launches are paired by their order no header is needed: a coordinator compares.
+//!
+//! What becomes of a frame, as [`Engine::home`] and [`Operations`](crate::Operations) find it:
+//!
+//! | frame | |
+//! |---|---|
+//! | of an operation under way | taken |
+//! | of a tensor's generation, or of a call, that this rank has not come to | kept, in bounded memory |
+//! | of an earlier epoch | dropped, and counted: [`Engine::dropped`] |
+//! | of a later epoch | [`Broken::Epoch`]: the sender has begun anew, and this rank was not told yet; its bytes wait for [`Event::Membership`] |
+//! | of an operation that is over, or that has come before | ends the job |
+//! | of a key or group that nobody has, of a part beyond the cut | ends the job |
+//! | of another signature, length, chunk, stage or step than the plan has | ends the job |
+//! | of more than may be kept | ends the job |
+//!
+//! What ends the job the driver says as [`Event::Refused`]: what peers hold is not known any more. Then, as
+//! after a lost peer, every rank that is left stops with the same [`Broken::Fault`], which names the ranks, the
+//! operation and its tensor: a rank tells others by [`Action::Send`], with a coordinator or without, and these
+//! pass it on.
+//!
+//! # Calls of an engine
+//!
+//! By kind:
+//!
+//! - commands of the application: [`Engine::register`], [`Engine::call`], and as events
 //!   [`Event::Start`], [`Event::Submit`], [`Event::Unused`], [`Event::Retune`], [`Event::Shutdown`];
 //! - what has happened: [`Engine::on`] with [`Event::Frame`], [`Event::PortFree`], [`Event::StageOver`],
-//!   [`Event::Failed`], [`Event::PeerLost`], [`Event::Membership`], [`Event::Time`];
+//!   [`Event::Refused`], [`Event::Failed`], [`Event::PeerLost`], [`Event::Membership`], [`Event::Time`];
 //! - what is to be done: the [`Action`]s that these append, and, once everything of one time was told,
 //!   those of [`Engine::settle`]; [`Engine::deadline`] says when to come back at the latest;
-//! - getters: [`Engine::slices`], [`Engine::home`], [`Engine::under_way`], [`Engine::report`].
+//! - getters: [`Engine::slices`], [`Engine::home`], [`Engine::under_way`], [`Engine::report`],
+//!   [`Engine::calls`], [`Engine::dropped`].
 //!
 //! A call that returns an error has changed nothing. What ends the job is no such error, but
 //! [`Action::Stop`].
@@ -65,13 +112,15 @@
 //! engine.on(Time::ZERO, Event::Start, &mut actions)?;
 //! engine.on(Time::ZERO, Event::Submit { key }, &mut actions)?;
 //! engine.settle(&mut actions);
-//! let [Action::Begin { id, operation, part }, Action::Run(run)] = &actions[..] else { panic!() };
+//! let [Action::Begin { id, operation, part, .. }, Action::Run(run)] = &actions[..] else { panic!() };
 //! assert_eq!((operation.key, operation.generation, part.ranks), (key, 0, 2));
 //! assert_eq!(engine.slices(*id)?[0].elements, 0..256);
 //! assert_eq!((run.collective, run.port), (*id, 0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod calls;
+mod end;
 mod event;
 mod operations;
 mod parts;
@@ -84,14 +133,19 @@ mod timers;
 mod tuning;
 
 #[cfg(test)]
-mod tests;
+#[path = "../../tests/it/switches.rs"]
+mod switches;
+
+use std::cmp::Ordering::{Equal, Greater, Less};
 
 use allrail_collective::rank::Plans;
 use allrail_core::Time;
+use allrail_schedule::coordinate::Cause;
 use allrail_schedule::tensor::Tuning;
 use allrail_schedule::{Key, OperationName};
 
-pub use event::{Action, Event, Home, Registration, Slice, Stopped, TensorReport};
+pub use calls::Call;
+pub use event::{Action, CallReport, Event, Home, Registration, Slice, Stopped, TensorReport};
 pub use settings::{Coordination, Ordering, Settings};
 
 use self::parts::Parts;
@@ -104,6 +158,8 @@ pub struct Engine {
     parts: Parts,
     registered: Vec<Registration>,
     running: Option<Running>,
+    /// Frames of earlier epochs.
+    dropped: u64,
 }
 
 impl Engine {
@@ -113,9 +169,9 @@ impl Engine {
     /// [`Broken::Setting`], [`Broken::Schedule`]: settings that do not go together.
     pub fn new(settings: Settings, plans: Plans) -> Result<Self, Broken> {
         settings.check()?;
-        let Settings { operation, dimensions, granule, room, .. } = settings;
-        let parts = Parts::new(plans, operation, dimensions, granule, room);
-        Ok(Self { settings, parts, registered: Vec::new(), running: None })
+        let Settings { dimensions, granule, room, .. } = settings;
+        let parts = Parts::new(plans, dimensions, granule, room);
+        Ok(Self { settings, parts, registered: Vec::new(), running: None, dropped: 0 })
     }
 
     /// What it was made with.
@@ -156,13 +212,14 @@ impl Engine {
             Event::Membership { epoch, ranks } => return self.join(now, (epoch, ranks), out),
             _ => {}
         }
-        let Self { settings, parts, running, .. } = self;
+        let Self { settings, parts, running, dropped, .. } = self;
         let Some(running) = running else {
             return Err(Broken::OutOfTurn { call: "an event", when: "before" });
         };
-        let talks = matches!(event, Event::Frame { .. } | Event::Time);
-        if running.stopped && !talks {
-            return Err(Broken::Stopped);
+        if running.stopped {
+            // Nobody can keep time from passing, or a peer from sending.
+            let comes = matches!(event, Event::Frame { .. } | Event::Refused { .. } | Event::Time);
+            return if comes { Ok(()) } else { Err(Broken::Stopped) };
         }
         match event {
             Event::Start | Event::Membership { .. } => {}
@@ -170,24 +227,27 @@ impl Engine {
             Event::Unused { key } => running.submit(now, (key, true), parts, out)?,
             Event::Frame { from, epoch, payload } => {
                 check_peer(settings, from)?;
-                if epoch != settings.epoch {
-                    return Err(Broken::Epoch { epoch, now: settings.epoch });
+                if is_current(settings, epoch, dropped)? {
+                    running.heard(now, (from, payload), parts, out)?;
                 }
-                if settings.coordination.is_none() {
-                    return Err(Broken::NoCoordination { from });
+            }
+            Event::Refused { from, operation, why: what } => {
+                check_peer(settings, from)?;
+                if is_current(settings, operation.epoch, dropped)? {
+                    let (by, about) = (settings.rank, running.about(operation));
+                    running.fail(Cause::Frame { from, by, about, what }.into(), out);
                 }
-                running.heard(now, (from, payload), parts, out);
             }
             Event::PortFree { port } => running.executor.port_free(port)?,
             Event::StageOver { id, at } => running.stage_over(now, (id, at), parts, out)?,
             Event::Failed { operation, why } => {
                 running.home(settings, &operation)?;
-                let name = running.tensors.of_key(operation.key)?.name.clone();
-                running.fail(now, Broken::Failed { operation, name, why }, out);
+                let (by, about) = (settings.rank, running.about(operation));
+                running.fail(Cause::Failed { by, about, why }.into(), out);
             }
             Event::PeerLost { rank } => {
                 check_peer(settings, rank)?;
-                running.fail(now, Broken::PeerLost { rank }, out);
+                running.fail(Cause::Lost { rank }.into(), out);
             }
             Event::Retune { at, partition, credit } => {
                 settings.check_tuning(Tuning { partition, credit }, &running.tensors)?;
@@ -200,6 +260,32 @@ impl Engine {
             running.settle(out);
         }
         Ok(())
+    }
+
+    /// This rank's next call without a tensor: the name by which [`Action::Begin`] announces it, and, with
+    /// its key, [`Action::Done`] its end. It counts if it is taken, so all ranks must make the same calls.
+    ///
+    /// # Errors
+    /// [`Broken::Setting`] where the transport needs one order, or of a shape that cannot be;
+    /// [`Broken::Collective`] without a plan for it, and of what its plan cannot do;
+    /// [`Broken::OutOfTurn`] before the start; [`Broken::Stopped`]. Nothing has changed then.
+    pub fn call(
+        &mut self,
+        now: Time,
+        call: &Call<'_>,
+        out: &mut Vec<Action>,
+    ) -> Result<OperationName, Broken> {
+        let Some(running) = &mut self.running else {
+            return Err(Broken::OutOfTurn { call: "a call", when: "before" });
+        };
+        if running.stopped {
+            return Err(Broken::Stopped);
+        }
+        let name = running.call(now, call, &mut self.parts, out)?;
+        if running.executor.is_eager() {
+            running.settle(out);
+        }
+        Ok(name)
     }
 
     /// Lets every port that can choose what it runs. To be called when everything of one time was told.
@@ -241,10 +327,22 @@ impl Engine {
         self.running.iter().flat_map(|running| running.executor.under_way())
     }
 
+    /// How many frames of earlier epochs were told, and dropped.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
     /// Where every tensor is, by number.
     #[must_use]
     pub fn report(&self) -> Vec<TensorReport> {
         self.running.as_ref().map_or_else(Vec::new, |running| running.tensors.report())
+    }
+
+    /// How many calls were made, and which of them are not over.
+    #[must_use]
+    pub fn calls(&self) -> CallReport {
+        self.running.as_ref().map_or_else(CallReport::default, |running| running.calls.report())
     }
 
     fn start(&mut self, now: Time, out: &mut Vec<Action>) -> Result<(), Broken> {
@@ -269,8 +367,15 @@ impl Engine {
             return Err(Broken::Setting {
                 field: "ranks",
                 value: ranks.to_string(),
-                why: format!("the plans are for {}", self.settings.ranks),
-                hint: "make an engine with plans for them".to_owned(),
+                why: format!(
+                    "this engine's plans, and its place among the ranks, are for {}",
+                    self.settings.ranks
+                ),
+                hint: format!(
+                    "drop this engine, and make one by `Engine::new` with `ranks: {ranks}`, its new `rank`, \
+                     `epoch: {epoch}` and plans for that size; register the same tensors, then say \
+                     `Event::Start`"
+                ),
             });
         }
         if self.running.is_none() {
@@ -283,6 +388,16 @@ impl Engine {
         running.start(now, &mut self.parts, out);
         Ok(())
     }
+}
+
+/// Whether something is of this life of the job; what is left of an earlier one is counted.
+fn is_current(settings: &Settings, epoch: u32, dropped: &mut u64) -> Result<bool, Broken> {
+    match epoch.cmp(&settings.epoch) {
+        Less => *dropped += 1,
+        Equal => return Ok(true),
+        Greater => return Err(Broken::Epoch { epoch, now: settings.epoch }),
+    }
+    Ok(false)
 }
 
 fn check_peer(settings: &Settings, rank: u32) -> Result<(), Broken> {

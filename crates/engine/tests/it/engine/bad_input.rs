@@ -1,13 +1,11 @@
 //! What callers and peers do wrong: an error that says so, and nothing has changed.
 
-use std::sync::Arc;
-
 use allrail_collective::StageRef;
 use allrail_collective::rank::Plans;
 use allrail_core::{Bytes, Time};
 use allrail_engine::engine::{Action, Engine, Event, Home, Settings};
 use allrail_engine::{Broken, CollectiveId, Run};
-use allrail_schedule::coordinate::{self, Payload, Reason};
+use allrail_schedule::coordinate::{self, Payload};
 use allrail_schedule::{Key, OperationName};
 
 use super::ranks::{engine, policy, tagged, tensor, tensors};
@@ -58,7 +56,7 @@ fn told(one: &mut Engine, event: Event) -> Result<Vec<Action>, Broken> {
 }
 
 fn frame(from: u32, epoch: u32) -> Event {
-    Event::Frame { from, epoch, payload: Payload::Stop(Arc::new(Reason::Asked)) }
+    Event::Frame { from, epoch, payload: Payload::Vote(Box::default()) }
 }
 
 #[test]
@@ -82,13 +80,14 @@ fn a_tensor_is_registered_once() {
 fn events_that_cannot_be_are_errors() {
     let old = |name: OperationName| Broken::Old(OperationName { generation: 0, ..name });
     let (_, name, run) = under_way();
-    let nobody = Key(7);
+    let nobody = Key::of("nobody's");
     let gone = CollectiveId { generation: run.collective.generation + 1, ..run.collective };
     let elsewhere = StageRef { chunk: 99, ..run.at };
     let not_done = Broken::NotDone { name: KEY.to_owned(), generation: 1 };
     let not_running = Broken::NotRunning { collective: run.collective, at: elsewhere };
     let nameless = OperationName { key: nobody, ..name };
     let failed = |operation| Event::Failed { operation, why: "a link is down".to_owned() };
+    let refused = |from, operation| Event::Refused { from, operation, why: "too long".to_owned() };
     let rows = [
         (Event::Start, Broken::OutOfTurn { call: "a start", when: "after" }),
         (Event::Submit { key: nobody }, Broken::UnknownTensor(nobody)),
@@ -102,6 +101,8 @@ fn events_that_cannot_be_are_errors() {
         (Event::StageOver { id: run.collective, at: elsewhere }, not_running),
         (failed(OperationName { generation: 0, ..name }), old(name)),
         (failed(nameless), Broken::UnknownTensor(nobody)),
+        (refused(2, name), Broken::UnknownPeer { rank: 2, ranks: 2 }),
+        (refused(1, OperationName { epoch: 7, ..name }), Broken::Epoch { epoch: 7, now: 0 }),
         (Event::Membership { epoch: 0, ranks: 2 }, Broken::Epoch { epoch: 0, now: 0 }),
     ];
     for (event, expected) in rows {
@@ -130,6 +131,10 @@ fn settings_and_changes_that_cannot_be_name_the_field() {
         let error = told(&mut one, event).expect_err(field);
         assert!(error.to_string().contains(field), "{error}");
     }
+    let (mut one, _, _) = under_way();
+    let other = told(&mut one, Event::Membership { epoch: 1, ranks: 3 }).expect_err("3 of 2");
+    let says = |what| other.hint().is_some_and(|hint| hint.contains(what));
+    assert!(says("`Engine::new` with `ranks: 3`") && says("`epoch: 1`"), "{other:?}");
     let whole = tagged(policy("fifo"));
     let refused = [
         (Settings { granule: Bytes::new(0), ..whole.clone() }, "granule"),
@@ -159,8 +164,8 @@ fn a_frame_has_a_home_an_early_place_or_is_of_an_old_step() {
     assert_eq!(home(group), Err(Broken::UnknownOperation(group)));
     let part = OperationName { part: 1, ..name };
     assert_eq!(home(part), Err(Broken::UnknownOperation(part)));
-    let key = OperationName { key: Key(7), ..name };
-    assert_eq!(home(key), Err(Broken::UnknownTensor(Key(7))));
+    let key = OperationName { key: Key::of("nobody's"), ..name };
+    assert_eq!(home(key), Err(Broken::UnknownTensor(key.key)));
     let far = OperationName { generation: u64::MAX, ..name };
     assert_eq!(home(far), Ok(Home::Early));
 }

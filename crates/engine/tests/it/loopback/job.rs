@@ -13,6 +13,7 @@ use allrail_schedule::operation::Key;
 use allrail_schedule::tensor::{self, TensorParameters};
 
 use super::draw::Draw;
+use super::faults::{Fault, TakenFor};
 use super::plans::{any_plan, sizes};
 
 /// What the transport asks of the order of launches.
@@ -33,6 +34,8 @@ pub(crate) struct Tensor {
     pub(crate) dimensions: Vec<DimensionId>,
     pub(crate) plan: Arc<CollectivePlan>,
     pub(crate) priority: i64,
+    /// Of a broadcast: the place in the group that has what all get.
+    pub(crate) root: u32,
 }
 
 /// What engines have to know beside.
@@ -42,19 +45,8 @@ pub(crate) struct Setup {
     pub(crate) coordination: Option<Coordination>,
     /// The group of each tensor.
     pub(crate) groups: Vec<Option<u32>>,
-    /// What a rank takes a tensor for, where that is wrong: name, type and elements.
-    pub(crate) differs: BTreeMap<(u32, usize), (String, Dtype, u64)>,
-}
-
-/// What goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Fault {
-    /// This rank is lost.
-    Lost(u32),
-    /// After so many data frames, one is delivered twice.
-    Twice(u64),
-    /// This rank takes a tensor for another, as the setup says.
-    Differs(u32),
+    /// What a rank takes a tensor for, where that is wrong.
+    pub(crate) differs: BTreeMap<(u32, usize), TakenFor>,
 }
 
 /// What all ranks do.
@@ -72,6 +64,8 @@ pub(crate) struct Job {
     pub(crate) submissions: Vec<Vec<(usize, usize)>>,
     /// Generation, rank and tensor: where a rank has nothing, and takes part with zeros.
     pub(crate) unused: BTreeSet<(usize, u32, usize)>,
+    /// Whether tensors are calls, which have no name and are made in this order by all.
+    pub(crate) calls: bool,
     /// Without one, ranks decide by an executor alone.
     pub(crate) engine: Option<Setup>,
     pub(crate) fault: Option<Fault>,
@@ -109,25 +103,38 @@ impl Job {
         format!("layer{tensor}.weight")
     }
 
+    /// As errors name it: a call has no name.
+    pub(crate) fn tensor_name(&self, tensor: usize) -> Option<String> {
+        (!self.calls).then(|| self.name(tensor))
+    }
+
     pub(crate) fn key(&self, tensor: usize) -> Key {
-        Key::of(&self.name(tensor))
+        if self.calls { Key::call(tensor as u64) } else { Key::of(&self.name(tensor)) }
     }
 
     /// What a rank calls a tensor.
     pub(crate) fn key_of(&self, rank: u32, tensor: usize) -> Key {
-        let differs = self.engine.as_ref().and_then(|setup| setup.differs.get(&(rank, tensor)));
-        differs.map_or_else(|| self.key(tensor), |(name, ..)| Key::of(name))
+        let differs = self.differs(rank, tensor).filter(|_| !self.calls);
+        differs.map_or_else(|| self.key(tensor), |other| Key::of(&other.name))
+    }
+
+    fn differs(&self, rank: u32, tensor: usize) -> Option<&TakenFor> {
+        self.engine.as_ref()?.differs.get(&(rank, tensor))
     }
 
     /// What a rank takes a tensor for.
+    pub(crate) fn taken_for(&self, rank: u32, tensor: usize) -> TakenFor {
+        let Tensor { dtype, elements, operation, root, .. } = self.tensors[tensor];
+        let right = || TakenFor { name: self.name(tensor), dtype, elements, operation, root };
+        self.differs(rank, tensor).cloned().unwrap_or_else(right)
+    }
+
     pub(crate) fn dtype(&self, rank: u32, tensor: usize) -> Dtype {
-        let differs = self.engine.as_ref().and_then(|setup| setup.differs.get(&(rank, tensor)));
-        differs.map_or(self.tensors[tensor].dtype, |(_, dtype, _)| *dtype)
+        self.taken_for(rank, tensor).dtype
     }
 
     pub(crate) fn elements(&self, rank: u32, tensor: usize) -> u64 {
-        let differs = self.engine.as_ref().and_then(|setup| setup.differs.get(&(rank, tensor)));
-        differs.map_or(self.tensors[tensor].elements, |(_, _, elements)| *elements)
+        self.taken_for(rank, tensor).elements
     }
 
     /// Several collectives, submitted in another order by every rank.
@@ -194,35 +201,42 @@ impl Job {
         job
     }
 
-    /// The same, and one thing goes wrong.
-    pub(crate) fn faulty(seed: u64, most_ranks: u32) -> Self {
-        let mut draw = Draw(seed ^ 1 << 51);
-        let transport = draw.one_of(&[Transport::Tagged, Transport::InOrder]);
-        let mut job = Self::engines(seed, most_ranks, transport);
-        let rank = draw.below(job.ranks() as usize) as u32;
-        job.fault = Some(match draw.below(3) {
-            0 => Fault::Lost(rank),
-            1 => Fault::Twice(draw.next() % 200),
-            _ => Fault::Differs(rank),
-        });
-        let tensor = draw.below(job.tensors.len());
-        let (mut name, Tensor { mut dtype, mut elements, .. }) =
-            (job.name(tensor), job.tensors[tensor].clone());
-        if let (Some(Fault::Differs(_)), Some(setup)) = (job.fault, &mut job.engine) {
-            match draw.below(3) {
-                0 => name = "another".to_owned(),
-                1 => {
-                    let others = Dtype::ALL.into_iter().filter(|other| *other != dtype);
-                    dtype = draw.one_of(&others.collect::<Vec<_>>());
-                }
-                // So that all ranks of an all-to-all still have a shard.
-                _ => elements += 100 * u64::from(job.sizes.iter().product::<u32>()),
+    /// Calls of all kinds without a name, made in one order by all ranks, any number at a time.
+    pub(crate) fn calls(seed: u64, most_ranks: u32) -> Self {
+        let mut draw = Draw(seed ^ 1 << 52);
+        let orders: Vec<Order> = Order::all().filter(|order| !order.is_strict()).collect();
+        let order = draw.one_of(&orders);
+        let mut job = Self::draw(&mut draw, seed, most_ranks, Transport::Tagged, order);
+        job.calls = true;
+        let dimensions = job.tensors[0].dimensions.clone();
+        let ranks = job.group(&dimensions, 0).len();
+        // One plan for all calls of a kind.
+        let mut plans: BTreeMap<Operation, Arc<CollectivePlan>> = BTreeMap::new();
+        plans.insert(job.tensors[0].operation, Arc::clone(&job.tensors[0].plan));
+        for _ in 0..draw.below(6) {
+            let mut call = job.tensor(&mut draw);
+            call.dimensions.clone_from(&dimensions);
+            if call.operation == Operation::AllToAll {
+                call.elements -= call.elements % ranks as u64;
             }
-            setup.differs.insert((rank, tensor), (name, dtype, elements));
-            // With names and without a coordinator, nobody compares.
-            let any = coordination(&mut draw, Transport::InOrder);
-            setup.coordination = setup.coordination.take().or(any);
+            let plan = plans.entry(call.operation).or_insert_with(|| {
+                let plan = any_plan(&mut draw, &job.sizes, call.operation, &dimensions, order);
+                Arc::new(plan)
+            });
+            call.plan = Arc::clone(plan);
+            job.tensors.push(call);
         }
+        for call in job.tensors.iter_mut().filter(|one| one.operation == Operation::Broadcast) {
+            call.root = draw.below(ranks) as u32;
+        }
+        let all: Vec<(usize, usize)> = (0..job.tensors.len()).map(|call| (0, call)).collect();
+        job.submissions.fill(all);
+        job.engine = Some(Setup {
+            parameters: TensorParameters { policy: "fifo".to_owned(), ..Default::default() },
+            coordination: None,
+            groups: Vec::new(),
+            differs: BTreeMap::new(),
+        });
         job
     }
 
@@ -279,6 +293,7 @@ impl Job {
             tensors: Vec::new(),
             submissions: vec![Vec::new(); ranks as usize],
             unused: BTreeSet::new(),
+            calls: false,
             engine: None,
             fault: None,
         };
@@ -316,12 +331,13 @@ impl Job {
             plan: Arc::new(any_plan(draw, &self.sizes, operation, &dimensions, self.order)),
             dimensions,
             priority: draw.below(3) as i64,
+            root: 0,
         }
     }
 }
 
 /// Any coordinator; with names, often none.
-fn coordination(draw: &mut Draw, transport: Transport) -> Option<Coordination> {
+pub(super) fn coordination(draw: &mut Draw, transport: Transport) -> Option<Coordination> {
     let policy = coordinate::ALL[draw.below(coordinate::ALL.len())];
     let settings = Settings {
         threshold: Bytes::new(draw.one_of(&[0, 3000, 64 << 20])),
