@@ -1,8 +1,9 @@
 """What a sender's buffer costs a training step: VGG-16 on four workers at 1 Gb/s.
 
 Measured with real sockets: 458 ms where the kernel's buffer held 16 to 64 KB that were not sent
-(`TCP_NOTSENT_LOWAT`), 545 ms where it held up to 4 MB. The model there is a sixteenth of VGG-16; here it is whole, and bandwidth, partitions and what is
-handed over are sixteen times as large: the times are the same. Nothing is fitted to the measured.
+(`TCP_NOTSENT_LOWAT`), 545 ms where it held up to 4 MB. The model there is a sixteenth of VGG-16;
+here it is whole, and bandwidth, partitions and what is handed over are sixteen times as large: the
+times are the same. Nothing is fitted to the measured.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 //! An actor is a rank, or in `dims` a class of ranks that are alike; each has an [`Executor`]. What is
 //! carried has been lowered ([`lowered`]): its stages are issued to the executors of its members, the
 //! stages that these choose become transfers of the world, and what the world says of them is told to
-//! the executors. Nothing is decided here.
+//! the executors. Nothing is decided here. Ports may be told free before their links have sent all
+//! ([`send_ahead`]).
 //!
 //! At one time, everything that happens is taken in before any executor chooses
 //! ([`Executors::settle`]); where their queues are eager, they choose after every single event, in the
