@@ -130,11 +130,13 @@ impl<W: World> Executors<W> {
         // Where no message takes the port, none waits for it.
         let takes_port = self.ahead.is_some() && outgoing.iter().any(|one| one.last_on_link);
         for Outgoing { to, heard_by, dimension, bytes, last_on_link } in &outgoing {
-            self.ports[place].unsent += u32::from(*last_on_link);
             self.ports[first + *dimension as usize].sent += bytes.count() as f64;
             let bytes = if self.settings.infinite { Bytes::default() } else { *bytes };
             let sent_tag = match &mut self.ahead {
-                None => (*last_on_link || told).then(|| departure.pack()),
+                None => {
+                    self.ports[place].unsent += u32::from(*last_on_link);
+                    (*last_on_link || told).then(|| departure.pack())
+                }
                 Some(ahead) if takes_port => Some(ahead.give(place, departure, bytes)),
                 Some(ahead) => told.then(|| ahead.give(place, departure, Bytes::default())),
             };
