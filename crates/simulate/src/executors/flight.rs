@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use allrail_core::Time;
-use allrail_engine::{CollectiveId, StageRun};
+use allrail_engine::{CollectiveId, Run, StageRun};
 
-use super::lowered::Lowered;
+use super::lowered::{Lowered, StageTimes};
 
 /// Something carried: a collective on its ranks, or a message.
 pub(super) struct Flight {
@@ -118,12 +118,23 @@ impl Slots {
     }
 }
 
+/// In `dims`: a stage that was chosen.
+#[derive(Clone, Copy)]
+pub(super) struct Service {
+    pub(super) flight: u32,
+    pub(super) position: u32,
+    pub(super) run: Run,
+    pub(super) times: StageTimes,
+    /// Before its bytes.
+    pub(super) overhead: Time,
+}
+
 /// Of an actor on one dimension.
 #[derive(Clone, Default)]
 pub(super) struct Port {
     /// Messages whose last byte has not left.
     pub(super) unsent: u32,
-    /// In `dims`: whether it serves a stage, or did when its executor last heard of it; until when.
+    /// In `dims`: whether its executor was not told yet that it may choose; when it may.
     pub(super) taken: bool,
     pub(super) free_at: Time,
     /// Whether a timer says when it is free.
@@ -141,6 +152,8 @@ pub(super) enum Inner {
     StageOver { flight: u32, position: u32, chunk: u32 },
     /// A port of `dims` is free.
     Wake { actor: u32, port: u32 },
+    /// A link of `dims` can begin a stage that it was handed ahead.
+    LinkFree { actor: u32, port: u32 },
     /// A message of `dims` has left its sender.
     Left { tag: u64 },
     /// A flight is over.

@@ -63,13 +63,18 @@ impl<W: World> Executors<W> {
             events.extend(self.world.next_event(now).map(|(_, event)| event));
         }
         events.sort_by_key(|event| match *event {
-            allrail_world::Event::Sent { tag } => (Departure::unpack(tag).port, 0),
+            allrail_world::Event::Sent { tag } => (self.departure(tag).port, 0),
             allrail_world::Event::Delivered { tag } => (self.port_of(Going::unpack(tag)), 1),
         });
         for event in events {
             self.hear(now, event);
             self.settle(now);
         }
+    }
+
+    /// What a message that has left was sent from.
+    fn departure(&self, tag: u64) -> Departure {
+        self.ahead.as_ref().map_or_else(|| Departure::unpack(tag), |ahead| ahead.departure(tag))
     }
 
     /// The port on which a transfer's stage runs.
@@ -101,15 +106,20 @@ impl<W: World> Executors<W> {
                 }
             }
             allrail_world::Event::Sent { tag } => {
-                let Departure { actor, port, told, of } = Departure::unpack(tag);
+                let Departure { actor, port, told, of } = self.departure(tag);
                 if told {
                     let tag = self.flights[of as usize].tag;
                     self.ready.push_back((now, Event::Left { tag }));
                 } else if let Some(span) = self.spans.get_mut(of as usize) {
                     span.end = now;
                 }
-                let state = &mut self.ports[actor as usize * self.dimensions + port as usize];
-                if state.unsent > 0 {
+                let place = actor as usize * self.dimensions + port as usize;
+                let state = &mut self.ports[place];
+                if let Some(ahead) = &mut self.ahead {
+                    if ahead.has_left(place, tag) {
+                        self.free(actor, port);
+                    }
+                } else if state.unsent > 0 {
                     state.unsent -= 1;
                     if state.unsent == 0 {
                         self.free(actor, port);
@@ -145,6 +155,7 @@ impl<W: World> Executors<W> {
                 self.ports[place].wakes = false;
                 self.unsettle(actor);
             }
+            Inner::LinkFree { actor, port } => self.link_free(actor, port),
             Inner::Send { flight, position, chunk } => {
                 self.send(now, flight, position, chunk);
                 self.advance(now, flight, position, chunk);

@@ -3,7 +3,8 @@
 //! An actor is a rank, or in `dims` a class of ranks that are alike; each has an [`Executor`]. What is
 //! carried has been lowered ([`lowered`]): its stages are issued to the executors of its members, the
 //! stages that these choose become transfers of the world, and what the world says of them is told to
-//! the executors. Nothing is decided here.
+//! the executors. Nothing is decided here. Ports may be told free before their links have sent all
+//! ([`send_ahead`]).
 //!
 //! At one time, everything that happens is taken in before any executor chooses
 //! ([`Executors::settle`]); where their queues are eager, they choose after every single event, in the
@@ -19,6 +20,7 @@ mod flight;
 mod going;
 pub mod lowered;
 pub mod plan_messages;
+pub(crate) mod send_ahead;
 mod stage;
 mod stall;
 
@@ -27,13 +29,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use allrail_collective::StageRef;
-use allrail_core::{EventQueue, Rank, Time};
+use allrail_core::{Bytes, EventQueue, Rank, Time};
 use allrail_engine::{Executor, Progress};
 use allrail_schedule::Order;
 use allrail_world::World;
 
 use flight::{Chunk, Flight, Inner, Port, Slots};
 use lowered::{Carried, Lowered, Outgoing};
+use send_ahead::SendAhead;
 
 /// What happened to what is carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +64,7 @@ pub struct StageSpan {
     pub tag: u64,
     /// Which stage.
     pub at: StageRef,
-    /// When its port chose it.
+    /// When its port chose it; in `dims`, when its link began with it.
     pub start: Time,
     /// When its last byte had left.
     pub end: Time,
@@ -132,6 +135,8 @@ pub struct Executors<W> {
     npus: Vec<Rank>,
     /// By actor and dimension.
     ports: Vec<Port>,
+    /// What ports hand over before their links have sent all; none where they do not.
+    ahead: Option<SendAhead>,
     eager: bool,
     flights: Vec<Flight>,
     free_flights: Vec<u32>,
@@ -170,6 +175,7 @@ impl<W: World> Executors<W> {
             dimensions,
             eager: actors.first().is_some_and(|actor| actor.executor.is_eager()),
             ports: vec![Port::default(); actors.len() * dimensions],
+            ahead: None,
             actors,
             npus,
             flights: Vec::new(),
@@ -196,6 +202,11 @@ impl<W: World> Executors<W> {
     /// Messages are without bytes from now on.
     pub fn set_infinite(&mut self) {
         self.settings.infinite = true;
+    }
+
+    /// Before anything runs: ports choose while links have as many bytes yet to send ([`send_ahead`]).
+    pub fn set_send_ahead(&mut self, bytes: Bytes) {
+        self.ahead = (bytes > Bytes::default()).then(|| SendAhead::new(bytes, self.ports.len()));
     }
 
     /// The world.
@@ -329,6 +340,9 @@ impl<W: World> Executors<W> {
                 self.free_ports(now, id);
                 while let Some(run) = self.actors[id as usize].executor.choose() {
                     self.start(now, id, run);
+                }
+                if self.ahead.is_some() {
+                    self.begin_handed(now, id);
                 }
                 if self.actors[id as usize].executor.is_unsettled() {
                     self.unsettle(id);
