@@ -27,7 +27,7 @@ use allrail_core::{Bytes, Time};
 use allrail_world::World;
 
 use super::Executors;
-use super::flight::{Departure, Inner, Service};
+use super::flight::{BEFORE, Departure, Inner, Service};
 use crate::SimulateError;
 use crate::scenario::{WORLDS, WorldKind, field};
 
@@ -184,7 +184,7 @@ impl<W: World> Executors<W> {
                 if link.free_at > now {
                     if !link.wakes && !link.waiting.is_empty() {
                         link.wakes = true;
-                        self.before.push(link.free_at, 0, Inner::LinkFree { actor, port });
+                        self.timers.push(link.free_at, BEFORE, Inner::LinkFree { actor, port });
                     }
                     break;
                 }
