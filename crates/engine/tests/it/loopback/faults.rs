@@ -87,8 +87,12 @@ impl Job {
             });
             match draw.below(4) {
                 0 if !kinds.is_empty() => (taken.operation, taken.root) = (draw.one_of(&kinds), 0),
-                1 if taken.operation == Operation::Broadcast && ranks > 1 => {
-                    taken.root = (taken.root + 1) % ranks as u32;
+                0 | 1 if taken.operation == Operation::Broadcast && ranks > 1 => {
+                    // Where the root itself waits for another, no frame is sent.
+                    if draw.one_in(2) {
+                        job.tensors[call].root = job.place(rank);
+                    }
+                    taken.root = (job.tensors[call].root + 1) % ranks as u32;
                 }
                 2 => taken.elements += 100 * ranks,
                 _ => taken.dtype = another(&mut draw, &Dtype::ALL, taken.dtype),
