@@ -64,7 +64,7 @@ impl ChunkScheduler for Search {
     }
 
     fn version(&self) -> u32 {
-        4
+        5
     }
 
     fn is_expensive(&self) -> bool {
