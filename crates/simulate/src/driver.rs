@@ -87,6 +87,7 @@ pub fn run(
     let mut observed = 0;
     let mut now = Time::ZERO;
     loop {
+        now = executors.run_before(now, starts.next_time().unwrap_or(Time::MAX));
         let next = [starts.next_time(), executors.next_time()].into_iter().flatten().min();
         let Some(next) = next else { break };
         now = next;

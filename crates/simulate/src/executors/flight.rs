@@ -137,11 +137,15 @@ pub(super) struct Port {
     /// In `dims`: whether its executor was not told yet that it may choose; when it may.
     pub(super) taken: bool,
     pub(super) free_at: Time,
-    /// Whether a timer says when it is free.
-    pub(super) wakes: bool,
     pub(super) busy: Time,
     pub(super) sent: f64,
 }
+
+/// Of the timers of a time, those below [`AFTER`] come before the world's events, the others after.
+pub(super) const BEFORE: u8 = 0;
+pub(super) const SEND: u8 = 1;
+pub(super) const AFTER: u8 = 2;
+pub(super) const LEFT: u8 = 3;
 
 /// What happens beside the world.
 #[derive(Clone, Copy)]
@@ -151,7 +155,7 @@ pub(super) enum Inner {
     /// A stage is over.
     StageOver { flight: u32, position: u32, chunk: u32 },
     /// A port of `dims` is free.
-    Wake { actor: u32, port: u32 },
+    Free { actor: u32, port: u32 },
     /// A link of `dims` can begin a stage that it was handed ahead.
     LinkFree { actor: u32, port: u32 },
     /// A message of `dims` has left its sender.

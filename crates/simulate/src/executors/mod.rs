@@ -34,7 +34,7 @@ use allrail_engine::{Executor, Progress};
 use allrail_schedule::Order;
 use allrail_world::World;
 
-use flight::{Chunk, Flight, Inner, Port, Slots};
+use flight::{AFTER, BEFORE, Chunk, Flight, Inner, Port, Slots};
 use lowered::{Carried, Lowered, Outgoing};
 use send_ahead::SendAhead;
 
@@ -141,9 +141,7 @@ pub struct Executors<W> {
     flights: Vec<Flight>,
     free_flights: Vec<u32>,
     slots: Slots,
-    /// What of a time comes before the world's events, and after them.
-    before: EventQueue<Inner>,
-    after: EventQueue<Inner>,
+    timers: EventQueue<Inner>,
     ready: VecDeque<(Time, Event)>,
     unsettled: Vec<u32>,
     outgoing: Vec<Outgoing>,
@@ -181,8 +179,7 @@ impl<W: World> Executors<W> {
             flights: Vec::new(),
             free_flights: Vec::new(),
             slots: Slots::default(),
-            before: EventQueue::new(),
-            after: EventQueue::new(),
+            timers: EventQueue::new(),
             ready: VecDeque::new(),
             unsettled: Vec::new(),
             outgoing: Vec::new(),
@@ -278,7 +275,7 @@ impl<W: World> Executors<W> {
         flight.chunks.resize(chunks, Chunk::default());
         flight.ids.clear();
         if messages && overhead > Time::ZERO {
-            self.after.push(now + overhead, 0, Inner::Begin { flight: id });
+            self.timers.push(now + overhead, AFTER, Inner::Begin { flight: id });
         } else {
             self.begin(now, id);
         }
@@ -301,13 +298,13 @@ impl<W: World> Executors<W> {
             if progress == Progress::Over {
                 self.position_over(now, id);
             }
-            self.unsettle(*member);
+            self.attend(now, *member);
             if self.eager {
                 self.settle(now);
             }
         }
         if members.is_empty() {
-            self.after.push(now, 0, Inner::Over { flight: id });
+            self.timers.push(now, AFTER, Inner::Over { flight: id });
         }
     }
 
@@ -316,13 +313,14 @@ impl<W: World> Executors<W> {
         flight.left -= 1;
         if flight.left == 0 {
             let end = now.checked_add(flight.lowered.added).unwrap_or(Time::MAX);
-            self.after.push(end, 0, Inner::Over { flight: id });
+            self.timers.push(end, AFTER, Inner::Over { flight: id });
         }
     }
 
+    /// Lets an executor choose when all of now has been taken in, if it has a reason to.
     fn unsettle(&mut self, actor: u32) {
         let state = &mut self.actors[actor as usize];
-        if !state.unsettled {
+        if !state.unsettled && state.executor.is_unsettled() {
             state.unsettled = true;
             self.unsettled.push(actor);
         }
@@ -337,17 +335,19 @@ impl<W: World> Executors<W> {
             round.sort_unstable();
             for id in round.drain(..) {
                 self.actors[id as usize].unsettled = false;
-                self.free_ports(now, id);
+                if self.eager {
+                    // Its queues choose before the timers that would free them have all been taken.
+                    for port in (0..).take(self.dimensions) {
+                        self.free_port(now, id, port);
+                    }
+                }
                 while let Some(run) = self.actors[id as usize].executor.choose() {
                     self.start(now, id, run);
                 }
                 if self.ahead.is_some() {
                     self.begin_handed(now, id);
                 }
-                if self.actors[id as usize].executor.is_unsettled() {
-                    self.unsettle(id);
-                }
-                self.wake_later(now, id);
+                self.attend(now, id);
             }
             if self.unsettled.is_empty() {
                 self.unsettled = round;
@@ -356,27 +356,27 @@ impl<W: World> Executors<W> {
         }
     }
 
-    /// In `dims`: tells an executor of the ports that have become free; nobody else says so.
-    fn free_ports(&mut self, now: Time, actor: u32) {
-        let first = actor as usize * self.dimensions;
-        for (port, state) in (0u32..).zip(&mut self.ports[first..first + self.dimensions]) {
-            if state.taken && state.free_at <= now {
-                state.taken = false;
-                let freed = self.actors[actor as usize].executor.port_free(port);
-                freed.expect("a port that was taken exists");
+    /// In `dims`, where the world does not say when a port is free: a port that an executor awaits is
+    /// freed, now or by a timer.
+    fn attend(&mut self, now: Time, actor: u32) {
+        while let Some(port) = self.actors[actor as usize].executor.awaited() {
+            let state = &self.ports[actor as usize * self.dimensions + port as usize];
+            if state.taken && state.free_at > now {
+                self.timers.push(state.free_at, BEFORE, Inner::Free { actor, port });
+            } else {
+                self.free_port(now, actor, port);
             }
         }
+        self.unsettle(actor);
     }
 
-    /// In `dims` a port that is busy wakes when it is free, if something waits for it.
-    fn wake_later(&mut self, now: Time, actor: u32) {
-        let first = actor as usize * self.dimensions;
-        let executor = &self.actors[actor as usize].executor;
-        for (port, state) in (0u32..).zip(&mut self.ports[first..first + self.dimensions]) {
-            if state.taken && state.free_at > now && !state.wakes && executor.wants(port) {
-                state.wakes = true;
-                self.before.push(state.free_at, 0, Inner::Wake { actor, port });
-            }
+    /// In `dims`: tells an executor of a port that has become free, unless it knows.
+    fn free_port(&mut self, now: Time, actor: u32, port: u32) {
+        let state = &mut self.ports[actor as usize * self.dimensions + port as usize];
+        if state.taken && state.free_at <= now {
+            state.taken = false;
+            let freed = self.actors[actor as usize].executor.port_free(port);
+            freed.expect("a port that was taken exists");
         }
     }
 }

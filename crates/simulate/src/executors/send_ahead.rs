@@ -27,7 +27,7 @@ use allrail_core::{Bytes, Time};
 use allrail_world::World;
 
 use super::Executors;
-use super::flight::{Departure, Inner, Service};
+use super::flight::{BEFORE, Departure, Inner, Service};
 use crate::SimulateError;
 use crate::scenario::{WORLDS, WorldKind, field};
 
@@ -184,7 +184,7 @@ impl<W: World> Executors<W> {
                 if link.free_at > now {
                     if !link.wakes && !link.waiting.is_empty() {
                         link.wakes = true;
-                        self.before.push(link.free_at, 0, Inner::LinkFree { actor, port });
+                        self.timers.push(link.free_at, BEFORE, Inner::LinkFree { actor, port });
                     }
                     break;
                 }
@@ -202,6 +202,11 @@ impl<W: World> Executors<W> {
         if let Some(ahead) = &mut self.ahead {
             ahead.links[actor as usize * self.dimensions + port as usize].wakes = false;
         }
-        self.unsettle(actor);
+        // Whether or not its executor has anything to choose.
+        let state = &mut self.actors[actor as usize];
+        if !state.unsettled {
+            state.unsettled = true;
+            self.unsettled.push(actor);
+        }
     }
 }

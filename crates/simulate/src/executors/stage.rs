@@ -7,7 +7,7 @@ use allrail_core::{Bytes, DimensionId, Time};
 use allrail_engine::{Progress, Run};
 use allrail_world::{Submission, Transfer, World};
 
-use super::flight::{Departure, Going, Inner, Service};
+use super::flight::{BEFORE, Departure, Going, Inner, LEFT, SEND, Service};
 use super::lowered::{Carried, Outgoing};
 use super::{Executors, Kept, StageSpan};
 
@@ -62,7 +62,7 @@ impl<W: World> Executors<W> {
         }
         let stages = flight.lowered.stages(position);
         if flight.tell_left && run.task + 1 == stages.chunk(run.at.chunk).end {
-            self.after.push(free_at, 1, Inner::Left { tag: flight.tag });
+            self.timers.push(free_at, LEFT, Inner::Left { tag: flight.tag });
         }
         let slot = flight.first_slot + run.at.chunk;
         let going = Going { position, slot, step: run.at.stage };
@@ -181,7 +181,7 @@ impl<W: World> Executors<W> {
                     self.send(now, id, position, chunk);
                     continue;
                 }
-                self.before.push(now + delay, 1, Inner::Send { flight: id, position, chunk });
+                self.timers.push(now + delay, SEND, Inner::Send { flight: id, position, chunk });
                 return;
             }
             state.run.end();
@@ -190,7 +190,7 @@ impl<W: World> Executors<W> {
             } else {
                 // The last step's, and the stage's own.
                 let over = Inner::StageOver { flight: id, position, chunk };
-                self.before.push(now + delay + delay, 0, over);
+                self.timers.push(now + delay + delay, BEFORE, over);
             }
             return;
         }
@@ -211,7 +211,7 @@ impl<W: World> Executors<W> {
         let progress = executor.stage_over(collective, at);
         let progress = progress.expect("a stage that was started and is over for the first time");
         self.stages_over += 1;
-        self.unsettle(actor);
+        self.attend(now, actor);
         if progress == Progress::Over {
             self.position_over(now, id);
         }

@@ -162,6 +162,10 @@ impl Communicator for ClassCommunicator<'_> {
         self.executors.settle(now);
     }
 
+    fn run_before(&mut self, now: Time, limit: Time) -> Time {
+        self.executors.run_before(now, limit)
+    }
+
     fn next_event(&mut self, until: Time) -> Option<(Time, Event)> {
         let (now, event) = self.executors.next_event(until)?;
         Some(match event {
