@@ -202,6 +202,11 @@ impl<W: World> Executors<W> {
         if let Some(ahead) = &mut self.ahead {
             ahead.links[actor as usize * self.dimensions + port as usize].wakes = false;
         }
-        self.unsettle(actor);
+        // Whether or not its executor has anything to choose.
+        let state = &mut self.actors[actor as usize];
+        if !state.unsettled {
+            state.unsettled = true;
+            self.unsettled.push(actor);
+        }
     }
 }
