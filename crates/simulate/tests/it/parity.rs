@@ -136,8 +136,6 @@ proptest! {
         active_chunks in any_limit(),
         chunks in 1u32..=5,
     ) {
-        // As above.
-        prop_assume!(!queue::queues(order, 1, &[])[0].is_eager());
         let plan = planned(&Request {
             policy: "search".into(),
             order,
