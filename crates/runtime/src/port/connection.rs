@@ -48,6 +48,8 @@ pub(super) struct Connection {
     from: usize,
     to: usize,
     sink: Sink,
+    /// A frame for which there is no room yet: nothing is read until there is.
+    stalled: Option<Header>,
     out: Option<Frame>,
     blocked: bool,
     ended: bool,
@@ -63,6 +65,7 @@ impl Connection {
             from: 0,
             to: 0,
             sink: Sink::Header,
+            stalled: None,
             out: None,
             blocked: false,
             ended: false,
@@ -82,10 +85,24 @@ impl Connection {
         self.blocked
     }
 
+    /// Whether what comes has to wait.
+    pub(super) fn is_stalled(&self) -> bool {
+        self.stalled.is_some()
+    }
+
+    /// Tries again what had no room.
+    pub(super) fn resume(&mut self, port: u32, shared: &Shared) -> Result<(), End> {
+        if let Some(header) = self.stalled.take() {
+            self.arrive(port, shared, &header);
+            self.take(port, shared)?;
+        }
+        Ok(())
+    }
+
     /// Reads as much as there is, or as this connection's share.
     pub(super) fn read(&mut self, port: u32, shared: &Shared) -> Result<(), End> {
         let mut all = 0;
-        while all < SHARE && !self.ended {
+        while all < SHARE && !self.ended && !self.is_stalled() {
             let result = self.read_once();
             match result {
                 Ok(0) => {
@@ -142,26 +159,34 @@ impl Connection {
         Ok(bytes)
     }
 
+    /// A frame is announced: decides where its bytes go.
+    fn arrive(&mut self, port: u32, shared: &Shared, header: &Header) {
+        let (left, peer) = (header.length, self.peer);
+        self.sink = match shared.change(Me::Port(port), |one| one.arrives((port, peer), header)) {
+            Intake::Combine(number, view) => Sink::Combine { number, view, left },
+            Intake::Keep(number) => {
+                let most = usize::try_from(left).unwrap_or(usize::MAX).min(SHARE);
+                Sink::Keep { number, data: Vec::with_capacity(most), left }
+            }
+            Intake::Wait => {
+                self.stalled = Some(*header);
+                Sink::Header
+            }
+            Intake::Drop => Sink::Drop { left },
+        };
+    }
+
     /// Gives what was read to where it belongs.
     fn take(&mut self, port: u32, shared: &Shared) -> Result<(), End> {
         let me = Me::Port(port);
-        loop {
+        while !self.is_stalled() {
             let came = &self.staging[self.from..self.to];
             match &mut self.sink {
                 Sink::Header => {
                     let Some((header, _)) = came.split_first_chunk::<HEADER>() else { break };
                     let header = Header::parse(header, &self.limits).map_err(End::BadFrame)?;
                     self.from += HEADER;
-                    let left = header.length;
-                    let peer = self.peer;
-                    self.sink = match shared.change(me, |one| one.arrives((port, peer), &header)) {
-                        Intake::Combine(number, view) => Sink::Combine { number, view, left },
-                        Intake::Keep(number) => {
-                            let most = usize::try_from(left).unwrap_or(usize::MAX).min(SHARE);
-                            Sink::Keep { number, data: Vec::with_capacity(most), left }
-                        }
-                        Intake::Drop => Sink::Drop { left },
-                    };
+                    self.arrive(port, shared, &header);
                 }
                 Sink::Combine { number, view, left } => {
                     let now = came.len().min(usize::try_from(*left).unwrap_or(usize::MAX));

@@ -90,6 +90,12 @@ impl Port {
                     continue;
                 }
                 let place = data as usize;
+                if self.connections[place].is_stalled()
+                    && flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR)
+                {
+                    // Nothing can be sent any more; what has come is read once there is room.
+                    let _ = epoll::delete(&self.epoll, self.connections[place].stream());
+                }
                 if flags.intersects(epoll::EventFlags::OUT) {
                     self.flush.push(place);
                 }
@@ -103,7 +109,8 @@ impl Port {
             // What is sent may free what waits to be combined, and the other way round.
             loop {
                 self.send();
-                if !self.combine() {
+                let combined = self.combine();
+                if !self.resume() && !combined {
                     break;
                 }
             }
@@ -123,9 +130,43 @@ impl Port {
 
     fn read(&mut self, place: usize) {
         let connection = &mut self.connections[place];
-        if let Err(end) = connection.read(self.number, &self.shared) {
-            self.end(place, end);
+        match connection.read(self.number, &self.shared) {
+            Err(end) => self.end(place, end),
+            // Nobody has to be told of what is there.
+            Ok(()) if connection.is_stalled() => self.wait_for(place),
+            Ok(()) => {}
         }
+    }
+
+    /// Waits for what a connection can do: not for bytes that there is no room for, and for room to send
+    /// only where something is to be sent.
+    fn wait_for(&self, place: usize) {
+        let connection = &self.connections[place];
+        let mut flags = epoll::EventFlags::empty();
+        flags.set(epoll::EventFlags::IN, !connection.is_stalled());
+        flags.set(epoll::EventFlags::OUT, connection.is_blocked());
+        let data = epoll::EventData::new_u64(place as u64);
+        let _ = epoll::modify(&self.epoll, connection.stream(), data, flags);
+    }
+
+    /// Goes on with connections that had to wait; whether one could.
+    fn resume(&mut self) -> bool {
+        let mut any = false;
+        for place in 0..self.connections.len() {
+            let connection = &mut self.connections[place];
+            if !connection.is_stalled() {
+                continue;
+            }
+            match connection.resume(self.number, &self.shared) {
+                Err(end) => self.end(place, end),
+                Ok(()) if connection.is_stalled() => {}
+                Ok(()) => {
+                    any = true;
+                    self.wait_for(place);
+                }
+            }
+        }
+        any
     }
 
     /// A connection has no more to say. Whether its rank has left, or died, its control connection knows.
@@ -171,12 +212,8 @@ impl Port {
                     continue;
                 }
             }
-            let connection = &self.connections[place];
-            if connection.is_blocked() != was_blocked {
-                let mut flags = epoll::EventFlags::IN;
-                flags.set(epoll::EventFlags::OUT, connection.is_blocked());
-                let data = epoll::EventData::new_u64(place as u64);
-                let _ = epoll::modify(&self.epoll, connection.stream(), data, flags);
+            if self.connections[place].is_blocked() != was_blocked {
+                self.wait_for(place);
             }
         }
     }

@@ -24,7 +24,10 @@ impl State {
                 }
                 Action::Begin { id, operation, priority, signature, part } => {
                     self.begin(id, operation, priority, signature);
-                    if let Err(refused) = self.operations.open(operation, signature, part) {
+                    let opened = self.operations.open(operation, signature, part);
+                    // What was kept for it makes room.
+                    self.wakes.ports |= std::mem::take(&mut self.stalled);
+                    if let Err(refused) = opened {
                         // A frame that came before it.
                         self.refuse_kept(operation, &refused);
                     }

@@ -1,7 +1,7 @@
 //! What has come: which frame is whose, and whether it may be combined as it comes or is kept.
 
 use allrail_engine::engine::Event;
-use allrail_engine::{SignatureHash, Work};
+use allrail_engine::{Refused, SignatureHash, Work};
 use allrail_schedule::OperationName;
 
 use super::State;
@@ -58,6 +58,8 @@ pub(crate) enum Intake {
     Combine(usize, View),
     /// They are kept, until they may be.
     Keep(usize),
+    /// There is no room for them until this rank is further: the peer has to wait.
+    Wait,
     /// They are nobody's; the job is over.
     Drop,
 }
@@ -91,6 +93,10 @@ impl State {
         let taken = self.operations.frame(header.name, signature, header.length, number);
         if let Err(refused) = taken {
             self.arrivals.remove(number);
+            if let Refused::NoRoom { .. } = refused {
+                self.stalled |= 1 << port;
+                return Intake::Wait;
+            }
             self.refuse(peer, operation, &refused.to_string());
             return Intake::Drop;
         }

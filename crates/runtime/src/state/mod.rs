@@ -113,6 +113,8 @@ pub(crate) struct State {
     held: VecDeque<Event>,
     started: bool,
     pub(crate) closing: bool,
+    /// Ports with a connection that waits for room.
+    stalled: u64,
     wakes: Wakes,
     todo: Vec<Action>,
     /// What each port was given to launch, where a test wants to know.
@@ -157,6 +159,7 @@ impl State {
             held: VecDeque::new(),
             started: false,
             closing: false,
+            stalled: 0,
             wakes: Wakes::default(),
             todo: Vec::new(),
             launched: None,

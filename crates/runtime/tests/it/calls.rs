@@ -148,3 +148,27 @@ fn what_cannot_be_called_is_refused_before_it_counts() {
     assert!(nodes[0].wait_call(1, LONG).is_err());
     assert!(nodes[1].wait_call(0, LONG).expect("no fault"));
 }
+
+/// One rank is far ahead, with more than the other keeps of what comes early: it waits, and all is right.
+#[test]
+fn who_is_ahead_waits_where_there_is_no_room() {
+    let nodes = started(&[2], &json!({"early": "64 KiB"}));
+    let content = vec![1u8; 1 << 18];
+    std::thread::scope(|scope| {
+        for (rank, node) in nodes.iter().enumerate() {
+            let content = &content;
+            scope.spawn(move || {
+                std::thread::sleep(std::time::Duration::from_millis(300 * rank as u64));
+                let mut held: Vec<Held> =
+                    (0..40).map(|_| Held::new(Dtype::Uint8, content)).collect();
+                let all_reduce = |held| call(node, Operation::AllReduce, 0, held);
+                let numbers: Vec<u64> = held.iter_mut().map(all_reduce).collect();
+                for (number, held) in numbers.into_iter().zip(&held) {
+                    assert!(node.wait_call(number, LONG).expect("no fault"), "{number}");
+                    assert!(held.content().iter().all(|byte| *byte == 2));
+                }
+            });
+        }
+    });
+    nodes.iter().for_each(|node| node.close());
+}
