@@ -188,7 +188,7 @@ impl Node {
         let notes = std::mem::take(&mut connected.notes);
         self.shared.change(Me::Caller, |state| notes.into_iter().for_each(|one| state.note(one)));
         let control = Control::new(Arc::clone(&self.shared), streams, &self.settings)?;
-        life.threads.push(spawn("control", move || control.run())?);
+        life.threads.push(spawn("control", &self.shared, move || control.run())?);
         life.phase = Phase::Connected(Box::new(connected));
         Ok(())
     }
@@ -230,7 +230,7 @@ impl Node {
             let port = Port::new(number, Arc::clone(&self.shared), streams, &self.settings)?;
             self.shared.change(Me::Caller, |state| state.port_runs(number, true));
             let shared = Arc::clone(&self.shared);
-            life.threads.push(spawn(&format!("port {number}"), move || {
+            life.threads.push(spawn(&format!("port {number}"), &self.shared, move || {
                 // Peers would take the end of a data connection for trouble: it stays until all is closed.
                 let streams = port.run();
                 shared.wait(Duration::MAX, |state| state.closing.then_some(()));
@@ -484,7 +484,28 @@ fn out_of_turn(life: &mut Life, phase: Phase, call: &'static str) -> RuntimeErro
     RuntimeError::OutOfTurn { call, when }
 }
 
-fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, RuntimeError> {
-    let thread = std::thread::Builder::new().name(format!("allrail {name}")).spawn(body);
+/// Ends the job if the thread that has it panics: nobody else does its work then.
+struct Watched(Arc<Shared>);
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let what = "a thread of this node has panicked: a mistake in allrail".to_owned();
+            let fault = Fault { kind: FaultKind::Stopped, rank: None, tensor: None, what };
+            self.0.change(Me::Caller, |state| state.end(fault));
+        }
+    }
+}
+
+fn spawn(
+    name: &str,
+    shared: &Arc<Shared>,
+    body: impl FnOnce() + Send + 'static,
+) -> Result<JoinHandle<()>, RuntimeError> {
+    let watched = Watched(Arc::clone(shared));
+    let thread = std::thread::Builder::new().name(format!("allrail {name}")).spawn(move || {
+        let _watched = watched;
+        body();
+    });
     thread.map_err(|error| RuntimeError::system("a thread", &error))
 }

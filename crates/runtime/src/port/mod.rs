@@ -35,6 +35,17 @@ pub(crate) struct Port {
     flush: Vec<usize>,
 }
 
+struct Leaves {
+    shared: Arc<Shared>,
+    port: u32,
+}
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        self.shared.change(Me::Port(self.port), |state| state.port_runs(self.port, false));
+    }
+}
+
 fn system(what: &str) -> impl Fn(Errno) -> RuntimeError {
     move |error| RuntimeError::system(what, &std::io::Error::from(error))
 }
@@ -70,9 +81,15 @@ impl Port {
         Ok(Self { number, shared, epoll, connections, places, fresh, flush })
     }
 
+    /// Marks that this thread touches no memory any more, however it ends.
+    fn leaves(&self) -> Leaves {
+        Leaves { shared: Arc::clone(&self.shared), port: self.number }
+    }
+
     /// Until the job is over; the connections, so that peers do not take their end for a death.
     pub(crate) fn run(mut self) -> Vec<TcpStream> {
         let me = Me::Port(self.number);
+        let _leaves = self.leaves();
         let mut events = [const {
             epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }
         }; 64];
@@ -114,14 +131,7 @@ impl Port {
                     break;
                 }
             }
-            let over = self.shared.change(me, |state| {
-                let over = state.fault().is_some() || state.closing;
-                if over {
-                    state.port_runs(self.number, false);
-                }
-                over
-            });
-            if over {
+            if self.shared.change(me, |state| state.fault().is_some() || state.closing) {
                 break;
             }
         }

@@ -148,7 +148,7 @@ impl State {
         }
     }
 
-    pub(super) fn tell_or_note(&mut self, event: Event) {
+    fn tell_or_note(&mut self, event: Event) {
         if let Err(broken) = self.tell_alone(event)
             && self.fault.is_none()
         {

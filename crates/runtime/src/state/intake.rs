@@ -8,6 +8,7 @@ use super::State;
 use super::outgoing::Sending;
 use crate::frame::Header;
 use crate::memory::View;
+use crate::{Fault, FaultKind};
 
 /// A frame that was announced and is not combined.
 #[derive(Default)]
@@ -183,8 +184,13 @@ impl State {
     pub(super) fn refuse(&mut self, peer: u32, operation: OperationName, why: &str) {
         self.note(format!("a frame from rank {peer} was refused: {why}"));
         if let Some(from) = self.place_of(peer) {
-            let why = why.to_owned();
-            self.tell_or_note(Event::Refused { from, operation, why });
+            let event = Event::Refused { from, operation, why: why.to_owned() };
+            if let Err(broken) = self.tell_alone(event) {
+                // Of a life of the job that is to come: their connections were made for this one.
+                let what = format!("rank {peer} has sent a frame that cannot be: {broken}");
+                let kind = FaultKind::BadFrame;
+                self.end(Fault { kind, rank: Some(peer), tensor: None, what });
+            }
         }
     }
 }
