@@ -55,8 +55,10 @@ mod report;
 mod settings;
 mod shared;
 mod state;
+mod tensor;
 
 pub use error::{Fault, FaultKind, RuntimeError};
-pub use node::{CallOf, Node, Registered};
+pub use node::Node;
 pub use report::{PortReport, Report, TensorReport};
 pub use settings::{DimensionSettings, Settings, Timeouts};
+pub use tensor::{CallOf, Registered};

@@ -17,46 +17,17 @@ use allrail_schedule::signature::Signature;
 
 use crate::clock::Clock;
 use crate::control::Control;
-use crate::memory::{Memory, is_dense};
+use crate::memory::is_dense;
 use crate::port::Port;
 use crate::rendezvous::{Connected, Listening, line};
 use crate::report::{Report, Traffic};
 use crate::shared::{Me, Shared};
 use crate::state::State;
-use crate::{Fault, FaultKind, RuntimeError, Settings, plans};
+use crate::tensor::memory_at;
+use crate::{CallOf, Fault, FaultKind, Registered, RuntimeError, Settings, plans};
 
 /// The most ports of a node.
 const MOST_PORTS: usize = 64;
-
-/// A tensor, as it is registered. All ranks register the same, in any order.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Registered {
-    /// Its name, unique on this rank.
-    pub name: String,
-    /// The type of its elements, such as `float32`.
-    pub dtype: String,
-    /// Its shape; empty for a single number.
-    pub shape: Vec<u64>,
-    /// Elements from one to the next in each direction; empty for a contiguous tensor.
-    pub strides: Vec<i64>,
-    /// Its place in the next forward pass, 0 first.
-    pub place: u32,
-    /// Tensors of one group travel together, where the policy packs.
-    pub group: Option<u32>,
-}
-
-/// An operation without a name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallOf {
-    /// Of which kind.
-    pub operation: Operation,
-    /// Of a broadcast: whose buffer all get. 0 for others.
-    pub root: u32,
-    /// The type of its elements.
-    pub dtype: Dtype,
-    /// Of several that wait for a link, the highest goes first.
-    pub priority: i64,
-}
 
 enum Phase {
     Bound(Listening),
@@ -452,24 +423,6 @@ impl Drop for Node {
     fn drop(&mut self) {
         self.close();
     }
-}
-
-/// The memory of so many elements.
-///
-/// # Safety
-/// As [`Node::submit`].
-unsafe fn memory_at(pointer: *mut u8, elements: u64, dtype: Dtype) -> Result<Memory, RuntimeError> {
-    let bytes = elements.checked_mul(u64::from(dtype.width()));
-    let bytes = bytes.and_then(|bytes| isize::try_from(bytes).ok()).map(isize::unsigned_abs);
-    let fits = |bytes: &usize| {
-        pointer.addr().checked_add(*bytes).is_some() && (*bytes == 0 || !pointer.is_null())
-    };
-    let Some(bytes) = bytes.filter(fits) else {
-        let (at, why) = (format!("{pointer:?}"), "there is no such memory");
-        return Err(RuntimeError::setting("pointer", at, why, "a tensor in host memory"));
-    };
-    // SAFETY: as the caller promises; the length is that of the elements.
-    Ok(unsafe { Memory::new(pointer, bytes) })
 }
 
 fn out_of_turn(life: &mut Life, phase: Phase, call: &'static str) -> RuntimeError {

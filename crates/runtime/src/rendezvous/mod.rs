@@ -6,6 +6,7 @@
 //! listens any more. Until then whoever connects has a few seconds to prove that it is of this job; a
 //! stranger costs one note, and no more than [`MOST_STRANGERS`] are listened to at once.
 
+mod addresses;
 mod handshake;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,8 +16,8 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use socket2::{Domain, Protocol, Socket, Type};
 
+use self::addresses::{dial, listen, read_table};
 use self::handshake::{Facts, Handshake, Refused};
 use crate::auth::Secret;
 use crate::{RuntimeError, Settings, interface};
@@ -113,52 +114,6 @@ impl Listening {
         }
         Ok(meeting.connected)
     }
-}
-
-fn listen(ip: IpAddr, port: u16) -> std::io::Result<TcpListener> {
-    let address = SocketAddr::new(ip, port);
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    // A job that was just restarted may have its port again.
-    socket.set_reuse_address(port != 0)?;
-    socket.bind(&address.into())?;
-    socket.listen(1024)?;
-    socket.set_nonblocking(true)?;
-    Ok(socket.into())
-}
-
-fn read_table(
-    settings: &Settings,
-    table: &[Vec<String>],
-) -> Result<Vec<Vec<SocketAddr>>, RuntimeError> {
-    let none = settings.secret()?.is_none();
-    let refuse = |field: String, value: String, why: &str| {
-        let hint = "the lists that `addresses` gives on each rank, in the order of ranks";
-        Err(RuntimeError::setting(field, value, why, hint))
-    };
-    if table.len() != settings.ranks as usize {
-        let why = format!("there are {} ranks", settings.ranks);
-        return refuse("addresses".to_owned(), table.len().to_string(), &why);
-    }
-    let mut all = Vec::new();
-    for (rank, of_rank) in table.iter().enumerate() {
-        let field = format!("addresses[{rank}]");
-        if of_rank.len() != settings.dimensions.len() {
-            let why = format!("there are {} dimensions", settings.dimensions.len());
-            return refuse(field, of_rank.len().to_string(), &why);
-        }
-        let mut list = Vec::new();
-        for text in of_rank {
-            match text.parse::<SocketAddr>() {
-                Ok(address) if none && !address.ip().is_loopback() => {
-                    return refuse(field, text.clone(), "without a secret only loopback is used");
-                }
-                Ok(address) => list.push(address),
-                Err(_) => return refuse(field, text.clone(), "it is no address with a port"),
-            }
-        }
-        all.push(list);
-    }
-    Ok(all)
 }
 
 enum Dial {
@@ -449,19 +404,6 @@ impl<'a> Meeting<'a> {
 fn differs(what: String, rank: Option<u32>) -> RuntimeError {
     let hint = "start all ranks with the same build, job and plan".to_owned();
     RuntimeError::Connect { rank, what, hint }
-}
-
-/// Begins a connection that leaves by the interface with this address.
-fn dial(from: IpAddr, to: SocketAddr) -> std::io::Result<TcpStream> {
-    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
-    if from.is_ipv4() == to.is_ipv4() {
-        socket.bind(&SocketAddr::new(from, 0).into())?;
-    }
-    socket.set_nonblocking(true)?;
-    match socket.connect(&to.into()) {
-        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
-        Ok(()) | Err(_) => Ok(socket.into()),
-    }
 }
 
 #[cfg(test)]

@@ -100,3 +100,16 @@ pub(crate) fn wait(node: &Node, key: Key, generation: u64) -> Result<(), Runtime
     assert!(node.wait(key, generation, LONG)?, "it takes for ever");
     Ok(())
 }
+
+/// Nodes with one tensor each, started.
+pub(crate) fn started(nodes: &[Arc<Node>], elements: usize) -> Vec<(Key, Held)> {
+    nodes
+        .iter()
+        .map(|node| {
+            let held = Held::new(Dtype::Float32, &vec![0; 4 * elements]);
+            let key = register(node, "weight", &held, 0);
+            node.start().expect("it starts");
+            (key, held)
+        })
+        .collect()
+}

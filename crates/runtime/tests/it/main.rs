@@ -5,3 +5,4 @@ mod cluster;
 mod exchange;
 mod faults;
 mod laws;
+mod leaks;
