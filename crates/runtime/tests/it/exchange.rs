@@ -160,3 +160,24 @@ fn sums_are_right_under_every_algorithm_and_scheduler() {
 fn one_rank_alone_has_its_sum() {
     exchange(&[], 31, &json!({}));
 }
+
+#[test]
+fn ranks_meet_over_ipv6_too() {
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        eprintln!("skipped: this machine has no IPv6 loopback");
+        return;
+    }
+    let dimension =
+        json!({"size": 3, "interface": "::1", "bandwidth": "1 Gb/s", "latency": "20 us"});
+    exchange(&[3], 41, &json!({"dimensions": [dimension]}));
+}
+
+/// Many ranks have many plans; a job should not wait for them.
+#[test]
+fn a_node_of_many_ranks_is_bound_quickly() {
+    let begun = std::time::Instant::now();
+    drop(crate::cluster::bind(77, &[8, 8, 8], &json!({"policy": "themis", "chunks": 64})));
+    let took = begun.elapsed();
+    eprintln!("bound in {took:?}");
+    assert!(took < std::time::Duration::from_secs(20), "{took:?}");
+}
