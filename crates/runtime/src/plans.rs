@@ -60,7 +60,7 @@ fn candidates(settings: &Settings, operation: Operation) -> Vec<Option<Vec<Strin
     let all = algorithm::ALL.iter().filter(does);
     // Algorithms are named for all-reduces; another operation may not be among what they do.
     if let Some(named) = &settings.algorithms {
-        let can = |tag: &String| all.clone().any(|one| one.tag() == tag);
+        let can = |tag: &String| algorithm::named(tag).is_ok_and(|one| does(&&one));
         if operation == Operation::AllReduce || named.iter().all(can) {
             return vec![Some(named.clone())];
         }
