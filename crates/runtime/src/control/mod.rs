@@ -82,12 +82,14 @@ impl Control {
             socket.set_tcp_keepalive(&alive)?;
             socket.set_tcp_user_timeout(Some(link))
         };
+        // Who is still meeting others has no thread that could say anything.
+        let first = Instant::now() + settings.connect_timeout();
         let mut peers = BTreeMap::new();
         for (number, (rank, stream)) in (0..).zip(streams) {
             set(&stream).map_err(|error| RuntimeError::system("a control connection", &error))?;
             let data = epoll::EventData::new_u64(number);
             epoll::add(&epoll, &stream, data, epoll::EventFlags::IN).map_err(failed)?;
-            let (inbox, outbox, heard) = (Vec::new(), Vec::new(), Instant::now());
+            let (inbox, outbox, heard) = (Vec::new(), Vec::new(), first);
             peers.insert(number, Peer { rank, stream, inbox, outbox, heard, blocked: false });
         }
         let heartbeat = duration(settings.timeouts.heartbeat);

@@ -109,7 +109,8 @@ impl State {
     /// Whether everyone whom the calls under way need is there.
     pub(super) fn check_calls_left(&mut self) {
         let Some(newest) = self.calls.open.keys().next_back().copied() else { return };
-        let gone = self.left.iter().find(|(_, done)| done.get(&CALLS).is_none_or(|n| *n <= newest));
+        let short = |done: &BTreeMap<Key, u64>| done.get(&CALLS).is_none_or(|n| *n <= newest);
+        let gone = self.left.iter().find(|(peer, done)| self.peers.contains(peer) && short(done));
         if let Some(peer) = gone.map(|(peer, _)| *peer) {
             let what = format!("rank {peer} has closed its node, and call {newest} needs it");
             self.end(Fault { kind: FaultKind::Left, rank: Some(peer), tensor: None, what });

@@ -347,8 +347,8 @@ impl State {
 
     /// Whether everyone whom the `count`-th exchange of a tensor needs is there.
     fn check_left(&mut self, key: Key, count: u64) {
-        let gone =
-            self.left.iter().find(|(_, done)| done.get(&key).is_none_or(|done| *done < count));
+        let short = |done: &BTreeMap<Key, u64>| done.get(&key).is_none_or(|done| *done < count);
+        let gone = self.left.iter().find(|(peer, done)| self.peers.contains(peer) && short(done));
         if let Some(peer) = gone.map(|(peer, _)| *peer) {
             let name = self.tensors.get(&key).map_or_else(String::new, |one| one.name.clone());
             let what = format!(

@@ -135,7 +135,7 @@ fn run_rank(job: &Job, rank: u32, node: &Node) -> RankOutcome {
         Err(RuntimeError::Fault(fault)) => outcome.fault = Some(fault),
         Err(other) => panic!("rank {rank}: {other}"),
     }
-    if outcome.fault.is_some() {
+    if outcome.fault.is_some() || job.submissions[rank as usize].is_empty() {
         // What is under way stays until nobody can touch it.
         node.close();
     }
@@ -241,4 +241,21 @@ fn whoever_has_something_else_is_found_over_sockets() {
         }
     };
     law("whoever_has_something_else", differs, check);
+}
+
+/// Groups that are beside each other on a fabric need nothing of each other.
+#[test]
+fn a_group_that_has_nothing_to_do_may_leave_the_others() {
+    let beside = |seed: u64| {
+        let all = (0..).map(|i| Job::engines(seed + 1000 * i, MOST_RANKS, Transport::Tagged));
+        let group = |job: &Job| job.group(&job.tensors[0].dimensions, 0);
+        let job = all.into_iter().find(|job| (group(job).len() as u32) < job.ranks());
+        let mut job = job.expect("some job");
+        let with_0 = group(&job);
+        for rank in (0..job.ranks()).filter(|rank| !with_0.contains(rank)) {
+            job.submissions[rank as usize].clear();
+        }
+        job
+    };
+    law("a_group_that_has_nothing_to_do", beside, right);
 }
