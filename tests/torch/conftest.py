@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import faulthandler
 import importlib.util
+import multiprocessing
 import os
-import pickle
+import signal
 import socket
 import sys
 import time
@@ -45,65 +46,111 @@ class Failed(AssertionError):
     """A rank raised, ended or hung; the message has what each said."""
 
 
-def run_ranks(body, *, ranks=2, timeout=60, group=True, env=()):
-    """Run `body(rank)` in forked processes; return what each returned.
+class Ranks:
+    """Forked processes with a gloo process group, which run `body(rank, *arguments)` on demand.
 
     Args:
-        group: Whether each starts with a gloo process group.
-        env: More environment variables.
+        body: What a call runs; inherited by the fork, so it may be any function.
+        ranks: How many.
+        group: Whether each starts with a process group.
+        timeout: Seconds that a call may take.
     """
-    port = free_port()
-    pipes, pids = [], []
-    sys.stdout.flush()
-    sys.stderr.flush()
-    for rank in range(ranks):
-        read, write = os.pipe()
-        pid = os.fork()
-        if pid == 0:
-            os.close(read)
-            _child(body, rank, ranks, port, write, timeout, group, dict(env))
-        os.close(write)
-        pipes.append(read)
-        pids.append(pid)
-    answers = []
-    for rank, read in enumerate(pipes):
-        with os.fdopen(read, "rb") as pipe:
-            data = pipe.read()
-        answers.append(pickle.loads(data) if data else ("ended", f"rank {rank} said nothing"))
-    for pid in pids:
-        os.waitpid(pid, 0)
-    errors = [f"rank {rank}: {said}" for rank, (kind, said) in enumerate(answers) if kind != "ok"]
-    if errors:
-        raise Failed("\n".join(errors))
-    return [said for _, said in answers]
 
+    def __init__(self, body, *, ranks=2, group=True, timeout=60):
+        self.body, self.ranks, self.group, self.timeout = body, ranks, group, timeout
+        self.workers = []
 
-def _child(body, rank, ranks, port, write, timeout, group, env):
-    code = 1
-    try:
-        faulthandler.dump_traceback_later(timeout, exit=True)
-        os.environ.update(
-            RANK=str(rank),
-            LOCAL_RANK=str(rank),
-            WORLD_SIZE=str(ranks),
-            MASTER_ADDR="127.0.0.1",
-            MASTER_PORT=str(port),
-            GLOO_SOCKET_IFNAME="lo",
-        )
-        os.environ.update(env)
-        warnings.simplefilter("ignore")
-        if group:
-            dist.init_process_group("gloo", rank=rank, world_size=ranks)
-        answer = ("ok", body(rank))
-        code = 0
-    except BaseException:
-        answer = ("raised", traceback.format_exc())
-    with os.fdopen(write, "wb") as pipe:
-        pickle.dump(answer, pipe)
-    time.sleep(0)
-    os._exit(code)
+    def __call__(self, *arguments):
+        """Run the body on every rank, and return what each returned."""
+        if not self.workers:
+            self.start()
+        for _, pipe in self.workers:
+            pipe.send(arguments)
+        until = time.monotonic() + self.timeout
+        answers = []
+        for rank, (_, pipe) in enumerate(self.workers):
+            try:
+                heard = pipe.poll(max(0.1, until - time.monotonic()))
+                answers.append(pipe.recv() if heard else ("hung", f"rank {rank} hangs"))
+            except (EOFError, ConnectionResetError):
+                answers.append(("ended", f"rank {rank} has ended"))
+            if answers[-1][0] == "hung":
+                os.kill(self.workers[rank][0], signal.SIGABRT)  # prints where it is
+                time.sleep(0.5)
+            if answers[-1][0] != "ok":
+                until = min(until, time.monotonic() + 2)
+        wrong = [f"rank {rank} {kind}: {said}" for rank, (kind, said) in enumerate(answers) if kind != "ok"]
+        if wrong:
+            self.stop()
+            raise Failed("\n".join(wrong))
+        return [said for _, said in answers]
+
+    def start(self):
+        port = free_port()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        for rank in range(self.ranks):
+            mine, theirs = multiprocessing.Pipe()
+            pid = os.fork()
+            if pid == 0:
+                self.work(rank, port, theirs)
+            theirs.close()
+            self.workers.append((pid, mine))
+
+    def stop(self):
+        for pid, pipe in self.workers:
+            pipe.close()
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        self.workers = []
+
+    def work(self, rank, port, pipe):
+        try:
+            faulthandler.enable()
+            os.environ.update(
+                RANK=str(rank),
+                LOCAL_RANK=str(rank),
+                WORLD_SIZE=str(self.ranks),
+                MASTER_ADDR="127.0.0.1",
+                MASTER_PORT=str(port),
+                GLOO_SOCKET_IFNAME="lo",
+            )
+            warnings.simplefilter("ignore")
+            if self.group:
+                dist.init_process_group("gloo", rank=rank, world_size=self.ranks)
+            while True:
+                arguments = pipe.recv()
+                try:
+                    answer = ("ok", self.body(rank, *arguments))
+                except BaseException:
+                    answer = ("raised", traceback.format_exc())
+                pipe.send(answer)
+        finally:
+            os._exit(0)
 
 
 @pytest.fixture
 def on_ranks():
-    return run_ranks
+    """Run a function on ranks of its own: `on_ranks(body)` returns what each rank returned."""
+    pools = []
+
+    def run(body, **options):
+        pools.append(Ranks(body, **options))
+        return pools[-1]()
+
+    yield run
+    for pool in pools:
+        pool.stop()
+
+
+@pytest.fixture(scope="module")
+def ranks_of():
+    """Ranks that stay for the tests of a file: `ranks_of(body)` is called as often as wanted."""
+    pools = {}
+
+    def make(body, **options):
+        return pools.setdefault(body, Ranks(body, **options))
+
+    yield make
+    for pool in pools.values():
+        pool.stop()

@@ -26,7 +26,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
 
-STEPS = 5
+STEPS = 6
 
 # -- models
 
@@ -103,32 +103,34 @@ class Tied(nn.Module):
 class Changing(nn.Module):
     """Uses another layer on every rank and step; one is never used, one is frozen."""
 
-    def __init__(self, frozen_grows=False):
+    def __init__(self):
         super().__init__()
         self.a, self.b, self.never = (nn.Linear(16, 16) for _ in range(3))
         self.frozen = nn.Linear(16, 16).requires_grad_(False)
         self.last = nn.Linear(16, 4)
-        self.register_buffer("calls", torch.zeros((), dtype=torch.int64), persistent=False)
         self.count = 0
 
     def forward(self, x):
         self.count += 1
+        first = (self.count + rank_of(x)) % 2
         x = self.frozen(x)
-        x = self.a(x) if (self.count + rank_of(x)) % 2 else self.b(x)
+        x = self.a(x) if first else self.b(x)
         return self.last(F.gelu(x))
 
 
-class SometimesNobody(nn.Module):
-    """A layer that no rank uses in every second step."""
+class Sometimes(nn.Module):
+    """A layer that one rank, all, or none uses, by turns."""
 
     def __init__(self):
         super().__init__()
         self.a, self.b, self.last, self.count = nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 4), 0
 
     def forward(self, x):
+        turn = self.count % 4
         self.count += 1
+        used = turn == 1 or turn == 2 + rank_of(x)
         x = self.a(x)
-        return self.last(self.b(x) if self.count % 2 else x)
+        return self.last(self.b(x) if used else x)
 
 
 class Attention(nn.Module):
@@ -731,7 +733,13 @@ CASES |= {
     "unused, kept tensors": Case(model=Changing, unused=True, loop=keep_tensors, optimizer=nesterov),
     "unused, accumulated": Case(model=Changing, unused=True, loop=accumulate),
     "unused, clipped": Case(model=Changing, unused=True, loop=clip, barriers=every("gradient")),
-    "unused by all": Case(model=SometimesNobody, unused=True),
+    "unused by all": Case(model=Sometimes, unused=True, optimizer=nesterov),
+    "unused by all, zero_grad after": Case(
+        model=Sometimes, unused=True, optimizer=nesterov, loop=partial(zero_after, set_to_none=False)
+    ),
+    "unused by all, kept tensors": Case(
+        model=Sometimes, unused=True, optimizer=nesterov, loop=keep_tensors
+    ),
     "attention": Case(model=Attention),
     "used elsewhere": Case(model=Elsewhere),
     "weight norm": Case(model=partial(Normed, old=False)),
@@ -757,16 +765,9 @@ CASES |= {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_equals_without(name, on_ranks):
+def test_equals_without(name, ranks_of):
     case = CASES[name]
-
-    def body(rank):
-        expected, _ = train(case.oracle, case, rank)
-        dist.barrier()
-        got, barriers = train("art", case, rank)
-        return expected, got, barriers
-
-    results = on_ranks(body)
+    results = ranks_of(both_ways)(name)
     for expected, got, barriers in results:
         assert barriers == case.barriers
         assert len(expected) == len(got)
@@ -778,7 +779,17 @@ def test_equals_without(name, on_ranks):
             assert torch.equal(left, right), "ranks differ"
 
 
+def both_ways(rank, name):
+    """Train as the oracle does, then by `allrail.torch`."""
+    case = CASES[name]
+    expected, _ = train(case.oracle, case, rank)
+    dist.barrier()
+    return expected, *train("art", case, rank)
+
+
 def train(way, case, rank):
     run = Run(way, case, rank, 2)
     case.loop(run)
-    return run.result()
+    result = run.result()
+    art.release(run.model)
+    return result

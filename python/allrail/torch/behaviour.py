@@ -18,6 +18,7 @@ _STEPS = 4
 _LONGEST_AXIS = 6
 _PER_GROUP = 3
 _GROUPS = 8
+_STATES = "states"
 _PLAIN = (bool, int, float, complex, str, bytes, type(None))
 
 Groups = list[dict[str, Any]]
@@ -54,6 +55,7 @@ def why_whole(optimizer: torch.optim.Optimizer) -> str:
 
 
 def _stand_ins(optimizer: torch.optim.Optimizer) -> Groups:
+    """Return small groups like the optimizer's; `state` of each is that of its parameters."""
     generator = torch.Generator().manual_seed(0)
     groups: Groups = []
     for group in optimizer.param_groups[:_GROUPS]:
@@ -61,9 +63,16 @@ def _stand_ins(optimizer: torch.optim.Optimizer) -> Groups:
         for parameter in group["params"]:
             kinds.setdefault((parameter.ndim, parameter.dtype, parameter.device), parameter)
         chosen = list(kinds.values())[:_PER_GROUP]
-        stand_ins = [_small(parameter, generator) for parameter in chosen * 2][: max(2, len(chosen))]
-        settings = {name: value for name, value in group.items() if name != "params"}
-        groups.append({**copy.deepcopy(settings), "params": stand_ins})
+        chosen = (chosen * 2)[: max(2, len(chosen))]
+        stand_ins = [_small(parameter, generator) for parameter in chosen]
+        states = [
+            {name: _cut(value, parameter, small) for name, value in optimizer.state[parameter].items()}
+            if parameter in optimizer.state
+            else {}
+            for parameter, small in zip(chosen, stand_ins, strict=True)
+        ]
+        settings = copy.deepcopy(_settings(group))
+        groups.append({**settings, "params": stand_ins, _STATES: states})
     return groups
 
 
@@ -71,6 +80,13 @@ def _small(parameter: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     shape = [min(_LONGEST_AXIS, size) for size in parameter.shape]
     values = torch.randn(shape, generator=generator)
     return values.to(dtype=parameter.dtype, device=parameter.device)
+
+
+def _cut(value: Any, parameter: torch.Tensor, small: torch.Tensor) -> Any:
+    """A value of the state, as small as the stand-in."""
+    if isinstance(value, torch.Tensor) and value.shape == parameter.shape:
+        return value.detach()[tuple(slice(size) for size in small.shape)].clone()
+    return copy.deepcopy(value)
 
 
 def _run(
@@ -87,6 +103,10 @@ def _run(
         for name, value in vars(optimizer).items()
     }
     trial.state = defaultdict(dict)
+    for group, copied in zip(groups, mine, strict=True):
+        for state, parameter in zip(group[_STATES], copied["params"], strict=True):
+            if state:
+                trial.state[parameter] = copy.deepcopy(state)
     trial.param_groups = mine
     step = step_of(optimizer)
     generator = torch.Generator().manual_seed(1)
@@ -107,7 +127,7 @@ def _run(
 
 
 def _settings(group: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in group.items() if name != "params"}
+    return {name: value for name, value in group.items() if name not in {"params", _STATES}}
 
 
 def _others(optimizer: torch.optim.Optimizer) -> dict[str, str]:

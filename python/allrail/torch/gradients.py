@@ -99,7 +99,7 @@ class Exchange:
         if self._open and not _in_backward():
             self.close()
         if slot.flight is not None:
-            slot.flight.keep = False
+            slot.flight.keep = slot.flight.zeroed = False
 
     def close(self) -> None:
         """Close the round, if one is open: what it still lacks is sent."""
@@ -220,8 +220,8 @@ class Exchange:
             buffer = torch.empty_like(slot.parameter, memory_format=torch.preserve_format).detach()
             generation = self._transport.unused(slot.key, buffer)
         else:
-            buffer = target.detach().mul(1.0 / self._transport.ranks)
-            generation = self._transport.submit(slot.key, self._fitting(slot, buffer))
+            buffer = self._fitting(slot, target).mul(1.0 / self._transport.ranks)
+            generation = self._transport.submit(slot.key, buffer)
         slot.flight = Flight(slot, self._transport, generation, buffer, target, users)
         slot.sent = True
 

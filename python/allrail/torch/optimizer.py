@@ -259,8 +259,10 @@ def clear(parameter: torch.Tensor, slot: Slot | None, *, set_to_none: bool) -> N
     if slot is not None:
         slot.drop(slot)
     if gradient is None:
-        return
-    if set_to_none:
+        # Whether there is one, to be zero then, is known when the exchange is over.
+        if flight is not None:
+            flight.zeroed = not set_to_none
+    elif set_to_none:
         set_gradient(parameter, None)
     elif flight is not None or (slot is not None and slot.pending is not None):
         set_gradient(parameter, torch.zeros_like(gradient))

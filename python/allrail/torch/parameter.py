@@ -64,6 +64,7 @@ class Flight:
             gradient at that time, or None if it had none. Else `buffer` itself.
         users: Tells whether any rank used it; None where this rank did.
         keep: Whether the parameter's `grad` still stands for this gradient.
+        zeroed: Whether `grad` was set to zero since, if there is one at all.
     """
 
     slot: Slot
@@ -73,6 +74,7 @@ class Flight:
     target: torch.Tensor | None
     users: Users | None = None
     keep: bool = True
+    zeroed: bool = False
     over: bool = False
 
     def is_done(self) -> bool:
@@ -102,6 +104,8 @@ class Flight:
         self.target = self.buffer
         if self.keep:
             set_gradient(self.slot.parameter, self.buffer)
+        elif self.zeroed:
+            set_gradient(self.slot.parameter, torch.zeros_like(self.buffer))
 
 
 @dataclass
