@@ -249,12 +249,9 @@ class Exchange:
         for index in agreed["late"]:
             self._slots[index].late = True
         for slot in self._order:
-            parameter = slot.parameter
-            shape, strides = tuple(parameter.shape), parameter.stride()
+            slot.layout = slot.layout_now()
             place = agreed["places"][slot.index]
-            slot.key = self._transport.register(
-                slot.name, parameter.dtype, shape, strides, place
-            )
+            slot.key = self._transport.register(slot.name, *slot.layout, place)
         count = len(self._slots)
         self._users_key = self._transport.register(
             "which parameters are used", torch.int32, (count,), (1,), count
@@ -277,12 +274,12 @@ class Exchange:
     def _fitting(self, slot: Slot, gradient: torch.Tensor) -> torch.Tensor:
         """Return the gradient in the registered layout: itself, but for unusual cases."""
         parameter = slot.parameter
-        if gradient.dtype != parameter.dtype or gradient.device != parameter.device:
+        if slot.layout_now() != slot.layout or gradient.dtype != parameter.dtype:
             raise TrainingError(
-                f"its gradient is {gradient.dtype} on {gradient.device}, the parameter"
-                f" {parameter.dtype} on {parameter.device}",
+                f"its type, shape or strides are not what was scheduled: its gradient is"
+                f" {gradient.dtype} {tuple(gradient.shape)}",
                 field=slot.name,
-                hint="schedule the model after it has its final type and device",
+                hint="schedule the model after it has its final type and memory format",
             )
         if gradient.stride() == parameter.stride():
             return gradient.detach()

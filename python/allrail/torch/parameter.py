@@ -143,6 +143,7 @@ class Slot:
     Attributes:
         index: Its place among the model's trainable parameters.
         key: What the transport calls it; -1 before it is registered.
+        layout: The type, shape and strides that it is registered with.
         read: Called before `grad` is read.
         drop: Called before `grad` is set.
         settle: Called before a copy is taken, with why: all pending steps are made.
@@ -159,6 +160,7 @@ class Slot:
     drop: Callable[[Slot], None]
     settle: Callable[[str], None]
     key: int = -1
+    layout: tuple[torch.dtype, tuple[int, ...], tuple[int, ...]] | None = None
     flight: Flight | None = None
     pending: Pending | None = None
     fires: int = 0
@@ -166,6 +168,11 @@ class Slot:
     late: bool = False
     sent: bool = False
     handles: list[Any] = field(default_factory=list)
+
+    def layout_now(self) -> tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]:
+        """The parameter's type, shape and strides."""
+        parameter = self.parameter
+        return parameter.dtype, tuple(parameter.shape), tuple(parameter.stride())
 
     def written(self) -> tuple[int, int]:
         """The parameter's version and memory, which change if somebody writes to it."""
