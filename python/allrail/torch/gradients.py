@@ -19,6 +19,7 @@ inner passes brought gradients, the round closes when somebody asks for its resu
 from __future__ import annotations
 
 import sys
+import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -145,16 +146,20 @@ class Exchange:
             slot.handles.clear()
 
     def _attach(self, slot: Slot) -> None:
-        parameter = slot.parameter
+        # Autograd holds hooks where the garbage collector does not see them: they must not hold the model.
+        exchange, of = weakref.ref(self), weakref.ref(slot)
 
         def before(gradient: torch.Tensor) -> None:
             del gradient
-            self._before_gradient(slot)
+            if (alive := exchange()) is not None and (slot := of()) is not None:
+                alive._before_gradient(slot)
 
         def after(parameter: torch.Tensor) -> None:
             del parameter
-            self._on_gradient(slot)
+            if (alive := exchange()) is not None and (slot := of()) is not None:
+                alive._on_gradient(slot)
 
+        parameter = slot.parameter
         slot.handles.append(parameter.register_hook(before))
         slot.handles.append(parameter.register_post_accumulate_grad_hook(after))
 

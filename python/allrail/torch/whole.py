@@ -10,6 +10,7 @@ Its process group is its own, so that the collectives of the user's script come 
 
 from __future__ import annotations
 
+import contextlib
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -38,7 +39,7 @@ class Whole:
     """
 
     def __init__(self, backend: str | None = None) -> None:
-        self._group = dist.new_group(backend=backend)
+        self._group: dist.ProcessGroup | None = dist.new_group(backend=backend)
         self.rank: int = dist.get_rank()
         self.ranks: int = dist.get_world_size()
         self._tensors: list[_Tensor] = []
@@ -117,8 +118,15 @@ class Whole:
 
     def close(self) -> None:
         """See `Transport.close`."""
-        if dist.is_initialized():
-            dist.destroy_process_group(self._group)
+        group, self._group = self._group, None
+        for entry in self._tensors:
+            # A group that is destroyed with work under way may wait for a thread that waits for it.
+            for work in entry.works.values():
+                with contextlib.suppress(RuntimeError):
+                    work.wait()
+            entry.works.clear()
+        if group is not None and dist.is_initialized():
+            dist.destroy_process_group(group)
 
     def _advance(self) -> None:
         """Start what is next in the order of all ranks, as far as it is here."""
