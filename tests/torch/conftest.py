@@ -1,4 +1,5 @@
-"""Ranks for the tests of `allrail.torch`: processes forked from this one, which has imported torch once.
+"""Ranks for the tests of `allrail.torch`: processes forked from this one, which has imported torch
+once.
 
 Run with torch 2.15; see `test_parity.py` for the versions it was tried on.
 """
@@ -43,7 +44,7 @@ def free_port():
         return probe.getsockname()[1]
 
 
-class Failed(AssertionError):
+class RankError(AssertionError):
     """A rank raised, ended or hung; the message has what each said."""
 
 
@@ -84,10 +85,14 @@ class Ranks:
                 time.sleep(0.5)
             if answers[-1][0] != "ok":
                 until = min(until, time.monotonic() + 2)
-        wrong = [f"rank {rank} {kind}: {said}" for rank, (kind, said) in enumerate(answers) if kind != "ok"]
+        wrong = [
+            f"rank {rank} {kind}: {said}"
+            for rank, (kind, said) in enumerate(answers)
+            if kind != "ok"
+        ]
         if wrong and not self.mortal:
             self.stop()
-            raise Failed("\n".join(wrong))
+            raise RankError("\n".join(wrong))
         return [said if kind == "ok" else kind for kind, said in answers]
 
     def start(self):
@@ -127,7 +132,7 @@ class Ranks:
                 arguments = pipe.recv()
                 try:
                     answer = ("ok", self.body(rank, *arguments))
-                except BaseException:
+                except BaseException:  # noqa: BLE001 - the test's process reports it
                     answer = ("raised", traceback.format_exc())
                 pipe.send_bytes(pickle.dumps(answer))
         finally:

@@ -70,10 +70,22 @@ def gappy():
 
 
 ROWS = {
-    "no module": (lambda: (print, sgd(linear())), "no `torch.nn.Module`", "schedule(model, optimizer)"),
-    "swapped": (lambda: (sgd(linear()), linear()), "no `torch.nn.Module`", "schedule(model, optimizer)"),
+    "no module": (
+        lambda: (print, sgd(linear())),
+        "no `torch.nn.Module`",
+        "schedule(model, optimizer)",
+    ),
+    "swapped": (
+        lambda: (sgd(linear()), linear()),
+        "no `torch.nn.Module`",
+        "schedule(model, optimizer)",
+    ),
     "no optimizer": (lambda: (linear(), None), "no `torch.optim.Optimizer`", "schedule(model"),
-    "empty list": (lambda: (linear(), []), "`optimizer`: there is none", "schedule(model, optimizer)"),
+    "empty list": (
+        lambda: (linear(), []),
+        "`optimizer`: there is none",
+        "schedule(model, optimizer)",
+    ),
     "no parameters": (no_parameters, "no parameters", "before it is scheduled"),
     "all frozen": (all_frozen, "frozen", "unfreeze"),
     "other parameters": (foreign, "no parameter of the model", "model.parameters()"),
@@ -121,7 +133,7 @@ def test_without_torchrun(monkeypatch):
 def raises(function):
     try:
         function()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - the test says which it must be
         return type(error).__name__, str(error)
     return None, ""
 
@@ -227,7 +239,7 @@ def written(rank):
 
 
 def behind_the_back(rank):
-    """In its third pass the model uses a weight that no pass used before, of a module never called."""
+    """Its third pass uses a weight of a module that it does not call, as no pass did before."""
 
     class Sly(nn.Module):
         def __init__(self):
@@ -262,7 +274,7 @@ def reentrant_later(rank):
 
 def slow(model):
     """Have every exchange take until somebody waits for it, so that steps stay pending."""
-    art._of(model)[0]._transport.is_done = lambda key, generation: False
+    art._of(model)[0]._transport.is_done = lambda *_: False
 
 
 LATER = {
@@ -270,7 +282,12 @@ LATER = {
     "parameter added": (grown, "InputError", "param_groups[1]", "before `allrail.torch.schedule`"),
     "thawed": (thawed, "InputError", "frozen", "before `allrail.torch.schedule`"),
     "cast": (cast, "TrainingError", "torch.float64", "final type"),
-    "written while pending": (written, "TrainingError", "`1.weight`: it was written to", "synchronize()"),
+    "written while pending": (
+        written,
+        "TrainingError",
+        "`1.weight`: it was written to",
+        "synchronize()",
+    ),
     "used behind the back": (behind_the_back, "TrainingError", "`b.weight`", "synchronize()"),
     "second gradient": (reentrant_later, "TrainingError", "second gradient", "use_reentrant=False"),
 }

@@ -37,7 +37,9 @@ def clipped_training(rank):
 
 def test_a_warning_comes_once_on_one_rank_and_points_into_the_script(on_ranks):
     (barriers, said), (_, said_by_other) = on_ranks(clipped_training)
-    assert barriers == {"gradient": 3}  # after clipping, nothing is left for `state_dict` to wait for
+    assert barriers == {
+        "gradient": 3
+    }  # after clipping, nothing is left for `state_dict` to wait for
     assert said_by_other == []
     [(message, file)] = said
     assert WHY["gradient"] in message
@@ -143,8 +145,8 @@ WHOLE = {
     "wrapper": (lambda p: Wrapper(p, lr=0.1), "holds another optimizer"),
     "hoarder": (lambda p: Hoarder(p, lr=0.1), "does not step what is in its `param_groups`"),
     "group norm": (lambda p: PerGroup(p, lr=0.1), "otherwise than one by one"),
-    "closure": (lambda p: O.LBFGS(p), "could not be tried"),
-    "sparse": (lambda p: O.SparseAdam(p), "could not be tried"),
+    "closure": (O.LBFGS, "could not be tried"),
+    "sparse": (O.SparseAdam, "could not be tried"),
 }
 
 

@@ -1,9 +1,9 @@
 """Training with `allrail.torch` equals training without it, bit for bit on two ranks.
 
 Each case trains twice in the same processes, by `DistributedDataParallel` over gloo and by
-`allrail.torch`, and compares parameters, buffers and optimizer state; it says how many steps may have had
-a barrier, and why. Where DDP is no oracle (it is wrong, refuses, or rounds in another order), one process
-that has all ranks' data is.
+`allrail.torch`, and compares parameters, buffers and optimizer state; it says how many steps may
+have had a barrier, and why. Where DDP is no oracle (it is wrong, refuses, or rounds in another
+order), one process that has all ranks' data is.
 
 Run on torch 2.15, 2.8 and 2.4.
 """
@@ -123,7 +123,12 @@ class Sometimes(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.a, self.b, self.last, self.count = nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 4), 0
+        self.a, self.b, self.last, self.count = (
+            nn.Linear(16, 16),
+            nn.Linear(16, 16),
+            nn.Linear(16, 4),
+            0,
+        )
 
     def forward(self, x):
         turn = self.count % 4
@@ -173,7 +178,7 @@ class Normed(nn.Module):
 
 
 class Convolutions(nn.Module):
-    """Batch normalisation keeps buffers; its gradients are dense, but not in the usual order of axes."""
+    """Normalisation keeps buffers; gradients are dense, but not in the usual order of axes."""
 
     def __init__(self):
         super().__init__()
@@ -711,7 +716,9 @@ CASES |= {
     "closure": Case(loop=closure, barriers={"closure": STEPS - 1}),
     "step hook": Case(loop=hooked, prepare=step_hook, barriers=every("step hook")),
     "state_dict": Case(loop=save, barriers=every("state_dict")),
-    "saved whole, copied": Case(loop=save_whole, oracle="alone", tolerance=1e-6, barriers=every("copy")),
+    "saved whole, copied": Case(
+        loop=save_whole, oracle="alone", tolerance=1e-6, barriers=every("copy")
+    ),
     "load_state_dict": Case(loop=load, barriers={"state_dict": 1, "load_state_dict": 1}),
     "evaluation": Case(loop=evaluate, barriers=every("evaluation")),
     "evaluation, inference mode": Case(
@@ -726,16 +733,24 @@ CASES |= {
     "tied": Case(model=Tied, optimizer=nesterov),
     "tied, decayed": Case(model=Tied, optimizer=OPTIMIZERS["adamw"]),
     "sparse": Case(
-        model=partial(Tied, sparse=True), optimizer=sgd, options={"sparse": "densify"},
-        oracle="alone", tolerance=1e-6,
+        model=partial(Tied, sparse=True),
+        optimizer=sgd,
+        options={"sparse": "densify"},
+        oracle="alone",
+        tolerance=1e-6,
     ),
     "unused": Case(model=Changing, unused=True),
-    "unused, kept tensors": Case(model=Changing, unused=True, loop=keep_tensors, optimizer=nesterov),
+    "unused, kept tensors": Case(
+        model=Changing, unused=True, loop=keep_tensors, optimizer=nesterov
+    ),
     "unused, accumulated": Case(model=Changing, unused=True, loop=accumulate),
     "unused, clipped": Case(model=Changing, unused=True, loop=clip, barriers=every("gradient")),
     "unused by all": Case(model=Sometimes, unused=True, optimizer=nesterov),
     "unused by all, zero_grad after": Case(
-        model=Sometimes, unused=True, optimizer=nesterov, loop=partial(zero_after, set_to_none=False)
+        model=Sometimes,
+        unused=True,
+        optimizer=nesterov,
+        loop=partial(zero_after, set_to_none=False),
     ),
     "unused by all, kept tensors": Case(
         model=Sometimes, unused=True, optimizer=nesterov, loop=keep_tensors
@@ -753,7 +768,10 @@ CASES |= {
     "checkpoints only, accumulated": Case(model=AllCheckpointed, loop=accumulate),
     "shared checkpoint": Case(model=partial(SharedCheckpoint, reentrant=False)),
     "shared checkpoint, reentrant": Case(
-        model=partial(SharedCheckpoint, reentrant=True), optimizer=sgd, oracle="alone", tolerance=1e-6
+        model=partial(SharedCheckpoint, reentrant=True),
+        optimizer=sgd,
+        oracle="alone",
+        tolerance=1e-6,
     ),
     "compiled blocks": Case(model=partial(Blocks, "in place")),
     "compiled blocks, wrapped": Case(model=partial(Blocks, "wrapped")),

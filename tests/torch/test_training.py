@@ -17,7 +17,9 @@ STEPS = 4
 
 
 def mlp(last=4):
-    return nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16), nn.GELU(), nn.Linear(16, last))
+    return nn.Sequential(
+        nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 16), nn.GELU(), nn.Linear(16, last)
+    )
 
 
 def batch(step, rank):
@@ -78,7 +80,9 @@ def test_two_models_with_a_common_loss_and_one_that_has_its_own(on_ranks):
     def run(rank, wrap, optimizer_of=torch.optim.Adam):
         torch.manual_seed(0)
         encoder, decoder, critic = mlp(16), mlp(16), mlp(1)
-        optimizers = [optimizer_of(each.parameters(), lr=0.01) for each in (encoder, decoder, critic)]
+        optimizers = [
+            optimizer_of(each.parameters(), lr=0.01) for each in (encoder, decoder, critic)
+        ]
         e, d, c = wrap([encoder, decoder, critic], optimizers)
         for step in range(STEPS):
             made = d(e(batch(step, rank)))
@@ -221,7 +225,7 @@ def test_a_single_process_is_left_alone(on_ranks):
 
 
 def test_steps_are_made_where_the_forward_pass_needs_them(on_ranks):
-    """With exchanges that take until they are waited for, each module's entry makes its steps, no more."""
+    """Exchanges take until they are waited for; each module's entry makes its steps, no more."""
 
     def body(rank):
         torch.manual_seed(0)
@@ -230,7 +234,7 @@ def test_steps_are_made_where_the_forward_pass_needs_them(on_ranks):
         art.schedule(model, optimizer)
         train(model, model, [optimizer], rank, steps=1)
         scheduled = art._of(model)[0]
-        scheduled._transport.is_done = lambda key, generation: False
+        scheduled._transport.is_done = lambda *_: False
         train(model, model, [optimizer], rank, steps=1)
         seen = []
 

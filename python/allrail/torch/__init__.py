@@ -1,11 +1,11 @@
-"""Gradients that travel during the backward pass, and steps that are made when the next pass needs them.
+"""Gradients travel during the backward pass; steps are made when the next forward pass needs them.
 
     import allrail.torch as art
 
     model, optimizer = art.schedule(model, optimizer)
 
-Started with torchrun, the rest of the script stays as it is for one process. Parameters and optimizer
-state equal those of `DistributedDataParallel`, bit for bit on two ranks.
+Started with torchrun, the rest of the script stays as it is for one process. Parameters and
+optimizer state equal those of `DistributedDataParallel`, bit for bit on two ranks.
 
 With `ALLRAIL_DISABLE=1` in the environment, gradients are exchanged by plain collectives and every
 backward pass ends with all of them; nothing else of the script is touched.
@@ -61,8 +61,8 @@ def schedule(
 ) -> tuple[M, O]:
     """Exchange the gradients of `model` among all processes, and step as late as possible.
 
-    Every rank calls it, with the same model, before the first step; afterwards all have the parameters
-    and buffers of rank 0. A loss is the mean over this rank's batch: gradients are averaged over ranks.
+    Every rank calls it, with the same model, before the first step; afterwards all have the
+    parameters and buffers of rank 0. Gradients are averaged over ranks.
 
     Args:
         model: The model, on its final device and in its final type; compile it before.
@@ -70,21 +70,20 @@ def schedule(
         cross_barrier: Whether a parameter may be stepped as late as the next forward pass needs it.
             If not, every backward pass ends with all gradients averaged, as without allrail.
         broadcast_buffers: Whether each forward pass in training begins with the buffers of rank 0.
-        sparse: What to do with sparse gradients: `"refuse"` is an error, `"densify"` makes them dense.
+        sparse: What becomes of sparse gradients: `"refuse"` is an error, `"densify"` makes them
+            dense.
         transport: What carries gradients; None takes what suits the job.
 
     Returns:
         The same two objects.
 
     Raises:
-        InputError: There is nothing to schedule, ranks differ, or torchrun's environment is missing.
+        InputError: There is nothing to schedule, ranks differ, or nothing tells of other ranks.
     """
     global _count  # noqa: PLW0603 - names must be alike on all ranks: they count calls
     optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else optimizer
     if sparse not in {"refuse", "densify"}:
-        raise InputError(
-            "it is neither `refuse` nor `densify`", field="sparse", value=str(sparse)
-        )
+        raise InputError("it is neither `refuse` nor `densify`", field="sparse", value=str(sparse))
     if not isinstance(optimizers, Sequence):
         optimizers = [optimizers]
     parameters = check(model, optimizers)
@@ -120,8 +119,9 @@ def schedule(
 def synchronize(model: nn.Module | None = None) -> None:
     """Make all steps that were asked for: what you read of parameters afterwards is up to date.
 
-    Needed only where a script reads or writes parameters itself between `optimizer.step()` and the next
-    forward pass, such as for a moving average. `state_dict`, evaluation and copies do it by themselves.
+    Needed only where a script reads or writes parameters itself between `optimizer.step()` and the
+    next forward pass, such as for a moving average. `state_dict`, evaluation and copies do it by
+    themselves.
 
     Args:
         model: A scheduled model; None takes all of this process.
@@ -156,7 +156,7 @@ def barriers(model: nn.Module | None = None) -> dict[str, int]:
 
 
 def release(model: nn.Module) -> None:
-    """Undo `schedule`: the model and its optimizers are ordinary again, gradients stay on their rank.
+    """Undo `schedule`: the model and its optimizers are ordinary again, gradients stay local.
 
     Args:
         model: A scheduled model.

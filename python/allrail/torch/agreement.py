@@ -1,7 +1,7 @@
-"""What ranks tell each other once, through the store that torchrun keeps: texts of JSON, no pickle.
+"""What ranks tell each other once, through torchrun's store: texts of JSON, no pickle.
 
-Rank 0 collects what every rank says about a topic, decides, and tells all. Keys carry the run and its
-restart, since the store of an elastic job survives both.
+Rank 0 collects what every rank says about a topic, decides, and tells all. Keys carry the run and
+its restart, since the store of an elastic job survives both.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Agreement:
         except (RuntimeError, dist.DistError) as error:
             raise TrainingError(
                 f"rank {rank} has not said what it schedules",
-                hint="every rank calls `allrail.torch.schedule` as often, in the same order, and runs a"
-                " backward pass; look at that rank's first error",
+                hint="every rank calls `allrail.torch.schedule` as often and in the same order, and"
+                " runs a backward pass; look at that rank's first error",
             ) from error
 
 
@@ -96,5 +96,3 @@ def store_of_job() -> tuple[Any, int, int]:
             hint="start the script with `torchrun --nproc-per-node 2 script.py`",
         ) from error
     return store, rank, ranks
-
-

@@ -1,8 +1,9 @@
 """Where a step needs a whole view of the gradients or parameters: said once, counted always.
 
-A *barrier* is a wait for everything that is in flight. Training with one in each step is right, and as
-fast as it would be without crossing steps: gradients still travel during the backward pass. What is lost
-is the overlap with the next forward pass. So the first of a kind is a warning that says what asked for it.
+A *barrier* is a wait for everything that is in flight. Training with one in each step is right,
+and as fast as it would be without crossing steps: gradients still travel during the backward pass.
+What is lost is the overlap with the next forward pass. So the first of a kind is a warning that
+says what asked for it.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ class BarrierWarning(UserWarning):
 
 
 WHY = {
-    "gradient": "a gradient was read before the next backward pass (clipping, unscaling and logging do"
-    " so), and has to be complete",
+    "gradient": "a gradient was read before the next backward pass (clipping, unscaling and logging"
+    " do so), and has to be complete",
     "optimizer": "the optimizer's step is not made parameter by parameter",
     "step hook": "a hook of the optimizer runs after its step, and may read every parameter",
     "closure": "the optimizer's step was given a closure, which runs the model again",
@@ -66,8 +67,8 @@ class Barriers:
         if first and self.loud and cause not in _ASKED_FOR:
             because = WHY[cause] + (f" ({detail})" if detail else "")
             warnings.warn(
-                f"this step waits for all gradients: {because}; results are the same, the overlap with"
-                " the next forward pass is lost. This is said once; see docs/guides/torch.md",
+                f"this step waits for all gradients: {because}; results are the same, the overlap"
+                " with the next forward pass is lost. This is said once; see docs/guides/torch.md",
                 BarrierWarning,
                 stacklevel=_depth_of_script(),
             )

@@ -1,8 +1,9 @@
 """Is an optimizer's step made parameter by parameter? Found out by running it, not by its name.
 
-The optimizer is run twice on tiny stand-ins for some of its parameters: once as a whole, once on one
-parameter after another, in another order. It may be crossed if both give the same bits, and if a step
-changes nothing but parameters and their state: a count in a group or in the optimizer itself would differ.
+The optimizer is run twice on tiny stand-ins for some of its parameters: once as a whole, once on
+one parameter after another, in another order. It may be crossed if both give the same bits, and if
+a step changes nothing but parameters and their state: a count in a group or in the optimizer
+itself would differ.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ Groups = list[dict[str, Any]]
 
 def step_of(optimizer: torch.optim.Optimizer) -> Callable[..., Any]:
     """Return the step of the optimizer's class, without the hooks that torch wraps around it."""
-    step = type(optimizer).step
-    return getattr(step, "__wrapped__", step) if getattr(step, "hooked", False) else step
+    step: Callable[..., Any] = type(optimizer).step
+    unwrapped: Callable[..., Any] = getattr(step, "__wrapped__", step)
+    return unwrapped if getattr(step, "hooked", False) else step
 
 
 def why_whole(optimizer: torch.optim.Optimizer) -> str:
@@ -66,7 +68,10 @@ def _stand_ins(optimizer: torch.optim.Optimizer) -> Groups:
         chosen = (chosen * 2)[: max(2, len(chosen))]
         stand_ins = [_small(parameter, generator) for parameter in chosen]
         states = [
-            {name: _cut(value, parameter, small) for name, value in optimizer.state[parameter].items()}
+            {
+                name: _cut(value, parameter, small)
+                for name, value in optimizer.state[parameter].items()
+            }
             if parameter in optimizer.state
             else {}
             for parameter, small in zip(chosen, stand_ins, strict=True)
@@ -92,7 +97,7 @@ def _cut(value: Any, parameter: torch.Tensor, small: torch.Tensor) -> Any:
 def _run(
     optimizer: torch.optim.Optimizer, groups: Groups, *, one_by_one: bool
 ) -> tuple[list[torch.Tensor], dict[str, str]]:
-    """Step copies of the groups; return the parameters, and what else the steps may have changed."""
+    """Step copies of the groups; return the parameters, and what else steps may have changed."""
     mine: Groups = []
     for group in groups:
         parameters = [tensor.clone().requires_grad_() for tensor in group["params"]]

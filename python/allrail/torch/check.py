@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -104,8 +105,8 @@ def _check_optimizers(
                         "it is no parameter of the model",
                         field=field,
                         value=f"{tuple(parameter.shape)} of {parameter.dtype}",
-                        hint="build the optimizer from `model.parameters()`, after the model has its"
-                        " final type and device",
+                        hint="build the optimizer from `model.parameters()`, after the model has"
+                        " its final type and device",
                     )
                 if parameter in seen:
                     raise InputError(
@@ -129,20 +130,17 @@ def compare(said: list[Any]) -> None:
     for rank, theirs in enumerate(said):
         if theirs == first:
             continue
-        for place in range(max(len(first), len(theirs))):
-            ours_here = first[place] if place < len(first) else None
-            theirs_here = theirs[place] if place < len(theirs) else None
+        for ours_here, theirs_here in itertools.zip_longest(first, theirs, fillvalue=()):
             if ours_here != theirs_here:
-                name = (theirs_here or ours_here)[0]
                 raise InputError(
                     f"rank {rank} has {_words(theirs_here)}, rank 0 {_words(ours_here)}",
-                    field=f"model.{name}",
+                    field=f"model.{[*theirs_here, *ours_here][0]}",
                     hint="build the same model on every rank",
                 )
 
 
 def _words(entry: Any) -> str:
-    if entry is None:
+    if not entry:
         return "no such parameter"
     name, dtype, shape, strides = entry
     return f"`{name}`: {dtype} {tuple(shape)} with strides {tuple(strides)}"

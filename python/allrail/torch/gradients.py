@@ -1,19 +1,20 @@
 """Gradients leave during the backward pass, each as soon as it is complete.
 
 A *round* is the exchange of every parameter's gradient once. It opens with the first gradient of a
-backward pass and closes with its end. Whatever a rank's own pass did not bring it adds to the round as
-zeros when it closes, without asking anybody; so ranks may use different parameters in each step, and none
-waits for another that never comes. One more small tensor counts, per parameter, the ranks that used it:
-a parameter that nobody used keeps the gradient it had, and its optimizer passes it over.
+backward pass and closes with its end. Whatever a rank's own pass did not bring it adds to the
+round as zeros when it closes, without asking anybody; so ranks may use different parameters in
+each step, and none waits for another that never comes. One more small tensor counts, per
+parameter, the ranks that used it: a parameter that nobody used keeps the gradient it had, and its
+optimizer passes it over.
 
-The first round only looks: which parameters get several gradients in one pass (a layer in two reentrant
-checkpoints does), and in which order gradients become ready. Ranks agree on both, the tensors are
-registered in rank 0's order, and all are exchanged at once. From then on the exchange of a gradient begins
-in the hook that brings it.
+The first round only looks: which parameters get several gradients in one pass (a layer in two
+reentrant checkpoints does), and in which order gradients become ready. Ranks agree on both, the
+tensors are registered in rank 0's order, and all are exchanged at once. From then on the exchange
+of a gradient begins in the hook that brings it.
 
 The end of a pass is told by a callback of the autograd engine. A pass within a pass (a reentrant
-checkpoint) has an end of its own, which is told from the outer one by the frames on the stack. Where only
-inner passes brought gradients, the round closes when somebody asks for its result.
+checkpoint) has an end of its own, which is told from the outer one by the frames on the stack.
+Where only inner passes brought gradients, the round closes when somebody asks for its result.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import sys
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import FrameType
 from typing import Any
 
 import torch
@@ -146,7 +148,8 @@ class Exchange:
             slot.handles.clear()
 
     def _attach(self, slot: Slot) -> None:
-        # Autograd holds hooks where the garbage collector does not see them: they must not hold the model.
+        # Autograd holds hooks where the garbage collector does not see them: they must not hold
+        # the model.
         exchange, of = weakref.ref(self), weakref.ref(slot)
 
         def before(gradient: torch.Tensor) -> None:
@@ -167,8 +170,8 @@ class Exchange:
         """A gradient is about to be added to `grad`, which must not be in flight then."""
         if slot.pending is not None:
             raise TrainingError(
-                "it was used in a forward pass before its last step was made, so this gradient would"
-                " be that of an old value",
+                "it was used in a forward pass before its last step was made, so this gradient"
+                " would be that of an old value",
                 field=slot.name,
                 hint="no module whose forward was seen to use it had been called; call"
                 " `allrail.torch.synchronize()` before such a forward pass, or schedule with"
@@ -245,7 +248,7 @@ class Exchange:
         return self._users
 
     def _start(self) -> None:
-        """The first round is over on this rank: agree on what it showed, and register the tensors."""
+        """The first round is over here: agree on what it showed, and register the tensors."""
         ready = [slot.index for slot in self._order]
         ready += [slot.index for slot in self._slots if not slot.fires]
         late = [slot.index for slot in self._slots if slot.fires > 1]
@@ -269,8 +272,8 @@ class Exchange:
             raise TrainingError(
                 "its gradient is sparse",
                 field=slot.name,
-                hint="make it dense with `allrail.torch.schedule(..., sparse='densify')`, or build the"
-                " embedding with `sparse=False`",
+                hint="make it dense with `allrail.torch.schedule(..., sparse='densify')`, or build"
+                " the embedding with `sparse=False`",
             )
         dense = gradient.to_dense()
         set_gradient(slot.parameter, dense)
@@ -298,13 +301,12 @@ def _in_backward() -> bool:
 
 def _within_another_pass() -> bool:
     """Whether the backward pass that ends here runs within a node of another one."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     passes = 0
     while frame is not None:
-        code = frame.f_code
-        if code.co_name == "_engine_run_backward":
-            passes += 1
-        elif code.co_name == "apply" and code.co_filename.endswith("function.py"):
+        # Where device threads run backward passes, the outer one is not on this stack, its node is.
+        passes += frame.f_code.co_name == "_engine_run_backward"
+        if frame.f_code.co_qualname == "BackwardCFunction.apply":
             return True
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return passes > 1

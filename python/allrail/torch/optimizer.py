@@ -1,12 +1,13 @@
 """The optimizer's step, made for each parameter when its gradient is there.
 
-`step()` notes the hyperparameters of the moment and returns. A parameter is stepped by the optimizer's own
-`step`, which is shown a view of itself with those hyperparameters and the parameters that are due; state
-and `state_dict` stay the optimizer's. What is ready is stepped together, so that foreach and fused
-implementations have something to work on.
+`step()` notes the hyperparameters of the moment and returns. A parameter is stepped by the
+optimizer's own `step`, which is shown a view of itself with those hyperparameters and the
+parameters that are due; state and `state_dict` stay the optimizer's. What is ready is stepped
+together, so that foreach and fused implementations have something to work on.
 
-Not every step can be taken apart: `behaviour.py` finds out, and then `step()` waits for all gradients and
-runs the optimizer as it is. It does so, too, where a closure, hooks or a scaler want a whole view.
+Not every step can be taken apart: `behaviour.py` finds out, and then `step()` waits for all
+gradients and runs the optimizer as it is. It does so, too, where a closure, hooks or a scaler want
+a whole view.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Stepper:
 
     Attributes:
         pending: The slots whose step was asked for and is not made yet, by their index.
-        crossed: Whether steps were asked for, and all made since, before their gradients were waited for.
+        crossed: Whether steps were asked for while their gradients were in flight, since the last
+            time that all were made.
     """
 
     def __init__(
@@ -113,9 +115,7 @@ class Stepper:
         vars(optimizer)["zero_grad"] = types.MethodType(zero_grad, optimizer)
         self._handles = [
             optimizer.register_state_dict_pre_hook(lambda *_: self._settle("state_dict")),
-            optimizer.register_load_state_dict_pre_hook(
-                lambda *_: self._settle("load_state_dict")
-            ),
+            optimizer.register_load_state_dict_pre_hook(lambda *_: self._settle("load_state_dict")),
         ]
 
     def _step(self, closure: Any) -> Any:

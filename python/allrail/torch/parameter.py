@@ -1,11 +1,13 @@
 """One parameter on its way from a gradient to its next value.
 
-A gradient that was handed to the transport is in *flight*. An optimizer's step that was asked for while
-the gradient was still in flight is *pending*: the hyperparameters of that moment are kept, and the step
-is made when the flight is over, at the latest when a forward pass needs the parameter.
+A gradient that was handed to the transport is in *flight*. An optimizer's step that was asked for
+while the gradient was still in flight is *pending*: the hyperparameters of that moment are kept,
+and the step is made when the flight is over, at the latest when a forward pass needs the
+parameter.
 
-`Watched` is the class that a scheduled parameter takes on: reading its `grad` waits for the flight.
-Clipping, unscaling and scripts that look at gradients so see what they would see without allrail.
+`Watched` is the class that a scheduled parameter takes on: reading its `grad` waits for the
+flight. Clipping, unscaling and scripts that look at gradients so see what they would see without
+allrail.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsIndex
 
 import torch
 from torch import nn
@@ -203,12 +205,12 @@ class Watched(nn.Parameter):
     def grad(self) -> None:
         self.grad = None
 
-    def __reduce_ex__(self, protocol: int) -> Any:
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         """Pickle as an ordinary parameter."""
         del protocol
         self.__dict__[_SLOT].settle("copy")
         state = {name: value for name, value in self.__dict__.items() if name != _SLOT}
-        arguments = (self.data, self.requires_grad, OrderedDict())
+        arguments: tuple[Any, ...] = (self.data, self.requires_grad, OrderedDict())
         if state:
             return torch._utils._rebuild_parameter_with_state, (*arguments, state)
         return torch._utils._rebuild_parameter, arguments
@@ -216,7 +218,9 @@ class Watched(nn.Parameter):
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Parameter:
         """Copy to an ordinary parameter."""
         self.__dict__[_SLOT].settle("copy")
-        copy = nn.Parameter(self.data.clone(memory_format=torch.preserve_format), self.requires_grad)
+        copy = nn.Parameter(
+            self.data.clone(memory_format=torch.preserve_format), self.requires_grad
+        )
         for name, value in self.__dict__.items():
             if name != _SLOT:
                 setattr(copy, name, value)

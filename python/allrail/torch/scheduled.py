@@ -1,10 +1,10 @@
-"""A model whose gradients are exchanged, and whose optimizers are crossed: who calls whom, and when.
+"""A model whose gradients are exchanged, and whose steps are made late: who calls whom, when.
 
 | when | what happens |
 |---|---|
 | a gradient is complete | its exchange begins (`gradients.py`) |
 | `optimizer.step()` | steps are noted, those that are ready are made (`optimizer.py`) |
-| the forward of a module begins | steps of the parameters that it uses are made (`used.py` says which) |
+| a module's forward begins | steps of the parameters that it uses are made (`used.py`) |
 | `state_dict`, evaluation, `synchronize` | all steps are made |
 """
 
@@ -85,7 +85,7 @@ class Scheduled:
             transport,
             self.barriers,
             places=lambda: places(self._waits, len(self._slots)),
-            agree=lambda mine: agreement.on("order", mine, _decide),  # type: ignore[no-any-return]
+            agree=lambda mine: agreement.on("order", mine, _decide),
             wait_at_end=not cross_barrier,
             densify=densify,
         )
@@ -123,10 +123,14 @@ class Scheduled:
 
     def _attach(self) -> None:
         model = self.model
-        self._handles += [
-            model.register_forward_pre_hook(_Hook(self._before_model), prepend=True),
-            model.register_forward_hook(_Hook(self._after_model), always_call=True),
-        ]
+        if model._compiled_call_impl is None:
+            before = _Hook(self._before_model, compiled=self._before_graph)
+            self._handles += [
+                model.register_forward_pre_hook(before, prepend=True),
+                model.register_forward_hook(_Hook(self._after_model), always_call=True),
+            ]
+        else:
+            self._wrap_compiled(model, self._before_graph, self._after_model)
         if not self._crosses:
             for optimizer in self.optimizers:
                 self._handles.append(
@@ -161,30 +165,37 @@ class Scheduled:
     def _guard(self, module: nn.Module) -> None:
         """Have the module wait, when it is entered, for the parameters that it uses."""
         if module._compiled_call_impl is None:
-            hook = _Hook(lambda module, _: self._enter(module))
-            self._handles.append(module.register_forward_pre_hook(hook, prepend=True))
-            return
-        # A hook of the module itself would be compiled with it.
+            self._handles.append(module.register_forward_pre_hook(_Hook(self._enter), prepend=True))
+        else:
+            self._wrap_compiled(module, self._enter)
+
+    def _wrap_compiled(
+        self,
+        module: nn.Module,
+        before: Callable[..., None],
+        after: Callable[..., None] = lambda *_: None,
+    ) -> None:
+        """Do what hooks do around a module compiled in place: its hooks are compiled with it."""
         compiled = module._compiled_call_impl
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            if module is self.model:
-                self._before_model(module)
-            self._enter(module)
+            before(module)
             recorder = self._recorder
-            with contextlib.nullcontext() if recorder is None else recorder.region(module):
-                return compiled(*args, **kwargs)
-
-        module._compiled_call_impl = call
+            try:
+                with contextlib.nullcontext() if recorder is None else recorder.region(module):
+                    return compiled(*args, **kwargs)
+            finally:
+                after(module)
 
         def undo() -> None:
             module._compiled_call_impl = compiled
 
+        module._compiled_call_impl = call
         self._undo.append(undo)
 
     # -- in each step
 
-    def _enter(self, module: nn.Module) -> None:
+    def _enter(self, module: nn.Module, *_: Any) -> None:
         slots = self._waits.get(module)
         if slots is None:
             return
@@ -193,7 +204,7 @@ class Scheduled:
             self._make(due)
 
     def _make(self, due: list[Slot]) -> None:
-        """Make steps; while their gradients are under way, make others whose gradients are there."""
+        """Make steps; while their gradients are under way, make others that are ready."""
         if not all(slot.pending is None or slot.pending.is_done() for slot in due):
             for stepper in self._steppers:
                 stepper.make(
@@ -201,8 +212,15 @@ class Scheduled:
                     for slot in list(stepper.pending.values())
                     if slot.pending is not None and slot.pending.is_done()
                 )
-        for stepper in {id(s.pending.stepper): s.pending.stepper for s in due if s.pending}.values():
+        for stepper in {
+            id(s.pending.stepper): s.pending.stepper for s in due if s.pending
+        }.values():
             stepper.make(slot for slot in due if slot.index in stepper.pending)
+
+    def _before_graph(self, *_: Any) -> None:
+        """The model is called within a graph that was compiled around it: no watching there."""
+        self._seen = True
+        self._before_model()
 
     def _before_model(self, *_: Any) -> None:
         if torch._C._current_graph_task_id() != -1:
@@ -245,16 +263,27 @@ def _decide(said: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 class _Hook:
-    """A hook that belongs to one module: copies of the module carry an empty one."""
+    """A hook that belongs to one module: copies of the module carry an empty one.
 
-    def __init__(self, function: Callable[..., None]) -> None:
+    Where a module is compiled after it was scheduled, its hooks cut the graph, and run as they are.
+
+    Args:
+        function: What it calls.
+        compiled: What it calls instead where the module is part of a compiled graph.
+    """
+
+    def __init__(
+        self, function: Callable[..., None], *, compiled: Callable[..., None] | None = None
+    ) -> None:
         self._function = function
+        self._apart = torch.compiler.disable(compiled or function)
 
     def __call__(self, *args: Any) -> None:
         """Call the function."""
-        self._function(*args)
-
-    __call__._torchdynamo_disable = True  # type: ignore[attr-defined]
+        if torch.compiler.is_compiling():
+            self._apart(*args)
+        else:
+            self._function(*args)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., None]:
         del memo
@@ -296,5 +325,3 @@ class _ZeroGrad:
 
 def _own_zero_grad(model: nn.Module) -> Any:
     return types.MethodType(type(model).zero_grad, model)
-
-

@@ -1,13 +1,14 @@
 """What carries gradients between ranks: the protocol, apart from who implements it.
 
-A transport knows *keys*, one for each tensor that is registered, and *generations*, which count the
-exchanges of a key from 0. An exchange sums a tensor over all ranks in place. Every rank takes part in
-every generation of every key, by `submit` or by `unused`; what a rank does not need it gives zeros to.
+A transport knows *keys*, one for each tensor that is registered, and *generations*, which count
+the exchanges of a key from 0. An exchange sums a tensor over all ranks in place. Every rank takes
+part in every generation of every key, by `submit` or by `unused`; what a rank does not need it
+gives zeros to.
 
     key = transport.register("layer.weight", torch.float32, (4, 4), (4, 1), place=0)
     transport.start()
-    generation = transport.submit(key, gradient)       # returns at once; the tensor is the transport's now
-    transport.wait(key, generation)                    # the tensor holds the sum
+    generation = transport.submit(key, gradient)  # returns at once; hands off the tensor
+    transport.wait(key, generation)               # now it holds the sum
 
 Each implementation is one file: `whole.py` runs over any process group of torch.distributed.
 """
@@ -53,7 +54,7 @@ class Transport(Protocol):
             group: Tensors of one group are ready together; None if it is on its own.
 
         Returns:
-            Its key. Keys count from 0; tensors are expected to become ready in the order of their keys.
+            Its key. Keys count from 0, in the order in which tensors usually become ready.
         """
         ...
 
@@ -62,7 +63,7 @@ class Transport(Protocol):
         ...
 
     def submit(self, key: int, tensor: torch.Tensor) -> int:
-        """Begin the exchange of `tensor`, which nobody touches until it is over; return its generation."""
+        """Begin the exchange of `tensor`, which nobody touches meanwhile; return its generation."""
         ...
 
     def unused(self, key: int, tensor: torch.Tensor) -> int:
@@ -87,7 +88,7 @@ class Transport(Protocol):
 
 
 def in_memory_order(tensor: torch.Tensor) -> torch.Tensor:
-    """Return the elements of a dense tensor as they lie in memory, in one dimension, without a copy."""
+    """Return a dense tensor as one row of elements, as they lie in memory, without a copy."""
     tensor = tensor.detach()
     if tensor.is_contiguous():
         return tensor.view(-1)
@@ -104,6 +105,6 @@ def is_dense(tensor: torch.Tensor) -> bool:
         if size == 1:
             continue
         if stride != expected:
-            return tensor.numel() == 0
+            return bool(tensor.numel() == 0)
         expected *= size
     return True

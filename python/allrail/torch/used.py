@@ -1,16 +1,17 @@
 """Which module's forward uses which parameter: seen in one forward pass.
 
 That a module owns a parameter does not say that its forward runs before the parameter is used:
-`MultiheadAttention` uses the weights of `out_proj` without calling it, tied weights have two users, a
-function may be given any module's weight. So the first forward pass is watched by a `TorchFunctionMode`,
-which sees every call of torch and its arguments, and the innermost module that is running then is a user.
+`MultiheadAttention` uses the weights of `out_proj` without calling it, tied weights have two
+users, a function may be given any module's weight. So the first forward pass is watched by a
+`TorchFunctionMode`, which sees every call of torch and its arguments, and the innermost module
+that is running then is a user.
 
-A parameter is waited for at the entry of each of its users, and of its owners. What the pass has not seen
-(a kernel that torch does not know) is waited for where its owner runs, or, if that was never called, where
-the nearest module around it does.
+A parameter is waited for at the entry of each of its users, and of its owners. What the pass has
+not seen (a kernel that torch does not know) is waited for where its owner runs, or, if that was
+never called, where the nearest module around it does.
 
-Within a compiled region nothing can be seen, and no hook can be without cutting the graph. All that it
-holds is waited for at its entry.
+Within a compiled region nothing can be seen, and no hook can be without cutting the graph. All
+that it holds is waited for at its entry.
 """
 
 from __future__ import annotations
@@ -71,9 +72,7 @@ class Recorder(TorchFunctionMode):
         self._stack: list[nn.Module] = []
         self._handles: list[Any] = []
 
-    def __torch_function__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Note the parameters among the arguments, then do as asked."""
         del types
         if getattr(func, "__name__", "") != "__get__" or (
@@ -161,7 +160,7 @@ def entries(
         recorder: What saw a forward pass; None if none was seen.
 
     Returns:
-        Modules in the order in which the pass entered them, each with its slots in the order of use.
+        Modules in the order in which the pass entered them, each with its slots in order of use.
     """
     waits: dict[nn.Module, dict[int, Slot]] = {}
     by_index = {slot.index: slot for slot in slots.values()}

@@ -1,11 +1,13 @@
 """Whole tensors over a process group of torch.distributed, each as one asynchronous all-reduce.
 
-Such groups need one order of collectives on all ranks, while gradients may become ready in another order
-on each. So the order is fixed: that of the keys, round after round, each key once in a round. A tensor
-that is submitted early waits until all before it have been started. Nothing overtakes, nothing is cut:
-this is the plain transport, for the groups that exist everywhere and to compare with.
+Such groups need one order of collectives on all ranks, while gradients may become ready in another
+order on each. So the order is fixed: that of the keys, round after round, each key once in a
+round. A tensor that is submitted early waits until all before it have been started. Nothing
+overtakes, nothing is cut: this is the plain transport, for the groups that exist everywhere and to
+compare with.
 
-Its process group is its own, so that the collectives of the user's script come in no order to these.
+Its process group is its own, so that the collectives of the user's script come in no order to
+these.
 """
 
 from __future__ import annotations
