@@ -5,7 +5,9 @@ from typing import Literal, final
 
 __all__ = [
     "InputError",
+    "Node",
     "PolicyProblem",
+    "RuntimeFault",
     "advise",
     "algorithms",
     "check_plan",
@@ -50,6 +52,49 @@ __all__ = [
 
 class InputError(ValueError):
     """A mistake in what was given; `args[0]` is JSON with `field`, `value`, `why`, `hint`."""
+
+class RuntimeFault(RuntimeError):
+    """The end of a job; `args[0]` is JSON with `kind`, `rank`, `tensor`, `what` and `hint`."""
+
+@final
+class Node:
+    """One rank of one process group, over the native transport.
+
+    `pointer` is the address of memory that stays where it is, and that nobody else touches, until its
+    exchange is over or has failed, or `close` has returned. Timeouts are in seconds.
+    """
+
+    def __init__(self, settings: str) -> None: ...
+    def addresses(self) -> list[str]: ...
+    def connect(self, addresses: list[list[str]]) -> None: ...
+    def register(
+        self,
+        name: str,
+        dtype: str,
+        shape: list[int],
+        strides: list[int],
+        place: int,
+        group: int | None = None,
+    ) -> int: ...
+    def start(self) -> None: ...
+    def submit(self, key: int, pointer: int, elements: int) -> int: ...
+    def unused(self, key: int, pointer: int, elements: int) -> int: ...
+    def wait(self, key: int, generation: int, timeout: float) -> bool: ...
+    def call(
+        self,
+        kind: str,
+        pointer: int,
+        elements: int,
+        dtype: str,
+        *,
+        priority: int = 0,
+        root: int = 0,
+    ) -> int: ...
+    def wait_call(self, ticket: int, timeout: float) -> bool: ...
+    def is_done(self, key: int, generation: int) -> bool: ...
+    def next_completions(self, timeout: float) -> list[tuple[int, int]]: ...
+    def report(self) -> str: ...
+    def close(self) -> None: ...
 
 @final
 class PolicyProblem:

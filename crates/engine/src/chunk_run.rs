@@ -76,6 +76,20 @@ pub enum Misfit {
     NotHanded(u32),
 }
 
+impl Misfit {
+    /// Who sent the frame, if it is about one.
+    #[must_use]
+    pub fn from(&self) -> Option<u32> {
+        match self {
+            Self::Unawaited(at)
+            | Self::Twice(at)
+            | Self::Length { at, .. }
+            | Self::TooEarly { at, .. } => Some(at.from),
+            Self::Stage(_) | Self::NotHanded(_) => None,
+        }
+    }
+}
+
 /// Something that the driver does now. The message in its place is `chunk().messages()[place]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Work<F> {

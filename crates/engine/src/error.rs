@@ -1,7 +1,7 @@
 //! What a caller or a peer did that cannot be.
 
 use allrail_collective::{CollectiveError, StageRef};
-use allrail_schedule::coordinate;
+use allrail_schedule::coordinate::{self, Cause};
 use allrail_schedule::{Key, OperationName, ScheduleError};
 use thiserror::Error;
 
@@ -133,33 +133,28 @@ pub enum Broken {
         /// What is wrong with it.
         what: String,
     },
-    /// Ranks submitted different things under one name.
-    #[error("ranks do not submit the same tensor `{name}`: {what}")]
-    Mismatch {
+    /// What ended the job, the same on every rank that is left.
+    #[error(transparent)]
+    Fault(#[from] Cause),
+    /// All ranks stop, because one wanted it.
+    #[error("all ranks stop: a rank asked for it")]
+    Asked,
+    /// Ranks have said nothing for too long.
+    #[error("all ranks stop: rank {by} has heard nothing of ranks {ranks:?}")]
+    Silent {
+        /// Who.
+        ranks: Vec<u32>,
+        /// Who noticed.
+        by: u32,
+    },
+    /// Ranks have not submitted a tensor for too long.
+    #[error("all ranks stop: ranks {missing:?} have not submitted `{name}`")]
+    Stalled {
         /// The tensor.
         name: String,
-        /// Which ranks, and what differs.
-        what: String,
+        /// Who.
+        missing: Vec<u32>,
     },
-    /// A rank is no longer there.
-    #[error("rank {rank} is lost")]
-    PeerLost {
-        /// Which.
-        rank: u32,
-    },
-    /// An operation could not be carried on.
-    #[error("operation {operation} on `{name}` has failed: {why}")]
-    Failed {
-        /// Its name.
-        operation: OperationName,
-        /// Of its (first) tensor.
-        name: String,
-        /// Why.
-        why: String,
-    },
-    /// All ranks stop, as they agreed.
-    #[error("all ranks stop: {0}")]
-    Stopping(String),
     /// A call to an engine that has stopped.
     #[error("the engine has stopped")]
     Stopped,

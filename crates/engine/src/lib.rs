@@ -4,7 +4,7 @@
 //! - [`executor`]: the chunks of collectives on the ports (dimensions) of one rank, or of one class of
 //!   ranks that are alike. It says which stage runs next.
 //! - [`stage_run`]: the steps of a stage on one rank: which sends may leave, what is still awaited.
-//! - [`operations`], [`chunk_run`] and [`memory`]: the bytes of a rank's operations: which frame is whose,
+//! - [`operations`], [`chunk_run`], [`memory`] and [`reduce`]: the bytes of a rank's operations: which frame is whose,
 //!   which may be combined now, and the elements that it carries.
 //! - [`engine`]: one rank's whole decision, from a tensor that is submitted to a stage that runs:
 //!   coordinator, tensor scheduler and executor.
@@ -13,19 +13,23 @@
 //! is an error ([`Broken`]), never a panic. Everything is `Send`.
 
 pub mod chunk_run;
+mod closed;
 pub mod engine;
 pub mod error;
 pub mod executor;
 pub mod memory;
 pub mod operations;
+pub mod reduce;
+pub mod signature_hash;
 pub mod stage_run;
 pub mod stages;
 
 pub use chunk_run::{ChunkRun, FrameAt, Misfit, Work};
-pub use engine::{Action, Engine, Event, Home, Ordering, Registration, Settings, Slice};
+pub use engine::{Action, Call, Engine, Event, Home, Ordering, Registration, Settings, Slice};
 pub use error::Broken;
 pub use executor::{CollectiveId, Executor, Progress, Run, UnderWay};
-pub use memory::Dtype;
 pub use operations::{FrameName, Operations, Refused};
+pub use reduce::Dtype;
+pub use signature_hash::SignatureHash;
 pub use stage_run::StageRun;
 pub use stages::{StageTask, Stages};

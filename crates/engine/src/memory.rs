@@ -1,24 +1,12 @@
 //! The elements of a message, read from memory and combined with it.
 //!
-//! A [`Chunk`] says which elements; here they are bytes, little-endian, as frameworks hold them. Integers
-//! wrap around, as theirs do. Nothing outside the message's ranges is touched, and memory that is shorter
+//! A [`Chunk`] says which elements; here they are bytes, as frameworks hold them. Nothing outside the message's ranges is touched, and memory that is shorter
 //! than the plan's buffer is an error before anything is.
 
 use allrail_collective::rank::{Action, Chunk, Combine, Message};
 use thiserror::Error;
 
-/// An element type that can be summed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Dtype {
-    /// 32 bits, IEEE.
-    Float32,
-    /// 64 bits, IEEE.
-    Float64,
-    /// 32 bits, signed.
-    Int32,
-    /// 64 bits, signed.
-    Int64,
-}
+use crate::Dtype;
 
 /// Memory or a frame does not have what the message needs. Nothing was changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
@@ -43,60 +31,6 @@ pub enum Outside {
         /// As it came.
         bytes: u64,
     },
-}
-
-macro_rules! sum {
-    ($kind:ty, $held:expr, $came:expr, $plus:expr) => {{
-        const WIDTH: usize = size_of::<$kind>();
-        let (held, _) = $held.as_chunks_mut::<WIDTH>();
-        let (came, _) = $came.as_chunks::<WIDTH>();
-        for (held, came) in held.iter_mut().zip(came) {
-            let plus: fn($kind, $kind) -> $kind = $plus;
-            *held =
-                plus(<$kind>::from_le_bytes(*held), <$kind>::from_le_bytes(*came)).to_le_bytes();
-        }
-    }};
-}
-
-impl Dtype {
-    /// All of them.
-    pub const ALL: [Self; 4] = [Self::Float32, Self::Float64, Self::Int32, Self::Int64];
-
-    /// As frameworks call it, and signatures do.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Float32 => "float32",
-            Self::Float64 => "float64",
-            Self::Int32 => "int32",
-            Self::Int64 => "int64",
-        }
-    }
-
-    /// The one of this name.
-    #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|one| one.name() == name)
-    }
-
-    /// Bytes of an element.
-    #[must_use]
-    pub fn width(self) -> u32 {
-        match self {
-            Self::Float32 | Self::Int32 => 4,
-            Self::Float64 | Self::Int64 => 8,
-        }
-    }
-
-    /// Adds `came` to `held`, element by element.
-    fn add(self, held: &mut [u8], came: &[u8]) {
-        match self {
-            Self::Float32 => sum!(f32, held, came, |a, b| a + b),
-            Self::Float64 => sum!(f64, held, came, |a, b| a + b),
-            Self::Int32 => sum!(i32, held, came, i32::wrapping_add),
-            Self::Int64 => sum!(i64, held, came, i64::wrapping_add),
-        }
-    }
 }
 
 /// The ranges of a message in bytes, checked against the memory.

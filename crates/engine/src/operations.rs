@@ -7,7 +7,7 @@
 //! Calls, by kind:
 //!
 //! - commands: [`Operations::open`] (before the first stage of an operation runs), [`Operations::close`]
-//!   (after its last, or to give it up);
+//!   (after its last, or to give it up), [`Operations::exchanged`] (after the last of a generation);
 //! - what has happened: [`Operations::begin`], [`Operations::frame`], [`Operations::done`];
 //! - what is to be done: [`Operations::next_work`] until it returns `None`;
 //! - getters: [`Operations::run`], [`Operations::is_over`], [`Operations::is_sending`].
@@ -22,6 +22,8 @@ use allrail_schedule::operation::{Key, OperationName};
 use thiserror::Error;
 
 use crate::chunk_run::{ChunkRun, FrameAt, Misfit, Work};
+use crate::closed::Closed;
+use crate::signature_hash::{Differs, SignatureHash};
 
 /// The whole name of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -73,6 +75,20 @@ pub enum Refused {
         /// What is wrong.
         misfit: Misfit,
     },
+    /// It is of another operation than this rank has under that name.
+    #[error("{name:?} is of another operation: {differs}")]
+    Signature {
+        /// The frame.
+        name: FrameName,
+        /// How.
+        differs: Differs,
+    },
+    /// It is of a part that no rank can have: the others of its tensor's generation are over.
+    #[error("{0:?} is of a part that is not there")]
+    Beyond(FrameName),
+    /// The operation has no such chunk.
+    #[error("{0:?} is of a chunk that is not there")]
+    NoChunk(FrameName),
     /// The operation has no such chunk.
     #[error("{operation} has no chunk {chunk}")]
     Chunk {
@@ -89,14 +105,33 @@ pub enum Refused {
     Opened(OperationName),
 }
 
-/// What was closed of a tensor: all generations before this one, and these parts of it.
-#[derive(Clone, Debug, Default)]
-struct Closed {
-    generation: u64,
-    parts: Vec<u32>,
+impl Refused {
+    /// Who sent the frame, by its rank in the fabric; none where a call of the driver was refused.
+    #[must_use]
+    pub fn from(&self) -> Option<u32> {
+        match self {
+            Self::Epoch { name, .. }
+            | Self::Late(name)
+            | Self::Twice(name)
+            | Self::NoRoom { name, .. }
+            | Self::Signature { name, .. }
+            | Self::Beyond(name)
+            | Self::NoChunk(name) => Some(name.at.from),
+            Self::Misfit { misfit, .. } => misfit.from(),
+            Self::Chunk { .. } | Self::NotOpen(_) | Self::Opened(_) => None,
+        }
+    }
+}
+
+/// A frame whose operation is not open.
+struct Early<F> {
+    signature: SignatureHash,
+    bytes: u64,
+    frame: F,
 }
 
 struct Open<F> {
+    signature: SignatureHash,
     part: Arc<RankPlan>,
     chunks: Vec<ChunkRun<F>>,
 }
@@ -106,8 +141,8 @@ pub struct Operations<F> {
     epoch: u32,
     most_early: Bytes,
     open: BTreeMap<OperationName, Open<F>>,
-    closed: BTreeMap<(u32, Key), Closed>,
-    early: BTreeMap<FrameName, (u64, F)>,
+    closed: Closed,
+    early: BTreeMap<FrameName, Early<F>>,
     early_bytes: u64,
     work: VecDeque<(OperationName, u32, Work<F>)>,
     /// Runs whose memory is used again.
@@ -122,7 +157,7 @@ impl<F> Operations<F> {
             epoch,
             most_early,
             open: BTreeMap::new(),
-            closed: BTreeMap::new(),
+            closed: Closed::default(),
             early: BTreeMap::new(),
             early_bytes: 0,
             work: VecDeque::new(),
@@ -134,8 +169,13 @@ impl<F> Operations<F> {
     ///
     /// # Errors
     /// [`Refused::Opened`], or what is wrong with a frame that was kept; the operation is open then.
-    pub fn open(&mut self, name: OperationName, part: Arc<RankPlan>) -> Result<(), Refused> {
-        if self.open.contains_key(&name) || self.is_closed(name) {
+    pub fn open(
+        &mut self,
+        name: OperationName,
+        signature: SignatureHash,
+        part: Arc<RankPlan>,
+    ) -> Result<(), Refused> {
+        if self.open.contains_key(&name) || self.closed.contains(name) {
             return Err(Refused::Opened(name));
         }
         let width = part.buffer.width();
@@ -147,22 +187,22 @@ impl<F> Operations<F> {
             None => ChunkRun::new(chunk.clone(), width),
         };
         let chunks = part.chunks.iter().map(run).collect();
-        self.open.insert(name, Open { part, chunks });
+        self.open.insert(name, Open { signature, part, chunks });
         let mut wrong = None;
-        while let Some((frame, (bytes, data))) = self.take_early(name) {
-            if let Err(refused) = self.frame(frame, bytes, data) {
+        while let Some((name, Early { signature, bytes, frame })) = self.take_early(name) {
+            if let Err(refused) = self.frame(name, signature, bytes, frame) {
                 wrong.get_or_insert(refused);
             }
         }
         wrong.map_or(Ok(()), Err)
     }
 
-    fn take_early(&mut self, operation: OperationName) -> Option<(FrameName, (u64, F))> {
+    fn take_early(&mut self, operation: OperationName) -> Option<(FrameName, Early<F>)> {
         let least = FrameAt { stage: 0, step: 0, from: 0, index: 0 };
         let from = FrameName { operation, chunk: 0, at: least };
         let name = *self.early.range(from..).next()?.0;
         let kept = (name.operation == operation).then(|| self.early.remove(&name))??;
-        self.early_bytes -= kept.0;
+        self.early_bytes -= kept.bytes;
         Some((name, kept))
     }
 
@@ -173,23 +213,25 @@ impl<F> Operations<F> {
     pub fn close(&mut self, name: OperationName) -> Result<(), Refused> {
         let open = self.open.remove(&name).ok_or(Refused::NotOpen(name))?;
         self.spare.extend(open.chunks);
-        let closed = self.closed.entry((name.group, name.key)).or_default();
-        if closed.generation < name.generation {
-            closed.generation = name.generation;
-            closed.parts.clear();
-        }
-        if let Err(place) = closed.parts.binary_search(&name.part) {
-            closed.parts.insert(place, name.part);
-        }
+        self.closed.close(name);
         Ok(())
     }
 
-    fn is_closed(&self, name: OperationName) -> bool {
-        self.closed.get(&(name.group, name.key)).is_some_and(|closed| {
-            name.generation < closed.generation
-                || (name.generation == closed.generation
-                    && closed.parts.binary_search(&name.part).is_ok())
-        })
+    /// All parts of a tensor's generation, or of a call, are over.
+    ///
+    /// # Errors
+    /// [`Refused::Beyond`], with a frame that was kept for a part that never began.
+    pub fn exchanged(&self, group: u32, key: Key, generation: u64) -> Result<(), Refused> {
+        let epoch = self.epoch;
+        let operation = OperationName { epoch, group, key, generation, part: 0 };
+        let least = FrameAt { stage: 0, step: 0, from: 0, index: 0 };
+        let kept = self.early.range(FrameName { operation, chunk: 0, at: least }..).next();
+        match kept {
+            Some((name, _)) if OperationName { part: 0, ..name.operation } == operation => {
+                Err(Refused::Beyond(*name))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The executor has chosen a stage.
@@ -200,19 +242,33 @@ impl<F> Operations<F> {
         self.on(name, at.chunk, |run| run.begin(at.stage))
     }
 
-    /// A frame of `bytes` bytes has come.
+    /// A frame of `bytes` bytes has come, of an operation that its sender has under this signature.
     ///
     /// # Errors
-    /// As it is: of another epoch, late, twice, too early, or unknown to the plan. It is dropped.
-    pub fn frame(&mut self, name: FrameName, bytes: u64, frame: F) -> Result<(), Refused> {
+    /// As it is: of another epoch, late, twice, too early, of another operation, or unknown to the plan. It
+    /// is dropped.
+    pub fn frame(
+        &mut self,
+        name: FrameName,
+        signature: SignatureHash,
+        bytes: u64,
+        frame: F,
+    ) -> Result<(), Refused> {
         let FrameName { operation, chunk, at } = name;
         if operation.epoch != self.epoch {
             return Err(Refused::Epoch { name, epoch: self.epoch });
         }
-        if self.open.contains_key(&operation) {
+        if let Some(open) = self.open.get(&operation) {
+            if signature != open.signature {
+                let differs = Differs { theirs: signature, ours: open.signature };
+                return Err(Refused::Signature { name, differs });
+            }
+            if chunk as usize >= open.chunks.len() {
+                return Err(Refused::NoChunk(name));
+            }
             return self.on(operation, chunk, |run| run.frame(at, bytes, frame));
         }
-        if self.is_closed(operation) {
+        if self.closed.contains(operation) {
             return Err(Refused::Late(name));
         }
         if self.early.contains_key(&name) {
@@ -223,7 +279,7 @@ impl<F> Operations<F> {
             return Err(Refused::NoRoom { name, bytes: Bytes::new(all), most: self.most_early });
         }
         self.early_bytes = all;
-        self.early.insert(name, (bytes, frame));
+        self.early.insert(name, Early { signature, bytes, frame });
         Ok(())
     }
 
@@ -267,6 +323,12 @@ impl<F> Operations<F> {
     #[must_use]
     pub fn run(&self, name: OperationName, chunk: u32) -> Option<&ChunkRun<F>> {
         self.open.get(&name)?.chunks.get(chunk as usize)
+    }
+
+    /// What the frames of an open operation carry beside its name.
+    #[must_use]
+    pub fn signature(&self, name: OperationName) -> Option<SignatureHash> {
+        Some(self.open.get(&name)?.signature)
     }
 
     /// What an open operation does on this rank.

@@ -5,6 +5,7 @@ mod foreign;
 mod many;
 mod placement;
 mod plugin;
+mod runtime;
 mod traffic;
 mod training;
 
@@ -384,6 +385,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(verify, module)?)?;
     placement::register(module)?;
     plugin::register(module)?;
+    runtime::register(module)?;
     traffic::register(module)?;
     training::register(module)?;
     foreign::register(module)?;

@@ -38,11 +38,20 @@ impl Key {
         Self(hash64(&[name.as_bytes()]))
     }
 
+    /// Keys below this are those of calls. A registration refuses the name, one in 2^24, whose key is one.
+    pub const CALLS: u64 = 1 << 40;
+
     /// Of the call number `count`, from 0, on a group whose caller gives no names: there the k-th call of
-    /// every rank is the same operation.
+    /// every rank is the same operation. At most [`Self::CALLS`] of them have keys.
     #[must_use]
     pub fn call(count: u64) -> Self {
         Self(count)
+    }
+
+    /// Which call it is the key of, if it is one's.
+    #[must_use]
+    pub fn number_of_call(self) -> Option<u64> {
+        (self.0 < Self::CALLS).then_some(self.0)
     }
 }
 

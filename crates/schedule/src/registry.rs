@@ -51,6 +51,10 @@ impl Registry {
         tensors.sort_unstable();
         let mut number_of = BTreeMap::new();
         for (number, tensor) in (0u32..).zip(&tensors) {
+            if Key::of(&tensor.name).number_of_call().is_some() {
+                let why = "its key is that of a call without a name".to_owned();
+                return Err(wrong(tensor.name.clone(), why, "give it another name"));
+            }
             let Some(other) = number_of.insert(Key::of(&tensor.name), number) else { continue };
             let other = &tensors[other as usize].name;
             let why = if *other == tensor.name {

@@ -18,7 +18,7 @@
 //! | reduce-scatter | its buffer | in its shard the sum; the rest is scratch |
 //! | all-gather | its shard, in its place | all shards |
 //! | all-to-all | shard `i` for place `i` | shard `i` from place `i`; `n` must be a multiple of `N` |
-//! | broadcast | place 0: its buffer | that buffer |
+//! | broadcast | its root (place 0 if none is named): its buffer | that buffer |
 //!
 //! An all-reduce's or a broadcast's chunks are ranges of the buffer. The others' shards must end whole
 //! with their ranks, whatever dimensions a chunk visits first: there a chunk is the same range *of
@@ -110,7 +110,7 @@
 //! digit for every dimension, while here each stage divides what is held: other elements travel in the
 //! same messages.
 //!
-//! Ignored: the root of a broadcast (place 0); shards of sizes that the caller chooses.
+//! Ignored: shards of sizes that the caller chooses.
 
 mod buffer;
 mod cells;

@@ -64,8 +64,33 @@ struct Position {
     dimension: DimensionId,
     size: u32,
     coordinate: u32,
+    /// Where ranks are counted from.
+    root: u32,
     /// From one rank of a line to the next.
     stride: u32,
+}
+
+impl Position {
+    /// Counted from the root.
+    fn counted(&self) -> u32 {
+        (self.coordinate + self.size - self.root) % self.size
+    }
+}
+
+fn check_root(operation: Operation, root: u32, ranks: u32) -> Result<(), CollectiveError> {
+    let refuse = |why: String, hint: String| {
+        Err(CollectiveError::Field { field: "root", value: root.to_string(), why, hint })
+    };
+    match root {
+        0 => Ok(()),
+        _ if operation != Operation::Broadcast => {
+            refuse(format!("{operation} has no root"), "0".to_owned())
+        }
+        _ if root >= ranks => {
+            refuse(format!("there are {ranks} ranks"), format!("0 to {}", ranks - 1))
+        }
+        _ => Ok(()),
+    }
 }
 
 impl RankPlanner {
@@ -75,12 +100,24 @@ impl RankPlanner {
     /// [`CollectiveError::Field`] if the fabric has no such rank; [`CollectiveError::Plan`] if the plan
     /// does not hold together; [`CollectiveError::Unsupported`] if an algorithm does not do its stage.
     pub fn new(plan: &CollectivePlan, rank: u32) -> Result<Self, CollectiveError> {
-        let positions = positions(plan, rank)?;
+        Self::rooted(plan, rank, 0)
+    }
+
+    /// The same, of a broadcast from another place than 0: on every dimension ranks count from the root
+    /// on, so each line stays what it is.
+    ///
+    /// # Errors
+    /// As [`Self::new`]; [`CollectiveError::Field`] if there is no such place, or the collective has no
+    /// root.
+    pub fn rooted(plan: &CollectivePlan, rank: u32, root: u32) -> Result<Self, CollectiveError> {
+        let mut positions = positions(plan, rank)?;
         let (mut place, mut ranks) = (0, 1);
-        for position in &positions {
+        for position in &mut positions {
             place += position.coordinate * ranks;
+            position.root = root / ranks % position.size;
             ranks *= position.size;
         }
+        check_root(plan.operation, root, ranks)?;
         let mut lines: BTreeMap<(DimensionId, Operation), Arc<Line>> = BTreeMap::new();
         let mut routes: Vec<Route> = Vec::new();
         let mut known: BTreeMap<&[crate::Stage], usize> = BTreeMap::new();
@@ -174,7 +211,7 @@ fn positions(plan: &CollectivePlan, rank: u32) -> Result<Vec<Position>, Collecti
             return Err(refuse(format!("{} has no NPU", dimension.name())));
         }
         let (size, coordinate) = (of.size, rank / stride % of.size);
-        all.push(Position { dimension, size, coordinate, stride });
+        all.push(Position { dimension, size, coordinate, root: 0, stride });
         let next = stride.checked_mul(size);
         stride = next.ok_or_else(|| refuse("its fabric has 2^32 ranks or more".to_owned()))?;
     }
@@ -202,7 +239,7 @@ fn line(
     let name = plan.algorithms.get(dimension.index()).ok_or_else(|| {
         CollectiveError::Plan(format!("it names no algorithm for {}", dimension.name()))
     })?;
-    Line::new(algorithm::named(name)?, operation, position.size, position.coordinate)
+    Line::new(algorithm::named(name)?, operation, position.size, position.counted())
 }
 
 fn at(positions: &[Position], dimension: DimensionId) -> Position {
@@ -241,7 +278,7 @@ fn route(
         // A broadcast has reached those that are first wherever it has not been yet.
         let reached = positions.iter().all(|other| {
             let visited = stages[..=i].iter().any(|stage| stage.dimension == other.dimension);
-            visited || other.coordinate == 0
+            visited || other.counted() == 0
         });
         RouteStage {
             dimension: position.dimension,
@@ -249,6 +286,8 @@ fn route(
             line: Arc::clone(&lines[&(stage.dimension, stage.operation)]),
             takes_part: operation != Operation::Broadcast || reached,
             coordinate: position.coordinate,
+            root: position.root,
+            size: position.size,
             stride: position.stride,
         }
     });

@@ -32,7 +32,9 @@ pub struct Plans {
     room: usize,
     /// By operation, dimensions and size.
     entries: Vec<Entry>,
-    kept: BTreeMap<(usize, Buffer), Kept>,
+    kept: BTreeMap<(usize, u32, Buffer), Kept>,
+    /// Of broadcasts from another place than 0, made when they are first asked for.
+    rooted: BTreeMap<(usize, u32), RankPlanner>,
     clock: u64,
 }
 
@@ -40,7 +42,8 @@ impl Plans {
     /// For `rank`, without a plan yet, with room for `room` parts (at least one).
     #[must_use]
     pub fn new(rank: u32, room: usize) -> Self {
-        Self { rank, room: room.max(1), entries: Vec::new(), kept: BTreeMap::new(), clock: 0 }
+        let (kept, rooted) = (BTreeMap::new(), BTreeMap::new());
+        Self { rank, room: room.max(1), entries: Vec::new(), kept, rooted, clock: 0 }
     }
 
     /// Takes in a plan for the sizes that it holds for.
@@ -95,15 +98,42 @@ impl Plans {
         dimensions: DimensionSet,
         buffer: Buffer,
     ) -> Result<Arc<RankPlan>, CollectiveError> {
+        self.part_from(operation, dimensions, 0, buffer)
+    }
+
+    /// The same, of a broadcast from the place `root` of those that it joins.
+    ///
+    /// # Errors
+    /// As [`Self::part`] and [`RankPlanner::rooted`].
+    pub fn part_from(
+        &mut self,
+        operation: Operation,
+        dimensions: DimensionSet,
+        root: u32,
+        buffer: Buffer,
+    ) -> Result<Arc<RankPlan>, CollectiveError> {
         let entry = self.entry(operation, dimensions, buffer.size())?;
-        let key = (entry.number, buffer);
+        let key = (entry.number, root, buffer);
         self.clock += 1;
         if let Some(kept) = self.kept.get_mut(&key) {
             kept.used = self.clock;
             return Ok(Arc::clone(&kept.part));
         }
         let entry = self.entry(operation, dimensions, buffer.size())?;
-        let part = Arc::new(entry.planner.plan(buffer)?);
+        let planned = if root == 0 {
+            entry.planner.plan(buffer)?
+        } else {
+            let which = (entry.number, root);
+            if let Some(planner) = self.rooted.get(&which) {
+                planner.plan(buffer)?
+            } else {
+                let planner = RankPlanner::rooted(&entry.plan, self.rank, root)?;
+                let planned = planner.plan(buffer)?;
+                self.rooted.insert(which, planner);
+                planned
+            }
+        };
+        let part = Arc::new(planned);
         if self.kept.len() >= self.room {
             let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| *key);
             oldest.and_then(|key| self.kept.remove(&key));

@@ -22,6 +22,9 @@ pub(super) struct RouteStage {
     pub(super) takes_part: bool,
     /// Of the rank, on the stage's dimension.
     pub(super) coordinate: u32,
+    /// From which coordinate on the line counts its ranks, and how many it has.
+    pub(super) root: u32,
+    pub(super) size: u32,
     /// From one rank of the line to the next.
     pub(super) stride: u32,
 }
@@ -61,7 +64,7 @@ impl Route {
                             stage: index,
                             step,
                             peer: rank - stage.coordinate * stage.stride
-                                + message.peer * stage.stride,
+                                + (message.peer + stage.root) % stage.size * stage.stride,
                             index: message.index,
                             action: message.action,
                             elements,

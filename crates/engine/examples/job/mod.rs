@@ -3,18 +3,21 @@
 use std::collections::VecDeque;
 
 use allrail_collective::rank::Plans;
-use allrail_collective::{CollectivePlan, DimensionSet, Operation, SizeRange};
-use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
+use allrail_collective::{DimensionSet, Operation};
+use allrail_core::{Bytes, DimensionId, Time};
 use allrail_engine::Run;
 use allrail_engine::engine::{
     Action, Coordination, Engine, Event, Ordering, Registration, Settings,
 };
-use allrail_fabric::{Contention, Dimension, Fabric, Kind};
-use allrail_schedule::chunk::Parameters;
 use allrail_schedule::coordinate::{self, Payload};
 use allrail_schedule::signature::Signature;
 use allrail_schedule::tensor::TensorParameters;
-use allrail_schedule::{Key, Order, Request};
+use allrail_schedule::{Key, Order};
+
+use self::switches::plan;
+
+#[path = "../../tests/it/switches.rs"]
+mod switches;
 
 /// How many tensors a model has.
 pub(crate) const TENSORS: usize = 160;
@@ -40,44 +43,10 @@ pub(crate) struct Job {
     pub(crate) events: u64,
 }
 
-fn fabric(sizes: &[u32]) -> Fabric {
-    let dimension = |size: &u32| Dimension {
-        kind: Kind::Switch,
-        size: *size,
-        links: 1,
-        bandwidth: Bandwidth::from_bytes_per_second(100_000_000_000).expect("a bandwidth"),
-        latency: Time::from_us(1),
-        in_network_reduction: false,
-        contention: Contention::Shared,
-    };
-    Fabric { name: "example".to_owned(), dimensions: sizes.iter().map(dimension).collect() }
-}
-
-fn plan(fabric: &Fabric, chunks: u32) -> CollectivePlan {
-    let request = Request {
-        plugins: Default::default(),
-        fabric: fabric.clone(),
-        operation: Operation::AllReduce,
-        size: Bytes::new(PART),
-        dimensions: Vec::new(),
-        policy: "themis".to_owned(),
-        order: Order::STRICT,
-        chunks,
-        algorithms: None,
-        active_chunks: None,
-        endpoint_delay: Time::ZERO,
-        parameters: Parameters::default(),
-        seed: 1,
-    };
-    let plan = allrail_schedule::plan(&request).expect("a plan");
-    CollectivePlan { sizes: Some(SizeRange { from: Bytes::new(1), to: Bytes::new(PART) }), ..plan }
-}
-
 impl Job {
     /// On switches of these sizes, chunks a collective, and what the transport needs.
     pub(crate) fn new(sizes: &[u32], chunks: u32, ordering: Ordering) -> Self {
-        let fabric = fabric(sizes);
-        let plan = plan(&fabric, chunks);
+        let plan = plan(sizes, Operation::AllReduce, "themis", Bytes::new(PART), chunks);
         let ranks: u32 = sizes.iter().product();
         let (order, credit, coordination) = match ordering {
             Ordering::Tagged => (Order::SMALLEST_FIRST, None, None),

@@ -10,7 +10,7 @@ use allrail_schedule::coordinate::Payload;
 use allrail_schedule::signature::Signature;
 use allrail_schedule::{Key, OperationName};
 
-use crate::{Broken, CollectiveId, Run};
+use crate::{Broken, CollectiveId, Run, SignatureHash};
 
 /// A tensor, as it is registered.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub enum Event {
         /// Which.
         key: Key,
     },
-    /// What a peer's coordinator has to say.
+    /// What a peer has to say: its coordinator, or of the end.
     Frame {
         /// Who.
         from: u32,
@@ -63,6 +63,17 @@ pub enum Event {
         id: CollectiveId,
         /// Which.
         at: StageRef,
+    },
+    /// A frame has come that this rank cannot take in: [`Engine::home`](super::Engine::home) or
+    /// [`Operations`](crate::Operations) has refused it. One of an earlier epoch is dropped and counted;
+    /// any other ends the job, as no rank can know what its peers hold then.
+    Refused {
+        /// Who has sent it.
+        from: u32,
+        /// By its name; it may be none that this rank knows.
+        operation: OperationName,
+        /// What is wrong with it.
+        why: String,
     },
     /// An operation cannot be carried on.
     Failed {
@@ -113,12 +124,17 @@ pub enum Action {
         payload: Payload,
     },
     /// An operation begins on this rank: frames of its name are at home from now on.
-    /// [`Engine::slices`](super::Engine::slices) says on which elements.
+    /// [`Engine::slices`](super::Engine::slices) says on which elements of which tensors; of a call the
+    /// buffer is the caller's.
     Begin {
         /// What it is called in the calls that follow.
         id: CollectiveId,
         /// What it is called on every rank.
         operation: OperationName,
+        /// What goes first where several wait for one link: the higher.
+        priority: i64,
+        /// What its frames carry beside the name, so that a rank which takes it for another is found.
+        signature: SignatureHash,
         /// What this rank does.
         part: Arc<RankPlan>,
     },
@@ -131,11 +147,11 @@ pub enum Action {
         /// Its name.
         operation: OperationName,
     },
-    /// A tensor has been exchanged, and may be submitted again.
+    /// A tensor has been exchanged, and may be submitted again; or a call is done.
     Done {
         /// Which.
         key: Key,
-        /// Which generation of it.
+        /// Which generation of a tensor; 0 of a call.
         generation: u64,
     },
     /// A tensor waits for these ranks.
@@ -145,17 +161,29 @@ pub enum Action {
         /// Who has not submitted it.
         missing: Vec<u32>,
     },
-    /// Launch nothing more; said once. Nothing but [`Event::Membership`] is taken after it.
+    /// Launch nothing more; said once, and last: the [`Action::Send`]s before it must still leave, as they
+    /// tell others why. Nothing but [`Event::Membership`] is taken after it.
     Stop(Box<Stopped>),
 }
 
 /// Why an engine has stopped, and where that leaves every tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stopped {
-    /// Why.
+    /// Why. The same on every rank that is left, but where two ranks met two faults at once.
     pub error: Broken,
     /// By number, that is by name.
     pub tensors: Vec<TensorReport>,
+    /// Of calls without a tensor.
+    pub calls: CallReport,
+}
+
+/// How far calls without a tensor are.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallReport {
+    /// How many were made.
+    pub made: u64,
+    /// Those of them that are not over, by number; the buffers of all others hold their results.
+    pub unfinished: Vec<u64>,
 }
 
 /// How far a tensor was when an engine stopped.

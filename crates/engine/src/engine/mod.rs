@@ -65,13 +65,15 @@
 //! engine.on(Time::ZERO, Event::Start, &mut actions)?;
 //! engine.on(Time::ZERO, Event::Submit { key }, &mut actions)?;
 //! engine.settle(&mut actions);
-//! let [Action::Begin { id, operation, part }, Action::Run(run)] = &actions[..] else { panic!() };
+//! let [Action::Begin { id, operation, part, .. }, Action::Run(run)] = &actions[..] else { panic!() };
 //! assert_eq!((operation.key, operation.generation, part.ranks), (key, 0, 2));
 //! assert_eq!(engine.slices(*id)?[0].elements, 0..256);
 //! assert_eq!((run.collective, run.port), (*id, 0));
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod calls;
+mod end;
 mod event;
 mod operations;
 mod parts;
@@ -84,14 +86,19 @@ mod timers;
 mod tuning;
 
 #[cfg(test)]
-mod tests;
+#[path = "../../tests/it/switches.rs"]
+mod switches;
+
+use std::cmp::Ordering::{Equal, Greater, Less};
 
 use allrail_collective::rank::Plans;
 use allrail_core::Time;
+use allrail_schedule::coordinate::Cause;
 use allrail_schedule::tensor::Tuning;
 use allrail_schedule::{Key, OperationName};
 
-pub use event::{Action, Event, Home, Registration, Slice, Stopped, TensorReport};
+pub use calls::Call;
+pub use event::{Action, CallReport, Event, Home, Registration, Slice, Stopped, TensorReport};
 pub use settings::{Coordination, Ordering, Settings};
 
 use self::parts::Parts;
@@ -104,6 +111,8 @@ pub struct Engine {
     parts: Parts,
     registered: Vec<Registration>,
     running: Option<Running>,
+    /// Frames of earlier epochs.
+    dropped: u64,
 }
 
 impl Engine {
@@ -113,9 +122,9 @@ impl Engine {
     /// [`Broken::Setting`], [`Broken::Schedule`]: settings that do not go together.
     pub fn new(settings: Settings, plans: Plans) -> Result<Self, Broken> {
         settings.check()?;
-        let Settings { operation, dimensions, granule, room, .. } = settings;
-        let parts = Parts::new(plans, operation, dimensions, granule, room);
-        Ok(Self { settings, parts, registered: Vec::new(), running: None })
+        let Settings { dimensions, granule, room, .. } = settings;
+        let parts = Parts::new(plans, dimensions, granule, room);
+        Ok(Self { settings, parts, registered: Vec::new(), running: None, dropped: 0 })
     }
 
     /// What it was made with.
@@ -156,13 +165,14 @@ impl Engine {
             Event::Membership { epoch, ranks } => return self.join(now, (epoch, ranks), out),
             _ => {}
         }
-        let Self { settings, parts, running, .. } = self;
+        let Self { settings, parts, running, dropped, .. } = self;
         let Some(running) = running else {
             return Err(Broken::OutOfTurn { call: "an event", when: "before" });
         };
-        let talks = matches!(event, Event::Frame { .. } | Event::Time);
-        if running.stopped && !talks {
-            return Err(Broken::Stopped);
+        if running.stopped {
+            // Nobody can keep time from passing, or a peer from sending.
+            let comes = matches!(event, Event::Frame { .. } | Event::Refused { .. } | Event::Time);
+            return if comes { Ok(()) } else { Err(Broken::Stopped) };
         }
         match event {
             Event::Start | Event::Membership { .. } => {}
@@ -170,24 +180,27 @@ impl Engine {
             Event::Unused { key } => running.submit(now, (key, true), parts, out)?,
             Event::Frame { from, epoch, payload } => {
                 check_peer(settings, from)?;
-                if epoch != settings.epoch {
-                    return Err(Broken::Epoch { epoch, now: settings.epoch });
+                if is_current(settings, epoch, dropped)? {
+                    running.heard(now, (from, payload), parts, out)?;
                 }
-                if settings.coordination.is_none() {
-                    return Err(Broken::NoCoordination { from });
+            }
+            Event::Refused { from, operation, why: what } => {
+                check_peer(settings, from)?;
+                if is_current(settings, operation.epoch, dropped)? {
+                    let (by, about) = (settings.rank, running.about(operation));
+                    running.fail(Cause::Frame { from, by, about, what }.into(), out);
                 }
-                running.heard(now, (from, payload), parts, out);
             }
             Event::PortFree { port } => running.executor.port_free(port)?,
             Event::StageOver { id, at } => running.stage_over(now, (id, at), parts, out)?,
             Event::Failed { operation, why } => {
                 running.home(settings, &operation)?;
-                let name = running.tensors.of_key(operation.key)?.name.clone();
-                running.fail(now, Broken::Failed { operation, name, why }, out);
+                let (by, about) = (settings.rank, running.about(operation));
+                running.fail(Cause::Failed { by, about, why }.into(), out);
             }
             Event::PeerLost { rank } => {
                 check_peer(settings, rank)?;
-                running.fail(now, Broken::PeerLost { rank }, out);
+                running.fail(Cause::Lost { rank }.into(), out);
             }
             Event::Retune { at, partition, credit } => {
                 settings.check_tuning(Tuning { partition, credit }, &running.tensors)?;
@@ -200,6 +213,32 @@ impl Engine {
             running.settle(out);
         }
         Ok(())
+    }
+
+    /// This rank's next call without a tensor: the name by which [`Action::Begin`] announces it, and, with
+    /// its key, [`Action::Done`] its end. It counts if it is taken, so all ranks must make the same calls.
+    ///
+    /// # Errors
+    /// [`Broken::Setting`] where the transport needs one order, or of a shape that cannot be;
+    /// [`Broken::Collective`] without a plan for it, and of what its plan cannot do;
+    /// [`Broken::OutOfTurn`] before the start; [`Broken::Stopped`]. Nothing has changed then.
+    pub fn call(
+        &mut self,
+        now: Time,
+        call: &Call<'_>,
+        out: &mut Vec<Action>,
+    ) -> Result<OperationName, Broken> {
+        let Some(running) = &mut self.running else {
+            return Err(Broken::OutOfTurn { call: "a call", when: "before" });
+        };
+        if running.stopped {
+            return Err(Broken::Stopped);
+        }
+        let name = running.call(now, call, &mut self.parts, out)?;
+        if running.executor.is_eager() {
+            running.settle(out);
+        }
+        Ok(name)
     }
 
     /// Lets every port that can choose what it runs. To be called when everything of one time was told.
@@ -241,10 +280,22 @@ impl Engine {
         self.running.iter().flat_map(|running| running.executor.under_way())
     }
 
+    /// How many frames of earlier epochs were told, and dropped.
+    #[must_use]
+    pub fn dropped(&self) -> u64 {
+        self.dropped
+    }
+
     /// Where every tensor is, by number.
     #[must_use]
     pub fn report(&self) -> Vec<TensorReport> {
         self.running.as_ref().map_or_else(Vec::new, |running| running.tensors.report())
+    }
+
+    /// How many calls were made, and which of them are not over.
+    #[must_use]
+    pub fn calls(&self) -> CallReport {
+        self.running.as_ref().map_or_else(CallReport::default, |running| running.calls.report())
     }
 
     fn start(&mut self, now: Time, out: &mut Vec<Action>) -> Result<(), Broken> {
@@ -269,8 +320,15 @@ impl Engine {
             return Err(Broken::Setting {
                 field: "ranks",
                 value: ranks.to_string(),
-                why: format!("the plans are for {}", self.settings.ranks),
-                hint: "make an engine with plans for them".to_owned(),
+                why: format!(
+                    "this engine's plans, and its place among the ranks, are for {}",
+                    self.settings.ranks
+                ),
+                hint: format!(
+                    "drop this engine, and make one by `Engine::new` with `ranks: {ranks}`, its new `rank`, \
+                     `epoch: {epoch}` and plans for that size; register the same tensors, then say \
+                     `Event::Start`"
+                ),
             });
         }
         if self.running.is_none() {
@@ -283,6 +341,16 @@ impl Engine {
         running.start(now, &mut self.parts, out);
         Ok(())
     }
+}
+
+/// Whether something is of this life of the job; what is left of an earlier one is counted.
+fn is_current(settings: &Settings, epoch: u32, dropped: &mut u64) -> Result<bool, Broken> {
+    match epoch.cmp(&settings.epoch) {
+        Less => *dropped += 1,
+        Equal => return Ok(true),
+        Greater => return Err(Broken::Epoch { epoch, now: settings.epoch }),
+    }
+    Ok(false)
 }
 
 fn check_peer(settings: &Settings, rank: u32) -> Result<(), Broken> {

@@ -2,7 +2,7 @@
 //!
 //! What a tensor scheduler starts is one operation, and mostly one collective. Tensors that travel together
 //! and are of different types cannot share a buffer: they are as many collectives, and the operation is
-//! over with the last of them.
+//! over with the last of them. A call is one collective, and no scheduler has started it.
 
 use allrail_schedule::OperationName;
 use allrail_schedule::tensor::OperationId;
@@ -21,7 +21,8 @@ struct Slot {
     generation: u32,
     open: bool,
     name: OperationName,
-    of: OperationId,
+    /// Of a call: none.
+    of: Option<OperationId>,
     slices: Vec<Slice>,
     parts: Vec<u32>,
 }
@@ -47,7 +48,7 @@ impl Operations {
         &mut self,
         id: CollectiveId,
         name: OperationName,
-        of: OperationId,
+        of: Option<OperationId>,
         shares: impl Iterator<Item = Share>,
     ) {
         let slot = id.slot as usize;
@@ -81,12 +82,12 @@ impl Operations {
         slot.flat_map(|slot| slot.slices.iter().zip(slot.parts.iter().copied()))
     }
 
-    /// One is over. Whose it was; with the last one of its operation, that too.
+    /// One is over. Whose it was; with the last one of a scheduler's operation, that too.
     pub(super) fn end(&mut self, id: CollectiveId) -> Option<(OperationName, Option<OperationId>)> {
         let slot = self.slots.get_mut(id.slot as usize)?;
         slot.open = false;
         let (name, of) = (slot.name, slot.of);
-        Some((name, self.one_over(of).then_some(of)))
+        Some((name, of.filter(|of| self.one_over(*of))))
     }
 
     /// One collective of an operation is over: whether that was the last.

@@ -18,32 +18,36 @@ pub(super) struct Part {
     pub(super) stages: Arc<Stages>,
 }
 
+/// What is to be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Wanted {
+    pub(super) operation: Operation,
+    /// Of a broadcast: a place in the group.
+    pub(super) root: u32,
+    pub(super) elements: u64,
+    /// Bytes of an element.
+    pub(super) width: u32,
+}
+
 struct Kept {
     part: Part,
     used: u64,
 }
 
-/// Parts by buffer: the one not used for longest makes place.
+/// Parts by what they do and on which buffer: the one not used for longest makes place.
 pub(super) struct Parts {
     plans: Plans,
-    operation: Operation,
     dimensions: DimensionSet,
     granule: Bytes,
     room: usize,
-    kept: BTreeMap<(u64, u32), Kept>,
+    kept: BTreeMap<Wanted, Kept>,
     clock: u64,
 }
 
 impl Parts {
-    pub(super) fn new(
-        plans: Plans,
-        operation: Operation,
-        dimensions: DimensionSet,
-        granule: Bytes,
-        room: usize,
-    ) -> Self {
+    pub(super) fn new(plans: Plans, dimensions: DimensionSet, granule: Bytes, room: usize) -> Self {
         let (room, kept) = (room.max(1), BTreeMap::new());
-        Self { plans, operation, dimensions, granule, room, kept, clock: 0 }
+        Self { plans, dimensions, granule, room, kept, clock: 0 }
     }
 
     /// A buffer of so many elements of so many bytes.
@@ -51,23 +55,27 @@ impl Parts {
         Ok(Buffer::new(elements, width)?.cut_at(self.granule)?)
     }
 
-    /// For a buffer: kept from before, or made.
-    pub(super) fn of(&mut self, elements: u64, width: u32) -> Result<Part, Broken> {
+    /// Kept from before, or made. Nothing runs of a buffer without elements.
+    pub(super) fn of(&mut self, wanted: Wanted) -> Result<Part, Broken> {
         self.clock += 1;
-        if let Some(kept) = self.kept.get_mut(&(elements, width)) {
+        if let Some(kept) = self.kept.get_mut(&wanted) {
             kept.used = self.clock;
             return Ok(kept.part.clone());
         }
+        let Wanted { operation, root, elements, width } = wanted;
         let buffer = self.buffer(elements, width)?;
-        let whole = self.plans.find(self.operation, self.dimensions, buffer.size())?;
-        let stages = Arc::new(stages(whole, buffer.size()));
-        let plan = self.plans.part(self.operation, self.dimensions, buffer)?;
-        let part = Part { plan, stages };
+        let whole = self.plans.find(operation, self.dimensions, buffer.size())?;
+        let stages = match elements {
+            0 => Stages::new(Vec::new()),
+            _ => stages(whole, buffer.size()),
+        };
+        let plan = self.plans.part_from(operation, self.dimensions, root, buffer)?;
+        let part = Part { plan, stages: Arc::new(stages) };
         if self.kept.len() >= self.room {
             let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| *key);
             oldest.and_then(|key| self.kept.remove(&key));
         }
-        self.kept.insert((elements, width), Kept { part: part.clone(), used: self.clock });
+        self.kept.insert(wanted, Kept { part: part.clone(), used: self.clock });
         Ok(part)
     }
 }
@@ -116,7 +124,13 @@ mod tests {
 
     #[test]
     fn the_stages_of_a_plan_handle_what_is_left_of_the_chunk() {
-        let plan = crate::engine::tests::plan(&[4, 2], Bytes::new(800), 1);
+        let plan = crate::engine::switches::plan(
+            &[4, 2],
+            Operation::AllReduce,
+            "baseline",
+            Bytes::new(1600),
+            1,
+        );
         let stages = stages(&plan, Bytes::new(1600));
         let seen: Vec<(Operation, u32, u64, u64)> = stages
             .tasks()

@@ -12,11 +12,12 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use allrail_core::Time;
-use allrail_schedule::coordinate::{self, CoordinationSpec, Coordinator};
+use allrail_schedule::coordinate::{self, CoordinationSpec, Coordinator, Payload, Reason};
 use allrail_schedule::tensor::{self, OperationId, TensorPolicy, TensorScheduler, Tuning};
 use allrail_schedule::{Key, OperationName};
 
-use super::event::{Action, Home, Registration, Stopped};
+use super::calls::Calls;
+use super::event::{Action, Home, Registration};
 use super::operations::Operations;
 use super::parts::Parts;
 use super::settings::{Ordering, Settings};
@@ -33,12 +34,16 @@ pub(super) enum Told {
 
 /// See the module.
 pub(super) struct Running {
+    pub(super) rank: u32,
+    pub(super) ranks: u32,
     pub(super) epoch: u32,
     pub(super) group: u32,
     pub(super) common: bool,
-    /// Whether the job has stopped: the coordinator still tells the others.
+    /// Whether the job has stopped: nothing more is told to anyone.
     pub(super) stopped: bool,
     pub(super) tensors: Tensors,
+    pub(super) calls: Calls,
+    pub(super) ask_after: Time,
     pub(super) policy: &'static dyn TensorPolicy,
     pub(super) scheduler: Box<dyn TensorScheduler>,
     pub(super) tunings: Tunings,
@@ -69,11 +74,15 @@ impl Running {
         let tuning =
             Tuning { partition: policy.partition(&parameters), credit: policy.credit(&parameters) };
         Ok(Self {
+            rank: settings.rank,
+            ranks: settings.ranks,
             epoch: settings.epoch,
             group: settings.group,
             common: settings.ordering == Ordering::Common,
             stopped: false,
             tensors,
+            calls: Calls::default(),
+            ask_after: settings.ask_after,
             policy,
             scheduler,
             tunings: Tunings::new(tuning),
@@ -111,23 +120,35 @@ impl Running {
         if !self.common {
             self.ready(now, &[number]);
             if let Err(error) = self.start_wanted(parts, out) {
-                self.fail(now, error, out);
+                self.fail(error, out);
             }
         }
         self.carry_on(now, parts, out);
         Ok(())
     }
 
-    /// A peer's coordinator has spoken.
+    /// A peer has spoken: of the end, or its coordinator.
     pub(super) fn heard(
         &mut self,
         now: Time,
-        (from, payload): (u32, coordinate::Payload),
+        (from, payload): (u32, Payload),
         parts: &mut Parts,
         out: &mut Vec<Action>,
-    ) {
+    ) -> Result<(), Broken> {
+        if let Payload::Stop(reason) = payload {
+            self.end(&reason, true, out);
+            return Ok(());
+        }
+        if let Payload::Waits(waits) = payload {
+            self.asked(from, *waits, out);
+            return Ok(());
+        }
+        if self.coordinator.is_none() {
+            return Err(Broken::NoCoordination { from });
+        }
         self.tell(coordinate::Event::Message { from, payload });
         self.carry_on(now, parts, out);
+        Ok(())
     }
 
     /// A stage is over on this rank.
@@ -141,16 +162,24 @@ impl Running {
         if self.executor.stage_over(id, at)? == Progress::Running {
             return Ok(());
         }
+        self.collective_over(id, out);
+        self.carry_on(now, parts, out);
+        Ok(())
+    }
+
+    /// A collective is over on this rank.
+    pub(super) fn collective_over(&mut self, id: CollectiveId, out: &mut Vec<Action>) {
         for (slice, part) in self.operations.shares(id) {
             let elements = slice.elements.end - slice.elements.start;
             self.tensors.all[slice.tensor as usize].over(part, elements);
         }
-        if let Some((operation, last)) = self.operations.end(id) {
-            out.push(Action::Over { id, operation });
-            last.into_iter().for_each(|of| self.finished_here(of));
+        let Some((operation, last)) = self.operations.end(id) else { return };
+        out.push(Action::Over { id, operation });
+        last.into_iter().for_each(|of| self.finished_here(of));
+        if let Some(number) = operation.key.number_of_call() {
+            self.calls.over(number);
+            out.push(Action::Done { key: operation.key, generation: 0 });
         }
-        self.carry_on(now, parts, out);
-        Ok(())
     }
 
     /// Where frames of an operation belong.
@@ -165,13 +194,16 @@ impl Running {
         if operation.group != settings.group {
             return Err(Broken::UnknownOperation(*operation));
         }
-        self.tensors.of_key(operation.key)?.home(operation)
+        match operation.key.number_of_call() {
+            Some(number) => self.calls.home(number, operation),
+            None => self.tensors.of_key(operation.key)?.home(operation),
+        }
     }
 
     /// This rank wants all to stop: at once where nobody has to agree.
     pub(super) fn shut_down(&mut self, now: Time, parts: &mut Parts, out: &mut Vec<Action>) {
         if self.coordinator.is_none() {
-            self.stop(Broken::Stopping("this rank asked for it".to_owned()), out);
+            self.end(&Arc::new(Reason::Asked), true, out);
         }
         self.tell(coordinate::Event::Shutdown);
         self.carry_on(now, parts, out);
@@ -211,6 +243,7 @@ impl Running {
     pub(super) fn time(&mut self, now: Time, parts: &mut Parts, out: &mut Vec<Action>) {
         while let Some(timer) = self.timers.take_due(now) {
             match timer.owner {
+                Owner::Calls => self.ask(now, out),
                 Owner::Coordinator => self.tell(coordinate::Event::Timer { id: timer.id }),
                 Owner::Scheduler { number, .. } if self.common => {
                     self.timers.wait_for_cut(timer, number);
@@ -219,28 +252,11 @@ impl Running {
                 Owner::Scheduler { .. } => {
                     self.scheduler.on(now, tensor::Event::Timer { id: timer.id }, &mut self.wanted);
                     if let Err(error) = self.start_wanted(parts, out) {
-                        self.fail(now, error, out);
+                        self.fail(error, out);
                     }
                 }
             }
             self.carry_on(now, parts, out);
-        }
-    }
-
-    /// Stops for a reason of this rank, and has the coordinator tell the others.
-    pub(super) fn fail(&mut self, now: Time, error: Broken, out: &mut Vec<Action>) {
-        self.stop(error, out);
-        self.tell(coordinate::Event::Shutdown);
-        self.speak(now, out);
-    }
-
-    /// The end, once.
-    pub(super) fn stop(&mut self, error: Broken, out: &mut Vec<Action>) {
-        if !self.stopped {
-            self.stopped = true;
-            self.timers.drop_scheduler();
-            let tensors = self.tensors.report();
-            out.push(Action::Stop(Box::new(Stopped { error, tensors })));
         }
     }
 
@@ -257,8 +273,8 @@ impl Running {
     fn carry_on(&mut self, now: Time, parts: &mut Parts, out: &mut Vec<Action>) {
         while let Some(told) = self.told.pop_front() {
             let done = match told {
-                Told::Coordinator(event) => self.coordinate(now, event, Some(parts), out),
-                Told::Finished(_) if self.stopped => Ok(()),
+                _ if self.stopped => Ok(()),
+                Told::Coordinator(event) => self.coordinate(now, event, parts, out),
                 Told::Finished(operation) => {
                     let event = tensor::Event::Finished { operation };
                     self.scheduler.on(now, event, &mut self.wanted);
@@ -266,7 +282,7 @@ impl Running {
                 }
             };
             if let Err(error) = done {
-                self.fail(now, error, out);
+                self.fail(error, out);
             }
         }
     }

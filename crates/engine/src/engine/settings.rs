@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use allrail_collective::rank::GRANULE;
 use allrail_collective::{DimensionSet, Operation};
-use allrail_core::{Bytes, DimensionId};
+use allrail_core::{Bytes, DimensionId, Time};
 use allrail_schedule::Order;
 use allrail_schedule::coordinate::{self, CoordinationPolicy};
 use allrail_schedule::tensor::{Exchange, MAX_PARTITIONS, TensorParameters, TensorPolicy, Tuning};
@@ -65,6 +65,8 @@ pub struct Settings {
     pub coordination: Option<Coordination>,
     /// What the transport needs.
     pub ordering: Ordering,
+    /// After how long a call that is not over is compared with the other ranks'.
+    pub ask_after: Time,
     /// Where tensors and chunks are cut: at whole elements of so many bytes or a little more.
     pub granule: Bytes,
     /// How many of the rank's plans, one a size, are kept beside those that run.
@@ -87,6 +89,7 @@ impl Default for Settings {
             tensor: TensorParameters::default(),
             coordination: None,
             ordering: Ordering::Tagged,
+            ask_after: Time::from_us(1_000_000),
             granule: GRANULE,
             room: 1024,
         }
@@ -107,6 +110,9 @@ impl Settings {
         }
         if self.granule == Bytes::default() {
             return Err(wrong("granule", &"0", "a granule has 1 byte at least", "64 bytes"));
+        }
+        if self.ask_after == Time::ZERO {
+            return Err(wrong("ask_after", &"0 s", "ranks would ask without a pause", "1 s"));
         }
         let policy = self.tensor.policy()?;
         if self.tensor.exchange != Exchange::AllReduce {

@@ -6,10 +6,10 @@ use allrail_schedule::tensor::{self, OperationId, Piece, Pieces};
 
 use super::event::{Action, Slice};
 use super::operations::Share;
-use super::parts::Parts;
+use super::parts::{Parts, Wanted};
 use super::running::Running;
 use super::tensors::TensorState;
-use crate::{Broken, Progress};
+use crate::{Broken, Progress, SignatureHash};
 
 /// How many of these pieces, from the first on, share a buffer: tensors of one type. Where every rank has
 /// a shard, tensors have no buffer in common.
@@ -100,7 +100,7 @@ impl Running {
         out: &mut Vec<Action>,
     ) -> Result<(), Broken> {
         let wrong = |what: String| Broken::Policy { policy: self.policy.tag().to_owned(), what };
-        let mut elements = 0;
+        let (mut elements, mut signature) = (0, SignatureHash::default());
         for piece in pieces {
             let tensor = &self.tensors.all[piece.tensor as usize];
             let Some((range, _)) = tensor.elements(piece) else {
@@ -112,6 +112,7 @@ impl Running {
                 return Err(wrong(format!("part of {what} of `{}`", tensor.name)));
             }
             elements += range.end - range.start;
+            signature = signature.and(tensor.hash, tensor.key, range.start, range.end);
         }
         let first = &self.tensors.all[pieces[0].tensor as usize];
         let (key, generation, width) = (first.key, first.generation(), first.width);
@@ -127,7 +128,8 @@ impl Running {
             }
             return Ok(());
         }
-        let of_size = parts.of(elements, width)?;
+        let of_size =
+            parts.of(Wanted { operation: first.request.operation, root: 0, elements, width })?;
         let (id, progress) = self.executor.issue(of_size.stages, priority)?;
         let all = &self.tensors.all;
         let shares = pieces.iter().filter_map(|piece| {
@@ -136,21 +138,14 @@ impl Running {
             let (key, unused) = (tensor.key, tensor.unused);
             Some(Share { slice: Slice { tensor: piece.tensor, key, elements, unused }, part })
         });
-        self.operations.begin(id, operation, of, shares);
+        self.operations.begin(id, operation, Some(of), shares);
         for piece in pieces {
             self.tensors.all[piece.tensor as usize].begin(piece, Some(id));
         }
-        out.push(Action::Begin { id, operation, part: of_size.plan });
+        out.push(Action::Begin { id, operation, priority, signature, part: of_size.plan });
         if progress == Progress::Over {
             // A plan without stages: there is nobody else.
-            for (slice, part) in self.operations.shares(id) {
-                let elements = slice.elements.end - slice.elements.start;
-                self.tensors.all[slice.tensor as usize].over(part, elements);
-            }
-            out.push(Action::Over { id, operation });
-            if let Some((_, Some(of))) = self.operations.end(id) {
-                self.finished_here(of);
-            }
+            self.collective_over(id, out);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! What the coordinator says, and what follows from it.
 
 use allrail_core::Time;
-use allrail_schedule::coordinate::{self, Launch, Reason, Response, Step};
+use allrail_schedule::coordinate::{self, Cause, Launch, Reason, Response, Step, Trouble};
 use allrail_schedule::tensor::{self, OperationId};
 
 use super::event::Action;
@@ -26,22 +26,11 @@ impl Running {
         }
     }
 
-    /// Only the coordinator: the others hear that this rank has stopped.
-    pub(super) fn speak(&mut self, now: Time, out: &mut Vec<Action>) {
-        while let Some(told) = self.told.pop_front() {
-            if let Told::Coordinator(event) = told
-                && let Err(error) = self.coordinate(now, event, None, out)
-            {
-                self.stop(error, out);
-            }
-        }
-    }
-
     pub(super) fn coordinate(
         &mut self,
         now: Time,
         event: coordinate::Event,
-        mut parts: Option<&mut Parts>,
+        parts: &mut Parts,
         out: &mut Vec<Action>,
     ) -> Result<(), Broken> {
         let Some(coordinator) = &mut self.coordinator else { return Ok(()) };
@@ -62,10 +51,7 @@ impl Running {
                     }
                 }
                 coordinate::Action::Ready(launch) => {
-                    if let Some(parts) = parts.as_deref_mut()
-                        && !self.stopped
-                        && result.is_ok()
-                    {
+                    if !self.stopped && result.is_ok() {
                         result = self.agreed(now, &launch, parts, out);
                     }
                 }
@@ -74,8 +60,8 @@ impl Running {
                     result = result.and_then(|()| Err(self.not_asked(tensor)));
                 }
                 coordinate::Action::Stop(reason) => {
-                    let error = self.because(&reason);
-                    self.stop(error, out);
+                    // What was agreed all see at one place of the list.
+                    self.end(&reason, *reason != Reason::Asked, out);
                 }
             }
         }
@@ -90,20 +76,18 @@ impl Running {
         Broken::Policy { policy: "coordination".to_owned(), what }
     }
 
-    /// Why all ranks stop, as an error of this rank's.
-    fn because(&self, reason: &Reason) -> Broken {
-        match reason {
-            Reason::Broken { broken, .. } => Broken::Coordination(broken.clone()),
-            Reason::Asked => Broken::Stopping("a rank asked for it".to_owned()),
-            Reason::Silent { ranks, by } => {
-                let text = format!("rank {by} has heard nothing of ranks {ranks:?}");
-                Broken::Stopping(text)
-            }
-            Reason::Stalled { tensor, missing } => {
-                let name = self.tensors.all.get(*tensor as usize).map_or("?", |one| &one.name);
-                Broken::Stopping(format!("ranks {missing:?} have not submitted `{name}`"))
-            }
-        }
+    /// Ranks have asked for different things: all of them say so alike, and so by the name that one of
+    /// these two gave, not by what the number means here.
+    fn mismatch(&self, tensors: &[u32], trouble: &Trouble) -> Broken {
+        let said = match trouble {
+            Trouble::Mismatch { one, .. } => one.signature.as_ref().map(|one| one.name.clone()),
+            Trouble::RootJoined { .. } => None,
+        };
+        let tensor = said.unwrap_or_else(|| {
+            let first = tensors.first().and_then(|one| self.tensors.all.get(*one as usize));
+            first.map_or_else(String::new, |tensor| tensor.name.clone())
+        });
+        Broken::Fault(Cause::Mismatch { tensor, what: trouble.to_string() })
     }
 
     /// All ranks agree on this.
@@ -117,9 +101,7 @@ impl Running {
         for step in launch.steps() {
             match step {
                 Step::Ready(Response { trouble: Some(trouble), tensors, .. }) => {
-                    let first = tensors.first().and_then(|one| self.tensors.all.get(*one as usize));
-                    let name = first.map_or_else(String::new, |tensor| tensor.name.clone());
-                    return Err(Broken::Mismatch { name, what: trouble.to_string() });
+                    return Err(self.mismatch(tensors, trouble));
                 }
                 Step::Ready(response) => {
                     for number in &response.tensors {

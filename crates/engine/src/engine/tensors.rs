@@ -8,11 +8,12 @@ use allrail_collective::Operation;
 use allrail_core::Bytes;
 use allrail_schedule::coordinate::Request;
 use allrail_schedule::registry::Registry;
+use allrail_schedule::signature::Signature;
 use allrail_schedule::tensor::{Piece, Tensor};
 use allrail_schedule::{Key, OperationName};
 
 use super::event::{Home, Registration, TensorReport};
-use crate::{Broken, CollectiveId};
+use crate::{Broken, CollectiveId, SignatureHash};
 
 /// A part of the generation under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +29,7 @@ pub(super) struct TensorState {
     pub(super) dtype: String,
     pub(super) key: Key,
     pub(super) request: Request,
+    pub(super) hash: SignatureHash,
     pub(super) width: u32,
     /// Elements where it may be cut.
     granule: u64,
@@ -195,11 +197,14 @@ impl Tensors {
             // Of an all-gather, too: what is registered is the whole buffer, not what a rank brings.
             let signature = one.signature.fingerprint(false);
             let (tensor, root) = (number, 0);
+            let Signature { dtype, shape, strides, .. } = &one.signature;
+            let hash = SignatureHash::new(operation, root, dtype, shape, strides);
             Ok(TensorState {
                 name: one.signature.name.clone(),
                 dtype: one.signature.dtype.clone(),
                 key: Key::of(&one.signature.name),
                 request: Request { tensor, operation, bytes, root, signature },
+                hash,
                 width: one.width,
                 granule: granule.count().div_ceil(u64::from(one.width)),
                 elements,

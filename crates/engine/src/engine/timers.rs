@@ -6,6 +6,8 @@ use allrail_core::Time;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Owner {
     Coordinator,
+    /// Of calls that wait.
+    Calls,
     Scheduler {
         /// Counted from 0, in the order in which the scheduler sets timers: where that follows from agreed
         /// events, a cut's number.
@@ -35,6 +37,10 @@ pub(super) struct Timers {
 impl Timers {
     pub(super) fn of_coordinator(&mut self, id: u64, at: Time) {
         self.set(Owner::Coordinator, id, at);
+    }
+
+    pub(super) fn of_calls(&mut self, at: Time) {
+        self.set(Owner::Calls, 0, at);
     }
 
     pub(super) fn of_scheduler(&mut self, id: u64, at: Time) {
@@ -84,9 +90,9 @@ impl Timers {
         Some(self.list.swap_remove(place))
     }
 
-    /// Those of the scheduler are over.
-    pub(super) fn drop_scheduler(&mut self) {
-        self.list.retain(|timer| timer.owner == Owner::Coordinator);
+    /// None fires any more.
+    pub(super) fn clear(&mut self) {
+        self.list.clear();
     }
 }
 

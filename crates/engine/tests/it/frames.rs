@@ -8,7 +8,10 @@ use allrail_collective::rank::{Action, Buffer, RankPlan};
 use allrail_collective::{CollectivePlan, Operation, SizeRange, Stage, StageRef};
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_engine::memory::{self, Outside};
-use allrail_engine::{ChunkRun, Dtype, FrameAt, FrameName, Misfit, Operations, Refused, Work};
+use allrail_engine::signature_hash::Differs;
+use allrail_engine::{
+    ChunkRun, Dtype, FrameAt, FrameName, Misfit, Operations, Refused, SignatureHash, Work,
+};
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 use allrail_schedule::operation::{Key, OperationName};
 
@@ -60,9 +63,12 @@ fn scatter(generation: u64, from: u32) -> FrameName {
     FrameName { operation: name(generation), chunk: 0, at: of_stage(0, from) }
 }
 
+/// What frames carry beside the name.
+const OURS: SignatureHash = SignatureHash(7);
+
 fn opened() -> Operations<u32> {
     let mut operations = Operations::new(0, Bytes::new(2000));
-    operations.open(name(0), part()).expect("the first time");
+    operations.open(name(0), OURS, part()).expect("the first time");
     operations
 }
 
@@ -80,17 +86,18 @@ fn what_the_plan_does_not_know_is_refused() {
     let misfit = |misfit| Refused::Misfit { operation: name(0), chunk: 0, misfit };
     let of = |chunk, at| FrameName { operation: name(0), chunk, at };
     for wrong in [of_stage(0, 2), of_stage(0, 9), of_stage(7, 0)] {
-        let refused = operations.frame(of(0, wrong), bytes, 1);
+        let refused = operations.frame(of(0, wrong), OURS, bytes, 1);
         assert_eq!(refused, Err(misfit(Misfit::Unawaited(wrong))));
     }
-    let refused = operations.frame(of(3, of_stage(0, 0)), bytes, 1);
-    assert_eq!(refused, Err(Refused::Chunk { operation: name(0), chunk: 3 }));
+    let refused = operations.frame(of(3, of_stage(0, 0)), OURS, bytes, 1);
+    assert_eq!(refused, Err(Refused::NoChunk(of(3, of_stage(0, 0)))));
+    assert_eq!(refused.map_err(|one| one.from()), Err(Some(0)));
     let (at, expected) = (of_stage(0, 1), bytes);
-    let refused = operations.frame(of(0, at), bytes - 4, 1);
+    let refused = operations.frame(of(0, at), OURS, bytes - 4, 1);
     assert_eq!(refused, Err(misfit(Misfit::Length { at, bytes: bytes - 4, expected })));
     assert_eq!(operations.next_work(), None);
     // None of these has taken the place of the right one.
-    operations.frame(scatter(0, 0), bytes, 5).expect("the right one");
+    operations.frame(scatter(0, 0), OURS, bytes, 5).expect("the right one");
     let work = operations.next_work().expect("it may be combined");
     assert!(matches!(work.2, Work::Combine { frame: 5, .. }));
 }
@@ -100,7 +107,7 @@ fn a_frame_counts_once_whether_it_was_combined_or_lies_aside() {
     let bytes = shard(&part());
     let mut operations = opened();
     for from in [1, 0] {
-        operations.frame(scatter(0, from), bytes, from).expect("awaited");
+        operations.frame(scatter(0, from), OURS, bytes, from).expect("awaited");
     }
     // The sum is made in the order of the plan: rank 0's first.
     let (operation, chunk, work) = operations.next_work().expect("rank 0's");
@@ -109,7 +116,7 @@ fn a_frame_counts_once_whether_it_was_combined_or_lies_aside() {
     for from in [0, 1] {
         let misfit = Misfit::Twice(of_stage(0, from));
         let refused = Refused::Misfit { operation, chunk, misfit };
-        assert_eq!(operations.frame(scatter(0, from), bytes, 9), Err(refused));
+        assert_eq!(operations.frame(scatter(0, from), OURS, bytes, 9), Err(refused));
     }
     assert_eq!(operations.next_work(), None);
     operations.done(operation, chunk, work.place()).expect("handed out");
@@ -125,21 +132,51 @@ fn a_frame_counts_once_whether_it_was_combined_or_lies_aside() {
 fn what_comes_before_its_operation_is_kept_once_and_in_bounds() {
     let bytes = shard(&part());
     let mut operations = opened();
-    operations.frame(scatter(1, 0), bytes, 7).expect("there is room");
-    let twice = operations.frame(scatter(1, 0), bytes, 8);
+    operations.frame(scatter(1, 0), OURS, bytes, 7).expect("there is room");
+    let twice = operations.frame(scatter(1, 0), OURS, bytes, 8);
     assert_eq!(twice, Err(Refused::Twice(scatter(1, 0))));
-    operations.frame(scatter(1, 1), bytes, 8).expect("there is room");
+    operations.frame(scatter(1, 1), OURS, bytes, 8).expect("there is room");
     let (all, most) = (Bytes::new(3 * bytes), Bytes::new(2000));
     let name_of_third = scatter(1, 3);
-    let refused = operations.frame(name_of_third, bytes, 9);
+    let refused = operations.frame(name_of_third, OURS, bytes, 9);
     assert_eq!(refused, Err(Refused::NoRoom { name: name_of_third, bytes: all, most }));
     assert_eq!(operations.early(), Bytes::new(2 * bytes));
-    operations.open(name(1), part()).expect("the first time");
-    assert_eq!(operations.open(name(1), part()), Err(Refused::Opened(name(1))));
+    operations.open(name(1), OURS, part()).expect("the first time");
+    assert_eq!(operations.open(name(1), OURS, part()), Err(Refused::Opened(name(1))));
     assert_eq!(operations.early(), Bytes::new(0));
     let (operation, _, work) = operations.next_work().expect("it was kept");
     assert_eq!(operation, name(1));
     assert!(matches!(work, Work::Combine { frame: 7, .. }));
+}
+
+#[test]
+fn a_frame_of_another_operation_is_refused_whether_it_comes_early_or_not() {
+    let bytes = shard(&part());
+    let theirs = SignatureHash::new(Operation::Broadcast, 1, "int8", &[9], &[]);
+    let mut operations = opened();
+    let refused = operations.frame(scatter(0, 3), theirs, bytes, 1).expect_err("another");
+    let differs = Differs { theirs, ours: OURS };
+    assert_eq!(refused, Refused::Signature { name: scatter(0, 3), differs });
+    operations.frame(scatter(1, 4), theirs, bytes, 1).expect("kept until it is known");
+    let name_of_it = scatter(1, 4);
+    let refused = operations.open(name(1), OURS, part());
+    assert_eq!(refused, Err(Refused::Signature { name: name_of_it, differs }));
+    assert_eq!((operations.next_work(), operations.early()), (None, Bytes::new(0)));
+}
+
+#[test]
+fn a_frame_of_a_part_that_never_began_is_found_when_the_others_are_over() {
+    let mut operations = opened();
+    let of_part = |generation, part| {
+        let operation = OperationName { part, ..name(generation) };
+        FrameName { operation, ..scatter(0, 1) }
+    };
+    operations.frame(of_part(0, 5), OURS, 8, 1).expect("it may begin yet");
+    operations.frame(of_part(1, 0), OURS, 8, 1).expect("it may begin yet");
+    let key = name(0).key;
+    assert_eq!(operations.exchanged(0, key, 0), Err(Refused::Beyond(of_part(0, 5))));
+    assert_eq!(operations.exchanged(0, Key::of("other"), 0), Ok(()));
+    assert_eq!(operations.exchanged(1, key, 1), Ok(()), "another group's");
 }
 
 #[test]
@@ -148,12 +185,12 @@ fn what_is_over_or_of_another_epoch_stays_so() {
     let mut operations = opened();
     operations.close(name(0)).expect("open");
     assert_eq!(operations.close(name(0)), Err(Refused::NotOpen(name(0))));
-    let late = operations.frame(scatter(0, 0), bytes, 1);
+    let late = operations.frame(scatter(0, 0), OURS, bytes, 1);
     assert_eq!(late, Err(Refused::Late(scatter(0, 0))));
-    assert_eq!(operations.open(name(0), part()), Err(Refused::Opened(name(0))));
+    assert_eq!(operations.open(name(0), OURS, part()), Err(Refused::Opened(name(0))));
     let mut other = scatter(1, 0);
     other.operation.epoch = 3;
-    let refused = operations.frame(other, bytes, 1);
+    let refused = operations.frame(other, OURS, bytes, 1);
     assert_eq!(refused, Err(Refused::Epoch { name: other, epoch: 0 }));
     let at = StageRef { chunk: 0, stage: 0 };
     assert_eq!(operations.begin(name(0), at), Err(Refused::NotOpen(name(0))));
@@ -171,11 +208,11 @@ fn a_peer_that_is_ahead_of_the_plan_is_refused_before_memory_is_taken() {
     for message in gathered {
         let at = FrameAt { stage: 1, step: message.step, from: message.peer, index: message.index };
         let frame = FrameName { operation: name(0), chunk: 0, at };
-        refused = refused.or(operations.frame(frame, message.elements * 4, 1).err());
+        refused = refused.or(operations.frame(frame, OURS, message.elements * 4, 1).err());
     }
     for from in [0, 1, 3, 4] {
         let bytes = shard(&part);
-        refused = refused.or(operations.frame(scatter(0, from), bytes, 1).err());
+        refused = refused.or(operations.frame(scatter(0, from), OURS, bytes, 1).err());
     }
     let Some(Refused::Misfit { misfit: Misfit::TooEarly { aside, most, .. }, .. }) = refused else {
         panic!("{refused:?}");

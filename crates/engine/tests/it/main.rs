@@ -3,3 +3,4 @@
 mod engine;
 mod frames;
 mod loopback;
+mod switches;

@@ -117,6 +117,8 @@ pub enum Kind {
     Missing,
     /// The end.
     Stop,
+    /// A word about a call.
+    Waits,
 }
 
 impl fmt::Display for Kind {
@@ -131,6 +133,7 @@ impl fmt::Display for Kind {
             Self::Probe => "a probe",
             Self::Missing => "an answer to a probe",
             Self::Stop => "a stop",
+            Self::Waits => "a word about a call",
         })
     }
 }

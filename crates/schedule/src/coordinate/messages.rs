@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bits::Bits;
 use super::broken::{Breach, Broken, Kind};
+use super::cause::Cause;
 use super::ledger::Consensus;
 use super::requests::{Asks, Completed};
 
@@ -165,6 +166,8 @@ pub enum Reason {
         /// Who noticed.
         by: u32,
     },
+    /// Something outside of the talk has gone wrong at a rank.
+    Fault(Cause),
 }
 
 /// A question that passes through the tree of `agreed`, or of a guard to those that it waits for.
@@ -174,6 +177,15 @@ pub struct Probe {
     pub origin: u32,
     /// Who lacks these? Of a guard: none.
     pub tensors: Arc<[u32]>,
+}
+
+/// A call that has begun at the sender, and is not over there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waits {
+    /// Which, of its group.
+    pub call: u64,
+    /// What it is at the sender.
+    pub signature: u64,
 }
 
 /// The answer to it.
@@ -206,6 +218,8 @@ pub enum Payload {
     Missing(Box<Missing>),
     /// Stop.
     Stop(Arc<Reason>),
+    /// Of a call without a name, beside all coordination: I wait for it; is it the same with you?
+    Waits(Box<Waits>),
 }
 
 impl Payload {
@@ -222,6 +236,7 @@ impl Payload {
             Self::Probe(_) => Kind::Probe,
             Self::Missing(_) => Kind::Missing,
             Self::Stop(_) => Kind::Stop,
+            Self::Waits(_) => Kind::Waits,
         }
     }
 
@@ -242,7 +257,7 @@ impl Payload {
             Self::Agreed(agreed) => agreed.decision.as_ref().map_or(0, |one| one.complete.len()),
             Self::Probe(probe) => probe.tensors.len(),
             Self::Missing(missing) => missing.tensors.len(),
-            Self::Vote(_) | Self::Verdict(_) | Self::Stop(_) => 0,
+            Self::Vote(_) | Self::Verdict(_) | Self::Stop(_) | Self::Waits(_) => 0,
         };
         entries as u64
     }
@@ -258,7 +273,7 @@ impl Payload {
             Self::Agreed(agreed) => agreed.decision.as_ref().map_or(0, |one| one.finished.len()),
             Self::Vote(vote) => vote.finished.as_ref().map_or(0, |bits| bits.words()),
             Self::Verdict(verdict) => verdict.outcome.finished.len(),
-            Self::Probe(_) | Self::Missing(_) | Self::Stop(_) => 0,
+            Self::Probe(_) | Self::Missing(_) | Self::Stop(_) | Self::Waits(_) => 0,
         };
         finished as u64
     }

@@ -29,6 +29,7 @@ pub mod agreed;
 pub mod bits;
 pub mod broken;
 pub mod cached;
+pub mod cause;
 pub mod central;
 pub mod finishes;
 mod fleet;
@@ -54,6 +55,7 @@ use serde::{Deserialize, Serialize};
 
 pub use bits::Bits;
 pub use broken::{Breach, Broken};
+pub use cause::Cause;
 pub use ledger::{Consensus, Launch, Ledger, Response, Rules, Step};
 pub use messages::{Payload, Reason};
 pub use place::Place;

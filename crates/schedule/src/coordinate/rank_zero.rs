@@ -246,9 +246,11 @@ impl Machine {
                 self.guard.answered(from);
                 Ok(())
             }
-            Payload::Vote(_) | Payload::Verdict(_) | Payload::Report(_) | Payload::Agreed(_) => {
-                Err(by(Breach::NotItsPart { kind }))
-            }
+            Payload::Vote(_)
+            | Payload::Verdict(_)
+            | Payload::Report(_)
+            | Payload::Agreed(_)
+            | Payload::Waits(_) => Err(by(Breach::NotItsPart { kind })),
         }
     }
 }

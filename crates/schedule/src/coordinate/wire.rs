@@ -19,6 +19,7 @@
 //! ```
 
 use super::bits::Bits;
+use super::cause::MOST_CAUSE;
 use super::finishes::WINDOW;
 use super::ledger::Consensus;
 use super::messages::{Decision, Payload, Reason};
@@ -28,7 +29,7 @@ use crate::registry::MOST_TENSORS;
 use crate::signature::Signed;
 
 /// The form that this build writes and reads.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// How much a message may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,6 +256,12 @@ impl Limits {
             }
             // The breach may hold what is out of range: it is what was wrong.
             Reason::Broken { by, .. } => self.rank(*by),
+            Reason::Fault(cause) => {
+                cause.ranks().try_for_each(|rank| self.rank(rank))?;
+                cause.texts().try_for_each(|text| {
+                    most("the length of a cause", text.len() as u64, MOST_CAUSE as u64)
+                })
+            }
         }
     }
 
@@ -292,6 +299,7 @@ impl Limits {
                 self.each_rank(&missing.passed)
             }
             Payload::Stop(reason) => self.reason(reason),
+            Payload::Waits(_) => Ok(()),
         }
     }
 }

@@ -7,16 +7,18 @@ use std::sync::Arc;
 use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
 use allrail_schedule::coordinate::broken::Kind;
+use allrail_schedule::coordinate::cause::About;
 use allrail_schedule::coordinate::messages::{
-    Agreed, Decision, Missing, Probe, Report, Verdict, Vote,
+    Agreed, Decision, Missing, Probe, Report, Verdict, Vote, Waits,
 };
 use allrail_schedule::coordinate::ranks::Ranks;
 use allrail_schedule::coordinate::requests::{Asked, Asks, Completed, Side};
 use allrail_schedule::coordinate::wire::{Limits, decode, encode};
 use allrail_schedule::coordinate::{
-    Action, Bits, Breach, Broken, Consensus, CoordinationPolicy, CoordinationSpec, Coordinator,
-    Event, Launch, Payload, Reason, Request, Trouble,
+    Action, Bits, Breach, Broken, Cause, Consensus, CoordinationPolicy, CoordinationSpec,
+    Coordinator, Event, Launch, Payload, Reason, Request, Trouble,
 };
+use allrail_schedule::operation::{Key, OperationName};
 use allrail_schedule::signature::{Fingerprint, Signature, Signed};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -152,10 +154,11 @@ impl Speech {
     }
 
     fn reason(&mut self) -> Reason {
-        match self.draw.random_range(0..4) {
+        match self.draw.random_range(0..6) {
             0 => Reason::Asked,
             1 => Reason::Silent { ranks: self.list(3, Self::rank), by: self.rank() },
             2 => Reason::Stalled { tensor: self.tensor(), missing: self.list(3, Self::rank) },
+            3..5 => Reason::Fault(self.cause()),
             _ => {
                 let slot = Breach::Slot { slot: self.number(), slots: self.number() };
                 let turn = Breach::OutOfTurn { kind: Kind::Report };
@@ -165,9 +168,31 @@ impl Speech {
         }
     }
 
+    fn about(&mut self) -> About {
+        let key = Key(self.number());
+        let operation = OperationName {
+            key,
+            generation: self.number(),
+            part: self.draw.random(),
+            ..OperationName::default()
+        };
+        About { operation, tensor: self.some(|s| format!("layer{}", s.tensor())) }
+    }
+
+    fn cause(&mut self) -> Cause {
+        let (by, what) = (self.rank(), "a reason, as long as it is \u{00fc}ber".to_owned());
+        match self.draw.random_range(0..5) {
+            0 => Cause::Lost { rank: by },
+            1 => Cause::Failed { by, about: self.about(), why: what },
+            2 => Cause::Frame { from: self.rank(), by, about: self.about(), what },
+            3 => Cause::Mismatch { tensor: format!("layer{}", self.tensor()), what },
+            _ => Cause::Rank { by, what },
+        }
+    }
+
     /// Any message, each kind as often as the others.
     pub fn payload(&mut self) -> Payload {
-        match self.draw.random_range(0..9) {
+        match self.draw.random_range(0..10) {
             0 => Payload::Asks(Box::new(self.asks())),
             1 => Payload::Vote(Box::new(Vote {
                 ready: self.bits(),
@@ -204,6 +229,7 @@ impl Speech {
                 tensors: self.list(4, Self::tensor),
                 passed: self.list(3, Self::rank),
             })),
+            8 => Payload::Waits(Box::new(Waits { call: self.number(), signature: self.number() })),
             _ => Payload::Stop(Arc::new(self.reason())),
         }
     }

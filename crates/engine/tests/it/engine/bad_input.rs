@@ -1,13 +1,11 @@
 //! What callers and peers do wrong: an error that says so, and nothing has changed.
 
-use std::sync::Arc;
-
 use allrail_collective::StageRef;
 use allrail_collective::rank::Plans;
 use allrail_core::{Bytes, Time};
 use allrail_engine::engine::{Action, Engine, Event, Home, Settings};
 use allrail_engine::{Broken, CollectiveId, Run};
-use allrail_schedule::coordinate::{self, Payload, Reason};
+use allrail_schedule::coordinate::{self, Payload};
 use allrail_schedule::{Key, OperationName};
 
 use super::ranks::{engine, policy, tagged, tensor, tensors};
@@ -58,7 +56,7 @@ fn told(one: &mut Engine, event: Event) -> Result<Vec<Action>, Broken> {
 }
 
 fn frame(from: u32, epoch: u32) -> Event {
-    Event::Frame { from, epoch, payload: Payload::Stop(Arc::new(Reason::Asked)) }
+    Event::Frame { from, epoch, payload: Payload::Vote(Box::default()) }
 }
 
 #[test]
@@ -89,6 +87,7 @@ fn events_that_cannot_be_are_errors() {
     let not_running = Broken::NotRunning { collective: run.collective, at: elsewhere };
     let nameless = OperationName { key: nobody, ..name };
     let failed = |operation| Event::Failed { operation, why: "a link is down".to_owned() };
+    let refused = |from, operation| Event::Refused { from, operation, why: "too long".to_owned() };
     let rows = [
         (Event::Start, Broken::OutOfTurn { call: "a start", when: "after" }),
         (Event::Submit { key: nobody }, Broken::UnknownTensor(nobody)),
@@ -102,6 +101,8 @@ fn events_that_cannot_be_are_errors() {
         (Event::StageOver { id: run.collective, at: elsewhere }, not_running),
         (failed(OperationName { generation: 0, ..name }), old(name)),
         (failed(nameless), Broken::UnknownTensor(nobody)),
+        (refused(2, name), Broken::UnknownPeer { rank: 2, ranks: 2 }),
+        (refused(1, OperationName { epoch: 7, ..name }), Broken::Epoch { epoch: 7, now: 0 }),
         (Event::Membership { epoch: 0, ranks: 2 }, Broken::Epoch { epoch: 0, now: 0 }),
     ];
     for (event, expected) in rows {

@@ -3,57 +3,23 @@
 use std::collections::VecDeque;
 
 use allrail_collective::rank::Plans;
-use allrail_collective::{CollectivePlan, DimensionSet, Operation, SizeRange, StageRef};
-use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
+use allrail_collective::{DimensionSet, Operation, StageRef};
+use allrail_core::{Bytes, DimensionId, Time};
 use allrail_engine::engine::{
     Action, Coordination, Engine, Event, Registration, Settings, Stopped,
 };
 use allrail_engine::{Broken, Ordering, Run, Slice};
-use allrail_fabric::{Contention, Dimension, Fabric, Kind};
-use allrail_schedule::chunk::Parameters;
 use allrail_schedule::coordinate::{self, CoordinationPolicy, Payload};
 use allrail_schedule::signature::Signature;
 use allrail_schedule::tensor::TensorParameters;
-use allrail_schedule::{Key, OperationName, Order, Request};
+use allrail_schedule::{Key, OperationName, Order};
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
+use crate::switches::plan;
+
 /// The largest buffer that plans are for.
 pub(crate) const LARGEST: u64 = 1 << 20;
-
-/// An all-reduce over switches of these sizes.
-pub(crate) fn plan(sizes: &[u32], chunks: u32) -> CollectivePlan {
-    let dimension = |size: &u32| Dimension {
-        kind: Kind::Switch,
-        size: *size,
-        links: 1,
-        bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000).expect("a bandwidth"),
-        latency: Time::ZERO,
-        in_network_reduction: false,
-        contention: Contention::Shared,
-    };
-    let request = Request {
-        plugins: Default::default(),
-        fabric: Fabric {
-            name: "test".to_owned(),
-            dimensions: sizes.iter().map(dimension).collect(),
-        },
-        operation: Operation::AllReduce,
-        size: Bytes::new(LARGEST),
-        dimensions: Vec::new(),
-        policy: "themis".to_owned(),
-        order: Order::STRICT,
-        chunks,
-        algorithms: None,
-        active_chunks: None,
-        endpoint_delay: Time::ZERO,
-        parameters: Parameters::default(),
-        seed: 1,
-    };
-    let plan = allrail_schedule::plan(&request).expect("a plan");
-    let sizes = SizeRange { from: Bytes::new(1), to: Bytes::new(LARGEST) };
-    CollectivePlan { sizes: Some(sizes), ..plan }
-}
 
 /// A tensor of so many elements of four bytes.
 pub(crate) fn tensor(name: &str, elements: u64, place: u32) -> Registration {
@@ -97,7 +63,8 @@ pub(crate) fn common(tensor: TensorParameters, by: &'static dyn CoordinationPoli
 /// An engine of `rank` on switches of these sizes.
 pub(crate) fn engine(rank: u32, sizes: &[u32], settings: &Settings) -> Result<Engine, Broken> {
     let mut plans = Plans::new(rank, 8);
-    plans.add(plan(sizes, 2)).expect("a plan for the rank");
+    let whole = plan(sizes, Operation::AllReduce, "themis", Bytes::new(LARGEST), 2);
+    plans.add(whole).expect("a plan for the rank");
     let dimensions = (0u32..).map(DimensionId).take(sizes.len());
     let settings = Settings {
         rank,
@@ -206,7 +173,7 @@ impl World {
                 Action::Send { to, payload } => {
                     self.nodes[to as usize].inbox[rank].push_back(payload);
                 }
-                Action::Begin { id, operation, part } => {
+                Action::Begin { id, operation, part, .. } => {
                     let slices = node.engine.slices(id).expect("it has begun");
                     let elements: u64 =
                         slices.iter().map(|s| s.elements.end - s.elements.start).sum();

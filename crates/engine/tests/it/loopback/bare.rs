@@ -7,7 +7,7 @@ use std::sync::Arc;
 use allrail_collective::rank::{Buffer, RankPlan};
 use allrail_core::Time;
 use allrail_engine::engine::{Action, Event, Home};
-use allrail_engine::{Broken, CollectiveId, Executor, Progress, StageTask, Stages};
+use allrail_engine::{Broken, CollectiveId, Executor, Progress, SignatureHash, StageTask, Stages};
 use allrail_schedule::evaluate::Work;
 use allrail_schedule::operation::{Key, OperationName};
 use allrail_schedule::planner::model_of;
@@ -64,7 +64,9 @@ impl Bare {
         tensor.running = Some(id);
         self.running.insert(id, number);
         let operation = OperationName { key, generation, ..OperationName::default() };
-        out.push(Action::Begin { id, operation, part: Arc::clone(&tensor.part) });
+        let signature = SignatureHash::default();
+        let (priority, part) = (tensor.priority, Arc::clone(&tensor.part));
+        out.push(Action::Begin { id, operation, priority, signature, part });
         self.note(id, progress, out);
         Ok(())
     }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use allrail_core::Time;
-use allrail_engine::engine::{Action, Event, Home};
+use allrail_engine::engine::{Action, Call, Event, Home};
 use allrail_engine::{Broken, CollectiveId};
 use allrail_schedule::operation::OperationName;
 
@@ -22,6 +22,16 @@ pub(crate) trait Decider {
 
     /// What of which tensors lies in the buffer of an operation under way, end to end.
     fn shares(&self, id: CollectiveId) -> Vec<Share>;
+
+    /// The next call without a name.
+    fn call(
+        &mut self,
+        _now: Time,
+        call: &Call<'_>,
+        _out: &mut Vec<Action>,
+    ) -> Result<OperationName, Broken> {
+        panic!("an executor is not told {call:?}")
+    }
 
     /// Where a frame belongs.
     fn home(&self, name: &OperationName) -> Result<Home, Broken>;

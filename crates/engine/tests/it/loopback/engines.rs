@@ -1,14 +1,15 @@
 //! A rank that decides with an [`Engine`].
 
-use allrail_collective::DimensionSet;
 use allrail_collective::rank::Plans;
+use allrail_collective::{DimensionSet, Operation};
 use allrail_core::Time;
-use allrail_engine::engine::{Action, Engine, Event, Home, Registration, Settings};
+use allrail_engine::engine::{Action, Call, Engine, Event, Home, Registration, Settings};
 use allrail_engine::{Broken, CollectiveId, Ordering};
 use allrail_schedule::operation::OperationName;
 use allrail_schedule::signature::Signature;
 
 use super::decider::{Decider, Share};
+use super::job::TakenFor;
 use super::{Job, Transport};
 
 /// See the module.
@@ -27,7 +28,10 @@ impl OfEngine {
         let peers = job.group(&tensor.dimensions, rank);
         let place = peers.iter().position(|peer| *peer == rank).expect("of its own group") as u32;
         let mut plans = Plans::new(rank, 64);
-        plans.add((*tensor.plan).clone()).expect("a right plan");
+        for kind in Operation::ALL {
+            let one = job.tensors.iter().find(|tensor| tensor.operation == kind);
+            one.into_iter().for_each(|one| plans.add((*one.plan).clone()).expect("a right plan"));
+        }
         let settings = Settings {
             rank: place,
             ranks: peers.len() as u32,
@@ -49,13 +53,8 @@ impl OfEngine {
         // Ranks meet their tensors in any order.
         let mut numbers: Vec<usize> = (0..job.tensors.len()).collect();
         numbers.rotate_left(rank as usize % job.tensors.len());
-        for number in &numbers {
-            let tensor = &job.tensors[*number];
-            let (mut name, mut dtype, mut elements) =
-                (job.name(*number), tensor.dtype, tensor.elements);
-            if let Some(other) = setup.differs.get(&(rank, *number)) {
-                (name, dtype, elements) = other.clone();
-            }
+        for number in numbers.iter().filter(|_| !job.calls) {
+            let TakenFor { name, dtype, elements, .. } = job.taken_for(rank, *number);
             let signature = Signature {
                 name,
                 dtype: dtype.name().to_owned(),
@@ -67,9 +66,7 @@ impl OfEngine {
             let registration = Registration { signature, width: dtype.width(), place, group };
             engine.register(registration).expect("a tensor of a new name");
         }
-        let differs =
-            |number: usize| setup.differs.get(&(rank, number)).map(|other| other.0.clone());
-        numbers.sort_by_key(|number| differs(*number).unwrap_or_else(|| job.name(*number)));
+        numbers.sort_by_key(|number| job.taken_for(rank, *number).name);
         Self { engine, numbers, place, peers }
     }
 }
@@ -93,6 +90,15 @@ impl Decider for OfEngine {
             (self.numbers[slice.tensor as usize], slice.elements.clone())
         };
         slices.iter().map(share).collect()
+    }
+
+    fn call(
+        &mut self,
+        now: Time,
+        call: &Call<'_>,
+        out: &mut Vec<Action>,
+    ) -> Result<OperationName, Broken> {
+        self.engine.call(now, call, out)
     }
 
     fn home(&self, name: &OperationName) -> Result<Home, Broken> {

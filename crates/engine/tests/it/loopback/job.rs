@@ -33,6 +33,8 @@ pub(crate) struct Tensor {
     pub(crate) dimensions: Vec<DimensionId>,
     pub(crate) plan: Arc<CollectivePlan>,
     pub(crate) priority: i64,
+    /// Of a broadcast: the place in the group that has what all get.
+    pub(crate) root: u32,
 }
 
 /// What engines have to know beside.
@@ -42,8 +44,18 @@ pub(crate) struct Setup {
     pub(crate) coordination: Option<Coordination>,
     /// The group of each tensor.
     pub(crate) groups: Vec<Option<u32>>,
-    /// What a rank takes a tensor for, where that is wrong: name, type and elements.
-    pub(crate) differs: BTreeMap<(u32, usize), (String, Dtype, u64)>,
+    /// What a rank takes a tensor for, where that is wrong.
+    pub(crate) differs: BTreeMap<(u32, usize), TakenFor>,
+}
+
+/// What a rank takes a tensor, or a call, for.
+#[derive(Clone, Debug)]
+pub(crate) struct TakenFor {
+    pub(crate) name: String,
+    pub(crate) dtype: Dtype,
+    pub(crate) elements: u64,
+    pub(crate) operation: Operation,
+    pub(crate) root: u32,
 }
 
 /// What goes wrong.
@@ -51,8 +63,12 @@ pub(crate) struct Setup {
 pub(crate) enum Fault {
     /// This rank is lost.
     Lost(u32),
+    /// An operation fails on this rank, after it has done so much.
+    Fails(u32, u64),
     /// After so many data frames, one is delivered twice.
     Twice(u64),
+    /// After so many data frames, one is delivered that is almost like it.
+    Stray(u64),
     /// This rank takes a tensor for another, as the setup says.
     Differs(u32),
 }
@@ -72,6 +88,8 @@ pub(crate) struct Job {
     pub(crate) submissions: Vec<Vec<(usize, usize)>>,
     /// Generation, rank and tensor: where a rank has nothing, and takes part with zeros.
     pub(crate) unused: BTreeSet<(usize, u32, usize)>,
+    /// Whether tensors are calls, which have no name and are made in this order by all.
+    pub(crate) calls: bool,
     /// Without one, ranks decide by an executor alone.
     pub(crate) engine: Option<Setup>,
     pub(crate) fault: Option<Fault>,
@@ -109,25 +127,38 @@ impl Job {
         format!("layer{tensor}.weight")
     }
 
+    /// As errors name it: a call has no name.
+    pub(crate) fn tensor_name(&self, tensor: usize) -> Option<String> {
+        (!self.calls).then(|| self.name(tensor))
+    }
+
     pub(crate) fn key(&self, tensor: usize) -> Key {
-        Key::of(&self.name(tensor))
+        if self.calls { Key::call(tensor as u64) } else { Key::of(&self.name(tensor)) }
     }
 
     /// What a rank calls a tensor.
     pub(crate) fn key_of(&self, rank: u32, tensor: usize) -> Key {
-        let differs = self.engine.as_ref().and_then(|setup| setup.differs.get(&(rank, tensor)));
-        differs.map_or_else(|| self.key(tensor), |(name, ..)| Key::of(name))
+        let differs = self.differs(rank, tensor).filter(|_| !self.calls);
+        differs.map_or_else(|| self.key(tensor), |other| Key::of(&other.name))
+    }
+
+    fn differs(&self, rank: u32, tensor: usize) -> Option<&TakenFor> {
+        self.engine.as_ref()?.differs.get(&(rank, tensor))
     }
 
     /// What a rank takes a tensor for.
+    pub(crate) fn taken_for(&self, rank: u32, tensor: usize) -> TakenFor {
+        let Tensor { dtype, elements, operation, root, .. } = self.tensors[tensor];
+        let right = || TakenFor { name: self.name(tensor), dtype, elements, operation, root };
+        self.differs(rank, tensor).cloned().unwrap_or_else(right)
+    }
+
     pub(crate) fn dtype(&self, rank: u32, tensor: usize) -> Dtype {
-        let differs = self.engine.as_ref().and_then(|setup| setup.differs.get(&(rank, tensor)));
-        differs.map_or(self.tensors[tensor].dtype, |(_, dtype, _)| *dtype)
+        self.taken_for(rank, tensor).dtype
     }
 
     pub(crate) fn elements(&self, rank: u32, tensor: usize) -> u64 {
-        let differs = self.engine.as_ref().and_then(|setup| setup.differs.get(&(rank, tensor)));
-        differs.map_or(self.tensors[tensor].elements, |(_, _, elements)| *elements)
+        self.taken_for(rank, tensor).elements
     }
 
     /// Several collectives, submitted in another order by every rank.
@@ -200,28 +231,101 @@ impl Job {
         let transport = draw.one_of(&[Transport::Tagged, Transport::InOrder]);
         let mut job = Self::engines(seed, most_ranks, transport);
         let rank = draw.below(job.ranks() as usize) as u32;
-        job.fault = Some(match draw.below(3) {
+        job.fault = Some(match draw.below(6) {
             0 => Fault::Lost(rank),
             1 => Fault::Twice(draw.next() % 200),
+            2 => Fault::Stray(draw.next() % 200),
+            3 => Fault::Fails(rank, draw.next() % 60),
             _ => Fault::Differs(rank),
         });
         let tensor = draw.below(job.tensors.len());
-        let (mut name, Tensor { mut dtype, mut elements, .. }) =
-            (job.name(tensor), job.tensors[tensor].clone());
+        let mut taken = job.taken_for(rank, tensor);
         if let (Some(Fault::Differs(_)), Some(setup)) = (job.fault, &mut job.engine) {
             match draw.below(3) {
-                0 => name = "another".to_owned(),
-                1 => {
-                    let others = Dtype::ALL.into_iter().filter(|other| *other != dtype);
-                    dtype = draw.one_of(&others.collect::<Vec<_>>());
-                }
+                0 => taken.name = "another".to_owned(),
+                1 => taken.dtype = another(&mut draw, &Dtype::ALL, taken.dtype),
                 // So that all ranks of an all-to-all still have a shard.
-                _ => elements += 100 * u64::from(job.sizes.iter().product::<u32>()),
+                _ => taken.elements += 100 * u64::from(job.sizes.iter().product::<u32>()),
             }
-            setup.differs.insert((rank, tensor), (name, dtype, elements));
-            // With names and without a coordinator, nobody compares.
+            setup.differs.insert((rank, tensor), taken);
+            // Where the others have nothing to send, only a coordinator can say that one waits for it.
             let any = coordination(&mut draw, Transport::InOrder);
-            setup.coordination = setup.coordination.take().or(any);
+            let nothing = job.tensors[tensor].elements == 0;
+            setup.coordination = setup.coordination.take().or(any.filter(|_| nothing));
+        }
+        job
+    }
+
+    /// Calls of all kinds without a name, made in one order by all ranks, any number at a time.
+    pub(crate) fn calls(seed: u64, most_ranks: u32) -> Self {
+        let mut draw = Draw(seed ^ 1 << 52);
+        let orders: Vec<Order> = Order::all().filter(|order| !order.is_strict()).collect();
+        let order = draw.one_of(&orders);
+        let mut job = Self::draw(&mut draw, seed, most_ranks, Transport::Tagged, order);
+        job.calls = true;
+        let dimensions = job.tensors[0].dimensions.clone();
+        let ranks = job.group(&dimensions, 0).len();
+        // One plan for all calls of a kind.
+        let mut plans: BTreeMap<Operation, Arc<CollectivePlan>> = BTreeMap::new();
+        plans.insert(job.tensors[0].operation, Arc::clone(&job.tensors[0].plan));
+        for _ in 0..draw.below(6) {
+            let mut call = job.tensor(&mut draw);
+            call.dimensions.clone_from(&dimensions);
+            if call.operation == Operation::AllToAll {
+                call.elements -= call.elements % ranks as u64;
+            }
+            let plan = plans.entry(call.operation).or_insert_with(|| {
+                let plan = any_plan(&mut draw, &job.sizes, call.operation, &dimensions, order);
+                Arc::new(plan)
+            });
+            call.plan = Arc::clone(plan);
+            job.tensors.push(call);
+        }
+        for call in job.tensors.iter_mut().filter(|one| one.operation == Operation::Broadcast) {
+            call.root = draw.below(ranks) as u32;
+        }
+        let all: Vec<(usize, usize)> = (0..job.tensors.len()).map(|call| (0, call)).collect();
+        job.submissions.fill(all);
+        job.engine = Some(Setup {
+            parameters: TensorParameters { policy: "fifo".to_owned(), ..Default::default() },
+            coordination: None,
+            groups: Vec::new(),
+            differs: BTreeMap::new(),
+        });
+        job
+    }
+
+    /// The same, and one thing goes wrong.
+    pub(crate) fn faulty_calls(seed: u64, most_ranks: u32) -> Self {
+        let mut draw = Draw(seed ^ 1 << 53);
+        let mut job = Self::calls(seed, most_ranks);
+        let rank = draw.below(job.ranks() as usize) as u32;
+        let call = draw.below(job.tensors.len());
+        let ranks = job.group(&job.tensors[0].dimensions, rank).len() as u64;
+        job.fault = Some(match draw.below(8) {
+            0 => Fault::Lost(rank),
+            1 => Fault::Twice(draw.next() % 200),
+            2 => Fault::Stray(draw.next() % 200),
+            3 => Fault::Fails(rank, draw.next() % 60),
+            _ => Fault::Differs(rank),
+        });
+        if job.fault == Some(Fault::Differs(rank)) {
+            let mut taken = job.taken_for(rank, call);
+            let mut kinds: Vec<Operation> = job.tensors.iter().map(|one| one.operation).collect();
+            kinds.retain(|kind| {
+                let fits = *kind != Operation::AllToAll || taken.elements.is_multiple_of(ranks);
+                *kind != taken.operation && fits
+            });
+            match draw.below(4) {
+                0 if !kinds.is_empty() => (taken.operation, taken.root) = (draw.one_of(&kinds), 0),
+                1 if taken.operation == Operation::Broadcast && ranks > 1 => {
+                    taken.root = (taken.root + 1) % ranks as u32;
+                }
+                2 => taken.elements += 100 * ranks,
+                _ => taken.dtype = another(&mut draw, &Dtype::ALL, taken.dtype),
+            }
+            let setup = job.engine.as_mut().expect("calls are for engines");
+            setup.differs.insert((rank, call), taken);
         }
         job
     }
@@ -279,6 +383,7 @@ impl Job {
             tensors: Vec::new(),
             submissions: vec![Vec::new(); ranks as usize],
             unused: BTreeSet::new(),
+            calls: false,
             engine: None,
             fault: None,
         };
@@ -316,8 +421,15 @@ impl Job {
             plan: Arc::new(any_plan(draw, &self.sizes, operation, &dimensions, self.order)),
             dimensions,
             priority: draw.below(3) as i64,
+            root: 0,
         }
     }
+}
+
+/// One of these that is not this one.
+fn another<T: Copy + PartialEq>(draw: &mut Draw, all: &[T], than: T) -> T {
+    let others: Vec<T> = all.iter().copied().filter(|other| *other != than).collect();
+    draw.one_of(&others)
 }
 
 /// Any coordinator; with names, often none.

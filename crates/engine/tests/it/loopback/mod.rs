@@ -49,6 +49,18 @@ pub(crate) struct RankOutcome {
     pub(crate) stopped: Option<Stopped>,
     /// And the memory of each tensor then.
     pub(crate) left: Vec<Vec<u8>>,
+    /// Whether several tensors have lain in one buffer.
+    pub(crate) packed: bool,
+}
+
+/// What has gone wrong on the way.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Injected {
+    /// Who sent the frame, or where the operation failed.
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    /// By the frame's name, if it has one.
+    pub(crate) operation: Option<OperationName>,
 }
 
 /// What became of a job.
@@ -56,8 +68,8 @@ pub(crate) struct Outcome {
     pub(crate) ranks: Vec<RankOutcome>,
     /// Ranks that were lost.
     pub(crate) dead: Vec<u32>,
-    /// Whether a frame was delivered twice.
-    pub(crate) twice: bool,
+    /// The frame that the network has added, or the operation that it let fail.
+    pub(crate) injected: Option<Injected>,
     /// Pairs of launches that met and were not of one stage.
     pub(crate) mismatches: Vec<String>,
     /// How often an engine was told something.

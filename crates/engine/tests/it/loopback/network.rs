@@ -1,17 +1,17 @@
 //! All ranks, and what is under way between them.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use allrail_engine::engine::Event;
 
 use super::adversary::Adversary;
 use super::clock::Clock;
 use super::draw::Draw;
-use super::frame::{Frame, Handed};
+use super::frame::{Address, Frame, Handed};
 use super::job::Fault;
 use super::matcher::Matcher;
 use super::node::{Around, Node};
-use super::{Driver, Job, Outcome};
+use super::{Driver, Injected, Job, Outcome};
 
 /// Something that may happen next.
 enum Happening {
@@ -107,17 +107,21 @@ struct All<'a> {
     dead: Vec<bool>,
     /// What is there for a rank that has not begun: its transport is opened when it has.
     unopened: Vec<Option<Vec<Happening>>>,
-    /// Whether others were told that a rank has stopped.
-    told: Vec<bool>,
+    /// The first rank of each rank's group.
+    group_of: Vec<u32>,
+    /// The groups in which a rank has stopped, or was lost.
+    ending: BTreeSet<u32>,
     matcher: Matcher,
     pool: Vec<Happening>,
     channels: BTreeMap<(u32, u32), VecDeque<Vec<u8>>>,
     /// In nanoseconds; no rank knows it.
     now: u64,
     happened: u64,
-    /// Data frames until one is sent twice.
-    until_twice: Option<u64>,
-    twice: bool,
+    /// Data frames until one is added.
+    until_added: Option<u64>,
+    /// What a rank does until an operation of it fails.
+    until_failed: Option<(u32, u64)>,
+    injected: Option<Injected>,
     /// What had been done when something was last done, and when that was.
     progress: (u64, u64),
 }
@@ -129,40 +133,48 @@ impl<'a> All<'a> {
             Some(_) => (0..ranks).map(Happening::Start).collect(),
             None => (0..ranks).map(Happening::Submit).collect(),
         };
-        let mut until_twice = None;
+        let (mut until_added, mut until_failed) = (None, None);
         match job.fault {
             Some(Fault::Lost(rank)) => pool.push(Happening::Die(rank)),
-            Some(Fault::Twice(count)) => until_twice = Some(count),
+            Some(Fault::Twice(count) | Fault::Stray(count)) => until_added = Some(count),
+            Some(Fault::Fails(rank, count)) => until_failed = Some((rank, count)),
             Some(Fault::Differs(_)) | None => {}
         }
+        let dimensions = &job.tensors[0].dimensions;
         Self {
             job,
             nodes: (0..ranks).map(|rank| Node::new(job, rank)).collect(),
             clocks: (0..ranks).map(|_| Clock::draw(draw)).collect(),
             dead: vec![false; ranks as usize],
             unopened: (0..ranks).map(|_| job.engine.is_some().then(Vec::new)).collect(),
-            told: vec![false; ranks as usize],
+            group_of: (0..ranks).map(|rank| job.group(dimensions, rank)[0]).collect(),
+            ending: BTreeSet::new(),
             matcher: Matcher::new(&job.sizes),
             pool,
             channels: BTreeMap::new(),
             now: 0,
             happened: 0,
-            until_twice,
-            twice: false,
+            until_added,
+            until_failed,
+            injected: None,
             progress: (0, 0),
         }
     }
 
     /// Whether something is left to do, and something is done now and then.
     fn goes_on(&mut self) -> bool {
-        let over = |(node, dead): (&Node, &bool)| *dead || node.has_stopped() || node.is_done();
+        // Where one has stopped, the others have to hear of it.
+        let over = |((node, dead), group): ((&Node, &bool), &u32)| {
+            *dead || node.has_stopped() || (node.is_done() && !self.ending.contains(group))
+        };
         let data = |one: &Happening| !matches!(one, Happening::Talk { .. } | Happening::Submit(_));
         if self.happened.is_multiple_of(64) {
             let all: u64 = self.nodes.iter().map(|node| node.progress).sum();
             if all > self.progress.0 {
                 self.progress = (all, self.happened);
             }
-            if self.nodes.iter().zip(&self.dead).all(over) && !self.pool.iter().any(data) {
+            let ranks = self.nodes.iter().zip(&self.dead).zip(&self.group_of);
+            if ranks.into_iter().all(over) && !self.pool.iter().any(data) {
                 return false;
             }
         }
@@ -198,12 +210,30 @@ impl<'a> All<'a> {
                 node.submit(&mut around);
                 submits = true;
             }
+            Happening::Work(_, (operation, ..)) if self.until_failed == Some((rank, 0)) => {
+                self.until_failed = None;
+                let of_rank = Injected { from: rank, to: rank, operation: Some(operation) };
+                self.injected = Some(of_rank);
+                node.fail(&mut around, operation);
+            }
             Happening::Work(_, handed) => {
+                if let Some((_, left)) = self.until_failed.as_mut().filter(|one| one.0 == rank) {
+                    *left -= 1;
+                }
                 if let Some(frame) = node.work(&mut around, handed) {
-                    if let Some(count) = &mut self.until_twice {
+                    if let Some(count) = &mut self.until_added {
                         if *count == 0 {
-                            self.twice = true;
-                            self.pool.push(Happening::Frame(frame.clone()));
+                            let added = match self.job.fault {
+                                Some(Fault::Stray(_)) => frame.altered(draw),
+                                _ => frame.clone(),
+                            };
+                            let operation = match added.address {
+                                Address::Named((operation, _)) => Some(operation),
+                                Address::Counted(..) => None,
+                            };
+                            let Frame { from, to, .. } = added;
+                            self.injected = Some(Injected { from, to, operation });
+                            self.pool.push(Happening::Frame(added));
                         }
                         *count = count.wrapping_sub(1);
                     }
@@ -226,7 +256,7 @@ impl<'a> All<'a> {
             Happening::Die(_) => {
                 // Not at once.
                 if draw.one_in(8) {
-                    self.lose(rank);
+                    self.lose(rank, draw);
                 } else {
                     self.pool.push(Happening::Die(rank));
                 }
@@ -249,23 +279,20 @@ impl<'a> All<'a> {
             self.channels.entry((rank, to)).or_default().push_back(payload);
             self.pool.push(Happening::Talk { from: rank, to });
         }
-        let alone = self.job.engine.as_ref().is_some_and(|setup| setup.coordination.is_none());
-        if alone && node.has_stopped() && !self.told[rank as usize] {
-            // Where nobody talks, the end of a rank is seen by its connections.
-            self.tell_of(rank);
+        if node.has_stopped() {
+            self.ending.insert(self.group_of[rank as usize]);
         }
     }
 
-    fn tell_of(&mut self, lost: u32) {
-        self.told[lost as usize] = true;
+    /// Some of its peers see the end of a rank by their connections, one at least.
+    fn lose(&mut self, lost: u32, draw: &mut Draw) {
+        self.dead[lost as usize] = true;
         let peers = self.job.group(&self.job.tensors[0].dimensions, lost);
-        let others = peers.into_iter().filter(|rank| *rank != lost);
-        self.pool.extend(others.map(|rank| Happening::Lost { rank, lost }));
-    }
-
-    fn lose(&mut self, rank: u32) {
-        self.dead[rank as usize] = true;
-        self.tell_of(rank);
+        let mut others: Vec<u32> = peers.into_iter().filter(|rank| *rank != lost).collect();
+        draw.shuffle(&mut others);
+        others.truncate(1 + draw.below(others.len().max(1)));
+        self.ending.insert(self.group_of[lost as usize]);
+        self.pool.extend(others.into_iter().map(|rank| Happening::Lost { rank, lost }));
     }
 
     /// The next timer and its rank, by the time that nobody knows.
@@ -316,7 +343,7 @@ impl<'a> All<'a> {
             dead: (0..).zip(&self.dead).filter(|(_, dead)| **dead).map(|(rank, _)| rank).collect(),
             ranks: self.nodes.into_iter().map(|node| node.outcome).collect(),
             mismatches: self.matcher.mismatches,
-            twice: self.twice,
+            injected: self.injected,
         }
     }
 }

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use allrail_collective::StageRef;
 use allrail_core::{Bytes, Time};
 use allrail_engine::chunk_run::{FrameAt, Work};
-use allrail_engine::engine::{Action, Event, Home};
-use allrail_engine::operations::{FrameName, Operations};
+use allrail_engine::engine::{Action, Call, Event, Home};
+use allrail_engine::operations::{FrameName, Operations, Refused};
 use allrail_engine::{CollectiveId, Dtype, memory};
 use allrail_schedule::coordinate::wire::{Limits, decode, encode};
 use allrail_schedule::operation::{Key, OperationName};
@@ -16,6 +16,7 @@ use super::contents::{self, GUARD};
 use super::decider::{Decider, Share};
 use super::engines::OfEngine;
 use super::frame::{Address, Frame, Handed};
+use super::job::TakenFor;
 use super::matcher::Matcher;
 use super::{Job, Launch, RankOutcome, Transport};
 
@@ -74,6 +75,7 @@ impl Node {
             errors: Vec::new(),
             stopped: None,
             left: Vec::new(),
+            packed: false,
         };
         Self {
             rank,
@@ -166,9 +168,35 @@ impl Node {
         self.submitted += 1;
         let which = (generation, tensor);
         self.memory[tensor] = contents::memory(around.job, which, self.rank);
+        if around.job.calls {
+            self.call(around, tensor);
+            return;
+        }
         let key = around.job.key_of(self.rank, tensor);
         let unused = around.job.unused.contains(&(generation, self.rank, tensor));
         self.tell(around, if unused { Event::Unused { key } } else { Event::Submit { key } });
+    }
+
+    fn call(&mut self, around: &mut Around<'_>, number: usize) {
+        self.events += 1;
+        let TakenFor { dtype, elements, operation, root, .. } =
+            around.job.taken_for(self.rank, number);
+        let call = Call {
+            operation,
+            root,
+            dtype: dtype.name(),
+            shape: &[elements],
+            width: dtype.width(),
+            priority: around.job.tensors[number].priority,
+        };
+        let mut todo = Vec::new();
+        match self.decider.call(around.now, &call, &mut todo) {
+            Ok(name) if name.key == Key::call(number as u64) => {}
+            Ok(name) => self.note(&format!("call {number} is called {name}")),
+            Err(broken) => self.note(&broken),
+        }
+        self.carry_out(around, todo);
+        self.settle(around);
     }
 
     fn carry_out(&mut self, around: &mut Around<'_>, todo: Vec<Action>) {
@@ -181,17 +209,25 @@ impl Node {
                     encode(&payload, &mut bytes).expect("a payload of this crate");
                     self.said.push((peers[to as usize], bytes));
                 }
-                Action::Begin { id, operation, part } => {
-                    let shares = self.decider.shares(id);
+                Action::Begin { id, operation, signature, part, .. } => {
+                    let shares = match operation.key.number_of_call() {
+                        None => self.decider.shares(id),
+                        Some(call) => {
+                            let call = call as usize;
+                            vec![(call, 0..around.job.elements(self.rank, call))]
+                        }
+                    };
                     let dtype = around.job.dtype(self.rank, shares[0].0);
                     let mut live = Live { id, dtype, shares, packed: None };
                     if live.shares.len() > 1 {
+                        self.outcome.packed = true;
                         live.packed = Some(self.pack(&live));
                     }
                     self.live.insert(operation, live);
                     self.names.insert(id, operation);
-                    if let Err(refused) = self.operations.open(operation, part) {
-                        self.refuse(around, operation, &refused);
+                    if let Err(refused) = self.operations.open(operation, signature, part) {
+                        let from = refused.from().expect("a frame that was kept");
+                        self.refuse(around, (from, operation), &refused);
                     }
                 }
                 Action::Run(run) => {
@@ -207,7 +243,13 @@ impl Node {
                         self.note(&refused);
                     }
                 }
-                Action::Done { key, generation } => self.done(around.job, key, generation),
+                Action::Done { key, generation } => {
+                    self.done(around.job, key, generation);
+                    if let Err(refused) = self.operations.exchanged(0, key, generation) {
+                        let Refused::Beyond(name) = refused else { panic!("{refused}") };
+                        self.refuse(around, (name.at.from, name.operation), &refused);
+                    }
+                }
                 Action::Warn { .. } => {}
                 Action::Stop(stopped) => {
                     let again = self.outcome.stopped.replace(*stopped);
@@ -306,26 +348,37 @@ impl Node {
         }
         let taken = match home {
             Err(broken) => Err(broken.to_string()),
-            Ok(_) => self.operations.frame(name, bytes, frame.data).map_err(|no| no.to_string()),
+            Ok(_) => {
+                // Where frames carry no name, they carry nothing beside it either.
+                let ours = || self.operations.signature(operation).unwrap_or_default();
+                let signature = frame.signature.unwrap_or_else(ours);
+                let taken = self.operations.frame(name, signature, bytes, frame.data);
+                taken.map_err(|no| no.to_string())
+            }
         };
         if let Err(refused) = taken {
-            self.refuse(around, operation, &refused);
+            self.refuse(around, (frame.from, operation), &refused);
         }
     }
 
-    /// A frame is not what it should be: the operation cannot be trusted any more.
-    fn refuse(&mut self, around: &mut Around<'_>, operation: OperationName, why: &impl ToString) {
+    /// A frame is not what it should be.
+    fn refuse(
+        &mut self,
+        around: &mut Around<'_>,
+        (from, operation): (u32, OperationName),
+        why: &(impl ToString + ?Sized),
+    ) {
         let why = why.to_string();
         self.note(&why);
-        if around.job.engine.is_some() && !self.has_stopped() {
-            // The name that is told is one that this rank knows.
-            let known = self.decider.home(&operation).is_ok();
-            let mut own = self.live.keys().copied();
-            let operation = if known { Some(operation) } else { own.next() };
-            if let Some(operation) = operation {
-                self.tell_alone(around, Event::Failed { operation, why });
-            }
+        if around.job.engine.is_some() {
+            let from = around.job.place(from);
+            self.tell_alone(around, Event::Refused { from, operation, why });
         }
+    }
+
+    /// An operation that is under way cannot be carried on.
+    pub(crate) fn fail(&mut self, around: &mut Around<'_>, operation: OperationName) {
+        self.tell(around, Event::Failed { operation, why: "a link is down".to_owned() });
     }
 
     /// Work that may be done now.
@@ -366,7 +419,12 @@ impl Node {
                     }
                 };
                 let (from, to) = (self.rank, message.peer);
-                Some(Frame { from, to, address, step: message.step, index: message.index, data })
+                let signature = match address {
+                    Address::Named(_) => self.operations.signature(operation),
+                    Address::Counted(..) => None,
+                };
+                let (step, index) = (message.step, message.index);
+                Some(Frame { from, to, address, signature, step, index, data })
             }
             Work::Combine { frame, .. } => {
                 memory::combine(run.chunk(), &message, live.dtype, held, &frame)

@@ -470,7 +470,11 @@ impl Machine {
             Payload::Stop(reason) => {
                 fleet::Machine::stop(self, Some(from), &reason, actions);
             }
-            Payload::Asks(_) | Payload::Vote(_) | Payload::Verdict(_) | Payload::Decision(_) => {
+            Payload::Asks(_)
+            | Payload::Vote(_)
+            | Payload::Verdict(_)
+            | Payload::Decision(_)
+            | Payload::Waits(_) => {
                 return Err(Breach::NotItsPart { kind });
             }
         }

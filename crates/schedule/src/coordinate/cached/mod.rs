@@ -468,7 +468,9 @@ impl Machine {
                 self.guard.answered(from);
                 Ok(())
             }
-            Payload::Report(_) | Payload::Agreed(_) => wrong(Breach::NotItsPart { kind }),
+            Payload::Report(_) | Payload::Agreed(_) | Payload::Waits(_) => {
+                wrong(Breach::NotItsPart { kind })
+            }
         }
     }
 }

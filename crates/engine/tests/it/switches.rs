@@ -1,4 +1,4 @@
-//! What the tests of the parts share.
+//! Plans over switches, as tests and examples of the engine need them: of any sizes, quickly made.
 
 use allrail_collective::{CollectivePlan, Operation, SizeRange};
 use allrail_core::{Bandwidth, Bytes, Time};
@@ -6,8 +6,14 @@ use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 use allrail_schedule::chunk::Parameters;
 use allrail_schedule::{Order, Request};
 
-/// An all-reduce over switches of these sizes, for all sizes up to twice its own.
-pub(super) fn plan(sizes: &[u32], size: Bytes, chunks: u32) -> CollectivePlan {
+/// A collective on all dimensions: made for `most` bytes, and held to be right for any size up to that.
+pub(crate) fn plan(
+    sizes: &[u32],
+    operation: Operation,
+    policy: &str,
+    most: Bytes,
+    chunks: u32,
+) -> CollectivePlan {
     let dimension = |size: &u32| Dimension {
         kind: Kind::Switch,
         size: *size,
@@ -20,13 +26,13 @@ pub(super) fn plan(sizes: &[u32], size: Bytes, chunks: u32) -> CollectivePlan {
     let request = Request {
         plugins: Default::default(),
         fabric: Fabric {
-            name: "test".to_owned(),
+            name: "switches".to_owned(),
             dimensions: sizes.iter().map(dimension).collect(),
         },
-        operation: Operation::AllReduce,
-        size,
+        operation,
+        size: most,
         dimensions: Vec::new(),
-        policy: "baseline".to_owned(),
+        policy: policy.to_owned(),
         order: Order::STRICT,
         chunks,
         algorithms: None,
@@ -36,6 +42,5 @@ pub(super) fn plan(sizes: &[u32], size: Bytes, chunks: u32) -> CollectivePlan {
         seed: 1,
     };
     let plan = allrail_schedule::plan(&request).expect("a plan");
-    let sizes = SizeRange { from: Bytes::new(1), to: Bytes::new(2 * size.count()) };
-    CollectivePlan { sizes: Some(sizes), ..plan }
+    CollectivePlan { sizes: Some(SizeRange { from: Bytes::new(1), to: most }), ..plan }
 }

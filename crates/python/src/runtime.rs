@@ -1,0 +1,209 @@
+//! The class `Node`: one rank of one process group, over the native transport.
+//!
+//! Waiting never holds the GIL, and looks for signals ten times a second. Tensors come by address; whoever
+//! gives one keeps it alive until its exchange is over, or the node is closed.
+
+use std::time::{Duration, Instant};
+
+use allrail_collective::Operation;
+use allrail_engine::Dtype;
+use allrail_runtime::{CallOf, Node as RustNode, Registered, RuntimeError, Settings};
+use allrail_schedule::Key;
+use allrail_simulate::error::Report;
+use pyo3::create_exception;
+use pyo3::exceptions::PyRuntimeError;
+use pyo3::prelude::*;
+use serde_json::json;
+
+use crate::{raise, to_json};
+
+create_exception!(
+    _core,
+    RuntimeFault,
+    PyRuntimeError,
+    "The end of a job; `args[0]` is JSON with `kind`, `rank`, `tensor`, `what` and `hint`."
+);
+
+/// How often signals are looked for.
+const SLICE: Duration = Duration::from_millis(100);
+
+fn error(error: &RuntimeError) -> PyErr {
+    let hint = error.hint().unwrap_or_default().to_owned();
+    let input = |field: &str, value: String, why: String| {
+        let (field, hint) = (field.to_owned(), hint.clone());
+        raise(&Report { field, value, why, hint })
+    };
+    let (kind, rank, tensor) = match error {
+        RuntimeError::Setting { field, value, why, .. } => {
+            return input(field, value.clone(), why.clone());
+        }
+        RuntimeError::Engine(broken) => {
+            return input("node", broken.to_string(), broken.to_string());
+        }
+        RuntimeError::OutOfTurn { call, .. } => {
+            return input("node", (*call).to_owned(), error.to_string());
+        }
+        RuntimeError::Fault(fault) => (json!(fault.kind), fault.rank, fault.tensor.clone()),
+        RuntimeError::Connect { rank, .. } => (json!("connect"), *rank, None),
+        RuntimeError::System { .. } | RuntimeError::Interrupted => (json!("system"), None, None),
+    };
+    let what = error.to_string();
+    RuntimeFault::new_err(to_json(
+        &json!({"kind": kind, "rank": rank, "tensor": tensor, "what": what, "hint": hint}),
+    ))
+}
+
+fn unknown(field: &str, value: &str, known: impl IntoIterator<Item: ToString>) -> PyErr {
+    let known: Vec<String> = known.into_iter().map(|one| one.to_string()).collect();
+    let (field, value, hint) = (field.to_owned(), value.to_owned(), known.join(", "));
+    raise(&Report {
+        field,
+        value,
+        why: "it is not known".to_owned(),
+        hint: format!("one of {hint}"),
+    })
+}
+
+/// Asks in slices until there is an answer, or time is over.
+fn in_slices<T: Send>(
+    py: Python<'_>,
+    timeout: f64,
+    ask: impl Fn(Duration) -> Result<Option<T>, RuntimeError> + Sync,
+) -> PyResult<Option<T>> {
+    let timeout = Duration::try_from_secs_f64(timeout.max(0.0)).unwrap_or(Duration::MAX);
+    let end = Instant::now().checked_add(timeout);
+    loop {
+        let left = end.map_or(SLICE, |end| end.saturating_duration_since(Instant::now()));
+        if let Some(answer) = py.detach(|| ask(left.min(SLICE))).map_err(|e| error(&e))? {
+            return Ok(Some(answer));
+        }
+        py.check_signals()?;
+        if left.is_zero() {
+            return Ok(None);
+        }
+    }
+}
+
+#[pyclass(frozen, module = "allrail._core")]
+struct Node(RustNode);
+
+#[pymethods]
+impl Node {
+    #[new]
+    fn new(py: Python<'_>, settings: &str) -> PyResult<Self> {
+        let bound = py.detach(|| RustNode::bind(Settings::from_json(settings)?));
+        bound.map(Self).map_err(|e| error(&e))
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        self.0.addresses().to_vec()
+    }
+
+    fn connect(&self, py: Python<'_>, addresses: Vec<Vec<String>>) -> PyResult<()> {
+        let mut raised = None;
+        let connected = py.detach(|| {
+            let mut goes_on = || match Python::attach(|py| py.check_signals()) {
+                Ok(()) => true,
+                Err(error) => {
+                    raised = Some(error);
+                    false
+                }
+            };
+            self.0.connect(&addresses, &mut goes_on)
+        });
+        match (raised, connected) {
+            (Some(raised), _) => Err(raised),
+            (None, connected) => connected.map_err(|e| error(&e)),
+        }
+    }
+
+    #[pyo3(signature = (name, dtype, shape, strides, place, group=None))]
+    fn register(
+        &self,
+        name: String,
+        dtype: String,
+        shape: Vec<u64>,
+        strides: Vec<i64>,
+        place: u32,
+        group: Option<u32>,
+    ) -> PyResult<u64> {
+        let tensor = Registered { name, dtype, shape, strides, place, group };
+        self.0.register(tensor).map(|key| key.0).map_err(|e| error(&e))
+    }
+
+    fn start(&self, py: Python<'_>) -> PyResult<()> {
+        py.detach(|| self.0.start()).map_err(|e| error(&e))
+    }
+
+    fn submit(&self, py: Python<'_>, key: u64, pointer: usize, elements: u64) -> PyResult<u64> {
+        // SAFETY: as documented of the class, the caller keeps the memory, and leaves it alone, until the
+        // exchange is over or the node is closed.
+        py.detach(|| unsafe { self.0.submit(Key(key), pointer as *mut u8, elements) })
+            .map_err(|e| error(&e))
+    }
+
+    fn unused(&self, py: Python<'_>, key: u64, pointer: usize, elements: u64) -> PyResult<u64> {
+        // SAFETY: as for `submit`.
+        py.detach(|| unsafe { self.0.unused(Key(key), pointer as *mut u8, elements) })
+            .map_err(|e| error(&e))
+    }
+
+    fn wait(&self, py: Python<'_>, key: u64, generation: u64, timeout: f64) -> PyResult<bool> {
+        let ask = |left| Ok(self.0.wait(Key(key), generation, left)?.then_some(()));
+        Ok(in_slices(py, timeout, ask)?.is_some())
+    }
+
+    #[pyo3(signature = (kind, pointer, elements, dtype, *, priority=0, root=0))]
+    #[expect(clippy::too_many_arguments, reason = "they are Python's, by name")]
+    fn call(
+        &self,
+        py: Python<'_>,
+        kind: &str,
+        pointer: usize,
+        elements: u64,
+        dtype: &str,
+        priority: i64,
+        root: u32,
+    ) -> PyResult<u64> {
+        let operation = Operation::ALL.into_iter().find(|one| one.to_string() == kind);
+        let operation = operation.ok_or_else(|| unknown("kind", kind, Operation::ALL))?;
+        let dtype_named = Dtype::named(dtype);
+        let names = Dtype::ALL.map(Dtype::name);
+        let dtype = dtype_named.ok_or_else(|| unknown("dtype", dtype, names))?;
+        let call = CallOf { operation, root, dtype, priority };
+        // SAFETY: as for `submit`.
+        py.detach(|| unsafe { self.0.call(&call, pointer as *mut u8, elements) })
+            .map_err(|e| error(&e))
+    }
+
+    fn wait_call(&self, py: Python<'_>, ticket: u64, timeout: f64) -> PyResult<bool> {
+        let ask = |left| Ok(self.0.wait_call(ticket, left)?.then_some(()));
+        Ok(in_slices(py, timeout, ask)?.is_some())
+    }
+
+    fn is_done(&self, key: u64, generation: u64) -> PyResult<bool> {
+        self.0.is_done(Key(key), generation).map_err(|e| error(&e))
+    }
+
+    fn next_completions(&self, py: Python<'_>, timeout: f64) -> PyResult<Vec<(u64, u64)>> {
+        let ask = |left| {
+            let done = self.0.next_completions(left)?;
+            Ok((!done.is_empty() || self.0.fault().is_some()).then_some(done))
+        };
+        let done = in_slices(py, timeout, ask)?.unwrap_or_default();
+        Ok(done.into_iter().map(|(key, generation)| (key.0, generation)).collect())
+    }
+
+    fn report(&self, py: Python<'_>) -> String {
+        to_json(&py.detach(|| self.0.report()))
+    }
+
+    fn close(&self, py: Python<'_>) {
+        py.detach(|| self.0.close());
+    }
+}
+
+pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add("RuntimeFault", module.py().get_type::<RuntimeFault>())?;
+    module.add_class::<Node>()
+}

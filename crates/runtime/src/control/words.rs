@@ -1,0 +1,171 @@
+//! What control connections carry: signs of life, what coordinators say, the end of a job.
+//!
+//! Each word is 16 bytes, little-endian, and what follows them:
+//!
+//! | at | bytes | what |
+//! |---|---|---|
+//! | 0 | 2 | `ar` |
+//! | 2 | 1 | version |
+//! | 3 | 1 | which word: 2 alive, 3 coordination, 4 the job ends, 5 this rank leaves |
+//! | 4 | 4 | epoch |
+//! | 8 | 4 | bytes that follow |
+//! | 12 | 4 | 0 |
+
+use std::collections::BTreeMap;
+
+use allrail_schedule::Key;
+use allrail_schedule::coordinate::Payload;
+use allrail_schedule::coordinate::wire::{self, Limits};
+
+use crate::Fault;
+use crate::frame::{MAGIC, VERSION};
+
+const HEAD: usize = 16;
+const ALIVE: u8 = 2;
+const SAID: u8 = 3;
+const END: u8 = 4;
+const LEFT: u8 = 5;
+/// No word is longer.
+pub(super) const LONGEST: usize = 16 << 20;
+/// The words of a fault.
+const LONGEST_FAULT: usize = 16 << 10;
+
+/// Something that a peer says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Word {
+    Alive,
+    Said { epoch: u32, payload: Payload },
+    End(Fault),
+    Left(BTreeMap<Key, u64>),
+}
+
+fn word(kind: u8, epoch: u32, body: &[u8], out: &mut Vec<u8>) {
+    let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
+    out.extend(MAGIC);
+    out.extend([VERSION, kind]);
+    out.extend(epoch.to_le_bytes());
+    out.extend(length.to_le_bytes());
+    out.extend([0; 4]);
+    out.extend_from_slice(body);
+}
+
+pub(super) fn alive(epoch: u32, out: &mut Vec<u8>) {
+    word(ALIVE, epoch, &[], out);
+}
+
+/// What a coordinator says, as [`wire`] writes it.
+pub(super) fn said(epoch: u32, payload: &[u8], out: &mut Vec<u8>) {
+    word(SAID, epoch, payload, out);
+}
+
+pub(super) fn end(epoch: u32, fault: &Fault, out: &mut Vec<u8>) {
+    let mut fault = fault.clone();
+    let most = fault.what.floor_char_boundary(LONGEST_FAULT / 8);
+    fault.what.truncate(most);
+    if let Some(tensor) = &mut fault.tensor {
+        tensor.truncate(tensor.floor_char_boundary(1024));
+    }
+    let body = serde_json::to_vec(&fault).expect("a fault is plain data");
+    word(END, epoch, &body, out);
+}
+
+pub(super) fn left(epoch: u32, done: impl Iterator<Item = (Key, u64)>, out: &mut Vec<u8>) {
+    let body: Vec<u8> =
+        done.flat_map(|(key, count)| [key.0.to_le_bytes(), count.to_le_bytes()].concat()).collect();
+    word(LEFT, epoch, &body[..body.len().min(LONGEST / 16 * 16)], out);
+}
+
+/// The next word, and how many bytes it has; none if it has not come whole.
+pub(super) fn next(bytes: &[u8], limits: &Limits) -> Result<Option<(Word, usize)>, String> {
+    let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else { return Ok(None) };
+    let number =
+        |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
+    if head[..2] != MAGIC || number(12) != 0 {
+        return Err("it is no word of allrail".to_owned());
+    }
+    if head[2] != VERSION {
+        return Err(format!("it has version {}, this build reads version {VERSION}", head[2]));
+    }
+    let (kind, epoch, length) = (head[3], number(4), number(8) as usize);
+    let most = match kind {
+        ALIVE => 0,
+        SAID | LEFT => LONGEST,
+        END => LONGEST_FAULT,
+        other => return Err(format!("words of kind {other} are not known")),
+    };
+    if length > most {
+        return Err(format!("it announces {length} bytes, at most {most} are taken"));
+    }
+    let Some(body) = rest.get(..length) else { return Ok(None) };
+    let word = match kind {
+        SAID => {
+            let payload = wire::decode(body, limits).map_err(|error| error.to_string())?;
+            Word::Said { epoch, payload }
+        }
+        END => Word::End(serde_json::from_slice(body).map_err(|error| error.to_string())?),
+        LEFT => {
+            let (pairs, rest) = body.as_chunks::<16>();
+            if !rest.is_empty() {
+                return Err("its list ends within an entry".to_owned());
+            }
+            let pair = |pair: &[u8; 16]| {
+                let (key, count) = pair.split_at(8);
+                let number =
+                    |bytes: &[u8]| bytes.iter().rev().fold(0, |n, b| n << 8 | u64::from(*b));
+                (Key(number(key)), number(count))
+            };
+            Word::Left(pairs.iter().map(pair).collect())
+        }
+        _ => Word::Alive,
+    };
+    Ok(Some((word, HEAD + length)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::FaultKind;
+    use proptest::prelude::*;
+
+    #[test]
+    fn what_is_said_is_heard() {
+        let mut bytes = Vec::new();
+        let fault = Fault {
+            kind: FaultKind::Died,
+            rank: Some(3),
+            tensor: Some("weight".to_owned()),
+            what: "rank 3 is lost: ä".repeat(2000),
+        };
+        alive(7, &mut bytes);
+        end(7, &fault, &mut bytes);
+        let done = BTreeMap::from([(Key(5), 6), (Key(u64::MAX), 1)]);
+        left(7, done.clone().into_iter(), &mut bytes);
+        let mut words = Vec::new();
+        let mut rest = &bytes[..];
+        while let Some((word, length)) = next(rest, &Limits::default()).expect("words") {
+            words.push(word);
+            rest = &rest[length..];
+        }
+        assert!(rest.is_empty());
+        let [Word::Alive, Word::End(heard), Word::Left(counts)] = &words[..] else { panic!() };
+        assert!(fault.what.starts_with(&heard.what) && heard.rank == Some(3));
+        assert_eq!(counts, &done);
+        assert_eq!(next(&bytes[..15], &Limits::default()), Ok(None));
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_words_or_an_error(
+            bytes in proptest::collection::vec(any::<u8>(), 0..200),
+            kind in 0u8..8,
+            short in 0u8..64,
+        ) {
+            let _ = next(&bytes, &Limits::default());
+            let mut begin = vec![MAGIC[0], MAGIC[1], VERSION, kind, 0, 0, 0, 0, short, 0, 0, 0, 0, 0, 0, 0];
+            begin.extend(bytes);
+            if let Ok(Some((_, length))) = next(&begin, &Limits::default()) {
+                prop_assert_eq!(length, HEAD + usize::from(short));
+            }
+        }
+    }
+}

@@ -1,0 +1,461 @@
+//! One rank of one process group: what a caller holds.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use allrail_collective::rank::Plans;
+use allrail_collective::{DimensionSet, Operation};
+use allrail_core::{Bytes, DimensionId};
+use allrail_engine::engine::{self, Engine, Registration};
+use allrail_engine::{Dtype, Ordering};
+use allrail_schedule::Key;
+use allrail_schedule::signature::Signature;
+
+use crate::clock::Clock;
+use crate::control::Control;
+use crate::memory::{Memory, is_dense};
+use crate::port::Port;
+use crate::rendezvous::{Connected, Listening, line};
+use crate::report::{Report, Traffic};
+use crate::shared::{Me, Shared};
+use crate::state::State;
+use crate::{Fault, FaultKind, RuntimeError, Settings, plans};
+
+/// The most ports of a node.
+const MOST_PORTS: usize = 64;
+
+/// A tensor, as it is registered. All ranks register the same, in any order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Registered {
+    /// Its name, unique on this rank.
+    pub name: String,
+    /// The type of its elements, such as `float32`.
+    pub dtype: String,
+    /// Its shape; empty for a single number.
+    pub shape: Vec<u64>,
+    /// Elements from one to the next in each direction; empty for a contiguous tensor.
+    pub strides: Vec<i64>,
+    /// Its place in the next forward pass, 0 first.
+    pub place: u32,
+    /// Tensors of one group travel together, where the policy packs.
+    pub group: Option<u32>,
+}
+
+/// An operation without a name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CallOf {
+    /// Of which kind.
+    pub operation: Operation,
+    /// Of a broadcast: whose buffer all get. 0 for others.
+    pub root: u32,
+    /// The type of its elements.
+    pub dtype: Dtype,
+    /// Of several that wait for a link, the highest goes first.
+    pub priority: i64,
+}
+
+enum Phase {
+    Bound(Listening),
+    Connected(Box<Connected>),
+    Started,
+    Closed,
+    /// A call that moves on has failed half-way.
+    Broken,
+}
+
+/// How far it is, and its threads.
+struct Life {
+    phase: Phase,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// One rank of one process group.
+///
+/// The calls come in this order: [`bind`](Self::bind), [`connect`](Self::connect),
+/// [`register`](Self::register) for every tensor, [`start`](Self::start); then
+/// [`submit`](Self::submit) and [`wait`](Self::wait) from any thread, and [`close`](Self::close).
+pub struct Node {
+    settings: Settings,
+    shared: Arc<Shared>,
+    addresses: Vec<String>,
+    life: Mutex<Life>,
+    /// Whose threads it has: a child made by `fork` has none of them.
+    process: u32,
+}
+
+impl Node {
+    /// Listens on the interfaces that the settings name; nobody is talked to yet.
+    ///
+    /// # Errors
+    /// Settings that cannot be, a port that is taken, an interface that is not there.
+    pub fn bind(settings: Settings) -> Result<Self, RuntimeError> {
+        settings.check()?;
+        let operation = Operation::AllReduce;
+        let mut all = Vec::new();
+        for operation in Operation::ALL.into_iter().filter(|_| settings.ranks > 1) {
+            all.extend(plans::of(&settings, operation)?);
+        }
+        let engine = engine::Settings {
+            rank: settings.rank,
+            ranks: settings.ranks,
+            epoch: settings.epoch,
+            group: settings.group,
+            operation,
+            dimensions: (0..settings.dimensions.len() as u32)
+                .fold(DimensionSet::default(), |set, d| set.with(DimensionId(d))),
+            ports: settings.dimensions.len(),
+            order: settings.order,
+            tensor: settings.tensor_parameters(),
+            ordering: Ordering::Tagged,
+            ..engine::Settings::default()
+        };
+        let plans = plans::table(settings.rank, all)?;
+        let peers = (0..settings.ranks).collect();
+        Self::with_engine(settings, engine, plans, peers)
+    }
+
+    /// The same with an engine of one's own: over some of the dimensions, with other plans or operations,
+    /// with a coordinator. `peers` are the ranks of the fabric that its group joins, in the order of their
+    /// places.
+    ///
+    /// # Errors
+    /// As [`Self::bind`].
+    pub fn with_engine(
+        settings: Settings,
+        engine: engine::Settings,
+        plans: Plans,
+        peers: Vec<u32>,
+    ) -> Result<Self, RuntimeError> {
+        settings.check()?;
+        let sizes: Vec<u32> = settings.dimensions.iter().map(|one| one.size).collect();
+        if sizes.len() > MOST_PORTS {
+            let why = format!("a node has {MOST_PORTS} ports at most");
+            return Err(RuntimeError::setting("dimensions", sizes.len(), why, "fewer dimensions"));
+        }
+        let engine = Engine::new(engine, plans)?;
+        let listening = Listening::new(&settings)?;
+        let addresses = listening.addresses().iter().map(ToString::to_string).collect();
+        let lines: Vec<Vec<u32>> =
+            (0..sizes.len()).map(|d| line(&sizes, settings.rank, d)).collect();
+        let clock = Clock::start();
+        let state = State::new(engine, clock, (settings.rank, peers), &lines);
+        let shared = Arc::new(Shared::new(state, sizes.len(), clock)?);
+        let life = Mutex::new(Life { phase: Phase::Bound(listening), threads: Vec::new() });
+        Ok(Self { settings, shared, addresses, life, process: std::process::id() })
+    }
+
+    /// Where it listens, one a dimension: what all ranks hand round before they connect.
+    #[must_use]
+    pub fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
+    /// Its settings.
+    #[must_use]
+    pub fn settings(&self) -> &Settings {
+        &self.settings
+    }
+
+    fn life(&self) -> std::sync::MutexGuard<'_, Life> {
+        self.life.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Connects with all other ranks, given the [`addresses`](Self::addresses) of every rank in the order of
+    /// ranks. `goes_on` is asked ten times a second whether the caller still wants to wait.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Connect`] says who is missing within `timeouts.connect`, or what differs.
+    pub fn connect(
+        &self,
+        table: &[Vec<String>],
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<(), RuntimeError> {
+        let mut life = self.life();
+        let listening = match std::mem::replace(&mut life.phase, Phase::Broken) {
+            Phase::Bound(listening) => listening,
+            other => return Err(out_of_turn(&mut life, other, "`connect`")),
+        };
+        let mut connected = listening.connect(&self.settings, table, goes_on)?;
+        let streams = std::mem::take(&mut connected.control);
+        let notes = std::mem::take(&mut connected.notes);
+        self.shared.change(Me::Caller, |state| notes.into_iter().for_each(|one| state.note(one)));
+        let control = Control::new(Arc::clone(&self.shared), streams, &self.settings)?;
+        life.threads.push(spawn("control", move || control.run())?);
+        life.phase = Phase::Connected(Box::new(connected));
+        Ok(())
+    }
+
+    /// A tensor that will be submitted.
+    ///
+    /// # Errors
+    /// A name that is taken, a type that cannot be summed, a layout with holes; after the start.
+    pub fn register(&self, tensor: Registered) -> Result<Key, RuntimeError> {
+        let Registered { name, dtype, shape, strides, place, group } = tensor;
+        if !strides.is_empty() && !is_dense(&shape, &strides) {
+            let why = format!("elements of tensor `{name}` do not lie close together, each once");
+            let text = format!("{strides:?}");
+            return Err(RuntimeError::setting("strides", text, why, "`tensor.contiguous()`"));
+        }
+        let width = Dtype::named(&dtype).map_or(1, Dtype::width);
+        let signature = Signature { name, dtype, shape, strides };
+        let registration = Registration { signature, width, place, group };
+        self.shared.change(Me::Caller, |state| state.register(registration))
+    }
+
+    /// All tensors are registered: from now on they may be submitted, and frames are taken in.
+    ///
+    /// # Errors
+    /// Before `connect`, or again; settings of the engine that do not go together.
+    pub fn start(&self) -> Result<(), RuntimeError> {
+        let mut life = self.life();
+        let connected = match std::mem::replace(&mut life.phase, Phase::Broken) {
+            Phase::Connected(connected) => *connected,
+            other => return Err(out_of_turn(&mut life, other, "`start`")),
+        };
+        let early = self.settings.early.count();
+        self.shared.change(Me::Caller, |state| {
+            state.allow_early(Bytes::new(early.saturating_add(state.registered_bytes())));
+            state.start()
+        })?;
+        for (number, streams) in (0..).zip(connected.data) {
+            let port = Port::new(number, Arc::clone(&self.shared), streams, &self.settings)?;
+            self.shared.change(Me::Caller, |state| state.port_runs(number, true));
+            let shared = Arc::clone(&self.shared);
+            life.threads.push(spawn(&format!("port {number}"), move || {
+                // Peers would take the end of a data connection for trouble: it stays until all is closed.
+                let streams = port.run();
+                shared.wait(Duration::MAX, |state| state.closing.then_some(()));
+                drop(streams);
+            })?);
+        }
+        life.phase = Phase::Started;
+        Ok(())
+    }
+
+    /// This rank has a tensor's next exchange ready: it is summed over all ranks, in place. Returns how
+    /// often it was exchanged before, which [`wait`](Self::wait) takes.
+    ///
+    /// # Safety
+    /// `elements` elements of the registered type lie at `pointer`, aligned or not; they stay there, and
+    /// nobody else reads or writes them, until [`wait`](Self::wait) has said that the exchange is over or has
+    /// failed, or until [`close`](Self::close) has returned.
+    ///
+    /// # Errors
+    /// Not started, not registered, not done with the last exchange, another size, memory that another
+    /// tensor under way has. [`RuntimeError::Fault`] where the job is over.
+    pub unsafe fn submit(
+        &self,
+        key: Key,
+        pointer: *mut u8,
+        elements: u64,
+    ) -> Result<u64, RuntimeError> {
+        // SAFETY: as the caller promises.
+        unsafe { self.submit_any(key, pointer, elements, false) }
+    }
+
+    /// This rank has nothing for a tensor's next exchange: it takes part with zeros, and gets the sum.
+    ///
+    /// # Safety
+    /// As [`submit`](Self::submit).
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit).
+    pub unsafe fn unused(
+        &self,
+        key: Key,
+        pointer: *mut u8,
+        elements: u64,
+    ) -> Result<u64, RuntimeError> {
+        // SAFETY: as the caller promises.
+        unsafe { self.submit_any(key, pointer, elements, true) }
+    }
+
+    /// # Safety
+    /// As [`submit`](Self::submit).
+    unsafe fn submit_any(
+        &self,
+        key: Key,
+        pointer: *mut u8,
+        elements: u64,
+        unused: bool,
+    ) -> Result<u64, RuntimeError> {
+        self.check_process()?;
+        self.shared.change(Me::Caller, |state| {
+            let (dtype, registered) = state.dtype_and_elements(key)?;
+            if elements != registered {
+                let why = format!("the tensor was registered with {registered} elements");
+                let hint = "register each tensor with the shape that is submitted";
+                return Err(RuntimeError::setting("elements", elements, why, hint));
+            }
+            // SAFETY: as the caller promises.
+            let memory = unsafe { memory_at(pointer, elements, dtype)? };
+            state.submit(key, memory, unused)
+        })
+    }
+
+    /// An operation without a name, in place: the k-th call of every rank is the same one, and must be alike.
+    /// `elements` are those of the whole buffer: before a reduce-scatter, after an all-gather. Returns the
+    /// call's number, which [`wait_call`](Self::wait_call) takes.
+    ///
+    /// # Safety
+    /// As [`submit`](Self::submit), until [`wait_call`](Self::wait_call) has said that it is over or failed.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit); a type that cannot be summed, a root that is not there, an all-to-all
+    /// whose elements cannot be divided.
+    pub unsafe fn call(
+        &self,
+        call: &CallOf,
+        pointer: *mut u8,
+        elements: u64,
+    ) -> Result<u64, RuntimeError> {
+        self.check_process()?;
+        let CallOf { operation, root, dtype, priority } = *call;
+        // SAFETY: as the caller promises.
+        let memory = unsafe { memory_at(pointer, elements, dtype)? };
+        let (shape, dtype_name, width) = ([elements], dtype.name(), dtype.width());
+        let call =
+            engine::Call { operation, root, dtype: dtype_name, shape: &shape, width, priority };
+        self.shared.change(Me::Caller, |state| state.call(&call, dtype, memory))
+    }
+
+    /// Waits until a call is over: whether it is.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn wait_call(&self, number: u64, timeout: Duration) -> Result<bool, RuntimeError> {
+        self.check_process()?;
+        let answer = |state: &mut State| match state.poll_call(number) {
+            Ok(false) => None,
+            other => Some(other),
+        };
+        self.shared.wait(timeout, answer).unwrap_or(Ok(false))
+    }
+
+    /// Waits until an exchange is over: whether it is.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Fault`] says why it never will be; nothing touches its memory any more then.
+    pub fn wait(&self, key: Key, generation: u64, timeout: Duration) -> Result<bool, RuntimeError> {
+        self.check_process()?;
+        let answer = |state: &mut State| match state.poll(key, generation) {
+            Ok(false) => None,
+            other => Some(other),
+        };
+        self.shared.wait(timeout, answer).unwrap_or(Ok(false))
+    }
+
+    /// Whether an exchange is over.
+    ///
+    /// # Errors
+    /// As [`wait`](Self::wait).
+    pub fn is_done(&self, key: Key, generation: u64) -> Result<bool, RuntimeError> {
+        self.check_process()?;
+        self.shared.look().poll(key, generation)
+    }
+
+    /// Tensors whose exchange is over since this was called last, each with how many were before it; waits
+    /// for the first. None once the node is closed.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Fault`] where the job is over, once what was done before it is told.
+    pub fn next_completions(&self, timeout: Duration) -> Result<Vec<(Key, u64)>, RuntimeError> {
+        self.check_process()?;
+        let answer = |state: &mut State| {
+            let done = state.take_completions();
+            match state.fault() {
+                _ if !done.is_empty() => Some(Ok(done)),
+                Some(fault) if fault.kind == FaultKind::Closed => Some(Ok(done)),
+                Some(fault) if state.is_quiet() => Some(Err(fault.clone().into())),
+                Some(_) | None => None,
+            }
+        };
+        self.shared.wait(timeout, answer).unwrap_or_else(|| Ok(Vec::new()))
+    }
+
+    /// The fault that has ended the job, if one has.
+    #[must_use]
+    pub fn fault(&self) -> Option<Fault> {
+        self.shared.look().fault().cloned()
+    }
+
+    /// What it has done so far.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let dimensions = self.shared.traffic.iter().map(Traffic::report).collect();
+        let state = self.shared.look();
+        Report {
+            rank: self.settings.rank,
+            time: self.shared.clock.now().as_ps(),
+            fault: state.fault().cloned(),
+            dimensions,
+            tensors: state.tensor_reports(),
+            notes: state.notes().to_vec(),
+        }
+    }
+
+    /// Ends this rank's part: says so to the others, ends all threads, closes all connections. Nothing
+    /// touches a tensor's memory after it. May be called again.
+    pub fn close(&self) {
+        if self.process != std::process::id() {
+            // A child of `fork`: the threads, and maybe the locks, are its parent's.
+            return;
+        }
+        let mut life = self.life();
+        life.phase = Phase::Closed;
+        self.shared.change(Me::Caller, State::close);
+        for thread in life.threads.drain(..) {
+            // A thread that panicked has ended, too.
+            let _ = thread.join();
+        }
+    }
+
+    fn check_process(&self) -> Result<(), RuntimeError> {
+        if self.process == std::process::id() {
+            return Ok(());
+        }
+        Err(RuntimeError::OutOfTurn { call: "a call of a node", when: "in a child made by `fork`" })
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// The memory of so many elements.
+///
+/// # Safety
+/// As [`Node::submit`].
+unsafe fn memory_at(pointer: *mut u8, elements: u64, dtype: Dtype) -> Result<Memory, RuntimeError> {
+    let bytes = elements.checked_mul(u64::from(dtype.width()));
+    let bytes = bytes.and_then(|bytes| isize::try_from(bytes).ok()).map(isize::unsigned_abs);
+    let fits = |bytes: &usize| {
+        pointer.addr().checked_add(*bytes).is_some() && (*bytes == 0 || !pointer.is_null())
+    };
+    let Some(bytes) = bytes.filter(fits) else {
+        let (at, why) = (format!("{pointer:?}"), "there is no such memory");
+        return Err(RuntimeError::setting("pointer", at, why, "a tensor in host memory"));
+    };
+    // SAFETY: as the caller promises; the length is that of the elements.
+    Ok(unsafe { Memory::new(pointer, bytes) })
+}
+
+fn out_of_turn(life: &mut Life, phase: Phase, call: &'static str) -> RuntimeError {
+    let when = match phase {
+        Phase::Bound(_) => "before `connect`",
+        Phase::Connected(_) => "after `connect`",
+        Phase::Started => "after `start`",
+        Phase::Closed => "after `close`",
+        Phase::Broken => "after a call that has failed",
+    };
+    life.phase = phase;
+    RuntimeError::OutOfTurn { call, when }
+}
+
+fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, RuntimeError> {
+    let thread = std::thread::Builder::new().name(format!("allrail {name}")).spawn(body);
+    thread.map_err(|error| RuntimeError::system("a thread", &error))
+}

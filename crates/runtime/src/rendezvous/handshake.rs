@@ -1,0 +1,324 @@
+//! The first words on a connection: who are you, do you have the secret, are we of one job.
+//!
+//! ```text
+//! dials                                   answers
+//!   "arhs" version nonce facts      ─►
+//!                                   ◄─    "arhs" version nonce facts proof
+//!   proof                           ─►
+//!                                   ◄─    welcome
+//! ```
+//!
+//! Facts are a little JSON, 1 KiB at most. No byte beyond these is read, so that the first frame stays for
+//! whoever reads frames. A proof is over all that both have said before it ([`auth`](crate::auth)).
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::Instant;
+
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+
+use crate::auth::{self, Secret};
+use crate::{RuntimeError, Settings};
+
+const MAGIC: [u8; 4] = *b"arhs";
+const VERSION: u8 = 1;
+/// Magic, version, nonce, and the length of the facts.
+const HEAD: usize = 5 + auth::LENGTH + 2;
+const MOST_FACTS: usize = 1024;
+const DIALS: &str = "allrail dials";
+const ANSWERS: &str = "allrail answers";
+const WELCOME: u8 = 1;
+
+/// What a rank says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Facts {
+    /// The version of its build.
+    pub(crate) allrail: String,
+    pub(crate) job: String,
+    pub(crate) epoch: u32,
+    pub(crate) ranks: u32,
+    /// Of its settings, as far as ranks have them in common.
+    pub(crate) plan: String,
+    pub(crate) rank: u32,
+    /// Whom it means to talk with.
+    pub(crate) to: u32,
+    /// Data of this dimension; control where there is none.
+    pub(crate) dimension: Option<u32>,
+}
+
+impl Facts {
+    pub(crate) fn of(settings: &Settings, to: u32, dimension: Option<u32>) -> Self {
+        Self {
+            allrail: env!("CARGO_PKG_VERSION").to_owned(),
+            job: settings.job.clone(),
+            epoch: settings.epoch,
+            ranks: settings.ranks,
+            plan: settings.digest(),
+            rank: settings.rank,
+            to,
+            dimension,
+        }
+    }
+
+    /// What of this is not as another rank has it.
+    fn differs(&self, other: &Self) -> Option<String> {
+        let mine = [
+            ("version of allrail", self.allrail.clone()),
+            ("job", format!("`{}`", self.job)),
+            ("epoch", self.epoch.to_string()),
+            ("number of ranks", self.ranks.to_string()),
+            ("plan", self.plan.clone()),
+        ];
+        let theirs = [
+            other.allrail.clone(),
+            format!("`{}`", other.job),
+            other.epoch.to_string(),
+            other.ranks.to_string(),
+            other.plan.clone(),
+        ];
+        let (theirs, mine) = theirs.into_iter().zip(mine).find(|(a, b)| *a != b.1)?;
+        let (what, mine) = mine;
+        let (rank, me) = (other.rank, self.rank);
+        Some(format!("rank {rank} has another {what} than rank {me}: {theirs}, and not {mine}"))
+    }
+}
+
+/// Why a connection is not one of this job.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub(crate) enum Refused {
+    #[error("it does not speak allrail's protocol")]
+    Stranger,
+    #[error("it speaks version {0} of the handshake, and this build version {VERSION}")]
+    Version(u8),
+    #[error("it does not have the secret of this job")]
+    Secret,
+    /// It has the secret, and is another than it should be.
+    #[error("{0}")]
+    Differs(String),
+    #[error("{0}")]
+    Io(String),
+    #[error("it has said nothing for too long")]
+    Late,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Stage {
+    Head,
+    Facts,
+    Proof,
+    Welcome,
+    Flush,
+}
+
+/// See the module.
+pub(crate) struct Handshake {
+    stream: TcpStream,
+    mine: Facts,
+    /// The rank that is dialled; none where this side answers.
+    dialled: Option<u32>,
+    secret: Secret,
+    nonce: [u8; auth::LENGTH],
+    said: Vec<u8>,
+    heard: Vec<u8>,
+    theirs: Option<Facts>,
+    stage: Stage,
+    /// What has come of what the stage wants.
+    inbox: Vec<u8>,
+    wanted: usize,
+    outbox: Vec<u8>,
+    pub(crate) until: Instant,
+}
+
+impl Handshake {
+    /// On a connection that does not block. `mine` is what this side says; where it answers, `to` and
+    /// `dimension` are filled in once they are known.
+    pub(crate) fn new(
+        stream: TcpStream,
+        mine: Facts,
+        dialled: Option<u32>,
+        secret: Secret,
+        until: Instant,
+    ) -> Result<Self, RuntimeError> {
+        let mut one = Self {
+            stream,
+            mine,
+            dialled,
+            secret,
+            nonce: auth::nonce()?,
+            said: Vec::new(),
+            heard: Vec::new(),
+            theirs: None,
+            stage: Stage::Head,
+            inbox: Vec::new(),
+            wanted: HEAD,
+            outbox: Vec::new(),
+            until,
+        };
+        if dialled.is_some() {
+            one.speak();
+        }
+        Ok(one)
+    }
+
+    pub(crate) fn stream(&self) -> &TcpStream {
+        &self.stream
+    }
+
+    pub(crate) fn into_stream(self) -> TcpStream {
+        self.stream
+    }
+
+    pub(crate) fn wants_to_write(&self) -> bool {
+        !self.outbox.is_empty()
+    }
+
+    fn speak(&mut self) {
+        let facts = serde_json::to_vec(&self.mine).expect("facts are plain data");
+        self.said.extend(MAGIC);
+        self.said.push(VERSION);
+        self.said.extend(self.nonce);
+        self.said.extend((facts.len() as u16).to_le_bytes());
+        self.said.extend(facts);
+        self.outbox.extend_from_slice(&self.said);
+    }
+
+    fn prove(&mut self) {
+        let proof = match self.dialled {
+            Some(_) => self.secret.prove(DIALS, [&self.said, &self.heard]),
+            None => self.secret.prove(ANSWERS, [&self.heard, &self.said]),
+        };
+        self.outbox.extend(proof);
+    }
+
+    fn check_proof(&self, proof: &[u8]) -> Result<(), Refused> {
+        let proved = match self.dialled {
+            Some(_) => self.secret.is_proved(ANSWERS, [&self.said, &self.heard], proof),
+            None => self.secret.is_proved(DIALS, [&self.heard, &self.said], proof),
+        };
+        if proved { Ok(()) } else { Err(Refused::Secret) }
+    }
+
+    fn check_facts(&self) -> Result<(), Refused> {
+        let theirs = self.theirs.as_ref().ok_or(Refused::Stranger)?;
+        if let Some(text) = self.mine.differs(theirs) {
+            return Err(Refused::Differs(text));
+        }
+        let expected = self.dialled.unwrap_or(theirs.rank);
+        if theirs.rank != expected || theirs.to != self.mine.rank {
+            let (is, me) = (theirs.rank, self.mine.rank);
+            let text = match self.dialled {
+                Some(_) => format!("rank {is} answers at the address of rank {expected}"),
+                None => format!("rank {is} takes rank {me} for rank {}", theirs.to),
+            };
+            return Err(Refused::Differs(text));
+        }
+        Ok(())
+    }
+
+    /// Goes on as far as bytes do. What the peer is, once both sides are content.
+    pub(crate) fn advance(&mut self) -> Result<Option<Facts>, Refused> {
+        loop {
+            self.flush()?;
+            if self.stage == Stage::Flush {
+                return Ok(if self.outbox.is_empty() { self.theirs.take() } else { None });
+            }
+            let from = self.inbox.len();
+            if from < self.wanted {
+                self.inbox.resize(self.wanted, 0);
+                let read = self.stream.read(&mut self.inbox[from..]);
+                self.inbox.truncate(from + *read.as_ref().unwrap_or(&0));
+                match read {
+                    Ok(0) => return Err(self.ended("the connection was closed")),
+                    Ok(_) => {}
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                    Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                    Err(error) => return Err(self.ended(&error.to_string())),
+                }
+                if self.inbox.len() < self.wanted {
+                    continue;
+                }
+            }
+            self.hear()?;
+        }
+    }
+
+    /// A peer that hangs up after a proof does not accept it.
+    fn ended(&self, how: &str) -> Refused {
+        match self.stage {
+            Stage::Welcome => {
+                Refused::Io(format!("it has refused this rank after its proof: {how}"))
+            }
+            _ => Refused::Io(how.to_owned()),
+        }
+    }
+
+    /// All that the stage wants is there.
+    fn hear(&mut self) -> Result<(), Refused> {
+        let inbox = std::mem::take(&mut self.inbox);
+        let dials = self.dialled.is_some();
+        (self.stage, self.wanted) = match self.stage {
+            Stage::Head => {
+                if inbox[..4] != MAGIC {
+                    return Err(Refused::Stranger);
+                }
+                if inbox[4] != VERSION {
+                    return Err(Refused::Version(inbox[4]));
+                }
+                let length = usize::from(u16::from_le_bytes([inbox[HEAD - 2], inbox[HEAD - 1]]));
+                if length == 0 || length > MOST_FACTS {
+                    return Err(Refused::Stranger);
+                }
+                self.heard.extend(inbox);
+                (Stage::Facts, length)
+            }
+            Stage::Facts => {
+                let facts: Facts = serde_json::from_slice(&inbox).map_err(|_| Refused::Stranger)?;
+                self.heard.extend(inbox);
+                if !dials {
+                    (self.mine.to, self.mine.dimension) = (facts.rank, facts.dimension);
+                    self.theirs = Some(facts);
+                    self.speak();
+                    self.prove();
+                } else {
+                    self.theirs = Some(facts);
+                }
+                (Stage::Proof, auth::LENGTH)
+            }
+            Stage::Proof => {
+                self.check_proof(&inbox)?;
+                if dials {
+                    // Also where they are of two jobs: the other side shall see it, too.
+                    self.prove();
+                    self.flush()?;
+                    self.check_facts()?;
+                    (Stage::Welcome, 1)
+                } else {
+                    self.check_facts()?;
+                    self.outbox.push(WELCOME);
+                    (Stage::Flush, 0)
+                }
+            }
+            Stage::Welcome | Stage::Flush => {
+                if inbox != [WELCOME] {
+                    return Err(Refused::Stranger);
+                }
+                (Stage::Flush, 0)
+            }
+        };
+        Ok(())
+    }
+
+    fn flush(&mut self) -> Result<(), Refused> {
+        while !self.outbox.is_empty() {
+            match self.stream.write(&self.outbox) {
+                Ok(written) => drop(self.outbox.drain(..written)),
+                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.ended(&error.to_string())),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,468 @@
+//! How the ranks of a job find each other: each listens on the interfaces that it was told, all get the
+//! table of addresses from whoever starts them, and the higher rank dials the lower.
+//!
+//! Between every two ranks there is a control connection, to the first address of the lower one; between
+//! every two that differ on one dimension only there is a data connection on it. Once all are there nobody
+//! listens any more. Until then whoever connects has a few seconds to prove that it is of this job; a
+//! stranger costs one note, and no more than [`MOST_STRANGERS`] are listened to at once.
+
+mod handshake;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::{Domain, Protocol, Socket, Type};
+
+use self::handshake::{Facts, Handshake, Refused};
+use crate::auth::Secret;
+use crate::{RuntimeError, Settings, interface};
+
+/// How many connections may be at their first words at once.
+pub(crate) const MOST_STRANGERS: usize = 64;
+/// How long anyone has for them.
+const FIRST_WORDS: Duration = Duration::from_secs(5);
+/// How often a rank that does not answer yet is dialled.
+const AGAIN: Duration = Duration::from_millis(50);
+/// How often the caller is asked whether it still wants to wait.
+const SLICE: Duration = Duration::from_millis(100);
+
+/// For control where there is no dimension.
+type Line = (u32, Option<u32>);
+
+/// Where a node listens, before it is connected.
+pub(crate) struct Listening {
+    listeners: Vec<TcpListener>,
+    addresses: Vec<SocketAddr>,
+}
+
+/// The connections of a rank.
+pub(crate) struct Connected {
+    pub(crate) control: BTreeMap<u32, TcpStream>,
+    /// By dimension.
+    pub(crate) data: Vec<BTreeMap<u32, TcpStream>>,
+    /// What strangers did meanwhile.
+    pub(crate) notes: Vec<String>,
+}
+
+/// The other ranks that differ from `rank` on dimension `d` only.
+pub(crate) fn line(sizes: &[u32], rank: u32, d: usize) -> Vec<u32> {
+    let stride: u32 = sizes[..d].iter().product();
+    let first = rank - rank / stride % sizes[d] * stride;
+    (0..sizes[d]).map(|i| first + i * stride).filter(|other| *other != rank).collect()
+}
+
+impl Listening {
+    pub(crate) fn new(settings: &Settings) -> Result<Self, RuntimeError> {
+        let none = settings.secret()?.is_none();
+        let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
+        for (d, dimension) in settings.dimensions.iter().enumerate() {
+            let field = format!("dimensions[{d}].interface");
+            let ip = interface::address(&field, &dimension.interface)?;
+            if none && !ip.is_loopback() {
+                let why = "without a secret only loopback addresses are used: anyone on the network \
+                           could take part in the job";
+                let hint = "give `secret`, or use 127.0.0.1";
+                return Err(RuntimeError::setting(field, &dimension.interface, why, hint));
+            }
+            let listener = listen(ip, dimension.port).map_err(|error| {
+                let field = format!("dimensions[{d}].port");
+                let (why, hint) = match error.kind() {
+                    ErrorKind::AddrInUse => {
+                        ("another process listens there", "leave it out for any free one")
+                    }
+                    ErrorKind::AddrNotAvailable => {
+                        ("this machine does not have that address", "an interface of this machine")
+                    }
+                    ErrorKind::PermissionDenied => {
+                        ("this user may not listen there", "leave it out for any free one")
+                    }
+                    _ => return RuntimeError::system("listening", &error),
+                };
+                let at = SocketAddr::new(ip, dimension.port);
+                RuntimeError::setting(field, at, why, hint)
+            })?;
+            let address = listener.local_addr();
+            addresses.push(address.map_err(|error| RuntimeError::system("listening", &error))?);
+            listeners.push(listener);
+        }
+        Ok(Self { listeners, addresses })
+    }
+
+    pub(crate) fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Finds all others; `goes_on` is asked every 100 ms.
+    pub(crate) fn connect(
+        self,
+        settings: &Settings,
+        table: &[Vec<String>],
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Connected, RuntimeError> {
+        let table = read_table(settings, table)?;
+        let mut meeting = Meeting::new(self, settings, &table)?;
+        while !meeting.is_complete() {
+            if !goes_on() {
+                return Err(RuntimeError::Interrupted);
+            }
+            meeting.step()?;
+        }
+        Ok(meeting.connected)
+    }
+}
+
+fn listen(ip: IpAddr, port: u16) -> std::io::Result<TcpListener> {
+    let address = SocketAddr::new(ip, port);
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    // A job that was just restarted may have its port again.
+    socket.set_reuse_address(port != 0)?;
+    socket.bind(&address.into())?;
+    socket.listen(1024)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket.into())
+}
+
+fn read_table(
+    settings: &Settings,
+    table: &[Vec<String>],
+) -> Result<Vec<Vec<SocketAddr>>, RuntimeError> {
+    let none = settings.secret()?.is_none();
+    let refuse = |field: String, value: String, why: &str| {
+        let hint = "the lists that `addresses` gives on each rank, in the order of ranks";
+        Err(RuntimeError::setting(field, value, why, hint))
+    };
+    if table.len() != settings.ranks as usize {
+        let why = format!("there are {} ranks", settings.ranks);
+        return refuse("addresses".to_owned(), table.len().to_string(), &why);
+    }
+    let mut all = Vec::new();
+    for (rank, of_rank) in table.iter().enumerate() {
+        let field = format!("addresses[{rank}]");
+        if of_rank.len() != settings.dimensions.len() {
+            let why = format!("there are {} dimensions", settings.dimensions.len());
+            return refuse(field, of_rank.len().to_string(), &why);
+        }
+        let mut list = Vec::new();
+        for text in of_rank {
+            match text.parse::<SocketAddr>() {
+                Ok(address) if none && !address.ip().is_loopback() => {
+                    return refuse(field, text.clone(), "without a secret only loopback is used");
+                }
+                Ok(address) => list.push(address),
+                Err(_) => return refuse(field, text.clone(), "it is no address with a port"),
+            }
+        }
+        all.push(list);
+    }
+    Ok(all)
+}
+
+enum Dial {
+    /// Until then nothing is tried.
+    Later(Instant),
+    /// The first packet is on its way.
+    Connecting(TcpStream),
+    Talking(Box<Handshake>),
+    Done,
+}
+
+struct Dialled {
+    line: Line,
+    to: SocketAddr,
+    from: IpAddr,
+    dial: Dial,
+    /// Why it has not worked so far.
+    last: Option<String>,
+}
+
+/// All that is to be connected, and how far it is.
+struct Meeting<'a> {
+    settings: &'a Settings,
+    secret: Secret,
+    listening: Listening,
+    dialled: Vec<Dialled>,
+    /// Whoever has connected and not said all.
+    talking: Vec<(SocketAddr, Handshake)>,
+    awaited: BTreeSet<Line>,
+    connected: Connected,
+    deadline: Instant,
+    strangers: u64,
+    last_stranger: Option<String>,
+}
+
+impl<'a> Meeting<'a> {
+    fn new(
+        listening: Listening,
+        settings: &'a Settings,
+        table: &[Vec<SocketAddr>],
+    ) -> Result<Self, RuntimeError> {
+        let sizes: Vec<u32> = settings.dimensions.iter().map(|one| one.size).collect();
+        let me = settings.rank;
+        let control = (0..settings.ranks).filter(|rank| *rank != me).map(|rank| (rank, None));
+        let data = (0..sizes.len())
+            .flat_map(|d| line(&sizes, me, d).into_iter().map(move |rank| (rank, Some(d as u32))));
+        let (mut dialled, mut awaited) = (Vec::new(), BTreeSet::new());
+        for (rank, dimension) in control.chain(data) {
+            if rank > me {
+                awaited.insert((rank, dimension));
+                continue;
+            }
+            let d = dimension.unwrap_or(0) as usize;
+            let (to, from) = (table[rank as usize][d], listening.addresses[d].ip());
+            let dial = Dial::Later(Instant::now());
+            dialled.push(Dialled { line: (rank, dimension), to, from, dial, last: None });
+        }
+        Ok(Self {
+            settings,
+            secret: settings.secret()?,
+            listening,
+            dialled,
+            talking: Vec::new(),
+            awaited,
+            connected: Connected {
+                control: BTreeMap::new(),
+                data: sizes.iter().map(|_| BTreeMap::new()).collect(),
+                notes: Vec::new(),
+            },
+            deadline: Instant::now() + settings.connect_timeout(),
+            strangers: 0,
+            last_stranger: None,
+        })
+    }
+
+    fn is_complete(&self) -> bool {
+        self.awaited.is_empty() && self.dialled.iter().all(|one| matches!(one.dial, Dial::Done))
+    }
+
+    fn step(&mut self) -> Result<(), RuntimeError> {
+        let now = Instant::now();
+        if now >= self.deadline {
+            return Err(self.too_late());
+        }
+        for one in &mut self.dialled {
+            if matches!(one.dial, Dial::Later(at) if at <= now) {
+                one.dial = match dial(one.from, one.to) {
+                    Ok(stream) => Dial::Connecting(stream),
+                    Err(error) => {
+                        one.last = Some(error.to_string());
+                        Dial::Later(now + AGAIN)
+                    }
+                };
+            }
+        }
+        self.wait()?;
+        self.accept()?;
+        self.answer()?;
+        for place in 0..self.dialled.len() {
+            self.go_on(place)?;
+        }
+        Ok(())
+    }
+
+    /// Until something can go on, or a slice of time is over.
+    fn wait(&self) -> Result<(), RuntimeError> {
+        let (reads, both) = (PollFlags::IN, PollFlags::IN | PollFlags::OUT);
+        let flags = |one: &Handshake| if one.wants_to_write() { both } else { reads };
+        let listeners = self.listening.listeners.iter().map(|one| (one.as_fd(), reads));
+        let talking = self.talking.iter().map(|(_, one)| (one.stream().as_fd(), flags(one)));
+        let dialled = self.dialled.iter().filter_map(|one| match &one.dial {
+            Dial::Connecting(stream) => Some((stream.as_fd(), PollFlags::OUT)),
+            Dial::Talking(talk) => Some((talk.stream().as_fd(), flags(talk))),
+            Dial::Later(_) | Dial::Done => None,
+        });
+        let all = listeners.chain(talking).chain(dialled);
+        let mut fds: Vec<PollFd<'_>> =
+            all.map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)).collect();
+        let later = self.dialled.iter().any(|one| matches!(one.dial, Dial::Later(_)));
+        let slice = if later { AGAIN } else { SLICE };
+        let left = self.deadline.saturating_duration_since(Instant::now()).min(slice);
+        let timeout = Timespec { tv_sec: 0, tv_nsec: i64::from(left.subsec_nanos()) };
+        match poll(&mut fds, Some(&timeout)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(RuntimeError::system("waiting for connections", &error.into())),
+        }
+    }
+
+    fn accept(&mut self) -> Result<(), RuntimeError> {
+        for listener in &self.listening.listeners {
+            while let Ok((stream, from)) = listener.accept() {
+                let room = self.talking.len() < MOST_STRANGERS + self.settings.ranks as usize;
+                if !room || (self.secret.is_none() && !from.ip().is_loopback()) {
+                    self.strangers += 1;
+                    self.last_stranger = Some(format!("{from}: there were too many at once"));
+                    continue;
+                }
+                if stream.set_nonblocking(true).is_err() {
+                    continue;
+                }
+                let facts = Facts::of(self.settings, 0, None);
+                let until = Instant::now() + FIRST_WORDS;
+                let secret = self.secret.clone();
+                self.talking.push((from, Handshake::new(stream, facts, None, secret, until)?));
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on with those who have connected.
+    fn answer(&mut self) -> Result<(), RuntimeError> {
+        let now = Instant::now();
+        let mut place = 0;
+        while place < self.talking.len() {
+            let (from, talk) = &mut self.talking[place];
+            let from = *from;
+            let outcome = match talk.advance() {
+                Ok(None) if talk.until <= now => Err(Refused::Late),
+                other => other,
+            };
+            match outcome {
+                Ok(None) => place += 1,
+                Ok(Some(facts)) => {
+                    let (_, talk) = self.talking.swap_remove(place);
+                    self.keep((facts.rank, facts.dimension), talk.into_stream());
+                }
+                // It has the secret: so it is of this job, or was meant to be.
+                Err(Refused::Differs(what)) => return Err(differs(what, None)),
+                Err(refused) => {
+                    self.talking.swap_remove(place);
+                    self.strangers += 1;
+                    self.last_stranger = Some(format!("{from}: {refused}"));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, line: Line, stream: TcpStream) {
+        if !self.awaited.remove(&line) {
+            self.strangers += 1;
+            self.last_stranger = Some(format!("rank {} has connected again", line.0));
+            return;
+        }
+        self.insert(line, stream);
+    }
+
+    fn insert(&mut self, (rank, dimension): Line, stream: TcpStream) {
+        let Connected { control, data, .. } = &mut self.connected;
+        match dimension {
+            None => control.insert(rank, stream),
+            Some(d) => data[d as usize].insert(rank, stream),
+        };
+        if self.is_complete() && self.strangers > 0 {
+            let last = self.last_stranger.as_deref().unwrap_or_default();
+            let note =
+                format!("{} connections were none of this job's; last {last}", self.strangers);
+            self.connected.notes.push(note);
+        }
+    }
+
+    /// Goes on with a rank that is dialled.
+    fn go_on(&mut self, place: usize) -> Result<(), RuntimeError> {
+        let one = &mut self.dialled[place];
+        let (rank, dimension) = one.line;
+        let now = Instant::now();
+        match std::mem::replace(&mut one.dial, Dial::Done) {
+            Dial::Connecting(stream) => match stream.take_error() {
+                Ok(None) => match stream.peer_addr() {
+                    Ok(_) => {
+                        let facts = Facts::of(self.settings, rank, dimension);
+                        let until = now + FIRST_WORDS.max(self.settings.connect_timeout());
+                        let secret = self.secret.clone();
+                        let talk = Handshake::new(stream, facts, Some(rank), secret, until)?;
+                        one.dial = Dial::Talking(Box::new(talk));
+                    }
+                    Err(_) => one.dial = Dial::Connecting(stream),
+                },
+                Ok(Some(error)) | Err(error) => {
+                    one.last = Some(error.to_string());
+                    one.dial = Dial::Later(now + AGAIN);
+                }
+            },
+            Dial::Talking(mut talk) => match talk.advance() {
+                Ok(None) => one.dial = Dial::Talking(talk),
+                Ok(Some(_)) => self.insert((rank, dimension), talk.into_stream()),
+                Err(Refused::Differs(what)) => return Err(differs(what, Some(rank))),
+                Err(refused @ (Refused::Io(_) | Refused::Late)) => {
+                    one.last = Some(refused.to_string());
+                    one.dial = Dial::Later(now + AGAIN);
+                }
+                Err(refused) => {
+                    return Err(RuntimeError::Connect {
+                        rank: Some(rank),
+                        what: format!("at {}, where rank {rank} should be: {refused}", one.to),
+                        hint:
+                            "give all ranks the same secret, the same build and the addresses of \
+                               this start"
+                                .to_owned(),
+                    });
+                }
+            },
+            other => one.dial = other,
+        }
+        Ok(())
+    }
+
+    /// Who is missing, and what is known of why.
+    fn too_late(&self) -> RuntimeError {
+        let waiting = self.dialled.iter().filter(|one| !matches!(one.dial, Dial::Done));
+        let mut missing: Vec<String> = waiting
+            .map(|one| {
+                let why = one.last.as_deref().unwrap_or("it does not answer");
+                format!("rank {} at {} ({why})", one.line.0, one.to)
+            })
+            .collect();
+        missing.extend(self.awaited.iter().map(|(rank, _)| format!("rank {rank}")));
+        missing.sort();
+        missing.dedup();
+        let rank = self.awaited.first().map(|line| line.0);
+        let (me, most) = (self.settings.rank, 8);
+        let others = match missing.len() {
+            all if all > most => format!(" and {} more", all - most),
+            _ => String::new(),
+        };
+        missing.truncate(most);
+        let stranger = match &self.last_stranger {
+            Some(last) => {
+                format!(
+                    "; {} connections were none of this job's, the last from {last}",
+                    self.strangers
+                )
+            }
+            None => String::new(),
+        };
+        let (list, within) = (missing.join(", "), self.settings.timeouts.connect);
+        RuntimeError::Connect {
+            rank,
+            what: format!(
+                "rank {me} has no connection within {within} with {list}{others}{stranger}"
+            ),
+            hint: "see whether those processes run, have this job's secret, and can be reached"
+                .to_owned(),
+        }
+    }
+}
+
+fn differs(what: String, rank: Option<u32>) -> RuntimeError {
+    let hint = "start all ranks with the same build, job and plan".to_owned();
+    RuntimeError::Connect { rank, what, hint }
+}
+
+/// Begins a connection that leaves by the interface with this address.
+fn dial(from: IpAddr, to: SocketAddr) -> std::io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
+    if from.is_ipv4() == to.is_ipv4() {
+        socket.bind(&SocketAddr::new(from, 0).into())?;
+    }
+    socket.set_nonblocking(true)?;
+    match socket.connect(&to.into()) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        Ok(()) | Err(_) => Ok(socket.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

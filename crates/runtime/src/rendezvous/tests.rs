@@ -1,0 +1,167 @@
+use std::io::Write;
+
+use super::*;
+use crate::settings::tests::local;
+
+type Ends = Vec<Result<Connected, RuntimeError>>;
+
+/// All ranks meet, each in a thread, after `change` has changed what each is given.
+fn meet(sizes: &[u32], change: impl Fn(&mut Settings)) -> Ends {
+    let ranks: u32 = sizes.iter().product();
+    let all: Vec<(Settings, Listening)> = (0..ranks)
+        .map(|rank| {
+            let mut settings = local(rank, sizes);
+            change(&mut settings);
+            let listening = Listening::new(&settings).expect("a free port");
+            (settings, listening)
+        })
+        .collect();
+    let text = |one: &Listening| one.addresses().iter().map(ToString::to_string).collect();
+    let table: Vec<Vec<String>> = all.iter().map(|(_, listening)| text(listening)).collect();
+    let table = &table;
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = all
+            .into_iter()
+            .map(|(settings, listening)| {
+                scope.spawn(move || listening.connect(&settings, table, &mut || true))
+            })
+            .collect();
+        threads.into_iter().map(|one| one.join().expect("no panic")).collect()
+    })
+}
+
+fn secret(byte: &str) -> Option<String> {
+    Some(byte.repeat(32))
+}
+
+#[test]
+fn every_two_ranks_have_the_connections_that_they_need() {
+    let all = meet(&[2, 3], |one| one.secret = secret("5a"));
+    for (rank, connected) in (0..).zip(all) {
+        let connected = connected.expect("it meets the others");
+        let others: Vec<u32> = (0..6).filter(|other| *other != rank).collect();
+        assert_eq!(connected.control.keys().copied().collect::<Vec<_>>(), others);
+        for d in 0..2 {
+            let peers: Vec<u32> = connected.data[d].keys().copied().collect();
+            assert_eq!(peers, line(&[2, 3], rank, d));
+        }
+    }
+    assert_eq!(line(&[2, 3], 3, 1), [1, 5]);
+}
+
+/// Each change is made on rank 2 of three; words of the error on some rank.
+#[test]
+fn ranks_that_are_not_of_one_job_say_what_differs() {
+    type Change = fn(&mut Settings);
+    let table: [(Change, &str); 4] = [
+        (|one| one.job = "other".to_owned(), "rank 2 has another job than rank"),
+        (|one| one.chunks = 7, "rank 2 has another plan than rank"),
+        (|one| one.epoch = 3, "rank 2 has another epoch than rank"),
+        (|one| one.secret = secret("5b"), "it does not have the secret of this job"),
+    ];
+    for (change, wanted) in table {
+        let all = meet(&[3], |one| {
+            one.timeouts.connect = allrail_core::Time::from_us(700_000);
+            one.secret = secret("5a");
+            if one.rank == 2 {
+                change(one);
+            }
+        });
+        let texts: Vec<String> = all
+            .into_iter()
+            .filter_map(Result::err)
+            .map(|error| {
+                assert!(error.hint().is_some());
+                error.to_string()
+            })
+            .collect();
+        assert!(texts.iter().any(|text| text.contains(wanted)), "{wanted}: {texts:?}");
+        assert!(texts.iter().any(|text| text.contains("rank 2")), "{wanted}: {texts:?}");
+    }
+}
+
+#[test]
+fn who_is_missing_is_named_in_time() {
+    let mut settings = local(0, &[3]);
+    settings.timeouts.connect = allrail_core::Time::from_us(200_000);
+    let listening = Listening::new(&settings).expect("a free port");
+    let mine: Vec<String> = listening.addresses().iter().map(ToString::to_string).collect();
+    let begun = Instant::now();
+    let Err(error) =
+        listening.connect(&settings, &[mine.clone(), mine.clone(), mine], &mut || true)
+    else {
+        panic!("nobody is there");
+    };
+    assert!(begun.elapsed() < Duration::from_secs(2));
+    assert!(error.to_string().contains("rank 1, rank 2"), "{error}");
+}
+
+#[test]
+fn ports_interfaces_and_tables_that_cannot_be_name_the_field() {
+    let busy = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let mut settings = local(0, &[2]);
+    settings.dimensions[0].port = busy.local_addr().expect("its address").port();
+    let error = Listening::new(&settings).err().expect("taken").to_string();
+    assert!(error.starts_with("`dimensions[0].port` is `127.0.0.1:"), "{error}");
+    let mut settings = local(0, &[2]);
+    settings.dimensions[0].interface = "192.0.2.1".to_owned();
+    let error = Listening::new(&settings).err().expect("no secret").to_string();
+    assert!(error.contains("without a secret"), "{error}");
+    settings.secret = secret("5a");
+    let error = Listening::new(&settings).err().expect("not mine").to_string();
+    assert!(error.contains("does not have that address"), "{error}");
+
+    let right = "127.0.0.1:1".to_owned();
+    for (wrong, field) in [
+        (vec![vec![right.clone()]], "`addresses` is `1`"),
+        (vec![vec![right.clone()], vec![]], "`addresses[1]` is `0`"),
+        (vec![vec![right.clone()], vec!["localhost".to_owned()]], "`addresses[1]` is `localhost`"),
+        (vec![vec![right], vec!["10.0.0.1:1".to_owned()]], "`addresses[1]` is `10.0.0.1:1`"),
+    ] {
+        let settings = local(0, &[2]);
+        let listening = Listening::new(&settings).expect("a free port");
+        let error = listening.connect(&settings, &wrong, &mut || true).err().expect("wrong");
+        assert!(error.to_string().starts_with(field), "{error}");
+    }
+}
+
+/// Strangers who flood, talk nonsense, trickle, or repeat what they have heard: the job meets all the same.
+#[test]
+fn strangers_cost_a_note() {
+    let all: Vec<(Settings, Listening)> = (0..2)
+        .map(|rank| {
+            let mut settings = local(rank, &[2]);
+            settings.secret = secret("5a");
+            let listening = Listening::new(&settings).expect("a free port");
+            (settings, listening)
+        })
+        .collect();
+    let table: Vec<Vec<String>> =
+        all.iter().map(|(_, one)| vec![one.addresses()[0].to_string()]).collect();
+    let (to, table) = (all[0].1.addresses()[0], &table);
+    let mut open: Vec<TcpStream> = Vec::new();
+    for kind in 0..300usize {
+        let Ok(mut stream) = TcpStream::connect(to) else { continue };
+        let words: &[u8] = match kind % 4 {
+            0 => b"GET / HTTP/1.1\r\n\r\n",
+            1 => b"arhs",
+            2 => &[0xff; 4096],
+            _ => b"arhs\x01",
+        };
+        let _ = stream.write_all(words);
+        open.push(stream);
+    }
+    let ends: Ends = std::thread::scope(|scope| {
+        let threads: Vec<_> = all
+            .into_iter()
+            .map(|(settings, listening)| {
+                scope.spawn(move || listening.connect(&settings, table, &mut || true))
+            })
+            .collect();
+        threads.into_iter().map(|one| one.join().expect("no panic")).collect()
+    });
+    let notes: Vec<String> =
+        ends.into_iter().flat_map(|one| one.expect("it meets").notes).collect();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(notes[0].contains("none of this job's"), "{notes:?}");
+}

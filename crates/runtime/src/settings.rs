@@ -1,0 +1,327 @@
+//! What a node is made with, as JSON text: alike on every rank, but for `rank`, interfaces and ports.
+//!
+//! ```
+//! use allrail_runtime::Settings;
+//! let settings = Settings::from_json(r#"{
+//!     "rank": 0,
+//!     "ranks": 4,
+//!     "dimensions": [
+//!         {"size": 2, "interface": "127.0.0.1", "bandwidth": "10 Gb/s", "latency": "50 us", "kind": "switch"},
+//!         {"size": 2, "interface": "127.0.0.1", "bandwidth": "1 Gb/s", "latency": "50 us", "kind": "switch"}
+//!     ],
+//!     "policy": "themis",
+//!     "chunks": 4
+//! }"#)?;
+//! assert_eq!(settings.dimensions.len(), 2);
+//! assert!(Settings::from_json("{}").is_err());
+//! # Ok::<(), allrail_runtime::RuntimeError>(())
+//! ```
+
+use std::time::Duration;
+
+use allrail_core::{Bandwidth, Bytes, Time};
+use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_schedule::Order;
+use allrail_schedule::tensor::TensorParameters;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::RuntimeError;
+use crate::auth::Secret;
+use crate::clock::duration;
+
+/// One dimension of the fabric, and where this rank reaches it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DimensionSettings {
+    /// How many ranks it joins.
+    pub size: u32,
+    /// The interface that this rank listens on: its address or its name. Never all of them.
+    #[serde(default = "loopback")]
+    pub interface: String,
+    /// The port to listen on; any free one where it is left out.
+    #[serde(default)]
+    pub port: u16,
+    /// What one link carries, per direction.
+    pub bandwidth: Bandwidth,
+    /// From sending a message to its arrival.
+    pub latency: Time,
+    /// How its ranks are joined.
+    #[serde(default = "switch")]
+    pub kind: Kind,
+    /// Links of a rank.
+    #[serde(default = "one")]
+    pub links: u32,
+}
+
+fn loopback() -> String {
+    "127.0.0.1".to_owned()
+}
+
+fn switch() -> Kind {
+    Kind::Switch
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// How long a node waits for others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Timeouts {
+    /// For all ranks to find each other.
+    pub connect: Time,
+    /// For a link that carries nothing any more, not even acknowledgements.
+    pub link: Time,
+    /// For a process that is there and says nothing.
+    pub silent: Time,
+    /// From one sign of life to the next.
+    pub heartbeat: Time,
+}
+
+impl Default for Timeouts {
+    fn default() -> Self {
+        let seconds = |count: u64| Time::from_us(count * 1_000_000);
+        Self { connect: seconds(60), link: seconds(10), silent: seconds(60), heartbeat: seconds(1) }
+    }
+}
+
+/// See the module.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Settings {
+    /// This rank.
+    pub rank: u32,
+    /// How many ranks there are: the product of the dimensions' sizes.
+    pub ranks: u32,
+    /// The dimensions of the fabric, the one along which ranks are neighbours first; none for one rank.
+    #[serde(default)]
+    pub dimensions: Vec<DimensionSettings>,
+    /// Which dimension a chunk visits next.
+    #[serde(default = "baseline")]
+    pub policy: String,
+    /// Which stage a dimension runs next.
+    #[serde(default)]
+    pub order: Order,
+    /// Into how many chunks a collective is cut.
+    #[serde(default = "one")]
+    pub chunks: u32,
+    /// The algorithm of each dimension. Where it is left out, for every size that which is predicted to be
+    /// the quickest.
+    #[serde(default)]
+    pub algorithms: Option<Vec<String>>,
+    /// Which tensor goes next.
+    #[serde(default = "bytescheduler")]
+    pub tensor: String,
+    /// Tensors are cut into pieces no larger; as the policy has it where it is left out.
+    #[serde(default)]
+    pub partition: Option<Bytes>,
+    /// How much may wait in a socket that the link has not taken: less lets what is urgent overtake sooner,
+    /// more asks for fewer calls.
+    #[serde(default = "send_ahead")]
+    pub send_ahead: Bytes,
+    /// How much is kept at most of what peers send for tensors that this rank has not submitted, beyond
+    /// the size of all its tensors.
+    #[serde(default = "early")]
+    pub early: Bytes,
+    /// How long it waits.
+    #[serde(default)]
+    pub timeouts: Timeouts,
+    /// What only the ranks of this job know, in hexadecimal. Without one only loopback is used.
+    #[serde(default)]
+    pub secret: Option<String>,
+    /// The name of the job; ranks of another are refused.
+    #[serde(default)]
+    pub job: String,
+    /// How often the job was restarted.
+    #[serde(default)]
+    pub epoch: u32,
+    /// The number of the process group.
+    #[serde(default)]
+    pub group: u32,
+}
+
+fn baseline() -> String {
+    "baseline".to_owned()
+}
+
+fn bytescheduler() -> String {
+    "bytescheduler".to_owned()
+}
+
+fn send_ahead() -> Bytes {
+    Bytes::new(64 << 10)
+}
+
+fn early() -> Bytes {
+    Bytes::new(64 << 20)
+}
+
+/// The most ranks of one process group.
+const MOST_RANKS: u32 = 1 << 16;
+
+impl Settings {
+    /// Reads and checks them.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Setting`] names the field.
+    pub fn from_json(text: &str) -> Result<Self, RuntimeError> {
+        let settings: Self = serde_json::from_str(text).map_err(|error| {
+            let hint = "see the documentation of the settings of a node";
+            RuntimeError::setting("settings", "...", error.to_string(), hint)
+        })?;
+        settings.check()?;
+        Ok(settings)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), RuntimeError> {
+        let refuse = |field: &str, value: &dyn std::fmt::Display, why: &str, hint: &str| {
+            RuntimeError::setting(field, value, why, hint)
+        };
+        if self.ranks == 0 || self.ranks > MOST_RANKS {
+            let why = format!("a group has 1 to {MOST_RANKS} ranks");
+            return Err(refuse("ranks", &self.ranks, &why, "the number of processes of the job"));
+        }
+        if self.rank >= self.ranks {
+            let why = format!("there are {} ranks, counted from 0", self.ranks);
+            return Err(refuse("rank", &self.rank, &why, "0 for the first"));
+        }
+        if let Some(d) = self.dimensions.iter().position(|one| one.size < 2) {
+            let (field, size) = (format!("dimensions[{d}].size"), self.dimensions[d].size);
+            let hint = "leave out a dimension of one rank";
+            return Err(refuse(&field, &size, "a dimension joins 2 ranks or more", hint));
+        }
+        let product = self.dimensions.iter().try_fold(1u32, |all, one| all.checked_mul(one.size));
+        if product != Some(self.ranks) {
+            let sizes: Vec<String> = self.dimensions.iter().map(|d| d.size.to_string()).collect();
+            let sizes = sizes.join("×");
+            let why = format!("the sizes of `dimensions` give {sizes} ranks");
+            let hint = "sizes whose product is the number of processes";
+            return Err(refuse("ranks", &self.ranks, &why, hint));
+        }
+        if self.send_ahead.count() < 1 << 10 || self.send_ahead.count() > 1 << 30 {
+            let why = "a socket holds 1 KiB to 1 GiB";
+            return Err(refuse("send_ahead", &self.send_ahead, why, "64 KiB"));
+        }
+        if self.job.len() > 256 {
+            let why = "it is longer than 256 bytes";
+            return Err(refuse("job", &self.job, why, "a short name"));
+        }
+        let Timeouts { connect, link, silent, heartbeat } = self.timeouts;
+        let times = [("connect", connect), ("link", link), ("heartbeat", heartbeat)];
+        if let Some((name, time)) = times.into_iter().find(|(_, time)| time.as_ps() == 0) {
+            let field = format!("timeouts.{name}");
+            return Err(refuse(&field, &time, "nothing happens in no time", "1 s"));
+        }
+        if silent < heartbeat + heartbeat {
+            let why = format!("signs of life come every {heartbeat}");
+            return Err(refuse("timeouts.silent", &silent, &why, "several heartbeats"));
+        }
+        self.secret().map(|_| ())
+    }
+
+    pub(crate) fn secret(&self) -> Result<Secret, RuntimeError> {
+        self.secret.as_deref().map_or_else(|| Ok(Secret::default()), Secret::from_hex)
+    }
+
+    pub(crate) fn fabric(&self) -> Fabric {
+        let dimension = |one: &DimensionSettings| Dimension {
+            kind: one.kind,
+            size: one.size,
+            links: one.links,
+            bandwidth: one.bandwidth,
+            latency: one.latency,
+            in_network_reduction: false,
+            contention: Contention::Shared,
+        };
+        let dimensions = self.dimensions.iter().map(dimension).collect();
+        Fabric { name: "job".to_owned(), dimensions }
+    }
+
+    pub(crate) fn tensor_parameters(&self) -> TensorParameters {
+        let (policy, partition) = (self.tensor.clone(), self.partition);
+        TensorParameters { policy, partition, ..TensorParameters::default() }
+    }
+
+    /// What all ranks must have in common, as a hash: what they would decide differently with.
+    pub(crate) fn digest(&self) -> String {
+        let alike: Vec<DimensionSettings> = self
+            .dimensions
+            .iter()
+            .map(|one| DimensionSettings { interface: String::new(), port: 0, ..one.clone() })
+            .collect();
+        let Self { policy, order, chunks, algorithms, tensor, partition, group, .. } = self;
+        let alike = (alike, policy, order, chunks, algorithms, tensor, partition, group);
+        let text = serde_json::to_string(&alike).expect("settings are plain data");
+        let digest = Sha256::digest(text);
+        digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    }
+
+    pub(crate) fn connect_timeout(&self) -> Duration {
+        duration(self.timeouts.connect)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Ranks of these sizes on this machine, with short timeouts.
+    pub(crate) fn local(rank: u32, sizes: &[u32]) -> Settings {
+        let dimensions: Vec<_> = sizes
+            .iter()
+            .map(|size| {
+                serde_json::json!({"size": size, "bandwidth": "10 Gb/s", "latency": "20 us"})
+            })
+            .collect();
+        let ranks: u32 = sizes.iter().product();
+        let text = serde_json::json!({
+            "rank": rank, "ranks": ranks, "dimensions": dimensions,
+            "timeouts": {"connect": "5 s", "link": "10 s", "silent": "60 s", "heartbeat": "1 s"},
+        });
+        Settings::from_json(&text.to_string()).expect("right settings")
+    }
+
+    #[test]
+    fn what_cannot_be_names_the_field() {
+        type Change = fn(&mut Settings);
+        let table: [(&str, Change); 9] = [
+            ("ranks", |one| one.ranks = 5),
+            ("ranks", |one| one.ranks = 0),
+            ("rank", |one| one.rank = 4),
+            ("dimensions[1].size", |one| one.dimensions[1].size = 1),
+            ("send_ahead", |one| one.send_ahead = Bytes::new(10)),
+            ("job", |one| one.job = "x".repeat(300)),
+            ("timeouts.link", |one| one.timeouts.link = Time::ZERO),
+            ("timeouts.silent", |one| one.timeouts.silent = Time::from_us(1)),
+            ("secret", |one| one.secret = Some("12".to_owned())),
+        ];
+        for (wanted, change) in table {
+            let mut settings = local(0, &[2, 2]);
+            change(&mut settings);
+            match settings.check() {
+                Err(RuntimeError::Setting { field, hint, .. }) => {
+                    assert_eq!((field.as_str(), hint.is_empty()), (wanted, false));
+                }
+                other => panic!("{wanted}: {other:?}"),
+            }
+        }
+        for text in ["", "{}", r#"{"rank": 0, "ranks": 1, "colour": "red"}"#] {
+            assert!(Settings::from_json(text).is_err(), "{text}");
+        }
+        assert!(Settings::from_json(r#"{"rank": 0, "ranks": 1}"#).is_ok());
+    }
+
+    #[test]
+    fn the_digest_is_of_what_ranks_have_in_common() {
+        let one = local(0, &[2, 2]);
+        let mut other = local(3, &[2, 2]);
+        other.dimensions[1].interface = "lo".to_owned();
+        other.timeouts.silent = Time::from_us(9_000_000);
+        assert_eq!(one.digest(), other.digest());
+        other.chunks = 2;
+        assert_ne!(one.digest(), other.digest());
+        assert_ne!(local(0, &[4]).digest(), local(0, &[2, 2]).digest());
+    }
+}

@@ -1,0 +1,150 @@
+//! Calls without a name: every kind, from any root, several at a time; and what differs between ranks.
+
+use std::sync::Arc;
+
+use allrail_collective::Operation;
+use allrail_collective::rank::shard;
+use allrail_engine::Dtype;
+use allrail_runtime::{CallOf, FaultKind, Node, RuntimeError};
+use serde_json::json;
+
+use crate::cluster::{Held, LONG, connected};
+
+fn call(node: &Node, operation: Operation, root: u32, held: &mut Held) -> u64 {
+    let call = CallOf { operation, root, dtype: held.dtype, priority: 0 };
+    let elements = held.elements();
+    // SAFETY: every test keeps what it has submitted until it is done, or the node is closed.
+    unsafe { node.call(&call, held.pointer(), elements) }.expect("it is taken")
+}
+
+fn started(sizes: &[u32], more: &serde_json::Value) -> Vec<Arc<Node>> {
+    let nodes = connected(sizes, more);
+    nodes.iter().for_each(|node| node.start().expect("it starts"));
+    nodes
+}
+
+/// Element `i` of what a rank brings.
+fn brought(rank: u32, i: u64) -> i64 {
+    i64::from(rank) * 1_000_000 + i as i64
+}
+
+/// What a rank must hold after it; none where that is scratch.
+fn wanted(
+    operation: Operation,
+    (root, ranks, elements): (u32, u32, u64),
+    rank: u32,
+    i: u64,
+) -> Option<i64> {
+    let owner = (0..ranks).find(|place| shard(elements, *place, ranks).contains(&i));
+    let sum = || (0..ranks).map(|rank| brought(rank, i)).sum();
+    match operation {
+        Operation::AllReduce => Some(sum()),
+        Operation::ReduceScatter => (owner == Some(rank)).then(sum),
+        Operation::AllGather => owner.map(|owner| brought(owner, i)),
+        Operation::Broadcast => Some(brought(root, i)),
+        Operation::AllToAll => {
+            let owner = owner?;
+            let offset = i - shard(elements, owner, ranks).start;
+            Some(brought(owner, shard(elements, rank, ranks).start + offset))
+        }
+    }
+}
+
+fn check_all(sizes: &[u32]) {
+    let nodes = started(sizes, &json!({"chunks": 2}));
+    let ranks = nodes.len() as u32;
+    let mut jobs = Vec::new();
+    for operation in Operation::ALL {
+        let roots = if operation == Operation::Broadcast { ranks } else { 1 };
+        for (root, elements) in (0..roots).flat_map(|root| [0, 12, 1008, 60_000].map(|n| (root, n)))
+        {
+            jobs.push((operation, root, elements / u64::from(ranks) * u64::from(ranks)));
+        }
+    }
+    std::thread::scope(|scope| {
+        for (rank, node) in (0..).zip(&nodes) {
+            let jobs = &jobs;
+            scope.spawn(move || {
+                let content = |elements: u64| -> Vec<u8> {
+                    (0..elements).flat_map(|i| brought(rank, i).to_le_bytes()).collect()
+                };
+                let mut held: Vec<Held> =
+                    jobs.iter().map(|job| Held::new(Dtype::Int64, &content(job.2))).collect();
+                let numbers: Vec<u64> = jobs
+                    .iter()
+                    .zip(&mut held)
+                    .map(|((operation, root, _), held)| call(node, *operation, *root, held))
+                    .collect();
+                for ((job, held), number) in jobs.iter().zip(&held).zip(numbers) {
+                    assert!(node.wait_call(number, LONG).expect("no fault"), "{job:?}");
+                    let (operation, root, elements) = *job;
+                    for (i, bytes) in (0..).zip(held.content().as_chunks::<8>().0) {
+                        let is = i64::from_le_bytes(*bytes);
+                        let wanted = wanted(operation, (root, ranks, elements), rank, i);
+                        assert!(wanted.is_none_or(|wanted| wanted == is), "{job:?} {rank} {i}");
+                    }
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn every_kind_of_call_is_right_from_any_root() {
+    check_all(&[4]);
+    check_all(&[3, 2]);
+}
+
+/// One rank calls something else: all ranks end with one error that says so.
+#[test]
+fn a_call_that_differs_is_named_on_every_rank() {
+    let nodes = started(&[3], &json!({}));
+    let mut held: Vec<Held> = (0..3)
+        .map(|rank| Held::new(if rank == 1 { Dtype::Int32 } else { Dtype::Float32 }, &[0; 4000]))
+        .collect();
+    let mut made = Vec::new();
+    for (node, held) in nodes.iter().zip(&mut held) {
+        let call =
+            CallOf { operation: Operation::AllReduce, root: 0, dtype: held.dtype, priority: 0 };
+        let elements = held.elements();
+        // SAFETY: it is kept until the nodes are closed.
+        made.push(unsafe { node.call(&call, held.pointer(), elements) });
+    }
+    let wait = |(node, made): (&Arc<Node>, Result<u64, RuntimeError>)| match made
+        .and_then(|number| node.wait_call(number, LONG))
+    {
+        Err(RuntimeError::Fault(fault)) => {
+            assert_eq!(fault.kind, FaultKind::BadFrame);
+            fault.what
+        }
+        other => panic!("{other:?}"),
+    };
+    let texts: Vec<String> = nodes.iter().zip(made).map(wait).collect();
+    assert!(texts.iter().all(|text| text.contains("dtype")), "{texts:?}");
+    nodes.iter().for_each(|node| node.close());
+}
+
+#[test]
+fn what_cannot_be_called_is_refused_before_it_counts() {
+    let nodes = started(&[2], &json!({}));
+    let mut held = Held::new(Dtype::Float32, &[0; 40]);
+    let mut refused = |operation, root, elements, offset: usize| {
+        let call = CallOf { operation, root, dtype: Dtype::Float32, priority: 0 };
+        // SAFETY: it is refused, and touches nothing.
+        let made = unsafe { nodes[0].call(&call, held.pointer().wrapping_add(offset), elements) };
+        made.expect_err("it cannot be").to_string()
+    };
+    assert!(refused(Operation::Broadcast, 2, 10, 0).contains('2'));
+    refused(Operation::AllToAll, 0, 9, 0);
+    assert!(refused(Operation::AllReduce, 0, u64::MAX, 0).contains("no such memory"));
+    let mut others: Vec<Held> = (0..2).map(|_| Held::new(Dtype::Float32, &[0; 40])).collect();
+    let numbers: Vec<u64> = nodes
+        .iter()
+        .zip(&mut others)
+        .map(|(node, held)| call(node, Operation::AllReduce, 0, held))
+        .collect();
+    assert_eq!(numbers, [0, 0]);
+    assert!(nodes[0].wait_call(0, LONG).expect("no fault"));
+    assert!(nodes[0].wait_call(1, LONG).is_err());
+    assert!(nodes[1].wait_call(0, LONG).expect("no fault"));
+}

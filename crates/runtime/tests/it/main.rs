@@ -1,0 +1,5 @@
+//! The tests of `allrail-runtime` that need whole nodes, linked once.
+
+mod calls;
+mod cluster;
+mod exchange;
