@@ -27,6 +27,7 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 import allrail.torch as art  # noqa: E402
 
 STEPS = 6
+TRANSPORTS = ("c10d", "native")
 
 # -- models
 
@@ -309,7 +310,7 @@ adam, sgd, nesterov = (OPTIMIZERS[name] for name in ("adam", "sgd", "nesterov"))
 class Run:
     """One training, in one of three ways: by `ddp`, by `art`, or `alone` with all ranks' data."""
 
-    def __init__(self, way, case, rank, ranks):
+    def __init__(self, way, case, rank, ranks, transport):
         self.way, self.case, self.rank, self.ranks = way, case, rank, ranks
         torch.manual_seed(rank if way != "alone" else 0)  # rank 0's parameters are everybody's
         self.model = case.model()
@@ -321,7 +322,8 @@ class Run:
             )
         case.prepare(self)
         if way == "art":
-            art.schedule(self.model, self.optimizer, **case.options)
+            options = {"transport": transport, **case.options}
+            art.schedule(self.model, self.optimizer, **options)
         case.prepare_after(self)
 
     def batch(self, step, part=0, rank=None):
@@ -786,27 +788,33 @@ CASES |= {
 def test_equals_without(name, ranks_of):
     case = CASES[name]
     results = ranks_of(both_ways)(name)
-    for expected, got, barriers in results:
-        assert barriers == case.barriers
-        assert len(expected) == len(got)
-        for number, (left, right) in enumerate(zip(expected, got, strict=True)):
-            apart = (left.double() - right.double()).abs().max().item() if left.numel() else 0
-            assert apart <= case.tolerance, f"tensor {number} of {len(got)} is {apart} apart"
+    for expected, by_transport in results:
+        for transport, (got, barriers) in by_transport.items():
+            assert barriers == case.barriers, transport
+            compare(expected, got, case.tolerance, transport)
     if case.alike:
-        for left, right in zip(results[0][1], results[1][1], strict=True):
-            assert torch.equal(left, right), "ranks differ"
+        for transport in TRANSPORTS:
+            left, right = (by_transport[transport][0] for _, by_transport in results)
+            compare(left, right, 0, f"{transport}, rank by rank")
+
+
+def compare(expected, got, tolerance, what):
+    assert len(expected) == len(got), what
+    for number, (left, right) in enumerate(zip(expected, got, strict=True)):
+        apart = (left.double() - right.double()).abs().max().item() if left.numel() else 0
+        assert apart <= tolerance, f"{what}: tensor {number} of {len(got)} is {apart} apart"
 
 
 def both_ways(rank, name):
-    """Train as the oracle does, then by `allrail.torch`."""
+    """Train as the oracle does, then by `allrail.torch`, over each transport."""
     case = CASES[name]
     expected, _ = train(case.oracle, case, rank)
     dist.barrier()
-    return expected, *train("art", case, rank)
+    return expected, {each: train("art", case, rank, each) for each in TRANSPORTS}
 
 
-def train(way, case, rank):
-    run = Run(way, case, rank, 2)
+def train(way, case, rank, transport=None):
+    run = Run(way, case, rank, 2, transport)
     case.loop(run)
     result = run.result()
     art.release(run.model)

@@ -23,11 +23,12 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from allrail.errors import InputError
+from allrail.errors import InputError, did_you_mean
 from allrail.torch.agreement import Agreement, store_of_job
 from allrail.torch.barrier import BarrierWarning
 from allrail.torch.check import check
 from allrail.torch.errors import TrainingError
+from allrail.torch.native import Native, same_machine
 from allrail.torch.scheduled import Scheduled
 from allrail.torch.transport import Transport
 from allrail.torch.whole import Whole
@@ -57,7 +58,7 @@ def schedule(
     cross_barrier: bool = True,
     broadcast_buffers: bool = True,
     sparse: Literal["refuse", "densify"] = "refuse",
-    transport: Transport | None = None,
+    transport: Literal["auto", "native", "c10d"] | Transport = "auto",
 ) -> tuple[M, O]:
     """Exchange the gradients of `model` among all processes, and step as late as possible.
 
@@ -72,7 +73,9 @@ def schedule(
         broadcast_buffers: Whether each forward pass in training begins with the buffers of rank 0.
         sparse: What becomes of sparse gradients: `"refuse"` is an error, `"densify"` makes them
             dense.
-        transport: What carries gradients; None takes what suits the job.
+        transport: What carries gradients: `"native"` is allrail's own, which cuts and prioritises
+            them; `"c10d"` a process group of torch.distributed, which does neither; `"auto"` takes
+            the first where all ranks are on one machine and parameters are not on a GPU.
 
     Returns:
         The same two objects.
@@ -99,16 +102,31 @@ def schedule(
         return model, optimizer
     _count += 1
     disabled = os.environ.get("ALLRAIL_DISABLE", "0") not in {"", "0"}
-    if transport is None or disabled:
+    agreement = Agreement(store, rank, ranks, f"schedule{_count}")
+    if disabled:
+        transport = "c10d"
+    if transport == "auto":
+        on_host = all(each.device.type == "cpu" for each in parameters.values())
+        transport = "native" if on_host and same_machine(agreement) else "c10d"
+    if transport == "native":
+        transport = Native(rank, ranks, agreement)
+    elif transport == "c10d":
         if not dist.is_initialized():
             dist.init_process_group(store=store, rank=rank, world_size=ranks)
-        transport = Whole()
+        transport = Whole(agreement)
+    elif isinstance(transport, str):
+        raise InputError(
+            "there is no such transport",
+            field="transport",
+            value=transport,
+            hint=did_you_mean(transport, ("auto", "native", "c10d")),
+        )
     _scheduled[id(model)] = Scheduled(
         model,
         optimizers,
         parameters,
         transport,
-        Agreement(store, rank, ranks, f"schedule{_count}"),
+        agreement,
         cross_barrier=cross_barrier and not disabled,
         broadcast_buffers=broadcast_buffers,
         densify=sparse == "densify",

@@ -24,12 +24,16 @@ class Agreement:
 
     Args:
         name: Tells this one from others of the same processes; alike on all ranks.
+
+    Attributes:
+        name: The same, with the run and its restart.
     """
 
     def __init__(self, store: Any, rank: int, ranks: int, name: str) -> None:
         run = os.environ.get("TORCHELASTIC_RUN_ID", "none")
         restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-        self._prefix = f"allrail/{run}/{restart}/{name}"
+        self.name = f"{run}/{restart}/{name}"
+        self._prefix = f"allrail/{self.name}"
         self._store = store
         self._rank = rank
         self._ranks = ranks

@@ -139,6 +139,8 @@ class Exchange:
         for slot in self._slots:
             if slot.flight is not None:
                 slot.flight.finish()
+        if self._users is not None:
+            self._transport.wait(self._users_key, self._users.generation)
 
     def detach(self) -> None:
         """Take the hooks off the parameters."""

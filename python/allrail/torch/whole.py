@@ -7,12 +7,12 @@ overtakes, nothing is cut: this is the plain transport, for the groups that exis
 compare with.
 
 Its process group is its own, so that the collectives of the user's script come in no order to
-these.
+these. Groups are kept for whoever needs one next: where torch 2.4 destroys a group whose last work
+has just ended, the process may hang.
 """
 
 from __future__ import annotations
 
-import contextlib
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 import torch
 import torch.distributed as dist
 
+from allrail.torch.agreement import Agreement
 from allrail.torch.errors import TrainingError
 from allrail.torch.transport import in_memory_order
 
@@ -33,19 +34,32 @@ class _Tensor:
     works: dict[int, dist.Work] = field(default_factory=dict)
 
 
+# Groups that nobody uses any more, by a number that is alike on all ranks.
+_free: dict[int, dist.ProcessGroup] = {}
+_made = 0
+
+
 class Whole:
     """See the module; satisfies `allrail.torch.transport.Transport`.
 
     Args:
-        backend: The backend of its process group; None takes that of the default group.
+        agreement: How ranks agree on which group they take.
     """
 
-    def __init__(self, backend: str | None = None) -> None:
-        self._group: dist.ProcessGroup | None = dist.new_group(backend=backend)
+    def __init__(self, agreement: Agreement) -> None:
+        global _made  # noqa: PLW0603 - groups belong to the process
+        common = agreement.on("group", sorted(_free), _in_common)
+        if common:
+            self._number: int = common[0]
+            self._group: dist.ProcessGroup | None = _free.pop(self._number)
+        else:
+            self._number, self._group = _made, dist.new_group()
+            _made += 1
         self.rank: int = dist.get_rank()
         self.ranks: int = dist.get_world_size()
         self._tensors: list[_Tensor] = []
         self._next = 0
+        self._broken = False
 
     def register(
         self,
@@ -94,6 +108,7 @@ class Whole:
         try:
             work.wait()
         except RuntimeError as error:
+            self._broken = True
             raise TrainingError(
                 f"its exchange has failed: {error}",
                 field=entry.name,
@@ -122,13 +137,14 @@ class Whole:
         """See `Transport.close`."""
         group, self._group = self._group, None
         for entry in self._tensors:
-            # A group that is destroyed with work under way may wait for a thread that waits for it.
             for work in entry.works.values():
-                with contextlib.suppress(RuntimeError):
+                try:
                     work.wait()
+                except RuntimeError:
+                    self._broken = True
             entry.works.clear()
-        if group is not None and dist.is_initialized():
-            dist.destroy_process_group(group)
+        if group is not None and not self._broken:
+            _free[self._number] = group
 
     def _advance(self) -> None:
         """Start what is next in the order of all ranks, as far as it is here."""
@@ -137,3 +153,7 @@ class Whole:
             entry.works[entry.started] = dist.all_reduce(flat, group=self._group, async_op=True)
             entry.started += 1
             self._next = (self._next + 1) % len(self._tensors)
+
+
+def _in_common(said: list[list[int]]) -> list[int]:
+    return sorted(set(said[0]).intersection(*said[1:]))

@@ -1,0 +1,227 @@
+"""Gradients over allrail's own transport: cut, prioritised and scheduled by the engine.
+
+`allrail._core.Node` takes tensors by address. So this file keeps them alive until their exchange is
+over, and tells autograd that they were written to. Ranks need no common order: what each submits
+has a name.
+
+A node knows its tensors before it starts. What has no name, such as a broadcast of buffers, and
+what comes before the first step therefore has a node of its own.
+
+Runs on CPU tensors. Where all ranks are on one machine it needs no settings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import secrets
+import time
+import warnings
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+import torch
+
+from allrail._core import Node, RuntimeFault
+from allrail.errors import InputError
+from allrail.torch.agreement import Agreement
+from allrail.torch.errors import TrainingError
+from allrail.torch.transport import in_memory_order
+
+_STALLED_AFTER = 60.0
+_GIVEN_UP_AFTER = 1800.0
+# What a link within one machine is taken to be; plans depend on it, results do not.
+_LOOPBACK = {"interface": "127.0.0.1", "bandwidth": "20 Gb/s", "latency": "20 us", "kind": "switch"}
+
+
+class Native:
+    """See the module; satisfies `allrail.torch.transport.Transport`.
+
+    Args:
+        rank: This process.
+        ranks: How many there are.
+        agreement: How ranks tell each other where they listen.
+        settings: Of the node, beyond rank, ranks, job and group; None for ranks on one machine.
+    """
+
+    def __init__(
+        self, rank: int, ranks: int, agreement: Agreement, settings: dict[str, Any] | None = None
+    ) -> None:
+        self.rank = rank
+        self.ranks = ranks
+        settings = dict(settings or {"dimensions": [{"size": ranks, **_LOOPBACK}]})
+        # Whoever reads the store can join; on one machine, only what is on it can reach the ports.
+        settings |= agreement.on("secret", None, lambda _: {"secret": secrets.token_hex(32)})
+        settings |= {"rank": rank, "ranks": ranks, "job": agreement.name}
+        self._calls = _connected(settings | {"group": 0}, agreement, "calls")
+        self._tensors = _connected(settings | {"group": 1}, agreement, "tensors")
+        self._calls.start()
+        self._names: list[str] = []
+        self._held: dict[tuple[int, int], torch.Tensor] = {}
+        nodes = (self._tensors, self._calls)
+        self._leave = weakref.finalize(self, _leave, os.getpid(), *nodes, self._held)
+
+    def register(
+        self,
+        name: str,
+        dtype: torch.dtype,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        place: int,
+        group: int | None = None,
+    ) -> int:
+        """See `Transport.register`."""
+        try:
+            key = self._tensors.register(
+                name, _name(dtype), list(shape), list(strides), place, group
+            )
+        except (RuntimeFault, ValueError) as error:
+            _raise(error)
+        self._names.append(name)
+        return key
+
+    def start(self) -> None:
+        """See `Transport.start`."""
+        try:
+            self._tensors.start()
+        except (RuntimeFault, ValueError) as error:
+            _raise(error)
+
+    def submit(self, key: int, tensor: torch.Tensor) -> int:
+        """See `Transport.submit`."""
+        return self._submit(self._tensors.submit, key, tensor)
+
+    def unused(self, key: int, tensor: torch.Tensor) -> int:
+        """See `Transport.unused`."""
+        return self._submit(self._tensors.unused, key, tensor)
+
+    def wait(self, key: int, generation: int) -> None:
+        """See `Transport.wait`."""
+        started = time.monotonic()
+        warned = False
+        try:
+            while not self._tensors.wait(key, generation, _STALLED_AFTER):
+                waited = time.monotonic() - started
+                name = self._names[key]
+                if waited > _GIVEN_UP_AFTER:
+                    raise TrainingError(
+                        f"its exchange is not over after {waited:.0f} s",
+                        field=name,
+                        hint="look for a rank that runs no backward pass: each must run as many",
+                    )
+                if not warned:
+                    warned = True
+                    warnings.warn(
+                        f"the exchange of `{name}` takes more than {waited:.0f} s: a rank computes,"
+                        " saves or is debugged, or does not run this backward pass",
+                        RuntimeWarning,
+                        stacklevel=2,
+                    )
+        except RuntimeFault as error:
+            _raise(error)
+        self._release(key, generation)
+
+    def is_done(self, key: int, generation: int) -> bool:
+        """See `Transport.is_done`."""
+        try:
+            return self._tensors.is_done(key, generation)
+        except RuntimeFault:
+            return True  # `wait` has to say what is wrong
+
+    def broadcast(self, tensors: Sequence[torch.Tensor]) -> None:
+        """See `Transport.broadcast`."""
+        try:
+            under_way = []
+            for tensor in tensors:
+                raw = in_memory_order(tensor).view(torch.uint8) if tensor.numel() else None
+                if raw is not None:
+                    ticket = self._calls.call("broadcast", raw.data_ptr(), raw.numel(), "uint8")
+                    under_way.append((ticket, tensor, raw))
+            for ticket, tensor, _ in under_way:
+                while not self._calls.wait_call(ticket, _GIVEN_UP_AFTER):
+                    pass
+                torch.autograd.graph.increment_version(tensor)
+        except (RuntimeFault, ValueError) as error:
+            _raise(error)
+
+    def report(self) -> dict[str, Any]:
+        """What the node has done: tensors, dimensions, times."""
+        found: dict[str, Any] = json.loads(self._tensors.report())
+        return found
+
+    def close(self) -> None:
+        """See `Transport.close`."""
+        self._leave()
+
+    def _submit(self, submit: Any, key: int, tensor: torch.Tensor) -> int:
+        raw = in_memory_order(tensor)
+        try:
+            generation: int = submit(key, raw.data_ptr(), raw.numel())
+        except (RuntimeFault, ValueError) as error:
+            _raise(error)
+        self._held[key, generation] = tensor
+        return generation
+
+    def _release(self, key: int, generation: int) -> None:
+        tensor = self._held.pop((key, generation), None)
+        if tensor is not None:
+            # Memory was written to behind autograd's back.
+            torch.autograd.graph.increment_version(tensor)
+
+
+def same_machine(agreement: Agreement) -> bool:
+    """Whether all ranks reach each other over the loopback interface."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        mine = [boot, str(Path("/proc/self/ns/net").readlink())]
+    except OSError:
+        mine = []
+    return bool(
+        agreement.on("machine", mine, lambda said: bool(mine) and said.count(mine) == len(said))
+    )
+
+
+def _leave(
+    process: int, tensors: Node, calls: Node, held: dict[tuple[int, int], torch.Tensor]
+) -> None:
+    """Close both nodes, once others have got what this rank has promised them."""
+    if process != os.getpid():
+        return  # a fork, such as a data loader's worker: the nodes are its parent's
+    with contextlib.suppress(RuntimeFault):
+        for key, generation in list(held):
+            tensors.wait(key, generation, _STALLED_AFTER)
+    tensors.close()
+    calls.close()
+    held.clear()
+
+
+def _connected(settings: dict[str, Any], agreement: Agreement, topic: str) -> Node:
+    try:
+        node = Node(json.dumps(settings))
+        addresses = agreement.on(f"addresses of {topic}", node.addresses(), lambda said: said)
+        node.connect(addresses)
+    except (RuntimeFault, ValueError) as error:
+        _raise(error)
+    return node
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _raise(error: Exception) -> NoReturn:
+    """Raise what a node says as an error of ours."""
+    try:
+        said = json.loads(str(error.args[0]))
+    except (ValueError, IndexError):
+        raise error from None
+    if "field" in said:
+        raise InputError(
+            said["why"], field=said["field"], value=str(said["value"]), hint=said["hint"]
+        ) from error
+    raise TrainingError(
+        said["what"], field=said.get("tensor") or "", hint=said.get("hint") or ""
+    ) from error
