@@ -15,26 +15,23 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import time
 import warnings
 import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import torch
 
 from allrail._core import Node, RuntimeFault
-from allrail.errors import InputError
 from allrail.torch.agreement import Agreement
 from allrail.torch.errors import TrainingError
+from allrail.torch.nodes import connected, raise_from, settings_of
 from allrail.torch.transport import in_memory_order
 
 _STALLED_AFTER = 60.0
 _GIVEN_UP_AFTER = 1800.0
-# What a link within one machine is taken to be; plans depend on it, results do not.
-_LOOPBACK = {"interface": "127.0.0.1", "bandwidth": "20 Gb/s", "latency": "20 us", "kind": "switch"}
 
 
 class Native:
@@ -52,12 +49,9 @@ class Native:
     ) -> None:
         self.rank = rank
         self.ranks = ranks
-        settings = dict(settings or {"dimensions": [{"size": ranks, **_LOOPBACK}]})
-        # Whoever reads the store can join; on one machine, only what is on it can reach the ports.
-        settings |= agreement.on("secret", None, lambda _: {"secret": secrets.token_hex(32)})
-        settings |= {"rank": rank, "ranks": ranks, "job": agreement.name}
-        self._calls = _connected(settings | {"group": 0}, agreement, "calls")
-        self._tensors = _connected(settings | {"group": 1}, agreement, "tensors")
+        known = settings_of(rank, ranks, agreement, settings)
+        self._calls = connected(known | {"group": 0}, agreement, "calls")
+        self._tensors = connected(known | {"group": 1}, agreement, "tensors")
         self._calls.start()
         self._names: list[str] = []
         self._held: dict[tuple[int, int], torch.Tensor] = {}
@@ -79,7 +73,7 @@ class Native:
                 name, _name(dtype), list(shape), list(strides), place, group
             )
         except (RuntimeFault, ValueError) as error:
-            _raise(error)
+            raise_from(error)
         self._names.append(name)
         return key
 
@@ -88,7 +82,7 @@ class Native:
         try:
             self._tensors.start()
         except (RuntimeFault, ValueError) as error:
-            _raise(error)
+            raise_from(error)
 
     def submit(self, key: int, tensor: torch.Tensor) -> int:
         """See `Transport.submit`."""
@@ -121,7 +115,7 @@ class Native:
                         stacklevel=2,
                     )
         except RuntimeFault as error:
-            _raise(error)
+            raise_from(error)
         self._release(key, generation)
 
     def is_done(self, key: int, generation: int) -> bool:
@@ -145,7 +139,7 @@ class Native:
                     pass
                 torch.autograd.graph.increment_version(tensor)
         except (RuntimeFault, ValueError) as error:
-            _raise(error)
+            raise_from(error)
 
     def report(self) -> dict[str, Any]:
         """What the node has done: tensors, dimensions, times."""
@@ -161,7 +155,7 @@ class Native:
         try:
             generation: int = submit(key, raw.data_ptr(), raw.numel())
         except (RuntimeFault, ValueError) as error:
-            _raise(error)
+            raise_from(error)
         self._held[key, generation] = tensor
         return generation
 
@@ -198,30 +192,5 @@ def _leave(
     held.clear()
 
 
-def _connected(settings: dict[str, Any], agreement: Agreement, topic: str) -> Node:
-    try:
-        node = Node(json.dumps(settings))
-        addresses = agreement.on(f"addresses of {topic}", node.addresses(), lambda said: said)
-        node.connect(addresses)
-    except (RuntimeFault, ValueError) as error:
-        _raise(error)
-    return node
-
-
 def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-def _raise(error: Exception) -> NoReturn:
-    """Raise what a node says as an error of ours."""
-    try:
-        said = json.loads(str(error.args[0]))
-    except (ValueError, IndexError):
-        raise error from None
-    if "field" in said:
-        raise InputError(
-            said["why"], field=said["field"], value=str(said["value"]), hint=said["hint"]
-        ) from error
-    raise TrainingError(
-        said["what"], field=said.get("tensor") or "", hint=said.get("hint") or ""
-    ) from error

@@ -275,13 +275,14 @@ class _Hook:
     def __init__(
         self, function: Callable[..., None], *, compiled: Callable[..., None] | None = None
     ) -> None:
-        self._function = function
-        self._apart = torch.compiler.disable(compiled or function)
+        # Nothing of it is compiled, whatever is compiled around it.
+        self._function = torch.compiler.disable(function)
+        self._compiled = self._function if compiled is None else torch.compiler.disable(compiled)
 
     def __call__(self, *args: Any) -> None:
         """Call the function."""
         if torch.compiler.is_compiling():
-            self._apart(*args)
+            self._compiled(*args)
         else:
             self._function(*args)
 
