@@ -12,7 +12,6 @@ import multiprocessing
 import os
 import pickle
 import signal
-import socket
 import sys
 import time
 import traceback
@@ -36,12 +35,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "tests/torch/" in item.path.as_posix():
             item.add_marker(pytest.mark.skip(reason="torch is not installed: `allrail[torch]`"))
-
-
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 class RankError(AssertionError):
@@ -96,14 +89,15 @@ class Ranks:
         return [said if kind == "ok" else kind for kind, said in answers]
 
     def start(self):
-        port = free_port()
+        # As torchrun's agent does, this process keeps the store: no port has to be guessed.
+        self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         sys.stdout.flush()
         sys.stderr.flush()
         for rank in range(self.ranks):
             mine, theirs = multiprocessing.Pipe()
             pid = os.fork()
             if pid == 0:
-                self.work(rank, port, theirs)
+                self.work(rank, theirs)
             theirs.close()
             self.workers.append((pid, mine))
 
@@ -114,7 +108,7 @@ class Ranks:
             os.waitpid(pid, 0)
         self.workers = []
 
-    def work(self, rank, port, pipe):
+    def work(self, rank, pipe):
         try:
             faulthandler.enable()
             os.environ.update(
@@ -122,7 +116,8 @@ class Ranks:
                 LOCAL_RANK=str(rank),
                 WORLD_SIZE=str(self.ranks),
                 MASTER_ADDR="127.0.0.1",
-                MASTER_PORT=str(port),
+                MASTER_PORT=str(self.store.port),
+                TORCHELASTIC_USE_AGENT_STORE="True",
                 GLOO_SOCKET_IFNAME="lo",
             )
             warnings.simplefilter("ignore")
@@ -135,7 +130,12 @@ class Ranks:
                 except BaseException:  # noqa: BLE001 - the test's process reports it
                     answer = ("raised", traceback.format_exc())
                 pipe.send_bytes(pickle.dumps(answer))
+        except EOFError:
+            pass  # the test is over
+        except BaseException:  # noqa: BLE001 - shown with what the test says
+            traceback.print_exc()
         finally:
+            sys.stderr.flush()
             os._exit(0)
 
 
