@@ -53,18 +53,19 @@ __all__ = [
 class InputError(ValueError):
     """A mistake in what was given; `args[0]` is JSON with `field`, `value`, `why`, `hint`."""
 
-class RuntimeFault(RuntimeError):
+class RuntimeFault(RuntimeError):  # noqa: N818 (an event of the job, which it ends)
     """The end of a job; `args[0]` is JSON with `kind`, `rank`, `tensor`, `what` and `hint`."""
 
 @final
 class Node:
     """One rank of one process group, over the native transport.
 
-    `pointer` is the address of memory that stays where it is, and that nobody else touches, until its
-    exchange is over or has failed, or `close` has returned. Timeouts are in seconds.
+    `pointer` is the address of memory that stays where it is, and that nobody else touches, until
+    its exchange is over or has failed, or `close` has returned. Timeouts are in seconds. A child
+    made by `fork` calls `abandon`, and nothing else.
     """
 
-    def __init__(self, settings: str) -> None: ...
+    def __new__(cls, settings: str) -> Node: ...
     def addresses(self) -> list[str]: ...
     def connect(self, addresses: list[list[str]]) -> None: ...
     def register(
@@ -94,6 +95,7 @@ class Node:
     def is_done(self, key: int, generation: int) -> bool: ...
     def next_completions(self, timeout: float) -> list[tuple[int, int]]: ...
     def report(self) -> str: ...
+    def abandon(self) -> None: ...
     def close(self) -> None: ...
 
 @final

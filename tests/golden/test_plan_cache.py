@@ -98,4 +98,4 @@ class TestCache:
         monkeypatch.delenv("ALLRAIL_CACHE")
         monkeypatch.setenv("XDG_CACHE_HOME", str(folder / "xdg"))
         allrail.plan("scenario.yaml", sets=ALLRAIL)
-        assert len(list((folder / "xdg" / "search" / "plans").iterdir())) == 1
+        assert len(list((folder / "xdg" / "allrail" / "plans").iterdir())) == 1

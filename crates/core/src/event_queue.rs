@@ -20,9 +20,15 @@ use std::collections::BinaryHeap;
 use crate::Time;
 
 struct Entry<E> {
-    time: Time,
-    class_and_sequence: u64,
+    /// Time, class and sequence, from the highest bits on: compared as one.
+    key: u128,
     event: E,
+}
+
+impl<E> Entry<E> {
+    fn time(&self) -> Time {
+        Time::from_ps((self.key >> TIME_SHIFT) as u64)
+    }
 }
 
 impl<E> PartialEq for Entry<E> {
@@ -39,7 +45,7 @@ impl<E> PartialOrd for Entry<E> {
 impl<E> Ord for Entry<E> {
     // Reversed: `BinaryHeap` hands out the greatest, we want the earliest.
     fn cmp(&self, other: &Self) -> Ordering {
-        (other.time, other.class_and_sequence).cmp(&(self.time, self.class_and_sequence))
+        other.key.cmp(&self.key)
     }
 }
 
@@ -55,6 +61,7 @@ impl<E> Default for EventQueue<E> {
     }
 }
 
+const TIME_SHIFT: u32 = 64;
 const CLASS_SHIFT: u32 = 56;
 
 impl<E> EventQueue<E> {
@@ -67,19 +74,26 @@ impl<E> EventQueue<E> {
     /// Adds `event` at `time`; of the events of one time, lower classes leave first.
     pub fn push(&mut self, time: Time, class: u8, event: E) {
         let class_and_sequence = (u64::from(class) << CLASS_SHIFT) | self.sequence;
+        let key = u128::from(time.as_ps()) << TIME_SHIFT | u128::from(class_and_sequence);
         self.sequence += 1;
-        self.heap.push(Entry { time, class_and_sequence, event });
+        self.heap.push(Entry { key, event });
     }
 
     /// Takes the earliest event.
     pub fn pop(&mut self) -> Option<(Time, E)> {
-        self.heap.pop().map(|entry| (entry.time, entry.event))
+        self.heap.pop().map(|entry| (entry.time(), entry.event))
     }
 
     /// When the earliest event happens.
     #[must_use]
     pub fn next_time(&self) -> Option<Time> {
-        self.heap.peek().map(|entry| entry.time)
+        self.heap.peek().map(Entry::time)
+    }
+
+    /// When the earliest event happens, and its class.
+    #[must_use]
+    pub fn peek(&self) -> Option<(Time, u8)> {
+        self.heap.peek().map(|entry| (entry.time(), (entry.key >> CLASS_SHIFT) as u8))
     }
 
     /// How many events wait.

@@ -1,5 +1,5 @@
 //! How long an engine takes to decide, per event, and whether it allocates: 160 tensors of 8 parts in each
-//! step, on every rank of a small job whose stages take no time.
+//! step, or as many calls, on every rank of a small job whose stages take no time.
 //!
 //! `cargo run --release -p allrail-engine --example engine_speed`
 //!
@@ -14,9 +14,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::atomic::{AtomicU64, Ordering as Atomic};
 use std::time::Instant;
 
-use allrail_engine::engine::Ordering;
-
-use job::Job;
+use job::{Job, Load};
 
 /// The system's allocator, counted.
 struct Counting;
@@ -54,11 +52,12 @@ const STEPS: u32 = 10;
 fn main() {
     println!(
         "{:<8} {:>8} {:>7} {:>10} {:>9} {:>12}",
-        "order", "ranks", "chunks", "events", "ns/event", "alloc/event"
+        "load", "ranks", "chunks", "events", "ns/event", "alloc/event"
     );
-    for (name, ordering) in [("tagged", Ordering::Tagged), ("common", Ordering::Common)] {
+    let loads = [("tagged", Load::Tagged), ("common", Load::Common), ("calls", Load::Calls)];
+    for (name, load) in loads {
         for (sizes, chunks) in [(&[4][..], 1), (&[4, 2], 4), (&[4, 2, 2], 8)] {
-            let mut job = Job::new(sizes, chunks, ordering);
+            let mut job = Job::new(sizes, chunks, load);
             for _ in 0..WARM {
                 job.step();
             }

@@ -3,8 +3,8 @@
 //!
 //! `cargo run --release -p allrail-engine --example soak [EVENTS]`
 //!
-//! Half of the events go to a job with a tagged transport, half to one whose ranks agree on everything
-//! through a coordinator. Memory is what Linux says of the process (0 elsewhere).
+//! A third of the events goes to a job with a tagged transport, one to a job whose ranks agree on everything
+//! through a coordinator, and one to calls without a name. Memory is what Linux says of the process (0 elsewhere).
 
 #![allow(clippy::print_stdout, reason = "a table is what it is for")]
 
@@ -13,9 +13,7 @@ mod job;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use allrail_engine::engine::Ordering;
-
-use job::Job;
+use job::{Job, Load};
 
 /// Resident memory in KiB.
 fn resident() -> u64 {
@@ -31,14 +29,16 @@ fn main() -> ExitCode {
         return ExitCode::from(2);
     };
     let report = (wanted / 10).max(1);
-    let mut jobs = [Ordering::Tagged, Ordering::Common].map(|order| Job::new(&[2, 2], 4, order));
+    let loads = [Load::Tagged, Load::Common, Load::Calls];
+    let mut jobs = loads.map(|load| Job::new(&[2, 2], 4, load));
     let start = Instant::now();
     let (mut next, mut first) = (report, None);
     println!("{:>12} {:>9} {:>9}", "events", "RSS KiB", "s");
     loop {
-        let lazier = usize::from(jobs[1].events < jobs[0].events);
-        jobs[lazier].step();
-        let events = jobs[0].events + jobs[1].events;
+        if let Some(laziest) = jobs.iter_mut().min_by_key(|job| job.events) {
+            laziest.step();
+        }
+        let events = jobs.iter().map(|job| job.events).sum::<u64>();
         if events < next {
             continue;
         }

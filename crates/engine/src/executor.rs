@@ -16,7 +16,8 @@
 //! - what has happened: [`Executor::port_free`], [`Executor::port_taken`], [`Executor::stage_over`];
 //! - what is to be done: [`Executor::choose`] until it returns `None`, and again while
 //!   [`Executor::is_unsettled`]; every [`Run`] is carried out before the next call;
-//! - getters: [`Executor::wants`], [`Executor::is_eager`], [`Executor::under_way`].
+//! - who is waited for: [`Executor::awaited`], where nobody says by himself when a port is free;
+//! - getters: [`Executor::is_eager`], [`Executor::under_way`].
 //!
 //! A round lets every port choose that has a reason to, the lowest first; what is told meanwhile is for
 //! the next round. So what is chosen does not depend on the order of events of one time.
@@ -102,6 +103,8 @@ struct Port {
     active: u32,
     /// Whether it is in the next round.
     choosing: bool,
+    /// Whether it is taken and a stage waits that could run.
+    awaited: bool,
 }
 
 /// Where a chunk is: its task, and whether that runs.
@@ -130,6 +133,8 @@ pub struct Executor {
     /// Ports that choose in this round, the lowest last.
     round: Vec<u32>,
     next_round: Vec<u32>,
+    /// Ports that are awaited and have not been told.
+    awaited: Vec<u32>,
     /// With eager queues: chunks that are issued and not in a queue yet.
     unissued: VecDeque<(CollectiveId, u32)>,
 }
@@ -140,7 +145,14 @@ impl Executor {
     pub fn new(order: Order, ports: usize, active_chunks: Option<u32>) -> Self {
         let ports: Vec<Port> = queue::queues(order, ports, &[])
             .into_iter()
-            .map(|queue| Port { queue, free: true, waiting: 0, active: 0, choosing: false })
+            .map(|queue| Port {
+                queue,
+                free: true,
+                waiting: 0,
+                active: 0,
+                choosing: false,
+                awaited: false,
+            })
             .collect();
         Self {
             eager: ports.first().is_some_and(|port| port.queue.is_eager()),
@@ -150,6 +162,7 @@ impl Executor {
             free: Vec::new(),
             round: Vec::new(),
             next_round: Vec::new(),
+            awaited: Vec::new(),
             unissued: VecDeque::new(),
         }
     }
@@ -270,13 +283,21 @@ impl Executor {
         Progress::Running
     }
 
-    /// Lets a port choose in the next round, if it can.
+    /// Lets a port choose in the next round, if it can; it is awaited if only that it is taken keeps it.
     #[inline]
     fn attend(&mut self, index: u32) {
         let port = &mut self.ports[index as usize];
-        if port.free && port.waiting > 0 && !port.choosing && port.active < self.active_chunks {
-            port.choosing = true;
-            self.next_round.push(index);
+        if port.waiting == 0 || port.active >= self.active_chunks {
+            return;
+        }
+        let (told, list) = if port.free {
+            (&mut port.choosing, &mut self.next_round)
+        } else {
+            (&mut port.awaited, &mut self.awaited)
+        };
+        if !*told {
+            *told = true;
+            list.push(index);
         }
     }
 
@@ -289,6 +310,9 @@ impl Executor {
         let ports = self.ports.len();
         let state = self.ports.get_mut(port as usize).ok_or_else(|| no_port(port, ports))?;
         state.free = true;
+        if std::mem::take(&mut state.awaited) && !self.awaited.is_empty() {
+            self.awaited.retain(|other| *other != port);
+        }
         // The port whose turn it is goes on in this round.
         if self.round.last() != Some(&port) {
             self.attend(port);
@@ -361,12 +385,11 @@ impl Executor {
         Ok(running)
     }
 
-    /// Whether a port has something to choose once it is free.
-    #[must_use]
+    /// A port that is taken and that a stage waits for; named once until it is free. A driver whose
+    /// ports become free unheard says so of these alone.
     #[inline]
-    pub fn wants(&self, port: u32) -> bool {
-        let port = self.ports.get(port as usize);
-        port.is_some_and(|port| port.waiting > 0 && port.active < self.active_chunks)
+    pub fn awaited(&mut self) -> Option<u32> {
+        self.awaited.pop()
     }
 
     /// Whether there is anything for [`Executor::choose`] to do.
@@ -398,7 +421,11 @@ impl Executor {
                 let collective = CollectiveId { slot, generation: flight.generation };
                 return Some(Run { collective, at, task: chunk.task, port: index });
             }
+            let is_taken = !port.free;
             self.round.pop();
+            if is_taken {
+                self.attend(index);
+            }
         }
         None
     }

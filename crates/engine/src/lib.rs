@@ -4,8 +4,9 @@
 //! - [`executor`]: the chunks of collectives on the ports (dimensions) of one rank, or of one class of
 //!   ranks that are alike. It says which stage runs next.
 //! - [`stage_run`]: the steps of a stage on one rank: which sends may leave, what is still awaited.
-//! - [`operations`], [`chunk_run`], [`memory`] and [`reduce`]: the bytes of a rank's operations: which frame is whose,
-//!   which may be combined now, and the elements that it carries.
+//! - [`operations`], [`chunk_run`], [`memory`] and [`reduce`]: the bytes of a rank's operations: which frame
+//!   is whose, which may be combined now, and the elements that it carries; [`signature_hash`]: what an
+//!   operation is, in 8 bytes of every frame.
 //! - [`engine`]: one rank's whole decision, from a tensor that is submitted to a stage that runs:
 //!   coordinator, tensor scheduler and executor.
 //!

@@ -99,9 +99,14 @@ impl Node {
         self.0.addresses().to_vec()
     }
 
+    #[expect(clippy::needless_pass_by_value, reason = "it is made of a list of Python's")]
     fn connect(&self, py: Python<'_>, addresses: Vec<Vec<String>>) -> PyResult<()> {
         let mut raised = None;
         let connected = py.detach(|| {
+            #[expect(
+                clippy::redundant_closure_for_method_calls,
+                reason = "the method is for one lifetime, the closure for any"
+            )]
             let mut goes_on = || match Python::attach(|py| py.check_signals()) {
                 Ok(()) => true,
                 Err(error) => {
@@ -196,6 +201,10 @@ impl Node {
 
     fn report(&self, py: Python<'_>) -> String {
         to_json(&py.detach(|| self.0.report()))
+    }
+
+    fn abandon(&self) {
+        self.0.abandon();
     }
 
     fn close(&self, py: Python<'_>) {

@@ -1,5 +1,8 @@
 //! One rank of one process group: what a caller holds.
 
+use std::collections::BTreeMap;
+use std::net::TcpStream;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -80,6 +83,8 @@ pub struct Node {
     shared: Arc<Shared>,
     addresses: Vec<String>,
     life: Mutex<Life>,
+    /// The sockets that threads own, by number: for a child made by `fork`, which has neither.
+    sockets: Mutex<Vec<RawFd>>,
     /// Whose threads it has: a child made by `fork` has none of them.
     process: u32,
 }
@@ -142,7 +147,8 @@ impl Node {
         let state = State::new(engine, clock, (settings.rank, peers), &lines);
         let shared = Arc::new(Shared::new(state, sizes.len(), clock)?);
         let life = Mutex::new(Life { phase: Phase::Bound(listening), threads: Vec::new() });
-        Ok(Self { settings, shared, addresses, life, process: std::process::id() })
+        let (sockets, process) = (Mutex::new(Vec::new()), std::process::id());
+        Ok(Self { settings, shared, addresses, life, sockets, process })
     }
 
     /// Where it listens, one a dimension: what all ranks hand round before they connect.
@@ -178,6 +184,7 @@ impl Node {
         };
         let mut connected = listening.connect(&self.settings, table, goes_on)?;
         let streams = std::mem::take(&mut connected.control);
+        self.remember(&streams);
         let notes = std::mem::take(&mut connected.notes);
         self.shared.change(Me::Caller, |state| notes.into_iter().for_each(|one| state.note(one)));
         let control = Control::new(Arc::clone(&self.shared), streams, &self.settings)?;
@@ -219,6 +226,7 @@ impl Node {
             state.start()
         })?;
         for (number, streams) in (0..).zip(connected.data) {
+            self.remember(&streams);
             let port = Port::new(number, Arc::clone(&self.shared), streams, &self.settings)?;
             self.shared.change(Me::Caller, |state| state.port_runs(number, true));
             let shared = Arc::clone(&self.shared);
@@ -408,6 +416,27 @@ impl Node {
         for thread in life.threads.drain(..) {
             // A thread that panicked has ended, too.
             let _ = thread.join();
+        }
+    }
+
+    fn remember(&self, streams: &BTreeMap<u32, TcpStream>) {
+        let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
+        sockets.extend(streams.values().map(AsRawFd::as_raw_fd));
+    }
+
+    /// In a child made by `fork`: closes its copies of the connections, which would keep them open when its
+    /// parent dies, so that peers would not see the end. Elsewhere it does nothing. The child has no other
+    /// use of the node: every call is an error there.
+    pub fn abandon(&self) {
+        if self.process == std::process::id() {
+            return;
+        }
+        // Whoever had the lock when the process was copied is not there.
+        let Ok(mut sockets) = self.sockets.try_lock() else { return };
+        for socket in sockets.drain(..) {
+            // SAFETY: these are owned by values on stacks of threads that the child does not have: nothing
+            // in it reads, writes or closes them, and they leave the list with this.
+            unsafe { libc::close(socket) };
         }
     }
 

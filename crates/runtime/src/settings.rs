@@ -104,9 +104,12 @@ pub struct Settings {
     /// Which stage a dimension runs next.
     #[serde(default)]
     pub order: Order,
-    /// Into how many chunks a collective is cut.
-    #[serde(default = "one")]
+    /// Into how many chunks a collective is cut at most.
+    #[serde(default = "sixteen")]
     pub chunks: u32,
+    /// No chunk is cut to less than this: each costs a little, however small it is.
+    #[serde(default = "smallest_chunk")]
+    pub smallest_chunk: Bytes,
     /// The algorithm of each dimension. Where it is left out, for every size that which is predicted to be
     /// the quickest.
     #[serde(default)]
@@ -140,6 +143,14 @@ pub struct Settings {
     /// The number of the process group.
     #[serde(default)]
     pub group: u32,
+}
+
+fn sixteen() -> u32 {
+    16
+}
+
+fn smallest_chunk() -> Bytes {
+    Bytes::new(1 << 20)
 }
 
 fn baseline() -> String {
@@ -251,7 +262,8 @@ impl Settings {
             .iter()
             .map(|one| DimensionSettings { interface: String::new(), port: 0, ..one.clone() })
             .collect();
-        let Self { policy, order, chunks, algorithms, tensor, partition, group, .. } = self;
+        let Self { policy, order, algorithms, tensor, partition, group, .. } = self;
+        let chunks = (self.chunks, self.smallest_chunk);
         let alike = (alike, policy, order, chunks, algorithms, tensor, partition, group);
         let text = serde_json::to_string(&alike).expect("settings are plain data");
         let digest = Sha256::digest(text);

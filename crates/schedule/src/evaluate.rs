@@ -4,10 +4,13 @@
 //! ends `A` later and its chunk goes on to its next stage (Themis §4.3, with the overlap of a
 //! stage's latency and the next stage's bytes). At most `active_chunks` stages of a dimension are
 //! unfinished at once. Time is integer picoseconds; at one time, finished stages join their next
-//! queues before any dimension chooses, unless the queues are eager. Without contention (`contention: none`),
-//! `active_chunks` stages run side by side.
+//! queues before any dimension chooses. With eager queues, dimensions that fell free choose first; then
+//! finished stages are taken one by one, by dimension, and dimensions choose after each. Without contention
+//! (`contention: none`), `active_chunks` stages run side by side.
 //!
-//! The `dims` world under the simulation driver is the oracle: a property test compares them.
+//! The executor over the `dims` world is the oracle: a property test compares them under every queue.
+
+use std::collections::VecDeque;
 
 use allrail_collective::model::Sent;
 use allrail_collective::plan::scattered_at_start;
@@ -205,6 +208,8 @@ fn run<Q: DimensionQueue>(
     let limit = active_chunks.unwrap_or(u32::MAX);
     let eager = queues.first().is_some_and(DimensionQueue::is_eager);
     let mut finished: EventQueue<StageRef> = EventQueue::new();
+    // With eager queues: of those, what ends now and was not looked at.
+    let mut taken: VecDeque<StageRef> = VecDeque::new();
     let mut servers = vec![Server::default(); queues.len()];
     let mut left = work.tasks().len();
     let mut end = Time::ZERO;
@@ -224,15 +229,22 @@ fn run<Q: DimensionQueue>(
     let mut unissued = 0..u32::try_from(work.chunks()).expect("fewer than 2^32 chunks");
     let mut now = Time::ZERO;
     loop {
-        // Finished stages first, then every dimension that can serve another.
+        // What happens now first, then every dimension that can serve another.
         for chunk in unissued.by_ref() {
             enqueue(queues, &mut servers, StageRef { chunk, stage: 0 });
             if eager {
                 break;
             }
         }
-        while finished.next_time() == Some(now) && unissued.is_empty() {
-            let Some((_, at)) = finished.pop() else { break };
+        loop {
+            let over = if eager {
+                taken.pop_front()
+            } else if finished.next_time() == Some(now) {
+                finished.pop().map(|(_, at)| at)
+            } else {
+                None
+            };
+            let Some(at) = over else { break };
             left -= 1;
             end = now;
             let task = &work.chunk(at.chunk as usize)[at.stage as usize];
@@ -254,8 +266,16 @@ fn run<Q: DimensionQueue>(
                 finished.push(server.free_at + task.latency, class, at);
             }
         }
-        if !unissued.is_empty() {
-            continue;
+        if eager {
+            // Dimensions that fell free have chosen by now; what ends now is taken one by one.
+            if taken.is_empty() && unissued.is_empty() {
+                while finished.next_time() == Some(now) {
+                    taken.extend(finished.pop().map(|(_, at)| at));
+                }
+            }
+            if !taken.is_empty() || !unissued.is_empty() {
+                continue;
+            }
         }
         let next = servers
             .iter()

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use std::rc::Rc;
 
 use allrail_collective::CollectivePlan;
-use allrail_core::{EventQueue, Rank, Time};
+use allrail_core::{Bytes, EventQueue, Rank, Time};
 use allrail_schedule::queue::Order;
 use allrail_world::World;
 
@@ -32,6 +32,8 @@ pub struct Collectives<'a> {
     pub order: Order,
     /// How many stages a dimension runs at once.
     pub active_chunks: Option<u32>,
+    /// What links may have yet to send when a dimension chooses.
+    pub send_ahead: Bytes,
     /// How long an endpoint takes over every step, and once more over a stage; the links go on.
     pub endpoint_delay: Time,
     /// Whether spans are kept.
@@ -72,6 +74,7 @@ pub fn run(
     let members: Rc<[u32]> = (0..lowering.actors).collect();
     let npus = members.iter().map(|actor| Rank(*actor));
     let mut executors = Executors::new(world, npus, dimensions, settings);
+    executors.set_send_ahead(job.send_ahead);
     let stages = job.plans.iter().flat_map(|plan| &plan.chunks);
     let total =
         stages.map(|chunk| chunk.stages.len() as u64).sum::<u64>() * u64::from(lowering.actors);
@@ -84,6 +87,7 @@ pub fn run(
     let mut observed = 0;
     let mut now = Time::ZERO;
     loop {
+        now = executors.run_before(now, starts.next_time().unwrap_or(Time::MAX));
         let next = [starts.next_time(), executors.next_time()].into_iter().flatten().min();
         let Some(next) = next else { break };
         now = next;

@@ -7,6 +7,7 @@
 //! - [`lowering`]: what a stage is in each world: one transfer in `dims`, its algorithm's messages
 //!   elsewhere.
 //! - `order_in_world`: a planned order, fixed by runs in the world that will carry it.
+//! - `world_settings`: a world of messages with its settings.
 //! - [`training`]: all of that for training steps.
 //! - [`plan_file`]: plans in a file, checked against a scenario.
 //! - [`prove`]: the plan's messages, proved right.
@@ -30,6 +31,7 @@ pub mod scenario;
 mod summary;
 pub mod traffic;
 pub mod training;
+mod world_settings;
 
 pub use error::SimulateError;
 pub use plan_file::PlanFile;

@@ -19,75 +19,83 @@
 //! It takes as long as simulating the collective twice, or three times.
 
 use allrail_collective::{CollectivePlan, StageRef};
-use allrail_core::Time;
+use allrail_core::{Bytes, Time};
 use allrail_schedule::evaluate::{self, Work};
-use allrail_schedule::{Order, key, queue};
+use allrail_schedule::{Order, Request, key, queue};
 use serde_json::json;
 
-use crate::driver::Observer;
+use crate::driver::{self, Collectives, Observer, Run};
 use crate::error::SimulateError;
-use crate::lowering::work;
-use crate::plan_file::PlanFile;
-use crate::result::SimulationResult;
-use crate::run::simulate;
-use crate::scenario::{Collective, Scenario, Schedule, Topology};
+use crate::lowering::{Lowering, work};
+use crate::scenario::{Topology, WorldKind};
+use crate::world_settings::WorldSettings;
 
 /// Raised whenever the same run may give another order: cached plans become void.
 const VERSION: u32 = 1;
 
-/// Whether the plans of a scenario get their order from a run in its world.
-pub(crate) fn applies(scenario: &Scenario) -> bool {
-    scenario.schedule.order.keeps_to_plans() && scenario.world.carries_messages()
+/// Whether plans get their order from a run in their world.
+pub(crate) fn applies(order: Order, world: WorldKind) -> bool {
+    order.keeps_to_plans() && world.carries_messages()
 }
 
 /// The key of a plan whose key is `planned`, with everything that the run depends on beside it.
-pub(crate) fn key(scenario: &Scenario, planned: &str) -> String {
-    let inputs = json!({
+pub(crate) fn key(world: &WorldSettings<'_>, planned: &str) -> String {
+    let mut inputs = json!({
         "version": VERSION,
         "planned": planned,
-        "world": scenario.world,
-        "topology": scenario.topology.as_ref().map(|Topology(_, keys)| keys),
-        "packets": scenario.packets,
+        "world": world.kind,
+        "topology": world.topology.map(|Topology(_, keys)| keys),
+        "packets": world.packets,
     });
+    if world.send_ahead > Bytes::default() {
+        inputs["send_ahead"] = json!(world.send_ahead);
+    }
     key::hash(&inputs)
 }
 
-/// Gives `plan`, made for `collective`, the order in which the world of `scenario` runs its stages.
+/// Gives `plan`, made for `request`, the order in which `world` runs its stages.
 ///
 /// # Errors
 /// The world cannot carry the collective: names the field that is wrong; an interruption.
 pub(crate) fn fix(
-    scenario: &Scenario,
-    collective: &Collective,
+    request: &Request,
+    world: &WorldSettings<'_>,
     plan: &CollectivePlan,
     observer: Observer<'_>,
 ) -> Result<CollectivePlan, SimulateError> {
-    let file = PlanFile { schema_version: 1, plans: vec![plan.clone()] };
-    let mut best: Option<SimulationResult> = None;
-    for order in orders(scenario, plan)? {
-        let alone = Scenario {
-            collective: vec![Collective { start: Time::ZERO, ..collective.clone() }],
-            schedule: Schedule { order, ..scenario.schedule.clone() },
-            ..scenario.clone()
+    let plans = std::slice::from_ref(plan);
+    let (_, works) = work(&request.fabric, plans)?;
+    let mut best: Option<Run> = None;
+    for order in orders(request, plan, &works[0]) {
+        let lowering = Lowering::messages(&request.fabric, plans, &works, world.kind, order)?;
+        let job = Collectives {
+            plans,
+            starts: &[Time::ZERO],
+            priorities: &[0],
+            order,
+            active_chunks: request.active_chunks,
+            send_ahead: world.send_ahead,
+            endpoint_delay: plan.endpoint_delay,
+            timeline: true,
         };
-        match simulate(&alone, Some(&file), true, observer) {
-            Ok(run) if best.as_ref().is_none_or(|best| run.time_us < best.time_us) => {
+        let mut empty = world.of_messages(&request.fabric, &lowering)?;
+        match driver::run(&job, &lowering, &mut *empty, observer) {
+            Ok(run) if best.as_ref().is_none_or(|best| run.finish < best.finish) => {
                 best = Some(run);
             }
             Ok(_) | Err(SimulateError::Stalled { .. }) => {}
             Err(error) => return Err(error),
         }
     }
-    let Some(spans) = best.and_then(|run| run.timeline) else { return Ok(plan.clone()) };
-    let mut dimension_order = vec![Vec::new(); plan.dimension_order.len()];
-    for span in spans {
-        let at = StageRef { chunk: span.chunk, stage: span.stage };
-        dimension_order[span.dimension as usize].push(at);
+    let Some(best) = best else { return Ok(plan.clone()) };
+    let mut dimension_order: Vec<Vec<StageRef>> = vec![Vec::new(); plan.dimension_order.len()];
+    for span in best.spans {
+        dimension_order[span.port as usize].push(span.at);
     }
     let fixed = CollectivePlan {
         dimension_order,
-        order_made_in: scenario.world.tag().to_owned(),
-        key: key(scenario, &plan.key),
+        order_made_in: world.kind.tag().to_owned(),
+        key: key(world, &plan.key),
         ..plan.clone()
     };
     fixed.check()?;
@@ -96,18 +104,17 @@ pub(crate) fn fix(
 
 /// The orders that are tried: the first that may fix a planned one, the one under which the plan ends
 /// first in `dims`, and the one that it has.
-fn orders(scenario: &Scenario, plan: &CollectivePlan) -> Result<Vec<Order>, SimulateError> {
-    let active_chunks = scenario.schedule.active_chunks;
-    let (_, works) = work(&scenario.fabric, std::slice::from_ref(plan))?;
-    let works: Vec<Work> = works.into_iter().map(|w| w.side_by_side(active_chunks)).collect();
+fn orders(request: &Request, plan: &CollectivePlan, work: &Work) -> Vec<Order> {
+    let active_chunks = request.active_chunks;
+    let work = work.clone().side_by_side(active_chunks);
     let end = |order: &Order| {
         let mut queues = queue::queues(*order, plan.dimension_order.len(), &[]);
-        works.iter().map(|work| evaluate::finish(work, &mut queues, active_chunks)).max()
+        evaluate::finish(&work, &mut queues, active_chunks)
     };
-    let free = scenario.schedule.order.fixed_by();
+    let free = request.order.fixed_by();
     let mut tried: Vec<Order> = free.iter().take(1).copied().collect();
     tried.extend(free.iter().min_by_key(|order| end(order)));
-    tried.push(scenario.schedule.order);
+    tried.push(request.order);
     tried.dedup();
-    Ok(tried)
+    tried
 }

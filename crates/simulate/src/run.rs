@@ -1,18 +1,14 @@
 //! From a scenario to a result.
 
 use std::ops::ControlFlow;
-use std::sync::Arc;
 use std::time::Instant;
 
 use allrail_collective::CollectivePlan;
-use allrail_core::Time;
+use allrail_core::{Bytes, Time};
 use allrail_fabric::Fabric;
-use allrail_fabric::routing::{Adaptive, Routing};
 use allrail_schedule::evaluate::{self, Work};
 use allrail_schedule::{planner, queue};
-use allrail_world::flows::{Flows, Splitting};
-use allrail_world::packets::Packets;
-use allrail_world::{Dims, Links, OnePlane, World};
+use allrail_world::{Dims, World};
 
 use crate::driver::{self, Collectives, Observer, Run};
 use crate::error::SimulateError;
@@ -20,7 +16,7 @@ use crate::lowering::{Lowering, work};
 use crate::order_in_world;
 use crate::plan_file::PlanFile;
 use crate::result::{Host, SimulationResult};
-use crate::scenario::{CollectiveOrder, Scenario, Topology, WorldKind};
+use crate::scenario::{CollectiveOrder, Scenario, WorldKind};
 use crate::summary::{Parts, spans, summarise};
 
 /// Plans every collective of a scenario.
@@ -40,7 +36,8 @@ pub fn plan_watched(
     observer: Observer<'_>,
 ) -> Result<PlanFile, SimulateError> {
     let mut file = plan_for_dims(scenario)?;
-    if !order_in_world::applies(scenario) {
+    let world = scenario.world_settings();
+    if !order_in_world::applies(scenario.schedule.order, world.kind) {
         return Ok(file);
     }
     // Alike collectives have one key.
@@ -49,7 +46,7 @@ pub fn plan_watched(
         let known = fixed.iter().find(|(key, _)| *key == plan.key);
         let with_order = match known {
             Some((_, known)) => known.clone(),
-            None => order_in_world::fix(scenario, collective, plan, observer)?,
+            None => order_in_world::fix(&scenario.request(collective), &world, plan, observer)?,
         };
         fixed.push((plan.key.clone(), with_order.clone()));
         *plan = with_order;
@@ -80,8 +77,9 @@ pub fn plan_key(scenario: &Scenario) -> Result<String, SimulateError> {
         .iter()
         .map(|collective| {
             let key = scenario.request(collective).key()?;
-            let in_world = order_in_world::applies(scenario);
-            Ok(if in_world { order_in_world::key(scenario, &key) } else { key })
+            let world = scenario.world_settings();
+            let in_world = order_in_world::applies(scenario.schedule.order, world.kind);
+            Ok(if in_world { order_in_world::key(&world, &key) } else { key })
         })
         .collect::<Result<Vec<_>, SimulateError>>()?;
     Ok(keys.join("-"))
@@ -118,13 +116,16 @@ pub fn simulate(
         priorities: &priorities,
         order: scenario.schedule.order,
         active_chunks: scenario.schedule.active_chunks,
+        send_ahead: scenario.schedule.send_ahead,
         endpoint_delay: Time::ZERO,
         timeline,
     };
     let (run, busy) = match scenario.world {
         // One collective alone is what the evaluator runs, in half the time of the driver; a test
         // holds them equal.
-        WorldKind::Dims if plans.len() == 1 && !timeline => evaluated(&job, &works[0]),
+        WorldKind::Dims if plans.len() == 1 && !timeline && job.send_ahead == Bytes::default() => {
+            evaluated(&job, &works[0])
+        }
         WorldKind::Dims => {
             let lowering = Lowering::stages(plans, &works, job.order);
             let mut world = Dims::new(fabric.dimensions.len());
@@ -135,7 +136,7 @@ pub fn simulate(
         world => {
             let lowering = Lowering::messages(fabric, plans, &works, world, job.order)?;
             job.endpoint_delay = plans[0].endpoint_delay;
-            let mut world = message_world(scenario, &lowering)?;
+            let mut world = scenario.world_settings().of_messages(fabric, &lowering)?;
             let run = driver::run(&job, &lowering, &mut *world, observer)?;
             let span = span(&job, &run);
             let busy = world.busy(span).unwrap_or_else(|| sent_shares(fabric, &run, span));
@@ -193,51 +194,6 @@ fn evaluated(job: &Collectives<'_>, work: &Work) -> (Run, Vec<f64>) {
     let time = evaluate::finish(work, &mut queues, job.active_chunks);
     let run = Run { finish: vec![job.starts[0] + time], ..Run::default() };
     (run, served(std::slice::from_ref(work), dimensions, time))
-}
-
-/// The world that carries the messages of `lowering`, empty.
-fn message_world(
-    scenario: &Scenario,
-    lowering: &Lowering,
-) -> Result<Box<dyn World>, SimulateError> {
-    if scenario.world == WorldKind::Links {
-        check_links(scenario, lowering)?;
-        return Ok(Box::new(Links::new(&scenario.fabric)));
-    }
-    let (graph, planes) = scenario.graph()?;
-    let graph = Arc::new(graph);
-    if scenario.world == WorldKind::Flows {
-        let world = Flows::new(&graph, Splitting::Minimal);
-        return Ok(Box::new(OnePlane { world, planes }));
-    }
-    let routing = match &scenario.topology {
-        Some(Topology(topology, _)) => topology.routing(&graph)?,
-        None => Box::new(Adaptive::new(&graph)?) as Box<dyn Routing>,
-    };
-    let world = Packets::new(graph, routing, &scenario.packets, scenario.seed)?;
-    Ok(Box::new(OnePlane { world, planes }))
-}
-
-/// `links` keeps every link and every rank in memory, and its messages must fit the clock.
-fn check_links(scenario: &Scenario, lowering: &Lowering) -> Result<(), SimulateError> {
-    const MAX_LINKS: u64 = 1 << 25;
-    let refuse = |why: String| SimulateError::Field {
-        field: "world".to_owned(),
-        value: "links".to_owned(),
-        why,
-        hint: "use `world: dims`".to_owned(),
-    };
-    let links = Links::link_count(&scenario.fabric);
-    if links > MAX_LINKS {
-        return Err(refuse(format!("the fabric has {links} links, more than {MAX_LINKS}")));
-    }
-    for dimension in &scenario.fabric.dimensions {
-        let link = allrail_fabric::kinds::of(dimension.kind).link_bandwidth(dimension);
-        if link.time_for(lowering.largest_message).is_none_or(|time| time.as_ps() > 1 << 60) {
-            return Err(refuse("a message takes longer than 13 days".to_owned()));
-        }
-    }
-    Ok(())
 }
 
 /// Higher goes first: by the order of issue, or its reverse.

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::Fabric;
-use allrail_fabric::graph::Graph;
 use allrail_fabric::topologies::{self, GraphTopology};
 use allrail_schedule::chunk::{Composition, Loads, Parameters, Plugins};
 use allrail_schedule::tensor::TensorParameters;
@@ -17,6 +16,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::SimulateError;
+use crate::executors::send_ahead;
+use crate::world_settings::WorldSettings;
 
 /// A simulation's whole input.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -93,6 +94,10 @@ pub struct Schedule {
     /// How many stages a dimension runs at once; no limit if left out.
     #[schemars(range(min = 1))]
     pub active_chunks: Option<u32>,
+    /// How many bytes of what an NPU has handed to its links on a dimension may be unsent when it
+    /// chooses the next stage there; what is handed over is sent in that order. Without it the links
+    /// have sent all. `dims` and `links`.
+    pub send_ahead: Bytes,
     /// Added to every message at its ends.
     pub endpoint_delay: Time,
     /// One per dimension; if left out: `ring` on rings, `direct` on fully connected dimensions,
@@ -133,6 +138,7 @@ impl Default for Schedule {
             chunks: 64,
             threshold: parameters.threshold,
             active_chunks: None,
+            send_ahead: Bytes::default(),
             endpoint_delay: Time::ZERO,
             algorithms: None,
             algorithms_by_operation: BTreeMap::new(),
@@ -282,6 +288,12 @@ impl WorldKind {
     pub fn carries_messages(self) -> bool {
         self != Self::Dims
     }
+
+    /// Whether what a rank hands to a link is sent in that order, and does not share it.
+    #[must_use]
+    pub fn sends_in_order(self) -> bool {
+        matches!(self, Self::Dims | Self::Links)
+    }
 }
 
 /// What an enum's value is called in files.
@@ -362,14 +374,14 @@ impl Scenario {
         Ok(scenario)
     }
 
-    /// The graph that `flows` and `packets` run on, and how many planes are alike.
-    ///
-    /// # Errors
-    /// The graph is not whole, or too large.
-    pub fn graph(&self) -> Result<(Graph, u64), SimulateError> {
-        match &self.topology {
-            Some(Topology(topology, _)) => Ok((topology.simulated()?, topology.counts().planes)),
-            None => Ok((self.fabric.graph()?, 1)),
+    /// What carries its messages.
+    pub(crate) fn world_settings(&self) -> WorldSettings<'_> {
+        WorldSettings {
+            kind: self.world,
+            topology: self.topology.as_ref(),
+            packets: self.packets.clone(),
+            send_ahead: self.schedule.send_ahead,
+            seed: self.seed,
         }
     }
 
@@ -400,6 +412,7 @@ impl Scenario {
                 "leave it out, or train a `workload`",
             ));
         }
+        send_ahead::check(self.schedule.send_ahead, self.world)?;
         for (i, collective) in self.collective.iter().enumerate() {
             if collective.size == Bytes::default() {
                 return Err(field(

@@ -15,7 +15,9 @@ use crate::{DELIVERED, Event, SENT, Submission, Transfer, TransferId, World};
 
 /// A transfer that is queued or under way.
 struct Stage {
-    submission: Submission,
+    dimension: u32,
+    tag: u64,
+    sent_tag: Option<u64>,
     occupancy: Time,
     latency: Time,
     /// How often its place was given before.
@@ -71,7 +73,7 @@ impl Dims {
         server.busy += stage.occupancy;
         self.events.push(departure + stage.latency, DELIVERED, Inner::Arrived { stage: id });
         server.departs = false;
-        server.sent_tag = stage.submission.sent_tag;
+        server.sent_tag = stage.sent_tag;
         if server.sent_tag.is_some() || !server.queue.is_empty() {
             self.depart(dimension);
         }
@@ -107,19 +109,21 @@ impl World for Dims {
             Some(id) => (id, self.stages[id as usize].generation),
             None => (u32::try_from(self.stages.len()).expect("fewer than 2^32 at once"), 0),
         };
-        let stage = Stage { submission, occupancy, latency, generation, is_cancelled: false };
+        let (dimension, tag, sent_tag) = (dimension.0, submission.tag, submission.sent_tag);
+        let stage =
+            Stage { dimension, tag, sent_tag, occupancy, latency, generation, is_cancelled: false };
         match self.stages.get_mut(id as usize) {
             Some(place) => *place = stage,
             None => self.stages.push(stage),
         }
-        let server = &mut self.servers[dimension.index()];
+        let server = &mut self.servers[dimension as usize];
         let is_busy = server.serving.is_some() && (server.departs || server.free_at > now);
         if !is_busy {
-            self.serve(now, dimension.0, id);
+            self.serve(now, dimension, id);
         } else {
             server.queue.push_back(id);
             if !server.departs {
-                self.depart(dimension.0);
+                self.depart(dimension);
             }
         }
         handle(id, generation)
@@ -149,7 +153,7 @@ impl World for Dims {
                     stage.generation = stage.generation.wrapping_add(1);
                     self.free.push(id);
                     if !stage.is_cancelled {
-                        return Some((now, Event::Delivered { tag: stage.submission.tag }));
+                        return Some((now, Event::Delivered { tag: stage.tag }));
                     }
                 }
             }
@@ -164,8 +168,8 @@ impl World for Dims {
             return false;
         }
         stage.is_cancelled = true;
-        let Transfer::Stage { dimension, .. } = stage.submission.transfer else { return false };
-        let server = &mut self.servers[dimension.index()];
+        let dimension = stage.dimension;
+        let server = &mut self.servers[dimension as usize];
         if let Some(place) = server.queue.iter().position(|queued| *queued == id) {
             // It will never arrive.
             server.queue.remove(place);
@@ -176,7 +180,7 @@ impl World for Dims {
             server.busy = server.busy.saturating_sub(server.free_at.saturating_sub(now));
             server.service = server.service.wrapping_add(1);
             server.departs = false;
-            self.serve_next(now, dimension.0);
+            self.serve_next(now, dimension);
         }
         true
     }

@@ -113,6 +113,13 @@ class Schedule(Node):
     active_chunks: Annotated[int, Count(1)] | None = Field(
         default=None, description="How many stages a dimension runs at once; no limit if left out."
     )
+    send_ahead: Annotated[str, Quantity("size")] = Field(
+        default="0 B",
+        description="How many bytes of what an NPU has handed to its links on a dimension may "
+        "be unsent when it chooses the next stage there; what is handed over is "
+        "sent in that order. Without it the links have sent all. `dims` and "
+        "`links`.",
+    )
     endpoint_delay: Annotated[str, Quantity("time")] = Field(
         default="0 ps", description="Added to every message at its ends."
     )

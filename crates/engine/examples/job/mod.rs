@@ -7,7 +7,7 @@ use allrail_collective::{DimensionSet, Operation};
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_engine::Run;
 use allrail_engine::engine::{
-    Action, Coordination, Engine, Event, Ordering, Registration, Settings,
+    Action, Call, Coordination, Engine, Event, Ordering, Registration, Settings,
 };
 use allrail_schedule::coordinate::{self, Payload};
 use allrail_schedule::signature::Signature;
@@ -25,6 +25,17 @@ pub(crate) const TENSORS: usize = 160;
 pub(crate) const PARTS: u64 = 8;
 const PART: u64 = 1 << 20;
 
+/// What ranks exchange, and over which transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Load {
+    /// Tensors, over a tagged one.
+    Tagged,
+    /// Tensors, over one with a common order.
+    Common,
+    /// Calls without a name, as many as tensors have parts: every other one a broadcast from another rank.
+    Calls,
+}
+
 /// What happens at a rank next.
 enum Next {
     Run(Run),
@@ -33,6 +44,7 @@ enum Next {
 
 /// All ranks.
 pub(crate) struct Job {
+    load: Load,
     engines: Vec<Engine>,
     keys: Vec<Key>,
     now: Time,
@@ -44,13 +56,14 @@ pub(crate) struct Job {
 }
 
 impl Job {
-    /// On switches of these sizes, chunks a collective, and what the transport needs.
-    pub(crate) fn new(sizes: &[u32], chunks: u32, ordering: Ordering) -> Self {
-        let plan = plan(sizes, Operation::AllReduce, "themis", Bytes::new(PART), chunks);
+    /// On switches of these sizes, chunks a collective.
+    pub(crate) fn new(sizes: &[u32], chunks: u32, load: Load) -> Self {
+        let kinds = [(Operation::AllReduce, "themis"), (Operation::Broadcast, "baseline")];
+        let plans = kinds.map(|(kind, policy)| plan(sizes, kind, policy, Bytes::new(PART), chunks));
         let ranks: u32 = sizes.iter().product();
-        let (order, credit, coordination) = match ordering {
-            Ordering::Tagged => (Order::SMALLEST_FIRST, None, None),
-            Ordering::Common => {
+        let (order, credit, coordination) = match load {
+            Load::Tagged | Load::Calls => (Order::SMALLEST_FIRST, None, None),
+            Load::Common => {
                 let policy = coordinate::named("cached").expect("listed");
                 let settings = coordinate::Settings::default();
                 let credit = Some(Bytes::new(16 * PART));
@@ -71,14 +84,16 @@ impl Job {
             order,
             tensor,
             coordination,
-            ordering,
+            ordering: if load == Load::Common { Ordering::Common } else { Ordering::Tagged },
             ..Settings::default()
         };
         let engine = |rank| {
-            let mut plans = Plans::new(rank, 4);
-            plans.add(plan.clone()).expect("a plan for the rank");
+            let mut of_rank = Plans::new(rank, 4 * ranks as usize);
+            for plan in &plans {
+                of_rank.add(plan.clone()).expect("a plan for the rank");
+            }
             let settings = Settings { rank, ..settings.clone() };
-            let mut engine = Engine::new(settings, plans).expect("settings that go together");
+            let mut engine = Engine::new(settings, of_rank).expect("settings that go together");
             for layer in 0..TENSORS {
                 let signature = Signature {
                     name: format!("layer{layer:03}"),
@@ -94,6 +109,7 @@ impl Job {
         };
         let keys = (0..TENSORS).map(|layer| Key::of(&format!("layer{layer:03}"))).collect();
         let mut job = Self {
+            load,
             engines: (0..ranks).map(engine).collect(),
             keys,
             now: Time::ZERO,
@@ -111,6 +127,10 @@ impl Job {
     fn tell(&mut self, rank: usize, event: Event) {
         self.events += 1;
         self.engines[rank].on(self.now, event, &mut self.out).expect("an event that can be");
+        self.carry_out(rank);
+    }
+
+    fn carry_out(&mut self, rank: usize) {
         self.engines[rank].settle(&mut self.out);
         for action in self.out.drain(..) {
             match action {
@@ -127,16 +147,36 @@ impl Job {
         }
     }
 
-    /// One step of the training: every tensor once, the last layer's first.
+    fn call(&mut self, rank: usize, number: usize) {
+        let broadcast = number % 2 == 1;
+        let call = Call {
+            operation: if broadcast { Operation::Broadcast } else { Operation::AllReduce },
+            root: if broadcast { (number % self.engines.len()) as u32 } else { 0 },
+            dtype: "float32",
+            shape: &[PART / 4],
+            width: 4,
+            priority: 0,
+        };
+        self.events += 1;
+        self.engines[rank].call(self.now, &call, &mut self.out).expect("a call that can be");
+        self.carry_out(rank);
+    }
+
+    /// One step of the training: every tensor once, the last layer's first; or as many calls.
     pub(crate) fn step(&mut self) {
         self.done = 0;
-        let all = TENSORS * self.engines.len();
-        for layer in (0..TENSORS).rev() {
-            let key = self.keys[layer];
-            for rank in 0..self.engines.len() {
-                self.tell(rank, Event::Submit { key });
+        let ranks = self.engines.len();
+        let each = if self.load == Load::Calls { TENSORS * PARTS as usize } else { TENSORS };
+        for number in (0..each).rev() {
+            for rank in 0..ranks {
+                if self.load == Load::Calls {
+                    self.call(rank, number);
+                } else {
+                    self.tell(rank, Event::Submit { key: self.keys[number] });
+                }
             }
         }
+        let all = each * ranks;
         loop {
             while let Some((rank, next)) = self.next.pop_front() {
                 match next {

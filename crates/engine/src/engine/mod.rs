@@ -20,15 +20,62 @@
 //! Nothing that is agreed is decided by a local clock, and nothing that ranks count each for themselves
 //! is part of a name: an [`OperationName`] is the tensor's key, how often it was exchanged, and which part of it.
 //!
-//! Calls, by kind:
+//! Beside tensors, which have names and are scheduled, a tagged transport takes calls, which have none
+//! ([`Engine::call`]): the k-th call of every rank on a group is one operation. An engine is made for a number
+//! of ranks, as its plans are: a job of another size makes other engines.
 //!
-//! - commands of the application: [`Engine::register`], and as events
+//! # Frames of a tagged transport
+//!
+//! A driver puts a header before the bytes of each message; little-endian, and in this order:
+//!
+//! | field | bytes | whence |
+//! |---|---|---|
+//! | epoch | 4 | [`OperationName::epoch`] |
+//! | group | 4 | [`OperationName::group`] |
+//! | key | 8 | [`OperationName::key`]: a tensor's, or below [`Key::CALLS`] a call's number |
+//! | generation | 8 | [`OperationName::generation`] |
+//! | part | 4 | [`OperationName::part`] |
+//! | chunk | 4 | [`Run::at`](crate::Run::at) |
+//! | stage, step, index | 3 × 4 | the message's [`stage`](allrail_collective::rank::Message::stage), `step` and `index` |
+//! | length | 4 | bytes that follow, at most the message's |
+//! | offset | 8 | where they begin in the message: 0, but where a driver cuts messages into pieces |
+//! | signature | 8 | [`Action::Begin`]'s [`SignatureHash`](crate::SignatureHash) |
+//!
+//! That is 64 bytes. The sender is known by its connection. The signature says what the operation is for its
+//! sender (kind, root, dtype, shape, which elements), so that two ranks that take one name for two things are
+//! found by the first frame between them, in [`Operations::frame`](crate::Operations::frame), and nothing of
+//! it is combined. Where launches are paired by their order no header is needed: a coordinator compares.
+//!
+//! What becomes of a frame, as [`Engine::home`] and [`Operations`](crate::Operations) find it:
+//!
+//! | frame | |
+//! |---|---|
+//! | of an operation under way | taken |
+//! | of a tensor's generation, or of a call, that this rank has not come to | kept, in bounded memory |
+//! | of an earlier epoch | dropped, and counted: [`Engine::dropped`] |
+//! | of a later epoch | [`Broken::Epoch`]: the sender has begun anew, and this rank was not told yet; its bytes wait for [`Event::Membership`] |
+//! | of an operation that is over, or that has come before | ends the job |
+//! | of a key or group that nobody has, of a part beyond the cut | ends the job |
+//! | of another signature, length, chunk, stage or step than the plan has | ends the job |
+//! | of more than may be kept | ends the job |
+//!
+//! What ends the job the driver says as [`Event::Refused`]: what peers hold is not known any more. Then, as
+//! after a lost peer, every rank that is left stops with the same [`Broken::Fault`], which names the ranks, the
+//! operation and its tensor: a rank tells others by [`Action::Send`], with a coordinator or without, and these
+//! pass it on.
+//!
+//! # Calls of an engine
+//!
+//! By kind:
+//!
+//! - commands of the application: [`Engine::register`], [`Engine::call`], and as events
 //!   [`Event::Start`], [`Event::Submit`], [`Event::Unused`], [`Event::Retune`], [`Event::Shutdown`];
 //! - what has happened: [`Engine::on`] with [`Event::Frame`], [`Event::PortFree`], [`Event::StageOver`],
-//!   [`Event::Failed`], [`Event::PeerLost`], [`Event::Membership`], [`Event::Time`];
+//!   [`Event::Refused`], [`Event::Failed`], [`Event::PeerLost`], [`Event::Membership`], [`Event::Time`];
 //! - what is to be done: the [`Action`]s that these append, and, once everything of one time was told,
 //!   those of [`Engine::settle`]; [`Engine::deadline`] says when to come back at the latest;
-//! - getters: [`Engine::slices`], [`Engine::home`], [`Engine::under_way`], [`Engine::report`].
+//! - getters: [`Engine::slices`], [`Engine::home`], [`Engine::under_way`], [`Engine::report`],
+//!   [`Engine::calls`], [`Engine::dropped`].
 //!
 //! A call that returns an error has changed nothing. What ends the job is no such error, but
 //! [`Action::Stop`].

@@ -58,13 +58,18 @@ pub(super) fn said(epoch: u32, payload: &[u8], out: &mut Vec<u8>) {
     word(SAID, epoch, payload, out);
 }
 
+fn cut(text: &mut String, most: usize) {
+    let mut end = most.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    text.truncate(end);
+}
+
 pub(super) fn end(epoch: u32, fault: &Fault, out: &mut Vec<u8>) {
     let mut fault = fault.clone();
-    let most = fault.what.floor_char_boundary(LONGEST_FAULT / 8);
-    fault.what.truncate(most);
-    if let Some(tensor) = &mut fault.tensor {
-        tensor.truncate(tensor.floor_char_boundary(1024));
-    }
+    cut(&mut fault.what, LONGEST_FAULT / 8);
+    fault.tensor.iter_mut().for_each(|tensor| cut(tensor, LONGEST_FAULT / 16));
     let body = serde_json::to_vec(&fault).expect("a fault is plain data");
     word(END, epoch, &body, out);
 }

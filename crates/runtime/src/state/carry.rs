@@ -3,8 +3,8 @@
 use allrail_collective::StageRef;
 use allrail_engine::engine::{Action, Event, Stopped};
 use allrail_engine::{Broken, CollectiveId, Dtype, Refused, SignatureHash};
-use allrail_schedule::OperationName;
 use allrail_schedule::coordinate::{Cause, wire};
+use allrail_schedule::{Key, OperationName};
 
 use super::outgoing::Sending;
 use super::{Launch, Live, State};
@@ -53,10 +53,18 @@ impl State {
                         self.refuse_kept(name, &refused);
                     }
                 }
-                Action::Warn { .. } => {}
-                Action::Stop(stopped) => self.stopped(*stopped),
+                Action::Warn { key, missing } => self.warn(key, &missing),
+                Action::Stop(stopped) => self.stopped(&stopped),
             }
         }
+    }
+
+    /// Ranks are late; nothing is wrong yet.
+    fn warn(&mut self, key: Key, missing: &[u32]) {
+        let name = self.tensors.get(&key).map_or("?", |one| one.name.as_str());
+        let ranks: Vec<String> =
+            missing.iter().take(8).map(|place| self.peers[*place as usize].to_string()).collect();
+        self.note(format!("tensor `{name}` waits for rank {}", ranks.join(", ")));
     }
 
     /// A frame was kept that should not have come.
@@ -145,7 +153,7 @@ impl State {
         }
     }
 
-    fn stopped(&mut self, stopped: Stopped) {
+    fn stopped(&mut self, stopped: &Stopped) {
         if self.fault.is_some() {
             return;
         }

@@ -86,3 +86,20 @@ impl State {
         self.settle();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_most_urgent_leaves_first_and_of_equals_the_first() {
+        let mut heap = Heap::default();
+        let sending = |place| Sending { operation: OperationName::default(), chunk: 0, place };
+        for (sequence, priority) in [(0, 1), (1, 5), (2, 1), (3, -2), (4, 5)] {
+            heap.0.push((priority, Reverse(sequence), sending(sequence as u32)));
+        }
+        let order: Vec<u32> =
+            std::iter::from_fn(|| heap.0.pop()).map(|(.., what)| what.place).collect();
+        assert_eq!(order, [1, 4, 0, 2, 3]);
+    }
+}

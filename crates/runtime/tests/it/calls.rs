@@ -51,7 +51,7 @@ fn wanted(
 }
 
 fn check_all(sizes: &[u32]) {
-    let nodes = started(sizes, &json!({"chunks": 2}));
+    let nodes = started(sizes, &json!({"chunks": 2, "smallest_chunk": "1 KiB"}));
     let ranks = nodes.len() as u32;
     let mut jobs = Vec::new();
     for operation in Operation::ALL {

@@ -32,17 +32,20 @@ pub(crate) fn settings(rank: u32, sizes: &[u32], more: &Value) -> Settings {
 /// All nodes, bound and connected.
 pub(crate) fn connected(sizes: &[u32], more: &Value) -> Vec<Arc<Node>> {
     let ranks: u32 = sizes.iter().product();
-    let bind = |rank| Arc::new(Node::bind(settings(rank, sizes, more)).expect("a free port"));
-    let nodes: Vec<Arc<Node>> = (0..ranks).map(bind).collect();
-    connect(&nodes);
+    let nodes: Vec<Arc<Node>> = (0..ranks).map(|rank| bind(rank, sizes, more)).collect();
+    let table: Vec<Vec<String>> = nodes.iter().map(|node| node.addresses().to_vec()).collect();
+    connect_with(&nodes, &table);
     nodes
 }
 
-pub(crate) fn connect(nodes: &[Arc<Node>]) {
-    let table: Vec<Vec<String>> = nodes.iter().map(|node| node.addresses().to_vec()).collect();
+pub(crate) fn bind(rank: u32, sizes: &[u32], more: &Value) -> Arc<Node> {
+    Arc::new(Node::bind(settings(rank, sizes, more)).expect("a free port"))
+}
+
+pub(crate) fn connect_with(nodes: &[Arc<Node>], table: &[Vec<String>]) {
     std::thread::scope(|scope| {
         for node in nodes {
-            scope.spawn(|| node.connect(&table, &mut || true).expect("all are there"));
+            scope.spawn(|| node.connect(table, &mut || true).expect("all are there"));
         }
     });
 }

@@ -134,7 +134,9 @@ fn sums_are_right_over_one_dimension() {
 #[test]
 fn sums_are_right_over_several_dimensions() {
     for (seed, policy) in [(11, "baseline"), (12, "themis"), (13, "baseline")] {
-        let more = json!({"policy": policy, "chunks": 4, "partition": "64 KiB"});
+        let more = json!({
+            "policy": policy, "chunks": 4, "smallest_chunk": "4 KiB", "partition": "64 KiB",
+        });
         exchange(&[2, 2], seed, &more);
         exchange(&[3, 2], seed + 100, &more);
         exchange(&[2, 2, 2], seed + 200, &more);
@@ -146,7 +148,11 @@ fn sums_are_right_under_every_algorithm_and_scheduler() {
     let algorithms = ["ring", "direct", "halving_doubling", "double_binary_tree"];
     let tensors = ["fifo", "ddp", "fifo", "bytescheduler"];
     for (seed, (algorithm, tensor)) in (21..).zip(algorithms.into_iter().zip(tensors)) {
-        exchange(&[4], seed, &json!({"algorithms": [algorithm], "tensor": tensor, "chunks": 2}));
+        exchange(
+            &[4],
+            seed,
+            &json!({"algorithms": [algorithm], "tensor": tensor, "chunks": 2, "smallest_chunk": "1 KiB"}),
+        );
     }
 }
 

@@ -3,3 +3,5 @@
 mod calls;
 mod cluster;
 mod exchange;
+mod faults;
+mod laws;

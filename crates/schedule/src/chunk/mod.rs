@@ -129,8 +129,7 @@ impl std::fmt::Debug for dyn ChunkScheduler {
 }
 
 /// Every chunk scheduler, in the order of the docs.
-pub static ALL: &[&dyn ChunkScheduler] =
-    &[&baseline::Baseline, &themis::Themis, &search::SearchPolicy];
+pub static ALL: &[&dyn ChunkScheduler] = &[&baseline::Baseline, &themis::Themis, &search::Search];
 
 /// The stages of a chunk that scatters over `scatter` and gathers over `gather`, or, for the other
 /// operations, visits `scatter` in turn.

@@ -11,7 +11,7 @@ use crate::registry::MOST_TENSORS;
 const FEW: usize = 3;
 
 /// A set of small numbers.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub struct Bits {
     few: [u64; FEW],
     #[expect(
@@ -19,6 +19,21 @@ pub struct Bits {
         reason = "sets are many, and few have more: one pointer is less"
     )]
     more: Option<Box<Vec<u64>>>,
+}
+
+impl Clone for Bits {
+    fn clone(&self) -> Self {
+        Self { few: self.few, more: self.more.clone() }
+    }
+
+    /// In the memory that it has.
+    #[inline]
+    fn clone_from(&mut self, other: &Self) {
+        self.few = other.few;
+        if self.more.is_some() || other.more.is_some() {
+            self.more.clone_from(&other.more);
+        }
+    }
 }
 
 impl PartialEq for Bits {

@@ -10,7 +10,7 @@ use super::ledger::Ledger;
 use super::ledgers::Ledgers;
 use super::messages::{Payload, Reason, Vote};
 use super::requests::Request;
-use super::{Action, CoordinationSpec, Coordinator, Event, Fleet, Settings};
+use super::{Action, CoordinationSpec, Coordinator, Event, Fleet, Settings, Waves};
 use crate::registry::Registry;
 use crate::signature::Signed;
 
@@ -132,11 +132,23 @@ pub(super) trait Machine: Send {
     fn repeats_until(&self, shared: &Shared) -> Option<Time>;
 
     fn skip(&mut self, by: Time);
+
+    /// These as voters, if their cycles can be run as waves.
+    fn waves(_: &mut Together<Self>) -> Option<&mut dyn Waves>
+    where
+        Self: Sized,
+    {
+        None
+    }
 }
 
 /// Ends the part of a machine that has met a breach.
 #[cold]
-fn broken<M: Machine>(machine: &mut M, broken: Broken, actions: &mut Vec<Action>) -> Broken {
+pub(super) fn broken<M: Machine>(
+    machine: &mut M,
+    broken: Broken,
+    actions: &mut Vec<Action>,
+) -> Broken {
     let reason = Reason::Broken { broken: broken.clone(), by: machine.rank() };
     machine.stop(None, &Arc::new(reason), actions);
     broken
@@ -164,8 +176,8 @@ impl<M: Machine> Coordinator for Alone<M> {
 
 /// All ranks of a job.
 pub(super) struct Together<M> {
-    machines: Vec<M>,
-    shared: Shared,
+    pub(super) machines: Vec<M>,
+    pub(super) shared: Shared,
 }
 
 impl<M: Machine> Together<M> {
@@ -225,5 +237,9 @@ impl<M: Machine> Fleet for Together<M> {
 
     fn skip(&mut self, by: Time) {
         self.machines.iter_mut().for_each(|machine| machine.skip(by));
+    }
+
+    fn waves(&mut self) -> Option<&mut dyn Waves> {
+        M::waves(self)
     }
 }

@@ -56,11 +56,27 @@ impl Ledgers {
             None if at.ranks == 1 => return Ok(self.step_alone(seen, outcome)),
             None => self.step_first(place, outcome),
         };
-        self.ledgers[place].ranks -= 1;
-        self.ledgers[place + 1].ranks += 1;
-        *seen += 1;
-        self.forget();
+        self.follow(seen);
         Ok(launch)
+    }
+
+    /// What came next after so many outcomes, if a rank has taken it in: whether it launches, and what.
+    #[inline]
+    pub(super) fn next(&self, seen: u64) -> Option<Option<&Arc<Launch>>> {
+        let at = &self.ledgers[(seen - self.first) as usize];
+        at.next.as_ref().map(|(_, launch)| launch.as_ref())
+    }
+
+    /// A rank takes in what another has taken in at the same place.
+    #[inline]
+    pub(super) fn follow(&mut self, seen: &mut u64) {
+        let place = (*seen - self.first) as usize;
+        self.ledgers[place + 1].ranks += 1;
+        self.ledgers[place].ranks -= 1;
+        *seen += 1;
+        if self.ledgers[place].ranks == 0 {
+            self.forget();
+        }
     }
 
     /// Nobody else needs the ledger as it was.

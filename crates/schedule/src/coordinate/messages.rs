@@ -28,6 +28,13 @@ pub struct Vote {
 }
 
 impl Vote {
+    /// In how many words it says what has finished.
+    #[inline]
+    #[must_use]
+    pub fn finished(&self) -> u64 {
+        self.finished.as_ref().map_or(0, |bits| bits.words() as u64)
+    }
+
     /// Combines another vote into this one.
     #[inline]
     pub fn combine(&mut self, other: &Self) {
@@ -271,7 +278,7 @@ impl Payload {
             Self::Decision(decision) => decision.finished.len(),
             Self::Report(report) => report.asks.as_deref().map_or(0, |asks| asks.finished.len()),
             Self::Agreed(agreed) => agreed.decision.as_ref().map_or(0, |one| one.finished.len()),
-            Self::Vote(vote) => vote.finished.as_ref().map_or(0, |bits| bits.words()),
+            Self::Vote(vote) => return vote.finished(),
             Self::Verdict(verdict) => verdict.outcome.finished.len(),
             Self::Probe(_) | Self::Missing(_) | Self::Stop(_) | Self::Waits(_) => 0,
         };

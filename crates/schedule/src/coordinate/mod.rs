@@ -31,6 +31,7 @@ pub mod broken;
 pub mod cached;
 pub mod cause;
 pub mod central;
+pub mod few;
 pub mod finishes;
 mod fleet;
 mod guard;
@@ -45,6 +46,7 @@ pub mod requests;
 mod signatures;
 mod table;
 pub mod tree;
+pub mod waves;
 pub mod wire;
 
 use std::sync::Arc;
@@ -60,6 +62,7 @@ pub use ledger::{Consensus, Launch, Ledger, Response, Rules, Step};
 pub use messages::{Payload, Reason};
 pub use place::Place;
 pub use requests::{Request, Trouble};
+pub use waves::{Ended, Waves};
 
 use crate::error::ScheduleError;
 use crate::registry::{MOST_TENSORS, Registry};
@@ -223,6 +226,11 @@ pub trait Fleet {
 
     /// As many cycles as that were left out on all ranks as take this long.
     fn skip(&mut self, by: Time);
+
+    /// These ranks as voters, of a policy whose cycles can be run as waves.
+    fn waves(&mut self) -> Option<&mut dyn Waves> {
+        None
+    }
 }
 
 /// What the policies can be told. Each says which it reads.
@@ -296,12 +304,6 @@ pub trait CoordinationPolicy: Sync {
 
     /// How many tensors have a slot.
     fn slots(&self, settings: &Settings) -> usize;
-
-    /// Whether in a cycle every rank speaks once to its parent in one tree, after its own clock and its
-    /// children, and hears from it once: so a cycle can be run as one wave up and down.
-    fn runs_in_waves(&self) -> bool {
-        false
-    }
 
     /// The settings where none are given. One whose `cycle` is no time here can do without.
     fn defaults(&self) -> Settings {

@@ -4,19 +4,21 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use super::few::Few;
+
 /// A set of ranks as spans, ascending; a span costs no memory of its own.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<(u32, u32)>", into = "Vec<(u32, u32)>")]
 pub struct Ranks {
     first: Range<u32>,
-    rest: Vec<Range<u32>>,
+    rest: Few<Range<u32>>,
 }
 
 impl Ranks {
     /// The ranks of a span.
     #[must_use]
     pub fn span(span: Range<u32>) -> Self {
-        Self { first: span, rest: Vec::new() }
+        Self { first: span, rest: Few::default() }
     }
 
     /// From spans that ascend and do not touch.
@@ -28,7 +30,7 @@ impl Ranks {
 
     /// The spans, ascending, none empty.
     pub fn spans(&self) -> impl Iterator<Item = Range<u32>> + '_ {
-        std::iter::once(&self.first).chain(&self.rest).filter(|span| !span.is_empty()).cloned()
+        std::iter::once(&self.first).chain(&*self.rest).filter(|span| !span.is_empty()).cloned()
     }
 
     /// The lowest of them.

@@ -8,6 +8,7 @@ use allrail_core::Bytes;
 use serde::{Deserialize, Serialize};
 
 use super::broken::Breach;
+use super::few::Few;
 use super::ranks::Ranks;
 use crate::signature::{Fingerprint, Signed};
 
@@ -111,7 +112,7 @@ pub struct Asked {
     pub ranks: Ranks,
     /// Of an all-gather: each rank's bytes.
     #[serde(with = "counts_of_ranks")]
-    pub sizes: Vec<(u32, Bytes)>,
+    pub sizes: Few<(u32, Bytes)>,
     /// If they do not ask for the same.
     pub trouble: Option<Trouble>,
     /// The first one's tensor, where its owner has registered it.
@@ -126,7 +127,7 @@ impl Asked {
         Self {
             request,
             ranks: Ranks::span(rank..rank + 1),
-            sizes: if gathers { vec![(rank, request.bytes)] } else { Vec::new() },
+            sizes: if gathers { Few::from(vec![(rank, request.bytes)]) } else { Few::default() },
             trouble: None,
             signature,
         }
@@ -156,7 +157,7 @@ impl Asked {
                 Some(Trouble::Mismatch { one, other })
             };
         }
-        self.sizes.extend(other.sizes);
+        self.sizes.append(other.sizes);
     }
 }
 
@@ -289,14 +290,14 @@ mod counts {
 
 /// Many of them, with ranks.
 mod counts_of_ranks {
-    use super::{Bytes, Deserialize};
+    use super::{Bytes, Deserialize, Few};
     use serde::{Deserializer, Serializer};
 
     pub(super) fn serialize<S: Serializer>(all: &[(u32, Bytes)], to: S) -> Result<S::Ok, S::Error> {
         to.collect_seq(all.iter().map(|(rank, bytes)| (rank, bytes.count())))
     }
 
-    pub(super) fn deserialize<'d, D>(from: D) -> Result<Vec<(u32, Bytes)>, D::Error>
+    pub(super) fn deserialize<'d, D>(from: D) -> Result<Few<(u32, Bytes)>, D::Error>
     where
         D: Deserializer<'d>,
     {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
 
+use super::few::Few;
 use super::ranks::Ranks;
 use super::requests::{Asked, Asks, Completed, Trouble};
 
@@ -59,7 +60,8 @@ impl Table {
                 let ranks = Ranks::span(first..first + 1);
                 let request = asked.request;
                 let signature = asked.signature.clone();
-                let asked = Asked { request, ranks, sizes: Vec::new(), trouble: None, signature };
+                let asked =
+                    Asked { request, ranks, sizes: Few::default(), trouble: None, signature };
                 Row { asked, seen: Vec::new(), count: 0, order: *order, since: now, warned: false }
             });
             let before = row.count;
@@ -142,8 +144,8 @@ impl Table {
         let mut each = Vec::new();
         if request.operation == Operation::AllGather && trouble.is_none() {
             each = vec![Bytes::default(); self.span.len()];
-            for (rank, bytes) in sizes {
-                each[(rank - self.span.start) as usize] = bytes;
+            for (rank, bytes) in &*sizes {
+                each[(rank - self.span.start) as usize] = *bytes;
             }
             request.bytes = each.first().copied().unwrap_or_default();
         }

@@ -1,12 +1,12 @@
-//! The heap under the policies that rank a stage once, when it comes.
+//! What is under the policies that rank a stage once, when it comes: a heap, and beside it those that
+//! came in the order in which they go.
 
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, VecDeque};
 
 use super::Waiting;
 
-/// (priority reversed, rank, tie-break, sequence): smaller goes first.
-type Key = (Reverse<i64>, u64, u64, u64);
+/// (priority reversed, then rank; tie-break, then sequence): smaller goes first.
+type Key = (u128, u128);
 
 struct Entry(Key, Waiting);
 
@@ -30,6 +30,8 @@ impl Ord for Entry {
 /// Stages ordered by (priority, rank, arrival).
 #[derive(Default)]
 pub(super) struct Ranked {
+    /// Each goes after the one before it: no heap has to be put in order for these.
+    line: VecDeque<Entry>,
     heap: BinaryHeap<Entry>,
     sequence: u64,
 }
@@ -41,21 +43,35 @@ impl Ranked {
         let sequence = self.sequence;
         self.sequence += 1;
         let (rank, tie) = rank(sequence);
-        self.heap.push(Entry((Reverse(stage.priority), rank, tie, sequence), stage));
+        // As an unsigned number that falls as the priority rises.
+        let priority = !stage.priority.cast_unsigned() ^ 1 << 63;
+        let pair = |high: u64, low: u64| u128::from(high) << 64 | u128::from(low);
+        let entry = Entry((pair(priority, rank), pair(tie, sequence)), stage);
+        match self.line.back() {
+            Some(last) if entry.0 < last.0 => self.heap.push(entry),
+            _ => self.line.push_back(entry),
+        }
     }
 
     pub(super) fn pop(&mut self) -> Option<Waiting> {
-        self.heap.pop().map(|entry| entry.1)
+        let entry = match (self.line.front(), self.heap.peek()) {
+            (Some(first), Some(top)) if top.0 < first.0 => self.heap.pop(),
+            (None, _) => self.heap.pop(),
+            _ => self.line.pop_front(),
+        };
+        entry.map(|entry| entry.1)
     }
 
     pub(super) fn withdraw(&mut self, collective: u32) -> u32 {
-        let before = self.heap.len();
+        let before = self.heap.len() + self.line.len();
         self.heap.retain(|entry| entry.1.collective != collective);
-        u32::try_from(before - self.heap.len()).expect("fewer than 2^32 stages wait")
+        self.line.retain(|entry| entry.1.collective != collective);
+        let left = self.heap.len() + self.line.len();
+        u32::try_from(before - left).expect("fewer than 2^32 stages wait")
     }
 
     pub(super) fn waiting(&self) -> Vec<Waiting> {
-        let mut entries: Vec<&Entry> = self.heap.iter().collect();
+        let mut entries: Vec<&Entry> = self.heap.iter().chain(&self.line).collect();
         entries.sort_by_key(|entry| entry.0);
         entries.iter().map(|entry| entry.1).collect()
     }

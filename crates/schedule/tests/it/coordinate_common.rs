@@ -115,7 +115,7 @@ impl Speech {
             entries: self.list(4, |s| Asked {
                 request: s.request(),
                 ranks: s.spans(),
-                sizes: s.list(3, |s| (s.rank(), Bytes::new(s.number()))),
+                sizes: s.list(3, |s| (s.rank(), Bytes::new(s.number()))).into(),
                 trouble: s.some(Self::trouble),
                 signature: s.some(Self::signature),
             }),

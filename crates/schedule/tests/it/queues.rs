@@ -199,6 +199,28 @@ proptest! {
     }
 }
 
+proptest! {
+    /// The oracle looks at all that waits. `None` takes a stage out.
+    #[test]
+    fn smallest_first_serves_the_least_of_all_that_waits(
+        steps in prop::collection::vec(prop::option::weighted(0.6, (0u64..4, -2i64..3)), 1..60),
+    ) {
+        let (mut queue, mut list) = (SmallestFirst::default(), Vec::<Waiting>::new());
+        for (chunk, step) in (0u32..).zip(steps) {
+            if let Some((bytes, priority)) = step {
+                let stage = bringing(chunk, bytes, priority, Operation::AllReduce);
+                queue.push(stage);
+                list.push(stage);
+                list.sort_by_key(|stage| (-stage.priority, stage.buffer, stage.at.chunk));
+            } else {
+                let expected = (!list.is_empty()).then(|| list.remove(0));
+                prop_assert_eq!(queue.pop(), expected);
+            }
+            prop_assert_eq!(queue.waiting(), list.clone());
+        }
+    }
+}
+
 /// Sizes go before priorities, the last of equals first; what keeps to priorities does not pass its own.
 #[test]
 fn astra_sim_serves_sizes_before_priorities_and_the_last_of_equals() {

@@ -24,18 +24,6 @@ use super::reports::{Counts, Everywhere, Listed, Notice};
 use super::rhythm::Rhythm;
 use super::wave::Wave;
 
-/// Children of a rank at most, and levels below the first at most.
-fn tree(job: &CoordinationSpec) -> (u64, u64) {
-    let fan_out = u64::from(job.settings.fan_out.max(1));
-    let (mut levels, mut ranks, mut level) = (1, 1, 1u64);
-    while ranks < u64::from(job.ranks) {
-        level = level.saturating_mul(fan_out);
-        ranks = ranks.saturating_add(level);
-        levels += 1;
-    }
-    (fan_out, levels)
-}
-
 /// What ranks submit by the clock. Ranks may be asked in any order, each at times that ascend.
 pub trait Feed {
     /// Appends the requests of a rank that are due by now, and says when its next one is; `None` if none
@@ -81,15 +69,13 @@ pub struct ControlPlane {
     pub(super) ranks: Vec<Rank>,
     pub(super) queue: Calendar<Entry>,
     pub(super) latency: Latency,
-    /// Of the tree: children of a rank, and levels below the first.
-    pub(super) tree: (u64, u64),
     pub(super) slots: usize,
     pub(super) faults: Faults,
     pub(super) delays: Option<Delays>,
     acts: bool,
     pub(super) skips: bool,
-    /// Whether the policy's cycles can be waves.
-    pub(super) waves: bool,
+    /// Whether a rank has stopped.
+    pub(super) halted: bool,
     pub(super) wave: Wave,
     /// How long a message of so many bytes keeps its sender, of the last one.
     leaving: (u64, Time),
@@ -104,7 +90,7 @@ pub struct ControlPlane {
     pub(super) counts: Counts,
     /// Of the rank that is being told something: what it submits, and what it wants done.
     requests: Vec<Request>,
-    actions: Vec<Action>,
+    pub(super) actions: Vec<Action>,
 }
 
 impl ControlPlane {
@@ -121,17 +107,16 @@ impl ControlPlane {
     ) -> Self {
         let rank = |_| Rank { busy: Time::ZERO, due: Time::MAX, launched: 0, stopped: false };
         let ranks: Vec<Rank> = (0..job.ranks).map(rank).collect();
-        let fleet = policy.fleet(job);
+        let mut fleet = policy.fleet(job);
         let acts = fleet.acts_on_submission();
         Self {
             rhythm: Rhythm::new(ranks.len()),
-            waves: policy.runs_in_waves(),
-            wave: Wave::default(),
+            halted: false,
+            wave: Wave::new(job.ranks, fleet.waves()),
             fleet,
             ranks,
             queue: Calendar::new(),
             latency,
-            tree: tree(job),
             slots: tensors,
             delays: Delays::new(&faults),
             faults,
@@ -191,8 +176,13 @@ impl ControlPlane {
     /// When something happens next. Cycles happen for ever.
     pub fn next_time(&mut self) -> Option<Time> {
         let listed = self.whole().map(|listed| listed.last);
+        [self.next_event(), listed].into_iter().flatten().min()
+    }
+
+    /// When a rank is told something next.
+    fn next_event(&mut self) -> Option<Time> {
         let held = self.rhythm.held.map(|(first, _)| first);
-        [self.queue.next_time(), held, listed].into_iter().flatten().min()
+        [self.queue.next_time(), held, self.wave.falls].into_iter().flatten().min()
     }
 
     /// No list is launched everywhere before; there may be none then either.
@@ -207,8 +197,7 @@ impl ControlPlane {
     /// Runs until a list has been launched everywhere, at most until `until`, that included.
     pub fn advance(&mut self, until: Time, mut feed: Option<&mut dyn Feed>) -> Option<Everywhere> {
         loop {
-            let held = self.rhythm.held.map(|(first, _)| first);
-            let next = [self.queue.next_time(), held].into_iter().flatten().min();
+            let next = self.next_event();
             if let Some(listed) = self.whole() {
                 let last = listed.last;
                 if last <= until && next.is_none_or(|next| last < next) {
@@ -220,16 +209,22 @@ impl ControlPlane {
             if next.is_none_or(|next| next > until) {
                 return None;
             }
-            if held.is_some() {
+            if self.wave.falls.is_some() {
+                if !self.is_disturbed() {
+                    let end = self.fall(until, again(&mut feed));
+                    self.rest_after(end, until);
+                    continue;
+                }
+                self.break_wave();
+            }
+            if self.rhythm.held.is_some() {
                 // What is submitted by the clock may come later, and is taken in then at its time.
-                if feed.is_some() && self.waits_until().is_some_and(|last| last > until) {
+                if feed.is_some() && self.waits_beyond(until) {
                     return None;
                 }
                 if self.whole().is_none() && self.can_run_wave(until) {
-                    let end = self.run_wave(again(&mut feed));
-                    if self.rhythm.held.is_some() {
-                        self.rest(end, until);
-                    }
+                    let end = self.run_wave(until, again(&mut feed));
+                    self.rest_after(end, until);
                     continue;
                 }
                 self.release();
@@ -276,45 +271,29 @@ impl ControlPlane {
         payload: Payload,
         feed: Option<&mut dyn Feed>,
     ) {
-        let (at, after) = self.arrive(now, to, &payload, feed);
+        let (before, after) = self.latency.arriving(&payload);
+        let at = self.arrive(now, to, before, feed);
         let told = self.fleet.on(to, at, Event::Message { from, payload }, &mut self.actions);
         self.told(at, to, told);
         self.understand(to, after);
     }
 
-    /// A message arrives that many get.
+    /// When a message is understood that takes its receiver so long.
     #[inline]
-    pub(super) fn hear_shared(
+    pub(super) fn arrive(
         &mut self,
         now: Time,
         to: u32,
-        from: u32,
-        payload: &Payload,
+        before: Time,
         feed: Option<&mut dyn Feed>,
-    ) {
-        let (at, after) = self.arrive(now, to, payload, feed);
-        let told = self.fleet.hear(to, at, from, payload, &mut self.actions);
-        self.told(at, to, told);
-        self.understand(to, after);
-    }
-
-    /// When a message is understood, and how long its receiver is busy with it afterwards.
-    #[inline]
-    fn arrive(
-        &mut self,
-        now: Time,
-        to: u32,
-        payload: &Payload,
-        feed: Option<&mut dyn Feed>,
-    ) -> (Time, Time) {
+    ) -> Time {
         self.counts.messages += 1;
         let rank = &mut self.ranks[to as usize];
-        let (before, after) = self.latency.arriving(payload);
         rank.busy = now.max(rank.busy) + before;
         let at = rank.busy;
         self.busiest = self.busiest.max(at);
         self.catch_up(at, to, feed);
-        (at, after)
+        at
     }
 
     #[inline]
@@ -336,7 +315,7 @@ impl ControlPlane {
 
     /// A rank was told something.
     #[inline]
-    fn told(&mut self, at: Time, rank: u32, told: Result<(), Broken>) {
+    pub(super) fn told(&mut self, at: Time, rank: u32, told: Result<(), Broken>) {
         if let Err(broken) = told {
             self.note(at, rank, Notice::Broken(broken));
         }
@@ -357,7 +336,7 @@ impl ControlPlane {
 
     /// Before a rank is told something: what it has submitted, if that is all that it does about it.
     #[inline]
-    fn catch_up(&mut self, at: Time, rank: u32, feed: Option<&mut dyn Feed>) {
+    pub(super) fn catch_up(&mut self, at: Time, rank: u32, feed: Option<&mut dyn Feed>) {
         if !self.acts
             && self.ranks[rank as usize].due <= at
             && let Some(feed) = feed
@@ -367,7 +346,7 @@ impl ControlPlane {
     }
 
     /// Does what a rank wants done.
-    fn carry_out(&mut self, at: Time, rank: u32) {
+    pub(super) fn carry_out(&mut self, at: Time, rank: u32) {
         let mut busy = self.ranks[rank as usize].busy.max(at);
         // The first is to be next.
         self.actions.reverse();
@@ -375,27 +354,19 @@ impl ControlPlane {
             match action {
                 Action::Send { to, payload } => {
                     let arrival = self.leave(rank, to, &payload, &mut busy);
-                    if self.wave.is_on {
-                        self.wave.push(to, rank, arrival, payload);
-                    } else {
-                        let what = What::Message { from: rank, payload };
-                        self.queue.push(arrival, Entry { to, what });
-                    }
+                    self.send(rank, to, arrival, payload);
                 }
                 Action::Spread { below, payload } => {
                     let is_wave = self.wave.is_on && payload.ends_cycle();
                     for to in below.below().map(|span| span.start) {
                         let arrival = self.leave(rank, to, &payload, &mut busy);
                         if is_wave {
-                            self.wave.fall(to, rank, arrival);
-                        } else if self.wave.is_on {
-                            self.wave.push(to, rank, arrival, payload.clone());
+                            self.wave.fall(to, arrival);
                         } else {
-                            let what = What::Message { from: rank, payload: payload.clone() };
-                            self.queue.push(arrival, Entry { to, what });
+                            self.send(rank, to, arrival, payload.clone());
                         }
                     }
-                    if is_wave && self.wave.verdict.is_none() {
+                    if is_wave && rank == 0 {
                         self.wave.verdict = Some(payload);
                     }
                 }
@@ -415,6 +386,7 @@ impl ControlPlane {
                 Action::Refused { tensor } => self.note(at, rank, Notice::Refused { tensor }),
                 Action::Stop(reason) => {
                     self.ranks[rank as usize].stopped = true;
+                    self.halted = true;
                     self.note(at, rank, Notice::Stop(reason));
                 }
             }
@@ -423,15 +395,30 @@ impl ControlPlane {
         self.busiest = self.busiest.max(busy);
     }
 
+    fn send(&mut self, from: u32, to: u32, arrival: Time, payload: Payload) {
+        let entry = Entry { to, what: What::Message { from, payload } };
+        if self.wave.is_on {
+            self.wave.push(arrival, entry);
+        } else {
+            self.queue.push(arrival, entry);
+        }
+    }
+
+    /// How long a message of so many bytes keeps its sender busy.
+    #[inline]
+    pub(super) fn leaving(&mut self, bytes: u64) -> Time {
+        if self.leaving.0 != bytes {
+            self.leaving = (bytes, self.latency.leaving(bytes));
+        }
+        self.leaving.1
+    }
+
     /// A message leaves: when it arrives.
     #[inline]
     fn leave(&mut self, from: u32, to: u32, payload: &Payload, busy: &mut Time) -> Time {
         let bytes = self.latency.bytes(payload, self.slots);
         self.counts.bytes += bytes;
-        if self.leaving.0 != bytes {
-            self.leaving = (bytes, self.latency.leaving(bytes));
-        }
-        *busy += self.leaving.1;
+        *busy += self.leaving(bytes);
         self.in_flight += 1;
         let arrival = *busy + self.latency.wire;
         match &mut self.delays {
@@ -462,6 +449,20 @@ impl ControlPlane {
                 listed.last = listed.last.max(at);
                 listed.ranks += 1;
             }
+        }
+    }
+
+    /// A rank launches what rank 0 has launched in the same cycle.
+    #[inline]
+    pub(super) fn launched_too(&mut self, at: Time, rank: u32) {
+        self.rhythm.changed = true;
+        let launched = &mut self.ranks[rank as usize].launched;
+        let place = (*launched - self.place) as usize;
+        *launched += 1;
+        if let Some(listed) = self.lists.get_mut(place) {
+            listed.first = listed.first.min(at);
+            listed.last = listed.last.max(at);
+            listed.ranks += 1;
         }
     }
 

@@ -9,7 +9,8 @@
 //! faults stand for.
 
 use allrail_core::{Bandwidth, Bytes, Time};
-use allrail_schedule::coordinate::{Bits, Payload};
+use allrail_schedule::coordinate::Payload;
+use allrail_schedule::coordinate::messages::Vote;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -54,16 +55,23 @@ impl Latency {
     #[must_use]
     pub fn bytes(&self, payload: &Payload, slots: usize) -> u64 {
         let bits = |sets: u64| sets * (slots as u64).div_ceil(64) * 8;
-        let vote = |invalid: &Bits| bits(1 + u64::from(!invalid.is_empty()));
         let entries = || payload.entries() * self.entry_bytes.count();
         HEADER
             + payload.finished() * 8
             + match payload {
-                Payload::Vote(one) => vote(&one.invalid),
-                Payload::Verdict(one) => vote(&one.invalid),
+                Payload::Vote(one) => return self.vote(one, slots),
+                Payload::Verdict(one) => bits(1 + u64::from(!one.invalid.is_empty())),
                 Payload::Report(_) | Payload::Agreed(_) => bits(1) + entries(),
                 _ => entries(),
             }
+    }
+
+    /// The bytes of a vote.
+    #[inline]
+    #[must_use]
+    pub fn vote(&self, vote: &Vote, slots: usize) -> u64 {
+        let sets = 1 + u64::from(!vote.invalid.is_empty());
+        HEADER + vote.finished() * 8 + sets * (slots as u64).div_ceil(64) * 8
     }
 
     /// The bytes of the longest vote.

@@ -26,6 +26,8 @@ pub(super) struct Rhythm {
     pub(super) changed: bool,
     /// If `ticks` are held out of the calendar: the first and the last of them.
     pub(super) held: Option<(Time, Time)>,
+    /// When rank 0 decides in the cycle that begins then, if someone has asked.
+    pub(super) decides: Option<Time>,
 }
 
 impl Rhythm {
@@ -38,6 +40,7 @@ impl Rhythm {
         let least = self.ticks.iter().min().copied().unwrap_or_default();
         let most = self.ticks.iter().max().copied().unwrap_or_default();
         self.held = Some((least, most));
+        self.decides = None;
     }
 
     /// Whether the last two cycles were alike, and how far apart they were.
@@ -72,6 +75,15 @@ impl ControlPlane {
         }
         if let Some(period) = period {
             self.leave_out(now, until, period);
+        }
+    }
+
+    /// The same after a wave, if it is over and all ranks are between cycles.
+    pub(super) fn rest_after(&mut self, wave: Option<Time>, until: Time) {
+        if let Some(end) = wave
+            && self.rhythm.held.is_some()
+        {
+            self.rest(end, until);
         }
     }
 

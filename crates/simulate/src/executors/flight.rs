@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use allrail_core::Time;
-use allrail_engine::{CollectiveId, StageRun};
+use allrail_engine::{CollectiveId, Run, StageRun};
 
-use super::lowered::Lowered;
+use super::lowered::{Lowered, StageTimes};
 
 /// Something carried: a collective on its ranks, or a message.
 pub(super) struct Flight {
@@ -118,19 +118,34 @@ impl Slots {
     }
 }
 
+/// In `dims`: a stage that was chosen.
+#[derive(Clone, Copy)]
+pub(super) struct Service {
+    pub(super) flight: u32,
+    pub(super) position: u32,
+    pub(super) run: Run,
+    pub(super) times: StageTimes,
+    /// Before its bytes.
+    pub(super) overhead: Time,
+}
+
 /// Of an actor on one dimension.
 #[derive(Clone, Default)]
 pub(super) struct Port {
     /// Messages whose last byte has not left.
     pub(super) unsent: u32,
-    /// In `dims`: whether it serves a stage, or did when its executor last heard of it; until when.
+    /// In `dims`: whether its executor was not told yet that it may choose; when it may.
     pub(super) taken: bool,
     pub(super) free_at: Time,
-    /// Whether a timer says when it is free.
-    pub(super) wakes: bool,
     pub(super) busy: Time,
     pub(super) sent: f64,
 }
+
+/// Of the timers of a time, those below [`AFTER`] come before the world's events, the others after.
+pub(super) const BEFORE: u8 = 0;
+pub(super) const SEND: u8 = 1;
+pub(super) const AFTER: u8 = 2;
+pub(super) const LEFT: u8 = 3;
 
 /// What happens beside the world.
 #[derive(Clone, Copy)]
@@ -140,7 +155,9 @@ pub(super) enum Inner {
     /// A stage is over.
     StageOver { flight: u32, position: u32, chunk: u32 },
     /// A port of `dims` is free.
-    Wake { actor: u32, port: u32 },
+    Free { actor: u32, port: u32 },
+    /// A link of `dims` can begin a stage that it was handed ahead.
+    LinkFree { actor: u32, port: u32 },
     /// A message of `dims` has left its sender.
     Left { tag: u64 },
     /// A flight is over.

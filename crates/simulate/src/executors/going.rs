@@ -4,9 +4,17 @@ use allrail_collective::StageRef;
 use allrail_core::Time;
 use allrail_world::World;
 
-use super::flight::{Departure, Going, Inner};
+use super::flight::{AFTER, Departure, Going, Inner};
 use super::lowered::Carried;
 use super::{Event, Executors};
+
+/// Where something happens: what of a time comes first is first here.
+#[derive(Clone, Copy)]
+enum Source {
+    Before,
+    World,
+    After,
+}
 
 impl<W: World> Executors<W> {
     /// When something happens next; not all of it is an event for the caller.
@@ -15,12 +23,42 @@ impl<W: World> Executors<W> {
         if let Some((time, _)) = self.ready.front() {
             return Some(*time);
         }
-        self.soonest()
+        self.soonest().map(|(time, _)| time)
     }
 
-    fn soonest(&self) -> Option<Time> {
-        let times = [self.before.next_time(), self.world.next_time(), self.after.next_time()];
-        times.into_iter().flatten().min()
+    /// When something happens next, and where.
+    #[inline]
+    fn soonest(&self) -> Option<(Time, Source)> {
+        let world = self.world.next_time().map(|time| (time, Source::World));
+        let Some((time, class)) = self.timers.peek() else { return world };
+        match world {
+            Some((before, _)) if before < time || before == time && class >= AFTER => world,
+            _ if class < AFTER => Some((time, Source::Before)),
+            _ => Some((time, Source::After)),
+        }
+    }
+
+    /// Goes on by itself from `now`, where all has been taken in, until the caller has to hear of
+    /// something, or all that happens next is at `limit` or later; returns the time that it has come to.
+    /// So much at a time only, that its caller can look about now and then.
+    pub fn run_before(&mut self, mut now: Time, limit: Time) -> Time {
+        const AT_ONCE: u64 = 1 << 6;
+        let last = self.events + AT_ONCE;
+        while self.ready.is_empty() {
+            let next = self.soonest().filter(|(time, _)| *time < limit);
+            match next {
+                Some((time, source)) if self.unsettled.is_empty() || time == now => {
+                    if time > now && self.events >= last {
+                        break;
+                    }
+                    now = time;
+                    self.take(now, source);
+                }
+                _ if !self.unsettled.is_empty() => self.settle(now),
+                _ => break,
+            }
+        }
+        now
     }
 
     /// Takes the next event at `until` or before. The caller settles once it has taken in all that
@@ -30,29 +68,29 @@ impl<W: World> Executors<W> {
             if self.ready.front().is_some_and(|(time, _)| *time <= until) {
                 return self.ready.pop_front();
             }
-            let next = self.soonest().filter(|next| *next <= until)?;
-            self.take(next);
+            let (next, source) = self.soonest().filter(|(next, _)| *next <= until)?;
+            self.take(next, source);
         }
     }
 
     /// Takes in one thing that happens at `now`, the next there is.
-    fn take(&mut self, now: Time) {
+    fn take(&mut self, now: Time, source: Source) {
         self.events += 1;
-        if self.before.next_time() == Some(now) {
-            if let Some((_, inner)) = self.before.pop() {
-                self.happens(now, inner);
+        match source {
+            Source::Before | Source::After => {
+                if let Some((_, inner)) = self.timers.pop() {
+                    self.happens(now, inner);
+                }
+                if self.eager && matches!(source, Source::Before) {
+                    self.settle(now);
+                }
             }
-            if self.eager {
-                self.settle(now);
+            Source::World if self.eager => self.take_by_dimension(now),
+            Source::World => {
+                if let Some((_, event)) = self.world.next_event(now) {
+                    self.hear(now, event);
+                }
             }
-        } else if self.world.next_time() == Some(now) {
-            if self.eager {
-                self.take_by_dimension(now);
-            } else if let Some((_, event)) = self.world.next_event(now) {
-                self.hear(now, event);
-            }
-        } else if let Some((_, inner)) = self.after.pop() {
-            self.happens(now, inner);
         }
     }
 
@@ -63,13 +101,18 @@ impl<W: World> Executors<W> {
             events.extend(self.world.next_event(now).map(|(_, event)| event));
         }
         events.sort_by_key(|event| match *event {
-            allrail_world::Event::Sent { tag } => (Departure::unpack(tag).port, 0),
+            allrail_world::Event::Sent { tag } => (self.departure(tag).port, 0),
             allrail_world::Event::Delivered { tag } => (self.port_of(Going::unpack(tag)), 1),
         });
         for event in events {
             self.hear(now, event);
             self.settle(now);
         }
+    }
+
+    /// What a message that has left was sent from.
+    fn departure(&self, tag: u64) -> Departure {
+        self.ahead.as_ref().map_or_else(|| Departure::unpack(tag), |ahead| ahead.departure(tag))
     }
 
     /// The port on which a transfer's stage runs.
@@ -95,21 +138,26 @@ impl<W: World> Executors<W> {
                 let going = Going::unpack(tag);
                 if self.settings.overhead > Time::ZERO {
                     let at = now + self.settings.overhead;
-                    self.after.push(at, 0, Inner::Waited { going });
+                    self.timers.push(at, AFTER, Inner::Waited { going });
                 } else {
                     self.arrived(now, going);
                 }
             }
             allrail_world::Event::Sent { tag } => {
-                let Departure { actor, port, told, of } = Departure::unpack(tag);
+                let Departure { actor, port, told, of } = self.departure(tag);
                 if told {
                     let tag = self.flights[of as usize].tag;
                     self.ready.push_back((now, Event::Left { tag }));
                 } else if let Some(span) = self.spans.get_mut(of as usize) {
                     span.end = now;
                 }
-                let state = &mut self.ports[actor as usize * self.dimensions + port as usize];
-                if state.unsent > 0 {
+                let place = actor as usize * self.dimensions + port as usize;
+                let state = &mut self.ports[place];
+                if let Some(ahead) = &mut self.ahead {
+                    if ahead.has_left(place, tag) {
+                        self.free(actor, port);
+                    }
+                } else if state.unsent > 0 {
                     state.unsent -= 1;
                     if state.unsent == 0 {
                         self.free(actor, port);
@@ -140,11 +188,11 @@ impl<W: World> Executors<W> {
 
     fn happens(&mut self, now: Time, inner: Inner) {
         match inner {
-            Inner::Wake { actor, port } => {
-                let place = actor as usize * self.dimensions + port as usize;
-                self.ports[place].wakes = false;
+            Inner::Free { actor, port } => {
+                self.free_port(now, actor, port);
                 self.unsettle(actor);
             }
+            Inner::LinkFree { actor, port } => self.link_free(actor, port),
             Inner::Send { flight, position, chunk } => {
                 self.send(now, flight, position, chunk);
                 self.advance(now, flight, position, chunk);

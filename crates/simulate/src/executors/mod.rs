@@ -3,7 +3,8 @@
 //! An actor is a rank, or in `dims` a class of ranks that are alike; each has an [`Executor`]. What is
 //! carried has been lowered ([`lowered`]): its stages are issued to the executors of its members, the
 //! stages that these choose become transfers of the world, and what the world says of them is told to
-//! the executors. Nothing is decided here.
+//! the executors. Nothing is decided here. Ports may be told free before their links have sent all
+//! ([`send_ahead`]).
 //!
 //! At one time, everything that happens is taken in before any executor chooses
 //! ([`Executors::settle`]); where their queues are eager, they choose after every single event, in the
@@ -19,6 +20,7 @@ mod flight;
 mod going;
 pub mod lowered;
 pub mod plan_messages;
+pub(crate) mod send_ahead;
 mod stage;
 mod stall;
 
@@ -27,13 +29,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use allrail_collective::StageRef;
-use allrail_core::{EventQueue, Rank, Time};
+use allrail_core::{Bytes, EventQueue, Rank, Time};
 use allrail_engine::{Executor, Progress};
 use allrail_schedule::Order;
 use allrail_world::World;
 
-use flight::{Chunk, Flight, Inner, Port, Slots};
+use flight::{AFTER, BEFORE, Chunk, Flight, Inner, Port, Slots};
 use lowered::{Carried, Lowered, Outgoing};
+use send_ahead::SendAhead;
 
 /// What happened to what is carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,7 +64,7 @@ pub struct StageSpan {
     pub tag: u64,
     /// Which stage.
     pub at: StageRef,
-    /// When its port chose it.
+    /// When its port chose it; in `dims`, when its link began with it.
     pub start: Time,
     /// When its last byte had left.
     pub end: Time,
@@ -132,13 +135,13 @@ pub struct Executors<W> {
     npus: Vec<Rank>,
     /// By actor and dimension.
     ports: Vec<Port>,
+    /// What ports hand over before their links have sent all; none where they do not.
+    ahead: Option<SendAhead>,
     eager: bool,
     flights: Vec<Flight>,
     free_flights: Vec<u32>,
     slots: Slots,
-    /// What of a time comes before the world's events, and after them.
-    before: EventQueue<Inner>,
-    after: EventQueue<Inner>,
+    timers: EventQueue<Inner>,
     ready: VecDeque<(Time, Event)>,
     unsettled: Vec<u32>,
     outgoing: Vec<Outgoing>,
@@ -170,13 +173,13 @@ impl<W: World> Executors<W> {
             dimensions,
             eager: actors.first().is_some_and(|actor| actor.executor.is_eager()),
             ports: vec![Port::default(); actors.len() * dimensions],
+            ahead: None,
             actors,
             npus,
             flights: Vec::new(),
             free_flights: Vec::new(),
             slots: Slots::default(),
-            before: EventQueue::new(),
-            after: EventQueue::new(),
+            timers: EventQueue::new(),
             ready: VecDeque::new(),
             unsettled: Vec::new(),
             outgoing: Vec::new(),
@@ -196,6 +199,11 @@ impl<W: World> Executors<W> {
     /// Messages are without bytes from now on.
     pub fn set_infinite(&mut self) {
         self.settings.infinite = true;
+    }
+
+    /// Before anything runs: ports choose while links have as many bytes yet to send ([`send_ahead`]).
+    pub fn set_send_ahead(&mut self, bytes: Bytes) {
+        self.ahead = (bytes > Bytes::default()).then(|| SendAhead::new(bytes, self.ports.len()));
     }
 
     /// The world.
@@ -267,7 +275,7 @@ impl<W: World> Executors<W> {
         flight.chunks.resize(chunks, Chunk::default());
         flight.ids.clear();
         if messages && overhead > Time::ZERO {
-            self.after.push(now + overhead, 0, Inner::Begin { flight: id });
+            self.timers.push(now + overhead, AFTER, Inner::Begin { flight: id });
         } else {
             self.begin(now, id);
         }
@@ -290,13 +298,13 @@ impl<W: World> Executors<W> {
             if progress == Progress::Over {
                 self.position_over(now, id);
             }
-            self.unsettle(*member);
+            self.attend(now, *member);
             if self.eager {
                 self.settle(now);
             }
         }
         if members.is_empty() {
-            self.after.push(now, 0, Inner::Over { flight: id });
+            self.timers.push(now, AFTER, Inner::Over { flight: id });
         }
     }
 
@@ -305,13 +313,14 @@ impl<W: World> Executors<W> {
         flight.left -= 1;
         if flight.left == 0 {
             let end = now.checked_add(flight.lowered.added).unwrap_or(Time::MAX);
-            self.after.push(end, 0, Inner::Over { flight: id });
+            self.timers.push(end, AFTER, Inner::Over { flight: id });
         }
     }
 
+    /// Lets an executor choose when all of now has been taken in, if it has a reason to.
     fn unsettle(&mut self, actor: u32) {
         let state = &mut self.actors[actor as usize];
-        if !state.unsettled {
+        if !state.unsettled && state.executor.is_unsettled() {
             state.unsettled = true;
             self.unsettled.push(actor);
         }
@@ -326,14 +335,19 @@ impl<W: World> Executors<W> {
             round.sort_unstable();
             for id in round.drain(..) {
                 self.actors[id as usize].unsettled = false;
-                self.free_ports(now, id);
+                if self.eager {
+                    // Its queues choose before the timers that would free them have all been taken.
+                    for port in (0..).take(self.dimensions) {
+                        self.free_port(now, id, port);
+                    }
+                }
                 while let Some(run) = self.actors[id as usize].executor.choose() {
                     self.start(now, id, run);
                 }
-                if self.actors[id as usize].executor.is_unsettled() {
-                    self.unsettle(id);
+                if self.ahead.is_some() {
+                    self.begin_handed(now, id);
                 }
-                self.wake_later(now, id);
+                self.attend(now, id);
             }
             if self.unsettled.is_empty() {
                 self.unsettled = round;
@@ -342,27 +356,27 @@ impl<W: World> Executors<W> {
         }
     }
 
-    /// In `dims`: tells an executor of the ports that have become free; nobody else says so.
-    fn free_ports(&mut self, now: Time, actor: u32) {
-        let first = actor as usize * self.dimensions;
-        for (port, state) in (0u32..).zip(&mut self.ports[first..first + self.dimensions]) {
-            if state.taken && state.free_at <= now {
-                state.taken = false;
-                let freed = self.actors[actor as usize].executor.port_free(port);
-                freed.expect("a port that was taken exists");
+    /// In `dims`, where the world does not say when a port is free: a port that an executor awaits is
+    /// freed, now or by a timer.
+    fn attend(&mut self, now: Time, actor: u32) {
+        while let Some(port) = self.actors[actor as usize].executor.awaited() {
+            let state = &self.ports[actor as usize * self.dimensions + port as usize];
+            if state.taken && state.free_at > now {
+                self.timers.push(state.free_at, BEFORE, Inner::Free { actor, port });
+            } else {
+                self.free_port(now, actor, port);
             }
         }
+        self.unsettle(actor);
     }
 
-    /// In `dims` a port that is busy wakes when it is free, if something waits for it.
-    fn wake_later(&mut self, now: Time, actor: u32) {
-        let first = actor as usize * self.dimensions;
-        let executor = &self.actors[actor as usize].executor;
-        for (port, state) in (0u32..).zip(&mut self.ports[first..first + self.dimensions]) {
-            if state.taken && state.free_at > now && !state.wakes && executor.wants(port) {
-                state.wakes = true;
-                self.before.push(state.free_at, 0, Inner::Wake { actor, port });
-            }
+    /// In `dims`: tells an executor of a port that has become free, unless it knows.
+    fn free_port(&mut self, now: Time, actor: u32, port: u32) {
+        let state = &mut self.ports[actor as usize * self.dimensions + port as usize];
+        if state.taken && state.free_at <= now {
+            state.taken = false;
+            let freed = self.actors[actor as usize].executor.port_free(port);
+            freed.expect("a port that was taken exists");
         }
     }
 }

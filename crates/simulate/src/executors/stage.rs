@@ -7,7 +7,7 @@ use allrail_core::{Bytes, DimensionId, Time};
 use allrail_engine::{Progress, Run};
 use allrail_world::{Submission, Transfer, World};
 
-use super::flight::{Departure, Going, Inner};
+use super::flight::{BEFORE, Departure, Going, Inner, LEFT, SEND, Service};
 use super::lowered::{Carried, Outgoing};
 use super::{Executors, Kept, StageSpan};
 
@@ -15,38 +15,19 @@ impl<W: World> Executors<W> {
     /// A stage was chosen.
     pub(super) fn start(&mut self, now: Time, actor: u32, run: Run) {
         let (id, position) = self.actors[actor as usize].flights[run.collective.slot as usize];
-        let span = self.open_span(now, actor, id, &run);
-        let flight = &mut self.flights[id as usize];
+        let flight = &self.flights[id as usize];
         match &flight.lowered.carried {
             Carried::Stages(times) => {
                 let times = times[run.task as usize];
                 let first = run.at.chunk == 0 && run.task == 0;
                 let overhead = if first { flight.overhead } else { Time::ZERO };
-                let occupancy = overhead + times.occupancy;
-                let free_at = now + occupancy;
-                let place = actor as usize * self.dimensions + run.port as usize;
-                let port = &mut self.ports[place];
+                let service = Service { flight: id, position, run, times, overhead };
+                let free_at = match self.ahead {
+                    None => self.serve(now, actor, service),
+                    Some(_) => self.hand_over(now, actor, service),
+                };
+                let port = &mut self.ports[actor as usize * self.dimensions + run.port as usize];
                 (port.taken, port.free_at) = (free_at > now, free_at);
-                port.busy += times.served;
-                port.sent += times.sent;
-                if let Some(span) = self.spans.get_mut(span as usize) {
-                    span.end = now + overhead + times.served;
-                }
-                let stages = flight.lowered.stages(position);
-                if flight.tell_left && run.task + 1 == stages.chunk(run.at.chunk).end {
-                    self.after.push(free_at, 1, Inner::Left { tag: flight.tag });
-                }
-                let slot = flight.first_slot + run.at.chunk;
-                let going = Going { position, slot, step: run.at.stage };
-                let kept = flight.place(position, run.at.chunk);
-                if let Some(chunk) = flight.chunks.get_mut(kept) {
-                    chunk.span = span;
-                }
-                let dimension = DimensionId(u32::try_from(place).expect("fewer than 2^32 ports"));
-                let transfer = Transfer::Stage { dimension, occupancy, latency: times.latency };
-                self.transfers += 1;
-                let tag = going.pack();
-                self.world.submit(now, Submission { transfer, tag, sent_tag: None });
                 if free_at == now {
                     self.free(actor, run.port);
                 }
@@ -54,13 +35,47 @@ impl<W: World> Executors<W> {
             Carried::Messages(steps) => {
                 let place = flight.place(position, run.at.chunk);
                 let first = steps.first(run.at);
-                let chunk = &mut flight.chunks[place];
+                let span = self.open_span(now, actor, id, &run);
+                let chunk = &mut self.flights[id as usize].chunks[place];
                 (chunk.task, chunk.span) = (run.task, span);
                 chunk.run.begin(first);
                 self.send(now, id, position, run.at.chunk);
                 self.advance(now, id, position, run.at.chunk);
             }
         }
+    }
+
+    /// In `dims`: the world begins a stage. Returns when its last byte has left.
+    #[inline]
+    pub(super) fn serve(&mut self, now: Time, actor: u32, service: Service) -> Time {
+        let Service { flight: id, position, run, times, overhead } = service;
+        let span = self.open_span(now, actor, id, &run);
+        let flight = &mut self.flights[id as usize];
+        let occupancy = overhead + times.occupancy;
+        let free_at = now + occupancy;
+        let place = actor as usize * self.dimensions + run.port as usize;
+        let port = &mut self.ports[place];
+        port.busy += times.served;
+        port.sent += times.sent;
+        if let Some(span) = self.spans.get_mut(span as usize) {
+            span.end = now + overhead + times.served;
+        }
+        let stages = flight.lowered.stages(position);
+        if flight.tell_left && run.task + 1 == stages.chunk(run.at.chunk).end {
+            self.timers.push(free_at, LEFT, Inner::Left { tag: flight.tag });
+        }
+        let slot = flight.first_slot + run.at.chunk;
+        let going = Going { position, slot, step: run.at.stage };
+        let kept = flight.place(position, run.at.chunk);
+        if let Some(chunk) = flight.chunks.get_mut(kept) {
+            chunk.span = span;
+        }
+        let dimension = DimensionId(u32::try_from(place).expect("fewer than 2^32 ports"));
+        let transfer = Transfer::Stage { dimension, occupancy, latency: times.latency };
+        self.transfers += 1;
+        let tag = going.pack();
+        self.world.submit(now, Submission { transfer, tag, sent_tag: None });
+        free_at
     }
 
     fn open_span(&mut self, now: Time, actor: u32, flight: u32, run: &Run) -> u32 {
@@ -112,22 +127,35 @@ impl<W: World> Executors<W> {
         let first = actor as usize * self.dimensions;
         let place = first + port as usize;
         let step = u32::try_from(number).expect("fewer than 2^32 steps");
+        // Where no message takes the port, none waits for it.
+        let takes_port = self.ahead.is_some() && outgoing.iter().any(|one| one.last_on_link);
         for Outgoing { to, heard_by, dimension, bytes, last_on_link } in &outgoing {
-            self.ports[place].unsent += u32::from(*last_on_link);
             self.ports[first + *dimension as usize].sent += bytes.count() as f64;
-            let sent_tag = (*last_on_link || told).then(|| departure.pack());
+            let bytes = if self.settings.infinite { Bytes::default() } else { *bytes };
+            let sent_tag = match &mut self.ahead {
+                None => {
+                    self.ports[place].unsent += u32::from(*last_on_link);
+                    (*last_on_link || told).then(|| departure.pack())
+                }
+                Some(ahead) if takes_port => Some(ahead.give(place, departure, bytes)),
+                Some(ahead) => told.then(|| ahead.give(place, departure, Bytes::default())),
+            };
             let tag = Going { position: *heard_by, slot, step }.pack();
             let transfer = Transfer::Message {
                 dimension: DimensionId(*dimension),
                 source: self.npus[actor as usize],
                 destination: self.npus[members[*to as usize] as usize],
-                bytes: if self.settings.infinite { Bytes::default() } else { *bytes },
+                bytes,
             };
             self.world.submit(now, Submission { transfer, tag, sent_tag });
         }
         self.transfers += outgoing.len() as u64;
         self.outgoing = outgoing;
-        if self.ports[place].unsent == 0 {
+        let is_free = match &self.ahead {
+            None => self.ports[place].unsent == 0,
+            Some(ahead) => ahead.lets_choose(place),
+        };
+        if is_free {
             self.free(actor, port);
         } else {
             let taken = self.actors[actor as usize].executor.port_taken(port);
@@ -153,7 +181,7 @@ impl<W: World> Executors<W> {
                     self.send(now, id, position, chunk);
                     continue;
                 }
-                self.before.push(now + delay, 1, Inner::Send { flight: id, position, chunk });
+                self.timers.push(now + delay, SEND, Inner::Send { flight: id, position, chunk });
                 return;
             }
             state.run.end();
@@ -162,7 +190,7 @@ impl<W: World> Executors<W> {
             } else {
                 // The last step's, and the stage's own.
                 let over = Inner::StageOver { flight: id, position, chunk };
-                self.before.push(now + delay + delay, 0, over);
+                self.timers.push(now + delay + delay, BEFORE, over);
             }
             return;
         }
@@ -183,7 +211,7 @@ impl<W: World> Executors<W> {
         let progress = executor.stage_over(collective, at);
         let progress = progress.expect("a stage that was started and is over for the first time");
         self.stages_over += 1;
-        self.unsettle(actor);
+        self.attend(now, actor);
         if progress == Progress::Over {
             self.position_over(now, id);
         }

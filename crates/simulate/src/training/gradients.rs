@@ -248,12 +248,20 @@ impl Tensors {
         self.timers.push((scheduler, id));
     }
 
+    /// Whether ranks have to find out what is ready.
+    #[must_use]
+    pub fn are_coordinated(&self) -> bool {
+        // All agree in one way, or none does.
+        self.schedulers.first().is_some_and(|scheduled| scheduled.agreement.is_some())
+    }
+
     /// When a coordination finds out something next, if that is by `until`; until then nothing may be
     /// ready.
     #[must_use]
     pub fn next_time(&mut self, until: Time) -> Option<Time> {
-        // All agree in one way, or none does: then there is nobody to ask before every event.
-        self.schedulers.first()?.agreement.as_ref()?;
+        if !self.are_coordinated() {
+            return None;
+        }
         let mut agreements: Vec<&mut Box<dyn Agreement>> =
             self.schedulers.iter_mut().filter_map(|one| one.agreement.as_mut()).collect();
         loop {

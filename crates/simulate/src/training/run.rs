@@ -129,6 +129,12 @@ pub fn run(
                 network,
                 timeline,
             )
+            .sending_ahead(if network == Idealisation::Ideal {
+                // It waits for nothing.
+                Bytes::default()
+            } else {
+                scenario.schedule.send_ahead
+            })
             .slowed(felt.as_ref());
             prepare(job.graph, &players, |ask| communicator.prepare(ask))?;
             let parameters = scenario.tensor();
@@ -177,7 +183,8 @@ pub fn run(
             }
             let overhead = scenario.messages.overhead;
             let communicator =
-                RankCommunicator::new(job.graph, &players, wiring, Box::new(world), overhead);
+                RankCommunicator::new(job.graph, &players, wiring, Box::new(world), overhead)
+                    .sending_ahead(scenario.schedule.send_ahead);
             let wires = Wires::Dimensions(&request.fabric, slow);
             let mut result = by_messages(
                 job,

@@ -1,6 +1,6 @@
 //! A training scenario, resolved: every default filled in, quantities as text with units.
 
-use allrail_core::{DimensionId, Time};
+use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::graph::NodeId;
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 use allrail_schedule::Request;
@@ -13,9 +13,11 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SimulateError;
+use crate::executors::send_ahead;
 use crate::scenario::{Schedule, Topology, WorldKind, check_version, field, malformed, read_tree};
 use crate::training::communicator::graph::Placement;
 use crate::training::communicator::ranks::algorithms::Algorithms;
+use crate::training::communicator::servers::ServerCommunicator;
 
 /// A training simulation's whole input.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -150,6 +152,16 @@ impl TrainingScenario {
             ));
         }
         self.tensor().policy()?;
+        send_ahead::check(self.schedule.send_ahead, self.world)?;
+        if ServerCommunicator::asked(&self.tensor()) && self.schedule.send_ahead > Bytes::default()
+        {
+            return Err(field(
+                "schedule.send_ahead".to_owned(),
+                self.schedule.send_ahead,
+                "parameter servers have links of their own, which choose when they have sent all",
+                "leave it out; with `servers: {in_order: true}` all waits in order there",
+            ));
+        }
         let graph = matches!(self.world, WorldKind::Flows | WorldKind::Packets);
         let steps = self.has_own_dimensions();
         if self.topology.is_some() && steps && !graph {

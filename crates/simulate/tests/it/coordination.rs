@@ -437,10 +437,10 @@ impl Feed for Clock {
 }
 
 /// The same launches at the same times, and the same messages, whether cycles are run as waves or by
-/// the calendar.
+/// the calendar, and however often one looks in between.
 #[test]
 fn waves_change_nothing() {
-    for fan_out in [1, 2, 8, 63] {
+    for (fan_out, pause) in [(1, 60_000), (2, 17), (8, 60_000), (8, 3), (8, 619), (63, 41)] {
         let policy = coordinate::named("cached").expect("it is there");
         let settings = Settings { fan_out, ..Settings::default() };
         let (ranks, tensors) = (64, 12);
@@ -456,14 +456,17 @@ fn waves_change_nothing() {
             for rank in 0..ranks {
                 network.feed(rank, clock.due(rank).expect("it has not begun"));
             }
-            let mut launched = Vec::new();
-            while let Some(one) = network.advance(Time::from_us(60_000), Some(&mut clock)) {
-                launched.push(one);
+            let (mut launched, mut until) = (Vec::new(), Time::ZERO);
+            while until < Time::from_us(60_000) {
+                until = (until + Time::from_us(pause)).min(Time::from_us(60_000));
+                while let Some(one) = network.advance(until, Some(&mut clock)) {
+                    launched.push(one);
+                }
             }
             (launched, network.notices().to_vec(), network.counts())
         });
         let [plain, waves] = both;
-        assert_eq!(plain.0, waves.0, "fan-out {fan_out}");
+        assert_eq!(plain.0, waves.0, "fan-out {fan_out}, {pause}");
         let count = |one: &Everywhere| one.launch.tensors.len();
         assert_eq!(plain.0.iter().map(count).sum::<usize>(), 5 * tensors as usize);
         assert_eq!(plain.1, waves.1);
@@ -471,6 +474,6 @@ fn waves_change_nothing() {
         assert!(waves.2.waves > 30, "{} waves", waves.2.waves);
         // A cycle that is left out has a vote and a verdict for every rank but the first.
         let left_out = waves.2.skipped / u64::from(ranks) * 2 * u64::from(ranks - 1);
-        assert_eq!(plain.2.messages, waves.2.messages + left_out, "fan-out {fan_out}");
+        assert_eq!(plain.2.messages, waves.2.messages + left_out, "fan-out {fan_out}, {pause}");
     }
 }

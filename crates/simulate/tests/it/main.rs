@@ -11,6 +11,7 @@ mod jobs;
 mod laws;
 mod parity;
 mod planned_in_messages;
+mod send_ahead;
 mod servers_oracle;
 mod stall;
 mod traffic;

@@ -25,6 +25,7 @@ fn driven(plan: &CollectivePlan, order: Order, active_chunks: Option<u32>) -> Ev
         priorities: &[0],
         order,
         active_chunks,
+        send_ahead: Bytes::default(),
         endpoint_delay: Time::ZERO,
         timeline: true,
     };
@@ -75,6 +76,11 @@ fn any_limit() -> impl Strategy<Value = Option<u32>> {
     prop::sample::select(vec![None, Some(1), Some(2), Some(3)])
 }
 
+fn any_eager_order() -> impl Strategy<Value = Order> {
+    let is_eager = |order: &Order| queue::queues(*order, 1, &[])[0].is_eager();
+    prop::sample::select(Order::all().filter(is_eager).collect::<Vec<_>>())
+}
+
 proptest! {
     #![proptest_config(cases(400))]
 
@@ -87,8 +93,6 @@ proptest! {
         active_chunks in any_limit(),
         (size, chunks, delay) in (100_000u64..100_000_000, 1u32..=40, 0u64..2),
     ) {
-        // The evaluator takes all that happens at one time in before any dimension chooses.
-        prop_assume!(!queue::queues(order, 1, &[])[0].is_eager());
         let plan = planned(&Request {
             policy,
             order,
@@ -100,6 +104,25 @@ proptest! {
         prop_assert_eq!(&outcome, &evaluated(&plan, order, active_chunks));
         // The planner wrote down the order that the evaluator found.
         prop_assert_eq!(outcome.served, plan.dimension_order);
+    }
+
+    /// Eager queues choose after every single event: much at one time, and stages that take none.
+    #[test]
+    fn the_driver_over_dims_does_what_the_evaluator_says_of_eager_queues(
+        fabric in any_fabric(4, 6),
+        operation in any_operation(),
+        policy in any_policy(),
+        order in any_eager_order(),
+        active_chunks in any_limit(),
+        (size, chunks) in (20u64..50_000, 1u32..=20),
+    ) {
+        let plan = planned(&Request {
+            policy,
+            order,
+            active_chunks,
+            ..request(fabric, operation, size, chunks)
+        });
+        prop_assert_eq!(driven(&plan, order, active_chunks), evaluated(&plan, order, active_chunks));
     }
 }
 

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use crate::common::*;
 use allrail_collective::{CollectivePlan, Operation};
-use allrail_core::Time;
+use allrail_core::{Bytes, Time};
 use allrail_fabric::{Fabric, Kind};
 use allrail_schedule::Order;
 use allrail_simulate::driver::{self, Collectives};
@@ -60,6 +60,7 @@ fn stall(fabric: &Fabric, plans: &[CollectivePlan], links: bool, lost: u32) -> S
         priorities: &priorities,
         order: Order::PLANNED,
         active_chunks: None,
+        send_ahead: Bytes::default(),
         endpoint_delay: Time::ZERO,
         timeline: false,
     };
@@ -156,6 +157,7 @@ fn a_stage_that_waits_for_its_turn_is_told_from_one_that_waits_for_messages() {
         priorities: &[0; 2],
         order: Order::PLANNED,
         active_chunks: Some(1),
+        send_ahead: Bytes::default(),
         endpoint_delay: Time::ZERO,
         timeline: false,
     };

@@ -80,7 +80,7 @@ fn a_tensor_is_registered_once() {
 fn events_that_cannot_be_are_errors() {
     let old = |name: OperationName| Broken::Old(OperationName { generation: 0, ..name });
     let (_, name, run) = under_way();
-    let nobody = Key(7);
+    let nobody = Key::of("nobody's");
     let gone = CollectiveId { generation: run.collective.generation + 1, ..run.collective };
     let elsewhere = StageRef { chunk: 99, ..run.at };
     let not_done = Broken::NotDone { name: KEY.to_owned(), generation: 1 };
@@ -131,6 +131,10 @@ fn settings_and_changes_that_cannot_be_name_the_field() {
         let error = told(&mut one, event).expect_err(field);
         assert!(error.to_string().contains(field), "{error}");
     }
+    let (mut one, _, _) = under_way();
+    let other = told(&mut one, Event::Membership { epoch: 1, ranks: 3 }).expect_err("3 of 2");
+    let says = |what| other.hint().is_some_and(|hint| hint.contains(what));
+    assert!(says("`Engine::new` with `ranks: 3`") && says("`epoch: 1`"), "{other:?}");
     let whole = tagged(policy("fifo"));
     let refused = [
         (Settings { granule: Bytes::new(0), ..whole.clone() }, "granule"),
@@ -160,8 +164,8 @@ fn a_frame_has_a_home_an_early_place_or_is_of_an_old_step() {
     assert_eq!(home(group), Err(Broken::UnknownOperation(group)));
     let part = OperationName { part: 1, ..name };
     assert_eq!(home(part), Err(Broken::UnknownOperation(part)));
-    let key = OperationName { key: Key(7), ..name };
-    assert_eq!(home(key), Err(Broken::UnknownTensor(Key(7))));
+    let key = OperationName { key: Key::of("nobody's"), ..name };
+    assert_eq!(home(key), Err(Broken::UnknownTensor(key.key)));
     let far = OperationName { generation: u64::MAX, ..name };
     assert_eq!(home(far), Ok(Home::Early));
 }

@@ -2,6 +2,7 @@
 
 mod agreement;
 mod bad_input;
+mod calls;
 mod names;
 mod ranks;
 mod stop;

@@ -42,9 +42,9 @@ fn store(dtype: Dtype, number: f64, out: &mut Vec<u8>) {
         Dtype::Int16 => out.extend((number as i16).to_le_bytes()),
         Dtype::Int8 | Dtype::Uint8 => out.push(number as u8),
         Dtype::Bfloat16 => out.extend(&(number as f32).to_le_bytes()[2..]),
-        // Whole numbers, all exact.
+        // Whole numbers, all exact; what another type has, and is taken for this one, need not be.
         Dtype::Float16 => {
-            let (sign, size) = (u16::from(number < 0.0) << 15, number.abs() as u16);
+            let (sign, size) = (u16::from(number < 0.0) << 15, number.abs().min(2047.0) as u16);
             let exponent = size.checked_ilog2().unwrap_or_default() as u16;
             let fraction = (size << (10 - exponent)) & 0x3ff;
             let bits = if size == 0 { 0 } else { (exponent + 15) << 10 | fraction };

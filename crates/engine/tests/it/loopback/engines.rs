@@ -9,7 +9,7 @@ use allrail_schedule::operation::OperationName;
 use allrail_schedule::signature::Signature;
 
 use super::decider::{Decider, Share};
-use super::job::TakenFor;
+use super::faults::TakenFor;
 use super::{Job, Transport};
 
 /// See the module.

@@ -8,7 +8,7 @@ use allrail_schedule::coordinate::cause::{About, Cause};
 use allrail_schedule::tensor::{TensorParameters, TensorPolicy};
 use allrail_schedule::{Key, chunk, coordinate, queue, tensor};
 
-use super::job::Fault;
+use super::faults::Fault;
 use super::{Driver, Job, Loopback, Outcome, RankOutcome, Transport, contents};
 
 fn number(variable: &str, default: u64) -> u64 {

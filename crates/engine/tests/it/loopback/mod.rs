@@ -12,6 +12,7 @@ mod contents;
 mod decider;
 mod draw;
 mod engines;
+mod faults;
 mod frame;
 mod job;
 mod laws;

@@ -15,8 +15,8 @@ use super::bare::Bare;
 use super::contents::{self, GUARD};
 use super::decider::{Decider, Share};
 use super::engines::OfEngine;
+use super::faults::TakenFor;
 use super::frame::{Address, Frame, Handed};
-use super::job::TakenFor;
 use super::matcher::Matcher;
 use super::{Job, Launch, RankOutcome, Transport};
 

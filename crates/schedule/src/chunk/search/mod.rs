@@ -39,7 +39,7 @@ use crate::evaluate::{self, Work};
 use crate::queue::{self, Order};
 use fast::{Condition, Fast};
 
-pub(super) struct SearchPolicy;
+pub(super) struct Search;
 
 /// Stages evaluated in all, which bounds the time of planning.
 const EFFORT: usize = 4_500_000;
@@ -50,7 +50,7 @@ const ROBUSTNESS: f64 = 0.003;
 /// How much slower, relatively, the first changes may make the schedule.
 const SLACK: f64 = 0.003;
 
-impl ChunkScheduler for SearchPolicy {
+impl ChunkScheduler for Search {
     fn tag(&self) -> &'static str {
         "search"
     }
@@ -64,7 +64,7 @@ impl ChunkScheduler for SearchPolicy {
     }
 
     fn version(&self) -> u32 {
-        4
+        5
     }
 
     fn is_expensive(&self) -> bool {
@@ -84,7 +84,7 @@ impl ChunkScheduler for SearchPolicy {
         let searched = [problem.order.while_planning()];
         let start = best_of(problem, rivals.clone(), &searched)?;
         let mut rng = Pcg64Mcg::seed_from_u64(problem.seed);
-        let mut search = Search::new(problem, start, orders, &mut rng)?;
+        let mut search = Walk::new(problem, start, orders, &mut rng)?;
         search.run(&mut rng)?;
         rivals.insert(0, search.best);
         best_of(problem, rivals, &problem.order.fixed_by())
@@ -125,7 +125,7 @@ enum Clocks {
     Plain(Work),
 }
 
-struct Search<'a> {
+struct Walk<'a> {
     problem: &'a Problem<'a>,
     orders: Vec<Vec<DimensionId>>,
     schedule: Vec<Vec<Stage>>,
@@ -143,7 +143,7 @@ struct Score {
     cost: u64,
 }
 
-impl<'a> Search<'a> {
+impl<'a> Walk<'a> {
     fn new(
         problem: &'a Problem<'a>,
         start: Vec<Vec<Stage>>,

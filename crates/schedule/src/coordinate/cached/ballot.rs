@@ -35,6 +35,12 @@ impl Ballot {
         &self.place
     }
 
+    /// Whether nobody else votes here.
+    #[inline]
+    pub(super) fn is_leaf(&self) -> bool {
+        self.urn.is_none()
+    }
+
     /// Whether a rank votes here, and its vote of this cycle is not here.
     #[inline]
     pub(super) fn awaits(&self, rank: u32) -> bool {

@@ -12,6 +12,7 @@
 //! `fan_out`.
 
 mod ballot;
+mod voters;
 mod waiting;
 
 use std::sync::Arc;
@@ -34,7 +35,7 @@ use super::requests::{Asks, Request};
 use super::signatures::Signatures;
 use super::{
     Action, CYCLE, CoordinationPolicy, CoordinationSpec, Coordinator, Event, Fleet, Settings,
-    WATCH, make_room,
+    WATCH, Waves, make_room,
 };
 
 /// The policy.
@@ -59,10 +60,6 @@ impl CoordinationPolicy for Cached {
 
     fn slots(&self, settings: &Settings) -> usize {
         settings.cache as usize
-    }
-
-    fn runs_in_waves(&self) -> bool {
-        true
     }
 
     fn coordinator(&self, job: &CoordinationSpec, rank: u32) -> Box<dyn Coordinator> {
@@ -158,16 +155,31 @@ impl Machine {
         now: Time,
         actions: &mut Vec<Action>,
     ) -> Result<(), Broken> {
+        let mut vote = shared.papers.take();
+        if !self.cast(shared, now, &mut vote, actions) {
+            return Ok(());
+        }
+        self.voted(shared, now, None, vote, actions)
+    }
+
+    /// A cycle begins: writes down what it votes. Does not if all stop.
+    #[inline]
+    fn cast(
+        &mut self,
+        shared: &Shared,
+        now: Time,
+        vote: &mut Vote,
+        actions: &mut Vec<Action>,
+    ) -> bool {
         self.started = now;
         let stall = half_stall(shared);
         if self.rank == 0 {
             let lists = &mut self.rare.lists;
             if let Some(reason) = lists.inspect(now, stall, &shared.settings, actions) {
                 fleet::Machine::stop(self, None, &reason, actions);
-                return Ok(());
+                return false;
             }
         }
-        let mut vote = shared.papers.take();
         let ledger = shared.ledgers.at(self.seen);
         vote.invalid.clear();
         let waits = self.waiting.begin(self.rank, ledger, now, stall, &mut vote.invalid);
@@ -184,7 +196,7 @@ impl Machine {
             vote.cut = *cut;
         }
         self.phase = Turn::Votes;
-        self.voted(shared, now, None, vote, actions)
+        true
     }
 
     #[inline]
@@ -209,9 +221,20 @@ impl Machine {
             actions.push(Action::Send { to: parent, payload: Payload::Vote(combined) });
             return Ok(());
         }
-        let Vote { mut ready, invalid, uncached, shutdown, finished, cut } =
-            std::mem::take(&mut *combined);
+        let vote = std::mem::take(&mut *combined);
         shared.papers.keep(combined);
+        self.decide(shared, now, vote, actions)
+    }
+
+    /// Rank 0 has all votes.
+    fn decide(
+        &mut self,
+        shared: &mut Shared,
+        now: Time,
+        vote: Vote,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), Broken> {
+        let Vote { mut ready, invalid, uncached, shutdown, finished, cut } = vote;
         ready.subtract(&invalid);
         let mut outcome = Consensus { ready, ..Consensus::default() };
         if let Some(finished) = finished {
@@ -288,7 +311,8 @@ impl Machine {
         self.phase = Turn::Gathering;
         lists::forward(self.votes.place(), Payload::Verdict(verdict.clone()), actions);
         let signature = |tensor| self.rare.signatures.of(tensor, shared);
-        let own = lists::own(self.rank, self.waiting.unsent(), self.joins, signature);
+        let mut unsent = std::mem::take(self.waiting.unsent());
+        let own = lists::own(self.rank, &mut unsent, self.joins, signature);
         self.joined |= self.joins;
         self.joins = false;
         self.listed(shared, now, None, own, actions)
@@ -366,11 +390,16 @@ impl Machine {
             make_room(actions);
             actions.push(Action::Ready(launch));
         }
-        self.phase = Turn::Pause;
-        let cycle = shared.settings.cycle;
-        let at = self.started.checked_add(cycle).unwrap_or(Time::MAX).max(now);
+        let at = self.next(shared, now);
         make_room(actions);
         actions.push(Action::SetTimer { id: CYCLE, at });
+    }
+
+    /// When its next cycle begins, now that one is over.
+    #[inline]
+    fn next(&mut self, shared: &Shared, now: Time) -> Time {
+        self.phase = Turn::Pause;
+        self.started.checked_add(shared.settings.cycle).unwrap_or(Time::MAX).max(now)
     }
 
     /// Whom it waits for.
@@ -589,5 +618,9 @@ impl fleet::Machine for Machine {
 
     fn skip(&mut self, by: Time) {
         self.started = self.started.checked_add(by).unwrap_or(Time::MAX);
+    }
+
+    fn waves(all: &mut Together<Self>) -> Option<&mut dyn Waves> {
+        Some(all)
     }
 }

@@ -195,6 +195,27 @@ impl Waiting {
         Ok(launch)
     }
 
+    /// As [`Waiting::launch`], of an outcome that another rank has taken in at this place: whether it launches.
+    #[inline]
+    pub(super) fn follow(
+        &mut self,
+        shared: &mut Shared,
+        seen: &mut u64,
+        outcome: &Consensus,
+    ) -> Option<bool> {
+        if outcome.is_empty() {
+            return Some(false);
+        }
+        let launch = shared.ledgers.next(*seen)?;
+        self.settle(&outcome.ready);
+        if let Some(launch) = launch {
+            self.open.subtract(&launch.tensors);
+        }
+        let launches = launch.is_some();
+        shared.ledgers.follow(seen);
+        Some(launches)
+    }
+
     /// Takes an outcome in after which tensors may have the slots of others that wait.
     pub(super) fn decide(
         &mut self,
@@ -222,16 +243,23 @@ impl Waiting {
 impl Uncached {
     /// Finds the slots of what came without one, or sees to it that it is asked for.
     fn look_up(&mut self, rank: u32, ledger: &Ledger, hits: &mut Bits, invalid: &mut Bits) {
-        for request in self.fresh.drain(..) {
-            // Its tensor may have got a slot since.
-            match ledger.hit(rank, &request) {
-                Some(slot) => hits.insert(slot),
-                None => {
-                    let slot = ledger.slot(request.tensor);
-                    slot.into_iter().for_each(|slot| invalid.insert(slot));
-                    self.unsent.push(request);
-                }
+        // Its tensor may have got a slot since.
+        self.fresh.retain(|request| match ledger.hit(rank, request) {
+            Some(slot) => {
+                hits.insert(slot);
+                false
             }
+            None => {
+                let slot = ledger.slot(request.tensor);
+                slot.into_iter().for_each(|slot| invalid.insert(slot));
+                true
+            }
+        });
+        if self.unsent.is_empty() {
+            // Of tens of thousands of ranks this is memory: one list, not two.
+            self.unsent = std::mem::take(&mut self.fresh);
+        } else {
+            self.unsent.append(&mut self.fresh);
         }
     }
 }

@@ -128,6 +128,13 @@ pub trait Communicator {
         let _ = now;
     }
 
+    /// Goes on by itself after [`Communicator::choose`] for as long as nothing concerns the driver, who
+    /// has nothing to do before `limit`; returns the time that it has come to. It may stop at any time.
+    fn run_before(&mut self, now: Time, limit: Time) -> Time {
+        let _ = limit;
+        now
+    }
+
     /// How busy it has been so far.
     fn usage(&self) -> Usage;
 

@@ -187,6 +187,11 @@ impl<'a> Driver<'a> {
             }
             self.choose(now);
             self.communicator.choose(now);
+            if !self.tensors.are_coordinated() {
+                // Whatever comes before a timer is the communicator's own.
+                let limit = self.timers.next_time().unwrap_or(Time::MAX);
+                now = self.communicator.run_before(now, limit);
+            }
             match self.next_time(Time::MAX) {
                 Some(next) => now = next,
                 None => break,

@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use allrail_collective::Operation;
-use allrail_core::{Rank, Time};
+use allrail_core::{Bytes, Rank, Time};
 use allrail_schedule::Request;
 use allrail_workload::StepGraph;
 
@@ -86,6 +86,13 @@ impl<'a> ClassCommunicator<'a> {
             active_since: Time::ZERO,
             active: Time::ZERO,
         }
+    }
+
+    /// Ports choose while their links have as many bytes yet to send.
+    #[must_use]
+    pub fn sending_ahead(mut self, bytes: Bytes) -> Self {
+        self.executors.set_send_ahead(bytes);
+        self
     }
 
     /// Lets groups feel slow links.
@@ -153,6 +160,10 @@ impl Communicator for ClassCommunicator<'_> {
 
     fn choose(&mut self, now: Time) {
         self.executors.settle(now);
+    }
+
+    fn run_before(&mut self, now: Time, limit: Time) -> Time {
+        self.executors.run_before(now, limit)
     }
 
     fn next_event(&mut self, until: Time) -> Option<(Time, Event)> {

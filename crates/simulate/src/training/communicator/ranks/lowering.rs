@@ -24,10 +24,11 @@ use crate::executors::lowered::{Carried, Lowered, MessageSteps, Outgoing};
 use crate::executors::plan_messages::{self, Programs};
 use crate::executors::{self};
 use crate::order_in_world;
-use crate::scenario::{Collective, Scenario, Schedule, WorldKind};
+use crate::scenario::WorldKind;
 use crate::training::communicator::ranks::algorithms::{Algorithms, on_graph};
 use crate::training::communicator::ranks::steady::Steady;
 use crate::training::players::Players;
+use crate::world_settings::WorldSettings;
 
 /// What the world's ends are to the job's ranks, and what collectives are made of.
 pub enum Wiring<'a> {
@@ -93,6 +94,8 @@ pub(super) struct Lowering<'a> {
     messages: BTreeMap<(Bytes, u32), Rc<Lowered>>,
     programs: Programs,
     orders: Orders,
+    /// What links may have yet to send when a port chooses.
+    pub(super) send_ahead: Bytes,
     /// Of steady flows: how long messages are under way, and what each waits for at its ends.
     pub(super) latency: Option<(Latency<'a>, Time)>,
     /// What is added to a steady collective's end, by what it does and where, whatever its size.
@@ -116,6 +119,7 @@ impl<'a> Lowering<'a> {
             messages: BTreeMap::new(),
             programs: Programs::default(),
             orders: Orders::new(),
+            send_ahead: Bytes::default(),
             latency: None,
             added: BTreeMap::new(),
         }
@@ -153,7 +157,7 @@ impl<'a> Lowering<'a> {
             Some(Rc::new(match (algorithms, self.wiring.request()) {
                 (None, Some(request)) => {
                     let in_links = matches!(self.wiring, Wiring::Dimensions(_));
-                    let orders = in_links.then_some(&mut self.orders);
+                    let orders = in_links.then_some((self.send_ahead, &mut self.orders));
                     let programs = &mut self.programs;
                     on_dimensions(request, &group.parts, operation, bytes, programs, orders)?
                 }
@@ -270,14 +274,14 @@ fn dimension(sizes: &[u32], from: Rank, to: Rank) -> u32 {
 }
 
 /// A collective over the parts of dimensions of a group. Its ranks are numbered by their coordinates
-/// on the parts, the first part fastest.
+/// on the parts, the first part fastest. In `links`, `orders` are those fixed so far, with `send_ahead`.
 fn on_dimensions(
     request: &Request,
     parts: &[Part],
     operation: Operation,
     bytes: Bytes,
     programs: &mut Programs,
-    orders: Option<&mut Orders>,
+    orders: Option<(Bytes, &mut Orders)>,
 ) -> Result<Lowered, SimulateError> {
     let parts: Vec<Part> = parts.iter().filter(|part| part.size > 1).copied().collect();
     let mut fabric = request.fabric.clone();
@@ -303,8 +307,8 @@ fn on_dimensions(
         ..request.clone()
     };
     let mut plan = planner::plan(request)?;
-    if let Some(orders) = orders.filter(|_| request.order.keeps_to_plans()) {
-        plan.dimension_order = order_in_links(request, &plan, orders)?;
+    if let Some((send_ahead, orders)) = orders.filter(|_| request.order.keeps_to_plans()) {
+        plan.dimension_order = order_in_links(request, &plan, send_ahead, orders)?;
     }
     let (_, works) = crate::lowering::work(&fabric, std::slice::from_ref(&plan))?;
     let ports: Vec<u32> = parts.iter().map(|part| part.dimension.0).collect();
@@ -318,6 +322,7 @@ type Orders = Vec<(Vec<Dimension>, Vec<Vec<Stage>>, Vec<Vec<StageRef>>)>;
 fn order_in_links(
     request: &Request,
     plan: &CollectivePlan,
+    send_ahead: Bytes,
     orders: &mut Orders,
 ) -> Result<Vec<Vec<StageRef>>, SimulateError> {
     let stages: Vec<Vec<Stage>> = plan.chunks.iter().map(|chunk| chunk.stages.clone()).collect();
@@ -326,34 +331,15 @@ fn order_in_links(
     if let Some((.., order)) = known {
         return Ok(order.clone());
     }
-    let collective = Collective {
-        name: String::new(),
-        kind: request.operation,
-        size: request.size,
-        start: Time::ZERO,
-        dimensions: None,
-    };
-    let scenario = Scenario {
-        schema_version: 1,
-        fabric: request.fabric.clone(),
-        collective: vec![collective.clone()],
-        schedule: Schedule {
-            policy: request.policy.clone(),
-            order: request.order,
-            chunks: request.chunks,
-            algorithms: request.algorithms.clone(),
-            active_chunks: request.active_chunks,
-            endpoint_delay: request.endpoint_delay,
-            plugins: request.plugins.clone(),
-            ..Schedule::default()
-        },
+    let world = WorldSettings {
+        kind: WorldKind::Links,
         topology: None,
-        world: WorldKind::Links,
         packets: PacketSettings::default(),
+        send_ahead,
         seed: request.seed,
     };
     let go_on = &mut |_, _| ControlFlow::Continue(());
-    let order = order_in_world::fix(&scenario, &collective, plan, go_on)?.dimension_order;
+    let order = order_in_world::fix(request, &world, plan, go_on)?.dimension_order;
     orders.push((dimensions.clone(), stages, order.clone()));
     Ok(order)
 }

@@ -91,6 +91,14 @@ impl<'a> RankCommunicator<'a> {
         self
     }
 
+    /// Ports choose while their links have as many bytes yet to send.
+    #[must_use]
+    pub fn sending_ahead(mut self, bytes: Bytes) -> Self {
+        self.executors.set_send_ahead(bytes);
+        self.lowering.send_ahead = bytes;
+        self
+    }
+
     /// Carries bytes in no time; latencies and the overhead remain.
     #[must_use]
     pub fn infinite(mut self) -> Self {

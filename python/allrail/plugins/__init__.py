@@ -19,128 +19,49 @@ The function runs in a thread of its own, one call at a time, within a time limi
 It must depend on its problem alone: two versions of it differ by the source of their files, by
 nothing else. What it makes is never kept on disk. Not stopped: code outside Python that does not
 let go of the interpreter.
+
+- `problem`: what a function is given, and stages; `answer`: reads what it returns;
+- `call`: one call of it, in a thread that can be ended.
 """
 
 from __future__ import annotations
 
 import hashlib
 import marshal
-import operator
 import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from inspect import unwrap
-from itertools import islice
 from pathlib import Path
 from types import CodeType, ModuleType, TracebackType
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from allrail import _core
 from allrail.errors import InputError, did_you_mean, shorten
+from allrail.plugins.answer import NoScheduleError
+from allrail.plugins.call import LOOK_S, Call
+from allrail.plugins.problem import Problem, Stage, StageTime
 
 if TYPE_CHECKING:
     import os
 
+__all__ = [
+    "Problem",
+    "Stage",
+    "StageTime",
+    "chunk_scheduler",
+    "forget",
+    "load_plugin",
+    "registered",
+]
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-_LOOK_S = 0.02
-"""How often who waits for an answer looks whether it is still wanted."""
-_LOOKS_AT_THE_END = 10
-"""For how many looks a function that is stopped is waited for."""
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_-]*")
 _RETURN = "return the stages of each chunk: `[problem.visit(order) for _ in problem.chunks]`"
 _VISIT = "`problem.visit(order)` makes all stages of a chunk that visits the dimensions in an order"
-
-
-class Stage(NamedTuple):
-    """One phase of a chunk on one dimension.
-
-    Attributes:
-        operation: Of an all-reduce `reduce_scatter` or `all_gather`, else the collective itself.
-        dimension: Which, from 0.
-    """
-
-    operation: str
-    dimension: int
-
-
-class StageTime(NamedTuple):
-    """How long a stage takes.
-
-    Attributes:
-        busy_us: For how long it keeps its dimension busy.
-        latency_us: How long after that it ends; the dimension may serve others meanwhile.
-    """
-
-    busy_us: float
-    latency_us: float
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """What a chunk scheduler knows of the collective that it schedules.
-
-    Attributes:
-        operation: Such as `all_reduce`.
-        dimensions: Those that it spans, from 0, innermost first.
-        sizes: The NPUs along each of them.
-        chunks: The bytes of every chunk, in the order in which they are issued.
-        order: How the dimensions will order their stages.
-        active_chunks: How many stages a dimension runs at once; None for no limit.
-        seed: For schedulers that draw: `random.Random(problem.seed)`.
-    """
-
-    operation: str
-    dimensions: tuple[int, ...]
-    sizes: Mapping[int, int]
-    chunks: tuple[int, ...]
-    order: str
-    active_chunks: int | None
-    seed: int
-    _asked: _core.PolicyProblem = field(repr=False)
-
-    @classmethod
-    def _of(cls, core: _core.PolicyProblem) -> Problem:
-        dimensions = tuple(core.dimensions)
-        return cls(
-            operation=core.operation,
-            dimensions=dimensions,
-            sizes=dict(zip(dimensions, core.sizes, strict=True)),
-            chunks=tuple(core.chunks),
-            order=core.order,
-            active_chunks=core.active_chunks,
-            seed=core.seed,
-            _asked=core,
-        )
-
-    def visit(self, order: Iterable[int]) -> list[Stage]:
-        """Return the stages of a chunk that visits the dimensions in an order.
-
-        An all-reduce scatters in that order and gathers in its reverse.
-
-        Args:
-            order: Dimensions, each once.
-        """
-        there = list(order)
-        if self.operation != "all_reduce":
-            return [Stage(self.operation, dimension) for dimension in there]
-        scatter = [Stage("reduce_scatter", dimension) for dimension in there]
-        return scatter + [Stage("all_gather", dimension) for dimension in reversed(there)]
-
-    def times(self, chunk: int, stages: Sequence[Stage]) -> list[StageTime]:
-        """Return the time of each of a chunk's stages: the simulator's own, in `dims`.
-
-        Args:
-            chunk: Its bytes, such as `problem.chunks[0]`.
-            stages: All of them from the first on: what was scattered before makes a stage shorter.
-
-        Raises:
-            ValueError: The collective has no such stage, or spans no such dimension.
-        """
-        return [StageTime(*pair) for pair in self._asked.times(chunk, list(stages))]
 
 
 def chunk_scheduler(
@@ -275,11 +196,11 @@ class _Scheduler:
         Raises:
             InputError: The function raised, took too long, or returned no schedule.
         """
-        while not _one_at_a_time.acquire(timeout=_LOOK_S):
+        while not _one_at_a_time.acquire(timeout=LOOK_S):
             if stopped():
                 raise self._error("its answer was no longer wanted")
         try:
-            answer = self._ask(Problem._of(asked), stopped)
+            answer = self._ask(Problem.of(asked), stopped)
         finally:
             _one_at_a_time.release()
         try:
@@ -289,12 +210,12 @@ class _Scheduler:
         return answer
 
     def _ask(self, problem: Problem, stopped: Callable[[], bool]) -> list[list[tuple[str, int]]]:
-        call = _Call(self.function, problem)
+        call = Call(self.function, problem)
         end = time.monotonic() + self.limit_s
         call.start()
         try:
             while call.is_alive():
-                call.join(_LOOK_S)
+                call.join(LOOK_S)
                 if call.is_alive() and stopped():
                     raise self._error("its answer was no longer wanted")
                 if call.is_alive() and time.monotonic() > end:
@@ -307,7 +228,7 @@ class _Scheduler:
             if call.is_alive():
                 call.stop()
         error = call.error
-        if isinstance(error, _NoScheduleError):
+        if isinstance(error, NoScheduleError):
             raise self._error(f"it returned no schedule: {error}", hint=_RETURN) from None
         if error is not None:
             line = _line(error.__traceback__, self.source)
@@ -328,79 +249,6 @@ class _Scheduler:
 _registered: dict[str, _Scheduler] = {}
 _one_at_a_time = threading.Lock()
 """Functions share the interpreter: side by side, each would have a part of its time only."""
-
-
-class _StopError(SystemExit):
-    """Raised inside a function that is no longer waited for; a thread ends by it without a word."""
-
-
-class _NoScheduleError(Exception):
-    """What a function returned is not of the form of a schedule."""
-
-
-class _Call(threading.Thread):
-    """One call of a function. Whoever gave up waiting for it leaves it behind: it is a daemon."""
-
-    def __init__(self, function: Callable[..., Any], problem: Problem) -> None:
-        super().__init__(daemon=True)
-        self.function = function
-        self.problem = problem
-        self.answer: list[list[tuple[str, int]]] = []
-        self.error: BaseException | None = None
-
-    def run(self) -> None:
-        """Call it and read what it returns, which may run its code, too."""
-        try:
-            self.answer = _read(self.function(self.problem), self.problem)
-        except BaseException as error:  # noqa: BLE001, whatever it is is told
-            self.error = error
-
-    def stop(self) -> None:
-        """Raise something in it, again if it goes on; leave it alone if it cannot be reached."""
-        import ctypes
-
-        for _ in range(_LOOKS_AT_THE_END):
-            raised = ctypes.py_object(_StopError)
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self.ident or 0), raised)
-            self.join(_LOOK_S)
-            if not self.is_alive():
-                return
-
-
-def _read(answer: object, problem: Problem) -> list[list[tuple[str, int]]]:
-    """Read an answer as plain pairs; of an endless one, no more than is needed to refuse it."""
-    lists = _listed(answer, len(problem.chunks), "no list with the stages of each chunk")
-    most = 2 * len(problem.dimensions)
-    return [
-        [
-            _pair(stage, f"chunk {chunk}")
-            for stage in _listed(stages, most, "no list of stages", f"chunk {chunk}: ")
-        ]
-        for chunk, stages in enumerate(lists)
-    ]
-
-
-def _listed(value: object, most: int, what: str, where: str = "") -> list[object]:
-    if not isinstance(value, Iterable) or isinstance(value, (str, bytes, Mapping)):
-        raise _NoScheduleError(f"{where}`{_shown(value)}` is {what}")
-    return list(islice(value, most + 1))
-
-
-def _pair(stage: object, where: str) -> tuple[str, int]:
-    if isinstance(stage, (tuple, list)) and len(stage) == 2:
-        operation, dimension = stage
-        if isinstance(operation, str) and not isinstance(dimension, bool):
-            try:
-                number = operator.index(dimension)
-            except TypeError:
-                number = -1
-            if 0 <= number < 2**32:
-                return str(operation), number
-    raise _NoScheduleError(f"{where}: `{_shown(stage)}` is no pair of an operation and a dimension")
-
-
-def _shown(value: object) -> str:
-    return shorten(str(value)) if isinstance(value, (str, int, float)) else shorten(repr(value))
 
 
 def _told(error: BaseException) -> str:

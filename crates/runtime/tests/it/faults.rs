@@ -1,0 +1,269 @@
+//! What ends a job: every survivor says the same, in time, and nothing touches its memory after it.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use allrail_engine::Dtype;
+use allrail_runtime::{Fault, FaultKind, Node, RuntimeError};
+use allrail_schedule::Key;
+use serde_json::{Value, json};
+
+use crate::cluster::{Held, LONG, bind, connect_with, connected, register, submit, wait};
+
+/// Nodes with one tensor each, started.
+fn started(nodes: &[Arc<Node>], elements: usize) -> Vec<(Key, Held)> {
+    nodes
+        .iter()
+        .map(|node| {
+            let held = Held::new(Dtype::Float32, &vec![0; 4 * elements]);
+            let key = register(node, "weight", &held, 0);
+            node.start().expect("it starts");
+            (key, held)
+        })
+        .collect()
+}
+
+fn fault(node: &Node, key: Key, generation: u64) -> Fault {
+    match node.wait(key, generation, LONG) {
+        Err(RuntimeError::Fault(fault)) => fault,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Rank 0 of three, in a process of its own that can be killed or stopped.
+struct Rank0(Child);
+
+const AS_RANK_0: &str = "ALLRAIL_TEST_RANK_0";
+
+impl Rank0 {
+    /// Sends a signal by name.
+    fn signal(&self, name: &str) {
+        let (signal, process) = (format!("-{name}"), self.0.id().to_string());
+        let status = Command::new("kill").args([signal, process]).status();
+        assert!(status.expect("`kill` runs").success());
+    }
+}
+
+impl Drop for Rank0 {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What the other process runs; a test that has nothing to do otherwise.
+#[test]
+fn rank_0_in_a_process_of_its_own() {
+    let Ok(more) = std::env::var(AS_RANK_0) else { return };
+    let node = bind(0, &[3], &serde_json::from_str(&more).expect("settings"));
+    eprintln!("{}", node.addresses()[0]);
+    let mut table = String::new();
+    std::io::stdin().read_line(&mut table).expect("a table");
+    let table: Vec<Vec<String>> = serde_json::from_str(&table).expect("a table");
+    let nodes = [node];
+    connect_with(&nodes, &table);
+    let _tensors = started(&nodes, 100_000);
+    std::thread::sleep(LONG);
+}
+
+/// Ranks 1 and 2 here, rank 0 elsewhere; all have started, and rank 0 submits nothing.
+fn with_rank_0(more: &Value) -> (Rank0, Vec<Arc<Node>>, Vec<(Key, Held)>) {
+    let name = "faults::rank_0_in_a_process_of_its_own";
+    let mut child = Command::new(std::env::current_exe().expect("this test"))
+        .args([name, "--exact", "--nocapture"])
+        .env(AS_RANK_0, more.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let mut address = String::new();
+    let mut output = BufReader::new(child.stderr.take().expect("its output"));
+    output.read_line(&mut address).expect("its address");
+    let nodes: Vec<Arc<Node>> = (1..3).map(|rank| bind(rank, &[3], more)).collect();
+    let mut table = vec![vec![address.trim().to_owned()]];
+    table.extend(nodes.iter().map(|node| node.addresses().to_vec()));
+    let mut input = child.stdin.take().expect("its input");
+    writeln!(input, "{}", json!(table)).expect("it reads");
+    connect_with(&nodes, &table);
+    let mut tensors = started(&nodes, 100_000);
+    for (node, (key, held)) in nodes.iter().zip(&mut tensors) {
+        submit(node, *key, held);
+    }
+    (Rank0(child), nodes, tensors)
+}
+
+#[test]
+fn a_process_that_is_killed_is_named_by_all_others_at_once() {
+    let mut slowest = Duration::ZERO;
+    for _ in 0..20 {
+        let (rank_0, nodes, tensors) = with_rank_0(&json!({}));
+        std::thread::sleep(Duration::from_millis(10));
+        let begun = Instant::now();
+        rank_0.signal("KILL");
+        for (node, (key, _)) in nodes.iter().zip(&tensors) {
+            let fault = fault(node, *key, 0);
+            assert_eq!((fault.kind, fault.rank), (FaultKind::Died, Some(0)), "{fault}");
+            assert_eq!(fault.tensor.as_deref(), Some("weight"));
+            assert_eq!(fault.what, "rank 0 is lost: its process has ended without a word");
+        }
+        slowest = slowest.max(begun.elapsed());
+    }
+    // 0.1 s is asked, which a machine that does ten other things may not keep.
+    eprintln!("the slowest of 20 deaths was told after {slowest:?}");
+    assert!(slowest < Duration::from_secs(2), "{slowest:?}");
+}
+
+#[test]
+fn a_process_that_is_stopped_is_given_up_in_time_and_not_before() {
+    let more = json!({"timeouts": {"heartbeat": "20 ms", "silent": "500 ms"}});
+    let (rank_0, nodes, tensors) = with_rank_0(&more);
+    std::thread::sleep(Duration::from_millis(700));
+    assert!(nodes.iter().all(|node| node.fault().is_none()), "it lives as long as it beats");
+    rank_0.signal("STOP");
+    let begun = Instant::now();
+    for (node, (key, _)) in nodes.iter().zip(&tensors) {
+        let fault = fault(node, *key, 0);
+        assert_eq!((fault.kind, fault.rank), (FaultKind::Silent, Some(0)), "{fault}");
+    }
+    let waited = begun.elapsed();
+    assert!((Duration::from_millis(400)..Duration::from_secs(5)).contains(&waited), "{waited:?}");
+}
+
+#[test]
+fn who_leaves_early_is_named_and_who_leaves_in_the_end_is_not_missed() {
+    let nodes = connected(&[3], &json!({}));
+    let mut tensors = started(&nodes, 1000);
+    for (node, (key, held)) in nodes.iter().zip(&mut tensors) {
+        submit(node, *key, held);
+    }
+    // Whoever is done may close, as slow as the others are.
+    for (node, (key, _)) in nodes.iter().zip(&tensors) {
+        wait(node, *key, 0).expect("all take part");
+        if node.settings().rank == 1 {
+            node.close();
+        }
+    }
+    let others = [0, 2];
+    for rank in others {
+        submit(&nodes[rank], tensors[rank].0, &mut tensors[rank].1);
+    }
+    for rank in others {
+        let fault = fault(&nodes[rank], tensors[rank].0, 1);
+        assert_eq!((fault.kind, fault.rank), (FaultKind::Left, Some(1)), "{fault}");
+        assert!(fault.what.contains("exchange 2 of tensor `weight`"), "{fault}");
+    }
+}
+
+#[test]
+fn another_shape_or_type_is_named_on_every_rank() {
+    for (dtype, bytes, what) in [(Dtype::Int32, 400, "dtype"), (Dtype::Float32, 404, "shape")] {
+        let nodes = connected(&[3], &json!({}));
+        let mut tensors: Vec<(Key, Held)> = Vec::new();
+        for (rank, node) in nodes.iter().enumerate() {
+            let (dtype, bytes) = if rank == 2 { (dtype, bytes) } else { (Dtype::Float32, 400) };
+            let held = Held::new(dtype, &vec![0; bytes]);
+            tensors.push((register(node, "weight", &held, 0), held));
+            node.start().expect("it starts");
+        }
+        let mut texts = Vec::new();
+        for (node, (key, held)) in nodes.iter().zip(&mut tensors) {
+            let elements = held.elements();
+            // SAFETY: it is kept until the nodes are closed.
+            let made = unsafe { node.submit(*key, held.pointer(), elements) };
+            match made.and_then(|generation| node.wait(*key, generation, Duration::ZERO)) {
+                Ok(_) | Err(RuntimeError::Fault(_)) => {}
+                Err(other) => panic!("{other}"),
+            }
+        }
+        for (node, (key, _)) in nodes.iter().zip(&tensors) {
+            let end = Instant::now() + LONG;
+            while node.fault().is_none() && Instant::now() < end {
+                let _ = node.wait(*key, 0, Duration::from_millis(10));
+            }
+            let fault = node.fault().expect("it ends");
+            assert_eq!(fault.tensor.as_deref(), Some("weight"), "{fault}");
+            texts.push(fault.what);
+        }
+        assert!(texts.iter().all(|text| text.contains(what)), "{what}: {texts:?}");
+        nodes.iter().for_each(|node| node.close());
+    }
+}
+
+/// How many threads, open files and listening sockets this process has.
+fn held() -> (usize, usize) {
+    let count = |folder: &str| std::fs::read_dir(folder).map_or(0, Iterator::count);
+    (count("/proc/self/task"), count("/proc/self/fd"))
+}
+
+/// In a process of its own, as other tests have threads and sockets too.
+#[test]
+fn nothing_is_left_of_a_node_that_is_closed_dropped_or_broken() {
+    const ALONE: &str = "ALLRAIL_TEST_ALONE";
+    if std::env::var_os(ALONE).is_none() {
+        let name = "faults::nothing_is_left_of_a_node_that_is_closed_dropped_or_broken";
+        let mut command = std::process::Command::new(std::env::current_exe().expect("this test"));
+        let command = command.args([name, "--exact", "--test-threads=1"]).env(ALONE, "1");
+        let output = command.output().expect("it runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
+        return;
+    }
+    let before = held();
+    for round in 0..6 {
+        let nodes = connected(&[2, 2], &json!({}));
+        let mut tensors = started(&nodes, 1000);
+        if round % 3 > 0 {
+            for (node, (key, held)) in nodes.iter().zip(&mut tensors).take(4 - round % 2) {
+                submit(node, *key, held);
+            }
+        }
+        if round % 2 == 0 {
+            nodes.iter().for_each(|node| node.close());
+        }
+        drop(nodes);
+        // What was under way may be anything, but its guards are whole.
+        tensors.iter().for_each(|(_, held)| drop(held.content().to_vec()));
+    }
+    // Bound, and connected, and no more.
+    drop(bind(0, &[2], &json!({})));
+    drop(connected(&[3], &json!({})));
+    assert_eq!(held(), before);
+}
+
+#[test]
+fn calls_out_of_turn_and_memory_that_is_taken_are_refused() {
+    let nodes = connected(&[2], &json!({}));
+    let mut tensors = started(&nodes, 100);
+    let (key, held) = &mut tensors[0];
+    assert!(matches!(nodes[0].start(), Err(RuntimeError::OutOfTurn { .. })));
+    assert!(nodes[0].connect(&[], &mut || true).is_err());
+    let elements = held.elements();
+    // SAFETY: refused, or kept until it is done.
+    let mut try_submit = |elements, offset: usize| unsafe {
+        nodes[0].submit(*key, held.pointer().wrapping_add(offset), elements)
+    };
+    let error = try_submit(elements - 1, 0).expect_err("another size").to_string();
+    assert!(error.contains("registered with 100 elements"), "{error}");
+    assert_eq!(try_submit(elements, 0), Ok(0));
+    assert!(try_submit(elements, 0).is_err(), "it is under way");
+    let call = allrail_runtime::CallOf {
+        operation: allrail_collective::Operation::AllReduce,
+        root: 0,
+        dtype: Dtype::Float32,
+        priority: 0,
+    };
+    // SAFETY: it is refused, as this memory is in use.
+    let taken = unsafe { nodes[0].call(&call, held.pointer().wrapping_add(396), 1) };
+    assert!(taken.expect_err("taken").to_string().contains("some of this memory"));
+    let (key, held) = &mut tensors[1];
+    submit(&nodes[1], *key, held);
+    for (node, (key, _)) in nodes.iter().zip(&tensors) {
+        wait(node, *key, 0).expect("all take part");
+    }
+    nodes[0].close();
+    nodes[0].close();
+    let closed = nodes[0].wait(tensors[0].0, 1, Duration::ZERO);
+    assert!(closed.is_err(), "{closed:?}");
+}

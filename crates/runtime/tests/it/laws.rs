@@ -1,0 +1,244 @@
+//! The laws of the engine's loopback driver, over sockets and threads: the same jobs, from the same seeds,
+//! and the same checks of what every rank holds. `LAW_SEEDS` says how many, `LAW_FIRST_SEED` where they begin.
+//!
+//! What the loopback's adversary decides, here the machine does: which thread runs when, how a stream of
+//! bytes is cut, how much a socket takes.
+
+#[path = "../../../engine/tests/it/loopback/contents.rs"]
+#[allow(dead_code, reason = "shared with the loopback driver, which has more laws")]
+mod contents;
+#[path = "../../../engine/tests/it/loopback/draw.rs"]
+#[allow(dead_code, reason = "shared with the loopback driver, which has more laws")]
+mod draw;
+#[path = "../../../engine/tests/it/loopback/faults.rs"]
+#[allow(dead_code, reason = "shared with the loopback driver, which has more laws")]
+mod faults;
+#[path = "../../../engine/tests/it/loopback/job.rs"]
+#[allow(dead_code, reason = "shared with the loopback driver, which has more laws")]
+mod job;
+#[path = "../../../engine/tests/it/loopback/plans.rs"]
+#[allow(dead_code, reason = "shared with the loopback driver, which has more laws")]
+mod plans;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use allrail_collective::rank::Plans;
+use allrail_collective::{DimensionSet, Operation};
+use allrail_engine::Ordering;
+use allrail_engine::engine::{self, Stopped};
+use allrail_runtime::{CallOf, Fault, Node, Registered, RuntimeError};
+use serde_json::json;
+
+pub(crate) use self::job::{Job, Transport};
+
+use self::contents::GUARD;
+use self::faults::TakenFor;
+use crate::cluster::{LONG, connect_with, settings};
+
+/// What became of a rank.
+#[derive(Default)]
+pub(crate) struct RankOutcome {
+    /// Of each tensor what its memory was after each exchange, with the guards before and behind it.
+    pub(crate) results: Vec<Vec<Vec<u8>>>,
+    /// Only the loopback driver fills these.
+    pub(crate) stopped: Option<Stopped>,
+    pub(crate) left: Vec<Vec<u8>>,
+    pub(crate) notes: Vec<String>,
+    pub(crate) fault: Option<Fault>,
+}
+
+fn bind(job: &Job, rank: u32) -> Arc<Node> {
+    let setup = job.engine.as_ref().expect("a job for engines");
+    let tensor = &job.tensors[0];
+    let peers = job.group(&tensor.dimensions, rank);
+    let place = peers.iter().position(|peer| *peer == rank).expect("of its own group") as u32;
+    let mut plans = Plans::new(rank, 64);
+    for kind in Operation::ALL {
+        let one = job.tensors.iter().find(|tensor| tensor.operation == kind);
+        one.into_iter().for_each(|one| plans.add((*one.plan).clone()).expect("a right plan"));
+    }
+    let engine = engine::Settings {
+        rank: place,
+        ranks: peers.len() as u32,
+        operation: tensor.operation,
+        dimensions: tensor.dimensions.iter().fold(DimensionSet::default(), |s, d| s.with(*d)),
+        ports: job.sizes.len(),
+        order: job.order,
+        active_chunks: job.active_chunks,
+        tensor: setup.parameters.clone(),
+        coordination: setup.coordination.clone(),
+        ordering: match job.transport {
+            Transport::Tagged => Ordering::Tagged,
+            Transport::InOrder => Ordering::Common,
+        },
+        granule: job.granule,
+        ..engine::Settings::default()
+    };
+    let settings = settings(rank, &job.sizes, &json!({}));
+    Arc::new(Node::with_engine(settings, engine, plans, peers).expect("a free port"))
+}
+
+/// Memory whose guards are part of it.
+fn pointer(memory: &mut [u8]) -> *mut u8 {
+    memory[GUARD..].as_mut_ptr()
+}
+
+fn run_rank(job: &Job, rank: u32, node: &Node) -> RankOutcome {
+    let tensors = job.tensors.len();
+    let mut outcome = RankOutcome { results: vec![Vec::new(); tensors], ..RankOutcome::default() };
+    let mut memory: Vec<Vec<u8>> = vec![Vec::new(); tensors];
+    let mut tickets = vec![0; tensors];
+    let wait = |tensor: usize, generation: usize, ticket: u64| -> Result<(), RuntimeError> {
+        let done = match job.calls {
+            true => node.wait_call(ticket, LONG)?,
+            false => node.wait(job.key_of(rank, tensor), generation as u64, LONG)?,
+        };
+        assert!(done, "rank {rank} waits for ever for {tensor}: {:?}", node.report());
+        Ok(())
+    };
+    let mut run = || -> Result<(), RuntimeError> {
+        for (generation, tensor) in &job.submissions[rank as usize] {
+            let (generation, tensor) = (*generation, *tensor);
+            if generation > 0 {
+                wait(tensor, generation - 1, 0)?;
+                outcome.results[tensor].push(memory[tensor].clone());
+            }
+            memory[tensor] = contents::memory(job, (generation, tensor), rank);
+            let at = pointer(&mut memory[tensor]);
+            let TakenFor { dtype, elements, operation, root, .. } = job.taken_for(rank, tensor);
+            let priority = job.tensors[tensor].priority;
+            let key = job.key_of(rank, tensor);
+            let unused = job.unused.contains(&(generation, rank, tensor));
+            // SAFETY: it is left alone until it is done, or the node is closed.
+            tickets[tensor] = unsafe {
+                match (job.calls, unused) {
+                    (true, _) => {
+                        node.call(&CallOf { operation, root, dtype, priority }, at, elements)?
+                    }
+                    (false, true) => node.unused(key, at, elements)?,
+                    (false, false) => node.submit(key, at, elements)?,
+                }
+            };
+        }
+        for tensor in 0..tensors {
+            let last = job.submissions[rank as usize].iter().filter(|one| one.1 == tensor).count();
+            if last > 0 {
+                wait(tensor, last - 1, tickets[tensor])?;
+                outcome.results[tensor].push(memory[tensor].clone());
+            }
+        }
+        Ok(())
+    };
+    match run() {
+        Ok(()) => {}
+        Err(RuntimeError::Fault(fault)) => outcome.fault = Some(fault),
+        Err(other) => panic!("rank {rank}: {other}"),
+    }
+    if outcome.fault.is_some() {
+        // What is under way stays until nobody can touch it.
+        node.close();
+    }
+    outcome.notes = node.report().notes;
+    outcome
+}
+
+/// Carries a job out; a rank that ends with a fault is closed, and the others go on as long as they can.
+fn run(job: &Job) -> Vec<RankOutcome> {
+    let nodes: Vec<Arc<Node>> = (0..job.ranks()).map(|rank| bind(job, rank)).collect();
+    let table: Vec<Vec<String>> = nodes.iter().map(|node| node.addresses().to_vec()).collect();
+    connect_with(&nodes, &table);
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..)
+            .zip(&nodes)
+            .map(|(rank, node)| {
+                scope.spawn(move || {
+                    let mut numbers: Vec<usize> = (0..job.tensors.len()).collect();
+                    numbers.rotate_left(rank as usize % job.tensors.len());
+                    for number in numbers.into_iter().filter(|_| !job.calls) {
+                        let TakenFor { name, dtype, elements, .. } = job.taken_for(rank, number);
+                        let tensor = Registered {
+                            name,
+                            dtype: dtype.name().to_owned(),
+                            shape: vec![elements],
+                            strides: Vec::new(),
+                            place: number as u32,
+                            group: job.engine.as_ref().and_then(|setup| setup.groups[number]),
+                        };
+                        node.register(tensor).expect("a tensor of a new name");
+                    }
+                    node.start().expect("it starts");
+                    run_rank(job, rank, node)
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    })
+}
+
+fn number(variable: &str, default: u64) -> u64 {
+    std::env::var(variable).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}
+
+/// Runs jobs of many seeds, and checks what each leaves.
+fn law(name: &str, job_of: impl Fn(u64) -> Job, check: impl Fn(&Job, &[RankOutcome], &str)) {
+    let first = number("LAW_FIRST_SEED", 0);
+    let begun = Instant::now();
+    for seed in first..first + number("LAW_SEEDS", 40) {
+        let job = job_of(seed);
+        let again =
+            format!("LAW_FIRST_SEED={seed} LAW_SEEDS=1 cargo test -p allrail-runtime {name}");
+        check(&job, &run(&job), &format!("seed {seed} ({again})"));
+    }
+    eprintln!("{name}: {:.1} s", begun.elapsed().as_secs_f64());
+}
+
+/// The most ranks of a job: each has a thread for each dimension, and one more.
+const MOST_RANKS: u32 = 12;
+
+fn right(job: &Job, outcome: &[RankOutcome], what: &str) {
+    for (rank, of_rank) in outcome.iter().enumerate() {
+        assert_eq!(of_rank.fault, None, "{what}: rank {rank}");
+        assert_eq!(of_rank.notes, [""; 0], "{what}: rank {rank}");
+    }
+    contents::check(job, outcome, None, what);
+}
+
+#[test]
+fn whatever_ranks_submit_in_any_order_is_exchanged_over_sockets() {
+    let job = |seed| Job::engines(seed, MOST_RANKS, Transport::Tagged);
+    law("whatever_ranks_submit", job, right);
+}
+
+#[test]
+fn with_one_order_for_all_tensors_are_exchanged_over_sockets() {
+    let job = |seed| Job::engines(seed, MOST_RANKS, Transport::InOrder);
+    law("with_one_order_for_all", job, right);
+}
+
+#[test]
+fn calls_of_any_kind_are_carried_out_over_sockets() {
+    law("calls_of_any_kind", |seed| Job::calls(seed, MOST_RANKS), right);
+}
+
+/// Where one rank has something else, every rank ends: with its results, or with a fault that is named.
+#[test]
+fn whoever_has_something_else_is_found_over_sockets() {
+    let differs = |seed: u64| {
+        let all = (0..).map(|i| Job::faulty_calls(seed + 1000 * i, MOST_RANKS));
+        let one = |job: &Job| matches!(job.fault, Some(faults::Fault::Differs(_)));
+        all.into_iter().find(one).expect("some job")
+    };
+    let check = |job: &Job, outcome: &[RankOutcome], what: &str| {
+        let faults: Vec<&Fault> = outcome.iter().filter_map(|one| one.fault.as_ref()).collect();
+        for fault in &faults {
+            assert!(!fault.what.is_empty() && fault.rank.is_none_or(|rank| rank < job.ranks()));
+        }
+        let done = |one: &RankOutcome| one.results.iter().map(Vec::len).sum::<usize>();
+        for (rank, of_rank) in outcome.iter().enumerate() {
+            let all = job.submissions[rank].len();
+            assert!(of_rank.fault.is_some() || done(of_rank) == all, "{what}: rank {rank}");
+        }
+    };
+    law("whoever_has_something_else", differs, check);
+}
