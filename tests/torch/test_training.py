@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import signal
 import time
 
 import pytest
@@ -325,3 +326,32 @@ def test_a_rank_may_end_while_the_other_still_asks_for_its_last_step(transport, 
         return len(model.state_dict())
 
     assert on_ranks(body, mortal=True) == [6, "ended"]
+
+
+def test_a_child_of_fork_does_not_hide_that_its_parent_has_ended(on_ranks):
+    """As a data loader's worker would: it lives on, with all files that its parent had open."""
+
+    def body(rank):
+        torch.manual_seed(0)
+        model = mlp()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        art.schedule(model, optimizer, transport="native")
+        train(model, model, [optimizer], rank)
+        art.synchronize()
+        if rank == 1:
+            if os.fork() == 0:
+                time.sleep(4)
+                os._exit(0)
+            time.sleep(0.2)
+            os.kill(os.getpid(), signal.SIGKILL)
+        started = time.monotonic()
+        try:
+            train(model, model, [optimizer], rank)
+        except art.TrainingError as error:
+            return time.monotonic() - started, str(error)
+        return None, "nothing was raised"
+
+    (seconds, error), other = on_ranks(body, mortal=True)
+    assert other == "ended"
+    assert "rank 1 is lost" in error
+    assert seconds < 3

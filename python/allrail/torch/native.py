@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import time
 import warnings
 import weakref
@@ -27,7 +26,7 @@ import torch
 from allrail._core import Node, RuntimeFault
 from allrail.torch.agreement import Agreement
 from allrail.torch.errors import TrainingError
-from allrail.torch.nodes import connected, raise_from, settings_of
+from allrail.torch.nodes import close, connected, is_open, raise_from, settings_of
 from allrail.torch.transport import in_memory_order
 
 _STALLED_AFTER = 60.0
@@ -55,8 +54,7 @@ class Native:
         self._calls.start()
         self._names: list[str] = []
         self._held: dict[tuple[int, int], torch.Tensor] = {}
-        nodes = (self._tensors, self._calls)
-        self._leave = weakref.finalize(self, _leave, os.getpid(), *nodes, self._held)
+        self._leave = weakref.finalize(self, _leave, self._tensors, self._calls, self._held)
 
     def register(
         self,
@@ -178,17 +176,14 @@ def same_machine(agreement: Agreement) -> bool:
     )
 
 
-def _leave(
-    process: int, tensors: Node, calls: Node, held: dict[tuple[int, int], torch.Tensor]
-) -> None:
+def _leave(tensors: Node, calls: Node, held: dict[tuple[int, int], torch.Tensor]) -> None:
     """Close both nodes, once others have got what this rank has promised them."""
-    if process != os.getpid():
-        return  # a fork, such as a data loader's worker: the nodes are its parent's
-    with contextlib.suppress(RuntimeFault):
-        for key, generation in list(held):
-            tensors.wait(key, generation, _STALLED_AFTER)
-    tensors.close()
-    calls.close()
+    if is_open(tensors):
+        with contextlib.suppress(RuntimeFault):
+            for key, generation in list(held):
+                tensors.wait(key, generation, _STALLED_AFTER)
+    close(tensors)
+    close(calls)
     held.clear()
 
 

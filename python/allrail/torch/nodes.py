@@ -1,8 +1,13 @@
-"""Operations without a name over a node: what a process group does, in the order of the calls."""
+"""Nodes of the native transport: how they are made and ended; operations without a name over one.
+
+A child that is forked, such as a data loader's worker, has its parent's connections, and lets go
+of them: else others would not see the parent end.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import secrets
 import weakref
 from typing import Any, NoReturn
@@ -16,6 +21,8 @@ from allrail.torch.errors import TrainingError
 
 # What a link within one machine is taken to be; plans depend on it, results do not.
 LOOPBACK = {"interface": "127.0.0.1", "bandwidth": "20 Gb/s", "latency": "20 us", "kind": "switch"}
+
+_open: dict[int, Node] = {}
 
 
 def settings_of(
@@ -42,7 +49,29 @@ def connected(settings: dict[str, Any], agreement: Agreement, topic: str) -> Nod
         node.connect(agreement.on(f"addresses of {topic}", node.addresses(), lambda said: said))
     except (RuntimeFault, ValueError) as error:
         raise_from(error)
+    _open[id(node)] = node
     return node
+
+
+def is_open(node: Node) -> bool:
+    """Whether a node is this process' own, and not closed."""
+    return id(node) in _open
+
+
+def close(node: Node) -> None:
+    """Close a node, unless it is closed or belongs to the process that this one was forked from."""
+    if _open.pop(id(node), None) is not None:
+        node.close()
+
+
+def _abandon() -> None:
+    """This is a forked child: leave the parent's nodes alone."""
+    for node in _open.values():
+        node.abandon()
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_abandon)
 
 
 class Calls:
@@ -59,7 +88,7 @@ class Calls:
         self._node = connected(known, agreement, "calls")
         self._node.start()
         self._held: dict[int, torch.Tensor] = {}
-        self.close = weakref.finalize(self, self._node.close)
+        self.close = weakref.finalize(self, close, self._node)
 
     def begin(self, kind: str, buffer: torch.Tensor, root: int = 0) -> int:
         """Begin an operation in place in a contiguous buffer; return its ticket."""
