@@ -31,7 +31,7 @@ class _Tensor:
     waiting: deque[torch.Tensor] = field(default_factory=deque)
     submitted: int = 0
     started: int = 0
-    works: dict[int, dist.Work] = field(default_factory=dict)
+    works: dict[int, tuple[dist.Work, torch.Tensor]] = field(default_factory=dict)
 
 
 # Groups that nobody uses any more, by a number that is alike on all ranks.
@@ -102,9 +102,9 @@ class Whole:
                 hint=f"it goes after `{before}`, which this rank has not submitted yet:"
                 " read gradients after `backward()`, not in hooks within it",
             )
-        work = entry.works.pop(generation, None)
-        if work is None:
+        if generation not in entry.works:
             return
+        work, tensor = entry.works[generation]
         try:
             work.wait()
         except RuntimeError as error:
@@ -114,14 +114,16 @@ class Whole:
                 field=entry.name,
                 hint="look at the first error of each rank: a process has ended, or hangs",
             ) from error
+        del entry.works[generation]
+        # Collectives do not tell autograd that they write.
+        torch.autograd.graph.increment_version(tensor)
 
     def is_done(self, key: int, generation: int) -> bool:
         """See `Transport.is_done`."""
         entry = self._tensors[key]
         if generation >= entry.started:
             return False
-        work = entry.works.get(generation)
-        return work is None or work.is_completed()
+        return generation not in entry.works or bool(entry.works[generation][0].is_completed())
 
     def broadcast(self, tensors: Sequence[torch.Tensor]) -> None:
         """See `Transport.broadcast`."""
@@ -137,7 +139,7 @@ class Whole:
         """See `Transport.close`."""
         group, self._group = self._group, None
         for entry in self._tensors:
-            for work in entry.works.values():
+            for work, _ in entry.works.values():
                 try:
                     work.wait()
                 except RuntimeError:
@@ -149,8 +151,10 @@ class Whole:
     def _advance(self) -> None:
         """Start what is next in the order of all ranks, as far as it is here."""
         while (entry := self._tensors[self._next]).waiting:
-            flat = in_memory_order(entry.waiting.popleft())
-            entry.works[entry.started] = dist.all_reduce(flat, group=self._group, async_op=True)
+            tensor = entry.waiting.popleft()
+            flat = in_memory_order(tensor)
+            work = dist.all_reduce(flat, group=self._group, async_op=True)
+            entry.works[entry.started] = work, tensor
             entry.started += 1
             self._next = (self._next + 1) % len(self._tensors)
 
