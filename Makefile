@@ -84,6 +84,19 @@ test-rust: ## the Rust tests alone
 test-python: $(CHECKED) ## the Python tests alone
 	$(BIN)/python -m pytest -q
 
+# The oldest torch that `allrail.torch` knows, the oldest of its backend, and today's.
+TORCH ?= 2.4.1 2.6.0 2.15.0
+
+.PHONY: test-torch-matrix
+test-torch-matrix: $(CHECKED) ## the tests of allrail.torch on several versions of torch: TORCH="2.4.1 2.15.0"
+	@for version in $(TORCH); do \
+	  environment=$(abspath $(OUT))/torch-$$version; echo "== torch $$version"; \
+	  [ -d $$environment ] || $(BIN)/python -m venv $$environment; \
+	  $$environment/bin/pip install --quiet --disable-pip-version-check \
+	    torch==$$version numpy 'pytest>=8.3' 'hypothesis>=6.100'; \
+	  PYTHONPATH=python $$environment/bin/python -m pytest -q tests/torch; \
+	done
+
 .PHONY: lint
 lint: $(CHECKED) ## formatters and linters of both languages, and the type check
 	cargo fmt --all --check

@@ -1,0 +1,191 @@
+"""Gradients travel during the backward pass; steps are made when the next forward pass needs them.
+
+    import allrail.torch as art
+
+    model, optimizer = art.schedule(model, optimizer)
+
+Started with torchrun, the rest of the script stays as it is for one process. Parameters and
+optimizer state equal those of `DistributedDataParallel`, bit for bit on two ranks.
+
+With `ALLRAIL_DISABLE=1` in the environment, gradients are exchanged by plain collectives and every
+backward pass ends with all of them; nothing else of the script is touched.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Literal, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from allrail.errors import InputError, did_you_mean
+from allrail.torch.agreement import Agreement, store_of_job
+from allrail.torch.barrier import BarrierWarning
+from allrail.torch.check import check
+from allrail.torch.errors import TrainingError
+from allrail.torch.native import Native, same_machine
+from allrail.torch.scheduled import Scheduled
+from allrail.torch.transport import Transport
+from allrail.torch.whole import Whole
+
+__all__ = [
+    "BarrierWarning",
+    "TrainingError",
+    "barriers",
+    "no_sync",
+    "release",
+    "schedule",
+    "synchronize",
+]
+
+M = TypeVar("M", bound=nn.Module)
+O = TypeVar("O", bound="torch.optim.Optimizer | Sequence[torch.optim.Optimizer]")  # noqa: E741
+
+# A scheduled model's hooks hold what belongs to it; who drops the model drops all.
+_scheduled: weakref.WeakValueDictionary[int, Scheduled] = weakref.WeakValueDictionary()
+_count = 0
+
+
+def schedule(
+    model: M,
+    optimizer: O,
+    *,
+    cross_barrier: bool = True,
+    broadcast_buffers: bool = True,
+    sparse: Literal["refuse", "densify"] = "refuse",
+    transport: Literal["auto", "native", "c10d"] | Transport = "auto",
+) -> tuple[M, O]:
+    """Exchange the gradients of `model` among all processes, and step as late as possible.
+
+    Every rank calls it, with the same model, before the first step; afterwards all have the
+    parameters and buffers of rank 0. Gradients are averaged over ranks.
+
+    Args:
+        model: The model, on its final device and in its final type; compile it before.
+        optimizer: Its optimizer, or a list of them if each steps a part of the parameters.
+        cross_barrier: Whether a parameter may be stepped as late as the next forward pass needs it.
+            If not, every backward pass ends with all gradients averaged, as without allrail.
+        broadcast_buffers: Whether each forward pass in training begins with the buffers of rank 0.
+        sparse: What becomes of sparse gradients: `"refuse"` is an error, `"densify"` makes them
+            dense.
+        transport: What carries gradients: `"native"` is allrail's own, which cuts and prioritises
+            them; `"c10d"` a process group of torch.distributed, which does neither; `"auto"` takes
+            the first where all ranks are on one machine and parameters are not on a GPU.
+
+    Returns:
+        The same two objects.
+
+    Raises:
+        InputError: There is nothing to schedule, ranks differ, or nothing tells of other ranks.
+    """
+    global _count  # noqa: PLW0603 - names must be alike on all ranks: they count calls
+    optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else optimizer
+    if sparse not in {"refuse", "densify"}:
+        raise InputError("it is neither `refuse` nor `densify`", field="sparse", value=str(sparse))
+    if not isinstance(optimizers, Sequence):
+        optimizers = [optimizers]
+    parameters = check(model, optimizers)
+    if id(model) in _scheduled:
+        raise InputError(
+            "it is scheduled already",
+            field="model",
+            hint="call `allrail.torch.schedule` once for a model, or `release(model)` before it is"
+            " scheduled again",
+        )
+    store, rank, ranks = store_of_job()
+    if ranks == 1:
+        return model, optimizer
+    _count += 1
+    disabled = os.environ.get("ALLRAIL_DISABLE", "0") not in {"", "0"}
+    agreement = Agreement(store, rank, ranks, f"schedule{_count}")
+    if disabled:
+        transport = "c10d"
+    if transport == "auto":
+        on_host = all(each.device.type == "cpu" for each in parameters.values())
+        transport = "native" if on_host and same_machine(agreement) else "c10d"
+    if transport == "native":
+        transport = Native(rank, ranks, agreement)
+    elif transport == "c10d":
+        if not dist.is_initialized():
+            dist.init_process_group(store=store, rank=rank, world_size=ranks)
+        transport = Whole(agreement)
+    elif isinstance(transport, str):
+        raise InputError(
+            "there is no such transport",
+            field="transport",
+            value=transport,
+            hint=did_you_mean(transport, ("auto", "native", "c10d")),
+        )
+    _scheduled[id(model)] = Scheduled(
+        model,
+        optimizers,
+        parameters,
+        transport,
+        agreement,
+        cross_barrier=cross_barrier and not disabled,
+        broadcast_buffers=broadcast_buffers,
+        densify=sparse == "densify",
+    )
+    return model, optimizer
+
+
+def synchronize(model: nn.Module | None = None) -> None:
+    """Make all steps that were asked for: what you read of parameters afterwards is up to date.
+
+    Needed only where a script reads or writes parameters itself between `optimizer.step()` and the
+    next forward pass, such as for a moving average. `state_dict`, evaluation and copies do it by
+    themselves.
+
+    Args:
+        model: A scheduled model; None takes all of this process.
+    """
+    for scheduled in _of(model):
+        scheduled.synchronize()
+
+
+def no_sync(model: nn.Module) -> AbstractContextManager[None]:
+    """Within it, backward passes accumulate gradients on this rank, and exchange nothing.
+
+    Args:
+        model: A scheduled model.
+    """
+    found = _of(model)
+    if not found:
+        return nullcontext()
+    return found[0].exchange.no_sync()
+
+
+def barriers(model: nn.Module | None = None) -> dict[str, int]:
+    """Return how many steps waited for a whole view, by what asked for it.
+
+    Args:
+        model: A scheduled model; None adds up all of this process.
+    """
+    total: dict[str, int] = {}
+    for scheduled in _of(model):
+        for cause, count in scheduled.barriers.counts.items():
+            total[cause] = total.get(cause, 0) + count
+    return total
+
+
+def release(model: nn.Module) -> None:
+    """Undo `schedule`: the model and its optimizers are ordinary again, gradients stay local.
+
+    Args:
+        model: A scheduled model.
+    """
+    scheduled = _scheduled.pop(id(model), None)
+    if scheduled is not None:
+        scheduled.release()
+
+
+def _of(model: nn.Module | None) -> list[Scheduled]:
+    if model is None:
+        return list(_scheduled.values())
+    found = _scheduled.get(id(model))
+    return [] if found is None else [found]

@@ -1,0 +1,191 @@
+"""Gradients over allrail's own transport: cut, prioritised and scheduled by the engine.
+
+`allrail._core.Node` takes tensors by address. So this file keeps them alive until their exchange is
+over, and tells autograd that they were written to. Ranks need no common order: what each submits
+has a name.
+
+A node knows its tensors before it starts. What has no name, such as a broadcast of buffers, and
+what comes before the first step therefore has a node of its own.
+
+Runs on CPU tensors. Where all ranks are on one machine it needs no settings.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+import warnings
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from allrail._core import Node, RuntimeFault
+from allrail.torch.agreement import Agreement
+from allrail.torch.errors import TrainingError
+from allrail.torch.nodes import close, connected, is_open, raise_from, settings_of
+from allrail.torch.transport import in_memory_order
+
+_STALLED_AFTER = 60.0
+_GIVEN_UP_AFTER = 1800.0
+
+
+class Native:
+    """See the module; satisfies `allrail.torch.transport.Transport`.
+
+    Args:
+        rank: This process.
+        ranks: How many there are.
+        agreement: How ranks tell each other where they listen.
+        settings: Of the node, beyond rank, ranks, job and group; None for ranks on one machine.
+    """
+
+    def __init__(
+        self, rank: int, ranks: int, agreement: Agreement, settings: dict[str, Any] | None = None
+    ) -> None:
+        self.rank = rank
+        self.ranks = ranks
+        known = settings_of(rank, ranks, agreement, settings)
+        self._calls = connected(known | {"group": 0}, agreement, "calls")
+        self._tensors = connected(known | {"group": 1}, agreement, "tensors")
+        self._calls.start()
+        self._names: list[str] = []
+        self._held: dict[tuple[int, int], torch.Tensor] = {}
+        self._leave = weakref.finalize(self, _leave, self._tensors, self._calls, self._held)
+
+    def register(
+        self,
+        name: str,
+        dtype: torch.dtype,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        place: int,
+        group: int | None = None,
+    ) -> int:
+        """See `Transport.register`."""
+        try:
+            key = self._tensors.register(
+                name, _name(dtype), list(shape), list(strides), place, group
+            )
+        except (RuntimeFault, ValueError) as error:
+            raise_from(error)
+        self._names.append(name)
+        return key
+
+    def start(self) -> None:
+        """See `Transport.start`."""
+        try:
+            self._tensors.start()
+        except (RuntimeFault, ValueError) as error:
+            raise_from(error)
+
+    def submit(self, key: int, tensor: torch.Tensor) -> int:
+        """See `Transport.submit`."""
+        return self._submit(self._tensors.submit, key, tensor)
+
+    def unused(self, key: int, tensor: torch.Tensor) -> int:
+        """See `Transport.unused`."""
+        return self._submit(self._tensors.unused, key, tensor)
+
+    def wait(self, key: int, generation: int) -> None:
+        """See `Transport.wait`."""
+        started = time.monotonic()
+        warned = False
+        try:
+            while not self._tensors.wait(key, generation, _STALLED_AFTER):
+                waited = time.monotonic() - started
+                name = self._names[key]
+                if waited > _GIVEN_UP_AFTER:
+                    raise TrainingError(
+                        f"its exchange is not over after {waited:.0f} s",
+                        field=name,
+                        hint="look for a rank that runs no backward pass: each must run as many",
+                    )
+                if not warned:
+                    warned = True
+                    warnings.warn(
+                        f"the exchange of `{name}` takes more than {waited:.0f} s: a rank computes,"
+                        " saves or is debugged, or does not run this backward pass",
+                        RuntimeWarning,
+                        stacklevel=2,
+                    )
+        except RuntimeFault as error:
+            raise_from(error)
+        self._release(key, generation)
+
+    def is_done(self, key: int, generation: int) -> bool:
+        """See `Transport.is_done`."""
+        try:
+            return self._tensors.is_done(key, generation)
+        except RuntimeFault:
+            return True  # `wait` has to say what is wrong
+
+    def broadcast(self, tensors: Sequence[torch.Tensor]) -> None:
+        """See `Transport.broadcast`."""
+        try:
+            under_way = []
+            for tensor in tensors:
+                raw = in_memory_order(tensor).view(torch.uint8) if tensor.numel() else None
+                if raw is not None:
+                    ticket = self._calls.call("broadcast", raw.data_ptr(), raw.numel(), "uint8")
+                    under_way.append((ticket, tensor, raw))
+            for ticket, tensor, _ in under_way:
+                while not self._calls.wait_call(ticket, _GIVEN_UP_AFTER):
+                    pass
+                torch.autograd.graph.increment_version(tensor)
+        except (RuntimeFault, ValueError) as error:
+            raise_from(error)
+
+    def report(self) -> dict[str, Any]:
+        """What the node has done: tensors, dimensions, times."""
+        found: dict[str, Any] = json.loads(self._tensors.report())
+        return found
+
+    def close(self) -> None:
+        """See `Transport.close`."""
+        self._leave()
+
+    def _submit(self, submit: Any, key: int, tensor: torch.Tensor) -> int:
+        raw = in_memory_order(tensor)
+        try:
+            generation: int = submit(key, raw.data_ptr(), raw.numel())
+        except (RuntimeFault, ValueError) as error:
+            raise_from(error)
+        self._held[key, generation] = tensor
+        return generation
+
+    def _release(self, key: int, generation: int) -> None:
+        tensor = self._held.pop((key, generation), None)
+        if tensor is not None:
+            # Memory was written to behind autograd's back.
+            torch.autograd.graph.increment_version(tensor)
+
+
+def same_machine(agreement: Agreement) -> bool:
+    """Whether all ranks reach each other over the loopback interface."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        mine = [boot, str(Path("/proc/self/ns/net").readlink())]
+    except OSError:
+        mine = []
+    return bool(
+        agreement.on("machine", mine, lambda said: bool(mine) and said.count(mine) == len(said))
+    )
+
+
+def _leave(tensors: Node, calls: Node, held: dict[tuple[int, int], torch.Tensor]) -> None:
+    """Close both nodes, once others have got what this rank has promised them."""
+    if is_open(tensors):
+        with contextlib.suppress(RuntimeFault):
+            for key, generation in list(held):
+                tensors.wait(key, generation, _STALLED_AFTER)
+    close(tensors)
+    close(calls)
+    held.clear()
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")

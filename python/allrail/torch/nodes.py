@@ -1,0 +1,126 @@
+"""Nodes of the native transport: how they are made and ended; operations without a name over one.
+
+A child that is forked, such as a data loader's worker, has its parent's connections, and lets go
+of them: else others would not see the parent end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import weakref
+from typing import Any, NoReturn
+
+import torch
+
+from allrail._core import Node, RuntimeFault
+from allrail.errors import InputError
+from allrail.torch.agreement import Agreement
+from allrail.torch.errors import TrainingError
+
+# What a link within one machine is taken to be; plans depend on it, results do not.
+LOOPBACK = {"interface": "127.0.0.1", "bandwidth": "20 Gb/s", "latency": "20 us", "kind": "switch"}
+
+_open: dict[int, Node] = {}
+
+
+def settings_of(
+    rank: int, ranks: int, agreement: Agreement, settings: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the settings of a node of this rank, with a secret that all ranks share.
+
+    Args:
+        rank: This process.
+        ranks: How many there are.
+        agreement: How ranks hand round the secret.
+        settings: What is known beyond that; None for ranks on one machine.
+    """
+    known = dict(settings or {"dimensions": [{"size": ranks, **LOOPBACK}]})
+    # Whoever reads the store can join; on one machine, only what is on it can reach the ports.
+    known |= agreement.on("secret", None, lambda _: {"secret": secrets.token_hex(32)})
+    return known | {"rank": rank, "ranks": ranks, "job": agreement.name}
+
+
+def connected(settings: dict[str, Any], agreement: Agreement, topic: str) -> Node:
+    """Return a node that is connected with those of all ranks, and not started."""
+    try:
+        node = Node(json.dumps(settings))
+        node.connect(agreement.on(f"addresses of {topic}", node.addresses(), lambda said: said))
+    except (RuntimeFault, ValueError) as error:
+        raise_from(error)
+    _open[id(node)] = node
+    return node
+
+
+def is_open(node: Node) -> bool:
+    """Whether a node is this process' own, and not closed."""
+    return id(node) in _open
+
+
+def close(node: Node) -> None:
+    """Close a node, unless it is closed or belongs to the process that this one was forked from."""
+    if _open.pop(id(node), None) is not None:
+        node.close()
+
+
+def _abandon() -> None:
+    """This is a forked child: leave the parent's nodes alone."""
+    for node in _open.values():
+        node.abandon()
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_abandon)
+
+
+class Calls:
+    """A node for operations without a name; every rank begins the same ones in the same order."""
+
+    def __init__(
+        self,
+        rank: int,
+        ranks: int,
+        agreement: Agreement,
+        settings: dict[str, Any] | None = None,
+    ) -> None:
+        known = settings_of(rank, ranks, agreement, settings)
+        self._node = connected(known, agreement, "calls")
+        self._node.start()
+        self._held: dict[int, torch.Tensor] = {}
+        self.close = weakref.finalize(self, close, self._node)
+
+    def begin(self, kind: str, buffer: torch.Tensor, root: int = 0) -> int:
+        """Begin an operation in place in a contiguous buffer; return its ticket."""
+        dtype = str(buffer.dtype).removeprefix("torch.")
+        try:
+            ticket = self._node.call(kind, buffer.data_ptr(), buffer.numel(), dtype, root=root)
+        except (RuntimeFault, ValueError) as error:
+            raise_from(error)
+        self._held[ticket] = buffer
+        return ticket
+
+    def wait(self, ticket: int, timeout: float) -> bool:
+        """Wait for it, up to `timeout` seconds; return whether it is over."""
+        try:
+            over = self._node.wait_call(ticket, timeout)
+        except (RuntimeFault, ValueError) as error:
+            raise_from(error)
+        if over:
+            self._held.pop(ticket, None)
+        return over
+
+
+def raise_from(error: Exception) -> NoReturn:
+    """Raise what a node says as an error of ours."""
+    try:
+        said = json.loads(str(error.args[0]))
+    except (ValueError, IndexError):
+        raise error from None
+    if "field" in said:
+        raise InputError(
+            said["why"], field=said["field"], value=str(said["value"]), hint=said["hint"]
+        ) from error
+    raise TrainingError(
+        said["what"], field=said.get("tensor") or "", hint=said.get("hint") or ""
+    ) from error

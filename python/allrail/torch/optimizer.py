@@ -1,0 +1,287 @@
+"""The optimizer's step, made for each parameter when its gradient is there.
+
+`step()` notes the hyperparameters of the moment and returns. A parameter is stepped by the
+optimizer's own `step`, which is shown a view of itself with those hyperparameters and the
+parameters that are due; state and `state_dict` stay the optimizer's. What is ready is stepped
+together, so that foreach and fused implementations have something to work on.
+
+Not every step can be taken apart: `behaviour.py` finds out, and then `step()` waits for all
+gradients and runs the optimizer as it is. It does so, too, where a closure, hooks or a scaler want
+a whole view.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import types
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch.optim import optimizer as torch_optimizer
+
+from allrail.errors import InputError
+from allrail.torch.barrier import Barriers
+from allrail.torch.behaviour import step_of
+from allrail.torch.errors import TrainingError
+from allrail.torch.gradients import Exchange
+from allrail.torch.parameter import Pending, Slot, gradient_of, set_gradient
+
+_MARKS = ("_wrapped_by_lr_sched", "_with_counter")
+
+
+class Stepper:
+    """Takes the place of one optimizer's `step` and `zero_grad`.
+
+    Args:
+        optimizer: The optimizer.
+        slots: The slot of each trainable parameter of the model.
+        exchange: What brings the gradients.
+        barriers: Where waits for a whole view are counted.
+        why_whole: Why its step cannot be taken apart; empty if it can.
+        settle: Makes all pending steps of the model.
+
+    Attributes:
+        pending: The slots whose step was asked for and is not made yet, by their index.
+        crossed: Whether steps were asked for while their gradients were in flight, since the last
+            time that all were made.
+    """
+
+    def __init__(
+        self,
+        optimizer: torch.optim.Optimizer,
+        slots: dict[torch.Tensor, Slot],
+        exchange: Exchange,
+        barriers: Barriers,
+        *,
+        why_whole: str,
+        settle: Callable[[str], None],
+    ) -> None:
+        self._optimizer = optimizer
+        self._slots = slots
+        self._exchange = exchange
+        self._barriers = barriers
+        self._why_whole = why_whole
+        self._settle = settle
+        self._class_step = step_of(optimizer)
+        self._handles: list[Any] = []
+        self._replaced: dict[str, Any] = {}
+        self.pending: dict[int, Slot] = {}
+        self.crossed = False
+        self._attach()
+
+    def make(self, slots: Iterable[Slot]) -> None:
+        """Make the pending steps of these slots, waiting for their gradients."""
+        due = [slot for slot in slots if slot.pending is not None]
+        while due:
+            settings = due[0].pending.settings  # type: ignore[union-attr]
+            together = [s for s in due if s.pending is not None and s.pending.settings is settings]
+            due = [slot for slot in due if slot not in together]
+            self._make_together(together)
+
+    def make_all(self) -> None:
+        """Make all pending steps of this optimizer."""
+        self.make(list(self.pending.values()))
+        self.crossed = False
+
+    def detach(self) -> None:
+        """Give the optimizer its own methods back."""
+        for handle in self._handles:
+            handle.remove()
+        for name in ("step", "zero_grad"):
+            vars(self._optimizer).pop(name, None)
+        vars(self._optimizer).update(self._replaced)
+
+    def _attach(self) -> None:
+        optimizer = self._optimizer
+        for name in ("step", "zero_grad"):
+            if name in vars(optimizer):
+                self._replaced[name] = vars(optimizer)[name]
+
+        # Learning rate schedulers bind `optimizer.step.__func__` again, so both are methods of it.
+        def step(optimizer: torch.optim.Optimizer, closure: Any = None) -> Any:
+            del optimizer
+            return self._step(closure)
+
+        def zero_grad(optimizer: torch.optim.Optimizer, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002 - torch's signature
+            del optimizer
+            self._zero_grad(set_to_none=set_to_none)
+
+        for mark in _MARKS:
+            if hasattr(optimizer.step, mark):
+                setattr(step, mark, True)
+        vars(optimizer)["step"] = types.MethodType(step, optimizer)
+        vars(optimizer)["zero_grad"] = types.MethodType(zero_grad, optimizer)
+        self._handles = [
+            optimizer.register_state_dict_pre_hook(lambda *_: self._settle("state_dict")),
+            optimizer.register_load_state_dict_pre_hook(lambda *_: self._settle("load_state_dict")),
+        ]
+
+    def _step(self, closure: Any) -> Any:
+        optimizer = self._optimizer
+        self._check_groups()
+        if self._why_whole:
+            return self._step_whole(closure)
+        loss = None
+        if closure is not None:
+            self._settle("closure")
+            with torch.enable_grad():
+                loss = closure()
+        self._exchange.close()
+        before = getattr(torch_optimizer, "_global_optimizer_pre_hooks", {})
+        for hook in (*before.values(), *optimizer._optimizer_step_pre_hooks.values()):
+            hook(optimizer, (), {})
+        self._note_steps()
+        if self.pending and getattr(optimizer, "found_inf", None) is not None:
+            self._barriers.note("scaler")
+            self.make_all()
+        after = getattr(torch_optimizer, "_global_optimizer_post_hooks", {})
+        hooks = (*optimizer._optimizer_step_post_hooks.values(), *after.values())
+        if hooks:
+            self._barriers.note("step hook")
+            self.make_all()
+        for hook in hooks:
+            hook(optimizer, (), {})
+        self._count()
+        return loss
+
+    def _step_whole(self, closure: Any) -> Any:
+        """Wait for everything, then let the optimizer do as it would."""
+        self._exchange.finish()
+        self._barriers.note("optimizer", self._why_whole)
+        step = self._replaced.get("step")
+        if step is None:
+            step = types.MethodType(type(self._optimizer).step, self._optimizer)
+        with self._barriers.explained():
+            loss = step() if closure is None else step(closure)
+        self._count()
+        return loss
+
+    def _note_steps(self) -> None:
+        """Mark every parameter that has a gradient, or gets one, as to be stepped."""
+        optimizer = self._optimizer
+        settings = [
+            {name: _kept(value) for name, value in group.items() if name != "params"}
+            for group in optimizer.param_groups
+        ]
+        parameters = [
+            (place, parameter)
+            for place, group in enumerate(optimizer.param_groups)
+            for parameter in group["params"]
+            if parameter in self._slots
+        ]
+        # What no forward pass has asked for since the last step still has that step before it.
+        self.make([self._slots[parameter] for _, parameter in parameters])
+        ready = []
+        for place, parameter in parameters:
+            slot = self._slots[parameter]
+            gradient = gradient_of(parameter)
+            if gradient is None and slot.flight is None:
+                continue
+            slot.pending = Pending(self, place, settings, gradient, slot.flight, slot.written())
+            self.pending[slot.index] = slot
+            self.crossed = self.crossed or slot.flight is not None
+            if slot.pending.is_done():
+                ready.append(slot)
+        self.make(ready)
+
+    def _make_together(self, slots: Sequence[Slot]) -> None:
+        """Step parameters whose steps were asked for at once."""
+        pendings = [(slot, slot.pending) for slot in slots if slot.pending is not None]
+        final = [pending.final_gradient() for _, pending in pendings]
+        for slot, pending in pendings:
+            if slot.written() != pending.written:
+                raise TrainingError(
+                    "it was written to while its step was pending",
+                    field=slot.name,
+                    hint="call `allrail.torch.synchronize()` before you change parameters yourself",
+                )
+        groups: dict[int, list[torch.Tensor]] = {}
+        gradients: list[tuple[Slot, torch.Tensor]] = []
+        settings: list[dict[str, Any]] = []
+        for (slot, pending), gradient in zip(pendings, final, strict=True):
+            settings, slot.pending = pending.settings, None
+            del self.pending[slot.index]
+            if gradient is not None:
+                groups.setdefault(pending.group, []).append(slot.parameter)
+                gradients.append((slot, gradient))
+        if gradients:
+            view = [{**settings[place], "params": groups[place]} for place in sorted(groups)]
+            self._run(view, gradients)
+
+    def _run(self, view: list[dict[str, Any]], gradients: list[tuple[Slot, torch.Tensor]]) -> None:
+        """Run the optimizer's step on a view of its groups."""
+        optimizer = self._optimizer
+        groups = optimizer.param_groups
+        shown = [gradient_of(slot.parameter) for slot, _ in gradients]
+        for slot, gradient in gradients:
+            set_gradient(slot.parameter, gradient)
+        optimizer.param_groups = view
+        try:
+            with _plain_surroundings(gradients[0][1].device.type):
+                self._class_step(optimizer)
+        finally:
+            optimizer.param_groups = groups
+            for (slot, _), gradient_shown in zip(gradients, shown, strict=True):
+                set_gradient(slot.parameter, gradient_shown)
+
+    def _zero_grad(self, *, set_to_none: bool) -> None:
+        self._exchange.close()
+        for group in self._optimizer.param_groups:
+            for parameter in group["params"]:
+                clear(parameter, self._slots.get(parameter), set_to_none=set_to_none)
+
+    def _check_groups(self) -> None:
+        for place, group in enumerate(self._optimizer.param_groups):
+            for parameter in group["params"]:
+                if parameter not in self._slots and gradient_of(parameter) is not None:
+                    raise InputError(
+                        "it has a parameter with a gradient that was not there, or frozen, when the"
+                        " model was scheduled: nobody exchanges it",
+                        field=f"param_groups[{place}]",
+                        hint="add every parameter, and let it require gradients, before"
+                        " `allrail.torch.schedule`; it may be frozen after",
+                    )
+
+    def _count(self) -> None:
+        """Tell learning rate schedulers that a step was asked for."""
+        optimizer: Any = self._optimizer
+        optimizer._opt_called = True
+        if not self._why_whole and "step" in self._replaced and hasattr(optimizer, "_step_count"):
+            optimizer._step_count += 1
+
+
+def clear(parameter: torch.Tensor, slot: Slot | None, *, set_to_none: bool) -> None:
+    """Do what `zero_grad` does to one parameter, without waiting for its gradient."""
+    gradient = gradient_of(parameter)
+    flight = None if slot is None else slot.flight
+    if slot is not None:
+        slot.drop(slot)
+    if gradient is None:
+        # Whether there is one, to be zero then, is known when the exchange is over.
+        if flight is not None:
+            flight.zeroed = not set_to_none
+    elif set_to_none:
+        set_gradient(parameter, None)
+    elif flight is not None or (slot is not None and slot.pending is not None):
+        set_gradient(parameter, torch.zeros_like(gradient))
+    else:
+        gradient.detach_().zero_()
+
+
+def _kept(value: Any) -> Any:
+    """A hyperparameter as it is now, whatever is written to it later."""
+    return value.clone() if isinstance(value, torch.Tensor) else copy.copy(value)
+
+
+@contextlib.contextmanager
+def _plain_surroundings(device: str) -> Any:
+    """A step may be made within a forward pass: nothing of that pass may reach into it."""
+    with contextlib.ExitStack() as stack:
+        if torch.is_inference_mode_enabled():
+            stack.enter_context(torch.inference_mode(mode=False))
+        stack.enter_context(torch.no_grad())
+        if torch.is_autocast_enabled(device):
+            stack.enter_context(torch.autocast(device, enabled=False))
+        yield

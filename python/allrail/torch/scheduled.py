@@ -1,0 +1,328 @@
+"""A model whose gradients are exchanged, and whose steps are made late: who calls whom, when.
+
+| when | what happens |
+|---|---|
+| a gradient is complete | its exchange begins (`gradients.py`) |
+| `optimizer.step()` | steps are noted, those that are ready are made (`optimizer.py`) |
+| a module's forward begins | steps of the parameters that it uses are made (`used.py`) |
+| `state_dict`, evaluation, `synchronize` | all steps are made |
+"""
+
+from __future__ import annotations
+
+import contextlib
+import types
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from allrail.torch.agreement import Agreement
+from allrail.torch.barrier import Barriers
+from allrail.torch.behaviour import why_whole
+from allrail.torch.check import compare
+from allrail.torch.gradients import Exchange
+from allrail.torch.optimizer import Stepper, clear
+from allrail.torch.parameter import Slot, unwatch, watch
+from allrail.torch.transport import Transport
+from allrail.torch.used import Recorder, entries, is_compiled, open_modules, places
+
+
+class Scheduled:
+    """One model, its optimizers and what carries its gradients; ends with `release`.
+
+    Args:
+        model: The model; its parameters and buffers become those of rank 0.
+        optimizers: Its optimizers.
+        parameters: Its trainable parameters by name.
+        transport: What carries gradients.
+        agreement: How ranks agree on what the first step shows.
+        cross_barrier: Whether a step may be made as late as the next forward pass.
+        broadcast_buffers: Whether every forward pass in training begins with rank 0's buffers.
+        densify: Whether sparse gradients are made dense.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        optimizers: Sequence[torch.optim.Optimizer],
+        parameters: dict[str, nn.Parameter],
+        transport: Transport,
+        agreement: Agreement,
+        *,
+        cross_barrier: bool,
+        broadcast_buffers: bool,
+        densify: bool,
+    ) -> None:
+        self.model = model
+        self.optimizers = list(optimizers)
+        self.barriers = Barriers(loud=transport.rank == 0)
+        self._transport = transport
+        self._agreement = agreement
+        self._crosses = cross_barrier
+        self._broadcasts = broadcast_buffers
+        self._buffers_due = True
+        self._recorder: Recorder | None = None
+        self._seen = False
+        self._handles: list[Any] = []
+        self._undo: list[Callable[[], None]] = []
+        mine = [
+            [name, str(each.dtype), list(each.shape), list(each.stride())]
+            for name, each in parameters.items()
+        ]
+        agreement.on("model", mine, compare)
+        self._broadcast([*model.parameters(), *model.buffers()])
+        self.exchange: Exchange
+        self._slots = {
+            parameter: Slot(parameter, name, index, self._read, self._drop, self.settle)
+            for index, (name, parameter) in enumerate(parameters.items())
+        }
+        self._waits = entries(model, self._slots, None)
+        self.exchange = Exchange(
+            list(self._slots.values()),
+            transport,
+            self.barriers,
+            places=lambda: places(self._waits, len(self._slots)),
+            agree=lambda mine: agreement.on("order", mine, _decide),
+            wait_at_end=not cross_barrier,
+            densify=densify,
+        )
+        self._steppers: list[Stepper] = []
+        self._attach()
+
+    def settle(self, cause: str) -> None:
+        """Make all pending steps; `cause` is a key of `barrier.WHY`."""
+        if any(stepper.crossed for stepper in self._steppers):
+            self.barriers.note(cause)
+        for stepper in self._steppers:
+            stepper.make_all()
+
+    def synchronize(self) -> None:
+        """Wait for all gradients, and make all pending steps."""
+        if torch._C._current_graph_task_id() == -1:
+            self.exchange.finish()
+        self.settle("synchronize")
+
+    def release(self) -> None:
+        """Make the model and its optimizers what they were before."""
+        self.synchronize()
+        self.exchange.detach()
+        for stepper in self._steppers:
+            stepper.detach()
+        for handle in self._handles:
+            handle.remove()
+        for undo in self._undo:
+            undo()
+        for slot in self._slots.values():
+            unwatch(slot)
+        self._transport.close()
+
+    # -- set up
+
+    def _attach(self) -> None:
+        model = self.model
+        if model._compiled_call_impl is None:
+            before = _Hook(self._before_model, compiled=self._before_graph)
+            self._handles += [
+                model.register_forward_pre_hook(before, prepend=True),
+                model.register_forward_hook(_Hook(self._after_model), always_call=True),
+            ]
+        else:
+            self._wrap_compiled(model, self._before_graph, self._after_model)
+        if not self._crosses:
+            for optimizer in self.optimizers:
+                self._handles.append(
+                    optimizer.register_step_pre_hook(lambda *_: self.exchange.finish())
+                )
+            return
+        for slot in self._slots.values():
+            watch(slot)
+        for optimizer in self.optimizers:
+            self._steppers.append(
+                Stepper(
+                    optimizer,
+                    self._slots,
+                    self.exchange,
+                    self.barriers,
+                    why_whole=why_whole(optimizer),
+                    settle=self.settle,
+                )
+            )
+        for module, _ in open_modules(model):
+            self._guard(module)
+        for module in model.modules():
+            self._handles += [
+                module.register_state_dict_pre_hook(_Hook(lambda *_: self.settle("state_dict"))),
+                module._register_load_state_dict_pre_hook(
+                    _Hook(lambda *_: self.settle("load_state_dict"))
+                ),
+            ]
+        vars(model)["zero_grad"] = _ZeroGrad(self._slots, model)
+        self._undo.append(lambda: vars(model).pop("zero_grad", None))
+
+    def _guard(self, module: nn.Module) -> None:
+        """Have the module wait, when it is entered, for the parameters that it uses."""
+        if module._compiled_call_impl is None:
+            self._handles.append(module.register_forward_pre_hook(_Hook(self._enter), prepend=True))
+        else:
+            self._wrap_compiled(module, self._enter)
+
+    def _wrap_compiled(
+        self,
+        module: nn.Module,
+        before: Callable[..., None],
+        after: Callable[..., None] = lambda *_: None,
+    ) -> None:
+        """Do what hooks do around a module compiled in place: its hooks are compiled with it."""
+        compiled = module._compiled_call_impl
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            before(module)
+            recorder = self._recorder
+            try:
+                with contextlib.nullcontext() if recorder is None else recorder.region(module):
+                    return compiled(*args, **kwargs)
+            finally:
+                after(module)
+
+        def undo() -> None:
+            module._compiled_call_impl = compiled
+
+        module._compiled_call_impl = call
+        self._undo.append(undo)
+
+    # -- in each step
+
+    def _enter(self, module: nn.Module, *_: Any) -> None:
+        slots = self._waits.get(module)
+        if slots is None:
+            return
+        due = [slot for slot in slots if slot.pending is not None]
+        if due:
+            self._make(due)
+
+    def _make(self, due: list[Slot]) -> None:
+        """Make steps; while their gradients are under way, make others that are ready."""
+        if not all(slot.pending is None or slot.pending.is_done() for slot in due):
+            for stepper in self._steppers:
+                stepper.make(
+                    slot
+                    for slot in list(stepper.pending.values())
+                    if slot.pending is not None and slot.pending.is_done()
+                )
+        for stepper in {
+            id(s.pending.stepper): s.pending.stepper for s in due if s.pending
+        }.values():
+            stepper.make(slot for slot in due if slot.index in stepper.pending)
+
+    def _before_graph(self, *_: Any) -> None:
+        """The model is called within a graph that was compiled around it: no watching there."""
+        self._seen = True
+        self._before_model()
+
+    def _before_model(self, *_: Any) -> None:
+        if torch._C._current_graph_task_id() != -1:
+            return
+        if not torch.is_grad_enabled():
+            self.settle("evaluation")
+            return
+        self.exchange.close()
+        if self.model.training and self._broadcasts and self._buffers_due:
+            self._broadcast(list(self.model.buffers()))
+        if not self._seen and self._crosses and not is_compiled(self.model):
+            self._seen = True
+            self._recorder = Recorder(self.model, self._slots)
+            self._recorder.start()
+
+    def _after_model(self, *_: Any) -> None:
+        if torch.is_grad_enabled():
+            self._buffers_due = self.exchange.synchronised
+        if self._recorder is not None:
+            recorder, self._recorder = self._recorder, None
+            recorder.stop()
+            self._waits = entries(self.model, self._slots, recorder)
+
+    def _read(self, slot: Slot) -> None:
+        self.exchange.read(slot)
+
+    def _drop(self, slot: Slot) -> None:
+        self.exchange.drop(slot)
+
+    def _broadcast(self, tensors: list[torch.Tensor]) -> None:
+        if tensors:
+            with torch.no_grad():
+                self._transport.broadcast(tensors)
+
+
+def _decide(said: list[dict[str, Any]]) -> dict[str, Any]:
+    """Rank 0's order holds; what any rank saw late is late."""
+    late = sorted({index for theirs in said for index in theirs["late"]})
+    return {"ready": said[0]["ready"], "places": said[0]["places"], "late": late}
+
+
+class _Hook:
+    """A hook that belongs to one module: copies of the module carry an empty one.
+
+    Where a module is compiled after it was scheduled, its hooks cut the graph, and run as they are.
+
+    Args:
+        function: What it calls.
+        compiled: What it calls instead where the module is part of a compiled graph.
+    """
+
+    def __init__(
+        self, function: Callable[..., None], *, compiled: Callable[..., None] | None = None
+    ) -> None:
+        # Nothing of it is compiled, whatever is compiled around it.
+        self._function = torch.compiler.disable(function)
+        self._compiled = self._function if compiled is None else torch.compiler.disable(compiled)
+
+    def __call__(self, *args: Any) -> None:
+        """Call the function."""
+        if torch.compiler.is_compiling():
+            self._compiled(*args)
+        else:
+            self._function(*args)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., None]:
+        del memo
+        return _nothing
+
+    def __reduce__(self) -> Any:
+        return _empty_hook, ()
+
+
+def _nothing(*_: Any) -> None:
+    """What a copy of a hook does."""
+
+
+def _empty_hook() -> Callable[..., None]:
+    return _nothing
+
+
+class _ZeroGrad:
+    """`zero_grad` of a scheduled module: clears gradients without waiting for them."""
+
+    def __init__(self, slots: dict[torch.Tensor, Slot], model: nn.Module) -> None:
+        self._slots = slots
+        self._model = weakref.ref(model)
+
+    def __call__(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002 - torch's signature
+        """See `torch.nn.Module.zero_grad`."""
+        model = self._model()
+        if model is None:
+            return
+        for parameter in model.parameters():
+            clear(parameter, self._slots.get(parameter), set_to_none=set_to_none)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return _own_zero_grad(memo[id(self._model())])
+
+    def __reduce__(self) -> Any:
+        return _own_zero_grad, (self._model(),)
+
+
+def _own_zero_grad(model: nn.Module) -> Any:
+    return types.MethodType(type(model).zero_grad, model)

@@ -1,0 +1,302 @@
+"""Each mistake is one error that says what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[torch]`")
+from torch import nn  # noqa: E402
+
+import allrail.torch as art  # noqa: E402
+from allrail.errors import InputError  # noqa: E402
+
+ENVIRONMENT = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def linear():
+    return nn.Linear(4, 4)
+
+
+def sgd(model, **kwargs):
+    return torch.optim.SGD(model.parameters(), lr=0.1, **kwargs)
+
+
+def replaced(parameter):
+    model = linear()
+    model.weight = parameter
+    return model, sgd(model)
+
+
+def no_parameters():
+    return nn.ReLU(), sgd(linear())
+
+
+def all_frozen():
+    model = linear()
+    return model.requires_grad_(requires_grad=False), sgd(model)
+
+
+def foreign():
+    return linear(), sgd(linear())
+
+
+def cast_after():
+    model = linear()
+    optimizer = sgd(model)
+    model.weight = nn.Parameter(model.weight.detach().double())
+    return model, optimizer
+
+
+def two_for_one():
+    model = linear()
+    return model, [sgd(model), sgd(model)]
+
+
+def lazy():
+    model = nn.LazyLinear(4)
+    return model, sgd(linear())
+
+
+class Special(nn.Parameter):
+    pass
+
+
+def overlapping():
+    return nn.Parameter(torch.ones(4).expand(4, 4))
+
+
+def gappy():
+    return nn.Parameter(torch.ones(4, 8)[:, ::2])
+
+
+ROWS = {
+    "no module": (
+        lambda: (print, sgd(linear())),
+        "no `torch.nn.Module`",
+        "schedule(model, optimizer)",
+    ),
+    "swapped": (
+        lambda: (sgd(linear()), linear()),
+        "no `torch.nn.Module`",
+        "schedule(model, optimizer)",
+    ),
+    "no optimizer": (lambda: (linear(), None), "no `torch.optim.Optimizer`", "schedule(model"),
+    "empty list": (
+        lambda: (linear(), []),
+        "`optimizer`: there is none",
+        "schedule(model, optimizer)",
+    ),
+    "no parameters": (no_parameters, "no parameters", "before it is scheduled"),
+    "all frozen": (all_frozen, "frozen", "unfreeze"),
+    "other parameters": (foreign, "no parameter of the model", "model.parameters()"),
+    "replaced parameter": (cast_after, "no parameter of the model", "final type"),
+    "two optimizers": (two_for_one, "another optimizer steps it", "one optimizer"),
+    "lazy": (lazy, "no shape yet", "run the model once"),
+    "complex": (
+        lambda: replaced(nn.Parameter(torch.ones(4, 4, dtype=torch.complex64))),
+        "`model.weight` is `complex64`",
+        "float32, float64, float16, bfloat16",
+    ),
+    "subclass": (lambda: replaced(Special(torch.ones(4, 4))), "it is a `Special`", "sharded"),
+    "overlapping": (lambda: replaced(overlapping()), "overlap", "contiguous()"),
+    "gaps": (lambda: replaced(gappy()), "strides (8, 2) for shape (4, 4)", "contiguous()"),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_mistake_is_an_error(name):
+    make, why, hint = ROWS[name]
+    model, optimizer = make()
+    with pytest.raises(InputError) as caught:
+        art.schedule(model, optimizer)
+    assert why in str(caught.value)
+    assert hint in caught.value.hint
+
+
+def test_unknown_treatment_of_sparse_gradients():
+    model = linear()
+    with pytest.raises(InputError, match="neither `refuse` nor `densify`"):
+        art.schedule(model, sgd(model), sparse="maybe")
+
+
+def test_without_torchrun(monkeypatch):
+    for name in ENVIRONMENT:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    model = linear()
+    with pytest.raises(InputError) as caught:
+        art.schedule(model, sgd(model))
+    assert "RANK, WORLD_SIZE, MASTER_PORT not set" in str(caught.value)
+    assert "torchrun" in caught.value.hint
+
+
+def raises(function):
+    try:
+        function()
+    except Exception as error:  # noqa: BLE001 - the test says which it must be
+        return type(error).__name__, str(error)
+    return None, ""
+
+
+def test_twice(on_ranks):
+    def body(rank):
+        model = linear()
+        optimizer = sgd(model)
+        art.schedule(model, optimizer)
+        again = raises(lambda: art.schedule(model, optimizer))
+        around = raises(lambda: art.schedule(nn.Sequential(model, linear()), optimizer))
+        return again, around
+
+    for again, around in on_ranks(body):
+        assert again[0] == around[0] == "InputError"
+        assert "scheduled already" in again[1]
+        assert "release(model)" in around[1]
+
+
+def test_twice_without_crossing(on_ranks):
+    def body(rank):
+        model = linear()
+        optimizer = sgd(model)
+        art.schedule(model, optimizer, cross_barrier=False)
+        return raises(lambda: art.schedule(model, optimizer))
+
+    for kind, said in on_ranks(body):
+        assert kind == "InputError"
+        assert "scheduled already" in said
+
+
+@pytest.mark.parametrize(
+    ("make", "said"),
+    [
+        (lambda rank: nn.Linear(4, 4 + rank), "`weight`: torch.float32 (5, 4)"),
+        (lambda rank: nn.Linear(4, 4, bias=rank == 0), "rank 1 has no such parameter"),
+        (lambda rank: nn.Linear(4, 4).to((torch.float32, torch.float64)[rank]), "torch.float64"),
+    ],
+    ids=["shape", "number", "type"],
+)
+def test_ranks_differ(make, said, on_ranks):
+    def body(rank):
+        model = make(rank)
+        return raises(lambda: art.schedule(model, sgd(model)))
+
+    for kind, text in on_ranks(body):
+        assert kind == "InputError"
+        assert "rank 1 has" in text
+        assert said in text
+        assert "the same model on every rank" in text
+
+
+def sparse(rank):
+    model = nn.Embedding(8, 4, sparse=True)
+    art.schedule(model, sgd(model))
+    return raises(lambda: model(torch.tensor([1])).sum().backward())
+
+
+def grown(rank):
+    model = linear()
+    optimizer = sgd(model)
+    art.schedule(model, optimizer)
+    extra = nn.Parameter(torch.ones(4))
+    optimizer.add_param_group({"params": [extra]})
+    (model(torch.ones(1, 4)) * extra).sum().backward()
+    return raises(optimizer.step)
+
+
+def thawed(rank):
+    model = nn.Sequential(linear(), linear())
+    model[0].requires_grad_(requires_grad=False)
+    optimizer = sgd(model)
+    art.schedule(model, optimizer)
+    model[0].requires_grad_(requires_grad=True)
+    model(torch.ones(1, 4)).sum().backward()
+    return raises(optimizer.step)
+
+
+def cast(rank):
+    model = linear()
+    art.schedule(model, sgd(model))
+    model(torch.ones(1, 4)).sum().backward()
+    model.double()
+    model.zero_grad()
+    return raises(lambda: model(torch.ones(1, 4).double()).sum().backward())
+
+
+def step(model, optimizer):
+    optimizer.zero_grad()
+    model(torch.ones(1, 4)).sum().backward()
+    optimizer.step()
+
+
+def written(rank):
+    model = nn.Sequential(linear(), linear())
+    optimizer = sgd(model)
+    art.schedule(model, optimizer)
+    slow(model)
+    step(model, optimizer)
+    with torch.no_grad():
+        model[1].weight.mul_(0.5)
+    return raises(lambda: model(torch.ones(1, 4)))
+
+
+def behind_the_back(rank):
+    """Its third pass uses a weight of a module that it does not call, as no pass did before."""
+
+    class Sly(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b, self.passes = linear(), linear(), 0
+
+        def forward(self, x):
+            self.passes += 1
+            return self.b(x) if self.passes < 3 else x @ self.b.weight + self.a(x)
+
+    model = Sly()
+    optimizer = sgd(model)
+    art.schedule(model, optimizer)
+    slow(model)
+    for _ in range(2):
+        step(model, optimizer)
+    return raises(lambda: step(model, optimizer))
+
+
+def reentrant_later(rank):
+    from torch.utils.checkpoint import checkpoint
+
+    model = linear()
+    optimizer = sgd(model)
+    art.schedule(model, optimizer)
+    step(model, optimizer)
+    x = torch.ones(1, 4, requires_grad=True)
+    for _ in range(2):
+        x = checkpoint(model, x, use_reentrant=True)
+    return raises(lambda: x.sum().backward())
+
+
+def slow(model):
+    """Have every exchange take until somebody waits for it, so that steps stay pending."""
+    art._of(model)[0]._transport.is_done = lambda *_: False
+
+
+LATER = {
+    "sparse": (sparse, "InputError|TrainingError", "sparse", "densify"),
+    "parameter added": (grown, "InputError", "param_groups[1]", "before `allrail.torch.schedule`"),
+    "thawed": (thawed, "InputError", "frozen", "before `allrail.torch.schedule`"),
+    "cast": (cast, "TrainingError", "torch.float64", "final type"),
+    "written while pending": (
+        written,
+        "TrainingError",
+        "`1.weight`: it was written to",
+        "synchronize()",
+    ),
+    "used behind the back": (behind_the_back, "TrainingError", "`b.weight`", "synchronize()"),
+    "second gradient": (reentrant_later, "TrainingError", "second gradient", "use_reentrant=False"),
+}
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_a_mistake_in_training_is_an_error(name, on_ranks):
+    body, kind, why, hint = LATER[name]
+    for got, text in on_ranks(body):
+        assert got in kind.split("|")
+        assert why in text
+        assert hint in text.partition("hint: ")[2]
