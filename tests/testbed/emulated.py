@@ -1,9 +1,9 @@
 """Models whose computation is a wait: real gradients of real sizes, and a CPU that stays free.
 
-A layer has one parameter of as many elements as the layer of the real model has, divided by a scale;
-its forward and backward passes sleep, and the backward pass makes a gradient that tells the rank and
-the step, so that what the ranks average can be checked to the last element. So a step on a CPU has
-the shape that it has on an accelerator: computing costs time, not cores.
+A layer has one parameter of as many elements as the layer of the real model has, divided by a
+scale; its forward and backward passes sleep, and the backward pass makes a gradient that tells the
+rank, so that what the ranks average can be checked to the last element. So a step on a CPU has the
+shape that it has on an accelerator: computing costs time, not cores.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def bert_base() -> list[LayerSize]:
 
 
 def resnet50() -> list[LayerSize]:
-    """ResNet-50 on images of 224 × 224 (He et al., CVPR'16, table 1), a parameter a block's layer."""
+    """ResNet-50 on images of 224 × 224 (He et al., CVPR'16, table 1)."""
     layers = [LayerSize("conv1", 9408, 9408 * 112 * 112)]
     channels = 64
     for stage, (blocks, width, edge) in enumerate(
@@ -131,7 +131,7 @@ class Emulated(nn.Module):
             time.sleep(times * self.seconds)
 
     def gradient(self) -> float:
-        """Return what every element of this step's gradient is on this rank."""
+        """Return what every element of a gradient is on this rank."""
         return float(self._job[0].rank + 1)
 
 
