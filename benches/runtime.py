@@ -3,8 +3,8 @@
     python benches/runtime.py --model vgg16 --scale 16 --compute 0.42 --rate 1e9
 
 Computing is a wait (`tests/testbed/emulated.py`), gradients and links are real. All ways run in the
-same processes, block by block in turn, so that what else the machine does is shared out fairly. Printed
-are medians of the step on the slowest worker, with a 95 % interval of the median.
+same processes, block by block in turn, so that what else the machine does is shared out fairly.
+Printed are medians of the step on the slowest worker, with a 95 % interval of the median.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from torch import nn  # noqa: E402
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+import allrail.torch as art  # noqa: E402
+
 from testbed import Cluster, Network, why_not  # noqa: E402
 from testbed.emulated import MODELS, EmulatedModel  # noqa: E402
-
-import allrail.torch as art  # noqa: E402
 
 BUCKETS_MB = (0.1, 0.25, 0.5, 1.6, 6.0, 25.0)
 RATE = 0.5
@@ -80,7 +80,7 @@ def ddp(bucket: float) -> Callable[..., nn.Module]:
 
 
 def scheduled(**options: Any) -> Callable[..., nn.Module]:
-    """allrail."""
+    """Hooks of ours."""
     return lambda model, optimizer: art.schedule(model, optimizer, **options)[0]
 
 
