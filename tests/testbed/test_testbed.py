@@ -1,0 +1,126 @@
+"""The testbed itself: addresses, rates, isolation, and what becomes of workers that fail."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+
+from testbed import Cluster, Network, WorkerFailedError, why_not
+
+REASON = why_not()
+pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
+
+PORT = 7000
+
+
+def test_every_worker_reaches_every_other_in_every_network():
+    cluster = Cluster(3, [Network(), Network()])
+
+    def work(worker):
+        servers = [socket.create_server((cluster.address(worker, n), PORT)) for n in range(2)]
+        found = []
+        for network in range(2):
+            for other in range(3):
+                address = (cluster.address(other, network), PORT)
+                while True:
+                    try:
+                        with socket.create_connection(address, timeout=5) as peer:
+                            found.append(peer.getpeername()[0])
+                        break
+                    except ConnectionRefusedError:
+                        time.sleep(0.01)
+        for server in servers:
+            for _ in range(3):
+                server.accept()[0].close()
+        return found
+
+    every = [cluster.address(other, network) for network in range(2) for other in range(3)]
+    assert cluster.run(work).results == [every] * 3
+
+
+def test_no_way_leads_out():
+    def work(worker):
+        del worker
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            try:
+                probe.connect(("192.0.2.1", 9))
+            except OSError as error:
+                return error.strerror
+        return "connected"
+
+    assert Cluster(1, [Network()]).run(work).results == ["Network is unreachable"]
+
+
+def received(cluster, worker, network, seconds):
+    """Bytes a second that this worker gets from the one before it, while all send to the next."""
+    server = socket.create_server((cluster.address(worker, network), PORT))
+    after = (worker + 1) % cluster.workers
+    child = os.fork()
+    if child == 0:
+        while True:
+            try:
+                to = socket.create_connection((cluster.address(after, network), PORT), timeout=10)
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.01)
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            to.sendall(bytes(1 << 16))
+        os._exit(0)
+    peer, _ = server.accept()
+    begun, count, buffer = time.monotonic(), 0, bytearray(1 << 20)
+    while got := peer.recv_into(buffer):
+        count += got
+    os.waitpid(child, 0)
+    return count / (time.monotonic() - begun)
+
+
+def test_a_cable_carries_what_it_is_told_and_no_more():
+    """A loaded machine may carry less; a wrong shape would carry ten times as much, or a tenth."""
+    rates = [100_000_000, 25_000_000]
+    cluster = Cluster(2, [Network(rate) for rate in rates])
+    for network, rate in enumerate(rates):
+        found = cluster.run(lambda worker, n=network: received(cluster, worker, n, 0.7)).results
+        for one in found:
+            assert 0.3 * rate < 8 * one < 1.1 * rate
+
+
+def test_what_a_worker_raises_is_told_with_its_traceback():
+    def work(worker):
+        if worker == 1:
+            raise ValueError("here it is")
+        return worker
+
+    with pytest.raises(WorkerFailedError, match=r"worker 1: (.|\n)*here it is"):
+        Cluster(2, [Network()]).run(work)
+
+
+def test_a_worker_that_is_killed_or_hangs_is_named():
+    def killed(worker):
+        if worker == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return worker
+
+    cluster = Cluster(2, [Network()])
+    with pytest.raises(WorkerFailedError, match="worker 0 is gone"):
+        cluster.run(killed)
+    ran = cluster.run(killed, may_die=True)
+    assert (ran.results, ran.died) == ([None, 1], [0])
+    with pytest.raises(WorkerFailedError, match="worker 0 is gone"):
+        Cluster(1, [Network()]).run(lambda _: time.sleep(30), timeout=0.3)
+
+
+def test_nothing_is_left_behind():
+    def count():
+        return len(list(Path("/proc/self/fd").iterdir()))
+
+    before = count()
+    Cluster(2, [Network()]).run(lambda worker: worker)
+    assert count() == before
+    with pytest.raises(ChildProcessError):
+        os.waitpid(-1, os.WNOHANG)
