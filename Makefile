@@ -11,6 +11,7 @@ OUT ?= out
 # How long `make explore` goes on.
 SECONDS ?= 600
 DEPENDENCIES := $(VENV)/.dependencies
+TORCH_DEPENDENCIES := $(VENV)/.torch-dependencies
 EXTENSION := $(VENV)/.extension
 # What tests and linters run in: the extension that `make setup` built, or, in a tree without one, a
 # build that shares its crates with the Rust tests. It checks for overflow and is slower.
@@ -25,7 +26,7 @@ endif
 .PHONY: help
 help: ## print this list
 	@echo "allrail: make VERB"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: setup
 setup: $(EXTENSION) ## make .venv: a locked environment with allrail built into it
@@ -80,8 +81,14 @@ test-rust: ## the Rust tests alone
 	cargo test --workspace --tests --locked --quiet
 	MAKEFLAGS= cargo test --workspace --doc --locked --quiet
 
+# What the tests of allrail.torch need beside; fetching it is some 3 GB.
+$(TORCH_DEPENDENCIES): requirements-torch.lock $(DEPENDENCIES)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --require-hashes -r requirements-torch.lock
+	@touch $@
+
 .PHONY: test-python
-test-python: $(CHECKED) ## the Python tests alone
+test-python: $(CHECKED) $(TORCH_DEPENDENCIES) ## the Python tests alone
 	$(BIN)/python -m pytest -q
 
 # The oldest torch that `allrail.torch` knows, the oldest of its backend, and today's.
@@ -156,9 +163,11 @@ recipes: build ## carry CONTRIBUTING's recipes out on a copy of the tree; takes 
 	$(BIN)/python docs/recipes.py
 
 .PHONY: lock
-lock: ## pin the Python set again, with hashes (needs uv)
-	uv pip compile --quiet --generate-hashes --universal --no-emit-index-url --no-header \
-	  --no-annotate --python-version 3.11 --extra dev pyproject.toml -o requirements.lock
+lock: LOCK := uv pip compile --quiet --generate-hashes --universal --no-emit-index-url --no-header \
+  --no-annotate --python-version 3.11 pyproject.toml --extra dev
+lock: ## pin the Python sets again, with hashes (needs uv)
+	$(LOCK) -o requirements.lock
+	$(LOCK) --extra torch -c requirements.lock -o requirements-torch.lock
 
 .PHONY: clean
 clean: ## remove what the other verbs made
