@@ -27,8 +27,8 @@ from torch.utils.checkpoint import checkpoint  # noqa: E402
 import allrail.torch as art  # noqa: E402
 
 STEPS = 6
-# "late" is `c10d` where no exchange is over before somebody waits for it, so that every step is made at
-# the last moment.
+# "late" is `c10d` where no exchange is over before somebody waits for it: every step is made
+# at the last moment.
 TRANSPORTS = ("native", "late")
 
 # -- models
@@ -136,7 +136,7 @@ class Sometimes(nn.Module):
     def forward(self, x):
         turn = self.count % 4
         self.count += 1
-        used = turn == 1 or turn == 2 + rank_of(x)
+        used = turn == 2 or (turn == 0 and not rank_of(x)) or (turn == 3 and rank_of(x))
         x = self.a(x)
         return self.last(self.b(x) if used else x)
 
