@@ -29,7 +29,6 @@ from torch import nn  # noqa: E402
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import allrail.torch as art  # noqa: E402
-
 from testbed import Cluster, Network, why_not  # noqa: E402
 from testbed.emulated import MODELS, EmulatedModel  # noqa: E402
 
