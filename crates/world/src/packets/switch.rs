@@ -49,7 +49,10 @@ impl Packets {
                 output => self.serve(output / self.channels as u32),
             }
         }
-        self.wake_input(link);
+        // One that is free has no more to be looked at: who is left waits for an output.
+        if self.inputs[link as usize].free_at > self.now {
+            self.wake_input(link);
+        }
     }
 
     /// `link` may take another packet from the crossbar, or has got credit back.
@@ -61,10 +64,11 @@ impl Packets {
         self.serve(link);
     }
 
-    /// Makes sure that whoever waits at the far end of `link` is looked at when it is free.
+    /// Makes sure that whoever waits at the far end of `link` is looked at when it is free: at once
+    /// behind an empty packet, which takes no time to cross.
     fn wake_input(&mut self, link: u32) {
         let at = &mut self.inputs[link as usize];
-        if at.queued > 0 && at.free_at > self.now && !at.wakes {
+        if at.queued > 0 && !at.wakes {
             at.wakes = true;
             self.events.push(at.free_at, link, Action::InputFree);
         }

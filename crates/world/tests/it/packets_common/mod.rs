@@ -161,7 +161,7 @@ fn any_graph() -> impl Strategy<Value = Graph> {
 
 /// A network, settings and messages of `bytes`, sorted by time. Buffers hold 1 to 4 packets a channel.
 pub(crate) fn any_case(
-    bytes: std::ops::Range<u64>,
+    bytes: impl Strategy<Value = u64>,
 ) -> impl Strategy<Value = (Graph, Settings, Vec<Message>)> {
     let draws = (0u64..600_000, any::<u32>(), any::<u32>(), bytes);
     let messages = prop::collection::vec(draws, 1..40);
