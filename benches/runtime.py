@@ -29,6 +29,8 @@ from torch import nn  # noqa: E402
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import allrail.torch as art  # noqa: E402
+from allrail.torch.agreement import Agreement, store_of_job  # noqa: E402
+from allrail.torch.native import Native  # noqa: E402
 from testbed import Cluster, Network, why_not  # noqa: E402
 from testbed.emulated import MODELS, EmulatedModel  # noqa: E402
 
@@ -78,9 +80,23 @@ def ddp(bucket: float) -> Callable[..., nn.Module]:
     return lambda model, _: nn.parallel.DistributedDataParallel(model, bucket_cap_mb=bucket)
 
 
-def scheduled(**options: Any) -> Callable[..., nn.Module]:
-    """Hooks of ours."""
-    return lambda model, optimizer: art.schedule(model, optimizer, **options)[0]
+def scheduled(cluster: Cluster, rank: int, rate: float) -> Callable[..., nn.Module]:
+    """Hooks and transport of ours, over the first network."""
+    dimension = {
+        "size": cluster.workers,
+        "interface": cluster.address(rank),
+        "bandwidth": f"{rate:.0f} b/s",
+        "latency": "20 us",
+        "kind": "switch",
+    }
+
+    def wrap(model: nn.Module, optimizer: torch.optim.Optimizer) -> nn.Module:
+        store, _, ranks = store_of_job()
+        agreement = Agreement(store, rank, ranks, "bench")
+        native = Native(rank, ranks, agreement, {"dimensions": [dimension]})
+        return art.schedule(model, optimizer, transport=native)[0]
+
+    return wrap
 
 
 def alone(model: nn.Module, _: object) -> nn.Module:
@@ -100,7 +116,7 @@ def work(options: argparse.Namespace, cluster: Cluster, rank: int) -> dict[str, 
     )
     dist.init_process_group("gloo", rank=rank, world_size=cluster.workers)
     buckets = [options.bucket] if options.bucket else BUCKETS_MB
-    wraps = {"no communication": alone, "allrail": scheduled()}
+    wraps = {"no communication": alone, "allrail": scheduled(cluster, rank, options.rate)}
     wraps |= {f"DDP, {bucket:g} MB": ddp(bucket) for bucket in buckets}
     ways = []
     for name, wrap in wraps.items():
