@@ -280,6 +280,26 @@ def test_gradients_leave_during_the_backward_pass(on_ranks):
         assert begun[0] >= 4
 
 
+def trained(rank, transport):
+    """A model that was scheduled and trained a few steps, and its optimizer."""
+    torch.manual_seed(0)
+    model = mlp()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    art.schedule(model, optimizer, transport=transport)
+    train(model, model, [optimizer], rank)
+    return model, optimizer
+
+
+def error_of_training(model, optimizer, rank):
+    """After how many seconds training on is an error, and which."""
+    started = time.monotonic()
+    try:
+        train(model, model, [optimizer], rank)
+    except art.TrainingError as error:
+        return time.monotonic() - started, str(error)
+    return None, "nothing was raised"
+
+
 @pytest.mark.parametrize(
     ("transport", "said"),
     [("c10d", "its exchange has failed"), ("native", "rank 1 is lost")],
@@ -287,20 +307,11 @@ def test_gradients_leave_during_the_backward_pass(on_ranks):
 )
 def test_a_rank_that_dies_is_an_error_on_the_others(transport, said, on_ranks):
     def body(rank):
-        torch.manual_seed(0)
-        model = mlp()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        art.schedule(model, optimizer, transport=transport)
-        train(model, model, [optimizer], rank)
+        model, optimizer = trained(rank, transport)
         if rank == 1:
             time.sleep(0.2)
             os._exit(3)
-        started = time.monotonic()
-        try:
-            train(model, model, [optimizer], rank)
-        except art.TrainingError as error:
-            return time.monotonic() - started, str(error)
-        return None, "nothing was raised"
+        return error_of_training(model, optimizer, rank)
 
     (seconds, error), other = on_ranks(body, mortal=True)
     assert other == "ended"
@@ -314,11 +325,7 @@ def test_a_rank_may_end_while_the_other_still_asks_for_its_last_step(transport, 
     """Without a word to the others, as scripts do; then the last rank saves the model."""
 
     def body(rank):
-        torch.manual_seed(0)
-        model = mlp()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        art.schedule(model, optimizer, transport=transport)
-        train(model, model, [optimizer], rank)
+        model, _optimizer = trained(rank, transport)
         if rank == 1:
             atexit._run_exitfuncs()
             os._exit(0)
@@ -332,11 +339,7 @@ def test_a_child_of_fork_does_not_hide_that_its_parent_has_ended(on_ranks):
     """As a data loader's worker would: it lives on, with all files that its parent had open."""
 
     def body(rank):
-        torch.manual_seed(0)
-        model = mlp()
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        art.schedule(model, optimizer, transport="native")
-        train(model, model, [optimizer], rank)
+        model, optimizer = trained(rank, "native")
         art.synchronize()
         if rank == 1:
             if os.fork() == 0:
@@ -344,12 +347,7 @@ def test_a_child_of_fork_does_not_hide_that_its_parent_has_ended(on_ranks):
                 os._exit(0)
             time.sleep(0.2)
             os.kill(os.getpid(), signal.SIGKILL)
-        started = time.monotonic()
-        try:
-            train(model, model, [optimizer], rank)
-        except art.TrainingError as error:
-            return time.monotonic() - started, str(error)
-        return None, "nothing was raised"
+        return error_of_training(model, optimizer, rank)
 
     (seconds, error), other = on_ranks(body, mortal=True)
     assert other == "ended"

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from allrail.errors import InputError
 from allrail.torch.agreement import Agreement
 from allrail.torch.errors import TrainingError
-from allrail.torch.nodes import Calls
+from allrail.torch.nodes import Calls, settings_of
 from allrail.torch.peers import Peers
 from allrail.torch.work import Follower, Work
 
@@ -69,7 +69,7 @@ class Group(dist.ProcessGroup):
         self._name = ""
         self._timeout = timeout.total_seconds()
         agreement = Agreement(store, rank, size, "group")
-        self._calls = Calls(rank, size, agreement) if size > 1 else None
+        self._calls = Calls(settings_of(rank, size, agreement), agreement) if size > 1 else None
         self._peers = Peers(store, rank)
         self._follower = Follower()
 

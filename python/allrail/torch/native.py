@@ -26,7 +26,15 @@ import torch
 from allrail._core import Node, RuntimeFault
 from allrail.torch.agreement import Agreement
 from allrail.torch.errors import TrainingError
-from allrail.torch.nodes import close, connected, is_open, raise_from, settings_of
+from allrail.torch.nodes import (
+    Calls,
+    as_ours,
+    close,
+    connected,
+    is_open,
+    raise_from,
+    settings_of,
+)
 from allrail.torch.transport import in_memory_order
 
 _STALLED_AFTER = 60.0
@@ -49,9 +57,8 @@ class Native:
         self.rank = rank
         self.ranks = ranks
         known = settings_of(rank, ranks, agreement, settings)
-        self._calls = connected(known | {"group": 0}, agreement, "calls")
+        self._calls = Calls(known | {"group": 0}, agreement)
         self._tensors = connected(known | {"group": 1}, agreement, "tensors")
-        self._calls.start()
         self._names: list[str] = []
         self._held: dict[tuple[int, int], torch.Tensor] = {}
         self._leave = weakref.finalize(self, _leave, self._tensors, self._calls, self._held)
@@ -66,21 +73,17 @@ class Native:
         group: int | None = None,
     ) -> int:
         """See `Transport.register`."""
-        try:
+        with as_ours:
             key = self._tensors.register(
                 name, _name(dtype), list(shape), list(strides), place, group
             )
-        except (RuntimeFault, ValueError) as error:
-            raise_from(error)
         self._names.append(name)
         return key
 
     def start(self) -> None:
         """See `Transport.start`."""
-        try:
+        with as_ours:
             self._tensors.start()
-        except (RuntimeFault, ValueError) as error:
-            raise_from(error)
 
     def submit(self, key: int, tensor: torch.Tensor) -> int:
         """See `Transport.submit`."""
@@ -125,19 +128,14 @@ class Native:
 
     def broadcast(self, tensors: Sequence[torch.Tensor]) -> None:
         """See `Transport.broadcast`."""
-        try:
-            under_way = []
-            for tensor in tensors:
-                raw = in_memory_order(tensor).view(torch.uint8) if tensor.numel() else None
-                if raw is not None:
-                    ticket = self._calls.call("broadcast", raw.data_ptr(), raw.numel(), "uint8")
-                    under_way.append((ticket, tensor, raw))
-            for ticket, tensor, _ in under_way:
-                while not self._calls.wait_call(ticket, _GIVEN_UP_AFTER):
-                    pass
-                torch.autograd.graph.increment_version(tensor)
-        except (RuntimeFault, ValueError) as error:
-            raise_from(error)
+        under_way = [
+            (self._calls.begin("broadcast", in_memory_order(tensor).view(torch.uint8)), tensor)
+            for tensor in tensors
+            if tensor.numel()
+        ]
+        for ticket, tensor in under_way:
+            self._calls.finish(ticket)
+            torch.autograd.graph.increment_version(tensor)
 
     def report(self) -> dict[str, Any]:
         """What the node has done: tensors, dimensions, times."""
@@ -150,10 +148,8 @@ class Native:
 
     def _submit(self, submit: Any, key: int, tensor: torch.Tensor) -> int:
         raw = in_memory_order(tensor)
-        try:
+        with as_ours:
             generation: int = submit(key, raw.data_ptr(), raw.numel())
-        except (RuntimeFault, ValueError) as error:
-            raise_from(error)
         self._held[key, generation] = tensor
         return generation
 
@@ -176,14 +172,14 @@ def same_machine(agreement: Agreement) -> bool:
     )
 
 
-def _leave(tensors: Node, calls: Node, held: dict[tuple[int, int], torch.Tensor]) -> None:
+def _leave(tensors: Node, calls: Calls, held: dict[tuple[int, int], torch.Tensor]) -> None:
     """Close both nodes, once others have got what this rank has promised them."""
     if is_open(tensors):
         with contextlib.suppress(RuntimeFault):
             for key, generation in list(held):
                 tensors.wait(key, generation, _STALLED_AFTER)
     close(tensors)
-    close(calls)
+    calls.close()
     held.clear()
 
 

@@ -22,6 +22,8 @@ from allrail.torch.errors import TrainingError
 # What a link within one machine is taken to be; plans depend on it, results do not.
 LOOPBACK = {"interface": "127.0.0.1", "bandwidth": "20 Gb/s", "latency": "20 us", "kind": "switch"}
 
+_A_WHILE = 1800.0
+
 _open: dict[int, Node] = {}
 
 
@@ -44,11 +46,9 @@ def settings_of(
 
 def connected(settings: dict[str, Any], agreement: Agreement, topic: str) -> Node:
     """Return a node that is connected with those of all ranks, and not started."""
-    try:
+    with as_ours:
         node = Node(json.dumps(settings))
         node.connect(agreement.on(f"addresses of {topic}", node.addresses(), lambda said: said))
-    except (RuntimeFault, ValueError) as error:
-        raise_from(error)
     _open[id(node)] = node
     return node
 
@@ -75,17 +75,15 @@ os.register_at_fork(after_in_child=_abandon)
 
 
 class Calls:
-    """A node for operations without a name; every rank begins the same ones in the same order."""
+    """A node for operations without a name; every rank begins the same ones in the same order.
 
-    def __init__(
-        self,
-        rank: int,
-        ranks: int,
-        agreement: Agreement,
-        settings: dict[str, Any] | None = None,
-    ) -> None:
-        known = settings_of(rank, ranks, agreement, settings)
-        self._node = connected(known, agreement, "calls")
+    Args:
+        settings: Of the node, as `settings_of` returns them.
+        agreement: How ranks tell each other where they listen.
+    """
+
+    def __init__(self, settings: dict[str, Any], agreement: Agreement) -> None:
+        self._node = connected(settings, agreement, "calls")
         self._node.start()
         self._held: dict[int, torch.Tensor] = {}
         self.close = weakref.finalize(self, close, self._node)
@@ -93,22 +91,41 @@ class Calls:
     def begin(self, kind: str, buffer: torch.Tensor, root: int = 0) -> int:
         """Begin an operation in place in a contiguous buffer; return its ticket."""
         dtype = str(buffer.dtype).removeprefix("torch.")
-        try:
+        with as_ours:
             ticket = self._node.call(kind, buffer.data_ptr(), buffer.numel(), dtype, root=root)
-        except (RuntimeFault, ValueError) as error:
-            raise_from(error)
         self._held[ticket] = buffer
         return ticket
 
     def wait(self, ticket: int, timeout: float) -> bool:
         """Wait for it, up to `timeout` seconds; return whether it is over."""
-        try:
+        with as_ours:
             over = self._node.wait_call(ticket, timeout)
-        except (RuntimeFault, ValueError) as error:
-            raise_from(error)
         if over:
             self._held.pop(ticket, None)
         return over
+
+    def finish(self, ticket: int) -> None:
+        """Wait for it, however long."""
+        while not self.wait(ticket, _A_WHILE):
+            pass
+
+
+class _AsOurs:
+    """Within it, what a node says is wrong is raised as an error of ours."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        if isinstance(error, (RuntimeFault, ValueError)):
+            raise_from(error)
+
+
+as_ours = _AsOurs()
 
 
 def raise_from(error: Exception) -> NoReturn:

@@ -17,9 +17,7 @@ import torch
 
 from allrail.torch.agreement import Agreement
 from allrail.torch.errors import TrainingError
-from allrail.torch.nodes import Calls
-
-_FOREVER = 3600.0
+from allrail.torch.nodes import Calls, settings_of
 
 
 class Peers:
@@ -83,7 +81,7 @@ class _Direction:
         while (message := self._queue.get()) is not None:
             try:
                 if failed is None:
-                    calls = calls or Calls(self._place, 2, self._agreement)
+                    calls = calls or self._connect()
                     self._exchange(calls, message)
             except Exception as error:  # noqa: BLE001 - handed on to whoever waits
                 failed = error
@@ -91,6 +89,9 @@ class _Direction:
             message.over.set()
         if calls is not None:
             calls.close()
+
+    def _connect(self) -> Calls:
+        return Calls(settings_of(self._place, 2, self._agreement), self._agreement)
 
     def _exchange(self, calls: Calls, message: _Message) -> None:
         header = torch.tensor([message.tag, message.tensor.nbytes])
@@ -128,6 +129,4 @@ class _Message:
 
 
 def _broadcast(calls: Calls, buffer: torch.Tensor) -> None:
-    ticket = calls.begin("broadcast", buffer, 0)
-    while not calls.wait(ticket, _FOREVER):
-        pass
+    calls.finish(calls.begin("broadcast", buffer))

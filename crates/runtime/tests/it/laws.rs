@@ -23,10 +23,7 @@ mod plans;
 use std::sync::Arc;
 use std::time::Instant;
 
-use allrail_collective::rank::Plans;
-use allrail_collective::{DimensionSet, Operation};
-use allrail_engine::Ordering;
-use allrail_engine::engine::{self, Stopped};
+use allrail_engine::engine::Stopped;
 use allrail_runtime::{CallOf, Fault, Node, Registered, RuntimeError};
 use serde_json::json;
 
@@ -49,32 +46,7 @@ pub(crate) struct RankOutcome {
 }
 
 fn bind(job: &Job, rank: u32) -> Arc<Node> {
-    let setup = job.engine.as_ref().expect("a job for engines");
-    let tensor = &job.tensors[0];
-    let peers = job.group(&tensor.dimensions, rank);
-    let place = peers.iter().position(|peer| *peer == rank).expect("of its own group") as u32;
-    let mut plans = Plans::new(rank, 64);
-    for kind in Operation::ALL {
-        let one = job.tensors.iter().find(|tensor| tensor.operation == kind);
-        one.into_iter().for_each(|one| plans.add((*one.plan).clone()).expect("a right plan"));
-    }
-    let engine = engine::Settings {
-        rank: place,
-        ranks: peers.len() as u32,
-        operation: tensor.operation,
-        dimensions: tensor.dimensions.iter().fold(DimensionSet::default(), |s, d| s.with(*d)),
-        ports: job.sizes.len(),
-        order: job.order,
-        active_chunks: job.active_chunks,
-        tensor: setup.parameters.clone(),
-        coordination: setup.coordination.clone(),
-        ordering: match job.transport {
-            Transport::Tagged => Ordering::Tagged,
-            Transport::InOrder => Ordering::Common,
-        },
-        granule: job.granule,
-        ..engine::Settings::default()
-    };
+    let (engine, plans, peers) = job.engine_of(rank);
     let settings = settings(rank, &job.sizes, &json!({}));
     Arc::new(Node::with_engine(settings, engine, plans, peers).expect("a free port"))
 }

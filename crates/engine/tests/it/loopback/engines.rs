@@ -1,16 +1,14 @@
 //! A rank that decides with an [`Engine`].
 
-use allrail_collective::rank::Plans;
-use allrail_collective::{DimensionSet, Operation};
 use allrail_core::Time;
-use allrail_engine::engine::{Action, Call, Engine, Event, Home, Registration, Settings};
-use allrail_engine::{Broken, CollectiveId, Ordering};
+use allrail_engine::engine::{Action, Call, Engine, Event, Home, Registration};
+use allrail_engine::{Broken, CollectiveId};
 use allrail_schedule::operation::OperationName;
 use allrail_schedule::signature::Signature;
 
+use super::Job;
 use super::decider::{Decider, Share};
 use super::faults::TakenFor;
-use super::{Job, Transport};
 
 /// See the module.
 pub(crate) struct OfEngine {
@@ -24,31 +22,8 @@ pub(crate) struct OfEngine {
 impl OfEngine {
     pub(crate) fn new(job: &Job, rank: u32) -> Self {
         let setup = job.engine.as_ref().expect("a job for engines");
-        let tensor = &job.tensors[0];
-        let peers = job.group(&tensor.dimensions, rank);
-        let place = peers.iter().position(|peer| *peer == rank).expect("of its own group") as u32;
-        let mut plans = Plans::new(rank, 64);
-        for kind in Operation::ALL {
-            let one = job.tensors.iter().find(|tensor| tensor.operation == kind);
-            one.into_iter().for_each(|one| plans.add((*one.plan).clone()).expect("a right plan"));
-        }
-        let settings = Settings {
-            rank: place,
-            ranks: peers.len() as u32,
-            operation: tensor.operation,
-            dimensions: tensor.dimensions.iter().fold(DimensionSet::default(), |s, d| s.with(*d)),
-            ports: job.sizes.len(),
-            order: job.order,
-            active_chunks: job.active_chunks,
-            tensor: setup.parameters.clone(),
-            coordination: setup.coordination.clone(),
-            ordering: match job.transport {
-                Transport::Tagged => Ordering::Tagged,
-                Transport::InOrder => Ordering::Common,
-            },
-            granule: job.granule,
-            ..Settings::default()
-        };
+        let (settings, plans, peers) = job.engine_of(rank);
+        let place = settings.rank;
         let mut engine = Engine::new(settings, plans).unwrap_or_else(|e| panic!("{e}: {job:?}"));
         // Ranks meet their tensors in any order.
         let mut numbers: Vec<usize> = (0..job.tensors.len()).collect();

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use allrail_collective::{CollectivePlan, Operation};
+use allrail_collective::rank::Plans;
+use allrail_collective::{CollectivePlan, DimensionSet, Operation};
 use allrail_core::{Bytes, DimensionId};
-use allrail_engine::Dtype;
-use allrail_engine::engine::Coordination;
+use allrail_engine::engine::{self, Coordination};
+use allrail_engine::{Dtype, Ordering};
 use allrail_schedule::Order;
 use allrail_schedule::coordinate::{self, Settings};
 use allrail_schedule::operation::Key;
@@ -91,6 +92,36 @@ impl Job {
             stride *= size;
         }
         group
+    }
+
+    /// What a rank's engine is made with: settings, plans, and the ranks of its group.
+    pub(crate) fn engine_of(&self, rank: u32) -> (engine::Settings, Plans, Vec<u32>) {
+        let setup = self.engine.as_ref().expect("a job for engines");
+        let tensor = &self.tensors[0];
+        let peers = self.group(&tensor.dimensions, rank);
+        let mut plans = Plans::new(rank, 64);
+        for kind in Operation::ALL {
+            let one = self.tensors.iter().find(|tensor| tensor.operation == kind);
+            one.into_iter().for_each(|one| plans.add((*one.plan).clone()).expect("a right plan"));
+        }
+        let settings = engine::Settings {
+            rank: self.place(rank),
+            ranks: peers.len() as u32,
+            operation: tensor.operation,
+            dimensions: tensor.dimensions.iter().fold(DimensionSet::default(), |s, d| s.with(*d)),
+            ports: self.sizes.len(),
+            order: self.order,
+            active_chunks: self.active_chunks,
+            tensor: setup.parameters.clone(),
+            coordination: setup.coordination.clone(),
+            ordering: match self.transport {
+                Transport::Tagged => Ordering::Tagged,
+                Transport::InOrder => Ordering::Common,
+            },
+            granule: self.granule,
+            ..engine::Settings::default()
+        };
+        (settings, plans, peers)
     }
 
     /// A rank's place in its group.
