@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import warnings
 
@@ -11,6 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[to
 from torch import nn  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
+from allrail._core import compressed_exchanges, compressions  # noqa: E402
 from allrail.errors import InputError  # noqa: E402
 from allrail.torch.compression import KINDS, compression_of  # noqa: E402
 
@@ -22,7 +24,7 @@ NAMES = sorted(EVERY)
 
 
 def test_the_tests_have_every_kind():
-    assert sorted(KINDS) == NAMES
+    assert sorted(KINDS) == NAMES == sorted(row["name"] for row in json.loads(compressions()))
 
 
 def model_of(dtype=torch.float32):
@@ -309,6 +311,42 @@ def mismatched(rank):
 def test_ranks_that_compress_otherwise_are_an_error(on_ranks):
     for said in on_ranks(mismatched):
         assert "`compression`: rank 1 has" in said
+
+
+def registered(rank, name, dtype):
+    """The bytes of everything that the transport below was told of, by tensor."""
+    model = nn.Sequential(
+        nn.Conv2d(3, 48, 3), nn.BatchNorm2d(48), nn.Flatten(), nn.Linear(48 * 36, 64)
+    ).to(dtype)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    art.schedule(model, optimizer, compression=EVERY[name])
+    below = art._of(model)[0]._transport._transport
+    told = {}
+    register = below.register
+
+    def look(tensor, its_dtype, shape, *rest):
+        told.setdefault(tensor.partition(",")[0], []).append(its_dtype.itemsize * math.prod(shape))
+        return register(tensor, its_dtype, shape, *rest)
+
+    below.register = look
+    model(torch.ones(2, 3, 8, 8, dtype=dtype)).sum().backward()
+    del told["which parameters are used"]
+    return told, {name: tuple(each.shape) for name, each in model.named_parameters()}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_wire_carries_what_the_simulator_counts(name, dtype, ranks_of):
+    spec = EVERY[name] if isinstance(EVERY[name], dict) else {"kind": name}
+    told, shapes = ranks_of(registered, ranks=3)(name, dtype)[0]
+    assert told.keys() == shapes.keys()
+    smaller = 0
+    for tensor, shape in shapes.items():
+        counted = compressed_exchanges(json.dumps(spec), list(shape), dtype.itemsize, 3)
+        smaller += counted is not None
+        assert told[tensor] == (counted or [math.prod(shape) * dtype.itemsize])
+    # 16 bits are no smaller in 16 bits.
+    assert (smaller > 0) == (name in {"top_k", "power_sgd"} or dtype.itemsize > 2)
 
 
 ROWS = {

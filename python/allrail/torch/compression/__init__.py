@@ -10,8 +10,8 @@ channel when a tensor is registered, and runs one `carry` for each of its exchan
 | `top_k` | the largest numbers and where they are (`top_k.py`) | what was left out |
 | `power_sgd` | two narrow matrices (`power_sgd.py`) | what was left out, a basis |
 
-A new one is one file and one line in `KINDS`. `allrail._core.compressed_exchanges` gives the bytes
-that the simulator counts for each; a test holds the two together.
+A new one is one file and one line in `KINDS`, and the same in `crates/workload/src/compression`:
+which gradients are compressed, and to how many bytes, the simulator's code says (`wire.py`).
 """
 
 from __future__ import annotations

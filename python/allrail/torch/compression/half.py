@@ -15,6 +15,8 @@ from typing import Any, Literal
 
 import torch
 
+from allrail.torch.compression.wire import wire_bytes
+
 _TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 
 
@@ -32,8 +34,8 @@ class Half:
         self, name: str, dtype: torch.dtype, shape: Sequence[int], rank: int, ranks: int
     ) -> _Rounded | None:
         """See `Compression.channel`."""
-        del name, rank, ranks
-        if not dtype.is_floating_point or dtype.itemsize <= 2:
+        del name, rank
+        if wire_bytes(self.describe(), dtype, shape, ranks) is None:
             return None
         return _Rounded(_TYPES[self._kind], shape)
 

@@ -9,10 +9,10 @@ One step of power iteration (algorithm 1), warm started with the Q of the step b
 and error = M - P (Mᵀ P)ᵀ, with this rank's own M (algorithm 2). The second sum needs the first: two
 exchanges, one after the other. The first Q is drawn alike on every rank, by the tensor's name.
 
-Tensors of one axis, and matrices for which r · (n + m) numbers are more than half of n · m, travel
-as they are. Both sums and the orthonormal basis (by Householder reflections: a gradient of zeros,
-or of a lower rank, does no harm) are in fp32 for 16-bit gradients. Ranks compute the basis each for
-itself, alike on alike machines.
+Tensors of one axis, and matrices for which r · (n + m) numbers take more than half of their bytes,
+travel as they are. Both sums and the orthonormal basis (by Householder reflections: a gradient of
+zeros, or of a lower rank, does no harm) are in fp32 for 16-bit gradients. Ranks compute the basis
+each for itself, alike on alike machines.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from typing import Any
 import torch
 
 from allrail.errors import InputError
+from allrail.torch.compression.wire import wire_bytes
 
 
 class PowerSGD:
@@ -48,13 +49,10 @@ class PowerSGD:
         self, name: str, dtype: torch.dtype, shape: Sequence[int], rank: int, ranks: int
     ) -> _LowRank | None:
         """See `Compression.channel`."""
-        del rank, ranks
-        if not dtype.is_floating_point or len(shape) < 2:
+        del rank
+        if wire_bytes(self.describe(), dtype, shape, ranks) is None:
             return None
-        rows, columns = shape[0], math.prod(shape[1:])
-        if 2 * self._rank * (rows + columns) > rows * columns or not rows * columns:
-            return None
-        return _LowRank(name, dtype, rows, columns, self._rank)
+        return _LowRank(name, dtype, shape[0], math.prod(shape[1:]), self._rank)
 
     def describe(self) -> dict[str, Any]:
         """See `Compression.describe`."""

@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from allrail.errors import InputError
+from allrail.torch.compression.wire import wire_bytes
 
 _WORD = 4
 
@@ -49,12 +50,10 @@ class TopK:
     ) -> _Largest | None:
         """See `Compression.channel`."""
         del name
-        numbers = math.prod(shape)
-        if not dtype.is_floating_point or not 0 < numbers < 2**31:
+        if wire_bytes(self.describe(), dtype, shape, ranks) is None:
             return None
-        channel = _Largest(dtype, numbers, math.ceil(self._share * numbers), rank, ranks)
-        smaller = ranks * channel.words * _WORD < numbers * dtype.itemsize
-        return channel if smaller else None
+        numbers = math.prod(shape)
+        return _Largest(dtype, numbers, math.ceil(self._share * numbers), rank, ranks)
 
     def describe(self) -> dict[str, Any]:
         """See `Compression.describe`."""
