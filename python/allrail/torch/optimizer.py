@@ -218,7 +218,7 @@ class Stepper:
             set_gradient(slot.parameter, gradient)
         optimizer.param_groups = view
         try:
-            with _plain_surroundings(gradients[0][1].device.type):
+            with plain_surroundings(gradients[0][1].device.type):
                 self._class_step(optimizer)
         finally:
             optimizer.param_groups = groups
@@ -275,8 +275,8 @@ def _kept(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _plain_surroundings(device: str) -> Any:
-    """A step may be made within a forward pass: nothing of that pass may reach into it."""
+def plain_surroundings(device: str) -> Any:
+    """Within it, nothing of the forward pass that may be going on reaches into what is computed."""
     with contextlib.ExitStack() as stack:
         if torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(mode=False))

@@ -13,16 +13,18 @@ from __future__ import annotations
 import contextlib
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
+from allrail.errors import InputError
 from allrail.runtime.agreement import Agreement
 from allrail.torch.barrier import Barriers
 from allrail.torch.behaviour import why_whole
 from allrail.torch.check import compare
+from allrail.torch.compression.compressed import Compressed
 from allrail.torch.gradients import Exchange
 from allrail.torch.optimizer import Stepper, clear
 from allrail.torch.parameter import Slot, unwatch, watch
@@ -104,6 +106,25 @@ class Scheduled:
         if torch._C._current_graph_task_id() == -1:
             self.exchange.finish()
         self.settle("synchronize")
+
+    def state(self) -> dict[str, Any]:
+        """What is remembered beside the model and its optimizers, once all steps are made."""
+        self.synchronize()
+        return self._transport.state() if isinstance(self._transport, Compressed) else {}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        self.synchronize()
+        if not state:
+            return
+        if not isinstance(self._transport, Compressed):
+            raise InputError(
+                "it was saved with a compression, and none is used now",
+                field="state",
+                value=str(state.get("compression")),
+                hint="schedule with the compression that it was saved with, or leave it out",
+            )
+        self._transport.load(state)
 
     def release(self) -> None:
         """Make the model and its optimizers what they were before."""
