@@ -15,7 +15,6 @@ import os
 import select
 import signal
 import socket
-import struct
 import time
 from collections import deque
 
@@ -73,7 +72,7 @@ def _open(port: str) -> socket.socket:
     for option in (32, 33):  # SO_SNDBUFFORCE, SO_RCVBUFFORCE: as large as asked for
         with contextlib.suppress(PermissionError):  # without root, as large as is allowed
             one.setsockopt(socket.SOL_SOCKET, option, _BUFFER)
-    one.setblocking(False)  # noqa: FBT003 - the only way to say it
+    one.setblocking(False)
     one.bind((port, _ALL_PROTOCOLS))
     return one
 
