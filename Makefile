@@ -129,14 +129,17 @@ format: build ## format both languages
 
 .PHONY: bench
 bench: build ## measure; nothing fails on a time
-	@if [ -d benches ]; then for file in benches/*.py; do \
-	  echo "== $$file"; $(BIN)/python "$$file"; done; fi
+	@echo "== benches/speed.py"; $(BIN)/python benches/speed.py
 	@for example in allrail-world/flows_speed allrail-world/packets_speed \
 	    allrail-fabric/placement_speed allrail-simulate/coordination_speed \
 	    allrail-simulate/training_speed allrail-engine/engine_speed \
 	    allrail-collective/rank_plans; do \
 	  echo "== $$example"; cargo run --release --locked --quiet -p $${example%/*} \
 	    --example $${example#*/}; done
+
+.PHONY: bench-runtime
+bench-runtime: build $(TORCH_DEPENDENCIES) ## the runtime beside its peers on shaped links: ROWS="vgg16 bert"; an hour for all
+	$(BIN)/python benches/runtime $(ROWS)
 
 .PHONY: docs
 docs: build ## write the scenario's keys, docs/reference and the examples' expected outputs again
