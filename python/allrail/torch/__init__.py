@@ -40,6 +40,7 @@ __all__ = [
     "no_sync",
     "release",
     "schedule",
+    "steps",
     "synchronize",
 ]
 
@@ -59,6 +60,7 @@ def schedule(
     broadcast_buffers: bool = True,
     sparse: Literal["refuse", "densify"] = "refuse",
     transport: Literal["auto", "native", "c10d"] | Transport = "auto",
+    undo: bool = False,
 ) -> tuple[M, O]:
     """Exchange the gradients of `model` among all processes, and step as late as possible.
 
@@ -76,6 +78,8 @@ def schedule(
         transport: What carries gradients: `"native"` is allrail's own, which cuts and prioritises
             them; `"c10d"` a process group of torch.distributed, which does neither; `"auto"` takes
             the first where all ranks are on one machine and parameters are not on a GPU.
+        undo: Whether, when a rank is lost, parameters that have made the step under way are given
+            back what they were before it. Costs a copy of parameters and optimizer state.
 
     Returns:
         The same two objects.
@@ -130,6 +134,7 @@ def schedule(
         cross_barrier=cross_barrier and not disabled,
         broadcast_buffers=broadcast_buffers,
         densify=sparse == "densify",
+        undo=undo,
     )
     return model, optimizer
 
@@ -146,6 +151,18 @@ def synchronize(model: nn.Module | None = None) -> None:
     """
     for scheduled in _of(model):
         scheduled.synchronize()
+
+
+def steps(model: nn.Module) -> dict[str, int]:
+    """Return how many optimizer steps each parameter has made since the model was scheduled.
+
+    They differ while gradients are under way, and after a rank is lost; `synchronize` makes them
+    alike, or raises.
+
+    Args:
+        model: A scheduled model.
+    """
+    return {name: count for one in _of(model) for name, count in one.steps().items()}
 
 
 def no_sync(model: nn.Module) -> AbstractContextManager[None]:
