@@ -45,6 +45,7 @@ __all__ = [
     "release",
     "schedule",
     "state_dict",
+    "steps",
     "synchronize",
 ]
 
@@ -65,6 +66,7 @@ def schedule(
     sparse: Literal["refuse", "densify"] = "refuse",
     transport: Literal["auto", "native", "c10d"] | Transport = "auto",
     compression: str | Mapping[str, Any] | Compression | None = None,
+    undo: bool = False,
 ) -> tuple[M, O]:
     """Exchange the gradients of `model` among all processes, and step as late as possible.
 
@@ -84,6 +86,8 @@ def schedule(
             the first where all ranks are on one machine and parameters are not on a GPU.
         compression: What makes gradients smaller on their way: `"fp16"`, `"bf16"`,
             `{"kind": "top_k", "share": 0.01}`, `{"kind": "power_sgd", "rank": 4}`; None for none.
+        undo: Whether, when a rank is lost, parameters that have made the step under way are given
+            back what they were before it. Costs a copy of parameters and optimizer state.
 
     Returns:
         The same two objects.
@@ -142,6 +146,7 @@ def schedule(
         cross_barrier=cross_barrier and not disabled,
         broadcast_buffers=broadcast_buffers,
         densify=sparse == "densify",
+        undo=undo,
     )
     return model, optimizer
 
@@ -158,6 +163,18 @@ def synchronize(model: nn.Module | None = None) -> None:
     """
     for scheduled in _of(model):
         scheduled.synchronize()
+
+
+def steps(model: nn.Module) -> dict[str, int]:
+    """Return how many optimizer steps each parameter has made since the model was scheduled.
+
+    They differ while gradients are under way, and after a rank is lost; `synchronize` makes them
+    alike, or raises.
+
+    Args:
+        model: A scheduled model.
+    """
+    return {name: count for one in _of(model) for name, count in one.steps().items()}
 
 
 def no_sync(model: nn.Module) -> AbstractContextManager[None]:

@@ -44,6 +44,7 @@ class Scheduled:
         cross_barrier: Whether a step may be made as late as the next forward pass.
         broadcast_buffers: Whether every forward pass in training begins with rank 0's buffers.
         densify: Whether sparse gradients are made dense.
+        undo: Whether a step that not all parameters can make is taken back.
     """
 
     def __init__(
@@ -57,6 +58,7 @@ class Scheduled:
         cross_barrier: bool,
         broadcast_buffers: bool,
         densify: bool,
+        undo: bool,
     ) -> None:
         self.model = model
         self.optimizers = list(optimizers)
@@ -64,6 +66,7 @@ class Scheduled:
         self._transport = transport
         self._agreement = agreement
         self._crosses = cross_barrier
+        self._undoes = undo
         self._broadcasts = broadcast_buffers
         self._buffers_due = True
         self._recorder: Recorder | None = None
@@ -101,6 +104,12 @@ class Scheduled:
         for stepper in self._steppers:
             stepper.make_all()
 
+    def steps(self) -> dict[str, int]:
+        """How many steps each parameter has made."""
+        return {
+            name: count for stepper in self._steppers for name, count in stepper.steps().items()
+        }
+
     def synchronize(self) -> None:
         """Wait for all gradients, and make all pending steps."""
         if torch._C._current_graph_task_id() == -1:
@@ -127,8 +136,13 @@ class Scheduled:
         self._transport.load(state)
 
     def release(self) -> None:
-        """Make the model and its optimizers what they were before."""
-        self.synchronize()
+        """Make the model and its optimizers what they were before, even if a rank is lost."""
+        try:
+            self.synchronize()
+        finally:
+            self._detach()
+
+    def _detach(self) -> None:
         self.exchange.detach()
         for stepper in self._steppers:
             stepper.detach()
@@ -169,6 +183,7 @@ class Scheduled:
                     self.barriers,
                     why_whole=why_whole(optimizer),
                     settle=self.settle,
+                    undo=self._undoes,
                 )
             )
         for module, _ in open_modules(model):
