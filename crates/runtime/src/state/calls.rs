@@ -6,8 +6,10 @@ use allrail_engine::Dtype;
 use allrail_engine::engine::Call;
 use allrail_schedule::Key;
 
+use super::progress::Times;
 use super::{CALLS, State};
 use crate::memory::Memory;
+use crate::record::What;
 use crate::{Fault, FaultKind, RuntimeError};
 
 /// How many calls that are over wait for [`State::take_completions`]; of older ones only waiting tells.
@@ -20,6 +22,7 @@ pub(super) struct Calls {
     /// Those that are not over, with their memory.
     open: BTreeMap<u64, Memory>,
     finished: VecDeque<u64>,
+    times: Times,
     /// What the engine is just told of.
     beginning: Option<(Memory, Dtype)>,
 }
@@ -32,6 +35,11 @@ impl Calls {
     /// All calls before this one are over.
     pub(super) fn all_before(&self) -> u64 {
         self.open.keys().next().copied().unwrap_or(self.made)
+    }
+
+    /// How many were made, and when the last ones were.
+    pub(super) fn made(&self) -> (u64, &Times) {
+        (self.made, &self.times)
     }
 
     pub(super) fn take_finished(&mut self) -> impl Iterator<Item = u64> + '_ {
@@ -58,19 +66,28 @@ impl State {
         }
         self.calls.open.insert(number, memory);
         self.calls.made += 1;
+        self.calls.times.push(self.clock.machine());
         if self.peers.len() == 1 {
             self.call_done(number);
             return Ok(number);
         }
         self.calls.beginning = Some((memory, dtype));
         let mut todo = std::mem::take(&mut self.todo);
-        let made = self.engine.call(self.clock.now(), call, &mut todo);
+        let now = self.clock.now();
+        let made = self.engine.call(now, call, &mut todo);
+        if made.is_ok() {
+            let (operation, root, priority) = (call.operation, call.root, call.priority);
+            let elements = call.shape.iter().product();
+            let called = What::Called { operation, root, dtype, elements, priority };
+            self.records.push_all(now, called, &todo);
+        }
         self.carry_out(&mut todo);
         self.todo = todo;
         self.calls.beginning = None;
         if let Err(broken) = made {
             self.calls.open.remove(&number);
             self.calls.made = number;
+            self.calls.times.pop();
             self.in_use.give_back(memory);
             return Err(broken.into());
         }
