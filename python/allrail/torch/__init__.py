@@ -24,6 +24,7 @@ import torch.distributed as dist
 from torch import nn
 
 from allrail.errors import InputError, did_you_mean
+from allrail.runtime.report import Report, report_of
 from allrail.torch.agreement import Agreement, store_of_job
 from allrail.torch.barrier import BarrierWarning
 from allrail.torch.check import check
@@ -39,6 +40,7 @@ __all__ = [
     "barriers",
     "no_sync",
     "release",
+    "report",
     "schedule",
     "synchronize",
 ]
@@ -171,6 +173,28 @@ def barriers(model: nn.Module | None = None) -> dict[str, int]:
         for cause, count in scheduled.barriers.counts.items():
             total[cause] = total.get(cause, 0) + count
     return total
+
+
+def report(model: nn.Module | None = None) -> Report:
+    """Return what this rank has seen: step time, waits, dimensions, predicted beside measured.
+
+    `print` it for a table. It takes the time of a simulation: ask for it at the end, or every
+    thousand steps.
+
+    Args:
+        model: A scheduled model; None takes the one that was scheduled last.
+
+    Raises:
+        InputError: No model is scheduled in this process, or not this one.
+    """
+    found = _of(model)
+    if not found:
+        raise InputError(
+            "it is not scheduled",
+            field="model",
+            hint="call `allrail.torch.schedule` first; a job of one process exchanges nothing",
+        )
+    return report_of(found[-1].observed.record())
 
 
 def release(model: nn.Module) -> None:

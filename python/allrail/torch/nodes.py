@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import time
+import warnings
 import weakref
 from typing import Any, NoReturn
 
@@ -23,6 +25,8 @@ from allrail.torch.errors import TrainingError
 LOOPBACK = {"interface": "127.0.0.1", "bandwidth": "20 Gb/s", "latency": "20 us", "kind": "switch"}
 
 _A_WHILE = 1800.0
+_LOOK = 1.0
+"""How often it is looked for warnings, s."""
 
 _open: dict[int, Node] = {}
 
@@ -51,6 +55,12 @@ def connected(settings: dict[str, Any], agreement: Agreement, topic: str) -> Nod
         node.connect(agreement.on(f"addresses of {topic}", node.addresses(), lambda said: said))
     _open[id(node)] = node
     return node
+
+
+def warn_of(node: Node) -> None:
+    """Warn of exchanges that wait for ranks which answer and do not submit."""
+    for text in node.take_warnings():
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
 def is_open(node: Node) -> bool:
@@ -99,7 +109,11 @@ class Calls:
     def wait(self, ticket: int, timeout: float) -> bool:
         """Wait for it, up to `timeout` seconds; return whether it is over."""
         with as_ours:
-            over = self._node.wait_call(ticket, timeout)
+            over = self._node.wait_call(ticket, min(timeout, _LOOK))
+            end = time.monotonic() + timeout
+            while not over and (left := end - time.monotonic()) > 0:
+                warn_of(self._node)
+                over = self._node.wait_call(ticket, min(left, _LOOK))
         if over:
             self._held.pop(ticket, None)
         return over

@@ -1,0 +1,1 @@
+"""The runtime, as far as it needs no torch."""
