@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from allrail.errors import InputError
 from allrail.runtime.record import Record
 from allrail.runtime.steps import OUTSIDE, Step
 
@@ -55,7 +56,10 @@ def predict(record: Record, steps: Sequence[Step]) -> Prediction | str:
         return "the transport knows no fabric"
     if not steps:
         return "no step was seen whole"
-    result = simulate_training(scenario(record, steps))
+    try:
+        result = simulate_training(scenario(record, steps))
+    except InputError as error:
+        return f"the simulator does not take this job: {error.why}"
     calibrated = bool(settings.get("calibrated"))
     note = "" if calibrated else "the fabric is uncalibrated"
     return Prediction(result.step_time_us / 1e3, result.exposed_us.data / 1e3, result.world, note)
@@ -88,7 +92,8 @@ def scenario(record: Record, steps: Sequence[Step]) -> dict[str, Any]:
     ]
     known = ("kind", "size", "links", "bandwidth", "latency")
     dimensions = [
-        {key: each[key] for key in known if key in each} for each in settings["dimensions"]
+        {"kind": "switch"} | {key: each[key] for key in known if key in each}
+        for each in settings["dimensions"]
     ]
     tensor = {
         "policy": settings.get("tensor", "bytescheduler"),

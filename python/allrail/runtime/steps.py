@@ -65,11 +65,12 @@ def _share_out(step: Step, marks: list[Mark]) -> None:
     for wait in waits:
         _add(step.waits, wait.tensor, wait.end - max(wait.start, step.start))
     # A module's entry begins what follows it; a gradient that is ready ends what came before.
-    points = sorted(
+    points = [
         (mark.end if mark.kind == "forward" else mark.start, mark)
         for mark in marks
         if mark.kind != "wait"
-    )
+    ]
+    points.sort(key=lambda point: point[0])
     now, running = step.start, OUTSIDE
     for at, point in points:
         passed = max(0, at - now)
