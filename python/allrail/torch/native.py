@@ -22,7 +22,6 @@ from typing import Any
 import torch
 
 from allrail._core import Node, RuntimeFault
-from allrail.runtime.record import recording
 from allrail.torch.agreement import Agreement
 from allrail.torch.nodes import (
     Calls,
@@ -57,7 +56,7 @@ class Native:
     ) -> None:
         self.rank = rank
         self.ranks = ranks
-        known = recording(settings_of(rank, ranks, agreement, settings))
+        known = settings_of(rank, ranks, agreement, settings)
         self.settings = {key: value for key, value in known.items() if key != "secret"}
         self._calls = Calls(known | {"group": 0}, agreement)
         self._tensors = connected(known | {"group": 1}, agreement, "tensors")

@@ -18,6 +18,7 @@ import torch
 
 from allrail._core import Node, RuntimeFault
 from allrail.errors import InputError
+from allrail.runtime.record import recording
 from allrail.torch.agreement import Agreement
 from allrail.torch.errors import TrainingError
 
@@ -45,7 +46,7 @@ def settings_of(
     known = dict(settings or {"dimensions": [{"size": ranks, **LOOPBACK}]})
     # Whoever reads the store can join; on one machine, only what is on it can reach the ports.
     known |= agreement.on("secret", None, lambda _: {"secret": secrets.token_hex(32)})
-    return known | {"rank": rank, "ranks": ranks, "job": agreement.name}
+    return recording(known | {"rank": rank, "ranks": ranks, "job": agreement.name})
 
 
 def connected(settings: dict[str, Any], agreement: Agreement, topic: str) -> Node:
