@@ -19,16 +19,18 @@
 
 use std::time::Duration;
 
+use allrail_collective::CollectivePlan;
 use allrail_core::{Bandwidth, Bytes, Time};
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 use allrail_schedule::Order;
 use allrail_schedule::tensor::TensorParameters;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::RuntimeError;
 use crate::auth::Secret;
 use crate::clock::duration;
+use crate::{RuntimeError, plans};
 
 /// One dimension of the fabric, and where this rank reaches it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,8 +68,8 @@ fn one() -> u32 {
     1
 }
 
-/// How long a node waits for others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How long ranks wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
     /// For all ranks to find each other.
@@ -78,12 +80,23 @@ pub struct Timeouts {
     pub silent: Time,
     /// From one sign of life to the next.
     pub heartbeat: Time,
+    /// For a rank that answers and submits nothing, until a warning says who waits.
+    pub warn: Time,
+    /// For the same, until it is an error.
+    pub stalled: Time,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
         let seconds = |count: u64| Time::from_us(count * 1_000_000);
-        Self { connect: seconds(60), link: seconds(10), silent: seconds(60), heartbeat: seconds(1) }
+        Self {
+            connect: seconds(60),
+            link: seconds(10),
+            silent: seconds(60),
+            heartbeat: seconds(1),
+            warn: seconds(60),
+            stalled: seconds(1800),
+        }
     }
 }
 
@@ -114,6 +127,9 @@ pub struct Settings {
     /// the quickest.
     #[serde(default)]
     pub algorithms: Option<Vec<String>>,
+    /// Plans that are carried out as they are, where they hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plans: Vec<CollectivePlan>,
     /// Which tensor goes next.
     #[serde(default = "bytescheduler")]
     pub tensor: String,
@@ -145,27 +161,27 @@ pub struct Settings {
     pub group: u32,
 }
 
-fn sixteen() -> u32 {
+pub(crate) fn sixteen() -> u32 {
     16
 }
 
-fn smallest_chunk() -> Bytes {
+pub(crate) fn smallest_chunk() -> Bytes {
     Bytes::new(1 << 20)
 }
 
-fn baseline() -> String {
+pub(crate) fn baseline() -> String {
     "baseline".to_owned()
 }
 
-fn bytescheduler() -> String {
+pub(crate) fn bytescheduler() -> String {
     "bytescheduler".to_owned()
 }
 
-fn send_ahead() -> Bytes {
+pub(crate) fn send_ahead() -> Bytes {
     Bytes::new(64 << 10)
 }
 
-fn early() -> Bytes {
+pub(crate) fn early() -> Bytes {
     Bytes::new(64 << 20)
 }
 
@@ -219,8 +235,14 @@ impl Settings {
             let why = "it is longer than 256 bytes";
             return Err(refuse("job", &self.job, why, "a short name"));
         }
-        let Timeouts { connect, link, silent, heartbeat } = self.timeouts;
-        let times = [("connect", connect), ("link", link), ("heartbeat", heartbeat)];
+        let Timeouts { connect, link, silent, heartbeat, warn, stalled } = self.timeouts;
+        let times = [
+            ("connect", connect),
+            ("link", link),
+            ("heartbeat", heartbeat),
+            ("warn", warn),
+            ("stalled", stalled),
+        ];
         if let Some((name, time)) = times.into_iter().find(|(_, time)| time.as_ps() == 0) {
             let field = format!("timeouts.{name}");
             return Err(refuse(&field, &time, "nothing happens in no time", "1 s"));
@@ -229,7 +251,8 @@ impl Settings {
             let why = format!("signs of life come every {heartbeat}");
             return Err(refuse("timeouts.silent", &silent, &why, "several heartbeats"));
         }
-        self.secret().map(|_| ())
+        self.secret()?;
+        plans::check_given(self)
     }
 
     pub(crate) fn secret(&self) -> Result<Secret, RuntimeError> {
@@ -262,9 +285,9 @@ impl Settings {
             .iter()
             .map(|one| DimensionSettings { interface: String::new(), port: 0, ..one.clone() })
             .collect();
-        let Self { policy, order, algorithms, tensor, partition, group, .. } = self;
+        let Self { policy, order, algorithms, tensor, partition, group, plans, .. } = self;
         let chunks = (self.chunks, self.smallest_chunk);
-        let alike = (alike, policy, order, chunks, algorithms, tensor, partition, group);
+        let alike = (alike, policy, order, chunks, algorithms, tensor, partition, group, plans);
         let text = serde_json::to_string(&alike).expect("settings are plain data");
         let digest = Sha256::digest(text);
         digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
