@@ -29,8 +29,9 @@ from torch import nn  # noqa: E402
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import allrail.torch as art  # noqa: E402
-from allrail.torch.agreement import Agreement, store_of_job  # noqa: E402
+from allrail.runtime.agreement import Agreement  # noqa: E402
 from allrail.torch.native import Native  # noqa: E402
+from allrail.torch.store import store_of_job  # noqa: E402
 from testbed import Cluster, Network, why_not  # noqa: E402
 from testbed.emulated import MODELS, EmulatedModel  # noqa: E402
 

@@ -23,13 +23,14 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from allrail.errors import InputError, did_you_mean
-from allrail.torch.agreement import Agreement, store_of_job
+from allrail.errors import InputError, TrainingError, did_you_mean
+from allrail.runtime.agreement import Agreement
+from allrail.runtime.nodes import same_machine
 from allrail.torch.barrier import BarrierWarning
 from allrail.torch.check import check
-from allrail.torch.errors import TrainingError
-from allrail.torch.native import Native, same_machine
+from allrail.torch.native import Native
 from allrail.torch.scheduled import Scheduled
+from allrail.torch.store import store_of_job
 from allrail.torch.transport import Transport
 from allrail.torch.whole import Whole
 

@@ -21,10 +21,9 @@ from typing import Any
 import torch
 from torch.optim import optimizer as torch_optimizer
 
-from allrail.errors import InputError
+from allrail.errors import InputError, TrainingError
 from allrail.torch.barrier import Barriers
 from allrail.torch.behaviour import step_of
-from allrail.torch.errors import TrainingError
 from allrail.torch.gradients import Exchange
 from allrail.torch.parameter import Pending, Slot, gradient_of, set_gradient
 

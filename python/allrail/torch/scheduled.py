@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from allrail.torch.agreement import Agreement
+from allrail.runtime.agreement import Agreement
 from allrail.torch.barrier import Barriers
 from allrail.torch.behaviour import why_whole
 from allrail.torch.check import compare
