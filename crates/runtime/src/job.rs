@@ -14,7 +14,7 @@
 
 use std::collections::BTreeMap;
 
-use allrail_collective::CollectivePlan;
+use allrail_collective::{CollectivePlan, algorithm};
 use allrail_core::Bytes;
 use allrail_fabric::{Dimension, Fabric};
 use allrail_schedule::tensor::{self, TensorParameters};
@@ -133,41 +133,17 @@ pub struct JobTensor {
     pub policy: String,
     /// Tensors are cut into pieces no larger, such as `256 KiB`. `auto`: the size of the largest plan for
     /// all-reduces in `plan`; else what suits the fabric and the model.
-    #[schemars(with = "String")]
-    pub partition: Partition,
+    pub partition: String,
 }
 
 impl Default for JobTensor {
     fn default() -> Self {
-        Self { policy: settings::bytescheduler(), partition: Partition::Auto }
+        Self { policy: settings::bytescheduler(), partition: AUTO.to_owned() }
     }
 }
 
-/// Into pieces of which size tensors are cut.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged, expecting = "it is neither `auto` nor a size such as `256 KiB`")]
-pub enum Partition {
-    /// Chosen.
-    #[serde(with = "auto")]
-    Auto,
-    /// No larger than this.
-    Most(Bytes),
-}
-
-mod auto {
-    use serde::de::{Deserialize, Deserializer, Error, Unexpected};
-    use serde::ser::Serializer;
-
-    pub(super) fn serialize<S: Serializer>(serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str("auto")
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<(), D::Error> {
-        let text = String::deserialize(deserializer)?;
-        let other = || Err(D::Error::invalid_value(Unexpected::Str(&text), &"`auto`"));
-        if text == "auto" { Ok(()) } else { other() }
-    }
-}
+/// The word for what is chosen.
+const AUTO: &str = "auto";
 
 /// What carries gradients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -286,6 +262,18 @@ impl Job {
         }
         let JobSchedule { policy, chunks, smallest_chunk, send_ahead, algorithms, tensor, .. } =
             self.schedule.clone();
+        for name in algorithms.iter().flatten() {
+            algorithm::named(name).map_err(|error| {
+                let known: Vec<&str> = algorithm::ALL.iter().map(|one| one.tag()).collect();
+                let hint = format!("one of {}", known.join(", "));
+                RuntimeError::setting("schedule.algorithms", name, error.to_string(), hint)
+            })?;
+        }
+        if let Some(names) = algorithms.as_ref().filter(|names| names.len() != dimensions.len()) {
+            let why = format!("the fabric has {} dimensions", dimensions.len());
+            let (value, hint) = (names.join(", "), "one algorithm for each dimension");
+            return Err(RuntimeError::setting("schedule.algorithms", value, why, hint));
+        }
         if chunks == 0 {
             let why = "an exchange has one chunk at least";
             return Err(RuntimeError::setting(
@@ -316,7 +304,7 @@ impl Job {
             group: 0,
         };
         settings.check().map_err(as_in_the_file)?;
-        settings.partition = partition_of(&settings, tensor.partition, here.bytes)?;
+        settings.partition = partition_of(&settings, &tensor.partition, here.bytes)?;
         let parameters: TensorParameters = settings.tensor_parameters();
         parameters.policy().map_err(|error| plans::wrong(&error))?;
         Ok(settings)
@@ -434,19 +422,23 @@ fn usual(here: &Here) -> Fabric {
 
 fn partition_of(
     settings: &Settings,
-    wanted: Partition,
+    wanted: &str,
     bytes: Option<Bytes>,
 ) -> Result<Option<Bytes>, RuntimeError> {
     let policy = tensor::named(&settings.tensor).map_err(|error| plans::wrong(&error))?;
-    match wanted {
-        Partition::Most(bytes) => Ok(Some(bytes)),
-        Partition::Auto if settings.ranks == 1 || !policy.reads().contains(&"partition") => {
-            Ok(None)
-        }
-        Partition::Auto => match plans::largest_all_reduce(settings) {
-            Some(size) => Ok(Some(size)),
-            None => partition::best(settings, bytes).map(Some),
-        },
+    if wanted != AUTO {
+        let size = wanted.parse::<Bytes>().map_err(|error| {
+            let hint = format!("`auto`, or a size: {}", error.hint);
+            RuntimeError::setting("schedule.tensor.partition", wanted, error.why, hint)
+        });
+        return size.map(Some);
+    }
+    if settings.ranks == 1 || !policy.reads().contains(&"partition") {
+        return Ok(None);
+    }
+    match plans::largest_all_reduce(settings) {
+        Some(size) => Ok(Some(size)),
+        None => partition::best(settings, bytes).map(Some),
     }
 }
 

@@ -82,7 +82,7 @@ pub struct Timeouts {
     pub heartbeat: Time,
     /// For a rank that answers and submits nothing, until a warning says who waits.
     pub warn: Time,
-    /// For the same, until it is an error.
+    /// For a rank that answers and submits nothing, until it is an error.
     pub stalled: Time,
 }
 

@@ -25,6 +25,7 @@ import torch
 from allrail._core import Node, RuntimeFault
 from allrail.errors import TrainingError
 from allrail.runtime.agreement import Agreement
+from allrail.runtime.job import seconds
 from allrail.runtime.nodes import (
     Calls,
     as_ours,
@@ -37,8 +38,7 @@ from allrail.runtime.nodes import (
 from allrail.torch.memory import memory_of, name_of
 from allrail.torch.transport import in_memory_order
 
-_STALLED_AFTER = 60.0
-_GIVEN_UP_AFTER = 1800.0
+_A_WHILE = 60.0
 
 
 class Native:
@@ -48,7 +48,7 @@ class Native:
         rank: This process.
         ranks: How many there are.
         agreement: How ranks tell each other where they listen.
-        settings: Of the node, beyond rank, ranks, job and group; None for ranks on one machine.
+        settings: Of the node, as of `allrail.runtime.nodes.settings_of`.
     """
 
     def __init__(
@@ -57,6 +57,8 @@ class Native:
         self.rank = rank
         self.ranks = ranks
         known = settings_of(rank, ranks, agreement, settings)
+        self._warns_after = seconds(known["timeouts"]["warn"])
+        self._gives_up_after = seconds(known["timeouts"]["stalled"])
         self._calls = Calls(known | {"group": 0}, agreement)
         self._tensors = connected(known | {"group": 1}, agreement, "tensors")
         self._names: list[str] = []
@@ -98,14 +100,15 @@ class Native:
         started = time.monotonic()
         warned = False
         try:
-            while not self._tensors.wait(key, generation, _STALLED_AFTER):
+            while not self._tensors.wait(key, generation, self._warns_after):
                 waited = time.monotonic() - started
                 name = self._names[key]
-                if waited > _GIVEN_UP_AFTER:
+                if waited > self._gives_up_after:
                     raise TrainingError(
                         f"its exchange is not over after {waited:.0f} s",
                         field=name,
-                        hint="look for a rank that runs no backward pass: each must run as many",
+                        hint="look for a rank that runs no backward pass: each must run as many; or"
+                        " raise `timeouts.stalled` of the job file",
                     )
                 if not warned:
                     warned = True
@@ -165,7 +168,7 @@ def _leave(tensors: Node, calls: Calls, held: dict[tuple[int, int], torch.Tensor
     if is_open(tensors):
         with contextlib.suppress(RuntimeFault):
             for key, generation in list(held):
-                tensors.wait(key, generation, _STALLED_AFTER)
+                tensors.wait(key, generation, _A_WHILE)
     close(tensors)
     calls.close()
     held.clear()

@@ -3,6 +3,7 @@ use serde_json::json;
 
 use super::*;
 
+#[expect(clippy::needless_pass_by_value, reason = "it is written in place")]
 fn job(keys: Value) -> Job {
     let mut tree = json!({"schema_version": 1});
     for (key, value) in keys.as_object().expect("keys") {
@@ -99,6 +100,11 @@ fn mistakes_name_the_key_of_the_file() {
         (json!({"schedule": {"tensor": {"policy": "lifo"}}}), two(), "schedule.tensor.policy"),
         (
             json!({"schedule": {"tensor": {"policy": "fifo", "partition": "1 MiB"}}}),
+            two(),
+            "schedule.tensor.partition",
+        ),
+        (
+            json!({"schedule": {"tensor": {"partition": "256 Kib/s"}}}),
             two(),
             "schedule.tensor.partition",
         ),
