@@ -80,9 +80,9 @@ pub struct Timeouts {
     pub silent: Time,
     /// From one sign of life to the next.
     pub heartbeat: Time,
-    /// For a rank that answers and submits nothing, until a warning says who waits.
+    /// After which an exchange that some rank has not submitted is warned of.
     pub warn: Time,
-    /// For a rank that answers and submits nothing, until it is an error.
+    /// After which an exchange that is not over ends the job.
     pub stalled: Time,
 }
 
@@ -236,13 +236,7 @@ impl Settings {
             return Err(refuse("job", &self.job, why, "a short name"));
         }
         let Timeouts { connect, link, silent, heartbeat, warn, stalled } = self.timeouts;
-        let times = [
-            ("connect", connect),
-            ("link", link),
-            ("heartbeat", heartbeat),
-            ("warn", warn),
-            ("stalled", stalled),
-        ];
+        let times = [("connect", connect), ("link", link), ("heartbeat", heartbeat)];
         if let Some((name, time)) = times.into_iter().find(|(_, time)| time.as_ps() == 0) {
             let field = format!("timeouts.{name}");
             return Err(refuse(&field, &time, "nothing happens in no time", "1 s"));
@@ -250,6 +244,15 @@ impl Settings {
         if silent < heartbeat + heartbeat {
             let why = format!("signs of life come every {heartbeat}");
             return Err(refuse("timeouts.silent", &silent, &why, "several heartbeats"));
+        }
+        if warn < heartbeat + heartbeat || stalled < warn {
+            let (field, value, why) = match stalled < warn {
+                true => ("timeouts.stalled", stalled, format!("a warning comes at {warn}")),
+                false => {
+                    ("timeouts.warn", warn, format!("ranks hear of each other every {heartbeat}"))
+                }
+            };
+            return Err(refuse(field, &value, &why, "first `warn`, much later `stalled`"));
         }
         self.secret()?;
         plans::check_given(self)

@@ -7,6 +7,7 @@ and what it names: fabric, plan, secret. A mistake on one rank is an error on al
 
 from __future__ import annotations
 
+import hmac
 import json
 import os
 import secrets
@@ -243,17 +244,13 @@ def settings_of_all(
             size=size,
         )
 
-    settings, _ = agreement.together("settings", make)
+    def proof(settings: dict[str, Any]) -> str:
+        """Tells nobody the secret, no more than what ranks say on a connection."""
+        about = f"allrail secret {agreement.name}".encode()
+        return hmac.new(bytes.fromhex(settings["secret"]), about, "sha256").hexdigest()
+
+    settings, _ = agreement.together("settings", make, tells=proof, decide=_same_secret)
     return settings
-
-
-def seconds(time: str) -> float:
-    """Return a time, such as `60 s`, in seconds.
-
-    Args:
-        time: With its unit.
-    """
-    return _core.parse_quantity("time", time) / 1e12
 
 
 _ALIKE = {
@@ -274,6 +271,16 @@ def _compare(said: list[dict[str, Any]]) -> None:
                     field=key,
                     hint=_ALIKE.get(key, "give every rank the same job file"),
                 )
+
+
+def _same_secret(proofs: list[str]) -> None:
+    for rank, proof in enumerate(proofs):
+        if proof != proofs[0]:
+            raise InputError(
+                f"rank {rank} has another than rank 0",
+                field="secret",
+                hint="copy the same file to every host",
+            )
 
 
 def _shown(value: object) -> str:

@@ -25,7 +25,6 @@ import torch
 from allrail._core import Node, RuntimeFault
 from allrail.errors import TrainingError
 from allrail.runtime.agreement import Agreement
-from allrail.runtime.job import seconds
 from allrail.runtime.nodes import (
     Calls,
     as_ours,
@@ -38,7 +37,8 @@ from allrail.runtime.nodes import (
 from allrail.torch.memory import memory_of, name_of
 from allrail.torch.transport import in_memory_order
 
-_A_WHILE = 60.0
+_STALLED_AFTER = 60.0
+_GIVEN_UP_AFTER = 1800.0
 
 
 class Native:
@@ -48,7 +48,7 @@ class Native:
         rank: This process.
         ranks: How many there are.
         agreement: How ranks tell each other where they listen.
-        settings: Of the node, as of `allrail.runtime.nodes.settings_of`.
+        settings: Of the node, beyond rank, ranks, job and group; None for ranks on one machine.
     """
 
     def __init__(
@@ -57,8 +57,6 @@ class Native:
         self.rank = rank
         self.ranks = ranks
         known = settings_of(rank, ranks, agreement, settings)
-        self._warns_after = seconds(known["timeouts"]["warn"])
-        self._gives_up_after = seconds(known["timeouts"]["stalled"])
         self._calls = Calls(known | {"group": 0}, agreement)
         self._tensors = connected(known | {"group": 1}, agreement, "tensors")
         self._names: list[str] = []
@@ -100,15 +98,14 @@ class Native:
         started = time.monotonic()
         warned = False
         try:
-            while not self._tensors.wait(key, generation, self._warns_after):
+            while not self._tensors.wait(key, generation, _STALLED_AFTER):
                 waited = time.monotonic() - started
                 name = self._names[key]
-                if waited > self._gives_up_after:
+                if waited > _GIVEN_UP_AFTER:
                     raise TrainingError(
                         f"its exchange is not over after {waited:.0f} s",
                         field=name,
-                        hint="look for a rank that runs no backward pass: each must run as many; or"
-                        " raise `timeouts.stalled` of the job file",
+                        hint="look for a rank that runs no backward pass: each must run as many",
                     )
                 if not warned:
                     warned = True
@@ -168,7 +165,7 @@ def _leave(tensors: Node, calls: Calls, held: dict[tuple[int, int], torch.Tensor
     if is_open(tensors):
         with contextlib.suppress(RuntimeFault):
             for key, generation in list(held):
-                tensors.wait(key, generation, _A_WHILE)
+                tensors.wait(key, generation, _STALLED_AFTER)
     close(tensors)
     calls.close()
     held.clear()
