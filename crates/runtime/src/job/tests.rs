@@ -59,7 +59,7 @@ fn an_empty_file_is_four_ranks_on_a_switch_of_this_host() {
         ..settings.clone()
     };
     assert_eq!(chosen, plain);
-    assert_eq!(settings.partition, Some(Bytes::new(2 << 20)));
+    assert_eq!(settings.partition, Some(Bytes::new(4 << 20)));
     let alone = Here { ranks: 1, ..Here::default() };
     assert_eq!(job(json!({})).settings(alone).expect("settings").dimensions, []);
 }
