@@ -84,6 +84,7 @@ impl Node {
             order: settings.order,
             tensor: settings.tensor_parameters(),
             ordering: Ordering::Tagged,
+            named_calls: settings.named_calls,
             ..engine::Settings::default()
         };
         let plans = plans::table(settings.rank, all)?;
