@@ -10,6 +10,8 @@ import contextlib
 import json
 import os
 import secrets
+import time
+import warnings
 import weakref
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -17,11 +19,14 @@ from typing import Any, NamedTuple, NoReturn
 from allrail._core import Node, RuntimeFault
 from allrail.errors import InputError, TrainingError
 from allrail.runtime.agreement import Agreement
+from allrail.runtime.record import recording
 
 # What a link within one machine is taken to be; plans depend on it, results do not.
 LOOPBACK = {"interface": "127.0.0.1", "bandwidth": "20 Gb/s", "latency": "20 us", "kind": "switch"}
 
 _A_WHILE = 1800.0
+_LOOK = 1.0
+"""How often it is looked for warnings, s."""
 
 _open: dict[int, Node] = {}
 
@@ -40,7 +45,7 @@ def settings_of(
     known = dict(settings or {"dimensions": [{"size": ranks, **LOOPBACK}]})
     # Whoever reads the store can join; on one machine, only what is on it can reach the ports.
     known |= agreement.on("secret", None, lambda _: {"secret": secrets.token_hex(32)})
-    return known | {"rank": rank, "ranks": ranks, "job": agreement.name}
+    return recording(known | {"rank": rank, "ranks": ranks, "job": agreement.name})
 
 
 def same_machine(agreement: Agreement) -> bool:
@@ -62,6 +67,12 @@ def connected(settings: dict[str, Any], agreement: Agreement, topic: str) -> Nod
         node.connect(agreement.on(f"addresses of {topic}", node.addresses(), lambda said: said))
     _open[id(node)] = node
     return node
+
+
+def warn_of(node: Node) -> None:
+    """Warn of exchanges that wait for ranks which answer and do not submit."""
+    for text in node.take_warnings():
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
 def is_open(node: Node) -> bool:
@@ -152,7 +163,11 @@ class Calls:
     def wait(self, ticket: int, timeout: float) -> bool:
         """Wait for it, up to `timeout` seconds; return whether it is over."""
         with as_ours:
-            over = self._node.wait_call(ticket, timeout)
+            over = self._node.wait_call(ticket, min(timeout, _LOOK))
+            end = time.monotonic() + timeout
+            while not over and (left := end - time.monotonic()) > 0:
+                warn_of(self._node)
+                over = self._node.wait_call(ticket, min(left, _LOOK))
         if over:
             self._held.pop(ticket, None)
         return over
