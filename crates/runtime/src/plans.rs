@@ -107,6 +107,7 @@ pub(crate) fn decider(settings: &Settings) -> Result<(engine::Settings, Plans), 
         order: settings.order,
         tensor: settings.tensor_parameters(),
         ordering: Ordering::Tagged,
+        named_calls: settings.named_calls,
         ..engine::Settings::default()
     };
     Ok((engine, table(settings.rank, all)?))

@@ -172,6 +172,9 @@ pub struct Settings {
     /// The number of the process group.
     #[serde(default)]
     pub group: u32,
+    /// Whether calls may have names, by which they meet in any order.
+    #[serde(default)]
+    pub named_calls: bool,
 }
 
 pub(crate) fn sixteen() -> u32 {
