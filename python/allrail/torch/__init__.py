@@ -50,6 +50,8 @@ __all__ = [
 M = TypeVar("M", bound=nn.Module)
 O = TypeVar("O", bound="torch.optim.Optimizer | Sequence[torch.optim.Optimizer]")  # noqa: E741
 
+_SPARSE = ("refuse", "densify", "gather")
+
 # A scheduled model's hooks hold what belongs to it; who drops the model drops all.
 _scheduled: weakref.WeakValueDictionary[int, Scheduled] = weakref.WeakValueDictionary()
 _count = 0
@@ -61,7 +63,7 @@ def schedule(
     *,
     cross_barrier: bool = True,
     broadcast_buffers: bool = True,
-    sparse: Literal["refuse", "densify"] = "refuse",
+    sparse: Literal["refuse", "densify", "gather"] = "refuse",
     transport: Literal["auto", "native", "c10d"] | Transport = "auto",
     compression: str | Mapping[str, Any] | Compression | None = None,
 ) -> tuple[M, O]:
@@ -77,7 +79,7 @@ def schedule(
             If not, every backward pass ends with all gradients averaged, as without allrail.
         broadcast_buffers: Whether each forward pass in training begins with the buffers of rank 0.
         sparse: What becomes of sparse gradients: `"refuse"` is an error, `"densify"` makes them
-            dense.
+            dense, `"gather"` exchanges their rows.
         transport: What carries gradients: `"native"` is allrail's own, which cuts and prioritises
             them; `"c10d"` a process group of torch.distributed, which does neither; `"auto"` takes
             the first where all ranks are on one machine and parameters are not on a GPU.
@@ -92,8 +94,13 @@ def schedule(
     """
     global _count  # noqa: PLW0603 - names must be alike on all ranks: they count calls
     optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else optimizer
-    if sparse not in {"refuse", "densify"}:
-        raise InputError("it is neither `refuse` nor `densify`", field="sparse", value=str(sparse))
+    if sparse not in _SPARSE:
+        raise InputError(
+            "sparse gradients are not treated so",
+            field="sparse",
+            value=str(sparse),
+            hint=did_you_mean(str(sparse), _SPARSE),
+        )
     if not isinstance(optimizers, Sequence):
         optimizers = [optimizers]
     smaller = compression_of(compression)
@@ -140,7 +147,7 @@ def schedule(
         agreement,
         cross_barrier=cross_barrier and not disabled,
         broadcast_buffers=broadcast_buffers,
-        densify=sparse == "densify",
+        sparse=sparse,
     )
     return model, optimizer
 

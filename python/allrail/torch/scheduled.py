@@ -43,7 +43,7 @@ class Scheduled:
         agreement: How ranks agree on what the first step shows.
         cross_barrier: Whether a step may be made as late as the next forward pass.
         broadcast_buffers: Whether every forward pass in training begins with rank 0's buffers.
-        densify: Whether sparse gradients are made dense.
+        sparse: What becomes of sparse gradients: `refuse`, `densify` or `gather`.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Scheduled:
         *,
         cross_barrier: bool,
         broadcast_buffers: bool,
-        densify: bool,
+        sparse: str,
     ) -> None:
         self.model = model
         self.optimizers = list(optimizers)
@@ -89,7 +89,7 @@ class Scheduled:
             places=lambda: places(self._waits, len(self._slots)),
             agree=lambda mine: agreement.on("order", mine, _decide),
             wait_at_end=not cross_barrier,
-            densify=densify,
+            sparse=sparse,
         )
         self._steppers: list[Stepper] = []
         self._attach()
@@ -278,9 +278,11 @@ class Scheduled:
 
 
 def _decide(said: list[dict[str, Any]]) -> dict[str, Any]:
-    """Rank 0's order holds; what any rank saw late is late."""
+    """Rank 0's order holds; what any rank saw late, or sparse, is so on all."""
     late = sorted({index for theirs in said for index in theirs["late"]})
-    return {"ready": said[0]["ready"], "places": said[0]["places"], "late": late}
+    sparse = sorted({index for theirs in said for index in theirs["sparse"]})
+    ready, places = said[0]["ready"], said[0]["places"]
+    return {"ready": ready, "places": places, "late": late, "sparse": sparse}
 
 
 class _Hook:
