@@ -30,6 +30,7 @@ from allrail.torch.check import check
 from allrail.torch.compression import Compression, compression_of
 from allrail.torch.compression.compressed import Compressed, same_compression
 from allrail.torch.errors import TrainingError
+from allrail.torch.local import Local, check_every, same_every
 from allrail.torch.native import Native, same_machine
 from allrail.torch.scheduled import Scheduled
 from allrail.torch.transport import Transport
@@ -53,7 +54,7 @@ O = TypeVar("O", bound="torch.optim.Optimizer | Sequence[torch.optim.Optimizer]"
 _SPARSE = ("refuse", "densify", "gather")
 
 # A scheduled model's hooks hold what belongs to it; who drops the model drops all.
-_scheduled: weakref.WeakValueDictionary[int, Scheduled] = weakref.WeakValueDictionary()
+_scheduled: weakref.WeakValueDictionary[int, Scheduled | Local] = weakref.WeakValueDictionary()
 _count = 0
 
 
@@ -66,6 +67,7 @@ def schedule(
     sparse: Literal["refuse", "densify", "gather"] = "refuse",
     transport: Literal["auto", "native", "c10d"] | Transport = "auto",
     compression: str | Mapping[str, Any] | Compression | None = None,
+    every: int = 1,
 ) -> tuple[M, O]:
     """Exchange the gradients of `model` among all processes, and step as late as possible.
 
@@ -85,6 +87,8 @@ def schedule(
             the first where all ranks are on one machine and parameters are not on a GPU.
         compression: What makes gradients smaller on their way: `"fp16"`, `"bf16"`,
             `{"kind": "top_k", "share": 0.01}`, `{"kind": "power_sgd", "rank": 4}`; None for none.
+        every: Above 1, ranks step with their own gradients, and average their parameters after
+            every so many steps.
 
     Returns:
         The same two objects.
@@ -104,6 +108,13 @@ def schedule(
     if not isinstance(optimizers, Sequence):
         optimizers = [optimizers]
     smaller = compression_of(compression)
+    if check_every(every) > 1 and smaller is not None:
+        raise InputError(
+            "ranks that train apart exchange parameters, and gradients are compressed",
+            field="every",
+            value=str(every),
+            hint="leave `every` or `compression` out",
+        )
     parameters = check(model, optimizers)
     if id(model) in _scheduled:
         raise InputError(
@@ -136,6 +147,17 @@ def schedule(
             value=transport,
             hint=did_you_mean(transport, ("auto", "native", "c10d")),
         )
+    if agreement.on("every", every, same_every) > 1 and not disabled:
+        _scheduled[id(model)] = Local(
+            model,
+            optimizers,
+            parameters,
+            transport,
+            agreement,
+            every=every,
+            broadcast_buffers=broadcast_buffers,
+        )
+        return model, optimizer
     if smaller is not None and not disabled:
         agreement.on("compression", smaller.describe(), same_compression)
         transport = Compressed(transport, smaller)
@@ -175,7 +197,7 @@ def no_sync(model: nn.Module) -> AbstractContextManager[None]:
     found = _of(model)
     if not found:
         return nullcontext()
-    return found[0].exchange.no_sync()
+    return found[0].no_sync()
 
 
 def barriers(model: nn.Module | None = None) -> dict[str, int]:
@@ -194,8 +216,9 @@ def barriers(model: nn.Module | None = None) -> dict[str, int]:
 def state_dict(model: nn.Module) -> dict[str, Any]:
     """Return what allrail remembers of a model on this rank, for a checkpoint; makes all steps.
 
-    It is what compression has left out of gradients so far, which differs from rank to rank: save
-    one for each rank, beside `model.state_dict()`, which is as it would be without allrail.
+    It is what compression has left out of gradients so far, which differs from rank to rank, or
+    with `every` how many steps ago parameters were averaged: save one for each rank, beside
+    `model.state_dict()`, which is as it would be without allrail.
 
     Args:
         model: A scheduled model; of another one it is empty.
@@ -232,7 +255,7 @@ def release(model: nn.Module) -> None:
         scheduled.release()
 
 
-def _of(model: nn.Module | None) -> list[Scheduled]:
+def _of(model: nn.Module | None) -> list[Scheduled | Local]:
     if model is None:
         return list(_scheduled.values())
     found = _scheduled.get(id(model))

@@ -14,6 +14,7 @@ import contextlib
 import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -106,6 +107,10 @@ class Scheduled:
         if torch._C._current_graph_task_id() == -1:
             self.exchange.finish()
         self.settle("synchronize")
+
+    def no_sync(self) -> AbstractContextManager[None]:
+        """Within it, backward passes exchange nothing."""
+        return self.exchange.no_sync()
 
     def state(self) -> dict[str, Any]:
         """What is remembered beside the model and its optimizers, once all steps are made."""
