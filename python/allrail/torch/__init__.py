@@ -33,6 +33,7 @@ from allrail.torch.barrier import BarrierWarning
 from allrail.torch.check import check
 from allrail.torch.compression import Compression, compression_of
 from allrail.torch.compression.compressed import Compressed, same_compression
+from allrail.torch.local import Local, check_every, same_every
 from allrail.torch.native import Native
 from allrail.torch.scheduled import Scheduled
 from allrail.torch.store import store_of_job
@@ -57,9 +58,10 @@ M = TypeVar("M", bound=nn.Module)
 O = TypeVar("O", bound="torch.optim.Optimizer | Sequence[torch.optim.Optimizer]")  # noqa: E741
 
 _TRANSPORTS = ("auto", "native", "c10d")
+_SPARSE = ("refuse", "densify", "gather")
 
 # A scheduled model's hooks hold what belongs to it; who drops the model drops all.
-_scheduled: weakref.WeakValueDictionary[int, Scheduled] = weakref.WeakValueDictionary()
+_scheduled: weakref.WeakValueDictionary[int, Scheduled | Local] = weakref.WeakValueDictionary()
 _count = 0
 
 
@@ -70,9 +72,10 @@ def schedule(
     cross_barrier: bool = True,
     broadcast_buffers: bool = True,
     job: JobLike | None = None,
-    sparse: Literal["refuse", "densify"] = "refuse",
+    sparse: Literal["refuse", "densify", "gather"] = "refuse",
     transport: Literal["auto", "native", "c10d"] | Transport = "auto",
     compression: str | Mapping[str, Any] | Compression | None = None,
+    every: int = 1,
     undo: bool = False,
 ) -> tuple[M, O]:
     """Exchange the gradients of `model` among all processes, and step as late as possible.
@@ -89,13 +92,15 @@ def schedule(
         job: The job file, as a path or a mapping; if None, the one that `ALLRAIL_JOB` names, else
             `allrail.yaml` in the current folder, else defaults.
         sparse: What becomes of sparse gradients: `"refuse"` is an error, `"densify"` makes them
-            dense.
+            dense, `"gather"` exchanges their rows.
         transport: What carries gradients: `"native"` is allrail's own, which cuts and prioritises
             them; `"c10d"` a process group of torch.distributed, which does neither; `"auto"` is
             what the job file says, or else the first where parameters are not on a GPU and ranks
             are on one machine, or the job file says by which interfaces they reach each other.
         compression: What makes gradients smaller on their way: `"fp16"`, `"bf16"`,
             `{"kind": "top_k", "share": 0.01}`, `{"kind": "power_sgd", "rank": 4}`; None for none.
+        every: Above 1, ranks step with their own gradients, and average their parameters after
+            every so many steps.
         undo: Whether, when a rank is lost, parameters that have made the step under way are given
             back what they were before it. Costs a copy of parameters and optimizer state.
 
@@ -107,11 +112,23 @@ def schedule(
     """
     global _count  # noqa: PLW0603 - names must be alike on all ranks: they count calls
     optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else optimizer
-    if sparse not in {"refuse", "densify"}:
-        raise InputError("it is neither `refuse` nor `densify`", field="sparse", value=str(sparse))
+    if sparse not in _SPARSE:
+        raise InputError(
+            "sparse gradients are not treated so",
+            field="sparse",
+            value=str(sparse),
+            hint=did_you_mean(str(sparse), _SPARSE),
+        )
     if not isinstance(optimizers, Sequence):
         optimizers = [optimizers]
     smaller = compression_of(compression)
+    if check_every(every) > 1 and smaller is not None:
+        raise InputError(
+            "ranks that train apart exchange parameters, and gradients are compressed",
+            field="every",
+            value=str(every),
+            hint="leave `every` or `compression` out",
+        )
     parameters = check(model, optimizers)
     if id(model) in _scheduled:
         raise InputError(
@@ -147,6 +164,17 @@ def schedule(
             if not dist.is_initialized():
                 dist.init_process_group(store=store, rank=rank, world_size=ranks)
             transport = Whole(agreement)
+    if agreement.on("every", every, same_every) > 1 and not disabled:
+        _scheduled[id(model)] = Local(
+            model,
+            optimizers,
+            parameters,
+            transport,
+            agreement,
+            every=every,
+            broadcast_buffers=broadcast_buffers,
+        )
+        return model, optimizer
     if smaller is not None and not disabled:
         agreement.on("compression", smaller.describe(), same_compression)
         transport = Compressed(transport, smaller)
@@ -158,7 +186,7 @@ def schedule(
         agreement,
         cross_barrier=cross_barrier and not disabled,
         broadcast_buffers=broadcast_buffers,
-        densify=sparse == "densify",
+        sparse=sparse,
         undo=undo,
     )
     return model, optimizer
@@ -227,7 +255,7 @@ def no_sync(model: nn.Module) -> AbstractContextManager[None]:
     found = _of(model)
     if not found:
         return nullcontext()
-    return found[0].exchange.no_sync()
+    return found[0].no_sync()
 
 
 def barriers(model: nn.Module | None = None) -> dict[str, int]:
@@ -246,8 +274,9 @@ def barriers(model: nn.Module | None = None) -> dict[str, int]:
 def state_dict(model: nn.Module) -> dict[str, Any]:
     """Return what allrail remembers of a model on this rank, for a checkpoint; makes all steps.
 
-    It is what compression has left out of gradients so far, which differs from rank to rank: save
-    one for each rank, beside `model.state_dict()`, which is as it would be without allrail.
+    It is what compression has left out of gradients so far, which differs from rank to rank, or
+    with `every` how many steps ago parameters were averaged: save one for each rank, beside
+    `model.state_dict()`, which is as it would be without allrail.
 
     Args:
         model: A scheduled model; of another one it is empty.
@@ -306,7 +335,7 @@ def release(model: nn.Module) -> None:
         scheduled.release()
 
 
-def _of(model: nn.Module | None) -> list[Scheduled]:
+def _of(model: nn.Module | None) -> list[Scheduled | Local]:
     if model is None:
         return list(_scheduled.values())
     found = _scheduled.get(id(model))
