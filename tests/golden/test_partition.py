@@ -1,8 +1,8 @@
 """Into pieces of which size a job cuts tensors by itself, against all other sizes.
 
 Four workers on one switch train VGG-16 and ResNet-50; computing takes as long as exchanging, where
-the size of pieces matters most. A piece costs 100 us, as measured with real processes; the credit is
-the runtime's. In the world `dims`, at four rates, no size may be much quicker than what the job
+the size of pieces matters most. A piece costs 100 us, as measured with real processes; the credit
+is the runtime's. In the world `dims`, at four rates, no size may be much quicker than what the job
 chooses. The formula has one free factor, which was chosen with these results in view.
 """
 

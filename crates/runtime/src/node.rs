@@ -273,7 +273,8 @@ impl Node {
         })
     }
 
-    /// An operation without a name, in place: the k-th call of every rank is the same one, and must be alike.
+    /// An operation in place: the k-th call of every rank without a name is the same one, and must be alike; so
+    /// is the k-th of each name, in whatever order a rank makes calls of several names.
     /// `elements` are those of the whole buffer: before a reduce-scatter, after an all-gather. Returns the
     /// call's number, which [`wait_call`](Self::wait_call) takes.
     ///
@@ -285,18 +286,19 @@ impl Node {
     /// whose elements cannot be divided.
     pub unsafe fn call(
         &self,
-        call: &CallOf,
+        call: &CallOf<'_>,
         pointer: *mut u8,
         elements: u64,
     ) -> Result<u64, RuntimeError> {
         self.check_process()?;
-        let CallOf { operation, root, dtype, priority } = *call;
+        let CallOf { operation, root, dtype, priority, name } = call;
+        let (operation, root, dtype, priority) = (*operation, *root, *dtype, *priority);
         // SAFETY: as the caller promises.
         let memory = unsafe { memory_at(pointer, elements, dtype)? };
         let (shape, dtype_name, width) = ([elements], dtype.name(), dtype.width());
         let call =
             engine::Call { operation, root, dtype: dtype_name, shape: &shape, width, priority };
-        self.shared.change(Me::Caller, |state| state.call(&call, dtype, memory))
+        self.shared.change(Me::Caller, |state| state.call((&call, *name), dtype, memory))
     }
 
     /// Waits until a call is over: whether it is.

@@ -112,11 +112,14 @@ class Agreement:
     def _get(self, key: str, rank: int) -> Any:
         try:
             return json.loads(self._store.get(key))
+        except TrainingError:
+            raise  # the store is gone
         except RuntimeError as error:
             raise TrainingError(
                 f"rank {rank} has not come to where this rank is",
-                hint="every rank calls `allrail.torch.schedule` as often and in the same order, and"
-                " runs a backward pass; look at that rank's first error",
+                hint="every rank calls what all take part in as often and in the same order:"
+                " `allrail.torch.schedule` and backward passes, `allrail.Communicator`; look at"
+                " that rank's first error",
             ) from error
 
 

@@ -6,6 +6,7 @@ of them: else others would not see the parent end.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
@@ -107,7 +108,10 @@ class Memory(NamedTuple):
 
 
 class Calls:
-    """A node for operations without a name; every rank begins the same ones in the same order.
+    """A node for operations that are not registered.
+
+    Those without a name meet in the order in which each rank begins them; those with one meet
+    others of the same name.
 
     Args:
         settings: Of the node, as `settings_of` returns them.
@@ -127,6 +131,7 @@ class Calls:
         *,
         root: int = 0,
         priority: int = 0,
+        name: str | None = None,
     ) -> int:
         """Begin an operation in place; return its ticket.
 
@@ -135,6 +140,7 @@ class Calls:
             memory: What it is about.
             root: Of a broadcast: whose memory all get.
             priority: Of several that wait for a link, the highest goes first.
+            name: What it is called on all ranks.
         """
         with as_ours:
             ticket = self._node.call(
@@ -144,6 +150,7 @@ class Calls:
                 memory.dtype,
                 root=root,
                 priority=priority,
+                name=name,
             )
         self._held[ticket] = memory
         return ticket
@@ -155,6 +162,22 @@ class Calls:
         if over:
             self._held.pop(ticket, None)
         return over
+
+    def is_over(self, ticket: int) -> bool:
+        """Whether `wait` would return or raise at once."""
+        try:
+            return self._node.wait_call(ticket, 0.0)
+        except RuntimeFault:
+            return True  # `wait` has to say what is wrong
+
+    def finished(self) -> list[int]:
+        """Let go of the memory of what is over since this was asked last; return its tickets."""
+        with contextlib.suppress(RuntimeFault):  # whoever waits is told
+            tickets = [ticket for ticket, _ in self._node.next_completions(0.0)]
+            for ticket in tickets:
+                self._held.pop(ticket, None)
+            return tickets
+        return []
 
     def finish(self, ticket: int) -> None:
         """Wait for it, however long."""

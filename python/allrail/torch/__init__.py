@@ -16,9 +16,9 @@ from __future__ import annotations
 import os
 import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 import torch.distributed as dist
@@ -30,6 +30,8 @@ from allrail.runtime.job import Job, JobLike, job_of_all, settings_of_all
 from allrail.runtime.nodes import same_machine
 from allrail.torch.barrier import BarrierWarning
 from allrail.torch.check import check
+from allrail.torch.compression import Compression, compression_of
+from allrail.torch.compression.compressed import Compressed, same_compression
 from allrail.torch.native import Native
 from allrail.torch.scheduled import Scheduled
 from allrail.torch.store import store_of_job
@@ -40,9 +42,12 @@ __all__ = [
     "BarrierWarning",
     "TrainingError",
     "barriers",
+    "load_state_dict",
     "no_sync",
     "release",
     "schedule",
+    "state_dict",
+    "steps",
     "synchronize",
 ]
 
@@ -65,6 +70,8 @@ def schedule(
     job: JobLike | None = None,
     sparse: Literal["refuse", "densify"] = "refuse",
     transport: Literal["auto", "native", "c10d"] | Transport = "auto",
+    compression: str | Mapping[str, Any] | Compression | None = None,
+    undo: bool = False,
 ) -> tuple[M, O]:
     """Exchange the gradients of `model` among all processes, and step as late as possible.
 
@@ -85,6 +92,11 @@ def schedule(
             them; `"c10d"` a process group of torch.distributed, which does neither; `"auto"` is
             what the job file says, or else the first where parameters are not on a GPU and ranks
             are on one machine, or the job file says by which interfaces they reach each other.
+        compression: What makes gradients smaller on their way: `"fp16"`, `"bf16"`,
+            `{"kind": "top_k", "share": 0.01}`, `{"kind": "power_sgd", "rank": 4}`. None: as the job
+            file says, which says nothing of it by itself.
+        undo: Whether, when a rank is lost, parameters that have made the step under way are given
+            back what they were before it. Costs a copy of parameters and optimizer state.
 
     Returns:
         The same two objects.
@@ -98,6 +110,7 @@ def schedule(
         raise InputError("it is neither `refuse` nor `densify`", field="sparse", value=str(sparse))
     if not isinstance(optimizers, Sequence):
         optimizers = [optimizers]
+    smaller = compression_of(compression)
     parameters = check(model, optimizers)
     if id(model) in _scheduled:
         raise InputError(
@@ -120,19 +133,15 @@ def schedule(
     disabled = os.environ.get("ALLRAIL_DISABLE", "0") not in {"", "0"}
     agreement = Agreement(store, rank, ranks, f"schedule{_count}")
     if isinstance(transport, str):
-        transport = "c10d" if disabled else transport
         found = job_of_all(job, agreement, more={"transport of `schedule`": transport})
-        one_host = same_machine(agreement)
-        if _is_native(transport, found, agreement, parameters, one_host=one_host):
-            size = sum(each.numel() * each.element_size() for each in parameters.values())
-            settings = settings_of_all(
-                found, agreement, rank=rank, ranks=ranks, one_host=one_host, size=size
-            )
-            transport = Native(rank, ranks, agreement, settings)
-        else:
-            if not dist.is_initialized():
-                dist.init_process_group(store=store, rank=rank, world_size=ranks)
-            transport = Whole(agreement)
+        transport = _carrier(
+            "c10d" if disabled else transport, found, agreement, parameters, store=store
+        )
+        smaller = smaller or compression_of(found.keys.get("compression"))
+        undo = undo or bool(found.keys.get("undo"))
+    if smaller is not None and not disabled:
+        agreement.on("compression", smaller.describe(), same_compression)
+        transport = Compressed(transport, smaller)
     _scheduled[id(model)] = Scheduled(
         model,
         optimizers,
@@ -142,8 +151,31 @@ def schedule(
         cross_barrier=cross_barrier and not disabled,
         broadcast_buffers=broadcast_buffers,
         densify=sparse == "densify",
+        undo=undo,
     )
     return model, optimizer
+
+
+def _carrier(
+    asked: str,
+    job: Job,
+    agreement: Agreement,
+    parameters: dict[str, nn.Parameter],
+    *,
+    store: Any,
+) -> Transport:
+    """Return the transport that the script or the job file asks for, or that fits."""
+    rank, ranks = agreement.rank, agreement.ranks
+    one_host = same_machine(agreement)
+    if _is_native(asked, job, agreement, parameters, one_host=one_host):
+        size = sum(each.numel() * each.element_size() for each in parameters.values())
+        settings = settings_of_all(
+            job, agreement, rank=rank, ranks=ranks, one_host=one_host, size=size
+        )
+        return Native(rank, ranks, agreement, settings)
+    if not dist.is_initialized():
+        dist.init_process_group(store=store, rank=rank, world_size=ranks)
+    return Whole(agreement)
 
 
 def _is_native(
@@ -188,6 +220,18 @@ def synchronize(model: nn.Module | None = None) -> None:
         scheduled.synchronize()
 
 
+def steps(model: nn.Module) -> dict[str, int]:
+    """Return how many optimizer steps each parameter has made since the model was scheduled.
+
+    They differ while gradients are under way, and after a rank is lost; `synchronize` makes them
+    alike, or raises.
+
+    Args:
+        model: A scheduled model.
+    """
+    return {name: count for one in _of(model) for name, count in one.steps().items()}
+
+
 def no_sync(model: nn.Module) -> AbstractContextManager[None]:
     """Within it, backward passes accumulate gradients on this rank, and exchange nothing.
 
@@ -211,6 +255,36 @@ def barriers(model: nn.Module | None = None) -> dict[str, int]:
         for cause, count in scheduled.barriers.counts.items():
             total[cause] = total.get(cause, 0) + count
     return total
+
+
+def state_dict(model: nn.Module) -> dict[str, Any]:
+    """Return what allrail remembers of a model on this rank, for a checkpoint; makes all steps.
+
+    It is what compression has left out of gradients so far, which differs from rank to rank: save
+    one for each rank, beside `model.state_dict()`, which is as it would be without allrail.
+
+    Args:
+        model: A scheduled model; of another one it is empty.
+    """
+    found = _of(model)
+    return found[0].state() if found else {}
+
+
+def load_state_dict(model: nn.Module, state: Mapping[str, Any]) -> None:
+    """Go on from what `state_dict` returned, on the same rank.
+
+    With another number of ranks, what is one rank's own is dropped, with a warning: the job goes on
+    as if it had just begun to compress.
+
+    Args:
+        model: A scheduled model.
+        state: What `state_dict` returned; an empty one changes nothing.
+
+    Raises:
+        InputError: It is of a model that was scheduled otherwise.
+    """
+    for scheduled in _of(model):
+        scheduled.load_state(state)
 
 
 def release(model: nn.Module) -> None:
