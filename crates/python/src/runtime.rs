@@ -204,6 +204,14 @@ impl Node {
         to_json(&py.detach(|| self.0.report()))
     }
 
+    fn timeline(&self, py: Python<'_>) -> String {
+        to_json(&py.detach(|| self.0.timeline()))
+    }
+
+    fn take_warnings(&self, py: Python<'_>) -> Vec<String> {
+        py.detach(|| self.0.take_warnings()).iter().map(ToString::to_string).collect()
+    }
+
     fn abandon(&self) {
         self.0.abandon();
     }

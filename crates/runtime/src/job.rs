@@ -13,6 +13,7 @@
 //! ```
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 
 use allrail_collective::{CollectivePlan, algorithm};
 use allrail_core::Bytes;
@@ -78,6 +79,16 @@ pub struct Job {
     /// How much is kept of what peers send before this rank needs it, beyond the size of all its tensors.
     #[serde(default = "settings::early")]
     pub early: Bytes,
+    /// Whether ranks on one host exchange through memory that both have, and not over TCP.
+    #[serde(default = "settings::yes")]
+    pub shared_memory: bool,
+    /// For each dimension the CPU that its thread runs on. Left out: any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pin: Vec<u32>,
+    /// A folder: what each rank has recorded last is written there when a fault ends the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub flight_recorder: Option<String>,
     /// How long ranks wait for each other.
     #[serde(default)]
     pub timeouts: Timeouts,
@@ -207,7 +218,7 @@ fn malformed(error: &serde_json::Error) -> RuntimeError {
 }
 
 /// Keys that each host may have otherwise.
-const OF_A_HOST: [&str; 3] = ["interfaces", "port", "secret"];
+const OF_A_HOST: [&str; 5] = ["interfaces", "port", "secret", "pin", "flight_recorder"];
 
 impl Job {
     /// Reads it.
@@ -305,7 +316,11 @@ impl Job {
             tensor: tensor.policy,
             partition: None,
             send_ahead,
+            shared_memory: self.shared_memory,
+            pin: self.pin.iter().copied().map(Some).collect(),
             early: self.early,
+            records: settings::records(),
+            flight_recorder: self.flight_recorder.clone().map(PathBuf::from),
             timeouts: self.timeouts,
             secret: here.secret,
             job: here.job,

@@ -17,6 +17,7 @@
 //! # Ok::<(), allrail_runtime::RuntimeError>(())
 //! ```
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use allrail_collective::CollectivePlan;
@@ -140,6 +141,12 @@ pub struct Settings {
     /// more asks for fewer calls.
     #[serde(default = "send_ahead")]
     pub send_ahead: Bytes,
+    /// Whether ranks on one host exchange through memory that both have, and not over TCP.
+    #[serde(default = "yes")]
+    pub shared_memory: bool,
+    /// By dimension the CPU that its thread runs on; any where there is none.
+    #[serde(default)]
+    pub pin: Vec<Option<u32>>,
     /// How much is kept at most of what peers send for tensors that this rank has not submitted, beyond
     /// the size of all its tensors.
     #[serde(default = "early")]
@@ -147,6 +154,12 @@ pub struct Settings {
     /// How long it waits.
     #[serde(default)]
     pub timeouts: Timeouts,
+    /// How many records it keeps of what has happened, the last ones; 0 for none.
+    #[serde(default = "records")]
+    pub records: u32,
+    /// A folder: what was recorded is written there when a fault ends the job.
+    #[serde(default)]
+    pub flight_recorder: Option<PathBuf>,
     /// What only the ranks of this job know, in hexadecimal. Without one only loopback is used.
     #[serde(default)]
     pub secret: Option<String>,
@@ -181,9 +194,20 @@ pub(crate) fn send_ahead() -> Bytes {
     Bytes::new(64 << 10)
 }
 
+pub(crate) fn yes() -> bool {
+    true
+}
+
 pub(crate) fn early() -> Bytes {
     Bytes::new(64 << 20)
 }
+
+pub(crate) fn records() -> u32 {
+    1 << 13
+}
+
+/// The most records: 100 bytes each.
+const MOST_RECORDS: u32 = 1 << 24;
 
 /// The most ranks of one process group.
 const MOST_RANKS: u32 = 1 << 16;
@@ -234,6 +258,10 @@ impl Settings {
         if self.job.len() > 256 {
             let why = "it is longer than 256 bytes";
             return Err(refuse("job", &self.job, why, "a short name"));
+        }
+        if self.records > MOST_RECORDS {
+            let why = format!("at most {MOST_RECORDS} are kept, in memory");
+            return Err(refuse("records", &self.records, &why, "262144, a minute or so"));
         }
         let Timeouts { connect, link, silent, heartbeat, warn, stalled } = self.timeouts;
         let times = [("connect", connect), ("link", link), ("heartbeat", heartbeat)];
@@ -324,7 +352,10 @@ pub(crate) mod tests {
     #[test]
     fn what_cannot_be_names_the_field() {
         type Change = fn(&mut Settings);
-        let table: [(&str, Change); 9] = [
+        let table: [(&str, Change); 12] = [
+            ("records", |one| one.records = u32::MAX),
+            ("timeouts.warn", |one| one.timeouts.warn = Time::from_us(1)),
+            ("timeouts.stalled", |one| one.timeouts.stalled = Time::from_us(9_000_000)),
             ("ranks", |one| one.ranks = 5),
             ("ranks", |one| one.ranks = 0),
             ("rank", |one| one.rank = 4),

@@ -10,6 +10,8 @@ import contextlib
 import json
 import os
 import secrets
+import time
+import warnings
 import weakref
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -18,8 +20,11 @@ from allrail._core import Node, RuntimeFault
 from allrail.errors import InputError, TrainingError
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.job import find_job
+from allrail.runtime.record import recording
 
 _A_WHILE = 1800.0
+_LOOK = 1.0
+"""How often it is looked for warnings, s."""
 
 _open: dict[int, Node] = {}
 
@@ -39,7 +44,7 @@ def settings_of(
     if known.get("secret") is None:
         # Whoever reads the store can join; on one machine, only what is on it can reach the ports.
         known |= agreement.on("secret", None, lambda _: {"secret": secrets.token_hex(32)})
-    return known | {"rank": rank, "ranks": ranks, "job": agreement.name}
+    return recording(known | {"rank": rank, "ranks": ranks, "job": agreement.name})
 
 
 def same_machine(agreement: Agreement) -> bool:
@@ -68,6 +73,12 @@ def connected(settings: dict[str, Any], agreement: Agreement, topic: str) -> Nod
         node.connect(addresses)
     _open[id(node)] = node
     return node
+
+
+def warn_of(node: Node) -> None:
+    """Warn of exchanges that wait for ranks which answer and do not submit."""
+    for text in node.take_warnings():
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
 def is_open(node: Node) -> bool:
@@ -158,7 +169,11 @@ class Calls:
     def wait(self, ticket: int, timeout: float) -> bool:
         """Wait for it, up to `timeout` seconds; return whether it is over."""
         with as_ours:
-            over = self._node.wait_call(ticket, timeout)
+            over = self._node.wait_call(ticket, min(timeout, _LOOK))
+            end = time.monotonic() + timeout
+            while not over and (left := end - time.monotonic()) > 0:
+                warn_of(self._node)
+                over = self._node.wait_call(ticket, min(left, _LOOK))
         if over:
             self._held.pop(ticket, None)
         return over

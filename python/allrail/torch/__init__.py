@@ -28,6 +28,7 @@ from allrail.errors import InputError, TrainingError, did_you_mean
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.job import Job, JobLike, job_of_all, settings_of_all
 from allrail.runtime.nodes import same_machine
+from allrail.runtime.report import Report, report_of
 from allrail.torch.barrier import BarrierWarning
 from allrail.torch.check import check
 from allrail.torch.compression import Compression, compression_of
@@ -45,6 +46,7 @@ __all__ = [
     "load_state_dict",
     "no_sync",
     "release",
+    "report",
     "schedule",
     "state_dict",
     "steps",
@@ -285,6 +287,28 @@ def load_state_dict(model: nn.Module, state: Mapping[str, Any]) -> None:
     """
     for scheduled in _of(model):
         scheduled.load_state(state)
+
+
+def report(model: nn.Module | None = None) -> Report:
+    """Return what this rank has seen: step time, waits, dimensions, predicted beside measured.
+
+    `print` it for a table. It takes the time of a simulation: ask for it at the end, or every
+    thousand steps.
+
+    Args:
+        model: A scheduled model; None takes the one that was scheduled last.
+
+    Raises:
+        InputError: No model is scheduled in this process, or not this one.
+    """
+    found = _of(model)
+    if not found:
+        raise InputError(
+            "it is not scheduled",
+            field="model",
+            hint="call `allrail.torch.schedule` first; a job of one process exchanges nothing",
+        )
+    return report_of(found[-1].observed.record())
 
 
 def release(model: nn.Module) -> None:

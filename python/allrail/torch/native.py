@@ -14,8 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
-import warnings
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +21,6 @@ from typing import Any
 import torch
 
 from allrail._core import Node, RuntimeFault
-from allrail.errors import TrainingError
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.nodes import (
     Calls,
@@ -33,12 +30,15 @@ from allrail.runtime.nodes import (
     is_open,
     raise_from,
     settings_of,
+    warn_of,
 )
 from allrail.torch.memory import memory_of, name_of
 from allrail.torch.transport import in_memory_order
 
-_STALLED_AFTER = 60.0
-_GIVEN_UP_AFTER = 1800.0
+_LOOK = 1.0
+"""How often it is looked for warnings, s."""
+_LAST_PROMISES = 60.0
+"""How long closing waits for what others need, s."""
 
 
 class Native:
@@ -57,9 +57,9 @@ class Native:
         self.rank = rank
         self.ranks = ranks
         known = settings_of(rank, ranks, agreement, settings)
+        self.settings = {key: value for key, value in known.items() if key != "secret"}
         self._calls = Calls(known | {"group": 0}, agreement)
         self._tensors = connected(known | {"group": 1}, agreement, "tensors")
-        self._names: list[str] = []
         self._held: dict[tuple[int, int], torch.Tensor] = {}
         self._leave = weakref.finalize(self, _leave, self._tensors, self._calls, self._held)
 
@@ -74,11 +74,9 @@ class Native:
     ) -> int:
         """See `Transport.register`."""
         with as_ours:
-            key = self._tensors.register(
+            return self._tensors.register(
                 name, name_of(dtype), list(shape), list(strides), place, group
             )
-        self._names.append(name)
-        return key
 
     def start(self) -> None:
         """See `Transport.start`."""
@@ -95,26 +93,9 @@ class Native:
 
     def wait(self, key: int, generation: int) -> None:
         """See `Transport.wait`."""
-        started = time.monotonic()
-        warned = False
         try:
-            while not self._tensors.wait(key, generation, _STALLED_AFTER):
-                waited = time.monotonic() - started
-                name = self._names[key]
-                if waited > _GIVEN_UP_AFTER:
-                    raise TrainingError(
-                        f"its exchange is not over after {waited:.0f} s",
-                        field=name,
-                        hint="look for a rank that runs no backward pass: each must run as many",
-                    )
-                if not warned:
-                    warned = True
-                    warnings.warn(
-                        f"the exchange of `{name}` takes more than {waited:.0f} s: a rank computes,"
-                        " saves or is debugged, or does not run this backward pass",
-                        RuntimeWarning,
-                        stacklevel=2,
-                    )
+            while not self._tensors.wait(key, generation, _LOOK):
+                warn_of(self._tensors)
         except RuntimeFault as error:
             raise_from(error)
         self._release(key, generation)
@@ -142,6 +123,11 @@ class Native:
         found: dict[str, Any] = json.loads(self._tensors.report())
         return found
 
+    def timeline(self) -> dict[str, Any]:
+        """What the node has recorded, as spans of time."""
+        found: dict[str, Any] = json.loads(self._tensors.timeline())
+        return found
+
     def close(self) -> None:
         """See `Transport.close`."""
         self._leave()
@@ -165,7 +151,7 @@ def _leave(tensors: Node, calls: Calls, held: dict[tuple[int, int], torch.Tensor
     if is_open(tensors):
         with contextlib.suppress(RuntimeFault):
             for key, generation in list(held):
-                tensors.wait(key, generation, _STALLED_AFTER)
+                tensors.wait(key, generation, _LAST_PROMISES)
     close(tensors)
     calls.close()
     held.clear()

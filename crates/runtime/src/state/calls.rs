@@ -8,8 +8,10 @@ use allrail_engine::engine::Call;
 use allrail_engine::{Broken, Dtype};
 use allrail_schedule::Key;
 
+use super::progress::Times;
 use super::{CALLS, State};
 use crate::memory::Memory;
+use crate::record::What;
 use crate::{Fault, FaultKind, RuntimeError};
 
 /// How many calls that are over wait for [`State::take_completions`]; of older ones only waiting tells.
@@ -36,6 +38,7 @@ pub(super) struct Calls {
     /// Those that are not over, with their memory.
     open: BTreeMap<u64, Memory>,
     finished: VecDeque<u64>,
+    times: Times,
     /// What the engine is just told of.
     beginning: Option<(Memory, Dtype)>,
 }
@@ -68,6 +71,11 @@ impl Calls {
         }
     }
 
+    /// How many were made, and when the last ones were.
+    pub(super) fn made(&self) -> (u64, &Times) {
+        (self.made, &self.times)
+    }
+
     pub(super) fn take_finished(&mut self) -> impl Iterator<Item = u64> + '_ {
         self.finished.drain(..)
     }
@@ -98,7 +106,10 @@ impl State {
         }
         self.calls.open.insert(ticket, memory);
         match name {
-            None => self.calls.made += 1,
+            None => {
+                self.calls.made += 1;
+                self.calls.times.push(self.clock.machine());
+            }
             Some(name) => {
                 let new = || Named { name: name.to_owned(), open: None, done: 0 };
                 self.calls.named.entry(key).or_insert_with(new).open = Some(ticket);
@@ -116,13 +127,23 @@ impl State {
             None => self.engine.call(now, call, &mut todo),
             Some(name) => self.engine.call_named(now, (name, call), &mut todo),
         };
+        if made.is_ok() {
+            let (operation, root, priority) = (call.operation, call.root, call.priority);
+            let elements = call.shape.iter().product();
+            let name = name.map(str::to_owned);
+            let called = What::Called { name, operation, root, dtype, elements, priority };
+            self.records.push_all(now, called, &todo);
+        }
         self.carry_out(&mut todo);
         self.todo = todo;
         self.calls.beginning = None;
         if let Err(broken) = made {
             self.calls.open.remove(&ticket);
             match name {
-                None => self.calls.made -= 1,
+                None => {
+                    self.calls.made -= 1;
+                    self.calls.times.pop();
+                }
                 Some(_) => {
                     self.calls.made_named -= 1;
                     self.calls.named.entry(key).and_modify(|one| one.open = None);

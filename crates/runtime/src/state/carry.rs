@@ -33,12 +33,12 @@ impl State {
                     }
                 }
                 Action::Run(run) => {
-                    if let Some(operation) = self.names.get(&run.collective) {
+                    if let Some(operation) = self.named.get(&run.collective) {
                         self.launch(run.port, (*operation, run.at));
                     }
                 }
                 Action::Over { id, operation } => {
-                    self.names.remove(&id);
+                    self.named.remove(&id);
                     self.live.remove(&operation);
                     if let Err(refused) = self.operations.close(operation) {
                         self.note(refused.to_string());
@@ -102,7 +102,7 @@ impl State {
                 buffer.push(memory.part(byte(slice.elements.start)..byte(slice.elements.end)));
             }
         }
-        self.names.insert(id, operation);
+        self.named.insert(id, operation);
         self.live.insert(operation, Live { id, dtype, buffer, priority, signature });
     }
 
