@@ -76,19 +76,20 @@ pub struct Job {
     /// rank is lost. Costs a copy of parameters and optimizer state.
     #[serde(default)]
     pub undo: bool,
+    /// Whether ranks on one host exchange through memory that both have, rather than over loopback.
+    #[serde(default = "settings::yes")]
+    pub shared_memory: bool,
+    /// The CPU that the thread of each dimension runs on, `null` for any; one for each dimension. Left out:
+    /// any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pin: Vec<Option<u32>>,
+    /// A folder into which every rank that is left writes its last events when a fault ends the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub flight_recorder: Option<PathBuf>,
     /// How much is kept of what peers send before this rank needs it, beyond the size of all its tensors.
     #[serde(default = "settings::early")]
     pub early: Bytes,
-    /// Whether ranks on one host exchange through memory that both have, and not over TCP.
-    #[serde(default = "settings::yes")]
-    pub shared_memory: bool,
-    /// For each dimension the CPU that its thread runs on. Left out: any.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub pin: Vec<u32>,
-    /// A folder: what each rank has recorded last is written there when a fault ends the job.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "String")]
-    pub flight_recorder: Option<String>,
     /// How long ranks wait for each other.
     #[serde(default)]
     pub timeouts: Timeouts,
@@ -317,15 +318,15 @@ impl Job {
             partition: None,
             send_ahead,
             shared_memory: self.shared_memory,
-            pin: self.pin.iter().copied().map(Some).collect(),
+            pin: self.pin.clone(),
+            flight_recorder: self.flight_recorder.clone(),
             early: self.early,
-            records: settings::records(),
-            flight_recorder: self.flight_recorder.clone().map(PathBuf::from),
             timeouts: self.timeouts,
             secret: here.secret,
             job: here.job,
             epoch: 0,
             group: 0,
+            records: settings::records(),
         };
         settings.check().map_err(as_in_the_file)?;
         settings.partition = partition_of(&settings, &tensor.partition, here.bytes)?;
