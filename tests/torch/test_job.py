@@ -129,6 +129,21 @@ def test_a_mistake_of_one_rank_is_an_error_on_all(kind, on_ranks, tmp_path):
         assert hint in text.partition("hint: ")[2]
 
 
+def compressed(rank):
+    top = {"kind": "top_k", "share": 0.5}
+    model, _ = schedule(rank, job=job(compression=top))
+    keyword, _ = schedule(rank, job=job(compression=top), compression="fp16")
+    wrong = said(lambda: schedule(rank, job=job(compression={"kind": "top"})))
+    return [transport(one)._compression.describe() for one in (model, keyword)], wrong
+
+
+def test_compression_is_the_script_s_or_else_the_file_s(on_ranks):
+    for (file, keyword), wrong in on_ranks(compressed):
+        assert "top_k" in str(file)
+        assert "fp16" in str(keyword)
+        assert "`top_k`" in wrong[1]
+
+
 def elsewhere(rank):
     import warnings
 

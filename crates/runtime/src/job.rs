@@ -42,7 +42,7 @@ pub struct Job {
     /// dimension. Left out: that of `plan`, else one switch for all ranks, of 20 Gb/s and 20 us on one host, 10
     /// Gb/s and 50 us over several.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "a_fabric")]
+    #[schemars(schema_with = "text_or_keys")]
     pub fabric: Option<Value>,
     /// Where a rank reaches each dimension, one for all or one for each: an interface's name (`eth0`), an
     /// address, or a network (`10.0.0.0/8`: the address of this host in it). Left out: loopback, which joins
@@ -67,6 +67,15 @@ pub struct Job {
     /// reach each other.
     #[serde(default)]
     pub transport: Transport,
+    /// What makes gradients smaller on their way: `fp16`, `bf16`, `{kind: top_k, share: 0.01}`,
+    /// `{kind: power_sgd, rank: 4}`, or `none`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "text_or_keys")]
+    pub compression: Option<Value>,
+    /// Whether parameters that have made the step under way are given back what they were before it when a
+    /// rank is lost. Costs a copy of parameters and optimizer state.
+    #[serde(default)]
+    pub undo: bool,
     /// Whether ranks on one host exchange through memory that both have, rather than over loopback.
     #[serde(default = "settings::yes")]
     pub shared_memory: bool,
@@ -92,7 +101,7 @@ pub struct Job {
     pub secret: Option<String>,
 }
 
-fn a_fabric(_: &mut SchemaGenerator) -> Schema {
+fn text_or_keys(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "anyOf": [{ "type": "string" }, { "type": "object" }] })
 }
 

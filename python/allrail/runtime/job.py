@@ -100,6 +100,8 @@ class Job:
         here = {"rank": rank, "ranks": ranks, "local_rank": local_rank, "one_host": one_host}
         known = {"secret": secret, "bytes": None if size is None else f"{size} B"}
         settings: dict[str, Any] = json.loads(self._ask(_core.job_settings, here | known))
+        if settings["flight_recorder"] is not None:
+            settings["flight_recorder"] = str(self.folder / settings["flight_recorder"])
         return settings
 
     def secret(self) -> str | None:

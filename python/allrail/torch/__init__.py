@@ -98,7 +98,8 @@ def schedule(
             what the job file says, or else the first where parameters are not on a GPU and ranks
             are on one machine, or the job file says by which interfaces they reach each other.
         compression: What makes gradients smaller on their way: `"fp16"`, `"bf16"`,
-            `{"kind": "top_k", "share": 0.01}`, `{"kind": "power_sgd", "rank": 4}`; None for none.
+            `{"kind": "top_k", "share": 0.01}`, `{"kind": "power_sgd", "rank": 4}`. None: as the job
+            file says, which says nothing of it by itself.
         every: Above 1, ranks step with their own gradients, and average their parameters after
             every so many steps.
         undo: Whether, when a rank is lost, parameters that have made the step under way are given
@@ -151,19 +152,12 @@ def schedule(
     disabled = os.environ.get("ALLRAIL_DISABLE", "0") not in {"", "0"}
     agreement = Agreement(store, rank, ranks, f"schedule{_count}")
     if isinstance(transport, str):
-        transport = "c10d" if disabled else transport
         found = job_of_all(job, agreement, more={"transport of `schedule`": transport})
-        one_host = same_machine(agreement)
-        if _is_native(transport, found, agreement, parameters, one_host=one_host):
-            size = sum(each.numel() * each.element_size() for each in parameters.values())
-            settings = settings_of_all(
-                found, agreement, rank=rank, ranks=ranks, one_host=one_host, size=size
-            )
-            transport = Native(rank, ranks, agreement, settings)
-        else:
-            if not dist.is_initialized():
-                dist.init_process_group(store=store, rank=rank, world_size=ranks)
-            transport = Whole(agreement)
+        transport = _carrier(
+            "c10d" if disabled else transport, found, agreement, parameters, store=store
+        )
+        smaller = smaller or compression_of(found.keys.get("compression"))
+        undo = undo or bool(found.keys.get("undo"))
     if agreement.on("every", every, same_every) > 1 and not disabled:
         _scheduled[id(model)] = Local(
             model,
@@ -190,6 +184,28 @@ def schedule(
         undo=undo,
     )
     return model, optimizer
+
+
+def _carrier(
+    asked: str,
+    job: Job,
+    agreement: Agreement,
+    parameters: dict[str, nn.Parameter],
+    *,
+    store: Any,
+) -> Transport:
+    """Return the transport that the script or the job file asks for, or that fits."""
+    rank, ranks = agreement.rank, agreement.ranks
+    one_host = same_machine(agreement)
+    if _is_native(asked, job, agreement, parameters, one_host=one_host):
+        size = sum(each.numel() * each.element_size() for each in parameters.values())
+        settings = settings_of_all(
+            job, agreement, rank=rank, ranks=ranks, one_host=one_host, size=size
+        )
+        return Native(rank, ranks, agreement, settings)
+    if not dist.is_initialized():
+        dist.init_process_group(store=store, rank=rank, world_size=ranks)
+    return Whole(agreement)
 
 
 def _is_native(
