@@ -127,6 +127,9 @@ pub struct Settings {
     /// Whether ranks on one host exchange through memory that both have, and not over TCP.
     #[serde(default = "yes")]
     pub shared_memory: bool,
+    /// Whether what goes over TCP is inside TLS 1.3. It needs a secret.
+    #[serde(default)]
+    pub tls: bool,
     /// By dimension the CPU that its thread runs on; any where there is none.
     #[serde(default)]
     pub pin: Vec<Option<u32>>,
@@ -239,7 +242,11 @@ impl Settings {
             let why = format!("signs of life come every {heartbeat}");
             return Err(refuse("timeouts.silent", &silent, &why, "several heartbeats"));
         }
-        self.secret().map(|_| ())
+        if self.secret()?.is_none() && self.tls {
+            let why = "TLS without a secret hides data from nobody who answers in a rank's place";
+            return Err(refuse("tls", &self.tls, why, "give `secret`"));
+        }
+        Ok(())
     }
 
     pub(crate) fn secret(&self) -> Result<Secret, RuntimeError> {
@@ -308,7 +315,7 @@ pub(crate) mod tests {
     #[test]
     fn what_cannot_be_names_the_field() {
         type Change = fn(&mut Settings);
-        let table: [(&str, Change); 9] = [
+        let table: [(&str, Change); 10] = [
             ("ranks", |one| one.ranks = 5),
             ("ranks", |one| one.ranks = 0),
             ("rank", |one| one.rank = 4),
@@ -318,6 +325,7 @@ pub(crate) mod tests {
             ("timeouts.link", |one| one.timeouts.link = Time::ZERO),
             ("timeouts.silent", |one| one.timeouts.silent = Time::from_us(1)),
             ("secret", |one| one.secret = Some("12".to_owned())),
+            ("tls", |one| one.tls = true),
         ];
         for (wanted, change) in table {
             let mut settings = local(0, &[2, 2]);
