@@ -129,8 +129,13 @@ fn a_frame_that_trickles_is_a_frame() {
 
 fn trickles_over(link: (bool, bool)) {
     let (node, mut data, _control) = with_peer(link);
-    let call =
-        CallOf { operation: Operation::Broadcast, root: 1, dtype: Dtype::Uint8, priority: 0 };
+    let call = CallOf {
+        operation: Operation::Broadcast,
+        root: 1,
+        dtype: Dtype::Uint8,
+        priority: 0,
+        name: None,
+    };
     let mut held = [0u8; 3];
     // SAFETY: it is waited for below.
     let number = unsafe { node.call(&call, held.as_mut_ptr(), 3) }.expect("it is taken");

@@ -17,6 +17,7 @@
 //! # Ok::<(), allrail_runtime::RuntimeError>(())
 //! ```
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use allrail_core::{Bandwidth, Bytes, Time};
@@ -78,12 +79,23 @@ pub struct Timeouts {
     pub silent: Time,
     /// From one sign of life to the next.
     pub heartbeat: Time,
+    /// After which an exchange that some rank has not submitted is warned of.
+    pub warn: Time,
+    /// After which an exchange that is not over ends the job.
+    pub stalled: Time,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
         let seconds = |count: u64| Time::from_us(count * 1_000_000);
-        Self { connect: seconds(60), link: seconds(10), silent: seconds(60), heartbeat: seconds(1) }
+        Self {
+            connect: seconds(60),
+            link: seconds(10),
+            silent: seconds(60),
+            heartbeat: seconds(1),
+            warn: seconds(60),
+            stalled: seconds(1800),
+        }
     }
 }
 
@@ -140,6 +152,12 @@ pub struct Settings {
     /// How long it waits.
     #[serde(default)]
     pub timeouts: Timeouts,
+    /// How many records it keeps of what has happened, the last ones; 0 for none.
+    #[serde(default = "records")]
+    pub records: u32,
+    /// A folder: what was recorded is written there when a fault ends the job.
+    #[serde(default)]
+    pub flight_recorder: Option<PathBuf>,
     /// What only the ranks of this job know, in hexadecimal. Without one only loopback is used.
     #[serde(default)]
     pub secret: Option<String>,
@@ -181,6 +199,13 @@ fn yes() -> bool {
 fn early() -> Bytes {
     Bytes::new(64 << 20)
 }
+
+fn records() -> u32 {
+    1 << 13
+}
+
+/// The most records: 100 bytes each.
+const MOST_RECORDS: u32 = 1 << 24;
 
 /// The most ranks of one process group.
 const MOST_RANKS: u32 = 1 << 16;
@@ -232,7 +257,11 @@ impl Settings {
             let why = "it is longer than 256 bytes";
             return Err(refuse("job", &self.job, why, "a short name"));
         }
-        let Timeouts { connect, link, silent, heartbeat } = self.timeouts;
+        if self.records > MOST_RECORDS {
+            let why = format!("at most {MOST_RECORDS} are kept, in memory");
+            return Err(refuse("records", &self.records, &why, "262144, a minute or so"));
+        }
+        let Timeouts { connect, link, silent, heartbeat, warn, stalled } = self.timeouts;
         let times = [("connect", connect), ("link", link), ("heartbeat", heartbeat)];
         if let Some((name, time)) = times.into_iter().find(|(_, time)| time.as_ps() == 0) {
             let field = format!("timeouts.{name}");
@@ -241,6 +270,15 @@ impl Settings {
         if silent < heartbeat + heartbeat {
             let why = format!("signs of life come every {heartbeat}");
             return Err(refuse("timeouts.silent", &silent, &why, "several heartbeats"));
+        }
+        if warn < heartbeat + heartbeat || stalled < warn {
+            let (field, value, why) = match stalled < warn {
+                true => ("timeouts.stalled", stalled, format!("a warning comes at {warn}")),
+                false => {
+                    ("timeouts.warn", warn, format!("ranks hear of each other every {heartbeat}"))
+                }
+            };
+            return Err(refuse(field, &value, &why, "first `warn`, much later `stalled`"));
         }
         if self.secret()?.is_none() && self.tls {
             let why = "TLS without a secret hides data from nobody who answers in a rank's place";
@@ -315,7 +353,10 @@ pub(crate) mod tests {
     #[test]
     fn what_cannot_be_names_the_field() {
         type Change = fn(&mut Settings);
-        let table: [(&str, Change); 10] = [
+        let table: [(&str, Change); 13] = [
+            ("records", |one| one.records = u32::MAX),
+            ("timeouts.warn", |one| one.timeouts.warn = Time::from_us(1)),
+            ("timeouts.stalled", |one| one.timeouts.stalled = Time::from_us(9_000_000)),
             ("ranks", |one| one.ranks = 5),
             ("ranks", |one| one.ranks = 0),
             ("rank", |one| one.rank = 4),
