@@ -53,7 +53,7 @@ impl Secret {
         self.0.is_empty()
     }
 
-    fn mac(&self, who: &str, said: [&[u8]; 2]) -> Hmac<Sha256> {
+    fn mac(&self, who: &str, said: [&[u8]; 3]) -> Hmac<Sha256> {
         let mut mac = <Hmac<Sha256> as Mac>::new_from_slice(&self.0).expect("keys have any length");
         mac.update(who.as_bytes());
         for part in said {
@@ -63,12 +63,13 @@ impl Secret {
         mac
     }
 
-    /// The proof of one side over what the dialling and the answering side have said.
-    pub(crate) fn prove(&self, who: &str, said: [&[u8]; 2]) -> [u8; LENGTH] {
+    /// The proof of one side over what the dialling and the answering side have said, and what only their
+    /// connection has, if it has anything.
+    pub(crate) fn prove(&self, who: &str, said: [&[u8]; 3]) -> [u8; LENGTH] {
         self.mac(who, said).finalize().into_bytes().into()
     }
 
-    pub(crate) fn is_proved(&self, who: &str, said: [&[u8]; 2], proof: &[u8]) -> bool {
+    pub(crate) fn is_proved(&self, who: &str, said: [&[u8]; 3], proof: &[u8]) -> bool {
         self.prove(who, said).ct_eq(proof).into()
     }
 }
@@ -91,12 +92,14 @@ mod tests {
     fn a_proof_is_of_one_side_one_talk_and_one_secret() {
         let one = Secret::from_hex(&"5a".repeat(32)).expect("a secret");
         let other = Secret::from_hex(&"5b".repeat(32)).expect("a secret");
-        let proof = one.prove("answer", [b"ab", b"c"]);
-        assert!(one.is_proved("answer", [b"ab", b"c"], &proof));
-        assert!(!one.is_proved("dial", [b"ab", b"c"], &proof));
-        assert!(!one.is_proved("answer", [b"a", b"bc"], &proof));
-        assert!(!other.is_proved("answer", [b"ab", b"c"], &proof));
-        assert!(!one.is_proved("answer", [b"ab", b"c"], &proof[..31]));
+        let proof = one.prove("answer", [b"ab", b"c", b""]);
+        assert!(one.is_proved("answer", [b"ab", b"c", b""], &proof));
+        assert!(!one.is_proved("dial", [b"ab", b"c", b""], &proof));
+        assert!(!one.is_proved("answer", [b"a", b"bc", b""], &proof));
+        assert!(!other.is_proved("answer", [b"ab", b"c", b""], &proof));
+        // Of another connection.
+        assert!(!one.is_proved("answer", [b"ab", b"c", b"d"], &proof));
+        assert!(!one.is_proved("answer", [b"ab", b"c", b""], &proof[..31]));
         assert_ne!(nonce().expect("bytes"), nonce().expect("bytes"));
     }
 

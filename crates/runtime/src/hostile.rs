@@ -1,22 +1,63 @@
 //! A peer that has the secret and says what it should not: the job ends with an error that names it, and
 //! nothing panics.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::{self, ErrorKind, IoSlice};
 use std::time::{Duration, Instant};
 
 use allrail_collective::Operation;
 use allrail_engine::{Dtype, FrameAt, FrameName, SignatureHash};
 use allrail_schedule::{Key, OperationName};
+use rustix::event::epoll::EventFlags;
 
 use crate::frame::{HEADER, Header};
-use crate::rendezvous::{Joined, Listening};
+use crate::port::link::Link;
+use crate::rendezvous::Listening;
 use crate::settings::tests::local;
 use crate::{CallOf, Fault, FaultKind, Node, Registered, Settings};
 
+/// What ranks may have between them.
+const LINKS: [(bool, bool); 3] = [(true, false), (false, false), (false, true)];
+
+/// A peer's end of a connection, which waits.
+struct End(Box<dyn Link>);
+
+impl End {
+    /// Goes on until a call says something else than that it would wait.
+    fn wait<T>(&mut self, mut call: impl FnMut(&mut dyn Link) -> io::Result<T>) -> io::Result<T> {
+        let until = Instant::now() + Duration::from_secs(5);
+        loop {
+            match call(self.0.as_mut()) {
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                other => return other,
+            }
+            assert!(Instant::now() < until, "it waits for ever");
+            std::thread::sleep(Duration::from_micros(100));
+            self.0.woken(EventFlags::IN | EventFlags::OUT);
+        }
+    }
+
+    fn write_all(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            let done = self.wait(|link| link.write(&[IoSlice::new(bytes)]))?;
+            bytes = &bytes[done..];
+        }
+        Ok(())
+    }
+
+    fn read_to_end(&mut self) -> Vec<u8> {
+        let (mut all, mut some) = (Vec::new(), [0; 4096]);
+        while let Ok(bytes @ 1..) = self.wait(|link| link.read(&mut some)) {
+            all.extend_from_slice(&some[..bytes]);
+        }
+        all
+    }
+}
+
 /// A node, and the two connections that rank 1 has with it.
-fn with_peer() -> (Node, TcpStream, TcpStream) {
-    let settings = |rank| Settings { shared_memory: false, ..local(rank, &[2]) };
+fn with_peer((shared_memory, tls): (bool, bool)) -> (Node, End, End) {
+    let secret = Some("5a".repeat(32));
+    let settings =
+        |rank| Settings { shared_memory, tls, secret: secret.clone(), ..local(rank, &[2]) };
     let (node, settings) = (Node::bind(settings(0)).expect("a port"), settings(1));
     let listening = Listening::new(&settings).expect("a port");
     let mine = listening.addresses().iter().map(ToString::to_string).collect();
@@ -29,13 +70,10 @@ fn with_peer() -> (Node, TcpStream, TcpStream) {
     let (name, dtype, shape) = ("weight".to_owned(), "float32".to_owned(), vec![64]);
     node.register(Registered { name, dtype, shape, ..Registered::default() }).expect("a name");
     node.start().expect("it starts");
-    let Some(Joined::Tcp(data)) = peer.data[0].remove(&0) else { panic!("a data connection") };
-    let data = TcpStream::from(data);
+    let data = peer.data[0].remove(&0).expect("a data connection");
+    assert_eq!(data.lends(), shared_memory);
     let control = peer.control.remove(&0).expect("a control connection");
-    for stream in [&data, &control] {
-        stream.set_nonblocking(false).expect("it blocks");
-    }
-    (node, data, control)
+    (node, End(data), End(control))
 }
 
 fn fault(node: &Node) -> Fault {
@@ -68,8 +106,10 @@ fn frames_that_cannot_be_name_their_sender() {
         ("has come before", |_| {}, 2),
         ("announces 0 bytes", |one| one.length = 0, 1),
     ];
-    for (wanted, change, times) in table {
-        let (node, mut data, _control) = with_peer();
+    for ((wanted, change, times), link) in
+        table.into_iter().flat_map(|row| LINKS.map(|link| (row, link)))
+    {
+        let (node, mut data, _control) = with_peer(link);
         let mut header = header();
         change(&mut header);
         for _ in 0..times {
@@ -84,7 +124,11 @@ fn frames_that_cannot_be_name_their_sender() {
 
 #[test]
 fn a_frame_that_trickles_is_a_frame() {
-    let (node, mut data, _control) = with_peer();
+    LINKS.into_iter().for_each(trickles_over);
+}
+
+fn trickles_over(link: (bool, bool)) {
+    let (node, mut data, _control) = with_peer(link);
     let call = CallOf {
         operation: Operation::Broadcast,
         root: 1,
@@ -113,7 +157,7 @@ fn a_frame_that_trickles_is_a_frame() {
 fn noise_ends_the_job_on_either_connection() {
     let mut state = 7u64;
     for round in 0..40 {
-        let (node, mut data, mut control) = with_peer();
+        let (node, mut data, mut control) = with_peer(LINKS[round % 3]);
         let mut noise = header().to_bytes().repeat(3);
         for _ in 0..1 + round / 4 {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -125,10 +169,8 @@ fn noise_ends_the_job_on_either_connection() {
         let fault = fault(&node);
         assert_eq!((fault.kind, fault.rank), (FaultKind::BadFrame, Some(1)), "{fault}");
         // It is told why.
-        let mut words = Vec::new();
         node.close();
-        control.set_read_timeout(Some(Duration::from_secs(5))).expect("a timeout");
-        let _ = control.read_to_end(&mut words);
+        let words = control.read_to_end();
         let told = String::from_utf8_lossy(&words).contains("rank 1");
         assert!(told || round % 4 == 3, "{fault}");
     }

@@ -79,6 +79,9 @@ pub struct Job {
     /// Whether ranks on one host exchange through memory that both have, rather than over loopback.
     #[serde(default = "settings::yes")]
     pub shared_memory: bool,
+    /// Whether what goes over a network does so inside TLS 1.3; between ranks of one host memory is used.
+    #[serde(default)]
+    pub tls: bool,
     /// The CPU that the thread of each dimension runs on, `null` for any; one for each dimension. Left out:
     /// any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -318,6 +321,7 @@ impl Job {
             partition: None,
             send_ahead,
             shared_memory: self.shared_memory,
+            tls: self.tls,
             pin: self.pin.clone(),
             flight_recorder: self.flight_recorder.clone(),
             early: self.early,
@@ -327,6 +331,7 @@ impl Job {
             epoch: 0,
             group: 0,
             records: settings::records(),
+            named_calls: false,
         };
         settings.check().map_err(as_in_the_file)?;
         settings.partition = partition_of(&settings, &tensor.partition, here.bytes)?;

@@ -1,4 +1,5 @@
-//! The engine on real processes: one [`Node`] a rank, over TCP. For Linux.
+//! The engine on real processes: one [`Node`] a rank, over TCP, TLS or memory that ranks on one host
+//! share. For Linux.
 //!
 //! A node drives [`allrail_engine`]'s `Engine` with the wall clock and adds no decision of its own. It has one
 //! thread for every dimension of the fabric, which owns that dimension's connections, and one for control;

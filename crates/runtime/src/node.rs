@@ -9,12 +9,13 @@ use allrail_collective::rank::Plans;
 use allrail_core::Bytes;
 use allrail_engine::engine::{self, Engine};
 use allrail_schedule::Key;
+use socket2::Socket;
 
 use crate::clock::Clock;
 use crate::control::Control;
 use crate::port::{Port, check_pins};
 use crate::record::{Record, What};
-use crate::rendezvous::{Connected, Joined, Listening, line};
+use crate::rendezvous::{Connected, Listening, line};
 use crate::shared::{Me, Shared};
 use crate::state::State;
 use crate::tensor::memory_at;
@@ -132,11 +133,11 @@ impl Node {
             other => return Err(out_of_turn(&mut life, other, "`connect`")),
         };
         let mut connected = listening.connect(&self.settings, table, goes_on)?;
-        let streams = std::mem::take(&mut connected.control);
-        self.remember(streams.values());
+        let links = std::mem::take(&mut connected.control);
+        self.remember(links.values().map(|link| link.socket()));
         let notes = std::mem::take(&mut connected.notes);
         self.shared.change(Me::Caller, |state| notes.into_iter().for_each(|one| state.note(one)));
-        let control = Control::new(Arc::clone(&self.shared), streams, &self.settings)?;
+        let control = Control::new(Arc::clone(&self.shared), links, &self.settings)?;
         life.threads.push(spawn("control", &self.shared, move || control.run())?);
         life.phase = Phase::Connected(Box::new(connected));
         Ok(())
@@ -166,9 +167,9 @@ impl Node {
             state.allow_early(Bytes::new(early.saturating_add(state.registered_bytes())));
             state.start()
         })?;
-        for (number, joined) in (0..).zip(connected.data) {
-            self.remember(joined.values().map(Joined::socket));
-            let port = Port::new(number, Arc::clone(&self.shared), joined, &self.settings)?;
+        for (number, links) in (0..).zip(connected.data) {
+            self.remember(links.values().map(|link| link.socket()));
+            let port = Port::new(number, Arc::clone(&self.shared), links, &self.settings)?;
             self.shared.change(Me::Caller, |state| state.port_runs(number, true));
             let shared = Arc::clone(&self.shared);
             life.threads.push(spawn(&format!("port {number}"), &self.shared, move || {
@@ -391,9 +392,9 @@ impl Node {
         }
     }
 
-    fn remember<'a>(&self, streams: impl Iterator<Item = &'a (impl AsRawFd + 'a)>) {
+    fn remember<'a>(&self, new: impl Iterator<Item = &'a Socket>) {
         let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        sockets.extend(streams.map(AsRawFd::as_raw_fd));
+        sockets.extend(new.map(AsRawFd::as_raw_fd));
     }
 
     /// In a child made by `fork`: closes its copies of the connections, which would keep them open when its

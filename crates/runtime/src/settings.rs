@@ -144,6 +144,9 @@ pub struct Settings {
     /// Whether ranks on one host exchange through memory that both have, and not over TCP.
     #[serde(default = "yes")]
     pub shared_memory: bool,
+    /// Whether what goes over TCP is inside TLS 1.3. It needs a secret.
+    #[serde(default)]
+    pub tls: bool,
     /// By dimension the CPU that its thread runs on; any where there is none.
     #[serde(default)]
     pub pin: Vec<Option<u32>>,
@@ -285,7 +288,10 @@ impl Settings {
             };
             return Err(refuse(field, &value, &why, "first `warn`, much later `stalled`"));
         }
-        self.secret()?;
+        if self.secret()?.is_none() && self.tls {
+            let why = "TLS without a secret hides data from nobody who answers in a rank's place";
+            return Err(refuse("tls", &self.tls, why, "give `secret`"));
+        }
         plans::check_given(self)
     }
 
@@ -355,7 +361,7 @@ pub(crate) mod tests {
     #[test]
     fn what_cannot_be_names_the_field() {
         type Change = fn(&mut Settings);
-        let table: [(&str, Change); 12] = [
+        let table: [(&str, Change); 13] = [
             ("records", |one| one.records = u32::MAX),
             ("timeouts.warn", |one| one.timeouts.warn = Time::from_us(1)),
             ("timeouts.stalled", |one| one.timeouts.stalled = Time::from_us(9_000_000)),
@@ -368,6 +374,7 @@ pub(crate) mod tests {
             ("timeouts.link", |one| one.timeouts.link = Time::ZERO),
             ("timeouts.silent", |one| one.timeouts.silent = Time::from_us(1)),
             ("secret", |one| one.secret = Some("12".to_owned())),
+            ("tls", |one| one.tls = true),
         ];
         for (wanted, change) in table {
             let mut settings = local(0, &[2, 2]);

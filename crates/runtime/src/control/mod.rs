@@ -13,8 +13,7 @@
 mod words;
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::io::{ErrorKind, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -22,11 +21,12 @@ use std::time::{Duration, Instant};
 use allrail_schedule::coordinate::wire::Limits;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use socket2::{SockRef, TcpKeepalive};
+use socket2::{Socket, TcpKeepalive};
 
 use self::words::Word;
 pub(crate) use self::words::{MOST_PROGRESS, Progress, Sign};
 use crate::clock::duration;
+use crate::port::link::{Link, watch};
 use crate::shared::{Me, Shared};
 use crate::state::State;
 use crate::{Fault, FaultKind, RuntimeError, Settings, flight};
@@ -41,13 +41,12 @@ const MOST_UNSENT: usize = 4 * words::LONGEST;
 
 struct Peer {
     rank: u32,
-    stream: TcpStream,
+    link: Box<dyn Link>,
     inbox: Vec<u8>,
     outbox: Vec<u8>,
     heard: Instant,
     /// Its last sign of life: when it was sent, and when it came, each on its own machine's clock.
     last: (u64, u64),
-    blocked: bool,
 }
 
 /// See the module.
@@ -70,7 +69,7 @@ pub(crate) struct Control {
 impl Control {
     pub(crate) fn new(
         shared: Arc<Shared>,
-        streams: BTreeMap<u32, TcpStream>,
+        links: BTreeMap<u32, Box<dyn Link>>,
         settings: &Settings,
     ) -> Result<Self, RuntimeError> {
         let failed = |error: Errno| RuntimeError::system("epoll", &std::io::Error::from(error));
@@ -78,25 +77,22 @@ impl Control {
         let bell = epoll::EventData::new_u64(BELL);
         epoll::add(&epoll, &shared.control.fd, bell, epoll::EventFlags::IN).map_err(failed)?;
         let link = duration(settings.timeouts.link);
-        let set = |stream: &TcpStream| {
-            stream.set_nonblocking(true)?;
-            stream.set_nodelay(true)?;
+        let set = |socket: &Socket| {
             let second = Duration::from_secs(1);
             let alive = TcpKeepalive::new().with_time(second).with_interval(second);
-            let socket = SockRef::from(stream);
             socket.set_tcp_keepalive(&alive)?;
             socket.set_tcp_user_timeout(Some(link))
         };
         // Who is still meeting others has no thread that could say anything.
         let first = Instant::now() + settings.connect_timeout();
         let mut peers = BTreeMap::new();
-        for (number, (rank, stream)) in (0..).zip(streams) {
-            set(&stream).map_err(|error| RuntimeError::system("a control connection", &error))?;
-            let data = epoll::EventData::new_u64(number);
-            epoll::add(&epoll, &stream, data, epoll::EventFlags::IN).map_err(failed)?;
+        for (number, (rank, link)) in (0..).zip(links) {
+            set(link.socket())
+                .map_err(|error| RuntimeError::system("a control connection", &error))?;
+            watch(&epoll, number, link.as_ref()).map_err(failed)?;
             let (inbox, outbox, heard) = (Vec::new(), Vec::new(), first);
-            let (last, blocked) = ((0, 0), false);
-            peers.insert(number, Peer { rank, stream, inbox, outbox, heard, last, blocked });
+            let last = (0, 0);
+            peers.insert(number, Peer { rank, link, inbox, outbox, heard, last });
         }
         let heartbeat = duration(settings.timeouts.heartbeat);
         Ok(Self {
@@ -139,7 +135,12 @@ impl Control {
             for event in &events[..count] {
                 match event.data.u64() {
                     BELL => self.shared.control.hear(),
-                    number => self.read(number),
+                    number => {
+                        if let Some(peer) = self.peers.get_mut(&number) {
+                            peer.link.woken(event.flags);
+                        }
+                        self.read(number);
+                    }
                 }
             }
         }
@@ -246,15 +247,11 @@ impl Control {
         let mut ended = Vec::new();
         for (number, peer) in &mut self.peers {
             let mut sent = 0;
-            let mut blocked = false;
             while sent < peer.outbox.len() {
-                match peer.stream.write(&peer.outbox[sent..]) {
+                match peer.link.write(&[IoSlice::new(&peer.outbox[sent..])]) {
                     Ok(bytes) => sent += bytes,
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
-                        blocked = true;
-                        break;
-                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => break,
                     // What it has said before is read first.
                     Err(error) => {
                         ended.push((*number, error));
@@ -263,13 +260,6 @@ impl Control {
                 }
             }
             peer.outbox.drain(..sent);
-            if blocked != peer.blocked {
-                peer.blocked = blocked;
-                let mut flags = epoll::EventFlags::IN;
-                flags.set(epoll::EventFlags::OUT, blocked);
-                let data = epoll::EventData::new_u64(*number);
-                let _ = epoll::modify(&self.epoll, &peer.stream, data, flags);
-            }
         }
         for (number, error) in ended {
             self.read(number);
@@ -283,17 +273,14 @@ impl Control {
             let Some(peer) = self.peers.get_mut(&number) else { return };
             let from = peer.inbox.len();
             peer.inbox.resize(from + READ, 0);
-            let read = peer.stream.read(&mut peer.inbox[from..]);
+            let read = peer.link.read(&mut peer.inbox[from..]);
             peer.inbox.truncate(from + *read.as_ref().unwrap_or(&0));
             match read {
                 Ok(0) => return self.ended(number, None),
-                Ok(bytes) => {
+                Ok(_) => {
                     peer.heard = Instant::now();
                     if let Err(why) = self.hear(number) {
                         return self.misspoke(number, &why);
-                    }
-                    if bytes < READ {
-                        return;
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -325,7 +312,7 @@ impl Control {
 
     fn misspoke(&mut self, number: u64, why: &str) {
         if let Some(peer) = self.peers.remove(&number) {
-            let _ = epoll::delete(&self.epoll, &peer.stream);
+            let _ = epoll::delete(&self.epoll, peer.link.socket());
             let what = format!("what rank {} says cannot be understood: {why}", peer.rank);
             let (kind, rank, tensor) = (FaultKind::BadFrame, Some(peer.rank), None);
             let fault = Fault { kind, rank, tensor, what };
@@ -336,7 +323,7 @@ impl Control {
     /// A connection is over.
     fn ended(&mut self, number: u64, error: Option<&std::io::Error>) {
         let Some(peer) = self.peers.remove(&number) else { return };
-        let _ = epoll::delete(&self.epoll, &peer.stream);
+        let _ = epoll::delete(&self.epoll, peer.link.socket());
         let kinds =
             [ErrorKind::TimedOut, ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable];
         let (kind, how) = match error {

@@ -5,7 +5,7 @@
 //! urgent first, until the link has as much as it takes ahead. It never blocks and never spins.
 
 mod connection;
-mod link;
+pub(crate) mod link;
 mod pin;
 
 use std::collections::BTreeMap;
@@ -15,12 +15,11 @@ use std::sync::Arc;
 use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
 
-pub(crate) use self::link::Mapping;
 pub(crate) use self::pin::check as check_pins;
 
 use self::connection::{Connection, End};
+use self::link::Link;
 use crate::frame::Limits;
-use crate::rendezvous::Joined;
 use crate::shared::{Me, Shared};
 use crate::{RuntimeError, Settings};
 
@@ -62,7 +61,7 @@ impl Port {
     pub(crate) fn new(
         number: u32,
         shared: Arc<Shared>,
-        joined: BTreeMap<u32, Joined>,
+        links: BTreeMap<u32, Box<dyn Link>>,
         settings: &Settings,
     ) -> Result<Self, RuntimeError> {
         let failed = system("epoll");
@@ -71,15 +70,9 @@ impl Port {
         epoll::add(&epoll, &shared.ports[number as usize].fd, bell, epoll::EventFlags::IN)
             .map_err(&failed)?;
         let (mut connections, mut places) = (Vec::new(), BTreeMap::new());
-        let edges = epoll::EventFlags::IN
-            | epoll::EventFlags::OUT
-            | epoll::EventFlags::RDHUP
-            | epoll::EventFlags::ET;
-        for (peer, joined) in joined {
-            let link = link::of(joined, settings)?;
+        for (peer, link) in links {
             let place = connections.len();
-            let data = epoll::EventData::new_u64(place as u64);
-            epoll::add(&epoll, link.socket(), data, edges).map_err(&failed)?;
+            link::watch(&epoll, place as u64, link.as_ref()).map_err(&failed)?;
             places.insert(peer, place);
             connections.push(Connection::new(peer, link, Limits { length: u64::MAX >> 16 }));
         }

@@ -12,7 +12,7 @@
 //! whoever reads frames. Where both are on one host, who has dialled then sends a byte with the memory that
 //! they exchange data through ([`Mapping`]). A proof is over all that both have said before it ([`auth`](crate::auth)).
 
-use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
@@ -26,9 +26,9 @@ use serde::{Deserialize, Serialize};
 use socket2::Socket;
 use thiserror::Error;
 
-use super::Joined;
+use super::stream::Stream;
 use crate::auth::{self, Secret};
-use crate::port::Mapping;
+use crate::port::link::{Link, Mapping, Memory, Tcp};
 use crate::{RuntimeError, Settings};
 
 const MAGIC: [u8; 4] = *b"arhs";
@@ -39,6 +39,8 @@ const MOST_FACTS: usize = 1024;
 const DIALS: &str = "allrail dials";
 const ANSWERS: &str = "allrail answers";
 const WELCOME: u8 = 1;
+/// The first byte of whoever begins to speak TLS.
+const TLS_HANDSHAKE: u8 = 0x16;
 
 /// What a rank says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,6 +102,8 @@ impl Facts {
 pub(crate) enum Refused {
     #[error("it does not speak allrail's protocol")]
     Stranger,
+    #[error("it speaks TLS, and this rank does not: give all ranks the same `tls`")]
+    Tls,
     #[error("it speaks version {0} of the handshake, and this build version {VERSION}")]
     Version(u8),
     #[error("it does not have the secret of this job")]
@@ -125,9 +129,7 @@ enum Stage {
 
 /// See the module.
 pub(crate) struct Handshake {
-    stream: Socket,
-    /// Whether both are on one host.
-    local: bool,
+    stream: Stream,
     mine: Facts,
     /// The rank that is dialled; none where this side answers.
     dialled: Option<u32>,
@@ -149,7 +151,7 @@ impl Handshake {
     /// On a connection that does not block. `mine` is what this side says; where it answers, `to` and
     /// `dimension` are filled in once they are known.
     pub(crate) fn new(
-        (stream, local): (Socket, bool),
+        stream: Stream,
         mine: Facts,
         dialled: Option<u32>,
         secret: Secret,
@@ -157,7 +159,6 @@ impl Handshake {
     ) -> Result<Self, RuntimeError> {
         let mut one = Self {
             stream,
-            local,
             mine,
             dialled,
             secret,
@@ -178,24 +179,29 @@ impl Handshake {
         Ok(one)
     }
 
-    pub(crate) fn stream(&self) -> &Socket {
-        &self.stream
+    pub(crate) fn socket(&self) -> &Socket {
+        self.stream.socket()
     }
 
     pub(crate) fn is_local(&self) -> bool {
-        self.local
+        matches!(self.stream, Stream::Local(_))
     }
 
     /// What the two have between them now.
-    pub(crate) fn into_joined(self) -> Joined {
-        match self.memory {
-            Some(mapping) => Joined::Memory(self.stream, mapping),
-            None => Joined::Tcp(self.stream),
-        }
+    pub(crate) fn into_link(self, settings: &Settings) -> io::Result<Box<dyn Link>> {
+        Ok(match (self.stream, self.memory) {
+            (Stream::Tcp(socket), _) => Box::new(Tcp::new(socket, settings)?),
+            (Stream::Tls(mut tls), _) => {
+                tls.set(settings)?;
+                tls
+            }
+            (Stream::Local(socket), Some(mapping)) => Box::new(Memory::new(socket, mapping)),
+            (Stream::Local(_), None) => return Err(ErrorKind::NotConnected.into()),
+        })
     }
 
     pub(crate) fn wants_to_write(&self) -> bool {
-        !self.outbox.is_empty()
+        !self.outbox.is_empty() || self.stream.has_unsent()
     }
 
     fn speak(&mut self) {
@@ -208,18 +214,22 @@ impl Handshake {
         self.outbox.extend_from_slice(&self.said);
     }
 
-    fn prove(&mut self) {
+    fn prove(&mut self) -> Result<(), Refused> {
+        let binding = self.stream.binding().map_err(|error| self.ended(&error.to_string()))?;
         let proof = match self.dialled {
-            Some(_) => self.secret.prove(DIALS, [&self.said, &self.heard]),
-            None => self.secret.prove(ANSWERS, [&self.heard, &self.said]),
+            Some(_) => self.secret.prove(DIALS, [&self.said, &self.heard, &binding]),
+            None => self.secret.prove(ANSWERS, [&self.heard, &self.said, &binding]),
         };
         self.outbox.extend(proof);
+        Ok(())
     }
 
     fn check_proof(&self, proof: &[u8]) -> Result<(), Refused> {
+        let binding = self.stream.binding().map_err(|error| self.ended(&error.to_string()))?;
+        let (said, heard) = (&self.said, &self.heard);
         let proved = match self.dialled {
-            Some(_) => self.secret.is_proved(ANSWERS, [&self.said, &self.heard], proof),
-            None => self.secret.is_proved(DIALS, [&self.heard, &self.said], proof),
+            Some(_) => self.secret.is_proved(ANSWERS, [said, heard, &binding], proof),
+            None => self.secret.is_proved(DIALS, [heard, said, &binding], proof),
         };
         if proved { Ok(()) } else { Err(Refused::Secret) }
     }
@@ -246,10 +256,10 @@ impl Handshake {
         loop {
             self.flush()?;
             if self.stage == Stage::Flush {
-                if !self.outbox.is_empty() {
+                if self.wants_to_write() {
                     return Ok(None);
                 }
-                if !self.local {
+                if !self.is_local() {
                     return Ok(self.theirs.take());
                 }
                 self.stage = Stage::Memory;
@@ -298,7 +308,7 @@ impl Handshake {
         let fds = [memory.as_fd()];
         beside.push(SendAncillaryMessage::ScmRights(&fds));
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        sendmsg(&self.stream, &[IoSlice::new(&[WELCOME])], &mut beside, flags)?;
+        sendmsg(self.socket(), &[IoSlice::new(&[WELCOME])], &mut beside, flags)?;
         Ok(memory)
     }
 
@@ -307,7 +317,7 @@ impl Handshake {
         let mut beside = RecvAncillaryBuffer::new(&mut room);
         let mut byte = [0];
         let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-        recvmsg(&self.stream, &mut [IoSliceMut::new(&mut byte)], &mut beside, flags)?;
+        recvmsg(self.socket(), &mut [IoSliceMut::new(&mut byte)], &mut beside, flags)?;
         let memory = beside.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
             _ => None,
@@ -332,6 +342,9 @@ impl Handshake {
         let dials = self.dialled.is_some();
         (self.stage, self.wanted) = match self.stage {
             Stage::Head => {
+                if inbox[0] == TLS_HANDSHAKE {
+                    return Err(Refused::Tls);
+                }
                 if inbox[..4] != MAGIC {
                     return Err(Refused::Stranger);
                 }
@@ -352,7 +365,7 @@ impl Handshake {
                     (self.mine.to, self.mine.dimension) = (facts.rank, facts.dimension);
                     self.theirs = Some(facts);
                     self.speak();
-                    self.prove();
+                    self.prove()?;
                 } else {
                     self.theirs = Some(facts);
                 }
@@ -362,7 +375,7 @@ impl Handshake {
                 self.check_proof(&inbox)?;
                 if dials {
                     // Also where they are of two jobs: the other side shall see it, too.
-                    self.prove();
+                    self.prove()?;
                     self.flush()?;
                     self.check_facts()?;
                     (Stage::Welcome, 1)
@@ -391,6 +404,11 @@ impl Handshake {
                 Err(error) => return Err(self.ended(&error.to_string())),
             }
         }
-        Ok(())
+        match self.stream.flush() {
+            Err(error) if error.kind() != ErrorKind::WouldBlock => {
+                Err(self.ended(&error.to_string()))
+            }
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 }

@@ -1,7 +1,10 @@
-use std::io::Write;
-use std::net::TcpListener;
+use std::io::{ErrorKind, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::{Duration, Instant};
 
+use super::stream::Stream;
 use super::*;
+use crate::port::link::Identity;
 use crate::settings::tests::local;
 
 type Ends = Vec<Result<Connected, RuntimeError>>;
@@ -54,11 +57,12 @@ fn every_two_ranks_have_the_connections_that_they_need() {
 #[test]
 fn ranks_that_are_not_of_one_job_say_what_differs() {
     type Change = fn(&mut Settings);
-    let table: [(Change, &str); 4] = [
+    let table: [(Change, &str); 5] = [
         (|one| one.job = "other".to_owned(), "rank 2 has another job than rank"),
         (|one| one.chunks = 7, "rank 2 has another plan than rank"),
         (|one| one.epoch = 3, "rank 2 has another epoch than rank"),
         (|one| one.secret = secret("5b"), "it does not have the secret of this job"),
+        (|one| (one.tls, one.shared_memory) = (true, false), "it speaks TLS, and this rank does"),
     ];
     for (change, wanted) in table {
         let all = meet(&[3], |one| {
@@ -165,4 +169,86 @@ fn strangers_cost_a_note() {
         ends.into_iter().flat_map(|one| one.expect("it meets").notes).collect();
     assert_eq!(notes.len(), 1, "{notes:?}");
     assert!(notes[0].contains("none of this job's"), "{notes:?}");
+}
+
+/// Hands on what comes, as long as anything may.
+fn relay(mut ends: [Stream; 2], until: Instant) {
+    let mut bytes = [0; 4096];
+    while Instant::now() < until {
+        for from in 0..2 {
+            let _ = ends[1 - from].flush();
+            match ends[from].read(&mut bytes) {
+                Ok(0) => return,
+                Ok(count) => {
+                    if ends[1 - from].write(&bytes[..count]).ok() != Some(count) {
+                        return;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+                Err(_) => return,
+            }
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Rank 1 reaches rank 0 by someone who hands everything on: as it is, or having a session with each.
+fn through_a_relay(speaks_tls: bool) -> Ends {
+    let all: Vec<(Settings, Listening)> = (0..2)
+        .map(|rank| {
+            let mut settings = local(rank, &[2]);
+            settings.timeouts.connect = allrail_core::Time::from_us(1_000_000);
+            (settings.secret, settings.tls) = (secret("5a"), true);
+            settings.shared_memory = false;
+            let listening = Listening::new(&settings).expect("a free port");
+            (settings, listening)
+        })
+        .collect();
+    let relays = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    relays.set_nonblocking(true).expect("it does not block");
+    let true_table: Vec<Vec<String>> =
+        all.iter().map(|(_, one)| vec![one.addresses()[0].to_string()]).collect();
+    let (to, until) = (all[0].1.addresses()[0], Instant::now() + Duration::from_millis(1500));
+    let mut false_table = true_table.clone();
+    false_table[0][0] = relays.local_addr().expect("its address").to_string();
+    let identity = Identity::new().expect("a key");
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = all
+            .into_iter()
+            .zip([&true_table, &false_table])
+            .map(|((settings, listening), table)| {
+                scope.spawn(move || listening.connect(&settings, table, &mut || true))
+            })
+            .collect();
+        while !threads.iter().all(std::thread::ScopedJoinHandle::is_finished) {
+            if let Ok((one, _)) = relays.accept() {
+                let other = TcpStream::connect(to).expect("rank 0 listens");
+                let end = |stream: TcpStream, dials| {
+                    stream.set_nonblocking(true).expect("it does not block");
+                    match speaks_tls {
+                        true => {
+                            let tls = identity.over(stream.into(), dials).expect("a session");
+                            Stream::Tls(Box::new(tls))
+                        }
+                        false => Stream::Tcp(stream.into()),
+                    }
+                };
+                let ends = [end(one, None), end(other, Some(to.ip()))];
+                scope.spawn(move || relay(ends, until));
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        threads.into_iter().map(|one| one.join().expect("no panic")).collect()
+    })
+}
+
+#[test]
+fn who_is_between_two_ranks_has_no_part_in_their_session() {
+    assert!(through_a_relay(false).iter().all(Result::is_ok));
+    let ends = through_a_relay(true);
+    assert!(ends.iter().all(Result::is_err));
+    let texts: Vec<String> =
+        ends.into_iter().filter_map(Result::err).map(|error| error.to_string()).collect();
+    let wanted = "it does not have the secret of this job";
+    assert!(texts.iter().any(|text| text.contains(wanted)), "{texts:?}");
 }

@@ -6,9 +6,9 @@ use allrail_collective::Operation;
 use allrail_collective::rank::shard;
 use allrail_engine::Dtype;
 use allrail_runtime::{CallOf, FaultKind, Node, RuntimeError};
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::cluster::{Held, LONG, connected};
+use crate::cluster::{Held, LONG, connected, links, over};
 
 fn call(node: &Node, operation: Operation, root: u32, held: &mut Held) -> u64 {
     let call = CallOf { operation, root, dtype: held.dtype, priority: 0, name: None };
@@ -157,13 +157,17 @@ fn what_cannot_be_called_is_refused_before_it_counts() {
 /// One rank is far ahead, with more than the other keeps of what comes early: it waits, and all is right.
 #[test]
 fn who_is_ahead_waits_where_there_is_no_room() {
-    let nodes = started(&[2], &json!({"early": "64 KiB"}));
+    links().iter().for_each(who_is_ahead_waits_over);
+}
+
+fn who_is_ahead_waits_over(link: &Value) {
+    let nodes = started(&[2], &over(link, &json!({"early": "64 KiB"})));
     let content = vec![1u8; 1 << 18];
     std::thread::scope(|scope| {
         for (rank, node) in nodes.iter().enumerate() {
             let content = &content;
             scope.spawn(move || {
-                std::thread::sleep(std::time::Duration::from_millis(300 * rank as u64));
+                std::thread::sleep(std::time::Duration::from_millis(200 * rank as u64));
                 let mut held: Vec<Held> =
                     (0..40).map(|_| Held::new(Dtype::Uint8, content)).collect();
                 let all_reduce = |held| call(node, Operation::AllReduce, 0, held);

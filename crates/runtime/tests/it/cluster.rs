@@ -29,6 +29,24 @@ pub(crate) fn settings(rank: u32, sizes: &[u32], more: &Value) -> Settings {
     Settings::from_json(&all.to_string()).expect("right settings")
 }
 
+/// What ranks may have between them: every law and fault is to hold over each.
+pub(crate) fn links() -> [Value; 3] {
+    [
+        json!({"shared_memory": true}),
+        json!({"shared_memory": false}),
+        json!({"shared_memory": false, "tls": true}),
+    ]
+}
+
+/// One link's settings with others beside.
+pub(crate) fn over(link: &Value, more: &Value) -> Value {
+    let mut all = link.clone();
+    for (key, value) in more.as_object().into_iter().flatten() {
+        all[key] = value.clone();
+    }
+    all
+}
+
 /// All nodes, bound and connected.
 pub(crate) fn connected(sizes: &[u32], more: &Value) -> Vec<Arc<Node>> {
     let ranks: u32 = sizes.iter().product();

@@ -6,7 +6,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 use serde_json::json;
 
-use crate::cluster::{Held, connected, register, submit, wait};
+use crate::cluster::{Held, connected, links, over, register, submit, wait};
 
 fn content(dtype: Dtype, elements: usize, draw: &mut Pcg64) -> Vec<u8> {
     (0..elements)
@@ -56,8 +56,12 @@ fn close(dtype: Dtype, is: &[u8], wanted: &[u8]) -> bool {
     })
 }
 
-/// Several tensors a few times over ranks of these sizes.
+/// Several tensors a few times over ranks of these sizes, over whatever they may have between them.
 fn exchange(sizes: &[u32], seed: u64, more: &serde_json::Value) {
+    links().iter().for_each(|link| exchange_over(sizes, seed, &over(link, more)));
+}
+
+fn exchange_over(sizes: &[u32], seed: u64, more: &serde_json::Value) {
     let nodes = connected(sizes, more);
     let mut draw = Pcg64::seed_from_u64(seed);
     let dtypes: Vec<(Dtype, usize)> = (0..draw.random_range(1..6))

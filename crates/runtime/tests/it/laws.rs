@@ -1,5 +1,5 @@
 //! The laws of the engine's loopback driver, over sockets and threads: the same jobs, from the same seeds,
-//! and the same checks of what every rank holds. `LAW_SEEDS` says how many, `LAW_FIRST_SEED` where they begin.
+//! and the same checks of what every rank holds; seeds take turns over what ranks may have between them. `LAW_SEEDS` says how many, `LAW_FIRST_SEED` where they begin.
 //!
 //! What the loopback's adversary decides, here the machine does: which thread runs when, how a stream of
 //! bytes is cut, how much a socket takes.
@@ -25,13 +25,13 @@ use std::time::Instant;
 
 use allrail_engine::engine::Stopped;
 use allrail_runtime::{CallOf, Fault, Node, Registered, RuntimeError};
-use serde_json::json;
+use serde_json::Value;
 
 pub(crate) use self::job::{Job, Transport};
 
 use self::contents::GUARD;
 use self::faults::TakenFor;
-use crate::cluster::{LONG, connect_with, settings};
+use crate::cluster::{LONG, connect_with, links, settings};
 
 /// What became of a rank.
 #[derive(Default)]
@@ -45,9 +45,9 @@ pub(crate) struct RankOutcome {
     pub(crate) fault: Option<Fault>,
 }
 
-fn bind(job: &Job, rank: u32) -> Arc<Node> {
+fn bind(job: &Job, rank: u32, link: &Value) -> Arc<Node> {
     let (engine, plans, peers) = job.engine_of(rank);
-    let settings = settings(rank, &job.sizes, &json!({}));
+    let settings = settings(rank, &job.sizes, link);
     Arc::new(Node::with_engine(settings, engine, plans, peers).expect("a free port"))
 }
 
@@ -118,8 +118,8 @@ fn run_rank(job: &Job, rank: u32, node: &Node) -> RankOutcome {
 }
 
 /// Carries a job out; a rank that ends with a fault is closed, and the others go on as long as they can.
-fn run(job: &Job) -> Vec<RankOutcome> {
-    let nodes: Vec<Arc<Node>> = (0..job.ranks()).map(|rank| bind(job, rank)).collect();
+fn run(job: &Job, link: &Value) -> Vec<RankOutcome> {
+    let nodes: Vec<Arc<Node>> = (0..job.ranks()).map(|rank| bind(job, rank, link)).collect();
     let table: Vec<Vec<String>> = nodes.iter().map(|node| node.addresses().to_vec()).collect();
     connect_with(&nodes, &table);
     std::thread::scope(|scope| {
@@ -162,7 +162,8 @@ fn law(name: &str, job_of: impl Fn(u64) -> Job, check: impl Fn(&Job, &[RankOutco
         let job = job_of(seed);
         let again =
             format!("LAW_FIRST_SEED={seed} LAW_SEEDS=1 cargo test -p allrail-runtime {name}");
-        check(&job, &run(&job), &format!("seed {seed} ({again})"));
+        let link = &links()[seed as usize % links().len()];
+        check(&job, &run(&job, link), &format!("seed {seed} over {link} ({again})"));
     }
     eprintln!("{name}: {:.1} s", begun.elapsed().as_secs_f64());
 }

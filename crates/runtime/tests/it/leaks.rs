@@ -1,9 +1,9 @@
 //! Nothing is left of a node, and nothing grows while it runs. Each test is in a process of its own, as others
 //! have threads and sockets too.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::cluster::{bind, connected, started, submit, wait};
+use crate::cluster::{bind, connected, links, over, started, submit, wait};
 
 const ALONE: &str = "ALLRAIL_TEST_ALONE";
 
@@ -19,10 +19,12 @@ fn is_alone(name: &str) -> bool {
     false
 }
 
-/// How many threads and open files this process has.
-fn held() -> (usize, usize) {
+/// How many threads, open files, and pieces of memory shared with ranks this process has.
+fn held() -> [usize; 3] {
     let count = |folder: &str| std::fs::read_dir(folder).map_or(0, Iterator::count);
-    (count("/proc/self/task"), count("/proc/self/fd"))
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("on Linux");
+    let shared = maps.lines().filter(|line| line.contains("memfd:allrail")).count();
+    [count("/proc/self/task"), count("/proc/self/fd"), shared]
 }
 
 /// Bytes of memory that this process has.
@@ -38,8 +40,9 @@ fn nothing_is_left_of_a_node_that_is_closed_dropped_or_broken() {
         return;
     }
     let before = held();
-    for round in 0..6 {
-        let nodes = connected(&[2, 2], &json!({}));
+    for round in 0..18 {
+        let nodes = connected(&[2, 2], &links()[round / 6]);
+        assert_eq!(held()[2] > 0, round < 6, "ranks in one process are on one host");
         let mut tensors = started(&nodes, 1000);
         if round % 3 > 0 {
             for (node, (key, held)) in nodes.iter().zip(&mut tensors).take(4 - round % 2) {
@@ -64,7 +67,11 @@ fn nothing_grows_from_step_to_step() {
     if !is_alone("leaks::nothing_grows_from_step_to_step") {
         return;
     }
-    let nodes = connected(&[2, 2], &json!({"partition": "16 KiB"}));
+    links().iter().for_each(steps_over);
+}
+
+fn steps_over(link: &Value) {
+    let nodes = connected(&[2, 2], &over(link, &json!({"partition": "16 KiB"})));
     let mut tensors = started(&nodes, 20_000);
     let mut step = |generation: u64| {
         for (node, (key, held)) in nodes.iter().zip(&mut tensors) {
@@ -77,7 +84,7 @@ fn nothing_grows_from_step_to_step() {
     };
     (0..500).for_each(&mut step);
     let before = (held(), resident());
-    (500..2500).for_each(&mut step);
+    (500..2000).for_each(&mut step);
     let after = (held(), resident());
     assert_eq!(before.0, after.0);
     // Less than a kilobyte a step would be seen.

@@ -16,7 +16,7 @@ use super::ring::{Reader, Writer};
 use crate::frame::BadFrame;
 
 /// See the module.
-pub(super) struct Memory {
+pub(crate) struct Memory {
     socket: Socket,
     reader: Reader,
     writer: Writer,
@@ -28,7 +28,7 @@ fn bad(bad: BadFrame) -> io::Error {
 }
 
 impl Memory {
-    pub(super) fn new(socket: Socket, mapping: Mapping) -> Self {
+    pub(crate) fn new(socket: Socket, mapping: Mapping) -> Self {
         let mapping = Arc::new(mapping);
         let (reader, writer) = (Reader::new(Arc::clone(&mapping)), Writer::new(mapping));
         Self { socket, reader, writer, ended: false }
@@ -111,5 +111,61 @@ impl Link for Memory {
                 return Err(ErrorKind::WouldBlock.into());
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use socket2::{Domain, Type};
+
+    use super::*;
+
+    /// Both ends of a link.
+    fn ends() -> [Memory; 2] {
+        let (one, other) = Socket::pair(Domain::UNIX, Type::STREAM, None).expect("sockets");
+        let memory = Mapping::create().expect("memory");
+        [(one, true), (other, false)].map(|(socket, dials)| {
+            Memory::new(socket, Mapping::new(&memory, dials).expect("it is mapped"))
+        })
+    }
+
+    fn bells(link: &Memory) -> usize {
+        recv(&link.socket, &mut [0; 64], RecvFlags::DONTWAIT).map_or(0, |(bytes, _)| bytes)
+    }
+
+    #[test]
+    fn who_waits_is_woken_and_who_does_not_is_left_alone() {
+        let [mut one, mut other] = ends();
+        let piece = [1; 1000];
+        let would_block = |result: io::Result<usize>| {
+            assert_eq!(result.map_err(|error| error.kind()), Err(ErrorKind::WouldBlock));
+        };
+        one.write(&[IoSlice::new(&piece)]).expect("there is room");
+        assert_eq!(bells(&other), 0, "nobody waits");
+        assert_eq!(other.read(&mut [0; 5000]).expect("it is there"), 1000);
+        would_block(other.read(&mut [0; 5000]));
+        one.write(&[IoSlice::new(&piece)]).expect("there is room");
+        one.write(&[IoSlice::new(&piece)]).expect("there is room");
+        assert_eq!(bells(&other), 1);
+        // An element that has not come whole is waited for.
+        would_block(other.lend(&mut |_| 0));
+        one.write(&[IoSlice::new(&piece)]).expect("there is room");
+        assert_eq!(bells(&other), 1);
+        while one.write(&[IoSlice::new(&piece)]).is_ok() {}
+        would_block(one.write(&[IoSlice::new(&piece)]));
+        while other.lend(&mut <[u8]>::len).is_ok() {}
+        assert_eq!(bells(&one), 1);
+    }
+
+    #[test]
+    fn what_was_sent_before_the_end_is_read_before_it() {
+        let [mut one, mut other] = ends();
+        one.write(&[IoSlice::new(b"last")]).expect("there is room");
+        drop(one);
+        other.woken(EventFlags::IN);
+        let mut came = [0; 4];
+        assert_eq!(other.read(&mut came).expect("it is there"), 4);
+        assert_eq!((&came, other.read(&mut [0]).expect("the end")), (b"last", 0));
+        assert!(other.write(&[IoSlice::new(b"x")]).is_err());
     }
 }

@@ -1,5 +1,5 @@
-//! What carries the bytes between two ranks, one file each: a [`Tcp`] connection, or [`Memory`] that both
-//! processes have where they run on one host.
+//! What carries the bytes between two ranks, one file each: a [`Tcp`] connection, one inside [`Tls`], or
+//! [`Memory`] that both processes have where they run on one host.
 //!
 //! A link is a stream of bytes each way that never blocks. Epoll watches its socket for edges, so whoever
 //! has had bytes from it comes again until it says `WouldBlock`; only then it will be woken.
@@ -8,20 +8,21 @@ mod mapping;
 mod memory;
 mod ring;
 mod tcp;
+mod tls;
 
 use std::io::{self, IoSlice};
+use std::os::fd::OwnedFd;
 
 use rustix::event::epoll;
 use socket2::Socket;
 
 pub(crate) use self::mapping::Mapping;
-use self::memory::Memory;
-use self::tcp::Tcp;
-use crate::rendezvous::Joined;
-use crate::{RuntimeError, Settings};
+pub(crate) use self::memory::Memory;
+pub(crate) use self::tcp::Tcp;
+pub(crate) use self::tls::{Identity, Tls};
 
-/// See the module. Called by the thread of a port, for one connection.
-pub(super) trait Link: Send {
+/// See the module. Called by the thread that owns the connection: that of a port, or of control.
+pub(crate) trait Link: Send {
     /// What epoll watches; its end is the end of the link.
     fn socket(&self) -> &Socket;
 
@@ -43,17 +44,13 @@ pub(super) trait Link: Send {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Sends as much as the link takes.
+    /// Sends as much as the link takes, which is something, or `WouldBlock`.
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;
 }
 
-/// The link over what the rendezvous has made.
-pub(super) fn of(joined: Joined, settings: &Settings) -> Result<Box<dyn Link>, RuntimeError> {
-    Ok(match joined {
-        Joined::Tcp(socket) => Box::new(
-            Tcp::new(socket, settings)
-                .map_err(|error| RuntimeError::system("a data connection", &error))?,
-        ),
-        Joined::Memory(socket, mapping) => Box::new(Memory::new(socket, mapping)),
-    })
+/// What epoll is asked to look for at the socket of a link, once for all.
+pub(crate) fn watch(epoll: &OwnedFd, number: u64, link: &dyn Link) -> rustix::io::Result<()> {
+    use epoll::EventFlags;
+    let edges = EventFlags::IN | EventFlags::OUT | EventFlags::RDHUP | EventFlags::ET;
+    epoll::add(epoll, link.socket(), epoll::EventData::new_u64(number), edges)
 }

@@ -14,7 +14,7 @@ use crate::Settings;
 const SHORT: usize = 16 << 10;
 
 /// See the module.
-pub(super) struct Tcp {
+pub(crate) struct Tcp {
     socket: Socket,
     /// Nothing is left: what was not there a moment ago comes with the next edge.
     dry: bool,
@@ -22,12 +22,17 @@ pub(super) struct Tcp {
     hung_up: bool,
 }
 
+/// What a socket is told before it carries frames.
+pub(super) fn set_ahead(socket: &Socket, settings: &Settings) -> io::Result<()> {
+    socket.set_tcp_nodelay(true)?;
+    let ahead = u32::try_from(settings.send_ahead.count()).unwrap_or(u32::MAX);
+    socket.set_tcp_notsent_lowat(ahead)
+}
+
 impl Tcp {
-    pub(super) fn new(socket: Socket, settings: &Settings) -> io::Result<Self> {
-        socket.set_nonblocking(true)?;
-        socket.set_tcp_nodelay(true)?;
-        let ahead = u32::try_from(settings.send_ahead.count()).unwrap_or(u32::MAX);
-        socket.set_tcp_notsent_lowat(ahead)?;
+    /// Over a socket that does not block.
+    pub(crate) fn new(socket: Socket, settings: &Settings) -> io::Result<Self> {
+        set_ahead(&socket, settings)?;
         Ok(Self { socket, dry: false, hung_up: false })
     }
 }
