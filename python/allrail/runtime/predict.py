@@ -1,9 +1,9 @@
 """What the simulator predicts for the very job that a rank has recorded.
 
 Nothing is fitted. From the record come the tensors, their order and sizes, and what computing took
-before and after each (the mean over the middle half of the steps); from the node's settings the fabric, the policies and the partition. One
-layer stands for each tensor, in the order of the forward pass, and one without parameters for all
-that is computed outside of the model.
+before and after each (the mean over the middle half of the steps); from the node's settings the
+fabric, the policies and the partition. One layer stands for each tensor, in the order of the
+forward pass, and one without parameters for all that is computed outside of the model.
 
 Ignored: what allrail itself computes on the same cores; that gradients become ready in another
 order than that of the forward pass, turned round; messages that count the users of parameters.
