@@ -16,10 +16,11 @@ from torch import nn  # noqa: E402
 import allrail.torch as art  # noqa: E402
 from allrail.errors import InputError  # noqa: E402
 from allrail.runtime import record as records  # noqa: E402
+from allrail.runtime.agreement import Agreement  # noqa: E402
 from allrail.runtime.predict import scenario  # noqa: E402
 from allrail.runtime.steps import OUTSIDE, steps_of  # noqa: E402
-from allrail.torch.agreement import Agreement, store_of_job  # noqa: E402
 from allrail.torch.native import Native  # noqa: E402
+from allrail.torch.store import store_of_job  # noqa: E402
 
 STEPS = 8
 

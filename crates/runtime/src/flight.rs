@@ -62,8 +62,9 @@ fn line(what: &What, name_of: &dyn Fn(Key) -> String) -> Value {
             json!({"stage is over": [id.slot, at.chunk, at.stage]})
         }
         What::Told(event) => json!({"told": format!("{event:?}")}),
-        What::Called { operation, elements, dtype, .. } => {
-            json!({"called": operation.to_string(), "elements": elements, "dtype": dtype.name()})
+        What::Called { name, operation, elements, dtype, .. } => {
+            let kind = operation.to_string();
+            json!({"called": kind, "name": name, "elements": elements, "dtype": dtype.name()})
         }
         What::Settled => json!({"settled": true}),
         What::Wants(Action::Begin { id, operation, .. }) => {

@@ -1,7 +1,5 @@
 //! One rank of one process group: what a caller holds.
 
-use std::collections::BTreeMap;
-use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -14,9 +12,9 @@ use allrail_schedule::Key;
 
 use crate::clock::Clock;
 use crate::control::Control;
-use crate::port::Port;
+use crate::port::{Port, check_pins};
 use crate::record::{Record, What};
-use crate::rendezvous::{Connected, Listening, line};
+use crate::rendezvous::{Connected, Joined, Listening, line};
 use crate::shared::{Me, Shared};
 use crate::state::State;
 use crate::tensor::memory_at;
@@ -88,6 +86,7 @@ impl Node {
             let why = format!("a node has {MOST_PORTS} ports at most");
             return Err(RuntimeError::setting("dimensions", sizes.len(), why, "fewer dimensions"));
         }
+        check_pins(&settings)?;
         let engine = Engine::new(engine, plans)?;
         let listening = Listening::new(&settings)?;
         let addresses = listening.addresses().iter().map(ToString::to_string).collect();
@@ -134,7 +133,7 @@ impl Node {
         };
         let mut connected = listening.connect(&self.settings, table, goes_on)?;
         let streams = std::mem::take(&mut connected.control);
-        self.remember(&streams);
+        self.remember(streams.values());
         let notes = std::mem::take(&mut connected.notes);
         self.shared.change(Me::Caller, |state| notes.into_iter().for_each(|one| state.note(one)));
         let control = Control::new(Arc::clone(&self.shared), streams, &self.settings)?;
@@ -167,16 +166,16 @@ impl Node {
             state.allow_early(Bytes::new(early.saturating_add(state.registered_bytes())));
             state.start()
         })?;
-        for (number, streams) in (0..).zip(connected.data) {
-            self.remember(&streams);
-            let port = Port::new(number, Arc::clone(&self.shared), streams, &self.settings)?;
+        for (number, joined) in (0..).zip(connected.data) {
+            self.remember(joined.values().map(Joined::socket));
+            let port = Port::new(number, Arc::clone(&self.shared), joined, &self.settings)?;
             self.shared.change(Me::Caller, |state| state.port_runs(number, true));
             let shared = Arc::clone(&self.shared);
             life.threads.push(spawn(&format!("port {number}"), &self.shared, move || {
                 // Peers would take the end of a data connection for trouble: it stays until all is closed.
-                let streams = port.run();
+                let links = port.run();
                 shared.wait(Duration::MAX, |state| state.closing.then_some(()));
-                drop(streams);
+                drop(links);
             })?);
         }
         life.phase = Phase::Started;
@@ -244,7 +243,8 @@ impl Node {
         })
     }
 
-    /// An operation without a name, in place: the k-th call of every rank is the same one, and must be alike.
+    /// An operation in place: the k-th call of every rank without a name is the same one, and must be alike; so
+    /// is the k-th of each name, in whatever order a rank makes calls of several names.
     /// `elements` are those of the whole buffer: before a reduce-scatter, after an all-gather. Returns the
     /// call's number, which [`wait_call`](Self::wait_call) takes.
     ///
@@ -256,18 +256,19 @@ impl Node {
     /// whose elements cannot be divided.
     pub unsafe fn call(
         &self,
-        call: &CallOf,
+        call: &CallOf<'_>,
         pointer: *mut u8,
         elements: u64,
     ) -> Result<u64, RuntimeError> {
         self.check_process()?;
-        let CallOf { operation, root, dtype, priority } = *call;
+        let CallOf { operation, root, dtype, priority, name } = call;
+        let (operation, root, dtype, priority) = (*operation, *root, *dtype, *priority);
         // SAFETY: as the caller promises.
         let memory = unsafe { memory_at(pointer, elements, dtype)? };
         let (shape, dtype_name, width) = ([elements], dtype.name(), dtype.width());
         let call =
             engine::Call { operation, root, dtype: dtype_name, shape: &shape, width, priority };
-        self.shared.change(Me::Caller, |state| state.call(&call, dtype, memory))
+        self.shared.change(Me::Caller, |state| state.call((&call, *name), dtype, memory))
     }
 
     /// Waits until a call is over: whether it is.
@@ -390,9 +391,9 @@ impl Node {
         }
     }
 
-    fn remember(&self, streams: &BTreeMap<u32, TcpStream>) {
+    fn remember<'a>(&self, streams: impl Iterator<Item = &'a (impl AsRawFd + 'a)>) {
         let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        sockets.extend(streams.values().map(AsRawFd::as_raw_fd));
+        sockets.extend(streams.map(AsRawFd::as_raw_fd));
     }
 
     /// In a child made by `fork`: closes its copies of the connections, which would keep them open when its

@@ -24,8 +24,10 @@ pub struct Record {
 pub enum What {
     /// The engine was told this, and took it.
     Told(Event),
-    /// The engine was told of a call without a name, and took it.
+    /// The engine was told of a call, and took it.
     Called {
+        /// What it is called, if it has a name.
+        name: Option<String>,
         /// Of which kind.
         operation: Operation,
         /// Of a broadcast: whose buffer all get.

@@ -61,7 +61,7 @@ pub fn replay(engine: &mut Engine, records: &[Record]) -> Result<usize, Box<Diff
     for (place, Record { at, what }) in records.iter().enumerate() {
         let taken = match what {
             What::Told(event) => engine.on(*at, event.clone(), &mut wants),
-            What::Called { operation, root, dtype, elements, priority } => {
+            What::Called { name, operation, root, dtype, elements, priority } => {
                 let call = engine::Call {
                     operation: *operation,
                     root: *root,
@@ -70,7 +70,11 @@ pub fn replay(engine: &mut Engine, records: &[Record]) -> Result<usize, Box<Diff
                     width: dtype.width(),
                     priority: *priority,
                 };
-                engine.call(*at, &call, &mut wants).map(|_| ())
+                let made = match name {
+                    None => engine.call(*at, &call, &mut wants),
+                    Some(name) => engine.call_named(*at, (name, &call), &mut wants),
+                };
+                made.map(|_| ())
             }
             What::Settled => {
                 engine.settle(&mut wants);

@@ -136,6 +136,12 @@ pub struct Settings {
     /// more asks for fewer calls.
     #[serde(default = "send_ahead")]
     pub send_ahead: Bytes,
+    /// Whether ranks on one host exchange through memory that both have, and not over TCP.
+    #[serde(default = "yes")]
+    pub shared_memory: bool,
+    /// By dimension the CPU that its thread runs on; any where there is none.
+    #[serde(default)]
+    pub pin: Vec<Option<u32>>,
     /// How much is kept at most of what peers send for tensors that this rank has not submitted, beyond
     /// the size of all its tensors.
     #[serde(default = "early")]
@@ -181,6 +187,10 @@ fn bytescheduler() -> String {
 
 fn send_ahead() -> Bytes {
     Bytes::new(64 << 10)
+}
+
+fn yes() -> bool {
+    true
 }
 
 fn early() -> Bytes {

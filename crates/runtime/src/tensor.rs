@@ -43,9 +43,9 @@ impl Registered {
     }
 }
 
-/// An operation without a name.
+/// An operation that is not registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallOf {
+pub struct CallOf<'a> {
     /// Of which kind.
     pub operation: Operation,
     /// Of a broadcast: whose buffer all get. 0 for others.
@@ -54,6 +54,8 @@ pub struct CallOf {
     pub dtype: Dtype,
     /// Of several that wait for a link, the highest goes first.
     pub priority: i64,
+    /// What it is called on every rank. Only where no tensor is registered.
+    pub name: Option<&'a str>,
 }
 
 /// The memory of so many elements.

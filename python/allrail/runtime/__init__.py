@@ -1,1 +1,1 @@
-"""The runtime, as far as it needs no torch."""
+"""Real processes: how they find each other, and what runs a plan among them. Needs no torch."""

@@ -16,14 +16,13 @@ import contextlib
 import json
 import weakref
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from allrail._core import Node, RuntimeFault
-from allrail.torch.agreement import Agreement
-from allrail.torch.nodes import (
+from allrail.runtime.agreement import Agreement
+from allrail.runtime.nodes import (
     Calls,
     as_ours,
     close,
@@ -33,6 +32,7 @@ from allrail.torch.nodes import (
     settings_of,
     warn_of,
 )
+from allrail.torch.memory import memory_of, name_of
 from allrail.torch.transport import in_memory_order
 
 _LOOK = 1.0
@@ -75,7 +75,7 @@ class Native:
         """See `Transport.register`."""
         with as_ours:
             return self._tensors.register(
-                name, _name(dtype), list(shape), list(strides), place, group
+                name, name_of(dtype), list(shape), list(strides), place, group
             )
 
     def start(self) -> None:
@@ -109,11 +109,11 @@ class Native:
 
     def broadcast(self, tensors: Sequence[torch.Tensor]) -> None:
         """See `Transport.broadcast`."""
-        under_way = [
-            (self._calls.begin("broadcast", in_memory_order(tensor).view(torch.uint8)), tensor)
-            for tensor in tensors
-            if tensor.numel()
-        ]
+        under_way = []
+        for tensor in tensors:
+            if tensor.numel():
+                memory = memory_of(in_memory_order(tensor), in_bytes=True)
+                under_way.append((self._calls.begin("broadcast", memory), tensor))
         for ticket, tensor in under_way:
             self._calls.finish(ticket)
             torch.autograd.graph.increment_version(tensor)
@@ -146,18 +146,6 @@ class Native:
             torch.autograd.graph.increment_version(tensor)
 
 
-def same_machine(agreement: Agreement) -> bool:
-    """Whether all ranks reach each other over the loopback interface."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        mine = [boot, str(Path("/proc/self/ns/net").readlink())]
-    except OSError:
-        mine = []
-    return bool(
-        agreement.on("machine", mine, lambda said: bool(mine) and said.count(mine) == len(said))
-    )
-
-
 def _leave(tensors: Node, calls: Calls, held: dict[tuple[int, int], torch.Tensor]) -> None:
     """Close both nodes, once others have got what this rank has promised them."""
     if is_open(tensors):
@@ -167,7 +155,3 @@ def _leave(tensors: Node, calls: Calls, held: dict[tuple[int, int], torch.Tensor
     close(tensors)
     calls.close()
     held.clear()
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -45,9 +45,10 @@ impl State {
                     }
                 }
                 Action::Done { key, generation } => {
-                    match key.number_of_call() {
-                        Some(call) => self.call_done(call),
-                        None => self.tensor_done(key, generation),
+                    if self.is_call(key) {
+                        self.call_done(key);
+                    } else {
+                        self.tensor_done(key, generation);
                     }
                     let group = self.engine.settings().group;
                     if let Err(refused) = self.operations.exchanged(group, key, generation) {

@@ -368,7 +368,8 @@ impl State {
         let short = |done: &BTreeMap<Key, u64>| done.get(&key).is_none_or(|done| *done < count);
         let gone = self.left.iter().find(|(peer, done)| self.peers.contains(peer) && short(done));
         if let Some(peer) = gone.map(|(peer, _)| *peer) {
-            let name = self.tensors.get(&key).map_or_else(String::new, |one| one.name.clone());
+            let name = self.tensors.get(&key).map(|one| one.name.as_str());
+            let name = name.or_else(|| self.calls.name(key)).unwrap_or_default().to_owned();
             let what = format!(
                 "rank {peer} has closed its node, and exchange {count} of tensor `{name}` needs it"
             );
@@ -379,7 +380,8 @@ impl State {
     /// How often each tensor was exchanged here: the last word to peers.
     pub(crate) fn exchanges(&self) -> impl Iterator<Item = (Key, u64)> + '_ {
         let calls = std::iter::once((CALLS, self.calls.all_before()));
-        self.tensors.iter().map(|(key, one)| (*key, one.done)).chain(calls)
+        let named = self.calls.done_by_name();
+        self.tensors.iter().map(|(key, one)| (*key, one.done)).chain(calls).chain(named)
     }
 
     fn is_tagged(&self) -> bool {

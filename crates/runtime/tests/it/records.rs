@@ -42,7 +42,13 @@ fn recorded(sizes: &[u32], more: &Value) -> Vec<Vec<Record>> {
         let mut shared = Held::new(Dtype::Int32, &[1; 4096]);
         for generation in 0..3 {
             let all_reduce = Operation::AllReduce;
-            let call = CallOf { operation: all_reduce, root: 0, dtype: Dtype::Int32, priority: 1 };
+            let call = CallOf {
+                operation: all_reduce,
+                root: 0,
+                dtype: Dtype::Int32,
+                priority: 1,
+                name: None,
+            };
             // SAFETY: it is kept until the call is over.
             let number = unsafe { node.call(&call, shared.pointer(), 1024) }.expect("it is taken");
             for (key, held) in tensors.iter_mut().rev() {
