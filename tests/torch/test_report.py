@@ -115,7 +115,7 @@ def test_a_transport_that_knows_no_fabric_says_so(on_ranks):
     for report, error in on_ranks(body):
         assert report.step_ms >= 30
         assert report.predicted is None
-        assert "no fabric" in str(report)
+        assert "`Whole` tells of no fabric" in str(report)
         assert "is not scheduled" in error
 
 
