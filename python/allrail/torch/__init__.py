@@ -14,6 +14,7 @@ backward pass ends with all of them; nothing else of the script is touched.
 from __future__ import annotations
 
 import os
+import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -25,6 +26,7 @@ from torch import nn
 
 from allrail.errors import InputError, TrainingError, did_you_mean
 from allrail.runtime.agreement import Agreement
+from allrail.runtime.job import Job, JobLike, job_of_all, settings_of_all
 from allrail.runtime.nodes import same_machine
 from allrail.runtime.report import Report, report_of
 from allrail.torch.barrier import BarrierWarning
@@ -54,6 +56,8 @@ __all__ = [
 M = TypeVar("M", bound=nn.Module)
 O = TypeVar("O", bound="torch.optim.Optimizer | Sequence[torch.optim.Optimizer]")  # noqa: E741
 
+_TRANSPORTS = ("auto", "native", "c10d")
+
 # A scheduled model's hooks hold what belongs to it; who drops the model drops all.
 _scheduled: weakref.WeakValueDictionary[int, Scheduled] = weakref.WeakValueDictionary()
 _count = 0
@@ -65,6 +69,7 @@ def schedule(
     *,
     cross_barrier: bool = True,
     broadcast_buffers: bool = True,
+    job: JobLike | None = None,
     sparse: Literal["refuse", "densify"] = "refuse",
     transport: Literal["auto", "native", "c10d"] | Transport = "auto",
     compression: str | Mapping[str, Any] | Compression | None = None,
@@ -81,11 +86,14 @@ def schedule(
         cross_barrier: Whether a parameter may be stepped as late as the next forward pass needs it.
             If not, every backward pass ends with all gradients averaged, as without allrail.
         broadcast_buffers: Whether each forward pass in training begins with the buffers of rank 0.
+        job: The job file, as a path or a mapping; if None, the one that `ALLRAIL_JOB` names, else
+            `allrail.yaml` in the current folder, else defaults.
         sparse: What becomes of sparse gradients: `"refuse"` is an error, `"densify"` makes them
             dense.
         transport: What carries gradients: `"native"` is allrail's own, which cuts and prioritises
-            them; `"c10d"` a process group of torch.distributed, which does neither; `"auto"` takes
-            the first where all ranks are on one machine and parameters are not on a GPU.
+            them; `"c10d"` a process group of torch.distributed, which does neither; `"auto"` is
+            what the job file says, or else the first where parameters are not on a GPU and ranks
+            are on one machine, or the job file says by which interfaces they reach each other.
         compression: What makes gradients smaller on their way: `"fp16"`, `"bf16"`,
             `{"kind": "top_k", "share": 0.01}`, `{"kind": "power_sgd", "rank": 4}`; None for none.
         undo: Whether, when a rank is lost, parameters that have made the step under way are given
@@ -112,30 +120,33 @@ def schedule(
             hint="call `allrail.torch.schedule` once for a model, or `release(model)` before it is"
             " scheduled again",
         )
+    if isinstance(transport, str) and transport not in _TRANSPORTS:
+        raise InputError(
+            "there is no such transport",
+            field="transport",
+            value=transport,
+            hint=did_you_mean(transport, _TRANSPORTS),
+        )
     store, rank, ranks = store_of_job()
     if ranks == 1:
         return model, optimizer
     _count += 1
     disabled = os.environ.get("ALLRAIL_DISABLE", "0") not in {"", "0"}
     agreement = Agreement(store, rank, ranks, f"schedule{_count}")
-    if disabled:
-        transport = "c10d"
-    if transport == "auto":
-        on_host = all(each.device.type == "cpu" for each in parameters.values())
-        transport = "native" if on_host and same_machine(agreement) else "c10d"
-    if transport == "native":
-        transport = Native(rank, ranks, agreement)
-    elif transport == "c10d":
-        if not dist.is_initialized():
-            dist.init_process_group(store=store, rank=rank, world_size=ranks)
-        transport = Whole(agreement)
-    elif isinstance(transport, str):
-        raise InputError(
-            "there is no such transport",
-            field="transport",
-            value=transport,
-            hint=did_you_mean(transport, ("auto", "native", "c10d")),
-        )
+    if isinstance(transport, str):
+        transport = "c10d" if disabled else transport
+        found = job_of_all(job, agreement, more={"transport of `schedule`": transport})
+        one_host = same_machine(agreement)
+        if _is_native(transport, found, agreement, parameters, one_host=one_host):
+            size = sum(each.numel() * each.element_size() for each in parameters.values())
+            settings = settings_of_all(
+                found, agreement, rank=rank, ranks=ranks, one_host=one_host, size=size
+            )
+            transport = Native(rank, ranks, agreement, settings)
+        else:
+            if not dist.is_initialized():
+                dist.init_process_group(store=store, rank=rank, world_size=ranks)
+            transport = Whole(agreement)
     if smaller is not None and not disabled:
         agreement.on("compression", smaller.describe(), same_compression)
         transport = Compressed(transport, smaller)
@@ -151,6 +162,34 @@ def schedule(
         undo=undo,
     )
     return model, optimizer
+
+
+def _is_native(
+    asked: str,
+    job: Job,
+    agreement: Agreement,
+    parameters: dict[str, nn.Parameter],
+    *,
+    one_host: bool,
+) -> bool:
+    """Whether allrail's own transport carries these parameters; alike on all ranks."""
+    asked = job.transport if asked == "auto" else asked
+    if asked != "auto":
+        return asked == "native"
+    here = all(each.device.type == "cpu" for each in parameters.values())
+    if not agreement.on("on the host", here, all):
+        return False
+    if job.names_interfaces or one_host:
+        return True
+    if agreement.rank == 0:
+        warnings.warn(
+            "ranks are on several hosts: gradients go over torch.distributed, whole and in one"
+            " order. Say in `allrail.yaml` how hosts reach each other, such as `interfaces: [eth0]`"
+            " and `secret: job.secret`, and allrail cuts and prioritises them",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return False
 
 
 def synchronize(model: nn.Module | None = None) -> None:

@@ -1,7 +1,8 @@
 //! How the ranks of a job find each other: each listens on the interfaces that it was told, all get the
 //! table of addresses from whoever starts them, and the higher rank dials the lower.
 //!
-//! Between every two ranks there is a control connection, to the first address of the lower one; between
+//! Between every two ranks there is a control connection, to the first address of the lower one (that is not
+//! loopback, where there is such a one); between
 //! every two that differ on one dimension only there is a data connection on it; where both are on one host
 //! it is a local socket and [memory](Mapping) of both, unless `shared_memory` is off. Once all are there nobody
 //! listens any more. Until then whoever connects has a few seconds to prove that it is of this job; a
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::Socket;
 
-use self::addresses::{dial, dial_locally, is_mine, listen, listen_locally, read_table};
+use self::addresses::{dial, dial_locally, is_mine, listen, listen_locally, reachable, read_table};
 use self::handshake::{Facts, Handshake, Refused};
 use crate::auth::Secret;
 use crate::port::Mapping;
@@ -193,7 +194,7 @@ impl<'a> Meeting<'a> {
                 awaited.insert((rank, dimension));
                 continue;
             }
-            let d = dimension.unwrap_or(0) as usize;
+            let d = dimension.map_or_else(|| reachable(&table[rank as usize]), |d| d as usize);
             let (to, from) = (table[rank as usize][d], listening.addresses[d].ip());
             let dial = Dial::Later(Instant::now());
             let local = settings.shared_memory && dimension.is_some();
