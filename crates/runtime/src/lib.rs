@@ -61,4 +61,4 @@ pub use error::{Fault, FaultKind, RuntimeError};
 pub use node::Node;
 pub use report::{PortReport, Report, TensorReport};
 pub use settings::{DimensionSettings, Settings, Timeouts};
-pub use tensor::{CallOf, Registered};
+pub use tensor::{CallOf, Launch, Registered};

@@ -10,10 +10,12 @@ use std::time::Duration;
 use allrail_collective::rank::Plans;
 use allrail_collective::{DimensionSet, Operation};
 use allrail_core::{Bytes, DimensionId};
+use allrail_engine::engine::Coordination;
 use allrail_engine::engine::{self, Engine, Registration};
 use allrail_engine::{Dtype, Ordering};
-use allrail_schedule::Key;
+use allrail_schedule::coordinate::{CoordinationPolicy, agreed::AgreedPolicy};
 use allrail_schedule::signature::Signature;
+use allrail_schedule::{Key, Order};
 
 use crate::clock::Clock;
 use crate::control::Control;
@@ -22,9 +24,9 @@ use crate::port::Port;
 use crate::rendezvous::{Connected, Listening, line};
 use crate::report::{Report, Traffic};
 use crate::shared::{Me, Shared};
-use crate::state::State;
+use crate::state::{Elsewhere, State};
 use crate::tensor::memory_at;
-use crate::{CallOf, Fault, FaultKind, Registered, RuntimeError, Settings, plans};
+use crate::{CallOf, Fault, FaultKind, Launch, Registered, RuntimeError, Settings, plans};
 
 /// The most ports of a node.
 const MOST_PORTS: usize = 64;
@@ -69,7 +71,9 @@ impl Node {
         settings.check()?;
         let operation = Operation::AllReduce;
         let mut all = Vec::new();
-        for operation in Operation::ALL.into_iter().filter(|_| settings.ranks > 1) {
+        let is_had = |one: &Operation| !settings.elsewhere || *one == operation;
+        let operations = Operation::ALL.into_iter().filter(is_had);
+        for operation in operations.filter(|_| settings.ranks > 1) {
             all.extend(plans::of(&settings, operation)?);
         }
         let engine = engine::Settings {
@@ -86,6 +90,7 @@ impl Node {
             ordering: Ordering::Tagged,
             ..engine::Settings::default()
         };
+        let engine = if settings.elsewhere { in_one_order(engine) } else { engine };
         let plans = plans::table(settings.rank, all)?;
         let peers = (0..settings.ranks).collect();
         Self::with_engine(settings, engine, plans, peers)
@@ -115,7 +120,8 @@ impl Node {
         let lines: Vec<Vec<u32>> =
             (0..sizes.len()).map(|d| line(&sizes, settings.rank, d)).collect();
         let clock = Clock::start();
-        let state = State::new(engine, clock, (settings.rank, peers), &lines);
+        let mut state = State::new(engine, clock, (settings.rank, peers), &lines);
+        state.elsewhere = settings.elsewhere.then(Elsewhere::default);
         let shared = Arc::new(Shared::new(state, sizes.len(), clock)?);
         let life = Mutex::new(Life { phase: Phase::Bound(listening), threads: Vec::new() });
         let (sockets, process) = (Mutex::new(Vec::new()), std::process::id());
@@ -196,7 +202,8 @@ impl Node {
             state.allow_early(Bytes::new(early.saturating_add(state.registered_bytes())));
             state.start()
         })?;
-        for (number, streams) in (0..).zip(connected.data) {
+        let data = connected.data.into_iter().filter(|_| !self.settings.elsewhere);
+        for (number, streams) in (0..).zip(data) {
             self.remember(&streams);
             let port = Port::new(number, Arc::clone(&self.shared), streams, &self.settings)?;
             self.shared.change(Me::Caller, |state| state.port_runs(number, true));
@@ -269,8 +276,70 @@ impl Node {
             }
             // SAFETY: as the caller promises.
             let memory = unsafe { memory_at(pointer, elements, dtype)? };
-            state.submit(key, memory, unused)
+            state.submit(key, Some(memory), unused)
         })
+    }
+
+    /// As [`submit`](Self::submit), or [`unused`](Self::unused), where others carry the data
+    /// (`settings.elsewhere`): they find the tensor by its key.
+    ///
+    /// # Errors
+    /// As [`submit`](Self::submit); where this node carries the data.
+    pub fn announce(&self, key: Key, unused: bool) -> Result<u64, RuntimeError> {
+        self.check_process()?;
+        if !self.settings.elsewhere {
+            let hint = "`submit`, or `elsewhere: true`";
+            return Err(RuntimeError::setting(
+                "elsewhere",
+                false,
+                "the data is carried here",
+                hint,
+            ));
+        }
+        self.shared.change(Me::Caller, |state| state.submit(key, None, unused))
+    }
+
+    /// What is to be launched next, in this order on every dimension; waits for the first. None if time is
+    /// over.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Fault`] where the job is over, or the node is closed.
+    pub fn next_launches(&self, timeout: Duration) -> Result<Vec<Launch>, RuntimeError> {
+        self.check_process()?;
+        let answer = |state: &mut State| {
+            let launches = state.take_launches();
+            match state.fault() {
+                _ if !launches.is_empty() => Some(Ok(launches)),
+                Some(fault) => Some(Err(fault.clone().into())),
+                None => None,
+            }
+        };
+        self.shared.wait(timeout, answer).unwrap_or_else(|| Ok(Vec::new()))
+    }
+
+    /// A launch is over on this rank.
+    ///
+    /// # Errors
+    /// One that is not under way.
+    pub fn finished(&self, launch: u64) -> Result<(), RuntimeError> {
+        self.check_process()?;
+        self.shared.change(Me::Caller, |state| state.launch_over(launch))
+    }
+
+    /// A launch cannot be carried on: all ranks end with an error that names its tensor.
+    ///
+    /// # Errors
+    /// One that is not under way.
+    pub fn failed(&self, launch: u64, why: &str) -> Result<(), RuntimeError> {
+        self.check_process()?;
+        self.shared.change(Me::Caller, |state| state.launch_failed(launch, why.to_owned()))
+    }
+
+    /// The tensor that this rank has to submit before an exchange of this one can go on, as the order of
+    /// launches is frozen: who waits for this one first waits for ever.
+    #[must_use]
+    pub fn blocked(&self, key: Key) -> Option<String> {
+        self.shared.look().blocked(key).map(str::to_owned)
     }
 
     /// An operation without a name, in place: the k-th call of every rank is the same one, and must be alike.
@@ -370,6 +439,8 @@ impl Node {
             fault: state.fault().cloned(),
             dimensions,
             tensors: state.tensor_reports(),
+            coordination: state.talked,
+            frozen: state.engine.is_frozen(),
             notes: state.notes().to_vec(),
         }
     }
@@ -422,6 +493,21 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.close();
+    }
+}
+
+/// After how many steps in the same order that order is frozen.
+const FREEZE: u32 = 5;
+
+/// An engine whose launches are paired by their order.
+fn in_one_order(engine: engine::Settings) -> engine::Settings {
+    let policy = &AgreedPolicy;
+    engine::Settings {
+        order: Order::STRICT,
+        ordering: Ordering::Common,
+        coordination: Some(Coordination { policy, settings: policy.defaults() }),
+        freeze: Some(FREEZE),
+        ..engine
     }
 }
 

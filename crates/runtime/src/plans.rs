@@ -8,7 +8,7 @@
 use allrail_collective::rank::Plans;
 use allrail_collective::{CollectivePlan, Operation, SizeRange, algorithm};
 use allrail_core::{Bytes, Time};
-use allrail_schedule::chunk::Parameters;
+use allrail_schedule::chunk::{self, Composition, Parameters};
 use allrail_schedule::planner::schedule;
 use allrail_schedule::{Request, ScheduleError, evaluate, plan, queue};
 
@@ -29,14 +29,24 @@ fn request(settings: &Settings, operation: Operation, size: Bytes) -> Request {
         algorithms: settings.algorithms.clone(),
         active_chunks: None,
         endpoint_delay: Time::ZERO,
-        parameters: Parameters::default(),
+        parameters: Parameters { composition: composition(settings), ..Parameters::default() },
         seed: 1,
         plugins: Default::default(),
     }
 }
 
+/// A group reduces and gathers in one call, where the policy leaves that open.
+fn composition(settings: &Settings) -> Composition {
+    let composes = chunk::ALL.iter().any(|one| one.tag() == settings.policy && one.composes());
+    if settings.elsewhere && composes { Composition::Merged } else { Composition::default() }
+}
+
 /// As many as the settings say, but none smaller than they say.
 fn chunks(settings: &Settings, size: Bytes) -> u32 {
+    if settings.elsewhere && settings.dimensions.len() == 1 {
+        // Its launches go one after the other.
+        return 1;
+    }
     let most = size.count() / settings.smallest_chunk.count().max(1);
     u32::try_from(most).unwrap_or(u32::MAX).clamp(1, settings.chunks.max(1))
 }
@@ -83,7 +93,11 @@ pub(crate) fn of(
     settings: &Settings,
     operation: Operation,
 ) -> Result<Vec<CollectivePlan>, RuntimeError> {
-    let candidates = candidates(settings, operation);
+    let mut candidates = candidates(settings, operation);
+    if settings.elsewhere {
+        // Whoever carries the data has its own.
+        candidates.truncate(1);
+    }
     let mut best: Vec<(Bytes, usize)> = Vec::new();
     for power in (10..=32).step_by(2) {
         let size = Bytes::new(1 << power);

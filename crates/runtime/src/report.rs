@@ -61,6 +61,10 @@ pub struct Report {
     pub dimensions: Vec<PortReport>,
     /// By name.
     pub tensors: Vec<TensorReport>,
+    /// How many words of coordination it has said to others.
+    pub coordination: u64,
+    /// Whether the order of launches is frozen, and none are said.
+    pub frozen: bool,
     /// What else was seen: strangers at the door, frames that were refused.
     pub notes: Vec<String>,
 }

@@ -124,6 +124,11 @@ pub struct Settings {
     /// more asks for fewer calls.
     #[serde(default = "send_ahead")]
     pub send_ahead: Bytes,
+    /// Whether tensors are carried by others, who pair launches by their order: this node has connections for
+    /// control only, ranks agree on one order, and [`Node::next_launches`](crate::Node::next_launches) hands it
+    /// out.
+    #[serde(default)]
+    pub elsewhere: bool,
     /// How much is kept at most of what peers send for tensors that this rank has not submitted, beyond
     /// the size of all its tensors.
     #[serde(default = "early")]
@@ -262,9 +267,9 @@ impl Settings {
             .iter()
             .map(|one| DimensionSettings { interface: String::new(), port: 0, ..one.clone() })
             .collect();
-        let Self { policy, order, algorithms, tensor, partition, group, .. } = self;
+        let Self { policy, order, algorithms, tensor, partition, group, elsewhere, .. } = self;
         let chunks = (self.chunks, self.smallest_chunk);
-        let alike = (alike, policy, order, chunks, algorithms, tensor, partition, group);
+        let alike = (alike, policy, order, chunks, algorithms, tensor, partition, group, elsewhere);
         let text = serde_json::to_string(&alike).expect("settings are plain data");
         let digest = Sha256::digest(text);
         digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()

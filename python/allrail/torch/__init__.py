@@ -29,6 +29,7 @@ from allrail.torch.barrier import BarrierWarning
 from allrail.torch.check import check
 from allrail.torch.errors import TrainingError
 from allrail.torch.native import Native, same_machine
+from allrail.torch.ordered import Ordered
 from allrail.torch.scheduled import Scheduled
 from allrail.torch.transport import Transport
 from allrail.torch.whole import Whole
@@ -74,8 +75,8 @@ def schedule(
         sparse: What becomes of sparse gradients: `"refuse"` is an error, `"densify"` makes them
             dense.
         transport: What carries gradients: `"native"` is allrail's own, which cuts and prioritises
-            them; `"c10d"` a process group of torch.distributed, which does neither; `"auto"` takes
-            the first where all ranks are on one machine and parameters are not on a GPU.
+            them; `"c10d"` does so over process groups of torch.distributed, in one order on all
+            ranks; `"auto"` takes the first where all ranks are on one machine and parameters are not on a GPU.
 
     Returns:
         The same two objects.
@@ -113,7 +114,7 @@ def schedule(
     elif transport == "c10d":
         if not dist.is_initialized():
             dist.init_process_group(store=store, rank=rank, world_size=ranks)
-        transport = Whole(agreement)
+        transport = Whole(agreement) if disabled else Ordered(rank, ranks, agreement)
     elif isinstance(transport, str):
         raise InputError(
             "there is no such transport",

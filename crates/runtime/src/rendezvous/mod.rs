@@ -1,7 +1,7 @@
 //! How the ranks of a job find each other: each listens on the interfaces that it was told, all get the
 //! table of addresses from whoever starts them, and the higher rank dials the lower.
 //!
-//! Between every two ranks there is a control connection, to the first address of the lower one; between
+//! (Where others carry the data, there are no data connections.) Between every two ranks there is a control connection, to the first address of the lower one; between
 //! every two that differ on one dimension only there is a data connection on it. Once all are there nobody
 //! listens any more. Until then whoever connects has a few seconds to prove that it is of this job; a
 //! stranger costs one note, and no more than [`MOST_STRANGERS`] are listened to at once.
@@ -158,7 +158,8 @@ impl<'a> Meeting<'a> {
         let sizes: Vec<u32> = settings.dimensions.iter().map(|one| one.size).collect();
         let me = settings.rank;
         let control = (0..settings.ranks).filter(|rank| *rank != me).map(|rank| (rank, None));
-        let data = (0..sizes.len())
+        let with_data = if settings.elsewhere { 0 } else { sizes.len() };
+        let data = (0..with_data)
             .flat_map(|d| line(&sizes, me, d).into_iter().map(move |rank| (rank, Some(d as u32))));
         let (mut dialled, mut awaited) = (Vec::new(), BTreeSet::new());
         for (rank, dimension) in control.chain(data) {

@@ -1,0 +1,233 @@
+"""Gradients over any process group of torch.distributed, in the order that the engine decides.
+
+Such groups (gloo, NCCL, MPI) pair the collectives of ranks by their order. `allrail._core.Node`
+makes one: it cuts tensors, ranks them by what the next forward pass needs first, and agrees with
+the others on each event from which an order follows, over connections of its own that carry nothing
+else. After five steps in the same order that order is frozen, and nothing is agreed any more until a
+rank submits in another way. `carrier.py` runs what it hands out: one group for each dimension.
+
+While an order is frozen, a tensor that goes first must be submitted first: who waits for another
+one before, in a hook within the backward pass, is told so by an error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import socket
+import time
+import warnings
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from allrail._core import Node, RuntimeFault
+from allrail.errors import InputError
+from allrail.torch.agreement import Agreement
+from allrail.torch.carrier import Carrier, Submitted
+from allrail.torch.errors import TrainingError
+from allrail.torch.groups import Group, along, give_back, take
+from allrail.torch.native import same_machine
+from allrail.torch.nodes import LOOPBACK, as_ours, close, connected, is_open, raise_from, settings_of
+from allrail.torch.transport import in_memory_order
+
+_LOOK = 0.1
+_STALLED_AFTER = 60.0
+_GIVEN_UP_AFTER = 1800.0
+
+
+class Ordered:
+    """See the module; satisfies `allrail.torch.transport.Transport`.
+
+    Args:
+        rank: This process.
+        ranks: How many there are.
+        agreement: How ranks tell each other where they listen, and which groups they take.
+        settings: Of the node, beyond rank, ranks, job and group; `dimensions` are those of the
+            groups, the first one innermost. None for one dimension with all ranks.
+    """
+
+    def __init__(
+        self, rank: int, ranks: int, agreement: Agreement, settings: dict[str, Any] | None = None
+    ) -> None:
+        self.rank = rank
+        self.ranks = ranks
+        if settings is None:
+            settings = {"dimensions": [{"size": ranks, **_reach(agreement, rank)}]}
+        known = settings_of(rank, ranks, agreement, settings)
+        sizes = [each["size"] for each in known["dimensions"]]
+        self._everyone = take(agreement, "group of all", (tuple(range(ranks)),))
+        groups = [
+            take(agreement, f"group of dimension {place}", along(sizes, place))
+            for place in range(len(sizes))
+        ]
+        self._node = connected(known | {"elsewhere": True, "group": 2}, agreement, "order")
+        self._names: dict[int, str] = {}
+        self._memory: dict[int, Submitted] = {}
+        self._held: dict[tuple[int, int], torch.Tensor] = {}
+        self._carrier = Carrier(self._node, [each.group for each in groups], self._memory)
+        everything = [self._everyone, *groups]
+        self._leave = weakref.finalize(
+            self, _leave, self._node, self._carrier, everything, self._held
+        )
+
+    def register(
+        self,
+        name: str,
+        dtype: torch.dtype,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        place: int,
+        group: int | None = None,
+    ) -> int:
+        """See `Transport.register`."""
+        kind = str(dtype).removeprefix("torch.")
+        with as_ours:
+            key = self._node.register(name, kind, list(shape), list(strides), place, group)
+        self._names[key] = name
+        return key
+
+    def start(self) -> None:
+        """See `Transport.start`."""
+        with as_ours:
+            self._node.start()
+
+    def submit(self, key: int, tensor: torch.Tensor) -> int:
+        """See `Transport.submit`."""
+        return self._submit(key, tensor, unused=False)
+
+    def unused(self, key: int, tensor: torch.Tensor) -> int:
+        """See `Transport.unused`."""
+        tensor.detach().zero_()
+        return self._submit(key, tensor, unused=True)
+
+    def wait(self, key: int, generation: int) -> None:
+        """See `Transport.wait`."""
+        started = time.monotonic()
+        warned = False
+        name = self._names[key]
+        try:
+            while not self._node.wait(key, generation, _LOOK):
+                before = self._node.blocked(key)
+                if before is not None:
+                    raise TrainingError(
+                        "its exchange is waited for before it could begin",
+                        field=name,
+                        hint=f"it goes after `{before}`, which this rank has not submitted yet:"
+                        " read gradients after `backward()`, not in hooks within it",
+                    )
+                waited = time.monotonic() - started
+                if waited > _GIVEN_UP_AFTER:
+                    raise TrainingError(
+                        f"its exchange is not over after {waited:.0f} s",
+                        field=name,
+                        hint="look for a rank that runs no backward pass: each must run as many",
+                    )
+                if waited > _STALLED_AFTER and not warned:
+                    warned = True
+                    warnings.warn(
+                        f"the exchange of `{name}` takes more than {waited:.0f} s: a rank computes,"
+                        " saves or is debugged, or does not run this backward pass",
+                        RuntimeWarning,
+                        stacklevel=2,
+                    )
+        except RuntimeFault as error:
+            raise_from(error)
+        tensor = self._held.pop((key, generation), None)
+        if tensor is not None:
+            # Collectives do not tell autograd that they write.
+            torch.autograd.graph.increment_version(tensor)
+
+    def is_done(self, key: int, generation: int) -> bool:
+        """See `Transport.is_done`."""
+        try:
+            return self._node.is_done(key, generation)
+        except RuntimeFault:
+            return True  # `wait` has to say what is wrong
+
+    def broadcast(self, tensors: Sequence[torch.Tensor]) -> None:
+        """See `Transport.broadcast`."""
+        group = self._everyone.group
+        works = []
+        for tensor in tensors:
+            if tensor.numel():
+                raw = in_memory_order(tensor).view(torch.uint8)
+                works.append(dist.broadcast(raw, src=0, group=group, async_op=True))
+        for work in works:
+            work.wait()
+
+    def report(self) -> dict[str, Any]:
+        """What the node has done: tensors, words of coordination, whether the order is frozen."""
+        found: dict[str, Any] = json.loads(self._node.report())
+        return found
+
+    def close(self) -> None:
+        """See `Transport.close`."""
+        self._leave()
+
+    def _submit(self, key: int, tensor: torch.Tensor, *, unused: bool) -> int:
+        ready = None
+        if tensor.device.type == "cuda":
+            ready = torch.cuda.current_stream(tensor.device).record_event()
+        before = self._memory.get(key)
+        self._memory[key] = Submitted(in_memory_order(tensor), ready)
+        try:
+            with as_ours:
+                generation = self._node.announce(key, unused)
+        except BaseException:
+            # Not taken: what was there may be under way.
+            if before is None:
+                del self._memory[key]
+            else:
+                self._memory[key] = before
+            raise
+        self._held[key, generation] = tensor
+        return generation
+
+
+def _leave(
+    node: Node,
+    carrier: Carrier,
+    groups: list[Group],
+    held: dict[tuple[int, int], torch.Tensor],
+) -> None:
+    """Close the node, once others have got what this rank has promised them."""
+    whole = not held
+    if is_open(node):
+        with contextlib.suppress(RuntimeFault):
+            whole = all([node.wait(*each, _STALLED_AFTER) for each in list(held)])
+    close(node)
+    ended = carrier.join()
+    give_back(groups, broken=not (whole and ended) or carrier.failed)
+    held.clear()
+
+
+def _reach(agreement: Agreement, rank: int) -> dict[str, Any]:
+    """Where this rank listens for control: loopback, or where it reaches the job's master."""
+    if same_machine(agreement):
+        return LOOPBACK
+    master = os.environ.get("MASTER_ADDR", "")
+    try:
+        family, *_, address = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect(address)  # sends nothing: it only chooses the interface
+            mine = str(probe.getsockname()[0])
+    except OSError as error:
+        raise InputError(
+            f"ranks are on several machines, and the way to `MASTER_ADDR` is not known: {error}",
+            field="MASTER_ADDR",
+            value=master,
+            hint="set it to an address of rank 0's machine, as torchrun does",
+        ) from error
+    if rank == 0:
+        warnings.warn(
+            f"ranks coordinate over {mine}; the job's secret goes through torchrun's store, which"
+            " whoever reaches its port can read: see SECURITY.md",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    return LOOPBACK | {"interface": mine}
