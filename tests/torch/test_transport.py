@@ -26,9 +26,7 @@ def ordered(agreement, rank):
     return Ordered(rank, 2, agreement)
 
 
-every = pytest.mark.parametrize(
-    "make", [native, ordered, whole], ids=["native", "c10d", "plain"]
-)
+every = pytest.mark.parametrize("make", [native, ordered, whole], ids=["native", "c10d", "plain"])
 
 
 def made(make, rank):

@@ -76,7 +76,8 @@ def schedule(
             dense.
         transport: What carries gradients: `"native"` is allrail's own, which cuts and prioritises
             them; `"c10d"` does so over process groups of torch.distributed, in one order on all
-            ranks; `"auto"` takes the first where all ranks are on one machine and parameters are not on a GPU.
+            ranks; `"auto"` takes the first where all ranks are on one machine and parameters are
+            not on a GPU.
 
     Returns:
         The same two objects.

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import math
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from queue import SimpleQueue
@@ -28,7 +29,8 @@ import torch.distributed as dist
 from allrail._core import Launch, Node, RuntimeFault
 
 _A_WHILE = 3600.0
-_TO_END = 5.0
+_TO_END = 1.0
+_GRACE = 0.2
 
 
 @dataclass
@@ -76,8 +78,9 @@ class Carrier:
 
     def join(self) -> bool:
         """Wait for the threads, once the node is closed; return whether all have ended."""
+        until = time.monotonic() + _TO_END
         for thread in self._threads:
-            thread.join(_TO_END)
+            thread.join(max(0.0, until - time.monotonic()))
         return not any(thread.is_alive() for thread in self._threads)
 
     def _launch(self) -> None:
@@ -154,6 +157,7 @@ class Carrier:
 
     def _fail(self, launch: Launch, error: Exception) -> None:
         self.failed = True
+        time.sleep(_GRACE)  # who has died is told by its control connection, and by name
         with contextlib.suppress(RuntimeFault):
             self._node.failed(launch.number, str(error).split("\n", 1)[0])
 
@@ -170,7 +174,8 @@ class Carrier:
             chunk.ready = None
         for piece in chunk.pieces:
             piece.record_stream(stream)
-        return torch.cuda.stream(stream)
+        found: contextlib.AbstractContextManager[Any] = torch.cuda.stream(stream)
+        return found
 
     def _settle(self, chunk: _Chunk) -> None:
         """Until the device is done with it: a work's `wait` only makes its stream wait."""

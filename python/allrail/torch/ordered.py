@@ -2,9 +2,9 @@
 
 Such groups (gloo, NCCL, MPI) pair the collectives of ranks by their order. `allrail._core.Node`
 makes one: it cuts tensors, ranks them by what the next forward pass needs first, and agrees with
-the others on each event from which an order follows, over connections of its own that carry nothing
-else. After five steps in the same order that order is frozen, and nothing is agreed any more until a
-rank submits in another way. `carrier.py` runs what it hands out: one group for each dimension.
+the others on each event from which an order follows, over connections that carry nothing else.
+After five steps in the same order that order is frozen, and nothing is agreed any more until a rank
+submits in another way. `carrier.py` runs what it hands out: one group for each dimension.
 
 While an order is frozen, a tensor that goes first must be submitted first: who waits for another
 one before, in a hook within the backward pass, is told so by an error.
@@ -32,7 +32,15 @@ from allrail.torch.carrier import Carrier, Submitted
 from allrail.torch.errors import TrainingError
 from allrail.torch.groups import Group, along, give_back, take
 from allrail.torch.native import same_machine
-from allrail.torch.nodes import LOOPBACK, as_ours, close, connected, is_open, raise_from, settings_of
+from allrail.torch.nodes import (
+    LOOPBACK,
+    as_ours,
+    close,
+    connected,
+    is_open,
+    raise_from,
+    settings_of,
+)
 from allrail.torch.transport import in_memory_order
 
 _LOOK = 0.1
@@ -199,7 +207,7 @@ def _leave(
     whole = not held
     if is_open(node):
         with contextlib.suppress(RuntimeFault):
-            whole = all([node.wait(*each, _STALLED_AFTER) for each in list(held)])
+            whole = all(node.wait(*each, _STALLED_AFTER) for each in list(held))
     close(node)
     ended = carrier.join()
     give_back(groups, broken=not (whole and ended) or carrier.failed)

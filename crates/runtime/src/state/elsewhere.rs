@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use allrail_collective::StageRef;
-use allrail_collective::rank::RankPlan;
+use allrail_collective::rank::{Chunk, RankPlan};
 use allrail_engine::engine::Event;
 use allrail_engine::{Broken, CollectiveId, Run};
 use allrail_schedule::{Key, OperationName};
@@ -48,7 +48,7 @@ impl State {
         let Some(elsewhere) = &mut self.elsewhere else { return };
         let Some(part) = elsewhere.parts.get(&run.collective) else { return };
         let StageRef { chunk, stage } = run.at;
-        let start = |chunk: usize| part.chunks.get(chunk).map(|one| one.start());
+        let start = |chunk: usize| part.chunks.get(chunk).map(Chunk::start);
         let from = start(chunk as usize).unwrap_or_default();
         let to = start(chunk as usize + 1).unwrap_or(part.buffer.elements());
         let stages = part.chunks.get(chunk as usize).map_or(&[][..], |one| one.stages());
