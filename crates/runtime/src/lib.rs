@@ -41,6 +41,7 @@
 mod auth;
 mod clock;
 mod control;
+mod elsewhere;
 mod error;
 pub mod frame;
 #[cfg(test)]

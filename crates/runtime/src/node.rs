@@ -10,15 +10,14 @@ use std::time::Duration;
 use allrail_collective::rank::Plans;
 use allrail_collective::{DimensionSet, Operation};
 use allrail_core::{Bytes, DimensionId};
-use allrail_engine::engine::Coordination;
 use allrail_engine::engine::{self, Engine, Registration};
 use allrail_engine::{Dtype, Ordering};
-use allrail_schedule::coordinate::{CoordinationPolicy, agreed::AgreedPolicy};
+use allrail_schedule::Key;
 use allrail_schedule::signature::Signature;
-use allrail_schedule::{Key, Order};
 
 use crate::clock::Clock;
 use crate::control::Control;
+use crate::elsewhere;
 use crate::memory::is_dense;
 use crate::port::Port;
 use crate::rendezvous::{Connected, Listening, line};
@@ -26,7 +25,7 @@ use crate::report::{Report, Traffic};
 use crate::shared::{Me, Shared};
 use crate::state::{Elsewhere, State};
 use crate::tensor::memory_at;
-use crate::{CallOf, Fault, FaultKind, Launch, Registered, RuntimeError, Settings, plans};
+use crate::{CallOf, Fault, FaultKind, Registered, RuntimeError, Settings, plans};
 
 /// The most ports of a node.
 const MOST_PORTS: usize = 64;
@@ -52,8 +51,8 @@ struct Life {
 /// [`register`](Self::register) for every tensor, [`start`](Self::start); then
 /// [`submit`](Self::submit) and [`wait`](Self::wait) from any thread, and [`close`](Self::close).
 pub struct Node {
-    settings: Settings,
-    shared: Arc<Shared>,
+    pub(crate) settings: Settings,
+    pub(crate) shared: Arc<Shared>,
     addresses: Vec<String>,
     life: Mutex<Life>,
     /// The sockets that threads own, by number: for a child made by `fork`, which has neither.
@@ -90,7 +89,7 @@ impl Node {
             ordering: Ordering::Tagged,
             ..engine::Settings::default()
         };
-        let engine = if settings.elsewhere { in_one_order(engine) } else { engine };
+        let engine = if settings.elsewhere { elsewhere::in_one_order(engine) } else { engine };
         let plans = plans::table(settings.rank, all)?;
         let peers = (0..settings.ranks).collect();
         Self::with_engine(settings, engine, plans, peers)
@@ -280,68 +279,6 @@ impl Node {
         })
     }
 
-    /// As [`submit`](Self::submit), or [`unused`](Self::unused), where others carry the data
-    /// (`settings.elsewhere`): they find the tensor by its key.
-    ///
-    /// # Errors
-    /// As [`submit`](Self::submit); where this node carries the data.
-    pub fn announce(&self, key: Key, unused: bool) -> Result<u64, RuntimeError> {
-        self.check_process()?;
-        if !self.settings.elsewhere {
-            let hint = "`submit`, or `elsewhere: true`";
-            return Err(RuntimeError::setting(
-                "elsewhere",
-                false,
-                "the data is carried here",
-                hint,
-            ));
-        }
-        self.shared.change(Me::Caller, |state| state.submit(key, None, unused))
-    }
-
-    /// What is to be launched next, in this order on every dimension; waits for the first. None if time is
-    /// over.
-    ///
-    /// # Errors
-    /// [`RuntimeError::Fault`] where the job is over, or the node is closed.
-    pub fn next_launches(&self, timeout: Duration) -> Result<Vec<Launch>, RuntimeError> {
-        self.check_process()?;
-        let answer = |state: &mut State| {
-            let launches = state.take_launches();
-            match state.fault() {
-                _ if !launches.is_empty() => Some(Ok(launches)),
-                Some(fault) => Some(Err(fault.clone().into())),
-                None => None,
-            }
-        };
-        self.shared.wait(timeout, answer).unwrap_or_else(|| Ok(Vec::new()))
-    }
-
-    /// A launch is over on this rank.
-    ///
-    /// # Errors
-    /// One that is not under way.
-    pub fn finished(&self, launch: u64) -> Result<(), RuntimeError> {
-        self.check_process()?;
-        self.shared.change(Me::Caller, |state| state.launch_over(launch))
-    }
-
-    /// A launch cannot be carried on: all ranks end with an error that names its tensor.
-    ///
-    /// # Errors
-    /// One that is not under way.
-    pub fn failed(&self, launch: u64, why: &str) -> Result<(), RuntimeError> {
-        self.check_process()?;
-        self.shared.change(Me::Caller, |state| state.launch_failed(launch, why.to_owned()))
-    }
-
-    /// The tensor that this rank has to submit before an exchange of this one can go on, as the order of
-    /// launches is frozen: who waits for this one first waits for ever.
-    #[must_use]
-    pub fn blocked(&self, key: Key) -> Option<String> {
-        self.shared.look().blocked(key).map(str::to_owned)
-    }
-
     /// An operation without a name, in place: the k-th call of every rank is the same one, and must be alike.
     /// `elements` are those of the whole buffer: before a reduce-scatter, after an all-gather. Returns the
     /// call's number, which [`wait_call`](Self::wait_call) takes.
@@ -482,7 +419,7 @@ impl Node {
         }
     }
 
-    fn check_process(&self) -> Result<(), RuntimeError> {
+    pub(crate) fn check_process(&self) -> Result<(), RuntimeError> {
         if self.process == std::process::id() {
             return Ok(());
         }
@@ -493,21 +430,6 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.close();
-    }
-}
-
-/// After how many steps in the same order that order is frozen.
-const FREEZE: u32 = 5;
-
-/// An engine whose launches are paired by their order.
-fn in_one_order(engine: engine::Settings) -> engine::Settings {
-    let policy = &AgreedPolicy;
-    engine::Settings {
-        order: Order::STRICT,
-        ordering: Ordering::Common,
-        coordination: Some(Coordination { policy, settings: policy.defaults() }),
-        freeze: Some(FREEZE),
-        ..engine
     }
 }
 
