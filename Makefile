@@ -129,14 +129,30 @@ format: build ## format both languages
 
 .PHONY: bench
 bench: build ## measure; nothing fails on a time
-	@if [ -d benches ]; then for file in benches/*.py; do \
-	  echo "== $$file"; $(BIN)/python "$$file"; done; fi
+	@echo "== benches/speed.py"; $(BIN)/python benches/speed.py
 	@for example in allrail-world/flows_speed allrail-world/packets_speed \
 	    allrail-fabric/placement_speed allrail-simulate/coordination_speed \
 	    allrail-simulate/training_speed allrail-engine/engine_speed \
 	    allrail-collective/rank_plans; do \
 	  echo "== $$example"; cargo run --release --locked --quiet -p $${example%/*} \
 	    --example $${example#*/}; done
+
+.PHONY: bench-runtime
+bench-runtime: build $(TORCH_DEPENDENCIES) ## the runtime beside its peers on shaped links: ROWS="vgg16 bert"; an hour for all
+	$(BIN)/python benches/runtime $(ROWS)
+
+.PHONY: soak
+soak: build $(TORCH_DEPENDENCIES) ## 100,000 steps, a rank killed every 10,000: nothing grows, parameters equal DDP's
+	$(BIN)/python benches/soak.py
+
+.PHONY: faults
+faults: build $(TORCH_DEPENDENCIES) ## every fault of a running job, 20 times each
+	REPEAT=20 $(BIN)/python -m pytest -q tests/testbed/test_faults.py
+
+.PHONY: demo-run
+demo-run: build $(TORCH_DEPENDENCIES) ## a transformer on 4 local workers, with allrail and without
+	$(BIN)/python -m torch.distributed.run --standalone --local-addr 127.0.0.1 --nproc-per-node 4 \
+	  examples/09-train-a-transformer/train.py
 
 .PHONY: docs
 docs: build ## write the scenario's keys, docs/reference and the examples' expected outputs again

@@ -64,6 +64,7 @@ def algorithms_page() -> str:
         "worlds": "Worlds (`world`)",
         "tensor_policies": "Tensor schedulers (`schedule.tensor`)",
         "coordinations": "Coordination (`schedule.coordination`)",
+        "compressions": "Compressions (`workload.compression`)",
     }
     for name, title in titles.items():
         lines += ["", f"## {title}", "", "| | |", "|---|---|"]

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NoReturn
 
+from testbed.delay import start_relay
 from testbed.namespaces import configure, enter_new
 from testbed.network import Network
 
@@ -113,7 +114,8 @@ class Cluster:
         begun = time.monotonic()
         enter_new()
         networks = range(len(self.networks))
-        bridges = ((f"link add bridge{n} type bridge", f"link set bridge{n} up") for n in networks)
+        bridged = [n for n in networks if not self.networks[n].delay]
+        bridges = ((f"link add bridge{n} type bridge", f"link set bridge{n} up") for n in bridged)
         configure("ip", ["link set lo up", *(line for pair in bridges for line in pair)])
         workers = [_Worker.fork(i, self, work, timeout) for i in range(self.workers)]
         for worker in workers:
@@ -126,7 +128,7 @@ class Cluster:
                 for n in networks
                 for line in (
                     _cable(f"port{i}.{n}", self.device(n), worker.process),
-                    f"link set port{i}.{n} master bridge{n} up",
+                    f"link set port{i}.{n} {f'master bridge{n}' if n in bridged else ''} up",
                 )
             ],
         )
@@ -134,6 +136,10 @@ class Cluster:
             self.networks[n].shaped(f"port{i}.{n}") for i in range(self.workers) for n in networks
         )
         configure("tc", [line for lines in shaped for line in lines])
+        for n in networks:
+            if n not in bridged:
+                ports = [f"port{i}.{n}" for i in range(self.workers)]
+                start_relay(ports, self.networks[n].delay)
         for stage in (b"devices", b"work"):
             for worker in workers:
                 worker.tell(stage)

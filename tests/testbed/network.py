@@ -19,9 +19,11 @@ class Network:
 
     Attributes:
         rate: Of each worker's cable, in bits a second, both ways; `None`: no limit.
+        delay: Seconds that a frame takes from one cable to another, beside its queues.
     """
 
     rate: int | None = None
+    delay: float = 0.0
 
     def shaped(self, device: str) -> list[str]:
         """Return the commands of `tc` that give a device this rate.

@@ -124,3 +124,37 @@ def test_nothing_is_left_behind():
     assert count() == before
     with pytest.raises(ChildProcessError):
         os.waitpid(-1, os.WNOHANG)
+
+
+@pytest.mark.parametrize("delay", [0.0005, 0.005])
+def test_a_frame_takes_as_long_as_its_network_is_told(delay):
+    """A loaded machine may take longer; the rate stays, however long the cables are."""
+    rate = 100_000_000
+    cluster = Cluster(2, [Network(rate, delay)])
+
+    def work(worker):
+        if worker == 0:
+            with socket.create_server((cluster.address(0), PORT)) as server:
+                peer, _ = server.accept()
+                while word := peer.recv(1):
+                    peer.send(word)
+            return None
+        while True:
+            try:
+                peer = socket.create_connection((cluster.address(0), PORT), timeout=10)
+                break
+            except ConnectionRefusedError:
+                time.sleep(0.01)
+        peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        trips = []
+        for _ in range(20):
+            begun = time.monotonic()
+            peer.send(b"x")
+            peer.recv(1)
+            trips.append(time.monotonic() - begun)
+        return min(trips)
+
+    trip = cluster.run(work).results[1]
+    assert 2 * delay <= trip < 2 * delay + 0.005
+    for one in cluster.run(lambda worker: received(cluster, worker, 0, 0.7)).results:
+        assert 0.3 * rate < 8 * one < 1.1 * rate

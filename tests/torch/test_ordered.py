@@ -13,11 +13,12 @@ from torch import nn  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
+from allrail.errors import TrainingError  # noqa: E402
+from allrail.runtime.agreement import Agreement  # noqa: E402
+from allrail.runtime.nodes import LOOPBACK  # noqa: E402
 from allrail.torch import carrier, groups  # noqa: E402
-from allrail.torch.agreement import Agreement, store_of_job  # noqa: E402
-from allrail.torch.errors import TrainingError  # noqa: E402
-from allrail.torch.nodes import LOOPBACK  # noqa: E402
 from allrail.torch.ordered import Ordered  # noqa: E402
+from allrail.torch.store import store_of_job  # noqa: E402
 
 
 def made(rank, sizes=(2,), name="test", **settings):

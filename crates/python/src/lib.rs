@@ -1,6 +1,7 @@
 //! The Python module `allrail._core`. Bindings only: JSON text in, JSON text out; every decision is
 //! in the crates beneath.
 
+mod compression;
 mod foreign;
 mod many;
 mod placement;
@@ -373,6 +374,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(format_quantity, module)?)?;
     module.add_function(wrap_pyfunction!(algorithms, module)?)?;
     module.add_function(wrap_pyfunction!(orders, module)?)?;
+    module.add_function(wrap_pyfunction!(compression::compressions, module)?)?;
+    module.add_function(wrap_pyfunction!(compression::compressed_exchanges, module)?)?;
     module.add_function(wrap_pyfunction!(worlds, module)?)?;
     module.add_function(wrap_pyfunction!(advise, module)?)?;
     module.add_function(wrap_pyfunction!(check_prices, module)?)?;

@@ -104,6 +104,8 @@ pub enum FaultKind {
     Differs,
     /// A peer sends what no plan knows.
     BadFrame,
+    /// Ranks answer, and some have not submitted what others wait for, for `timeouts.stalled`.
+    Stalled,
     /// A rank has stopped, as its caller or its engine wanted.
     Stopped,
     /// This node was closed.
@@ -124,6 +126,10 @@ impl FaultKind {
                 "every rank must submit the same tensors, of the same types and shapes"
             }
             Self::BadFrame => "run the same build of allrail on every rank",
+            Self::Stalled => {
+                "look at what that rank does (saving, compiling, a debugger, another branch of the script), or \
+                 raise `timeouts.stalled`"
+            }
             Self::Stopped => "see that rank's own error",
             Self::Closed => "a closed node takes no more calls",
         }

@@ -6,13 +6,15 @@
 //! as the model does not know what it costs to talk with many at once. A plan holds from half-way (a factor of two) below the first that it was the best for.
 
 use allrail_collective::rank::Plans;
-use allrail_collective::{CollectivePlan, Operation, SizeRange, algorithm};
-use allrail_core::{Bytes, Time};
+use allrail_collective::{CollectivePlan, DimensionSet, Operation, SizeRange, algorithm};
+use allrail_core::{Bytes, DimensionId, Time};
+use allrail_engine::Ordering;
+use allrail_engine::engine;
 use allrail_schedule::chunk::{self, Composition, Parameters};
 use allrail_schedule::planner::schedule;
 use allrail_schedule::{Request, ScheduleError, evaluate, plan, queue};
 
-use crate::{RuntimeError, Settings};
+use crate::{RuntimeError, Settings, elsewhere};
 
 /// How many parts of plans, one a size, are kept.
 const ROOM: usize = 1024;
@@ -77,6 +79,33 @@ fn candidates(settings: &Settings, operation: Operation) -> Vec<Option<Vec<Strin
     }
     let everywhere = |tag: &str| vec![tag.to_owned(); settings.dimensions.len()];
     std::iter::once(None).chain(all.map(|one| Some(everywhere(one.tag())))).collect()
+}
+
+/// What the engine of a node is made with.
+pub(crate) fn decider(settings: &Settings) -> Result<(engine::Settings, Plans), RuntimeError> {
+    let operation = Operation::AllReduce;
+    let mut all = Vec::new();
+    let is_had = |one: &Operation| !settings.elsewhere || *one == operation;
+    let operations = Operation::ALL.into_iter().filter(is_had);
+    for operation in operations.filter(|_| settings.ranks > 1) {
+        all.extend(of(settings, operation)?);
+    }
+    let engine = engine::Settings {
+        rank: settings.rank,
+        ranks: settings.ranks,
+        epoch: settings.epoch,
+        group: settings.group,
+        operation,
+        dimensions: (0..settings.dimensions.len() as u32)
+            .fold(DimensionSet::default(), |set, d| set.with(DimensionId(d))),
+        ports: settings.dimensions.len(),
+        order: settings.order,
+        tensor: settings.tensor_parameters(),
+        ordering: Ordering::Tagged,
+        ..engine::Settings::default()
+    };
+    let engine = if settings.elsewhere { elsewhere::in_one_order(engine) } else { engine };
+    Ok((engine, table(settings.rank, all)?))
 }
 
 fn wrong(error: &ScheduleError) -> RuntimeError {

@@ -15,22 +15,26 @@ from __future__ import annotations
 
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from allrail.errors import InputError, did_you_mean
-from allrail.torch.agreement import Agreement, store_of_job
+from allrail.errors import InputError, TrainingError, did_you_mean
+from allrail.runtime.agreement import Agreement
+from allrail.runtime.nodes import same_machine
+from allrail.runtime.report import Report, report_of
 from allrail.torch.barrier import BarrierWarning
 from allrail.torch.check import check
-from allrail.torch.errors import TrainingError
-from allrail.torch.native import Native, same_machine
+from allrail.torch.compression import Compression, compression_of
+from allrail.torch.compression.compressed import Compressed, same_compression
+from allrail.torch.native import Native
 from allrail.torch.ordered import Ordered
 from allrail.torch.scheduled import Scheduled
+from allrail.torch.store import store_of_job
 from allrail.torch.transport import Transport
 from allrail.torch.whole import Whole
 
@@ -38,9 +42,13 @@ __all__ = [
     "BarrierWarning",
     "TrainingError",
     "barriers",
+    "load_state_dict",
     "no_sync",
     "release",
+    "report",
     "schedule",
+    "state_dict",
+    "steps",
     "synchronize",
 ]
 
@@ -60,6 +68,8 @@ def schedule(
     broadcast_buffers: bool = True,
     sparse: Literal["refuse", "densify"] = "refuse",
     transport: Literal["auto", "native", "c10d"] | Transport = "auto",
+    compression: str | Mapping[str, Any] | Compression | None = None,
+    undo: bool = False,
 ) -> tuple[M, O]:
     """Exchange the gradients of `model` among all processes, and step as late as possible.
 
@@ -78,6 +88,10 @@ def schedule(
             them; `"c10d"` does so over process groups of torch.distributed, in one order on all
             ranks; `"auto"` takes the first where all ranks are on one machine and parameters are
             not on a GPU.
+        compression: What makes gradients smaller on their way: `"fp16"`, `"bf16"`,
+            `{"kind": "top_k", "share": 0.01}`, `{"kind": "power_sgd", "rank": 4}`; None for none.
+        undo: Whether, when a rank is lost, parameters that have made the step under way are given
+            back what they were before it. Costs a copy of parameters and optimizer state.
 
     Returns:
         The same two objects.
@@ -91,6 +105,7 @@ def schedule(
         raise InputError("it is neither `refuse` nor `densify`", field="sparse", value=str(sparse))
     if not isinstance(optimizers, Sequence):
         optimizers = [optimizers]
+    smaller = compression_of(compression)
     parameters = check(model, optimizers)
     if id(model) in _scheduled:
         raise InputError(
@@ -123,6 +138,9 @@ def schedule(
             value=transport,
             hint=did_you_mean(transport, ("auto", "native", "c10d")),
         )
+    if smaller is not None and not disabled:
+        agreement.on("compression", smaller.describe(), same_compression)
+        transport = Compressed(transport, smaller)
     _scheduled[id(model)] = Scheduled(
         model,
         optimizers,
@@ -132,6 +150,7 @@ def schedule(
         cross_barrier=cross_barrier and not disabled,
         broadcast_buffers=broadcast_buffers,
         densify=sparse == "densify",
+        undo=undo,
     )
     return model, optimizer
 
@@ -148,6 +167,18 @@ def synchronize(model: nn.Module | None = None) -> None:
     """
     for scheduled in _of(model):
         scheduled.synchronize()
+
+
+def steps(model: nn.Module) -> dict[str, int]:
+    """Return how many optimizer steps each parameter has made since the model was scheduled.
+
+    They differ while gradients are under way, and after a rank is lost; `synchronize` makes them
+    alike, or raises.
+
+    Args:
+        model: A scheduled model.
+    """
+    return {name: count for one in _of(model) for name, count in one.steps().items()}
 
 
 def no_sync(model: nn.Module) -> AbstractContextManager[None]:
@@ -173,6 +204,58 @@ def barriers(model: nn.Module | None = None) -> dict[str, int]:
         for cause, count in scheduled.barriers.counts.items():
             total[cause] = total.get(cause, 0) + count
     return total
+
+
+def state_dict(model: nn.Module) -> dict[str, Any]:
+    """Return what allrail remembers of a model on this rank, for a checkpoint; makes all steps.
+
+    It is what compression has left out of gradients so far, which differs from rank to rank: save
+    one for each rank, beside `model.state_dict()`, which is as it would be without allrail.
+
+    Args:
+        model: A scheduled model; of another one it is empty.
+    """
+    found = _of(model)
+    return found[0].state() if found else {}
+
+
+def load_state_dict(model: nn.Module, state: Mapping[str, Any]) -> None:
+    """Go on from what `state_dict` returned, on the same rank.
+
+    With another number of ranks, what is one rank's own is dropped, with a warning: the job goes on
+    as if it had just begun to compress.
+
+    Args:
+        model: A scheduled model.
+        state: What `state_dict` returned; an empty one changes nothing.
+
+    Raises:
+        InputError: It is of a model that was scheduled otherwise.
+    """
+    for scheduled in _of(model):
+        scheduled.load_state(state)
+
+
+def report(model: nn.Module | None = None) -> Report:
+    """Return what this rank has seen: step time, waits, dimensions, predicted beside measured.
+
+    `print` it for a table. It takes the time of a simulation: ask for it at the end, or every
+    thousand steps.
+
+    Args:
+        model: A scheduled model; None takes the one that was scheduled last.
+
+    Raises:
+        InputError: No model is scheduled in this process, or not this one.
+    """
+    found = _of(model)
+    if not found:
+        raise InputError(
+            "it is not scheduled",
+            field="model",
+            hint="call `allrail.torch.schedule` first; a job of one process exchanges nothing",
+        )
+    return report_of(found[-1].observed.record())
 
 
 def release(model: nn.Module) -> None:

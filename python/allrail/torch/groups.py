@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch.distributed as dist
 
-from allrail.torch.agreement import Agreement
+from allrail.runtime.agreement import Agreement
 
 Lines = tuple[tuple[int, ...], ...]
 

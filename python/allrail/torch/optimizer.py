@@ -21,12 +21,12 @@ from typing import Any
 import torch
 from torch.optim import optimizer as torch_optimizer
 
-from allrail.errors import InputError
+from allrail.errors import InputError, TrainingError
 from allrail.torch.barrier import Barriers
 from allrail.torch.behaviour import step_of
-from allrail.torch.errors import TrainingError
 from allrail.torch.gradients import Exchange
 from allrail.torch.parameter import Pending, Slot, gradient_of, set_gradient
+from allrail.torch.undo import Undo
 
 _MARKS = ("_wrapped_by_lr_sched", "_with_counter")
 
@@ -41,8 +41,10 @@ class Stepper:
         barriers: Where waits for a whole view are counted.
         why_whole: Why its step cannot be taken apart; empty if it can.
         settle: Makes all pending steps of the model.
+        undo: Whether a step that not all parameters can make is taken back.
 
     Attributes:
+        asked: How many steps were asked for.
         pending: The slots whose step was asked for and is not made yet, by their index.
         crossed: Whether steps were asked for while their gradients were in flight, since the last
             time that all were made.
@@ -57,7 +59,10 @@ class Stepper:
         *,
         why_whole: str,
         settle: Callable[[str], None],
+        undo: bool,
     ) -> None:
+        self.asked = 0
+        self._undo = Undo(optimizer) if undo else None
         self._optimizer = optimizer
         self._slots = slots
         self._exchange = exchange
@@ -84,6 +89,16 @@ class Stepper:
         """Make all pending steps of this optimizer."""
         self.make(list(self.pending.values()))
         self.crossed = False
+
+    def steps(self) -> dict[str, int]:
+        """Return how many steps each of its parameters has made."""
+        slots = (
+            self._slots[parameter]
+            for group in self._optimizer.param_groups
+            for parameter in group["params"]
+            if parameter in self._slots
+        )
+        return {slot.name: self.asked - (slot.index in self.pending) for slot in slots}
 
     def detach(self) -> None:
         """Give the optimizer its own methods back."""
@@ -155,6 +170,7 @@ class Stepper:
             step = types.MethodType(type(self._optimizer).step, self._optimizer)
         with self._barriers.explained():
             loss = step() if closure is None else step(closure)
+        self.asked += 1
         self._count()
         return loss
 
@@ -173,6 +189,7 @@ class Stepper:
         ]
         # What no forward pass has asked for since the last step still has that step before it.
         self.make([self._slots[parameter] for _, parameter in parameters])
+        self.asked += 1
         ready = []
         for place, parameter in parameters:
             slot = self._slots[parameter]
@@ -189,7 +206,10 @@ class Stepper:
     def _make_together(self, slots: Sequence[Slot]) -> None:
         """Step parameters whose steps were asked for at once."""
         pendings = [(slot, slot.pending) for slot in slots if slot.pending is not None]
-        final = [pending.final_gradient() for _, pending in pendings]
+        try:
+            final = [pending.final_gradient() for _, pending in pendings]
+        except TrainingError as error:
+            raise self._unmade(error) from error
         for slot, pending in pendings:
             if slot.written() != pending.written:
                 raise TrainingError(
@@ -208,7 +228,30 @@ class Stepper:
                 gradients.append((slot, gradient))
         if gradients:
             view = [{**settings[place], "params": groups[place]} for place in sorted(groups)]
+            if self._undo is not None:
+                self._undo.keep(slot for slot, _ in gradients)
             self._run(view, gradients)
+        if self._undo is not None and not self.pending:
+            self._undo.forget()
+
+    def _unmade(self, error: TrainingError) -> TrainingError:
+        """The last step cannot be made by all parameters: say which have, or take it back."""
+        made, left = self.asked, len(self.pending)
+        if self._undo is not None:
+            self._undo.take_back()
+            for slot in self.pending.values():
+                slot.pending = None
+            self.pending.clear()
+            self.crossed = False
+            self.asked -= 1
+            state = f"all parameters are those of step {self.asked} again"
+        else:
+            state = (
+                f"{left} parameters have made {made - 1} steps and the others {made}; go on from a"
+                " checkpoint, or schedule with `undo=True`"
+            )
+        hint = f"{error.hint}; {state}" if error.hint else state
+        return TrainingError(error.why, field=error.field, hint=hint)
 
     def _run(self, view: list[dict[str, Any]], gradients: list[tuple[Slot, torch.Tensor]]) -> None:
         """Run the optimizer's step on a view of its groups."""
@@ -219,7 +262,7 @@ class Stepper:
             set_gradient(slot.parameter, gradient)
         optimizer.param_groups = view
         try:
-            with _plain_surroundings(gradients[0][1].device.type):
+            with plain_surroundings(gradients[0][1].device.type):
                 self._class_step(optimizer)
         finally:
             optimizer.param_groups = groups
@@ -276,8 +319,8 @@ def _kept(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _plain_surroundings(device: str) -> Any:
-    """A step may be made within a forward pass: nothing of that pass may reach into it."""
+def plain_surroundings(device: str) -> Any:
+    """Within it, nothing of the forward pass that may be going on reaches into what is computed."""
     with contextlib.ExitStack() as stack:
         if torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(mode=False))

@@ -16,7 +16,6 @@ import contextlib
 import json
 import os
 import socket
-import time
 import warnings
 import weakref
 from collections.abc import Sequence
@@ -26,26 +25,27 @@ import torch
 import torch.distributed as dist
 
 from allrail._core import Node, RuntimeFault
-from allrail.errors import InputError
-from allrail.torch.agreement import Agreement
-from allrail.torch.carrier import Carrier, Submitted
-from allrail.torch.errors import TrainingError
-from allrail.torch.groups import Group, along, give_back, take
-from allrail.torch.native import same_machine
-from allrail.torch.nodes import (
+from allrail.errors import InputError, TrainingError
+from allrail.runtime.agreement import Agreement
+from allrail.runtime.nodes import (
     LOOPBACK,
     as_ours,
     close,
     connected,
     is_open,
     raise_from,
+    same_machine,
     settings_of,
+    warn_of,
 )
+from allrail.torch.carrier import Carrier, Submitted
+from allrail.torch.groups import Group, along, give_back, take
 from allrail.torch.transport import in_memory_order
 
 _LOOK = 0.1
-_STALLED_AFTER = 60.0
-_GIVEN_UP_AFTER = 1800.0
+"""How often it is looked for warnings, and whether a frozen order holds a tensor back, s."""
+_LAST_PROMISES = 60.0
+"""How long closing waits for what others need, s."""
 
 
 class Ordered:
@@ -74,6 +74,7 @@ class Ordered:
             for place in range(len(sizes))
         ]
         self._node = connected(known | {"elsewhere": True, "group": 2}, agreement, "order")
+        self.settings = {key: value for key, value in known.items() if key != "secret"}
         self._names: dict[int, str] = {}
         self._memory: dict[int, Submitted] = {}
         self._held: dict[tuple[int, int], torch.Tensor] = {}
@@ -115,34 +116,17 @@ class Ordered:
 
     def wait(self, key: int, generation: int) -> None:
         """See `Transport.wait`."""
-        started = time.monotonic()
-        warned = False
-        name = self._names[key]
         try:
             while not self._node.wait(key, generation, _LOOK):
                 before = self._node.blocked(key)
                 if before is not None:
                     raise TrainingError(
                         "its exchange is waited for before it could begin",
-                        field=name,
+                        field=self._names[key],
                         hint=f"it goes after `{before}`, which this rank has not submitted yet:"
                         " read gradients after `backward()`, not in hooks within it",
                     )
-                waited = time.monotonic() - started
-                if waited > _GIVEN_UP_AFTER:
-                    raise TrainingError(
-                        f"its exchange is not over after {waited:.0f} s",
-                        field=name,
-                        hint="look for a rank that runs no backward pass: each must run as many",
-                    )
-                if waited > _STALLED_AFTER and not warned:
-                    warned = True
-                    warnings.warn(
-                        f"the exchange of `{name}` takes more than {waited:.0f} s: a rank computes,"
-                        " saves or is debugged, or does not run this backward pass",
-                        RuntimeWarning,
-                        stacklevel=2,
-                    )
+                warn_of(self._node)
         except RuntimeFault as error:
             raise_from(error)
         tensor = self._held.pop((key, generation), None)
@@ -207,7 +191,7 @@ def _leave(
     whole = not held
     if is_open(node):
         with contextlib.suppress(RuntimeFault):
-            whole = all(node.wait(*each, _STALLED_AFTER) for each in list(held))
+            whole = all(node.wait(*each, _LAST_PROMISES) for each in list(held))
     close(node)
     ended = carrier.join()
     give_back(groups, broken=not (whole and ended) or carrier.failed)

@@ -17,8 +17,8 @@ from dataclasses import dataclass, field
 import torch
 import torch.distributed as dist
 
-from allrail.torch.agreement import Agreement
-from allrail.torch.errors import TrainingError
+from allrail.errors import TrainingError
+from allrail.runtime.agreement import Agreement
 from allrail.torch.groups import Group, give_back, take
 from allrail.torch.transport import in_memory_order
 

@@ -24,7 +24,7 @@ impl State {
                     }
                 }
                 Action::Begin { id, operation, part, .. } if self.elsewhere.is_some() => {
-                    self.names.insert(id, operation);
+                    self.named.insert(id, operation);
                     self.elsewhere.iter_mut().for_each(|one| one.begin(id, part.clone()));
                 }
                 Action::Begin { id, operation, priority, signature, part } => {
@@ -37,7 +37,7 @@ impl State {
                         self.refuse_kept(operation, &refused);
                     }
                 }
-                Action::Run(run) => match self.names.get(&run.collective).copied() {
+                Action::Run(run) => match self.named.get(&run.collective).copied() {
                     Some(operation) if self.elsewhere.is_some() => {
                         self.hand_over(&run, operation);
                     }
@@ -45,20 +45,21 @@ impl State {
                     None => {}
                 },
                 Action::Over { id, .. } if self.elsewhere.is_some() => {
-                    self.names.remove(&id);
+                    self.named.remove(&id);
                     self.elsewhere.iter_mut().for_each(|one| one.over(id));
                 }
                 Action::Over { id, operation } => {
-                    self.names.remove(&id);
+                    self.named.remove(&id);
                     self.live.remove(&operation);
                     if let Err(refused) = self.operations.close(operation) {
                         self.note(refused.to_string());
                     }
                 }
                 Action::Done { key, generation } => {
-                    match key.number_of_call() {
-                        Some(call) => self.call_done(call),
-                        None => self.tensor_done(key, generation),
+                    if self.is_call(key) {
+                        self.call_done(key);
+                    } else {
+                        self.tensor_done(key, generation);
                     }
                     let group = self.engine.settings().group;
                     if self.elsewhere.is_none()
@@ -114,7 +115,7 @@ impl State {
                 buffer.push(memory.part(byte(slice.elements.start)..byte(slice.elements.end)));
             }
         }
-        self.names.insert(id, operation);
+        self.named.insert(id, operation);
         self.live.insert(operation, Live { id, dtype, buffer, priority, signature });
     }
 

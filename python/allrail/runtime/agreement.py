@@ -1,4 +1,4 @@
-"""What ranks tell each other once, through torchrun's store: texts of JSON, no pickle.
+"""What ranks tell each other once, through a store: texts of JSON, no pickle.
 
 Rank 0 collects what every rank says about a topic, decides, and tells all. Keys carry the run and
 its restart, since the store of an elastic job survives both.
@@ -9,27 +9,35 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
-import torch.distributed as dist
+from allrail.errors import InputError, TrainingError
 
-from allrail.errors import InputError
-from allrail.torch.errors import TrainingError
 
-_NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+class Store(Protocol):
+    """Keeps texts under keys, for all ranks; that of torch.distributed is one."""
+
+    def set(self, key: str, value: str, /) -> None:
+        """Keep a text, from now on."""
+
+    def get(self, key: str, /) -> str | bytes:
+        """Return a text, once some rank has set it; a `RuntimeError` after a while without."""
 
 
 class Agreement:
-    """Agrees on topics, each once, among the processes that torchrun started.
+    """Agrees on topics, each once, among the processes of a job.
 
     Args:
+        store: Where they find what each says.
+        rank: This process.
+        ranks: How many there are.
         name: Tells this one from others of the same processes; alike on all ranks.
 
     Attributes:
         name: The same, with the run and its restart.
     """
 
-    def __init__(self, store: Any, rank: int, ranks: int, name: str) -> None:
+    def __init__(self, store: Store, rank: int, ranks: int, name: str) -> None:
         run = os.environ.get("TORCHELASTIC_RUN_ID", "none")
         restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         self.name = f"{run}/{restart}/{name}"
@@ -64,39 +72,12 @@ class Agreement:
     def _get(self, key: str, rank: int) -> Any:
         try:
             return json.loads(self._store.get(key))
-        except (RuntimeError, dist.DistError) as error:
+        except TrainingError:
+            raise  # the store is gone
+        except RuntimeError as error:
             raise TrainingError(
-                f"rank {rank} has not said what it schedules",
-                hint="every rank calls `allrail.torch.schedule` as often and in the same order, and"
-                " runs a backward pass; look at that rank's first error",
+                f"rank {rank} has not come to where this rank is",
+                hint="every rank calls what all take part in as often and in the same order:"
+                " `allrail.torch.schedule` and backward passes, `allrail.Communicator`; look at"
+                " that rank's first error",
             ) from error
-
-
-def store_of_job() -> tuple[Any, int, int]:
-    """Return torchrun's store, this process' rank and the number of processes.
-
-    Raises:
-        InputError: The process was not started by torchrun, nor has it a process group.
-    """
-    if not dist.is_available():
-        raise InputError("this torch was built without torch.distributed", hint="install another")
-    if dist.is_initialized():
-        store = dist.distributed_c10d._get_default_store()
-        return store, dist.get_rank(), dist.get_world_size()
-    missing = [name for name in _NEEDED if name not in os.environ]
-    if missing:
-        raise InputError(
-            "this process knows no others to train with: " + ", ".join(missing) + " not set",
-            field="environment",
-            hint="start the script with `torchrun --nproc-per-node 2 script.py`, or call"
-            " `torch.distributed.init_process_group` first",
-        )
-    try:
-        store, rank, ranks = next(iter(dist.rendezvous("env://")))
-    except (ValueError, RuntimeError) as error:
-        raise InputError(
-            f"the environment of torchrun makes no sense: {error}",
-            field="environment",
-            hint="start the script with `torchrun --nproc-per-node 2 script.py`",
-        ) from error
-    return store, rank, ranks

@@ -6,23 +6,27 @@ of them: else others would not see the parent end.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import secrets
+import time
+import warnings
 import weakref
-from typing import Any, NoReturn
-
-import torch
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
 
 from allrail._core import Node, RuntimeFault
-from allrail.errors import InputError
-from allrail.torch.agreement import Agreement
-from allrail.torch.errors import TrainingError
+from allrail.errors import InputError, TrainingError
+from allrail.runtime.agreement import Agreement
+from allrail.runtime.record import recording
 
 # What a link within one machine is taken to be; plans depend on it, results do not.
 LOOPBACK = {"interface": "127.0.0.1", "bandwidth": "20 Gb/s", "latency": "20 us", "kind": "switch"}
 
 _A_WHILE = 1800.0
+_LOOK = 1.0
+"""How often it is looked for warnings, s."""
 
 _open: dict[int, Node] = {}
 
@@ -41,7 +45,19 @@ def settings_of(
     known = dict(settings or {"dimensions": [{"size": ranks, **LOOPBACK}]})
     # Whoever reads the store can join; on one machine, only what is on it can reach the ports.
     known |= agreement.on("secret", None, lambda _: {"secret": secrets.token_hex(32)})
-    return known | {"rank": rank, "ranks": ranks, "job": agreement.name}
+    return recording(known | {"rank": rank, "ranks": ranks, "job": agreement.name})
+
+
+def same_machine(agreement: Agreement) -> bool:
+    """Whether all ranks reach each other over the loopback interface."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        mine = [boot, str(Path("/proc/self/ns/net").readlink())]
+    except OSError:
+        mine = []
+    return bool(
+        agreement.on("machine", mine, lambda said: bool(mine) and said.count(mine) == len(said))
+    )
 
 
 def connected(settings: dict[str, Any], agreement: Agreement, topic: str) -> Node:
@@ -51,6 +67,12 @@ def connected(settings: dict[str, Any], agreement: Agreement, topic: str) -> Nod
         node.connect(agreement.on(f"addresses of {topic}", node.addresses(), lambda said: said))
     _open[id(node)] = node
     return node
+
+
+def warn_of(node: Node) -> None:
+    """Warn of exchanges that wait for ranks which answer and do not submit."""
+    for text in node.take_warnings():
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
 
 
 def is_open(node: Node) -> bool:
@@ -74,8 +96,27 @@ def _abandon() -> None:
 os.register_at_fork(after_in_child=_abandon)
 
 
+class Memory(NamedTuple):
+    """Contiguous memory of this host.
+
+    Attributes:
+        pointer: Where it begins.
+        elements: How many there are.
+        dtype: Their type, such as `float32`.
+        keeps: What keeps it alive, until the operation is over.
+    """
+
+    pointer: int
+    elements: int
+    dtype: str
+    keeps: object
+
+
 class Calls:
-    """A node for operations without a name; every rank begins the same ones in the same order.
+    """A node for operations that are not registered.
+
+    Those without a name meet in the order in which each rank begins them; those with one meet
+    others of the same name.
 
     Args:
         settings: Of the node, as `settings_of` returns them.
@@ -85,24 +126,67 @@ class Calls:
     def __init__(self, settings: dict[str, Any], agreement: Agreement) -> None:
         self._node = connected(settings, agreement, "calls")
         self._node.start()
-        self._held: dict[int, torch.Tensor] = {}
+        self._held: dict[int, object] = {}
         self.close = weakref.finalize(self, close, self._node)
 
-    def begin(self, kind: str, buffer: torch.Tensor, root: int = 0) -> int:
-        """Begin an operation in place in a contiguous buffer; return its ticket."""
-        dtype = str(buffer.dtype).removeprefix("torch.")
+    def begin(
+        self,
+        kind: str,
+        memory: Memory,
+        *,
+        root: int = 0,
+        priority: int = 0,
+        name: str | None = None,
+    ) -> int:
+        """Begin an operation in place; return its ticket.
+
+        Args:
+            kind: Which, such as `all_reduce`.
+            memory: What it is about.
+            root: Of a broadcast: whose memory all get.
+            priority: Of several that wait for a link, the highest goes first.
+            name: What it is called on all ranks.
+        """
         with as_ours:
-            ticket = self._node.call(kind, buffer.data_ptr(), buffer.numel(), dtype, root=root)
-        self._held[ticket] = buffer
+            ticket = self._node.call(
+                kind,
+                memory.pointer,
+                memory.elements,
+                memory.dtype,
+                root=root,
+                priority=priority,
+                name=name,
+            )
+        self._held[ticket] = memory
         return ticket
 
     def wait(self, ticket: int, timeout: float) -> bool:
         """Wait for it, up to `timeout` seconds; return whether it is over."""
         with as_ours:
-            over = self._node.wait_call(ticket, timeout)
+            over = self._node.wait_call(ticket, min(timeout, _LOOK))
+            end = time.monotonic() + timeout
+            while not over and (left := end - time.monotonic()) > 0:
+                warn_of(self._node)
+                over = self._node.wait_call(ticket, min(left, _LOOK))
         if over:
             self._held.pop(ticket, None)
         return over
+
+    def is_over(self, ticket: int) -> bool:
+        """Whether `wait` would return or raise at once."""
+        try:
+            return self._node.wait_call(ticket, 0.0)
+        except RuntimeFault:
+            return True  # `wait` has to say what is wrong
+
+    def finished(self) -> list[int]:
+        """Let go of the memory of what is over since this was asked last; return its tickets."""
+        with contextlib.suppress(RuntimeFault):  # whoever waits is told
+            tickets = [ticket for ticket, _ in self._node.next_completions(0.0)]
+            for ticket in tickets:
+                self._held.pop(ticket, None)
+            return tickets
+        return []
 
     def finish(self, ticket: int) -> None:
         """Wait for it, however long."""

@@ -1,0 +1,377 @@
+"""What breaks, and how it ends: every survivor raises one error that says who and what, in time.
+
+Each fault is injected into rank 1 of 3 in the middle of a training step. `REPEAT=20` in the
+environment injects each 20 times (`make faults`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import gc
+import mmap
+import os
+import re
+import signal
+import struct
+import subprocess
+import sys
+import time
+import warnings
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[torch]`")
+from torch import nn  # noqa: E402
+
+import allrail.torch as art  # noqa: E402
+from allrail.errors import InputError  # noqa: E402
+from allrail.runtime.agreement import Agreement  # noqa: E402
+from allrail.torch.native import Native  # noqa: E402
+from allrail.torch.store import store_of_job  # noqa: E402
+from testbed import Cluster, Network, why_not  # noqa: E402
+from testbed.local import LocalJob  # noqa: E402
+
+torch.set_num_threads(1)
+
+RANKS, BROKEN, STEPS = 3, 1, 3
+TIMES = range(int(os.environ.get("REPEAT", "1")))
+TIMEOUTS = {"connect": "20 s", "link": "2 s", "silent": "1 s", "heartbeat": "200 ms"}
+LOOPBACK = {"interface": "127.0.0.1", "bandwidth": "20 Gb/s", "latency": "20 us"}
+
+
+class Moment:
+    """A time that all processes see."""
+
+    def __init__(self):
+        self.memory = mmap.mmap(-1, 8)
+
+    def set(self):
+        self.memory[:8] = struct.pack("d", time.monotonic())
+
+    def ago(self):
+        return time.monotonic() - struct.unpack("d", self.memory[:8])[0]
+
+
+def native(rank, *, dimension=LOOPBACK, **settings):
+    store, _, ranks = store_of_job()
+    known = {"dimensions": [{"size": ranks, **dimension}], "timeouts": TIMEOUTS, **settings}
+    return Native(rank, ranks, Agreement(store, rank, ranks, "faults"), known)
+
+
+def mlp():
+    torch.manual_seed(0)
+    return nn.Sequential(*(nn.Linear(64, 64) for _ in range(4)))
+
+
+def train(model, optimizer, steps=STEPS):
+    for _ in range(steps):
+        optimizer.zero_grad()
+        model(torch.ones(8, 64)).square().mean().backward()
+        optimizer.step()
+
+
+def held():
+    """Threads, and files that are sockets or the like: what a node has."""
+    gc.collect()
+    names = []
+    for entry in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            names.append(str(entry.readlink()).partition(":")[0])
+    threads = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
+    sockets = sum(name in {"socket", "anon_inode"} for name in names)
+    return sockets, sum(name.startswith("allrail") for name in threads)
+
+
+def caught(body, moment):
+    """The error that this raises, after how many seconds, and about which tensor."""
+    try:
+        body()
+    except (art.TrainingError, InputError) as error:
+        return moment.ago(), str(error), error.field
+    return None
+
+
+def training(rank, moment, fault, *, undo=False, **settings):
+    """Train until something breaks; then what was raised, and what is left after `release`."""
+    warnings.simplefilter("ignore")
+    store = store_of_job()[0]  # its connection stays
+    Agreement(store, rank, RANKS, "here").on("all", None, lambda _: True)
+    before = held()
+    model = mlp()
+    optimizer = torch.optim.Adam(model.parameters())
+    art.schedule(model, optimizer, transport=native(rank, **settings), undo=undo)
+    train(model, optimizer)
+
+    def inject(gradient):
+        del gradient
+        if rank == BROKEN:
+            moment.set()
+            fault()
+
+    model[1].weight.register_hook(inject)
+    said = caught(lambda: train(model, optimizer, 1000), moment)
+    steps = art.steps(model)
+    with contextlib.suppress(art.TrainingError):
+        art.release(model)
+    after = held()
+    del store
+    return said, before, after, steps
+
+
+def run(body, timeout=20):
+    """Rank by rank what a body has returned, or how it ended."""
+    job = LocalJob(RANKS)
+    job.start(body)
+    return [value if kind == "returned" else kind for kind, value in job.wait(timeout)]
+
+
+def check(answers, said, seconds, *, survivors=(0, 2), sockets=True):
+    for rank in survivors:
+        (took, text, field), before, after, _ = answers[rank]
+        assert re.search(said, text), text
+        assert field, text
+        assert took < seconds, (took, text)
+        assert after[1] == before[1] == 0, "threads are left"
+        if sockets:
+            assert after == before, "sockets are left"
+
+
+def killed():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stopped():
+    me = os.getpid()
+    if os.fork() == 0:  # nobody else ends it
+        time.sleep(4)
+        os.kill(me, signal.SIGKILL)
+        os._exit(0)
+    os.kill(me, signal.SIGSTOP)
+
+
+def left():
+    """As a script that ends in the middle of a step: the interpreter runs its exit handlers."""
+    atexit._run_exitfuncs()
+    os._exit(3)
+
+
+def raises():
+    """An exception on one rank only, which nobody catches."""
+    with contextlib.suppress(ZeroDivisionError):
+        1 / 0  # noqa: B018
+    left()
+
+
+def exits():
+    try:
+        sys.exit(3)
+    except SystemExit:
+        left()
+
+
+def interrupted():
+    """Ctrl-C on one rank only, which ends its script."""
+    try:
+        os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(5)
+    except KeyboardInterrupt:
+        left()
+
+
+ENDS = {
+    "SIGKILL": (killed, "rank 1 is lost", 2.0),
+    "SIGSTOP": (stopped, "rank 1", 4.0),
+    "exception": (raises, "rank 1", 3.0),
+    "sys.exit": (exits, "rank 1", 3.0),
+    "Ctrl-C": (interrupted, "rank 1", 3.0),
+}
+
+
+@pytest.mark.parametrize("time_", TIMES)
+@pytest.mark.parametrize("name", ENDS)
+def test_a_rank_that_ends_or_hangs_is_named_by_all_others(name, time_):
+    fault, said, seconds = ENDS[name]
+    moment = Moment()
+    answers = run(lambda rank: training(rank, moment, fault))
+    assert answers[BROKEN] == "ended"
+    check(answers, said, seconds)
+
+
+@pytest.mark.parametrize("time_", TIMES)
+def test_ctrl_c_on_all_ends_all(time_):
+    moment = Moment()
+
+    def body(rank):
+        signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
+        signal.setitimer(signal.ITIMER_REAL, 0.7 + 0.01 * rank)
+        try:
+            training(rank, moment, lambda: None)
+        except KeyboardInterrupt:
+            pass
+        else:
+            return "not interrupted"
+        begun = time.monotonic()
+        atexit._run_exitfuncs()
+        return time.monotonic() - begun
+
+    for ended in run(body):
+        assert isinstance(ended, float), ended
+        assert ended < 5
+
+
+def one_tensor(rank, moment, *, name="weight", shape=(40,), dtype=torch.float32, **settings):
+    """Exchange one tensor, which rank 1 takes for another."""
+    before = held()
+    moment.set()
+    transport = None
+
+    def exchange():
+        nonlocal transport
+        transport = native(rank, **settings)
+        tensor = torch.ones(shape, dtype=dtype)
+        key = transport.register(name, dtype, shape, (1,), 0)
+        transport.start()
+        transport.wait(key, transport.submit(key, tensor))
+
+    said = caught(exchange, moment)
+    if transport is not None:
+        transport.close()
+    del transport
+    return said, before, held(), {}
+
+
+OTHERS = {
+    "shape": ({"shape": (41,)}, "`weight`: rank . has sent rank . (.|\n)*shape differs"),
+    "dtype": ({"dtype": torch.float64}, "`weight`: rank . has sent rank . (.|\n)*dtype differs"),
+    "name": ({"name": "bias"}, "rank . has sent rank . (.|\n)*no tensor with key"),
+    "plan": ({"partition": "8 KiB"}, "rank 1"),
+}
+
+
+@pytest.mark.parametrize("time_", TIMES)
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_rank_that_has_another_tensor_or_plan_is_named(name, time_):
+    differs, said = OTHERS[name]
+    moment = Moment()
+    answers = run(
+        lambda rank: one_tensor(rank, moment, **(differs if rank == BROKEN else {})), timeout=30
+    )
+    for rank in (0, 2):
+        assert answers[rank][0] is not None, "nothing was raised"
+        took, text, _ = answers[rank][0]
+        assert re.search(said, text), text
+        assert took < 6, text
+        assert "rank 1" in text, text
+    assert answers[BROKEN][0] is not None
+
+
+@pytest.mark.parametrize("time_", TIMES)
+def test_workers_of_a_data_loader_change_nothing(time_):
+    class Data(torch.utils.data.Dataset):
+        def __len__(self):
+            return 16
+
+        def __getitem__(self, index):
+            return torch.full((64,), index / 16)
+
+    def body(rank):
+        warnings.simplefilter("ignore")
+        model = mlp()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+        art.schedule(model, optimizer, transport=native(rank))
+        for _ in range(2):
+            for batch in torch.utils.data.DataLoader(Data(), batch_size=4, num_workers=2):
+                optimizer.zero_grad()
+                model(batch).square().mean().backward()
+                optimizer.step()
+        state = [each.sum().item() for each in model.state_dict().values()]
+        art.release(model)
+        return state
+
+    first, *others = run(body, timeout=60)
+    assert isinstance(first, list), first
+    assert others == [first] * 2
+
+
+@pytest.mark.parametrize("undo", [False, True], ids=["mixed", "undone"])
+def test_a_lost_rank_leaves_steps_mixed_or_undone(undo):
+    """The second layer's step is made, the others' never: its rank is lost in between."""
+
+    def body(rank):
+        warnings.simplefilter("ignore")
+        model = mlp()
+        optimizer = torch.optim.Adam(model.parameters())
+        transport = native(rank)
+        art.schedule(model, optimizer, transport=transport, undo=undo)
+        train(model, optimizer)
+        art.synchronize(model)
+        before = [each.clone() for each in model.parameters()]
+        moments = [optimizer.state[each]["exp_avg"].clone() for each in model.parameters()]
+        optimizer.zero_grad()
+        model(torch.ones(8, 64)).square().mean().backward()
+        is_done, transport.is_done = transport.is_done, lambda *_: False
+        optimizer.step()
+        stepper = art._of(model)[0]._steppers[0]
+        stepper.make([art._of(model)[0]._slots[model[1].weight]])
+        made = art.steps(model)
+
+        def wait(*_):
+            raise art.TrainingError("rank 1 is lost", hint="look at it")
+
+        transport.wait, transport.is_done = wait, is_done
+        error = caught(model.state_dict, Moment())
+        after = art.steps(model)
+        same = [torch.equal(a, b.detach()) for a, b in zip(before, model.parameters(), strict=True)]
+        kept = [
+            torch.equal(a, optimizer.state[each]["exp_avg"])
+            for a, each in zip(moments, model.parameters(), strict=True)
+        ]
+        again = caught(lambda: len(model.state_dict()), Moment())
+        del transport.wait
+        with contextlib.suppress(art.TrainingError):
+            art.release(model)
+        return made, error[1], after, all(same), all(kept), again is None
+
+    for made, said, after, same, kept, free in run(body):
+        assert made["1.weight"] == STEPS + 1
+        assert {count for name, count in made.items() if name != "1.weight"} == {STEPS}
+        assert "rank 1 is lost" in said
+        if undo:
+            assert set(after.values()) == {STEPS}
+            assert f"those of step {STEPS} again" in said
+        else:
+            assert after == made
+            assert f"have made {STEPS} steps and the others {STEPS + 1}" in said
+        assert (same, kept, free) == (undo, undo, undo)
+
+
+@pytest.mark.parametrize("time_", TIMES)
+@pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
+def test_a_lost_link_is_noticed_on_both_sides(time_):
+    cluster = Cluster(RANKS, [Network(100_000_000)])
+    moment = Moment()
+
+    def cut():
+        subprocess.run(["ip", "link", "set", cluster.device(), "down"], check=True)
+
+    def work(rank):
+        os.environ.update(
+            RANK=str(rank),
+            WORLD_SIZE=str(RANKS),
+            LOCAL_RANK="0",
+            MASTER_ADDR=cluster.address(0),
+            MASTER_PORT="29500",
+        )
+        link = {"interface": cluster.address(rank), "bandwidth": "100 Mb/s", "latency": "50 us"}
+        times = {**TIMEOUTS, "silent": "8 s"}  # later than the link is given up
+        answer = training(rank, moment, cut, dimension=link, timeouts=times)
+        time.sleep(1.0 if rank == 0 else 0.0)  # it keeps the store
+        return answer
+
+    answers = cluster.run(work, timeout=30).results
+    # Rank 0 keeps the store: its connections are torch's, and come and go.
+    check(answers, "rank 1", 8.0, survivors=(0,), sockets=False)
+    check(answers, "rank 1", 8.0, survivors=(2,))
+    assert re.search("rank [02]", answers[BROKEN][0][1])
