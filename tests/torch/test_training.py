@@ -268,7 +268,7 @@ def test_gradients_leave_during_the_backward_pass(on_ranks):
         begun = []
 
         def look(gradient):
-            begun.append(sum(each.started for each in transport._tensors) - len(transport._tensors))
+            begun.append(sum(each["submitted"] - 1 for each in transport.report()["tensors"]))
 
         model[0].weight.register_hook(look)
         optimizer.zero_grad()
@@ -300,12 +300,8 @@ def error_of_training(model, optimizer, rank):
     return None, "nothing was raised"
 
 
-@pytest.mark.parametrize(
-    ("transport", "said"),
-    [("c10d", "its exchange has failed"), ("native", "rank 1 is lost")],
-    ids=["c10d", "native"],
-)
-def test_a_rank_that_dies_is_an_error_on_the_others(transport, said, on_ranks):
+@pytest.mark.parametrize("transport", ["c10d", "native"])
+def test_a_rank_that_dies_is_an_error_on_the_others(transport, on_ranks):
     def body(rank):
         model, optimizer = trained(rank, transport)
         if rank == 1:
@@ -316,7 +312,7 @@ def test_a_rank_that_dies_is_an_error_on_the_others(transport, said, on_ranks):
     (seconds, error), other = on_ranks(body, mortal=True)
     assert other == "ended"
     assert seconds < 5
-    assert said in error
+    assert "rank 1 is lost" in error
     assert "hint: " in error
 
 

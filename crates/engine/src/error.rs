@@ -87,6 +87,14 @@ pub enum Broken {
         /// What is not done.
         generation: u64,
     },
+    /// A tensor is submitted again before another was submitted as often, where an order may freeze.
+    #[error("tensor `{name}` is submitted again, and `{other}` was not submitted in this round")]
+    NotInRound {
+        /// Its name.
+        name: String,
+        /// The other.
+        other: String,
+    },
     /// A rank that the group does not have.
     #[error("rank {rank} is none of the group's {ranks}")]
     UnknownPeer {
@@ -169,6 +177,9 @@ impl Broken {
             | Self::Schedule(ScheduleError::Field { hint, .. })
             | Self::Collective(CollectiveError::Field { hint, .. }) => Some(hint),
             Self::OutOfTurn { .. } => Some("register all tensors, then say `Event::Start`, once"),
+            Self::NotInRound { .. } => {
+                Some("submit every tensor once, or say that it is unused, before any again")
+            }
             Self::NotDone { .. } => Some("wait for its `Action::Done`"),
             Self::TooLate { .. } => Some("name a later generation"),
             _ => None,

@@ -3,12 +3,15 @@
 //! Waiting never holds the GIL, and looks for signals ten times a second. Tensors come by address; whoever
 //! gives one keeps it alive until its exchange is over, or the node is closed.
 
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
 use allrail_collective::Operation;
 use allrail_engine::Dtype;
-use allrail_runtime::{CallOf, Node as RustNode, Registered, RuntimeError, Settings};
-use allrail_schedule::Key;
+use allrail_runtime::{
+    CallOf, Launch as RustLaunch, Node as RustNode, Registered, RuntimeError, Settings,
+};
+use allrail_schedule::{Key, OperationName};
 use allrail_simulate::error::Report;
 use pyo3::create_exception;
 use pyo3::exceptions::PyRuntimeError;
@@ -200,6 +203,31 @@ impl Node {
         Ok(done.into_iter().map(|(key, generation)| (key.0, generation)).collect())
     }
 
+    fn announce(&self, py: Python<'_>, key: u64, unused: bool) -> PyResult<u64> {
+        py.detach(|| self.0.announce(Key(key), unused)).map_err(|e| error(&e))
+    }
+
+    fn next_launches(&self, py: Python<'_>, timeout: f64) -> PyResult<Vec<Launch>> {
+        let ask = |left| {
+            let launches = self.0.next_launches(left)?;
+            Ok((!launches.is_empty()).then_some(launches))
+        };
+        let launches = in_slices(py, timeout, ask)?.unwrap_or_default();
+        Ok(launches.iter().map(Launch::from).collect())
+    }
+
+    fn finished(&self, py: Python<'_>, launch: u64) -> PyResult<()> {
+        py.detach(|| self.0.finished(launch)).map_err(|e| error(&e))
+    }
+
+    fn failed(&self, py: Python<'_>, launch: u64, why: &str) -> PyResult<()> {
+        py.detach(|| self.0.failed(launch, why)).map_err(|e| error(&e))
+    }
+
+    fn blocked(&self, key: u64) -> Option<String> {
+        self.0.blocked(Key(key))
+    }
+
     fn report(&self, py: Python<'_>) -> String {
         to_json(&py.detach(|| self.0.report()))
     }
@@ -221,7 +249,41 @@ impl Node {
     }
 }
 
+/// A launch for a group of ranks that is not this node's.
+#[pyclass(frozen, get_all, module = "allrail._core")]
+struct Launch {
+    number: u64,
+    /// Alike for all stages of one chunk: key, generation, part, chunk.
+    of: (u64, u64, u32, u32),
+    stage: u32,
+    stages: u32,
+    dimension: u32,
+    kind: String,
+    slices: Vec<(u64, u64, u64)>,
+    start: u64,
+    end: u64,
+}
+
+impl From<&RustLaunch> for Launch {
+    fn from(one: &RustLaunch) -> Self {
+        let OperationName { key, generation, part, .. } = one.operation;
+        let slice = |(key, range): &(Key, Range<u64>)| (key.0, range.start, range.end);
+        Self {
+            number: one.number,
+            of: (key.0, generation, part, one.chunk),
+            stage: one.stage.0,
+            stages: one.stage.1,
+            dimension: one.dimension,
+            kind: one.kind.to_string(),
+            slices: one.slices.iter().map(slice).collect(),
+            start: one.elements.start,
+            end: one.elements.end,
+        }
+    }
+}
+
 pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add("RuntimeFault", module.py().get_type::<RuntimeFault>())?;
+    module.add_class::<Launch>()?;
     module.add_class::<Node>()
 }

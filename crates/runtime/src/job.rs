@@ -332,6 +332,7 @@ impl Job {
             group: 0,
             records: settings::records(),
             named_calls: false,
+            elsewhere: false,
         };
         settings.check().map_err(as_in_the_file)?;
         settings.partition = partition_of(&settings, &tensor.partition, here.bytes)?;

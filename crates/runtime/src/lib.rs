@@ -42,6 +42,7 @@
 mod auth;
 mod clock;
 mod control;
+mod elsewhere;
 mod error;
 mod flight;
 pub mod frame;
@@ -71,6 +72,6 @@ pub use record::{Record, What};
 pub use replay::{Differs, engine as engine_of, replay};
 pub use report::{PeerReport, PortReport, Report, TensorReport, WaitsFor};
 pub use settings::{DimensionSettings, Settings, Timeouts};
-pub use tensor::{CallOf, Registered};
+pub use tensor::{CallOf, Launch, Registered};
 pub use timeline::{Exchange, Partition, StageSpan, Timeline, Wait};
 pub use warning::Warning;

@@ -17,7 +17,7 @@ use crate::port::{Port, check_pins};
 use crate::record::{Record, What};
 use crate::rendezvous::{Connected, Listening, line};
 use crate::shared::{Me, Shared};
-use crate::state::State;
+use crate::state::{Elsewhere, State};
 use crate::tensor::memory_at;
 use crate::timeline::Timeline;
 use crate::warning::Warning;
@@ -47,8 +47,8 @@ struct Life {
 /// [`register`](Self::register) for every tensor, [`start`](Self::start); then
 /// [`submit`](Self::submit) and [`wait`](Self::wait) from any thread, and [`close`](Self::close).
 pub struct Node {
-    settings: Settings,
-    shared: Arc<Shared>,
+    pub(crate) settings: Settings,
+    pub(crate) shared: Arc<Shared>,
     addresses: Vec<String>,
     life: Mutex<Life>,
     /// The sockets that threads own, by number: for a child made by `fork`, which has neither.
@@ -94,7 +94,8 @@ impl Node {
         let lines: Vec<Vec<u32>> =
             (0..sizes.len()).map(|d| line(&sizes, settings.rank, d)).collect();
         let clock = Clock::start();
-        let state = State::new(engine, clock, (settings.rank, peers), &lines, &settings);
+        let mut state = State::new(engine, clock, (settings.rank, peers), &lines, &settings);
+        state.elsewhere = settings.elsewhere.then(Elsewhere::default);
         let shared = Arc::new(Shared::new(state, sizes.len(), clock)?);
         let life = Mutex::new(Life { phase: Phase::Bound(listening), threads: Vec::new() });
         let (sockets, process) = (Mutex::new(Vec::new()), std::process::id());
@@ -167,7 +168,8 @@ impl Node {
             state.allow_early(Bytes::new(early.saturating_add(state.registered_bytes())));
             state.start()
         })?;
-        for (number, links) in (0..).zip(connected.data) {
+        let data = connected.data.into_iter().filter(|_| !self.settings.elsewhere);
+        for (number, links) in (0..).zip(data) {
             self.remember(links.values().map(|link| link.socket()));
             let port = Port::new(number, Arc::clone(&self.shared), links, &self.settings)?;
             self.shared.change(Me::Caller, |state| state.port_runs(number, true));
@@ -240,7 +242,7 @@ impl Node {
             }
             // SAFETY: as the caller promises.
             let memory = unsafe { memory_at(pointer, elements, dtype)? };
-            state.submit(key, memory, unused)
+            state.submit(key, Some(memory), unused)
         })
     }
 
@@ -415,7 +417,7 @@ impl Node {
         }
     }
 
-    fn check_process(&self) -> Result<(), RuntimeError> {
+    pub(crate) fn check_process(&self) -> Result<(), RuntimeError> {
         if self.process == std::process::id() {
             return Ok(());
         }

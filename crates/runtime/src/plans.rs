@@ -17,12 +17,12 @@ use allrail_core::{Bytes, DimensionId, Time};
 use allrail_engine::Ordering;
 use allrail_engine::engine;
 use allrail_fabric::Dimension;
-use allrail_schedule::chunk::Parameters;
+use allrail_schedule::chunk::{self, Composition, Parameters};
 use allrail_schedule::planner::schedule;
 use allrail_schedule::{Request, ScheduleError, evaluate, plan, queue};
 use serde_json::Value;
 
-use crate::{RuntimeError, Settings};
+use crate::{RuntimeError, Settings, elsewhere};
 
 /// How many parts of plans, one a size, are kept.
 const ROOM: usize = 1024;
@@ -39,14 +39,24 @@ fn request(settings: &Settings, operation: Operation, size: Bytes) -> Request {
         algorithms: settings.algorithms.clone(),
         active_chunks: None,
         endpoint_delay: Time::ZERO,
-        parameters: Parameters::default(),
+        parameters: Parameters { composition: composition(settings), ..Parameters::default() },
         seed: 1,
         plugins: Default::default(),
     }
 }
 
+/// A group reduces and gathers in one call, where the policy leaves that open.
+fn composition(settings: &Settings) -> Composition {
+    let composes = chunk::ALL.iter().any(|one| one.tag() == settings.policy && one.composes());
+    if settings.elsewhere && composes { Composition::Merged } else { Composition::default() }
+}
+
 /// As many as the settings say, but none smaller than they say.
 fn chunks(settings: &Settings, size: Bytes) -> u32 {
+    if settings.elsewhere && settings.dimensions.len() == 1 {
+        // Its launches go one after the other.
+        return 1;
+    }
     let most = size.count() / settings.smallest_chunk.count().max(1);
     u32::try_from(most).unwrap_or(u32::MAX).clamp(1, settings.chunks.max(1))
 }
@@ -92,7 +102,9 @@ fn candidates(settings: &Settings, operation: Operation) -> Vec<Option<Vec<Strin
 pub(crate) fn decider(settings: &Settings) -> Result<(engine::Settings, Plans), RuntimeError> {
     let operation = Operation::AllReduce;
     let mut all = Vec::new();
-    for operation in Operation::ALL.into_iter().filter(|_| settings.ranks > 1) {
+    let is_had = |one: &Operation| !settings.elsewhere || *one == operation;
+    let operations = Operation::ALL.into_iter().filter(is_had);
+    for operation in operations.filter(|_| settings.ranks > 1) {
         all.extend(of(settings, operation)?);
     }
     let engine = engine::Settings {
@@ -110,6 +122,7 @@ pub(crate) fn decider(settings: &Settings) -> Result<(engine::Settings, Plans), 
         named_calls: settings.named_calls,
         ..engine::Settings::default()
     };
+    let engine = if settings.elsewhere { elsewhere::in_one_order(engine) } else { engine };
     Ok((engine, table(settings.rank, all)?))
 }
 
@@ -240,7 +253,11 @@ fn differs(one: &Dimension, other: &Dimension) -> Option<(String, Value, Value)>
 
 /// The plans that the node makes, for every size.
 fn made(settings: &Settings, operation: Operation) -> Result<Vec<CollectivePlan>, RuntimeError> {
-    let candidates = candidates(settings, operation);
+    let mut candidates = candidates(settings, operation);
+    if settings.elsewhere {
+        // Whoever carries the data has its own.
+        candidates.truncate(1);
+    }
     let mut best: Vec<(Bytes, usize)> = Vec::new();
     for power in (10..=32).step_by(2) {
         let size = Bytes::new(1 << power);

@@ -87,6 +87,10 @@ pub struct Report {
     pub dimensions: Vec<PortReport>,
     /// By name.
     pub tensors: Vec<TensorReport>,
+    /// How many words of coordination it has said to others.
+    pub coordination: u64,
+    /// Whether the order of launches is frozen, and none are said.
+    pub frozen: bool,
     /// By rank.
     pub peers: Vec<PeerReport>,
     /// What is under way, the longest first.

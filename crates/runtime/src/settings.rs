@@ -141,6 +141,11 @@ pub struct Settings {
     /// more asks for fewer calls.
     #[serde(default = "send_ahead")]
     pub send_ahead: Bytes,
+    /// Whether tensors are carried by others, who pair launches by their order: this node has connections for
+    /// control only, ranks agree on one order, and [`Node::next_launches`](crate::Node::next_launches) hands it
+    /// out.
+    #[serde(default)]
+    pub elsewhere: bool,
     /// Whether ranks on one host exchange through memory that both have, and not over TCP.
     #[serde(default = "yes")]
     pub shared_memory: bool,
@@ -327,7 +332,8 @@ impl Settings {
             .collect();
         let Self { policy, order, algorithms, tensor, partition, group, plans, .. } = self;
         let chunks = (self.chunks, self.smallest_chunk);
-        let alike = (alike, policy, order, chunks, algorithms, tensor, partition, group, plans);
+        let what = (algorithms, tensor, partition, group, plans, self.elsewhere);
+        let alike = (alike, policy, order, chunks, what);
         let text = serde_json::to_string(&alike).expect("settings are plain data");
         let digest = Sha256::digest(text);
         digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()

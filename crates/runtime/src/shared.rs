@@ -81,6 +81,8 @@ impl Shared {
             tensors: state.tensor_reports(),
             peers: state.peer_reports(),
             waits_for: state.waits_for(),
+            coordination: state.talked,
+            frozen: state.engine.is_frozen(),
             notes: state.notes().to_vec(),
         }
     }

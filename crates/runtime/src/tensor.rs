@@ -1,9 +1,12 @@
-//! What a caller says of its tensors and calls.
+//! What a caller says of its tensors and calls, and hears of launches.
+
+use std::ops::Range;
 
 use allrail_collective::Operation;
 use allrail_engine::Dtype;
 use allrail_engine::engine::Registration;
 use allrail_schedule::signature::Signature;
+use allrail_schedule::{Key, OperationName};
 
 use crate::RuntimeError;
 use crate::memory::{Memory, is_dense};
@@ -56,6 +59,30 @@ pub struct CallOf<'a> {
     pub priority: i64,
     /// What it is called on every rank. Only with the setting `named_calls`.
     pub name: Option<&'a str>,
+}
+
+/// A stage of one chunk, to be run by the group of its dimension.
+///
+/// The chunk's elements are those of a buffer: the slices laid end to end. A reduce-scatter leaves each rank of
+/// the line its share, in the order of their places; an all-gather puts shares together again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Launch {
+    /// By what it is said to be over.
+    pub number: u64,
+    /// The operation that it is of, on every rank.
+    pub operation: OperationName,
+    /// Which chunk of it.
+    pub chunk: u32,
+    /// Which stage, and of how many.
+    pub stage: (u32, u32),
+    /// What it does.
+    pub kind: Operation,
+    /// On which dimension.
+    pub dimension: u32,
+    /// What lies in the buffer: elements of tensors.
+    pub slices: Vec<(Key, Range<u64>)>,
+    /// The chunk's elements of the buffer.
+    pub elements: Range<u64>,
 }
 
 /// The memory of so many elements.

@@ -35,6 +35,7 @@ from allrail.torch.compression import Compression, compression_of
 from allrail.torch.compression.compressed import Compressed, same_compression
 from allrail.torch.local import Local, check_every, same_every
 from allrail.torch.native import Native
+from allrail.torch.ordered import Ordered
 from allrail.torch.scheduled import Scheduled
 from allrail.torch.store import store_of_job
 from allrail.torch.transport import Transport
@@ -94,9 +95,10 @@ def schedule(
         sparse: What becomes of sparse gradients: `"refuse"` is an error, `"densify"` makes them
             dense, `"gather"` exchanges their rows.
         transport: What carries gradients: `"native"` is allrail's own, which cuts and prioritises
-            them; `"c10d"` a process group of torch.distributed, which does neither; `"auto"` is
-            what the job file says, or else the first where parameters are not on a GPU and ranks
-            are on one machine, or the job file says by which interfaces they reach each other.
+            them; `"c10d"` does so over process groups of torch.distributed, in one order on all
+            ranks; `"auto"` is what the job file says, or else the first where parameters are not on
+            a GPU and ranks are on one machine, or the job file says by which interfaces they reach
+            each other.
         compression: What makes gradients smaller on their way: `"fp16"`, `"bf16"`,
             `{"kind": "top_k", "share": 0.01}`, `{"kind": "power_sgd", "rank": 4}`. None: as the job
             file says, which says nothing of it by itself.
@@ -153,8 +155,10 @@ def schedule(
     agreement = Agreement(store, rank, ranks, f"schedule{_count}")
     if isinstance(transport, str):
         found = job_of_all(job, agreement, more={"transport of `schedule`": transport})
-        transport = _carrier(
-            "c10d" if disabled else transport, found, agreement, parameters, store=store
+        transport = (
+            _plain(store, agreement)
+            if disabled
+            else _carrier(transport, found, agreement, parameters, store=store)
         )
         smaller = smaller or compression_of(found.keys.get("compression"))
         undo = undo or bool(found.keys.get("undo"))
@@ -197,15 +201,29 @@ def _carrier(
     """Return the transport that the script or the job file asks for, or that fits."""
     rank, ranks = agreement.rank, agreement.ranks
     one_host = same_machine(agreement)
-    if _is_native(asked, job, agreement, parameters, one_host=one_host):
+    native = _is_native(asked, job, agreement, parameters, one_host=one_host)
+    settings = None
+    if native or one_host or job.names_interfaces:
         size = sum(each.numel() * each.element_size() for each in parameters.values())
         settings = settings_of_all(
             job, agreement, rank=rank, ranks=ranks, one_host=one_host, size=size
         )
+    if native:
         return Native(rank, ranks, agreement, settings)
-    if not dist.is_initialized():
-        dist.init_process_group(store=store, rank=rank, world_size=ranks)
+    _group_of_all(store, agreement)
+    return Ordered(rank, ranks, agreement, settings)
+
+
+def _plain(store: Any, agreement: Agreement) -> Transport:
+    """Return what carries gradients where allrail is switched off."""
+    _group_of_all(store, agreement)
     return Whole(agreement)
+
+
+def _group_of_all(store: Any, agreement: Agreement) -> None:
+    """Have torch.distributed ready."""
+    if not dist.is_initialized():
+        dist.init_process_group(store=store, rank=agreement.rank, world_size=agreement.ranks)
 
 
 def _is_native(
@@ -227,9 +245,9 @@ def _is_native(
         return True
     if agreement.rank == 0:
         warnings.warn(
-            "ranks are on several hosts: gradients go over torch.distributed, whole and in one"
-            " order. Say in `allrail.yaml` how hosts reach each other, such as `interfaces: [eth0]`"
-            " and `secret: job.secret`, and allrail cuts and prioritises them",
+            "ranks are on several hosts: gradients go over torch.distributed, in one order. Say in"
+            " `allrail.yaml` how hosts reach each other, such as `interfaces: [eth0]` and `secret:"
+            " job.secret`, and they go over allrail's own transport, where the urgent overtake",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -330,12 +348,13 @@ def report(model: nn.Module | None = None) -> Report:
     Raises:
         InputError: No model is scheduled in this process, or not this one.
     """
-    found = _of(model)
+    found = [each for each in _of(model) if isinstance(each, Scheduled)]
     if not found:
         raise InputError(
             "it is not scheduled",
             field="model",
-            hint="call `allrail.torch.schedule` first; a job of one process exchanges nothing",
+            hint="call `allrail.torch.schedule` first; a job of one process exchanges nothing, nor"
+            " is there a report of one that averages parameters now and then",
         )
     return report_of(found[-1].observed.record())
 

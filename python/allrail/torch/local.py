@@ -106,6 +106,8 @@ class Local:
         }
         transport.start()
         self._steps = [0 for _ in optimizers]
+        self._made = dict.fromkeys(parameters.values(), 0)
+        self._names = {each: name for name, each in parameters.items()}
         # The model's hook holds this, and it goes with the model.
         me = weakref.ref(self)
         self._handles = [model.register_state_dict_pre_hook(_Hook(self._before_saving))]
@@ -119,6 +121,10 @@ class Local:
 
     def synchronize(self) -> None:
         """Nothing is ever under way."""
+
+    def steps(self) -> dict[str, int]:
+        """How many steps each parameter has made on this rank."""
+        return {self._names[each]: count for each, count in self._made.items()}
 
     def no_sync(self) -> AbstractContextManager[None]:
         """Backward passes exchange nothing anyway."""
@@ -149,6 +155,10 @@ class Local:
 
     def _stepped(self, place: int, optimizer: torch.optim.Optimizer) -> None:
         self._steps[place] += 1
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                if parameter in self._made:
+                    self._made[parameter] += 1
         if self._steps[place] < self._every:
             return
         self._steps[place] = 0

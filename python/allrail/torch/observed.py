@@ -45,11 +45,6 @@ class Watched:
         self._transport = transport
         self._add = marks.add
         self._last = -1
-        # Asked often, and of no interest.
-        self.is_done = transport.is_done
-        self.start = transport.start
-        self.broadcast = transport.broadcast
-        self.close = transport.close
 
     def register(
         self,
@@ -83,6 +78,30 @@ class Watched:
         start = _now()
         self._transport.wait(key, generation)
         self._add(("wait", self.places[key], start, _now()))
+
+    def start(self) -> None:
+        """See `Transport.start`."""
+        self._transport.start()
+
+    def is_done(self, key: int, generation: int) -> bool:
+        """See `Transport.is_done`; asked often, and of no interest."""
+        return self._transport.is_done(key, generation)
+
+    def broadcast(self, tensors: Sequence[torch.Tensor]) -> None:
+        """See `Transport.broadcast`."""
+        self._transport.broadcast(tensors)
+
+    def gather(self, buffer: torch.Tensor) -> int:
+        """See `Transport.gather`."""
+        return self._transport.gather(buffer)
+
+    def gathered(self, ticket: int) -> None:
+        """See `Transport.gathered`."""
+        self._transport.gathered(ticket)
+
+    def close(self) -> None:
+        """See `Transport.close`."""
+        self._transport.close()
 
     def _mark(self, key: int, submit: Any, tensor: torch.Tensor) -> int:
         start = _now()

@@ -10,7 +10,8 @@ gives zeros to.
     generation = transport.submit(key, gradient)  # returns at once; hands off the tensor
     transport.wait(key, generation)               # now it holds the sum
 
-Each implementation is one file: `whole.py` runs over any process group of torch.distributed.
+Each implementation is one file: `native.py`; `ordered.py` over process groups of torch.distributed;
+`whole.py`, the plain one.
 """
 
 from __future__ import annotations

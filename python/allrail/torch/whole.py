@@ -1,14 +1,11 @@
 """Whole tensors over a process group of torch.distributed, each as one asynchronous all-reduce.
 
+What `ALLRAIL_DISABLE=1` leaves: no node, no thread, no connection but those of the group.
+
 Such groups need one order of collectives on all ranks, while gradients may become ready in another
 order on each. So the order is fixed: that of the keys, round after round, each key once in a
 round. A tensor that is submitted early waits until all before it have been started. Nothing
-overtakes, nothing is cut: this is the plain transport, for the groups that exist everywhere and to
-compare with.
-
-Its process group is its own, so that the collectives of the user's script come in no order to
-these. Groups are kept for whoever needs one next: where torch 2.4 destroys a group whose last work
-has just ended, the process may hang.
+overtakes, nothing is cut.
 """
 
 from __future__ import annotations
@@ -23,6 +20,7 @@ import torch.distributed as dist
 from allrail.errors import TrainingError
 from allrail.runtime.agreement import Agreement
 from allrail.torch.gather import Gathers
+from allrail.torch.groups import Group, give_back, take
 from allrail.torch.transport import in_memory_order
 
 
@@ -35,11 +33,6 @@ class _Tensor:
     works: dict[int, tuple[dist.Work, torch.Tensor]] = field(default_factory=dict)
 
 
-# Groups that nobody uses any more, by a number that is alike on all ranks.
-_free: dict[int, dist.ProcessGroup] = {}
-_made = 0
-
-
 class Whole:
     """See the module; satisfies `allrail.torch.transport.Transport`.
 
@@ -48,16 +41,10 @@ class Whole:
     """
 
     def __init__(self, agreement: Agreement) -> None:
-        global _made  # noqa: PLW0603 - groups belong to the process
-        common = agreement.on("group", sorted(_free), _in_common)
-        if common:
-            self._number: int = common[0]
-            self._group: dist.ProcessGroup | None = _free.pop(self._number)
-        else:
-            self._number, self._group = _made, dist.new_group()
-            _made += 1
         self.rank: int = dist.get_rank()
         self.ranks: int = dist.get_world_size()
+        self._taken: Group | None = take(agreement, "group", (tuple(range(self.ranks)),))
+        self._group = self._taken.group
         self._tensors: list[_Tensor] = []
         self._gathers = Gathers()
         self._next = 0
@@ -147,7 +134,7 @@ class Whole:
 
     def close(self) -> None:
         """See `Transport.close`."""
-        group, self._group = self._group, None
+        taken, self._taken = self._taken, None
         for entry in self._tensors:
             for work, _ in entry.works.values():
                 try:
@@ -155,8 +142,8 @@ class Whole:
                 except RuntimeError:
                     self._broken = True
             entry.works.clear()
-        if group is not None and not self._broken:
-            _free[self._number] = group
+        if taken is not None:
+            give_back([taken], broken=self._broken)
 
     def _advance(self) -> None:
         """Start what is next in the order of all ranks, as far as it is here."""
@@ -167,7 +154,3 @@ class Whole:
             entry.works[entry.started] = work, tensor
             entry.started += 1
             self._next = (self._next + 1) % len(self._tensors)
-
-
-def _in_common(said: list[list[int]]) -> list[int]:
-    return sorted(set(said[0]).intersection(*said[1:]))

@@ -105,6 +105,12 @@ pub struct Chunk {
 }
 
 impl Chunk {
+    /// Its first element in the buffer; the next chunk's is where it ends.
+    #[must_use]
+    pub fn start(&self) -> u64 {
+        self.offset
+    }
+
     /// Its stages, as in the plan; one in which the rank has nothing to do has no messages.
     #[must_use]
     pub fn stages(&self) -> &[Stage] {

@@ -75,7 +75,7 @@
 //! - what is to be done: the [`Action`]s that these append, and, once everything of one time was told,
 //!   those of [`Engine::settle`]; [`Engine::deadline`] says when to come back at the latest;
 //! - getters: [`Engine::slices`], [`Engine::home`], [`Engine::under_way`], [`Engine::report`],
-//!   [`Engine::calls`], [`Engine::dropped`].
+//!   [`Engine::calls`], [`Engine::dropped`], [`Engine::is_frozen`], [`Engine::blocked`].
 //!
 //! A call that returns an error has changed nothing. What ends the job is no such error, but
 //! [`Action::Stop`].
@@ -125,6 +125,7 @@ mod event;
 mod named;
 mod operations;
 mod parts;
+mod rounds;
 mod running;
 mod settings;
 mod start;
@@ -345,6 +346,20 @@ impl Engine {
             Some(running) => running.home(&self.settings, operation),
             None => Err(Broken::OutOfTurn { call: "a frame", when: "before" }),
         }
+    }
+
+    /// Whether launches follow a frozen order, and nobody coordinates.
+    #[must_use]
+    pub fn is_frozen(&self) -> bool {
+        let rounds = self.running.as_ref().and_then(|running| running.rounds.as_ref());
+        rounds.is_some_and(rounds::Rounds::is_frozen)
+    }
+
+    /// In a frozen order: a tensor that this rank has not submitted, and that goes before what is left of
+    /// this one. Who waits for this one before it submits that waits for ever.
+    #[must_use]
+    pub fn blocked(&self, key: Key) -> Option<Key> {
+        self.running.as_ref()?.blocked(key)
     }
 
     /// Every chunk that is not over, for the report of a stall.

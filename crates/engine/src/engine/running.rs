@@ -21,6 +21,7 @@ use super::event::{Action, Home, Registration};
 use super::named::NamedCalls;
 use super::operations::Operations;
 use super::parts::Parts;
+use super::rounds::Rounds;
 use super::settings::{Ordering, Settings};
 use super::tensors::{TensorState, Tensors};
 use super::timers::{Owner, Timers};
@@ -31,6 +32,8 @@ use crate::{Broken, CollectiveId, Executor, Progress};
 pub(super) enum Told {
     Coordinator(coordinate::Event),
     Finished(OperationId),
+    /// As [`Self::Finished`], of a frozen order, which no scheduler has started.
+    Replayed(OperationId),
 }
 
 /// See the module.
@@ -54,6 +57,8 @@ pub(super) struct Running {
     pub(super) executor: Executor,
     pub(super) operations: Operations,
     pub(super) timers: Timers,
+    /// Where the order of launches may freeze.
+    pub(super) rounds: Option<Rounds>,
     pub(super) told: VecDeque<Told>,
     /// What deciders want; kept for their memory.
     pub(super) wanted: Vec<tensor::Action>,
@@ -76,6 +81,7 @@ impl Running {
         };
         let tuning =
             Tuning { partition: policy.partition(&parameters), credit: policy.credit(&parameters) };
+        let rounds = settings.freeze.map(|after| Rounds::new(after, tensors.all.len()));
         Ok(Self {
             rank: settings.rank,
             ranks: settings.ranks,
@@ -94,6 +100,7 @@ impl Running {
             executor: Executor::new(settings.order, settings.ports, settings.active_chunks),
             operations: Operations::default(),
             timers: Timers::default(),
+            rounds,
             told: VecDeque::new(),
             wanted: Vec::new(),
             said: Vec::new(),
@@ -119,8 +126,23 @@ impl Running {
             let (name, generation) = (tensor.name.clone(), tensor.generation());
             return Err(Broken::NotDone { name, generation });
         }
-        tensor.submit(unused);
-        self.request(number);
+        let generation = tensor.submitted;
+        if self.rounds.as_ref().is_some_and(|rounds| !rounds.takes(generation)) {
+            let name = tensor.name.clone();
+            let mut others = self.tensors.all.iter();
+            let other = others.find(|one| one.submitted < generation);
+            let other = other.map_or_else(String::new, |one| one.name.clone());
+            return Err(Broken::NotInRound { name, other });
+        }
+        self.tensors.all[number as usize].submit(unused);
+        self.submitted(number, out);
+        if self.is_frozen() {
+            if let Err(error) = self.end_round(parts, out).and_then(|()| self.replay(parts, out)) {
+                self.fail(error, out);
+            }
+        } else {
+            self.request(number);
+        }
         if !self.common {
             self.ready(now, &[number]);
             if let Err(error) = self.start_wanted(parts, out) {
@@ -145,6 +167,14 @@ impl Running {
         }
         if let Payload::Waits(waits) = payload {
             self.asked(from, *waits, out);
+            return Ok(());
+        }
+        if let Payload::Thaw(thaw) = payload {
+            let heard = self.heard_of_thaw(from, *thaw, out);
+            if let Err(error) = heard.and_then(|()| self.replay(parts, out)) {
+                self.fail(error, out);
+            }
+            self.carry_on(now, parts, out);
             return Ok(());
         }
         if self.coordinator.is_none() {
@@ -245,6 +275,7 @@ impl Running {
             });
         }
         self.tunings.change(at, tuning);
+        self.thaw_before(at);
         Ok(())
     }
 
@@ -269,9 +300,15 @@ impl Running {
         }
     }
 
+    fn is_frozen(&self) -> bool {
+        self.rounds.as_ref().is_some_and(Rounds::is_frozen)
+    }
+
     /// An operation is over on this rank.
     pub(super) fn finished_here(&mut self, operation: OperationId) {
-        if self.common {
+        if self.is_frozen() {
+            self.told.push_back(Told::Replayed(operation));
+        } else if self.common {
             self.tell(coordinate::Event::Finished { operation: operation.0 });
         } else {
             self.told.push_back(Told::Finished(operation));
@@ -284,6 +321,7 @@ impl Running {
             let done = match told {
                 _ if self.stopped => Ok(()),
                 Told::Coordinator(event) => self.coordinate(now, event, parts, out),
+                Told::Replayed(operation) => self.replayed(operation, parts, out),
                 Told::Finished(operation) => {
                     let event = tensor::Event::Finished { operation };
                     self.scheduler.on(now, event, &mut self.wanted);

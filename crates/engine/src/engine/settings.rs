@@ -65,6 +65,10 @@ pub struct Settings {
     pub coordination: Option<Coordination>,
     /// What the transport needs.
     pub ordering: Ordering,
+    /// With [`Ordering::Common`]: after how many equal rounds the order of launches is frozen, and ranks no
+    /// longer coordinate until it changes. Then every rank submits every tensor once before it submits any
+    /// again, and the operation is an all-reduce. Never, where `None`.
+    pub freeze: Option<u32>,
     /// After how long a call that is not over is compared with the other ranks'.
     pub ask_after: Time,
     /// Whether calls may have names: a frame of a name that is not known is early then, not a mistake.
@@ -91,6 +95,7 @@ impl Default for Settings {
             tensor: TensorParameters::default(),
             coordination: None,
             ordering: Ordering::Tagged,
+            freeze: None,
             ask_after: Time::from_us(1_000_000),
             named_calls: false,
             granule: GRANULE,
@@ -142,6 +147,10 @@ impl Settings {
                        rank, and ranks of a tagged transport do not agree on it";
             return Err(wrong("tensor.policy", &policy.tag(), why, "`ddp`, or `ordering: common`"));
         }
+        if let Some(rounds) = self.freeze {
+            let why = "ranks of a tagged transport need no order";
+            return Err(wrong("freeze", &rounds, why, "leave it out, or `ordering: common`"));
+        }
         let mut tensor = self.tensor.clone();
         if tensor.credit.is_none() && policy.reads().contains(&"credit") {
             tensor.credit = Some(Bytes::new(u64::MAX));
@@ -175,6 +184,14 @@ impl Settings {
         if self.coordination.is_none() {
             let why = "ranks must agree on one order, and nobody makes them";
             return Err(wrong("coordination", &"none", why, "a policy, such as `cached`"));
+        }
+        if self.freeze == Some(0) {
+            let why = "an order is seen in one round at least";
+            return Err(wrong("freeze", &0, why, "1 or more"));
+        }
+        if let Some(rounds) = self.freeze.filter(|_| self.operation != Operation::AllReduce) {
+            let why = format!("of {} a rank may be done before another has begun", self.operation);
+            return Err(wrong("freeze", &rounds, &why, "leave it out, or `all_reduce`"));
         }
         if !self.order.is_strict() {
             let why = "what a port runs next would depend on when stages come to it, and ranks would \

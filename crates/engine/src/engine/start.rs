@@ -51,6 +51,9 @@ impl Running {
         for action in wanted.drain(..) {
             match action {
                 tensor::Action::Start { operation, pieces, priority, .. } => {
+                    if let Some(rounds) = &mut self.rounds {
+                        rounds.started(&pieces, priority);
+                    }
                     if result.is_ok() {
                         result = self.begin(operation, &pieces, priority, parts, out);
                     }
@@ -59,6 +62,9 @@ impl Running {
                     let tensor = &mut self.tensors.all[tensor as usize];
                     let generation = tensor.done();
                     out.push(Action::Done { key: tensor.key, generation });
+                    if let Some(rounds) = &mut self.rounds {
+                        rounds.tensor_done();
+                    }
                 }
                 tensor::Action::SetTimer { id, at } => self.timers.of_scheduler(id, at),
             }
@@ -68,7 +74,7 @@ impl Running {
     }
 
     /// An operation starts: a collective for each run of pieces that share a buffer.
-    fn begin(
+    pub(super) fn begin(
         &mut self,
         of: OperationId,
         pieces: &Pieces,

@@ -6,6 +6,7 @@ use allrail_schedule::tensor::{self, OperationId};
 
 use super::event::Action;
 use super::parts::Parts;
+use super::rounds::Rounds;
 use super::running::{Running, Told};
 use super::tensors::TensorState;
 use crate::Broken;
@@ -13,7 +14,10 @@ use crate::Broken;
 impl Running {
     /// Has the coordinator ask for a tensor's next generation, if it is time to.
     pub(super) fn request(&mut self, number: u32) {
+        let tensor = &self.tensors.all[number as usize];
+        let later = |one: &Rounds| !one.is_now(tensor.generation());
         if self.coordinator.is_some()
+            && !self.rounds.as_ref().is_some_and(later)
             && let Some(request) = self.tensors.all[number as usize].tell()
         {
             self.tell(coordinate::Event::Submit(request));
@@ -130,6 +134,6 @@ impl Running {
             }
             self.start_wanted(parts, out)?;
         }
-        Ok(())
+        self.end_round(parts, out)
     }
 }

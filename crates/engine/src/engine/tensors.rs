@@ -108,6 +108,21 @@ impl TensorState {
         asked
     }
 
+    /// Generations before this one were exchanged without a coordinator.
+    pub(super) fn agreed_apart(&mut self, generation: u64) {
+        (self.told, self.agreed) = (generation, generation);
+    }
+
+    /// Whether all of it has started.
+    pub(super) fn is_started(&self) -> bool {
+        self.ready && self.started == self.request.bytes.count()
+    }
+
+    /// Whether all of it is over on this rank.
+    pub(super) fn is_whole(&self) -> bool {
+        self.is_started() && self.parts.iter().all(|part| *part == Part::Over)
+    }
+
     /// The generation under way is done.
     pub(super) fn done(&mut self) -> u64 {
         self.done = self.submitted;

@@ -46,6 +46,11 @@ impl Tunings {
         }
     }
 
+    /// The first change from this generation on.
+    pub(super) fn next_from(&self, generation: u64) -> Option<u64> {
+        self.changes.iter().map(|(at, _)| *at).find(|at| *at >= generation)
+    }
+
     fn at(&self, generation: u64) -> Tuning {
         let before = self.changes.partition_point(|(at, _)| *at <= generation);
         before.checked_sub(1).map_or(self.first, |last| self.changes[last].1)

@@ -72,7 +72,8 @@ impl<'a> Meeting<'a> {
         let sizes: Vec<u32> = settings.dimensions.iter().map(|one| one.size).collect();
         let me = settings.rank;
         let control = (0..settings.ranks).filter(|rank| *rank != me).map(|rank| (rank, None));
-        let data = (0..sizes.len())
+        let with_data = if settings.elsewhere { 0 } else { sizes.len() };
+        let data = (0..with_data)
             .flat_map(|d| line(&sizes, me, d).into_iter().map(move |rank| (rank, Some(d as u32))));
         let (mut dialled, mut awaited) = (Vec::new(), BTreeSet::new());
         for (rank, dimension) in control.chain(data) {

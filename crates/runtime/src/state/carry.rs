@@ -19,8 +19,13 @@ impl State {
                     let mut bytes = Vec::new();
                     if wire::encode(&payload, &mut bytes).is_ok() {
                         self.said.push_back((self.peers[to as usize], bytes));
+                        self.talked += 1;
                         self.wakes.control = true;
                     }
+                }
+                Action::Begin { id, operation, part, .. } if self.elsewhere.is_some() => {
+                    self.named.insert(id, operation);
+                    self.elsewhere.iter_mut().for_each(|one| one.begin(id, part.clone()));
                 }
                 Action::Begin { id, operation, priority, signature, part } => {
                     self.begin(id, operation, priority, signature);
@@ -32,10 +37,16 @@ impl State {
                         self.refuse_kept(operation, &refused);
                     }
                 }
-                Action::Run(run) => {
-                    if let Some(operation) = self.named.get(&run.collective) {
-                        self.launch(run.port, (*operation, run.at));
+                Action::Run(run) => match self.named.get(&run.collective).copied() {
+                    Some(operation) if self.elsewhere.is_some() => {
+                        self.hand_over(&run, operation);
                     }
+                    Some(operation) => self.launch(run.port, (operation, run.at)),
+                    None => {}
+                },
+                Action::Over { id, .. } if self.elsewhere.is_some() => {
+                    self.named.remove(&id);
+                    self.elsewhere.iter_mut().for_each(|one| one.over(id));
                 }
                 Action::Over { id, operation } => {
                     self.named.remove(&id);
@@ -51,7 +62,9 @@ impl State {
                         self.tensor_done(key, generation);
                     }
                     let group = self.engine.settings().group;
-                    if let Err(refused) = self.operations.exchanged(group, key, generation) {
+                    if self.elsewhere.is_none()
+                        && let Err(refused) = self.operations.exchanged(group, key, generation)
+                    {
                         let epoch = self.engine.settings().epoch;
                         let name = OperationName { epoch, group, key, generation, part: 0 };
                         self.refuse_kept(name, &refused);
@@ -149,7 +162,7 @@ impl State {
         }
     }
 
-    fn tell_or_note(&mut self, event: Event) {
+    pub(super) fn tell_or_note(&mut self, event: Event) {
         if let Err(broken) = self.tell_alone(event)
             && self.fault.is_none()
         {

@@ -8,6 +8,7 @@
 
 mod calls;
 mod carry;
+mod elsewhere;
 mod intake;
 mod outgoing;
 mod progress;
@@ -23,6 +24,7 @@ use allrail_engine::{Broken, CollectiveId, Dtype, Operations, Ordering, Signatur
 use allrail_schedule::coordinate::Payload;
 use allrail_schedule::{Key, OperationName};
 
+pub(crate) use self::elsewhere::Elsewhere;
 pub(crate) use self::intake::{Intake, Kept};
 pub(crate) use self::outgoing::Frame;
 
@@ -102,10 +104,13 @@ pub(crate) struct State {
     sequence: u64,
     tensors: BTreeMap<Key, Tensor>,
     calls: Calls,
+    /// Where others carry the data.
+    pub(crate) elsewhere: Option<Elsewhere>,
     in_use: InUse<Key>,
     completions: Completions,
-    /// What the coordinator wants sent, for whom.
+    /// What the coordinator wants sent, for whom; and how much that was.
     pub(crate) said: VecDeque<(u32, Vec<u8>)>,
+    pub(crate) talked: u64,
     /// Why the job ends, where that is known before the engine says so.
     cause: Option<Fault>,
     fault: Option<Fault>,
@@ -157,9 +162,11 @@ impl State {
             sequence: 0,
             tensors: BTreeMap::new(),
             calls: Calls::default(),
+            elsewhere: None,
             in_use: InUse::default(),
             completions: Completions::default(),
             said: VecDeque::new(),
+            talked: 0,
             cause: None,
             fault: None,
             left: BTreeMap::new(),
@@ -340,6 +347,7 @@ impl State {
 
     fn stop(&mut self, fault: Fault) {
         self.fault = Some(fault);
+        self.elsewhere.iter_mut().for_each(Elsewhere::clear);
         for (place, port) in self.ports.iter_mut().enumerate() {
             port.heaps.values_mut().for_each(Heap::clear);
             port.combines.clear();

@@ -85,11 +85,11 @@ impl State {
         Ok((tensor.dtype, tensor.elements))
     }
 
-    /// The next exchange of a tensor begins, in this memory; returns how many there were before.
+    /// The next exchange of a tensor begins, in this memory, which a node whose data goes elsewhere never sees; returns how many there were before.
     pub(crate) fn submit(
         &mut self,
         key: Key,
-        memory: Memory,
+        memory: Option<Memory>,
         unused: bool,
     ) -> Result<u64, RuntimeError> {
         if let Some(fault) = &self.fault {
@@ -102,17 +102,17 @@ impl State {
             return Err(Broken::NotDone { name, generation }.into());
         }
         let name = tensor.name.clone();
-        if let Err(other) = self.in_use.take(memory, key) {
+        if let Some(Err(other)) = memory.map(|memory| self.in_use.take(memory, key)) {
             let other = self.tensors.get(&other).map_or("", |one| one.name.as_str());
             let why = format!("it shares memory with `{other}`, whose exchange is under way");
             return Err(RuntimeError::setting("tensor", name, why, "wait for that one first"));
         }
-        if unused {
+        if let Some(memory) = memory.filter(|_| unused) {
             // SAFETY: the caller has just given this memory, and no operation knows it yet.
             unsafe { memory.as_mut() }.fill(0);
         }
         let tensor = self.tensors.get_mut(&key).ok_or_else(|| no_tensor(key))?;
-        (tensor.memory, tensor.submitted) = (Some(memory), generation + 1);
+        (tensor.memory, tensor.submitted) = (memory, generation + 1);
         tensor.times.push(self.clock.machine());
         if self.peers.len() == 1 {
             self.tensor_done(key, generation);
@@ -120,7 +120,7 @@ impl State {
         }
         let event = if unused { Event::Unused { key } } else { Event::Submit { key } };
         if let Err(broken) = self.tell(event) {
-            self.in_use.give_back(memory);
+            memory.into_iter().for_each(|memory| self.in_use.give_back(memory));
             if let Some(tensor) = self.tensors.get_mut(&key) {
                 (tensor.memory, tensor.submitted) = (None, generation);
                 tensor.times.pop();

@@ -119,6 +119,8 @@ pub enum Kind {
     Stop,
     /// A word about a call.
     Waits,
+    /// A word about a frozen order.
+    Thaw,
 }
 
 impl fmt::Display for Kind {
@@ -134,6 +136,7 @@ impl fmt::Display for Kind {
             Self::Missing => "an answer to a probe",
             Self::Stop => "a stop",
             Self::Waits => "a word about a call",
+            Self::Thaw => "a word about a frozen order",
         })
     }
 }

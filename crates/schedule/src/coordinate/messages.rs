@@ -195,6 +195,15 @@ pub struct Waits {
     pub signature: u64,
 }
 
+/// Of launches whose order is frozen: it holds to the end of this round, and no longer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Thaw {
+    /// The last round.
+    pub round: u64,
+    /// Whether this answers the sender's peer, who has said so first.
+    pub known: bool,
+}
+
 /// The answer to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Missing {
@@ -227,6 +236,8 @@ pub enum Payload {
     Stop(Arc<Reason>),
     /// Of a call without a name, beside all coordination: I wait for it; is it the same with you?
     Waits(Box<Waits>),
+    /// Beside all coordination: an order that was frozen does not fit any more.
+    Thaw(Box<Thaw>),
 }
 
 impl Payload {
@@ -244,6 +255,7 @@ impl Payload {
             Self::Missing(_) => Kind::Missing,
             Self::Stop(_) => Kind::Stop,
             Self::Waits(_) => Kind::Waits,
+            Self::Thaw(_) => Kind::Thaw,
         }
     }
 
@@ -264,7 +276,7 @@ impl Payload {
             Self::Agreed(agreed) => agreed.decision.as_ref().map_or(0, |one| one.complete.len()),
             Self::Probe(probe) => probe.tensors.len(),
             Self::Missing(missing) => missing.tensors.len(),
-            Self::Vote(_) | Self::Verdict(_) | Self::Stop(_) | Self::Waits(_) => 0,
+            Self::Vote(_) | Self::Verdict(_) | Self::Stop(_) | Self::Waits(_) | Self::Thaw(_) => 0,
         };
         entries as u64
     }
@@ -280,7 +292,7 @@ impl Payload {
             Self::Agreed(agreed) => agreed.decision.as_ref().map_or(0, |one| one.finished.len()),
             Self::Vote(vote) => return vote.finished(),
             Self::Verdict(verdict) => verdict.outcome.finished.len(),
-            Self::Probe(_) | Self::Missing(_) | Self::Stop(_) | Self::Waits(_) => 0,
+            Self::Probe(_) | Self::Missing(_) | Self::Stop(_) | Self::Waits(_) | Self::Thaw(_) => 0,
         };
         finished as u64
     }

@@ -250,7 +250,8 @@ impl Machine {
             | Payload::Verdict(_)
             | Payload::Report(_)
             | Payload::Agreed(_)
-            | Payload::Waits(_) => Err(by(Breach::NotItsPart { kind })),
+            | Payload::Waits(_)
+            | Payload::Thaw(_) => Err(by(Breach::NotItsPart { kind })),
         }
     }
 }

@@ -299,7 +299,7 @@ impl Limits {
                 self.each_rank(&missing.passed)
             }
             Payload::Stop(reason) => self.reason(reason),
-            Payload::Waits(_) => Ok(()),
+            Payload::Waits(_) | Payload::Thaw(_) => Ok(()),
         }
     }
 }

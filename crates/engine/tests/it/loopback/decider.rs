@@ -20,6 +20,11 @@ pub(crate) trait Decider {
         None
     }
 
+    /// Whether launches follow a frozen order.
+    fn is_frozen(&self) -> bool {
+        false
+    }
+
     /// What of which tensors lies in the buffer of an operation under way, end to end.
     fn shares(&self, id: CollectiveId) -> Vec<Share>;
 

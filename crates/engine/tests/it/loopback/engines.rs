@@ -55,6 +55,10 @@ impl Decider for OfEngine {
         self.engine.settle(out);
     }
 
+    fn is_frozen(&self) -> bool {
+        self.engine.is_frozen()
+    }
+
     fn deadline(&self) -> Option<Time> {
         self.engine.deadline()
     }

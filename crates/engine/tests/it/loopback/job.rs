@@ -9,7 +9,7 @@ use allrail_core::{Bytes, DimensionId};
 use allrail_engine::engine::{self, Coordination};
 use allrail_engine::{Dtype, Ordering};
 use allrail_schedule::Order;
-use allrail_schedule::coordinate::{self, Settings};
+use allrail_schedule::coordinate::{self, CoordinationPolicy, Settings};
 use allrail_schedule::operation::Key;
 use allrail_schedule::tensor::{self, TensorParameters};
 
@@ -44,6 +44,8 @@ pub(crate) struct Tensor {
 pub(crate) struct Setup {
     pub(crate) parameters: TensorParameters,
     pub(crate) coordination: Option<Coordination>,
+    /// After how many equal rounds the order of launches is frozen.
+    pub(crate) freeze: Option<u32>,
     /// The group of each tensor.
     pub(crate) groups: Vec<Option<u32>>,
     /// What a rank takes a tensor for, where that is wrong.
@@ -122,6 +124,7 @@ impl Job {
             },
             granule: self.granule,
             named_calls: self.named,
+            freeze: setup.freeze,
             ..engine::Settings::default()
         };
         (settings, plans, peers)
@@ -232,7 +235,43 @@ impl Job {
         let parameters = job.parameters(&mut draw);
         let coordination = coordination(&mut draw, transport);
         let differs = BTreeMap::new();
-        job.engine = Some(Setup { parameters, coordination, groups, differs });
+        job.engine = Some(Setup { parameters, coordination, freeze: None, groups, differs });
+        job
+    }
+
+    /// A training job of many steps: every rank submits in an order of its own, mostly the same in every
+    /// step, and orders of launches freeze.
+    pub(crate) fn steps(seed: u64, most_ranks: u32) -> Self {
+        let drawn = |i: u64| Self::engines(seed ^ i << 32, most_ranks, Transport::InOrder);
+        let all_reduces = |job: &Self| job.tensors[0].operation == Operation::AllReduce;
+        let mut job = (0..).map(drawn).find(all_reduces).expect("one in five");
+        let mut draw = Draw(seed ^ 1 << 51);
+        let (ranks, tensors) = (job.ranks() as usize, job.tensors.len());
+        let generations = 4 + draw.below(6);
+        let mut order: Vec<usize> = (0..tensors).collect();
+        for submissions in &mut job.submissions {
+            draw.shuffle(&mut order);
+            let step = |generation| order.iter().map(move |tensor| (generation, *tensor));
+            *submissions = (0..generations).flat_map(step).collect();
+        }
+        // Now and then a rank does something else.
+        job.unused.clear();
+        for _ in 0..draw.below(4) {
+            let (rank, generation) = (draw.below(ranks), draw.below(generations));
+            if draw.one_in(2) {
+                job.unused.insert((generation, rank as u32, draw.below(tensors)));
+            } else {
+                let from = generation * tensors;
+                draw.shuffle(&mut job.submissions[rank][from..from + tensors]);
+            }
+        }
+        let setup = job.engine.as_mut().expect("a job for engines");
+        setup.freeze = Some(1 + draw.below(2) as u32);
+        if draw.one_in(2) {
+            // Without a cycle, so that silence is silence.
+            let policy = &coordinate::agreed::AgreedPolicy;
+            setup.coordination = Some(Coordination { policy, settings: policy.defaults() });
+        }
         job
     }
 
@@ -269,6 +308,7 @@ impl Job {
         job.engine = Some(Setup {
             parameters: TensorParameters { policy: "fifo".to_owned(), ..Default::default() },
             coordination: None,
+            freeze: None,
             groups: Vec::new(),
             differs: BTreeMap::new(),
         });

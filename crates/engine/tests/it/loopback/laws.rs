@@ -175,6 +175,32 @@ fn engines_of_a_transport_in_order_launch_alike_on_all_ranks() {
     seeds.end(orders(true).chain(schedulers(false)).chain(coordinators()));
 }
 
+#[test]
+fn an_order_freezes_and_thaws_alike_on_all_ranks() {
+    let mut seeds = Seeds::of("an_order_freezes");
+    let (mut silent, mut frozen, mut thawed) = (0, 0, 0);
+    for seed in seeds.range.clone() {
+        // Many steps of few ranks.
+        let job = Job::steps(seed, 12);
+        let has_no_cycle = job.engine.as_ref().and_then(|one| one.coordination.as_ref());
+        let has_no_cycle = has_no_cycle.is_some_and(|one| one.policy.tag() == "agreed");
+        for outcome in check_twice(&mut seeds, seed, &job) {
+            for (rank, of_rank) in (0u32..).zip(&outcome.ranks) {
+                let first = job.group(&job.tensors[0].dimensions, rank)[0] as usize;
+                let what = seeds.what(seed);
+                let same = of_rank.launched == outcome.ranks[first].launched;
+                assert!(same, "{what}: ranks {first} and {rank} differ");
+                let (done, said) = of_rank.frozen;
+                assert!(said == 0 || !has_no_cycle, "{what}: rank {rank} talks of a frozen order");
+                let all: usize = of_rank.results.iter().map(Vec::len).sum();
+                silent += u64::from(done > 0 && has_no_cycle);
+                (frozen, thawed) = (frozen + done, thawed + all as u64 - done);
+            }
+        }
+    }
+    assert!(silent > 0 && frozen > 0 && thawed > 0, "{silent}, {frozen}, {thawed}");
+}
+
 /// Whether an error names what has gone wrong: the rank, and the tensor where there is one.
 fn names(job: &Job, fault: Fault, outcome: &Outcome, error: &Broken) -> bool {
     let key_of = |about: &About| about.operation.key;

@@ -52,6 +52,8 @@ pub(crate) struct RankOutcome {
     pub(crate) left: Vec<Vec<u8>>,
     /// Whether several tensors have lain in one buffer.
     pub(crate) packed: bool,
+    /// How many exchanges were done in a frozen order, and what was said meanwhile, but that it ends.
+    pub(crate) frozen: (u64, u64),
 }
 
 /// What has gone wrong on the way.

@@ -8,6 +8,7 @@ use allrail_engine::chunk_run::{FrameAt, Work};
 use allrail_engine::engine::{Action, Call, Event, Home};
 use allrail_engine::operations::{FrameName, Operations, Refused};
 use allrail_engine::{CollectiveId, Dtype, memory};
+use allrail_schedule::coordinate::Payload;
 use allrail_schedule::coordinate::wire::{Limits, decode, encode};
 use allrail_schedule::operation::{Key, OperationName};
 
@@ -76,6 +77,7 @@ impl Node {
             stopped: None,
             left: Vec::new(),
             packed: false,
+            frozen: (0, 0),
         };
         Self {
             rank,
@@ -123,8 +125,18 @@ impl Node {
     fn tell_alone(&mut self, around: &mut Around<'_>, event: Event) {
         self.events += 1;
         let mut todo = Vec::new();
+        let frozen = self.decider.is_frozen();
         if let Err(broken) = self.decider.on(around.now, event, &mut todo) {
             self.note(&broken);
+        }
+        if frozen && self.decider.is_frozen() {
+            let is_said = |one: &&Action| match one {
+                Action::Send { payload, .. } => !matches!(payload, Payload::Thaw(_)),
+                _ => false,
+            };
+            let is_done = |one: &&Action| matches!(one, Action::Done { .. });
+            self.outcome.frozen.0 += todo.iter().filter(is_done).count() as u64;
+            self.outcome.frozen.1 += todo.iter().filter(is_said).count() as u64;
         }
         self.carry_out(around, todo);
     }

@@ -474,7 +474,8 @@ impl Machine {
             | Payload::Vote(_)
             | Payload::Verdict(_)
             | Payload::Decision(_)
-            | Payload::Waits(_) => {
+            | Payload::Waits(_)
+            | Payload::Thaw(_) => {
                 return Err(Breach::NotItsPart { kind });
             }
         }

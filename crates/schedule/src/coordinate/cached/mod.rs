@@ -497,7 +497,7 @@ impl Machine {
                 self.guard.answered(from);
                 Ok(())
             }
-            Payload::Report(_) | Payload::Agreed(_) | Payload::Waits(_) => {
+            Payload::Report(_) | Payload::Agreed(_) | Payload::Waits(_) | Payload::Thaw(_) => {
                 wrong(Breach::NotItsPart { kind })
             }
         }
