@@ -123,7 +123,10 @@ impl FaultKind {
             Self::Differs => {
                 "every rank must submit the same tensors, of the same types and shapes"
             }
-            Self::BadFrame => "run the same build of allrail on every rank",
+            Self::BadFrame => {
+                "every rank must submit the same tensors, of the same names, types and shapes, in the \
+                 same build of allrail"
+            }
             Self::Stopped => "see that rank's own error",
             Self::Closed => "a closed node takes no more calls",
         }
