@@ -11,6 +11,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[to
 from torch import nn  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
+import testbed.local  # noqa: E402, F401 - imports what every worker would
 from allrail.torch.agreement import Agreement, store_of_job  # noqa: E402
 from allrail.torch.native import Native  # noqa: E402
 from testbed import Cluster, Network, why_not  # noqa: E402
