@@ -243,7 +243,7 @@ OTHERS = {
     "shape": ({"shape": (41,)}, "`weight`: rank . has sent rank . (.|\n)*shape differs"),
     "dtype": ({"dtype": torch.float64}, "`weight`: rank . has sent rank . (.|\n)*dtype differs"),
     "name": ({"name": "bias"}, "rank . has sent rank . (.|\n)*no tensor with key"),
-    "plan": ({"partition": "8 KiB"}, "rank 1"),
+    "plan": ({"partition": "8 KiB"}, "`partition`: rank 1 has `8 KiB`, rank 0 has its default"),
 }
 
 

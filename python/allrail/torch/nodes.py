@@ -48,9 +48,42 @@ def connected(settings: dict[str, Any], agreement: Agreement, topic: str) -> Nod
     """Return a node that is connected with those of all ranks, and not started."""
     with as_ours:
         node = Node(json.dumps(settings))
-        node.connect(agreement.on(f"addresses of {topic}", node.addresses(), lambda said: said))
+        mine = {"addresses": node.addresses(), "settings": _common(settings)}
+        node.connect(agreement.on(f"addresses of {topic}", mine, _addresses))
     _open[id(node)] = node
     return node
+
+
+_ALIKE = ("policy", "order", "chunks", "smallest_chunk", "algorithms", "tensor", "partition")
+_OWN = ("interface", "port")
+
+
+def _common(settings: dict[str, Any]) -> dict[str, Any]:
+    """What all ranks must have in common, or would decide differently with."""
+    common = {key: settings.get(key) for key in _ALIKE}
+    for place, one in enumerate(settings.get("dimensions", ())):
+        alike = {key: value for key, value in one.items() if key not in _OWN}
+        common |= {f"dimensions[{place}].{key}": value for key, value in alike.items()}
+    return common
+
+
+def _addresses(said: list[dict[str, Any]]) -> list[list[str]]:
+    """All addresses; nodes find out themselves that a rank differs, but not each of them which."""
+    first = said[0]["settings"]
+    for rank, one in enumerate(said):
+        for key in sorted({*first, *one["settings"]}):
+            mine, theirs = first.get(key), one["settings"].get(key)
+            if mine != theirs:
+                raise InputError(
+                    f"rank {rank} has {_shown(theirs)}, rank 0 has {_shown(mine)}",
+                    field=key,
+                    hint="give every rank the same plan and the same settings",
+                )
+    return [one["addresses"] for one in said]
+
+
+def _shown(value: Any) -> str:
+    return "its default" if value is None else f"`{value}`"
 
 
 def is_open(node: Node) -> bool:
