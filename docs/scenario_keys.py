@@ -27,6 +27,7 @@ PARTS = {
     "Straggler": "Straggler",
     "Jitter": "Jitter",
     "SlowLinks": "SlowLinks",
+    "CompressionSpec": "Compression",
     "Workload": "Workload",
     "Algorithms": "Algorithms",
     "MessageSettings": "Messages",

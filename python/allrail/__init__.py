@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from allrail.api import Row, advise, compare, plan, simulate, simulate_many
-    from allrail.errors import AllrailError, InputError
+    from allrail.errors import AllrailError, InputError, TrainingError
     from allrail.plans import Plan
     from allrail.plugins import chunk_scheduler, load_plugin
     from allrail.result import Result
+    from allrail.runtime.communicator import Communicator
     from allrail.scenario import (
         Collective,
         Dimension,
@@ -56,9 +57,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     **dict.fromkeys(("Row", "advise", "compare", "plan", "simulate", "simulate_many"), "api"),
-    **dict.fromkeys(("AllrailError", "InputError"), "errors"),
+    **dict.fromkeys(("AllrailError", "InputError", "TrainingError"), "errors"),
     "Plan": "plans",
     **dict.fromkeys(("chunk_scheduler", "load_plugin"), "plugins"),
+    "Communicator": "runtime.communicator",
     "Result": "result",
     **dict.fromkeys(
         (
@@ -102,6 +104,7 @@ _HOMES = {
 __all__ = [
     "AllrailError",
     "Collective",
+    "Communicator",
     "Dimension",
     "Fabric",
     "InputError",
@@ -113,6 +116,7 @@ __all__ = [
     "Traffic",
     "TrafficResult",
     "TrafficRow",
+    "TrainingError",
     "TrainingResult",
     "TrainingRow",
     "WhatIf",

@@ -1,10 +1,13 @@
 """Errors of this package: what a person did wrong, where, and what to write instead.
 
-Every message has one shape, on the command line and in Python::
+A mistake in what is given is an `InputError`; its message has one shape, on the command line and in
+Python::
 
     scenario.yaml:5: `schedule.policy` is `themiss`: it is not a policy
 
     hint: did you mean `themis`?
+
+What goes wrong while a job runs is a `TrainingError`.
 """
 
 from __future__ import annotations
@@ -70,6 +73,27 @@ class InputError(AllrailError, ValueError):
             value = f"`{shorten(self.value)}`"
             subject = f"{subject} is {value}" if subject else value
         return ": ".join(part for part in (place, subject, self.why) if part)
+
+
+class TrainingError(AllrailError, RuntimeError):
+    """A job cannot go on: what it exchanges, or a step that depends on it.
+
+    Attributes:
+        why: What is wrong, as half a sentence.
+        field: The tensor that it is about; may be empty.
+        hint: What to do; may be empty.
+    """
+
+    def __init__(self, why: str, *, field: str = "", hint: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+        self.field = field
+        self.hint = hint
+
+    def __str__(self) -> str:
+        """Return the message, then its hint after a blank line."""
+        message = f"`{self.field}`: {self.why}" if self.field else self.why
+        return f"{message}\n\nhint: {self.hint}" if self.hint else message
 
 
 def shorten(text: str) -> str:

@@ -6,14 +6,18 @@ files again.
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import shlex
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
+NEEDS = {"10-train-with-jax": "jax"}
+"""What an example needs that is an extra."""
 
 
 def commands(readme: str) -> list[str]:
@@ -23,6 +27,11 @@ def commands(readme: str) -> list[str]:
 
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.iterdir() if path.is_dir()))
 def test_prints_what_it_says(name, tmp_path, monkeypatch, allrail_cli):
+    needed = NEEDS.get(name)
+    if needed is not None and importlib.util.find_spec(needed) is None:
+        pytest.skip(f"{needed} is not installed: `allrail[{needed}]`")
+    # `python`, in what it starts, is this one.
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     example = shutil.copytree(EXAMPLES / name, tmp_path / name)
     monkeypatch.chdir(example)
     printed = ""

@@ -27,8 +27,9 @@ from torch import nn  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
 from allrail.errors import InputError  # noqa: E402
-from allrail.torch.agreement import Agreement, store_of_job  # noqa: E402
+from allrail.runtime.agreement import Agreement  # noqa: E402
 from allrail.torch.native import Native  # noqa: E402
+from allrail.torch.store import store_of_job  # noqa: E402
 from testbed import Cluster, Network, why_not  # noqa: E402
 from testbed.local import LocalJob  # noqa: E402
 
@@ -243,7 +244,7 @@ OTHERS = {
     "shape": ({"shape": (41,)}, "`weight`: rank . has sent rank . (.|\n)*shape differs"),
     "dtype": ({"dtype": torch.float64}, "`weight`: rank . has sent rank . (.|\n)*dtype differs"),
     "name": ({"name": "bias"}, "rank . has sent rank . (.|\n)*no tensor with key"),
-    "plan": ({"partition": "8 KiB"}, "`partition`: rank 1 has `8 KiB`, rank 0 has its default"),
+    "plan": ({"partition": "8 KiB"}, "`partition`: rank 1 has `8 KiB`, rank 0 has `4 MiB`"),
 }
 
 
@@ -363,7 +364,7 @@ def test_a_lost_link_is_noticed_on_both_sides(time_):
         )
         link = {"interface": cluster.address(rank), "bandwidth": "100 Mb/s", "latency": "50 us"}
         times = {**TIMEOUTS, "silent": "8 s"}  # later than the link is given up
-        answer = training(rank, moment, cut, dimension=link, timeouts=times)
+        answer = training(rank, moment, cut, dimension=link, timeouts=times, shared_memory=False)
         time.sleep(1.0 if rank == 0 else 0.0)  # it keeps the store
         return answer
 

@@ -12,13 +12,17 @@ from torch import nn  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
 import testbed.local  # noqa: E402, F401 - imports what every worker would
-from allrail.torch.agreement import Agreement, store_of_job  # noqa: E402
+from allrail.runtime.agreement import Agreement  # noqa: E402
 from allrail.torch.native import Native  # noqa: E402
+from allrail.torch.store import store_of_job  # noqa: E402
 from testbed import Cluster, Network, why_not  # noqa: E402
 
 REASON = why_not()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
 torch.set_num_threads(1)
+
+APART = {"shared_memory": False}
+"""Workers share a host, and stand for hosts of their own."""
 
 WORKERS, STEPS, WORDS, LENGTH = 4, 12, 17, 8
 
@@ -109,7 +113,7 @@ def test_learns_what_one_process_learns_from_all_data(kind):
         agreement = Agreement(store, rank, ranks, "training")
         settings = {"dimensions": dimensions, "policy": "themis", "chunks": 4}
         model, optimizer = made(kind)
-        transport = Native(rank, ranks, agreement, settings | {"smallest_chunk": "1 KiB"})
+        transport = Native(rank, ranks, agreement, settings | {"smallest_chunk": "1 KiB", **APART})
         art.schedule(model, optimizer, transport=transport)
         for step in range(STEPS):
             optimizer.zero_grad()

@@ -6,9 +6,10 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[torch]`")
 
-from allrail.torch.agreement import Agreement, store_of_job  # noqa: E402
-from allrail.torch.errors import TrainingError  # noqa: E402
+from allrail.errors import TrainingError  # noqa: E402
+from allrail.runtime.agreement import Agreement  # noqa: E402
 from allrail.torch.native import Native  # noqa: E402
+from allrail.torch.store import store_of_job  # noqa: E402
 from allrail.torch.transport import in_memory_order, is_dense  # noqa: E402
 from allrail.torch.whole import Whole  # noqa: E402
 

@@ -1,7 +1,9 @@
 //! The Python module `allrail._core`. Bindings only: JSON text in, JSON text out; every decision is
 //! in the crates beneath.
 
+mod compression;
 mod foreign;
+mod job;
 mod many;
 mod placement;
 mod plugin;
@@ -373,6 +375,8 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(format_quantity, module)?)?;
     module.add_function(wrap_pyfunction!(algorithms, module)?)?;
     module.add_function(wrap_pyfunction!(orders, module)?)?;
+    module.add_function(wrap_pyfunction!(compression::compressions, module)?)?;
+    module.add_function(wrap_pyfunction!(compression::compressed_exchanges, module)?)?;
     module.add_function(wrap_pyfunction!(worlds, module)?)?;
     module.add_function(wrap_pyfunction!(advise, module)?)?;
     module.add_function(wrap_pyfunction!(check_prices, module)?)?;
@@ -385,6 +389,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(verify, module)?)?;
     placement::register(module)?;
     plugin::register(module)?;
+    job::register(module)?;
     runtime::register(module)?;
     traffic::register(module)?;
     training::register(module)?;

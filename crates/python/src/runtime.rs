@@ -27,7 +27,7 @@ create_exception!(
 /// How often signals are looked for.
 const SLICE: Duration = Duration::from_millis(100);
 
-fn error(error: &RuntimeError) -> PyErr {
+pub(crate) fn error(error: &RuntimeError) -> PyErr {
     let hint = error.hint().unwrap_or_default().to_owned();
     let input = |field: &str, value: String, why: String| {
         let (field, hint) = (field.to_owned(), hint.clone());
@@ -158,7 +158,7 @@ impl Node {
         Ok(in_slices(py, timeout, ask)?.is_some())
     }
 
-    #[pyo3(signature = (kind, pointer, elements, dtype, *, priority=0, root=0))]
+    #[pyo3(signature = (kind, pointer, elements, dtype, *, priority=0, root=0, name=None))]
     #[expect(clippy::too_many_arguments, reason = "they are Python's, by name")]
     fn call(
         &self,
@@ -169,13 +169,14 @@ impl Node {
         dtype: &str,
         priority: i64,
         root: u32,
+        name: Option<&str>,
     ) -> PyResult<u64> {
         let operation = Operation::ALL.into_iter().find(|one| one.to_string() == kind);
         let operation = operation.ok_or_else(|| unknown("kind", kind, Operation::ALL))?;
         let dtype_named = Dtype::named(dtype);
         let names = Dtype::ALL.map(Dtype::name);
         let dtype = dtype_named.ok_or_else(|| unknown("dtype", dtype, names))?;
-        let call = CallOf { operation, root, dtype, priority };
+        let call = CallOf { operation, root, dtype, priority, name };
         // SAFETY: as for `submit`.
         py.detach(|| unsafe { self.0.call(&call, pointer as *mut u8, elements) })
             .map_err(|e| error(&e))
@@ -201,6 +202,14 @@ impl Node {
 
     fn report(&self, py: Python<'_>) -> String {
         to_json(&py.detach(|| self.0.report()))
+    }
+
+    fn timeline(&self, py: Python<'_>) -> String {
+        to_json(&py.detach(|| self.0.timeline()))
+    }
+
+    fn take_warnings(&self, py: Python<'_>) -> Vec<String> {
+        py.detach(|| self.0.take_warnings()).iter().map(ToString::to_string).collect()
     }
 
     fn abandon(&self) {

@@ -115,7 +115,7 @@ fn run(rank: u32, sizes: &[u32], rounds: usize) -> Result<(), Failed> {
                 let mut calls = Vec::new();
                 for tensor in &mut tensors {
                     let (operation, dtype) = (Operation::AllReduce, Dtype::Float32);
-                    let call = CallOf { operation, root: 0, dtype, priority: 0 };
+                    let call = CallOf { operation, root: 0, dtype, priority: 0, name: None };
                     // SAFETY: the tensor is not touched until the call is over, below.
                     calls.push(unsafe { node.call(&call, tensor.as_mut_ptr().cast(), elements)? });
                 }

@@ -104,6 +104,8 @@ pub enum FaultKind {
     Differs,
     /// A peer sends what no plan knows.
     BadFrame,
+    /// Ranks answer, and some have not submitted what others wait for, for `timeouts.stalled`.
+    Stalled,
     /// A rank has stopped, as its caller or its engine wanted.
     Stopped,
     /// This node was closed.
@@ -126,6 +128,10 @@ impl FaultKind {
             Self::BadFrame => {
                 "every rank must submit the same tensors, of the same names, types and shapes, in the \
                  same build of allrail"
+            }
+            Self::Stalled => {
+                "look at what that rank does (saving, compiling, a debugger, another branch of the script), or \
+                 raise `timeouts.stalled`"
             }
             Self::Stopped => "see that rank's own error",
             Self::Closed => "a closed node takes no more calls",

@@ -101,6 +101,14 @@ pub enum BadFrame {
         /// As allowed.
         most: u64,
     },
+    /// Memory that is shared with a peer cannot hold what it is said to hold.
+    #[error("the memory shared with it holds {most} bytes, and it says that {unread} are unread")]
+    Ring {
+        /// As it says.
+        unread: u64,
+        /// As there is room.
+        most: u64,
+    },
 }
 
 /// Where the checksum lies; it counts as zero in itself.

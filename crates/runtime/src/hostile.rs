@@ -10,13 +10,14 @@ use allrail_engine::{Dtype, FrameAt, FrameName, SignatureHash};
 use allrail_schedule::{Key, OperationName};
 
 use crate::frame::{HEADER, Header};
-use crate::rendezvous::Listening;
+use crate::rendezvous::{Joined, Listening};
 use crate::settings::tests::local;
-use crate::{CallOf, Fault, FaultKind, Node, Registered};
+use crate::{CallOf, Fault, FaultKind, Node, Registered, Settings};
 
 /// A node, and the two connections that rank 1 has with it.
 fn with_peer() -> (Node, TcpStream, TcpStream) {
-    let (node, settings) = (Node::bind(local(0, &[2])).expect("a port"), local(1, &[2]));
+    let settings = |rank| Settings { shared_memory: false, ..local(rank, &[2]) };
+    let (node, settings) = (Node::bind(settings(0)).expect("a port"), settings(1));
     let listening = Listening::new(&settings).expect("a port");
     let mine = listening.addresses().iter().map(ToString::to_string).collect();
     let table = vec![node.addresses().to_vec(), mine];
@@ -28,7 +29,8 @@ fn with_peer() -> (Node, TcpStream, TcpStream) {
     let (name, dtype, shape) = ("weight".to_owned(), "float32".to_owned(), vec![64]);
     node.register(Registered { name, dtype, shape, ..Registered::default() }).expect("a name");
     node.start().expect("it starts");
-    let data = peer.data[0].remove(&0).expect("a data connection");
+    let Some(Joined::Tcp(data)) = peer.data[0].remove(&0) else { panic!("a data connection") };
+    let data = TcpStream::from(data);
     let control = peer.control.remove(&0).expect("a control connection");
     for stream in [&data, &control] {
         stream.set_nonblocking(false).expect("it blocks");
@@ -83,8 +85,13 @@ fn frames_that_cannot_be_name_their_sender() {
 #[test]
 fn a_frame_that_trickles_is_a_frame() {
     let (node, mut data, _control) = with_peer();
-    let call =
-        CallOf { operation: Operation::Broadcast, root: 1, dtype: Dtype::Uint8, priority: 0 };
+    let call = CallOf {
+        operation: Operation::Broadcast,
+        root: 1,
+        dtype: Dtype::Uint8,
+        priority: 0,
+        name: None,
+    };
     let mut held = [0u8; 3];
     // SAFETY: it is waited for below.
     let number = unsafe { node.call(&call, held.as_mut_ptr(), 3) }.expect("it is taken");

@@ -1,30 +1,26 @@
 //! One rank of one process group: what a caller holds.
 
-use std::collections::BTreeMap;
-use std::net::TcpStream;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use allrail_collective::rank::Plans;
-use allrail_collective::{DimensionSet, Operation};
-use allrail_core::{Bytes, DimensionId};
-use allrail_engine::engine::{self, Engine, Registration};
-use allrail_engine::{Dtype, Ordering};
+use allrail_core::Bytes;
+use allrail_engine::engine::{self, Engine};
 use allrail_schedule::Key;
-use allrail_schedule::signature::Signature;
 
 use crate::clock::Clock;
 use crate::control::Control;
-use crate::memory::is_dense;
-use crate::port::Port;
-use crate::rendezvous::{Connected, Listening, line};
-use crate::report::{Report, Traffic};
+use crate::port::{Port, check_pins};
+use crate::record::{Record, What};
+use crate::rendezvous::{Connected, Joined, Listening, line};
 use crate::shared::{Me, Shared};
 use crate::state::State;
 use crate::tensor::memory_at;
-use crate::{CallOf, Fault, FaultKind, Registered, RuntimeError, Settings, plans};
+use crate::timeline::Timeline;
+use crate::warning::Warning;
+use crate::{CallOf, Fault, FaultKind, Registered, Report, RuntimeError, Settings, plans};
 
 /// The most ports of a node.
 const MOST_PORTS: usize = 64;
@@ -67,26 +63,7 @@ impl Node {
     /// Settings that cannot be, a port that is taken, an interface that is not there.
     pub fn bind(settings: Settings) -> Result<Self, RuntimeError> {
         settings.check()?;
-        let operation = Operation::AllReduce;
-        let mut all = Vec::new();
-        for operation in Operation::ALL.into_iter().filter(|_| settings.ranks > 1) {
-            all.extend(plans::of(&settings, operation)?);
-        }
-        let engine = engine::Settings {
-            rank: settings.rank,
-            ranks: settings.ranks,
-            epoch: settings.epoch,
-            group: settings.group,
-            operation,
-            dimensions: (0..settings.dimensions.len() as u32)
-                .fold(DimensionSet::default(), |set, d| set.with(DimensionId(d))),
-            ports: settings.dimensions.len(),
-            order: settings.order,
-            tensor: settings.tensor_parameters(),
-            ordering: Ordering::Tagged,
-            ..engine::Settings::default()
-        };
-        let plans = plans::table(settings.rank, all)?;
+        let (engine, plans) = plans::decider(&settings)?;
         let peers = (0..settings.ranks).collect();
         Self::with_engine(settings, engine, plans, peers)
     }
@@ -109,13 +86,14 @@ impl Node {
             let why = format!("a node has {MOST_PORTS} ports at most");
             return Err(RuntimeError::setting("dimensions", sizes.len(), why, "fewer dimensions"));
         }
+        check_pins(&settings)?;
         let engine = Engine::new(engine, plans)?;
         let listening = Listening::new(&settings)?;
         let addresses = listening.addresses().iter().map(ToString::to_string).collect();
         let lines: Vec<Vec<u32>> =
             (0..sizes.len()).map(|d| line(&sizes, settings.rank, d)).collect();
         let clock = Clock::start();
-        let state = State::new(engine, clock, (settings.rank, peers), &lines);
+        let state = State::new(engine, clock, (settings.rank, peers), &lines, &settings);
         let shared = Arc::new(Shared::new(state, sizes.len(), clock)?);
         let life = Mutex::new(Life { phase: Phase::Bound(listening), threads: Vec::new() });
         let (sockets, process) = (Mutex::new(Vec::new()), std::process::id());
@@ -155,7 +133,7 @@ impl Node {
         };
         let mut connected = listening.connect(&self.settings, table, goes_on)?;
         let streams = std::mem::take(&mut connected.control);
-        self.remember(&streams);
+        self.remember(streams.values());
         let notes = std::mem::take(&mut connected.notes);
         self.shared.change(Me::Caller, |state| notes.into_iter().for_each(|one| state.note(one)));
         let control = Control::new(Arc::clone(&self.shared), streams, &self.settings)?;
@@ -169,15 +147,7 @@ impl Node {
     /// # Errors
     /// A name that is taken, a type that cannot be summed, a layout with holes; after the start.
     pub fn register(&self, tensor: Registered) -> Result<Key, RuntimeError> {
-        let Registered { name, dtype, shape, strides, place, group } = tensor;
-        if !strides.is_empty() && !is_dense(&shape, &strides) {
-            let why = format!("elements of tensor `{name}` do not lie close together, each once");
-            let text = format!("{strides:?}");
-            return Err(RuntimeError::setting("strides", text, why, "`tensor.contiguous()`"));
-        }
-        let width = Dtype::named(&dtype).map_or(1, Dtype::width);
-        let signature = Signature { name, dtype, shape, strides };
-        let registration = Registration { signature, width, place, group };
+        let registration = tensor.registration()?;
         self.shared.change(Me::Caller, |state| state.register(registration))
     }
 
@@ -196,16 +166,16 @@ impl Node {
             state.allow_early(Bytes::new(early.saturating_add(state.registered_bytes())));
             state.start()
         })?;
-        for (number, streams) in (0..).zip(connected.data) {
-            self.remember(&streams);
-            let port = Port::new(number, Arc::clone(&self.shared), streams, &self.settings)?;
+        for (number, joined) in (0..).zip(connected.data) {
+            self.remember(joined.values().map(Joined::socket));
+            let port = Port::new(number, Arc::clone(&self.shared), joined, &self.settings)?;
             self.shared.change(Me::Caller, |state| state.port_runs(number, true));
             let shared = Arc::clone(&self.shared);
             life.threads.push(spawn(&format!("port {number}"), &self.shared, move || {
                 // Peers would take the end of a data connection for trouble: it stays until all is closed.
-                let streams = port.run();
+                let links = port.run();
                 shared.wait(Duration::MAX, |state| state.closing.then_some(()));
-                drop(streams);
+                drop(links);
             })?);
         }
         life.phase = Phase::Started;
@@ -273,7 +243,8 @@ impl Node {
         })
     }
 
-    /// An operation without a name, in place: the k-th call of every rank is the same one, and must be alike.
+    /// An operation in place: the k-th call of every rank without a name is the same one, and must be alike; so
+    /// is the k-th of each name, in whatever order a rank makes calls of several names.
     /// `elements` are those of the whole buffer: before a reduce-scatter, after an all-gather. Returns the
     /// call's number, which [`wait_call`](Self::wait_call) takes.
     ///
@@ -285,18 +256,19 @@ impl Node {
     /// whose elements cannot be divided.
     pub unsafe fn call(
         &self,
-        call: &CallOf,
+        call: &CallOf<'_>,
         pointer: *mut u8,
         elements: u64,
     ) -> Result<u64, RuntimeError> {
         self.check_process()?;
-        let CallOf { operation, root, dtype, priority } = *call;
+        let CallOf { operation, root, dtype, priority, name } = call;
+        let (operation, root, dtype, priority) = (*operation, *root, *dtype, *priority);
         // SAFETY: as the caller promises.
         let memory = unsafe { memory_at(pointer, elements, dtype)? };
         let (shape, dtype_name, width) = ([elements], dtype.name(), dtype.width());
         let call =
             engine::Call { operation, root, dtype: dtype_name, shape: &shape, width, priority };
-        self.shared.change(Me::Caller, |state| state.call(&call, dtype, memory))
+        self.shared.change(Me::Caller, |state| state.call((&call, *name), dtype, memory))
     }
 
     /// Waits until a call is over: whether it is.
@@ -305,11 +277,7 @@ impl Node {
     /// As [`wait`](Self::wait).
     pub fn wait_call(&self, number: u64, timeout: Duration) -> Result<bool, RuntimeError> {
         self.check_process()?;
-        let answer = |state: &mut State| match state.poll_call(number) {
-            Ok(false) => None,
-            other => Some(other),
-        };
-        self.shared.wait(timeout, answer).unwrap_or(Ok(false))
+        self.wait_for((Key::call(number), 0), timeout, |state| state.poll_call(number))
     }
 
     /// Waits until an exchange is over: whether it is.
@@ -318,11 +286,35 @@ impl Node {
     /// [`RuntimeError::Fault`] says why it never will be; nothing touches its memory any more then.
     pub fn wait(&self, key: Key, generation: u64, timeout: Duration) -> Result<bool, RuntimeError> {
         self.check_process()?;
-        let answer = |state: &mut State| match state.poll(key, generation) {
-            Ok(false) => None,
-            other => Some(other),
+        self.wait_for((key, generation), timeout, |state| state.poll(key, generation))
+    }
+
+    /// Waits until it is over, and records that it did.
+    fn wait_for(
+        &self,
+        (key, generation): (Key, u64),
+        timeout: Duration,
+        poll: impl Fn(&State) -> Result<bool, RuntimeError>,
+    ) -> Result<bool, RuntimeError> {
+        let mut began = false;
+        let answer = |state: &mut State| match poll(state) {
+            Ok(false) => {
+                if !std::mem::replace(&mut began, true) && !timeout.is_zero() {
+                    state.record(What::Waits { key, generation });
+                }
+                None
+            }
+            other => {
+                if began {
+                    state.record(What::Waited { key, generation });
+                }
+                Some(other)
+            }
         };
-        self.shared.wait(timeout, answer).unwrap_or(Ok(false))
+        self.shared.wait(timeout, answer).unwrap_or_else(|| {
+            self.shared.look().record(What::Waited { key, generation });
+            Ok(false)
+        })
     }
 
     /// Whether an exchange is over.
@@ -362,16 +354,25 @@ impl Node {
     /// What it has done so far.
     #[must_use]
     pub fn report(&self) -> Report {
-        let dimensions = self.shared.traffic.iter().map(Traffic::report).collect();
-        let state = self.shared.look();
-        Report {
-            rank: self.settings.rank,
-            time: self.shared.clock.now().as_ps(),
-            fault: state.fault().cloned(),
-            dimensions,
-            tensors: state.tensor_reports(),
-            notes: state.notes().to_vec(),
-        }
+        self.shared.report(self.settings.rank)
+    }
+
+    /// What is recorded, from the oldest on: what [`replay`](crate::replay) takes, if none was overwritten.
+    #[must_use]
+    pub fn records(&self) -> Vec<Record> {
+        self.shared.look().records.iter().cloned().collect()
+    }
+
+    /// What is recorded, as spans of time.
+    #[must_use]
+    pub fn timeline(&self) -> Timeline {
+        self.shared.look().timeline()
+    }
+
+    /// Warnings that were not taken yet: of exchanges that wait for ranks which are late.
+    #[must_use]
+    pub fn take_warnings(&self) -> Vec<Warning> {
+        self.shared.look().take_warnings()
     }
 
     /// Ends this rank's part: says so to the others, ends all threads, closes all connections. Nothing
@@ -390,9 +391,9 @@ impl Node {
         }
     }
 
-    fn remember(&self, streams: &BTreeMap<u32, TcpStream>) {
+    fn remember<'a>(&self, streams: impl Iterator<Item = &'a (impl AsRawFd + 'a)>) {
         let mut sockets = self.sockets.lock().unwrap_or_else(PoisonError::into_inner);
-        sockets.extend(streams.values().map(AsRawFd::as_raw_fd));
+        sockets.extend(streams.map(AsRawFd::as_raw_fd));
     }
 
     /// In a child made by `fork`: closes its copies of the connections, which would keep them open when its

@@ -48,6 +48,32 @@ pub struct TensorReport {
     pub done: u64,
 }
 
+/// What is known of another rank.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PeerReport {
+    /// Which.
+    pub rank: u32,
+    /// Nanoseconds that its machine's clock is ahead of this one's: from the middle of the quickest of the last
+    /// round trips, so it is wrong by half of that at most. None before the second sign of life.
+    pub offset: Option<i64>,
+    /// Nanoseconds of that round trip.
+    pub round_trip: Option<u64>,
+    /// Of some of the last exchanges: the tensor, and by how many nanoseconds this peer has submitted it later
+    /// than this rank.
+    pub later: Vec<(String, i64)>,
+}
+
+/// A tensor under way, and for whom it waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct WaitsFor {
+    /// Its name; of calls `call 7`.
+    pub tensor: String,
+    /// Nanoseconds since this rank has submitted it.
+    pub since: u64,
+    /// Who had not submitted it when it was heard of last.
+    pub ranks: Vec<u32>,
+}
+
 /// A node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Report {
@@ -61,6 +87,10 @@ pub struct Report {
     pub dimensions: Vec<PortReport>,
     /// By name.
     pub tensors: Vec<TensorReport>,
+    /// By rank.
+    pub peers: Vec<PeerReport>,
+    /// What is under way, the longest first.
+    pub waits_for: Vec<WaitsFor>,
     /// What else was seen: strangers at the door, frames that were refused.
     pub notes: Vec<String>,
 }

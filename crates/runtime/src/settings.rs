@@ -17,18 +17,21 @@
 //! # Ok::<(), allrail_runtime::RuntimeError>(())
 //! ```
 
+use std::path::PathBuf;
 use std::time::Duration;
 
+use allrail_collective::CollectivePlan;
 use allrail_core::{Bandwidth, Bytes, Time};
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 use allrail_schedule::Order;
 use allrail_schedule::tensor::TensorParameters;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::RuntimeError;
 use crate::auth::Secret;
 use crate::clock::duration;
+use crate::{RuntimeError, plans};
 
 /// One dimension of the fabric, and where this rank reaches it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,8 +69,8 @@ fn one() -> u32 {
     1
 }
 
-/// How long a node waits for others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How long ranks wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
     /// For all ranks to find each other.
@@ -78,12 +81,23 @@ pub struct Timeouts {
     pub silent: Time,
     /// From one sign of life to the next.
     pub heartbeat: Time,
+    /// After which an exchange that some rank has not submitted is warned of.
+    pub warn: Time,
+    /// After which an exchange that is not over ends the job.
+    pub stalled: Time,
 }
 
 impl Default for Timeouts {
     fn default() -> Self {
         let seconds = |count: u64| Time::from_us(count * 1_000_000);
-        Self { connect: seconds(60), link: seconds(10), silent: seconds(60), heartbeat: seconds(1) }
+        Self {
+            connect: seconds(60),
+            link: seconds(10),
+            silent: seconds(60),
+            heartbeat: seconds(1),
+            warn: seconds(60),
+            stalled: seconds(1800),
+        }
     }
 }
 
@@ -114,6 +128,9 @@ pub struct Settings {
     /// the quickest.
     #[serde(default)]
     pub algorithms: Option<Vec<String>>,
+    /// Plans that are carried out as they are, where they hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plans: Vec<CollectivePlan>,
     /// Which tensor goes next.
     #[serde(default = "bytescheduler")]
     pub tensor: String,
@@ -124,6 +141,12 @@ pub struct Settings {
     /// more asks for fewer calls.
     #[serde(default = "send_ahead")]
     pub send_ahead: Bytes,
+    /// Whether ranks on one host exchange through memory that both have, and not over TCP.
+    #[serde(default = "yes")]
+    pub shared_memory: bool,
+    /// By dimension the CPU that its thread runs on; any where there is none.
+    #[serde(default)]
+    pub pin: Vec<Option<u32>>,
     /// How much is kept at most of what peers send for tensors that this rank has not submitted, beyond
     /// the size of all its tensors.
     #[serde(default = "early")]
@@ -131,6 +154,12 @@ pub struct Settings {
     /// How long it waits.
     #[serde(default)]
     pub timeouts: Timeouts,
+    /// How many records it keeps of what has happened, the last ones; 0 for none.
+    #[serde(default = "records")]
+    pub records: u32,
+    /// A folder: what was recorded is written there when a fault ends the job.
+    #[serde(default)]
+    pub flight_recorder: Option<PathBuf>,
     /// What only the ranks of this job know, in hexadecimal. Without one only loopback is used.
     #[serde(default)]
     pub secret: Option<String>,
@@ -145,29 +174,40 @@ pub struct Settings {
     pub group: u32,
 }
 
-fn sixteen() -> u32 {
+pub(crate) fn sixteen() -> u32 {
     16
 }
 
-fn smallest_chunk() -> Bytes {
+pub(crate) fn smallest_chunk() -> Bytes {
     Bytes::new(1 << 20)
 }
 
-fn baseline() -> String {
+pub(crate) fn baseline() -> String {
     "baseline".to_owned()
 }
 
-fn bytescheduler() -> String {
+pub(crate) fn bytescheduler() -> String {
     "bytescheduler".to_owned()
 }
 
-fn send_ahead() -> Bytes {
+pub(crate) fn send_ahead() -> Bytes {
     Bytes::new(64 << 10)
 }
 
-fn early() -> Bytes {
+pub(crate) fn yes() -> bool {
+    true
+}
+
+pub(crate) fn early() -> Bytes {
     Bytes::new(64 << 20)
 }
+
+pub(crate) fn records() -> u32 {
+    1 << 13
+}
+
+/// The most records: 100 bytes each.
+const MOST_RECORDS: u32 = 1 << 24;
 
 /// The most ranks of one process group.
 const MOST_RANKS: u32 = 1 << 16;
@@ -219,7 +259,11 @@ impl Settings {
             let why = "it is longer than 256 bytes";
             return Err(refuse("job", &self.job, why, "a short name"));
         }
-        let Timeouts { connect, link, silent, heartbeat } = self.timeouts;
+        if self.records > MOST_RECORDS {
+            let why = format!("at most {MOST_RECORDS} are kept, in memory");
+            return Err(refuse("records", &self.records, &why, "262144, a minute or so"));
+        }
+        let Timeouts { connect, link, silent, heartbeat, warn, stalled } = self.timeouts;
         let times = [("connect", connect), ("link", link), ("heartbeat", heartbeat)];
         if let Some((name, time)) = times.into_iter().find(|(_, time)| time.as_ps() == 0) {
             let field = format!("timeouts.{name}");
@@ -229,7 +273,17 @@ impl Settings {
             let why = format!("signs of life come every {heartbeat}");
             return Err(refuse("timeouts.silent", &silent, &why, "several heartbeats"));
         }
-        self.secret().map(|_| ())
+        if warn < heartbeat + heartbeat || stalled < warn {
+            let (field, value, why) = match stalled < warn {
+                true => ("timeouts.stalled", stalled, format!("a warning comes at {warn}")),
+                false => {
+                    ("timeouts.warn", warn, format!("ranks hear of each other every {heartbeat}"))
+                }
+            };
+            return Err(refuse(field, &value, &why, "first `warn`, much later `stalled`"));
+        }
+        self.secret()?;
+        plans::check_given(self)
     }
 
     pub(crate) fn secret(&self) -> Result<Secret, RuntimeError> {
@@ -262,9 +316,9 @@ impl Settings {
             .iter()
             .map(|one| DimensionSettings { interface: String::new(), port: 0, ..one.clone() })
             .collect();
-        let Self { policy, order, algorithms, tensor, partition, group, .. } = self;
+        let Self { policy, order, algorithms, tensor, partition, group, plans, .. } = self;
         let chunks = (self.chunks, self.smallest_chunk);
-        let alike = (alike, policy, order, chunks, algorithms, tensor, partition, group);
+        let alike = (alike, policy, order, chunks, algorithms, tensor, partition, group, plans);
         let text = serde_json::to_string(&alike).expect("settings are plain data");
         let digest = Sha256::digest(text);
         digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
@@ -298,7 +352,10 @@ pub(crate) mod tests {
     #[test]
     fn what_cannot_be_names_the_field() {
         type Change = fn(&mut Settings);
-        let table: [(&str, Change); 9] = [
+        let table: [(&str, Change); 12] = [
+            ("records", |one| one.records = u32::MAX),
+            ("timeouts.warn", |one| one.timeouts.warn = Time::from_us(1)),
+            ("timeouts.stalled", |one| one.timeouts.stalled = Time::from_us(9_000_000)),
             ("ranks", |one| one.ranks = 5),
             ("ranks", |one| one.ranks = 0),
             ("rank", |one| one.rank = 4),

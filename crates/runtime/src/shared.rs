@@ -9,7 +9,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::RuntimeError;
 use crate::clock::Clock;
-use crate::report::Traffic;
+use crate::report::{Report, Traffic};
 use crate::state::{State, Wakes};
 
 /// Wakes one thread that waits in epoll.
@@ -67,6 +67,22 @@ impl Shared {
         // A thread that panicked has not left anything half done that others could not live with: the
         // job is over then, and they only have to end.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What the node has done so far.
+    pub(crate) fn report(&self, rank: u32) -> Report {
+        let dimensions = self.traffic.iter().map(Traffic::report).collect();
+        let state = self.look();
+        Report {
+            rank,
+            time: self.clock.now().as_ps(),
+            fault: state.fault().cloned(),
+            dimensions,
+            tensors: state.tensor_reports(),
+            peers: state.peer_reports(),
+            waits_for: state.waits_for(),
+            notes: state.notes().to_vec(),
+        }
     }
 
     /// Changes the state, and wakes whoever has something to do then; `me` does it without being woken.

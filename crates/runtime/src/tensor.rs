@@ -2,9 +2,11 @@
 
 use allrail_collective::Operation;
 use allrail_engine::Dtype;
+use allrail_engine::engine::Registration;
+use allrail_schedule::signature::Signature;
 
 use crate::RuntimeError;
-use crate::memory::Memory;
+use crate::memory::{Memory, is_dense};
 
 /// A tensor, as it is registered. All ranks register the same, in any order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -23,9 +25,24 @@ pub struct Registered {
     pub group: Option<u32>,
 }
 
-/// An operation without a name.
+impl Registered {
+    /// As an engine takes it.
+    pub(crate) fn registration(self) -> Result<Registration, RuntimeError> {
+        let Registered { name, dtype, shape, strides, place, group } = self;
+        if !strides.is_empty() && !is_dense(&shape, &strides) {
+            let why = format!("elements of tensor `{name}` do not lie close together, each once");
+            let text = format!("{strides:?}");
+            return Err(RuntimeError::setting("strides", text, why, "`tensor.contiguous()`"));
+        }
+        let width = Dtype::named(&dtype).map_or(1, Dtype::width);
+        let signature = Signature { name, dtype, shape, strides };
+        Ok(Registration { signature, width, place, group })
+    }
+}
+
+/// An operation that is not registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallOf {
+pub struct CallOf<'a> {
     /// Of which kind.
     pub operation: Operation,
     /// Of a broadcast: whose buffer all get. 0 for others.
@@ -34,6 +51,8 @@ pub struct CallOf {
     pub dtype: Dtype,
     /// Of several that wait for a link, the highest goes first.
     pub priority: i64,
+    /// What it is called on every rank. Only where no tensor is registered.
+    pub name: Option<&'a str>,
 }
 
 /// The memory of so many elements.

@@ -8,7 +8,9 @@
 //! `x-order` in which order a struct has its keys, which the schemas, being sorted, do not.
 
 use allrail_fabric::{Dimension, Fabric};
-use allrail_workload::spec::{Compute, Jitter, Parallelism, SlowLinks, Straggler, Workload};
+use allrail_workload::spec::{
+    CompressionSpec, Compute, Jitter, Parallelism, SlowLinks, Straggler, Workload,
+};
 use schemars::SchemaGenerator;
 use serde::de::value::Error;
 use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
@@ -38,6 +40,7 @@ pub fn keys() -> Map<String, Value> {
         ("Compute", order::<Compute>()),
         ("Straggler", order::<Straggler>()),
         ("Jitter", order::<Jitter>()),
+        ("CompressionSpec", order::<CompressionSpec>()),
         ("SlowLinks", order::<SlowLinks>()),
         ("Workload", order::<Workload>()),
         ("Algorithms", order::<Algorithms>()),

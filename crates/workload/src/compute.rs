@@ -150,6 +150,12 @@ impl Device {
         self.flops.is_some()
     }
 
+    /// Whether the bandwidth of its memory is known.
+    #[must_use]
+    pub fn moves_bytes(&self) -> bool {
+        self.memory_bandwidth.is_some()
+    }
+
     /// The roofline, in picoseconds.
     #[must_use]
     pub fn picoseconds(&self, cost: Cost) -> f64 {

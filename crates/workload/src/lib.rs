@@ -3,6 +3,7 @@
 //! - [`graph`]: the step graph, a DAG of compute and communication nodes over classes of ranks.
 //! - [`spec`]: the `workload` of a scenario. [`steps`]: one whose steps are written out.
 //! - [`models`]: layers with FLOPs, parameters and activations.
+//! - [`compression`]: gradients made smaller.
 //! - [`compute`]: how long they take. [`memory`]: what an NPU keeps.
 //! - [`parallelism`]: from a model and a layout to a step graph.
 //! - [`perturbation`]: stragglers and jitter. [`slow_links`]: links that carry less.
@@ -10,6 +11,7 @@
 //! - [`error`]: what can be wrong with a workload.
 
 mod check;
+pub mod compression;
 pub mod compute;
 pub mod error;
 pub mod formats;

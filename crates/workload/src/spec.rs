@@ -14,6 +14,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map as Object, Value};
 
+pub use crate::compression::CompressionSpec;
 pub use crate::models::{
     ConvolutionSpec, DenseSpec, DlrmSpec, EmbeddingSpec, LayerSpec, LstmSpec, TransformerSpec,
 };
@@ -42,6 +43,14 @@ pub struct Workload {
     /// Of the gradients that travel, where it is another.
     #[serde(default)]
     pub gradient_precision: Option<Precision>,
+    /// How gradients are made smaller on their way; not at all if left out.
+    #[serde(default)]
+    pub compression: Option<CompressionSpec>,
+    /// Replicas train apart, and average their parameters after every so many iterations (local SGD);
+    /// 1 exchanges gradients in each.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1))]
+    pub every: u32,
     /// How it is cut over the NPUs.
     #[serde(default)]
     pub parallelism: Parallelism,
@@ -74,6 +83,10 @@ pub struct Workload {
     #[serde(default)]
     #[schemars(range(min = 0, max = 1))]
     pub lag: u32,
+}
+
+const fn one() -> u32 {
+    1
 }
 
 const fn two() -> u32 {

@@ -24,6 +24,10 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
         Verb("compare", "several policies, fabrics, sizes or models side by side"),
         Verb("plan", "make the plan alone, to look at or to reuse"),
     ),
+    "Run": (
+        Verb("launch", "a script as several ranks on this host"),
+        Verb("run", "any training command with recording on: a trace, and a table"),
+    ),
     "Formats": (
         Verb("import", "traces of PyTorch, Chakra, ASTRA-sim and SimAI, as scenarios that run"),
         Verb("export", "a training step as a Chakra trace"),

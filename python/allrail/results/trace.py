@@ -35,7 +35,7 @@ def trace_events(results: Mapping[str, Result]) -> list[dict[str, Any]]:
     for process, (name, result) in enumerate(results.items(), start=1):
         if result.timeline is None:
             continue
-        events.append(_name("process_name", process, 0, f"{name} ({result.world})"))
+        events.append(name_event("process_name", process, 0, f"{name} ({result.world})"))
         track = 0
         for index, dimension in enumerate(result.dimensions):
             spans = [span for span in result.timeline if span.dimension == index]
@@ -43,7 +43,7 @@ def trace_events(results: Mapping[str, Result]) -> list[dict[str, Any]]:
             label = f"{dimension.name} {dimension.kind} of {dimension.size}"
             for lane in range(max(count, 1)):
                 suffix = f", lane {lane + 1}" if count > 1 else ""
-                events.append(_name("thread_name", process, track + lane, label + suffix))
+                events.append(name_event("thread_name", process, track + lane, label + suffix))
                 events.append(
                     {
                         "name": "thread_sort_index",
@@ -84,7 +84,15 @@ def trace_gzip(results: Mapping[str, Result]) -> bytes:
     Args:
         results: By the name of their process.
     """
-    tree = {"displayTimeUnit": "ns", "traceEvents": trace_events(results)}
+    return gzipped({"displayTimeUnit": "ns", "traceEvents": trace_events(results)})
+
+
+def gzipped(tree: Mapping[str, Any]) -> bytes:
+    """A trace as a compressed file; the same trace gives the same bytes.
+
+    Args:
+        tree: With `traceEvents`.
+    """
     text = json.dumps(tree, separators=(",", ":"), ensure_ascii=False)
     data = io.BytesIO()
     with gzip.GzipFile(filename="", fileobj=data, mode="wb", compresslevel=6, mtime=0) as file:
@@ -92,5 +100,13 @@ def trace_gzip(results: Mapping[str, Result]) -> bytes:
     return data.getvalue()
 
 
-def _name(event: str, process: int, track: int, name: str) -> dict[str, Any]:
+def name_event(event: str, process: int, track: int, name: str) -> dict[str, Any]:
+    """The event that gives a process or a track its name.
+
+    Args:
+        event: `process_name` or `thread_name`.
+        process: Its number.
+        track: Its number; 0 of a process.
+        name: What it is called.
+    """
     return {"name": event, "ph": "M", "pid": process, "tid": track, "args": {"name": name}}

@@ -29,6 +29,7 @@ Table = Literal[
     "grid_algorithms",
     "tensor_policies",
     "coordinations",
+    "compressions",
 ]
 
 U32_MAX = 2**32 - 1
@@ -47,6 +48,7 @@ _SINGULAR: dict[Table, str] = {
     "grid_algorithms": "an all-reduce on a grid",
     "tensor_policies": "a tensor scheduler",
     "coordinations": "a coordination",
+    "compressions": "a compression",
 }
 
 _MORE: dict[Table, str] = {"policies": "`--plugin FILE` adds one of your own"}

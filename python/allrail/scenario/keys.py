@@ -281,6 +281,23 @@ class SlowLinks(Node):
     )
 
 
+class Compression(Node):
+    """How gradients are made smaller on their way."""
+
+    kind: Annotated[str, OneOf(table="compressions")] = Field(
+        description="Which: `fp16`, `bf16`, `top_k`, `power_sgd`."
+    )
+    share: Annotated[float, Number(above=0, example="0.01")] | None = Field(
+        default=None,
+        description="`top_k`: the part of each gradient's numbers that travels, above 0, at "
+        "most 1; 0.01 if left out.",
+    )
+    rank: Annotated[int, Count(1)] | None = Field(
+        default=None,
+        description="`power_sgd`: the rank of the matrices that travel; 4 if left out.",
+    )
+
+
 class Workload(Node):
     """What is trained; see the module."""
 
@@ -304,6 +321,15 @@ class Workload(Node):
     gradient_precision: (
         Annotated[str, OneOf("fp32", "fp16", "bf16", "fp8", what="a precision")] | None
     ) = Field(default=None, description="Of the gradients that travel, where it is another.")
+    compression: Compression | None = Field(
+        default=None,
+        description="How gradients are made smaller on their way; not at all if left out.",
+    )
+    every: Annotated[int, Count(1)] = Field(
+        default=1,
+        description="Replicas train apart, and average their parameters after every so many "
+        "iterations (local SGD); 1 exchanges gradients in each.",
+    )
     parallelism: Parallelism = Field(
         default=Parallelism(), description="How it is cut over the NPUs."
     )

@@ -14,22 +14,28 @@ backward pass ends with all of them; nothing else of the script is touched.
 from __future__ import annotations
 
 import os
+import warnings
 import weakref
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from allrail.errors import InputError, did_you_mean
-from allrail.torch.agreement import Agreement, store_of_job
+from allrail.errors import InputError, TrainingError, did_you_mean
+from allrail.runtime.agreement import Agreement
+from allrail.runtime.job import Job, JobLike, job_of_all, settings_of_all
+from allrail.runtime.nodes import same_machine
+from allrail.runtime.report import Report, report_of
 from allrail.torch.barrier import BarrierWarning
 from allrail.torch.check import check
-from allrail.torch.errors import TrainingError
-from allrail.torch.native import Native, same_machine
+from allrail.torch.compression import Compression, compression_of
+from allrail.torch.compression.compressed import Compressed, same_compression
+from allrail.torch.native import Native
 from allrail.torch.scheduled import Scheduled
+from allrail.torch.store import store_of_job
 from allrail.torch.transport import Transport
 from allrail.torch.whole import Whole
 
@@ -37,15 +43,20 @@ __all__ = [
     "BarrierWarning",
     "TrainingError",
     "barriers",
+    "load_state_dict",
     "no_sync",
     "release",
+    "report",
     "schedule",
+    "state_dict",
     "steps",
     "synchronize",
 ]
 
 M = TypeVar("M", bound=nn.Module)
 O = TypeVar("O", bound="torch.optim.Optimizer | Sequence[torch.optim.Optimizer]")  # noqa: E741
+
+_TRANSPORTS = ("auto", "native", "c10d")
 
 # A scheduled model's hooks hold what belongs to it; who drops the model drops all.
 _scheduled: weakref.WeakValueDictionary[int, Scheduled] = weakref.WeakValueDictionary()
@@ -58,8 +69,10 @@ def schedule(
     *,
     cross_barrier: bool = True,
     broadcast_buffers: bool = True,
+    job: JobLike | None = None,
     sparse: Literal["refuse", "densify"] = "refuse",
     transport: Literal["auto", "native", "c10d"] | Transport = "auto",
+    compression: str | Mapping[str, Any] | Compression | None = None,
     undo: bool = False,
 ) -> tuple[M, O]:
     """Exchange the gradients of `model` among all processes, and step as late as possible.
@@ -73,11 +86,16 @@ def schedule(
         cross_barrier: Whether a parameter may be stepped as late as the next forward pass needs it.
             If not, every backward pass ends with all gradients averaged, as without allrail.
         broadcast_buffers: Whether each forward pass in training begins with the buffers of rank 0.
+        job: The job file, as a path or a mapping; if None, the one that `ALLRAIL_JOB` names, else
+            `allrail.yaml` in the current folder, else defaults.
         sparse: What becomes of sparse gradients: `"refuse"` is an error, `"densify"` makes them
             dense.
         transport: What carries gradients: `"native"` is allrail's own, which cuts and prioritises
-            them; `"c10d"` a process group of torch.distributed, which does neither; `"auto"` takes
-            the first where all ranks are on one machine and parameters are not on a GPU.
+            them; `"c10d"` a process group of torch.distributed, which does neither; `"auto"` is
+            what the job file says, or else the first where parameters are not on a GPU and ranks
+            are on one machine, or the job file says by which interfaces they reach each other.
+        compression: What makes gradients smaller on their way: `"fp16"`, `"bf16"`,
+            `{"kind": "top_k", "share": 0.01}`, `{"kind": "power_sgd", "rank": 4}`; None for none.
         undo: Whether, when a rank is lost, parameters that have made the step under way are given
             back what they were before it. Costs a copy of parameters and optimizer state.
 
@@ -93,6 +111,7 @@ def schedule(
         raise InputError("it is neither `refuse` nor `densify`", field="sparse", value=str(sparse))
     if not isinstance(optimizers, Sequence):
         optimizers = [optimizers]
+    smaller = compression_of(compression)
     parameters = check(model, optimizers)
     if id(model) in _scheduled:
         raise InputError(
@@ -101,30 +120,36 @@ def schedule(
             hint="call `allrail.torch.schedule` once for a model, or `release(model)` before it is"
             " scheduled again",
         )
+    if isinstance(transport, str) and transport not in _TRANSPORTS:
+        raise InputError(
+            "there is no such transport",
+            field="transport",
+            value=transport,
+            hint=did_you_mean(transport, _TRANSPORTS),
+        )
     store, rank, ranks = store_of_job()
     if ranks == 1:
         return model, optimizer
     _count += 1
     disabled = os.environ.get("ALLRAIL_DISABLE", "0") not in {"", "0"}
     agreement = Agreement(store, rank, ranks, f"schedule{_count}")
-    if disabled:
-        transport = "c10d"
-    if transport == "auto":
-        on_host = all(each.device.type == "cpu" for each in parameters.values())
-        transport = "native" if on_host and same_machine(agreement) else "c10d"
-    if transport == "native":
-        transport = Native(rank, ranks, agreement)
-    elif transport == "c10d":
-        if not dist.is_initialized():
-            dist.init_process_group(store=store, rank=rank, world_size=ranks)
-        transport = Whole(agreement)
-    elif isinstance(transport, str):
-        raise InputError(
-            "there is no such transport",
-            field="transport",
-            value=transport,
-            hint=did_you_mean(transport, ("auto", "native", "c10d")),
-        )
+    if isinstance(transport, str):
+        transport = "c10d" if disabled else transport
+        found = job_of_all(job, agreement, more={"transport of `schedule`": transport})
+        one_host = same_machine(agreement)
+        if _is_native(transport, found, agreement, parameters, one_host=one_host):
+            size = sum(each.numel() * each.element_size() for each in parameters.values())
+            settings = settings_of_all(
+                found, agreement, rank=rank, ranks=ranks, one_host=one_host, size=size
+            )
+            transport = Native(rank, ranks, agreement, settings)
+        else:
+            if not dist.is_initialized():
+                dist.init_process_group(store=store, rank=rank, world_size=ranks)
+            transport = Whole(agreement)
+    if smaller is not None and not disabled:
+        agreement.on("compression", smaller.describe(), same_compression)
+        transport = Compressed(transport, smaller)
     _scheduled[id(model)] = Scheduled(
         model,
         optimizers,
@@ -137,6 +162,34 @@ def schedule(
         undo=undo,
     )
     return model, optimizer
+
+
+def _is_native(
+    asked: str,
+    job: Job,
+    agreement: Agreement,
+    parameters: dict[str, nn.Parameter],
+    *,
+    one_host: bool,
+) -> bool:
+    """Whether allrail's own transport carries these parameters; alike on all ranks."""
+    asked = job.transport if asked == "auto" else asked
+    if asked != "auto":
+        return asked == "native"
+    here = all(each.device.type == "cpu" for each in parameters.values())
+    if not agreement.on("on the host", here, all):
+        return False
+    if job.names_interfaces or one_host:
+        return True
+    if agreement.rank == 0:
+        warnings.warn(
+            "ranks are on several hosts: gradients go over torch.distributed, whole and in one"
+            " order. Say in `allrail.yaml` how hosts reach each other, such as `interfaces: [eth0]`"
+            " and `secret: job.secret`, and allrail cuts and prioritises them",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return False
 
 
 def synchronize(model: nn.Module | None = None) -> None:
@@ -188,6 +241,58 @@ def barriers(model: nn.Module | None = None) -> dict[str, int]:
         for cause, count in scheduled.barriers.counts.items():
             total[cause] = total.get(cause, 0) + count
     return total
+
+
+def state_dict(model: nn.Module) -> dict[str, Any]:
+    """Return what allrail remembers of a model on this rank, for a checkpoint; makes all steps.
+
+    It is what compression has left out of gradients so far, which differs from rank to rank: save
+    one for each rank, beside `model.state_dict()`, which is as it would be without allrail.
+
+    Args:
+        model: A scheduled model; of another one it is empty.
+    """
+    found = _of(model)
+    return found[0].state() if found else {}
+
+
+def load_state_dict(model: nn.Module, state: Mapping[str, Any]) -> None:
+    """Go on from what `state_dict` returned, on the same rank.
+
+    With another number of ranks, what is one rank's own is dropped, with a warning: the job goes on
+    as if it had just begun to compress.
+
+    Args:
+        model: A scheduled model.
+        state: What `state_dict` returned; an empty one changes nothing.
+
+    Raises:
+        InputError: It is of a model that was scheduled otherwise.
+    """
+    for scheduled in _of(model):
+        scheduled.load_state(state)
+
+
+def report(model: nn.Module | None = None) -> Report:
+    """Return what this rank has seen: step time, waits, dimensions, predicted beside measured.
+
+    `print` it for a table. It takes the time of a simulation: ask for it at the end, or every
+    thousand steps.
+
+    Args:
+        model: A scheduled model; None takes the one that was scheduled last.
+
+    Raises:
+        InputError: No model is scheduled in this process, or not this one.
+    """
+    found = _of(model)
+    if not found:
+        raise InputError(
+            "it is not scheduled",
+            field="model",
+            hint="call `allrail.torch.schedule` first; a job of one process exchanges nothing",
+        )
+    return report_of(found[-1].observed.record())
 
 
 def release(model: nn.Module) -> None:

@@ -19,10 +19,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from allrail.errors import InputError
-from allrail.torch.agreement import Agreement
-from allrail.torch.errors import TrainingError
-from allrail.torch.nodes import Calls, settings_of
+from allrail.errors import InputError, TrainingError
+from allrail.runtime.agreement import Agreement
+from allrail.runtime.nodes import Calls, settings_of
+from allrail.torch.memory import memory_of
 from allrail.torch.peers import Peers
 from allrail.torch.work import Follower, Work
 
@@ -276,7 +276,7 @@ class Group(dist.ProcessGroup):
         """Begin an operation in place in a contiguous buffer; `after` runs when it is over."""
         ticket = None
         if self._calls is not None and buffer.numel():
-            ticket = self._calls.begin(kind, buffer, root)
+            ticket = self._calls.begin(kind, memory_of(buffer), root=root)
 
         def finish(timeout: float) -> bool:
             if ticket is not None and self._calls is not None:

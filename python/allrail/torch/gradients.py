@@ -28,8 +28,8 @@ from typing import Any
 
 import torch
 
+from allrail.errors import TrainingError
 from allrail.torch.barrier import Barriers
-from allrail.torch.errors import TrainingError
 from allrail.torch.parameter import Flight, Slot, Users, gradient_of, set_gradient
 from allrail.torch.transport import Transport
 

@@ -14,19 +14,15 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
-import warnings
 import weakref
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from allrail._core import Node, RuntimeFault
-from allrail.torch.agreement import Agreement
-from allrail.torch.errors import TrainingError
-from allrail.torch.nodes import (
+from allrail.runtime.agreement import Agreement
+from allrail.runtime.nodes import (
     Calls,
     as_ours,
     close,
@@ -34,11 +30,15 @@ from allrail.torch.nodes import (
     is_open,
     raise_from,
     settings_of,
+    warn_of,
 )
+from allrail.torch.memory import memory_of, name_of
 from allrail.torch.transport import in_memory_order
 
-_STALLED_AFTER = 60.0
-_GIVEN_UP_AFTER = 1800.0
+_LOOK = 1.0
+"""How often it is looked for warnings, s."""
+_LAST_PROMISES = 60.0
+"""How long closing waits for what others need, s."""
 
 
 class Native:
@@ -57,9 +57,9 @@ class Native:
         self.rank = rank
         self.ranks = ranks
         known = settings_of(rank, ranks, agreement, settings)
+        self.settings = {key: value for key, value in known.items() if key != "secret"}
         self._calls = Calls(known | {"group": 0}, agreement)
         self._tensors = connected(known | {"group": 1}, agreement, "tensors")
-        self._names: list[str] = []
         self._held: dict[tuple[int, int], torch.Tensor] = {}
         self._leave = weakref.finalize(self, _leave, self._tensors, self._calls, self._held)
 
@@ -74,11 +74,9 @@ class Native:
     ) -> int:
         """See `Transport.register`."""
         with as_ours:
-            key = self._tensors.register(
-                name, _name(dtype), list(shape), list(strides), place, group
+            return self._tensors.register(
+                name, name_of(dtype), list(shape), list(strides), place, group
             )
-        self._names.append(name)
-        return key
 
     def start(self) -> None:
         """See `Transport.start`."""
@@ -95,26 +93,9 @@ class Native:
 
     def wait(self, key: int, generation: int) -> None:
         """See `Transport.wait`."""
-        started = time.monotonic()
-        warned = False
         try:
-            while not self._tensors.wait(key, generation, _STALLED_AFTER):
-                waited = time.monotonic() - started
-                name = self._names[key]
-                if waited > _GIVEN_UP_AFTER:
-                    raise TrainingError(
-                        f"its exchange is not over after {waited:.0f} s",
-                        field=name,
-                        hint="look for a rank that runs no backward pass: each must run as many",
-                    )
-                if not warned:
-                    warned = True
-                    warnings.warn(
-                        f"the exchange of `{name}` takes more than {waited:.0f} s: a rank computes,"
-                        " saves or is debugged, or does not run this backward pass",
-                        RuntimeWarning,
-                        stacklevel=2,
-                    )
+            while not self._tensors.wait(key, generation, _LOOK):
+                warn_of(self._tensors)
         except RuntimeFault as error:
             raise_from(error)
         self._release(key, generation)
@@ -128,11 +109,11 @@ class Native:
 
     def broadcast(self, tensors: Sequence[torch.Tensor]) -> None:
         """See `Transport.broadcast`."""
-        under_way = [
-            (self._calls.begin("broadcast", in_memory_order(tensor).view(torch.uint8)), tensor)
-            for tensor in tensors
-            if tensor.numel()
-        ]
+        under_way = []
+        for tensor in tensors:
+            if tensor.numel():
+                memory = memory_of(in_memory_order(tensor), in_bytes=True)
+                under_way.append((self._calls.begin("broadcast", memory), tensor))
         for ticket, tensor in under_way:
             self._calls.finish(ticket)
             torch.autograd.graph.increment_version(tensor)
@@ -140,6 +121,11 @@ class Native:
     def report(self) -> dict[str, Any]:
         """What the node has done: tensors, dimensions, times."""
         found: dict[str, Any] = json.loads(self._tensors.report())
+        return found
+
+    def timeline(self) -> dict[str, Any]:
+        """What the node has recorded, as spans of time."""
+        found: dict[str, Any] = json.loads(self._tensors.timeline())
         return found
 
     def close(self) -> None:
@@ -160,28 +146,12 @@ class Native:
             torch.autograd.graph.increment_version(tensor)
 
 
-def same_machine(agreement: Agreement) -> bool:
-    """Whether all ranks reach each other over the loopback interface."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
-        mine = [boot, str(Path("/proc/self/ns/net").readlink())]
-    except OSError:
-        mine = []
-    return bool(
-        agreement.on("machine", mine, lambda said: bool(mine) and said.count(mine) == len(said))
-    )
-
-
 def _leave(tensors: Node, calls: Calls, held: dict[tuple[int, int], torch.Tensor]) -> None:
     """Close both nodes, once others have got what this rank has promised them."""
     if is_open(tensors):
         with contextlib.suppress(RuntimeFault):
             for key, generation in list(held):
-                tensors.wait(key, generation, _STALLED_AFTER)
+                tensors.wait(key, generation, _LAST_PROMISES)
     close(tensors)
     calls.close()
     held.clear()
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")

@@ -21,10 +21,9 @@ from typing import Any
 import torch
 from torch.optim import optimizer as torch_optimizer
 
-from allrail.errors import InputError
+from allrail.errors import InputError, TrainingError
 from allrail.torch.barrier import Barriers
 from allrail.torch.behaviour import step_of
-from allrail.torch.errors import TrainingError
 from allrail.torch.gradients import Exchange
 from allrail.torch.parameter import Pending, Slot, gradient_of, set_gradient
 from allrail.torch.undo import Undo
@@ -263,7 +262,7 @@ class Stepper:
             set_gradient(slot.parameter, gradient)
         optimizer.param_groups = view
         try:
-            with _plain_surroundings(gradients[0][1].device.type):
+            with plain_surroundings(gradients[0][1].device.type):
                 self._class_step(optimizer)
         finally:
             optimizer.param_groups = groups
@@ -320,8 +319,8 @@ def _kept(value: Any) -> Any:
 
 
 @contextlib.contextmanager
-def _plain_surroundings(device: str) -> Any:
-    """A step may be made within a forward pass: nothing of that pass may reach into it."""
+def plain_surroundings(device: str) -> Any:
+    """Within it, nothing of the forward pass that may be going on reaches into what is computed."""
     with contextlib.ExitStack() as stack:
         if torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(mode=False))

@@ -15,9 +15,10 @@ from typing import Any
 
 import torch
 
-from allrail.torch.agreement import Agreement
-from allrail.torch.errors import TrainingError
-from allrail.torch.nodes import Calls, settings_of
+from allrail.errors import TrainingError
+from allrail.runtime.agreement import Agreement
+from allrail.runtime.nodes import Calls, settings_of
+from allrail.torch.memory import memory_of
 
 
 class Peers:
@@ -106,7 +107,7 @@ class _Direction:
         if not message.tensor.numel():
             return
         buffer = message.tensor.contiguous()
-        _broadcast(calls, buffer.view(-1).view(torch.uint8))
+        _broadcast(calls, buffer)
         if not self._sends:
             torch.autograd.graph.increment_version(message.tensor)
             if buffer is not message.tensor:
@@ -129,4 +130,4 @@ class _Message:
 
 
 def _broadcast(calls: Calls, buffer: torch.Tensor) -> None:
-    calls.finish(calls.begin("broadcast", buffer))
+    calls.finish(calls.begin("broadcast", memory_of(buffer, in_bytes=True)))

@@ -11,19 +11,23 @@
 from __future__ import annotations
 
 import contextlib
+import time
 import types
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
-from allrail.torch.agreement import Agreement
+from allrail.errors import InputError
+from allrail.runtime.agreement import Agreement
 from allrail.torch.barrier import Barriers
 from allrail.torch.behaviour import why_whole
 from allrail.torch.check import compare
+from allrail.torch.compression.compressed import Compressed
 from allrail.torch.gradients import Exchange
+from allrail.torch.observed import Observed
 from allrail.torch.optimizer import Stepper, clear
 from allrail.torch.parameter import Slot, unwatch, watch
 from allrail.torch.transport import Transport
@@ -63,6 +67,9 @@ class Scheduled:
         self.barriers = Barriers(loud=transport.rank == 0)
         self._transport = transport
         self._agreement = agreement
+        self.observed = Observed(
+            transport, self.barriers, model=agreement.name.rsplit("/", 1)[-1], crosses=cross_barrier
+        )
         self._crosses = cross_barrier
         self._undoes = undo
         self._broadcasts = broadcast_buffers
@@ -85,7 +92,7 @@ class Scheduled:
         self._waits = entries(model, self._slots, None)
         self.exchange = Exchange(
             list(self._slots.values()),
-            transport,
+            self.observed.watched,
             self.barriers,
             places=lambda: places(self._waits, len(self._slots)),
             agree=lambda mine: agreement.on("order", mine, _decide),
@@ -114,6 +121,25 @@ class Scheduled:
             self.exchange.finish()
         self.settle("synchronize")
 
+    def state(self) -> dict[str, Any]:
+        """What is remembered beside the model and its optimizers, once all steps are made."""
+        self.synchronize()
+        return self._transport.state() if isinstance(self._transport, Compressed) else {}
+
+    def load_state(self, state: Mapping[str, Any]) -> None:
+        """Go on from what `state` returned."""
+        self.synchronize()
+        if not state:
+            return
+        if not isinstance(self._transport, Compressed):
+            raise InputError(
+                "it was saved with a compression, and none is used now",
+                field="state",
+                value=str(state.get("compression")),
+                hint="schedule with the compression that it was saved with, or leave it out",
+            )
+        self._transport.load(state)
+
     def release(self) -> None:
         """Make the model and its optimizers what they were before, even if a rank is lost."""
         try:
@@ -131,6 +157,7 @@ class Scheduled:
             undo()
         for slot in self._slots.values():
             unwatch(slot)
+        self.observed.write()
         self._transport.close()
 
     # -- set up
@@ -214,9 +241,11 @@ class Scheduled:
         slots = self._waits.get(module)
         if slots is None:
             return
+        start = time.monotonic_ns()
         due = [slot for slot in slots if slot.pending is not None]
         if due:
             self._make(due)
+        self.observed.enter(slots[0].key, start)
 
     def _make(self, due: list[Slot]) -> None:
         """Make steps; while their gradients are under way, make others that are ready."""
@@ -243,6 +272,7 @@ class Scheduled:
         if not torch.is_grad_enabled():
             self.settle("evaluation")
             return
+        self.observed.forward_begins()
         self.exchange.close()
         if self.model.training and self._broadcasts and self._buffers_due:
             self._broadcast(list(self.model.buffers()))
@@ -252,6 +282,7 @@ class Scheduled:
             self._recorder.start()
 
     def _after_model(self, *_: Any) -> None:
+        self.observed.forward_ends()
         if torch.is_grad_enabled():
             self._buffers_due = self.exchange.synchronised
         if self._recorder is not None:

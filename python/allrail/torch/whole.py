@@ -20,8 +20,8 @@ from dataclasses import dataclass, field
 import torch
 import torch.distributed as dist
 
-from allrail.torch.agreement import Agreement
-from allrail.torch.errors import TrainingError
+from allrail.errors import TrainingError
+from allrail.runtime.agreement import Agreement
 from allrail.torch.transport import in_memory_order
 
 

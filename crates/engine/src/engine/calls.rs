@@ -127,11 +127,11 @@ impl Calls {
 }
 
 impl Running {
-    /// This rank's next call.
+    /// This rank's next call, of a name if it has one.
     pub(super) fn call(
         &mut self,
         now: Time,
-        call: &Call<'_>,
+        (call, called): (&Call<'_>, Option<&str>),
         parts: &mut Parts,
         out: &mut Vec<Action>,
     ) -> Result<OperationName, Broken> {
@@ -146,33 +146,52 @@ impl Running {
                     .to_owned(),
             });
         }
-        let number = self.calls.next();
-        let key = Key::call(number);
-        if key.number_of_call().is_none() {
-            return Err(Broken::Setting {
-                field: "calls",
-                value: number.to_string(),
-                why: "so many have names in one epoch".to_owned(),
-                hint: "begin another epoch: `Event::Membership`".to_owned(),
-            });
-        }
+        let (key, generation) = match called {
+            None => (self.key_of_next_call()?, 0),
+            Some(name) if self.tensors.all.is_empty() => self.named.next(name)?,
+            Some(name) => {
+                return Err(Broken::Setting {
+                    field: "name",
+                    value: name.to_owned(),
+                    why: "this group has tensors, and so its calls have no names".to_owned(),
+                    hint: "another group for calls, or submit it as a tensor".to_owned(),
+                });
+            }
+        };
         let Call { operation, root, dtype, shape, width, priority } = *call;
         let elements = call.elements()?;
         let of_size = parts.of(Wanted { operation, root, elements, width })?;
         let (id, progress) = self.executor.issue(of_size.stages, priority)?;
         let (epoch, group) = (self.epoch, self.group);
-        let name = OperationName { epoch, group, key, generation: 0, part: 0 };
+        let name = OperationName { epoch, group, key, generation, part: 0 };
         let signature = SignatureHash::new(operation, root, dtype, shape, &[]);
         self.operations.begin(id, name, None, std::iter::empty());
-        self.calls.begin(id, signature);
+        match called {
+            None => self.calls.begin(id, signature),
+            Some(called) => self.named.begin(key, called, id),
+        }
         let (operation, priority, part) = (name, call.priority, of_size.plan);
         out.push(Action::Begin { id, operation, priority, signature, part });
         if progress == Progress::Over {
             self.collective_over(id, out);
-        } else if self.calls.asked.is_none() {
+        } else if called.is_none() && self.calls.asked.is_none() {
             self.ask_later(now);
         }
         Ok(name)
+    }
+
+    fn key_of_next_call(&self) -> Result<Key, Broken> {
+        let number = self.calls.next();
+        let key = Key::call(number);
+        if key.number_of_call().is_some() {
+            return Ok(key);
+        }
+        Err(Broken::Setting {
+            field: "calls",
+            value: number.to_string(),
+            why: "so many have names in one epoch".to_owned(),
+            hint: "begin another epoch: `Event::Membership`".to_owned(),
+        })
     }
 
     fn ask_later(&mut self, now: Time) {

@@ -122,6 +122,7 @@
 mod calls;
 mod end;
 mod event;
+mod named;
 mod operations;
 mod parts;
 mod running;
@@ -273,6 +274,30 @@ impl Engine {
         &mut self,
         now: Time,
         call: &Call<'_>,
+        out: &mut Vec<Action>,
+    ) -> Result<OperationName, Broken> {
+        self.call_any(now, (call, None), out)
+    }
+
+    /// The next call of a name: as [`Self::call`], but the k-th of a name is the same operation on every
+    /// rank, whatever others each begins before it. For groups without tensors.
+    ///
+    /// # Errors
+    /// As [`Self::call`]; [`Broken::NotDone`] where the last call of that name is not over here;
+    /// [`Broken::Setting`] of a name that cannot be told from another.
+    pub fn call_named(
+        &mut self,
+        now: Time,
+        (name, call): (&str, &Call<'_>),
+        out: &mut Vec<Action>,
+    ) -> Result<OperationName, Broken> {
+        self.call_any(now, (call, Some(name)), out)
+    }
+
+    fn call_any(
+        &mut self,
+        now: Time,
+        call: (&Call<'_>, Option<&str>),
         out: &mut Vec<Action>,
     ) -> Result<OperationName, Broken> {
         let Some(running) = &mut self.running else {

@@ -18,6 +18,7 @@ use allrail_schedule::{Key, OperationName};
 
 use super::calls::Calls;
 use super::event::{Action, Home, Registration};
+use super::named::NamedCalls;
 use super::operations::Operations;
 use super::parts::Parts;
 use super::settings::{Ordering, Settings};
@@ -43,6 +44,7 @@ pub(super) struct Running {
     pub(super) stopped: bool,
     pub(super) tensors: Tensors,
     pub(super) calls: Calls,
+    pub(super) named: NamedCalls,
     pub(super) ask_after: Time,
     pub(super) policy: &'static dyn TensorPolicy,
     pub(super) scheduler: Box<dyn TensorScheduler>,
@@ -82,6 +84,7 @@ impl Running {
             stopped: false,
             tensors,
             calls: Calls::default(),
+            named: NamedCalls::default(),
             ask_after: settings.ask_after,
             policy,
             scheduler,
@@ -179,6 +182,8 @@ impl Running {
         if let Some(number) = operation.key.number_of_call() {
             self.calls.over(number);
             out.push(Action::Done { key: operation.key, generation: 0 });
+        } else if self.named.over(operation.key) {
+            out.push(Action::Done { key: operation.key, generation: operation.generation });
         }
     }
 
@@ -196,6 +201,7 @@ impl Running {
         }
         match operation.key.number_of_call() {
             Some(number) => self.calls.home(number, operation),
+            None if self.tensors.all.is_empty() && !self.common => self.named.home(operation),
             None => self.tensors.of_key(operation.key)?.home(operation),
         }
     }

@@ -25,10 +25,11 @@ use rustix::io::Errno;
 use socket2::{SockRef, TcpKeepalive};
 
 use self::words::Word;
+pub(crate) use self::words::{MOST_PROGRESS, Progress, Sign};
 use crate::clock::duration;
 use crate::shared::{Me, Shared};
 use crate::state::State;
-use crate::{Fault, FaultKind, RuntimeError, Settings};
+use crate::{Fault, FaultKind, RuntimeError, Settings, flight};
 
 const BELL: u64 = u64::MAX;
 /// How long a node that closes tries to say so.
@@ -44,6 +45,8 @@ struct Peer {
     inbox: Vec<u8>,
     outbox: Vec<u8>,
     heard: Instant,
+    /// Its last sign of life: when it was sent, and when it came, each on its own machine's clock.
+    last: (u64, u64),
     blocked: bool,
 }
 
@@ -59,6 +62,8 @@ pub(crate) struct Control {
     silent: Duration,
     next_beat: Instant,
     said_end: bool,
+    /// With a flight recorder, until it has written.
+    flies: Option<Box<Settings>>,
     said_left: Option<Instant>,
 }
 
@@ -90,7 +95,8 @@ impl Control {
             let data = epoll::EventData::new_u64(number);
             epoll::add(&epoll, &stream, data, epoll::EventFlags::IN).map_err(failed)?;
             let (inbox, outbox, heard) = (Vec::new(), Vec::new(), first);
-            peers.insert(number, Peer { rank, stream, inbox, outbox, heard, blocked: false });
+            let (last, blocked) = ((0, 0), false);
+            peers.insert(number, Peer { rank, stream, inbox, outbox, heard, last, blocked });
         }
         let heartbeat = duration(settings.timeouts.heartbeat);
         Ok(Self {
@@ -103,6 +109,7 @@ impl Control {
             silent: duration(settings.timeouts.silent),
             next_beat: Instant::now(),
             said_end: false,
+            flies: settings.flight_recorder.is_some().then(|| Box::new(settings.clone())),
             said_left: None,
         })
     }
@@ -115,6 +122,7 @@ impl Control {
         loop {
             let until = self.settle();
             self.flush();
+            self.fly();
             if self.is_over() {
                 break;
             }
@@ -140,12 +148,10 @@ impl Control {
     /// Does what is due; when something is due again.
     fn settle(&mut self) -> Instant {
         let now = Instant::now();
-        let (epoch, clock) = (self.epoch, self.shared.clock);
+        let clock = self.shared.clock;
         if now >= self.next_beat {
             self.next_beat = now + self.heartbeat;
-            for peer in self.peers.values_mut().filter(|peer| peer.outbox.is_empty()) {
-                words::alive(epoch, &mut peer.outbox);
-            }
+            self.beat();
         }
         let silent = self.silent;
         let late = self.peers.values().find(|peer| now.duration_since(peer.heard) >= silent);
@@ -167,6 +173,20 @@ impl Control {
         });
         let last_words = self.said_left.map(|at| at + LAST_WORDS);
         [until, last_words, Some(self.next_beat)].into_iter().flatten().min().unwrap_or(now)
+    }
+
+    /// A sign of life to everybody, and what follows from theirs.
+    fn beat(&mut self) {
+        let progress = self.shared.change(Me::Control, |state| {
+            state.check_stalls();
+            state.next_progress()
+        });
+        let mut sign = Sign { progress, ..Sign::default() };
+        for peer in self.peers.values_mut().filter(|peer| peer.outbox.is_empty()) {
+            (sign.echo, sign.heard) = peer.last;
+            sign.sent = self.shared.clock.machine();
+            words::alive(self.epoch, &sign, &mut peer.outbox);
+        }
     }
 
     /// Takes what is to be said.
@@ -197,6 +217,22 @@ impl Control {
             for peer in self.peers.values_mut() {
                 words::end(self.epoch, fault, &mut peer.outbox);
             }
+        }
+    }
+
+    /// Writes the flight recorder's file, once others know that the job is over.
+    fn fly(&mut self) {
+        let Some(settings) = self.flies.take_if(|_| self.said_end) else { return };
+        let Some(folder) = &settings.flight_recorder else { return };
+        let report = self.shared.report(settings.rank);
+        let (records, names) = {
+            let state = self.shared.look();
+            (state.records.iter().cloned().collect::<Vec<_>>(), state.names())
+        };
+        let recorded = (self.shared.clock.origin(), records.as_slice());
+        if let Err(error) = flight::write(folder, &settings, &report, recorded, &names) {
+            let what = format!("nothing could be written to {}: {error}", folder.display());
+            self.shared.change(Me::Control, |state| state.note(what));
         }
     }
 
@@ -272,8 +308,12 @@ impl Control {
         let (rank, mut taken) = (peer.rank, 0);
         while let Some((word, length)) = words::next(&peer.inbox[taken..], &self.limits)? {
             taken += length;
+            let came = self.shared.clock.machine();
             self.shared.change(Me::Control, |state| match word {
-                Word::Alive => {}
+                Word::Alive(sign) => {
+                    peer.last = (sign.sent, came);
+                    state.heard_sign(rank, &sign, came);
+                }
                 Word::Said { epoch, payload } => state.hear(rank, epoch, payload),
                 Word::End(fault) => state.end(fault),
                 Word::Left(done) => state.peer_left(rank, done),

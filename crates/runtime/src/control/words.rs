@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | 0 | 2 | `ar` |
 //! | 2 | 1 | version |
-//! | 3 | 1 | which word: 2 alive, 3 coordination, 4 the job ends, 5 this rank leaves |
+//! | 3 | 1 | which word: 2 alive, and how far, 3 coordination, 4 the job ends, 5 this rank leaves |
 //! | 4 | 4 | epoch |
 //! | 8 | 4 | bytes that follow |
 //! | 12 | 4 | 0 |
@@ -27,13 +27,39 @@ const END: u8 = 4;
 const LEFT: u8 = 5;
 /// No word is longer.
 pub(super) const LONGEST: usize = 16 << 20;
+/// Of how many tensors one sign of life tells.
+pub(crate) const MOST_PROGRESS: usize = 1024;
 /// The words of a fault.
 const LONGEST_FAULT: usize = 16 << 10;
+
+/// How often a rank has submitted something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Progress {
+    /// A tensor's, or 0 for calls.
+    pub(crate) key: Key,
+    /// How often.
+    pub(crate) count: u64,
+    /// When it did so last, on its machine's clock, in nanoseconds.
+    pub(crate) at: u64,
+}
+
+/// A sign of life. With the three times of two of them each side knows how far the other's clock is off.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Sign {
+    /// When it was sent, on the sender's clock, in nanoseconds.
+    pub(crate) sent: u64,
+    /// The `sent` of the receiver's last sign that the sender has heard; 0 before.
+    pub(crate) echo: u64,
+    /// When it heard that, on its own clock.
+    pub(crate) heard: u64,
+    /// How far the sender is with some of its tensors.
+    pub(crate) progress: Vec<Progress>,
+}
 
 /// Something that a peer says.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Word {
-    Alive,
+    Alive(Sign),
     Said { epoch: u32, payload: Payload },
     End(Fault),
     Left(BTreeMap<Key, u64>),
@@ -49,8 +75,27 @@ fn word(kind: u8, epoch: u32, body: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(body);
 }
 
-pub(super) fn alive(epoch: u32, out: &mut Vec<u8>) {
-    word(ALIVE, epoch, &[], out);
+pub(super) fn alive(epoch: u32, sign: &Sign, out: &mut Vec<u8>) {
+    let progress = sign.progress.iter().take(MOST_PROGRESS);
+    let numbers = progress.flat_map(|one| [one.key.0, one.count, one.at]);
+    let head = [sign.sent, sign.echo, sign.heard];
+    let body: Vec<u8> = head.into_iter().chain(numbers).flat_map(u64::to_le_bytes).collect();
+    word(ALIVE, epoch, &body, out);
+}
+
+fn sign(body: &[u8]) -> Result<Sign, String> {
+    let (triples, rest) = body.as_chunks::<24>();
+    let number = |bytes: &[u8]| bytes.iter().rev().fold(0, |n, byte| n << 8 | u64::from(*byte));
+    let triple = |all: &[u8; 24]| (number(&all[..8]), number(&all[8..16]), number(&all[16..]));
+    let Some((head, progress)) = triples.split_first().filter(|_| rest.is_empty()) else {
+        return Err("a sign of life ends within an entry".to_owned());
+    };
+    let (sent, echo, heard) = triple(head);
+    let one = |all| {
+        let (key, count, at) = triple(all);
+        Progress { key: Key(key), count, at }
+    };
+    Ok(Sign { sent, echo, heard, progress: progress.iter().map(one).collect() })
 }
 
 /// What a coordinator says, as [`wire`] writes it.
@@ -93,7 +138,7 @@ pub(super) fn next(bytes: &[u8], limits: &Limits) -> Result<Option<(Word, usize)
     }
     let (kind, epoch, length) = (head[3], number(4), number(8) as usize);
     let most = match kind {
-        ALIVE => 0,
+        ALIVE => 24 * (1 + MOST_PROGRESS),
         SAID | LEFT => LONGEST,
         END => LONGEST_FAULT,
         other => return Err(format!("words of kind {other} are not known")),
@@ -121,7 +166,7 @@ pub(super) fn next(bytes: &[u8], limits: &Limits) -> Result<Option<(Word, usize)
             };
             Word::Left(pairs.iter().map(pair).collect())
         }
-        _ => Word::Alive,
+        _ => Word::Alive(sign(body)?),
     };
     Ok(Some((word, HEAD + length)))
 }
@@ -141,7 +186,9 @@ mod tests {
             tensor: Some("weight".to_owned()),
             what: "rank 3 is lost: ä".repeat(2000),
         };
-        alive(7, &mut bytes);
+        let progress = vec![Progress { key: Key(5), count: 6, at: 1 << 50 }; 3];
+        let said = Sign { sent: 1, echo: 2, heard: u64::MAX, progress };
+        alive(7, &said, &mut bytes);
         end(7, &fault, &mut bytes);
         let done = BTreeMap::from([(Key(5), 6), (Key(u64::MAX), 1)]);
         left(7, done.clone().into_iter(), &mut bytes);
@@ -152,7 +199,10 @@ mod tests {
             rest = &rest[length..];
         }
         assert!(rest.is_empty());
-        let [Word::Alive, Word::End(heard), Word::Left(counts)] = &words[..] else { panic!() };
+        let [Word::Alive(sign), Word::End(heard), Word::Left(counts)] = &words[..] else {
+            panic!()
+        };
+        assert_eq!(sign, &said);
         assert!(fault.what.starts_with(&heard.what) && heard.rank == Some(3));
         assert_eq!(counts, &done);
         assert_eq!(next(&bytes[..15], &Limits::default()), Ok(None));

@@ -1,15 +1,16 @@
 //! One data connection: frames in, frames out, without blocking.
 //!
 //! What comes is read into a small buffer that stays in the cache, and combined from there; what replaces
-//! whole memory is read straight into it. What may not be combined yet is kept in memory of its own, of a
+//! whole memory is read straight into it, and where the link lends what has come (memory of both ranks) it is
+//! combined from where it lies, headers apart. What may not be combined yet is kept in memory of its own, of a
 //! length that the engine has allowed before.
 
-use std::io::{ErrorKind, IoSlice, Read};
-use std::net::TcpStream;
+use std::io::{self, ErrorKind, IoSlice};
 
-use rustix::io::Errno;
-use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use rustix::event::epoll::EventFlags;
+use socket2::Socket;
 
+use super::link::Link;
 use crate::frame::{BadFrame, HEADER, Header, Limits};
 use crate::memory::View;
 use crate::shared::{Me, Shared};
@@ -30,6 +31,15 @@ pub(super) enum End {
     BadFrame(BadFrame),
 }
 
+impl From<io::Error> for End {
+    fn from(error: io::Error) -> Self {
+        match error.downcast::<BadFrame>() {
+            Ok(bad) => Self::BadFrame(bad),
+            Err(error) => Self::Closed(error.to_string()),
+        }
+    }
+}
+
 /// Where the bytes go that come now.
 enum Sink {
     Header,
@@ -38,10 +48,36 @@ enum Sink {
     Drop { left: u64 },
 }
 
+impl Sink {
+    /// Gives elements to where they belong; how many bytes were taken.
+    fn take(&mut self, came: &[u8]) -> usize {
+        let first =
+            |left: u64| &came[..came.len().min(usize::try_from(left).unwrap_or(usize::MAX))];
+        let (left, taken) = match self {
+            Self::Header => return 0,
+            Self::Combine { view, left, .. } => {
+                let taken = view.combine(first(*left));
+                (left, taken)
+            }
+            Self::Keep { data, left, .. } => {
+                let now = first(*left);
+                data.extend_from_slice(now);
+                (left, now.len())
+            }
+            Self::Drop { left } => {
+                let now = first(*left).len();
+                (left, now)
+            }
+        };
+        *left -= taken as u64;
+        taken
+    }
+}
+
 /// See the module.
 pub(super) struct Connection {
     pub(super) peer: u32,
-    stream: TcpStream,
+    link: Box<dyn Link>,
     limits: Limits,
     /// What was read and not taken: from the first index to the second.
     staging: Vec<u8>,
@@ -56,12 +92,13 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(peer: u32, stream: TcpStream, limits: Limits) -> Self {
+    pub(super) fn new(peer: u32, link: Box<dyn Link>, limits: Limits) -> Self {
+        let staging = vec![0; if link.lends() { HEADER } else { STAGING }];
         Self {
             peer,
-            stream,
+            link,
             limits,
-            staging: vec![0; STAGING],
+            staging,
             from: 0,
             to: 0,
             sink: Sink::Header,
@@ -72,12 +109,17 @@ impl Connection {
         }
     }
 
-    pub(super) fn stream(&self) -> &TcpStream {
-        &self.stream
+    pub(super) fn socket(&self) -> &Socket {
+        self.link.socket()
     }
 
-    pub(super) fn into_stream(self) -> TcpStream {
-        self.stream
+    pub(super) fn into_link(self) -> Box<dyn Link> {
+        self.link
+    }
+
+    /// Epoll has seen something at its socket.
+    pub(super) fn woken(&mut self, seen: EventFlags) {
+        self.link.woken(seen);
     }
 
     /// Whether something is to be sent and the link takes no more.
@@ -99,8 +141,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Reads as much as there is, or as this connection's share.
-    pub(super) fn read(&mut self, port: u32, shared: &Shared) -> Result<(), End> {
+    /// Reads as much as there is, or as this connection's share: whether there may be more.
+    pub(super) fn read(&mut self, port: u32, shared: &Shared) -> Result<bool, End> {
         let mut all = 0;
         while all < SHARE && !self.ended && !self.is_stalled() {
             let result = self.read_once();
@@ -112,31 +154,28 @@ impl Connection {
                 Ok(bytes) => {
                     shared.traffic[port as usize].add_received(bytes);
                     all += bytes;
-                    let short = self.to < self.staging.len();
                     self.take(port, shared)?;
-                    // What was not there a moment ago comes with the next call of epoll.
-                    if short && bytes < DIRECT {
-                        break;
-                    }
                 }
-                Err(error) if error.kind() == ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 Err(error) => {
                     self.ended = true;
-                    return Err(End::Closed(error.to_string()));
+                    return Err(error.into());
                 }
             }
         }
-        Ok(())
+        Ok(!self.ended && !self.is_stalled())
     }
 
-    fn read_once(&mut self) -> std::io::Result<usize> {
-        let mut stream = &self.stream;
+    fn read_once(&mut self) -> io::Result<usize> {
         if self.from == self.to {
             (self.from, self.to) = (0, 0);
+            if self.link.lends() && !matches!(self.sink, Sink::Header) {
+                return self.read_lent();
+            }
             match &mut self.sink {
                 Sink::Combine { view, left, .. } if *left >= DIRECT as u64 => {
-                    if let Some(result) = view.put(|memory| stream.read(memory)) {
+                    if let Some(result) = view.put(|memory| self.link.read(memory)) {
                         *left -= *result.as_ref().unwrap_or(&0) as u64;
                         return result;
                     }
@@ -145,7 +184,7 @@ impl Connection {
                     let from = data.len();
                     let most = usize::try_from(*left).unwrap_or(usize::MAX).min(SHARE);
                     data.resize(from + most, 0);
-                    let result = stream.read(&mut data[from..]);
+                    let result = self.link.read(&mut data[from..]);
                     let bytes = *result.as_ref().unwrap_or(&0);
                     data.truncate(from + bytes);
                     *left -= bytes as u64;
@@ -154,9 +193,15 @@ impl Connection {
                 _ => {}
             }
         }
-        let bytes = stream.read(&mut self.staging[self.to..])?;
+        let bytes = self.link.read(&mut self.staging[self.to..])?;
         self.to += bytes;
         Ok(bytes)
+    }
+
+    /// Elements, from where the link has them.
+    fn read_lent(&mut self) -> io::Result<usize> {
+        let sink = &mut self.sink;
+        self.link.lend(&mut |came| sink.take(came))
     }
 
     /// A frame is announced: decides where its bytes go.
@@ -181,37 +226,26 @@ impl Connection {
         let me = Me::Port(port);
         while !self.is_stalled() {
             let came = &self.staging[self.from..self.to];
+            if let Sink::Header = self.sink {
+                let Some((header, _)) = came.split_first_chunk::<HEADER>() else { break };
+                let header = Header::parse(header, &self.limits).map_err(End::BadFrame)?;
+                self.from += HEADER;
+                self.arrive(port, shared, &header);
+                continue;
+            }
+            self.from += self.sink.take(came);
             match &mut self.sink {
-                Sink::Header => {
-                    let Some((header, _)) = came.split_first_chunk::<HEADER>() else { break };
-                    let header = Header::parse(header, &self.limits).map_err(End::BadFrame)?;
-                    self.from += HEADER;
-                    self.arrive(port, shared, &header);
+                Sink::Header => {}
+                Sink::Combine { number, left: 0, .. } => {
+                    let number = *number;
+                    self.sink = Sink::Header;
+                    shared.change(me, |state| state.combined(number));
                 }
-                Sink::Combine { number, view, left } => {
-                    let now = came.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                    let taken = view.combine(&came[..now]);
-                    self.from += taken;
-                    *left -= taken as u64;
-                    if *left == 0 {
-                        let number = *number;
-                        self.sink = Sink::Header;
-                        shared.change(me, |state| state.combined(number));
-                    } else if view.is_done() {
-                        // Less memory than the plan says: the job is over.
-                        self.sink = Sink::Drop { left: *left };
-                    } else {
-                        break;
-                    }
+                Sink::Combine { view, left, .. } if view.is_done() => {
+                    // Less memory than the plan says: the job is over.
+                    self.sink = Sink::Drop { left: *left };
                 }
-                Sink::Keep { number, data, left } => {
-                    let now = came.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                    data.extend_from_slice(&came[..now]);
-                    self.from += now;
-                    *left -= now as u64;
-                    if *left > 0 {
-                        break;
-                    }
+                Sink::Keep { number, data, left: 0 } => {
                     let (number, data) = (*number, std::mem::take(data));
                     self.sink = Sink::Header;
                     if let Kept::Combine(mut view, data) =
@@ -221,15 +255,8 @@ impl Connection {
                         shared.change(me, |state| state.combined(number));
                     }
                 }
-                Sink::Drop { left } => {
-                    let now = came.len().min(usize::try_from(*left).unwrap_or(usize::MAX));
-                    self.from += now;
-                    *left -= now as u64;
-                    if *left > 0 {
-                        break;
-                    }
-                    self.sink = Sink::Header;
-                }
+                Sink::Drop { left: 0 } => self.sink = Sink::Header,
+                Sink::Combine { .. } | Sink::Keep { .. } | Sink::Drop { .. } => break,
             }
         }
         // What is left is less than a header, or an element.
@@ -250,24 +277,26 @@ impl Connection {
             self.out = shared.change(me, |state| state.next_send(port, self.peer));
         }
         while let Some(frame) = &mut self.out {
-            let sent = write(&self.stream, frame);
-            shared.traffic[port as usize].add_sent(sent.unwrap_or(0));
-            match sent {
-                Ok(_) if frame.of_header == HEADER && frame.view.is_done() => {
+            match write(self.link.as_mut(), frame) {
+                Ok(bytes) => {
+                    shared.traffic[port as usize].add_sent(bytes);
+                    if frame.of_header < HEADER || !frame.view.is_done() {
+                        continue;
+                    }
                     let (what, peer) = (frame.what, self.peer);
                     self.out = shared.change(me, |state| {
                         state.sent(what);
                         state.next_send(port, peer)
                     });
                 }
-                Ok(_) | Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.blocked = true;
                     break;
                 }
                 Err(error) => {
                     (self.ended, self.out) = (true, None);
-                    return Err(End::Closed(std::io::Error::from(error).to_string()));
+                    return Err(error.into());
                 }
             }
         }
@@ -276,7 +305,7 @@ impl Connection {
 }
 
 /// Sends what is left of a frame, or as much of it as the link takes.
-fn write(stream: &TcpStream, frame: &mut Frame) -> Result<usize, Errno> {
+fn write(link: &mut dyn Link, frame: &mut Frame) -> io::Result<usize> {
     let mut pieces = [IoSlice::new(&[]); PIECES];
     let mut first = 0;
     if frame.of_header < HEADER {
@@ -284,9 +313,7 @@ fn write(stream: &TcpStream, frame: &mut Frame) -> Result<usize, Errno> {
         first = 1;
     }
     let count = first + frame.view.slices(&mut pieces[first..]);
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    let mut nothing = SendAncillaryBuffer::default();
-    let sent = sendmsg(stream, &pieces[..count], &mut nothing, flags)?;
+    let sent = link.write(&pieces[..count])?;
     let of_header = sent.min(HEADER - frame.of_header);
     frame.of_header += of_header;
     frame.view.sent(sent - of_header);

@@ -5,18 +5,22 @@
 //! urgent first, until the link has as much as it takes ahead. It never blocks and never spins.
 
 mod connection;
+mod link;
+mod pin;
 
 use std::collections::BTreeMap;
-use std::net::TcpStream;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use rustix::event::epoll;
+use rustix::event::{Timespec, epoll};
 use rustix::io::Errno;
-use socket2::SockRef;
+
+pub(crate) use self::link::Mapping;
+pub(crate) use self::pin::check as check_pins;
 
 use self::connection::{Connection, End};
 use crate::frame::Limits;
+use crate::rendezvous::Joined;
 use crate::shared::{Me, Shared};
 use crate::{RuntimeError, Settings};
 
@@ -28,11 +32,15 @@ pub(crate) struct Port {
     number: u32,
     shared: Arc<Shared>,
     epoll: OwnedFd,
+    /// The CPU that the thread runs on, where that is said.
+    cpu: Option<u32>,
     connections: Vec<Connection>,
     places: BTreeMap<u32, usize>,
     /// Peers for which something has come into their heap, and places that could go on.
     fresh: Vec<u32>,
     flush: Vec<usize>,
+    /// Places that have had their share, and may have more to read.
+    again: Vec<usize>,
 }
 
 struct Leaves {
@@ -54,7 +62,7 @@ impl Port {
     pub(crate) fn new(
         number: u32,
         shared: Arc<Shared>,
-        streams: BTreeMap<u32, TcpStream>,
+        joined: BTreeMap<u32, Joined>,
         settings: &Settings,
     ) -> Result<Self, RuntimeError> {
         let failed = system("epoll");
@@ -63,22 +71,21 @@ impl Port {
         epoll::add(&epoll, &shared.ports[number as usize].fd, bell, epoll::EventFlags::IN)
             .map_err(&failed)?;
         let (mut connections, mut places) = (Vec::new(), BTreeMap::new());
-        for (peer, stream) in streams {
-            let set = |stream: &TcpStream| {
-                stream.set_nonblocking(true)?;
-                stream.set_nodelay(true)?;
-                let ahead = u32::try_from(settings.send_ahead.count()).unwrap_or(u32::MAX);
-                SockRef::from(stream).set_tcp_notsent_lowat(ahead)
-            };
-            set(&stream).map_err(|error| RuntimeError::system("a data connection", &error))?;
+        let edges = epoll::EventFlags::IN
+            | epoll::EventFlags::OUT
+            | epoll::EventFlags::RDHUP
+            | epoll::EventFlags::ET;
+        for (peer, joined) in joined {
+            let link = link::of(joined, settings)?;
             let place = connections.len();
             let data = epoll::EventData::new_u64(place as u64);
-            epoll::add(&epoll, &stream, data, epoll::EventFlags::IN).map_err(&failed)?;
+            epoll::add(&epoll, link.socket(), data, edges).map_err(&failed)?;
             places.insert(peer, place);
-            connections.push(Connection::new(peer, stream, Limits { length: u64::MAX >> 16 }));
+            connections.push(Connection::new(peer, link, Limits { length: u64::MAX >> 16 }));
         }
-        let (fresh, flush) = (Vec::new(), Vec::new());
-        Ok(Self { number, shared, epoll, connections, places, fresh, flush })
+        let (fresh, flush, again) = (Vec::new(), Vec::new(), Vec::new());
+        let cpu = settings.pin.get(number as usize).copied().flatten();
+        Ok(Self { number, shared, epoll, cpu, connections, places, fresh, flush, again })
     }
 
     /// Marks that this thread touches no memory any more, however it ends.
@@ -86,20 +93,29 @@ impl Port {
         Leaves { shared: Arc::clone(&self.shared), port: self.number }
     }
 
-    /// Until the job is over; the connections, so that peers do not take their end for a death.
-    pub(crate) fn run(mut self) -> Vec<TcpStream> {
+    /// Until the job is over; the links, so that peers do not take their end for a death.
+    pub(crate) fn run(mut self) -> impl Sized {
         let me = Me::Port(self.number);
         let _leaves = self.leaves();
+        if let Some(cpu) = self.cpu
+            && let Err(error) = pin::pin(cpu)
+        {
+            let what = format!("the thread of dimension {} is not on CPU {cpu}", self.number);
+            self.shared.change(me, |state| state.note(format!("{what}: {error}")));
+        }
         let mut events = [const {
             epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }
         }; 64];
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         loop {
-            let count = match epoll::wait(&self.epoll, &mut events, None) {
+            let timeout = if self.again.is_empty() { None } else { Some(&at_once) };
+            let count = match epoll::wait(&self.epoll, &mut events, timeout) {
                 Ok(count) => count,
                 Err(Errno::INTR) => 0,
                 // Nothing can be waited for any more.
                 Err(_) => break,
             };
+            let mut reads = std::mem::take(&mut self.again);
             for event in &events[..count] {
                 let (flags, data) = (event.flags, event.data.u64());
                 if data == BELL {
@@ -107,21 +123,18 @@ impl Port {
                     continue;
                 }
                 let place = data as usize;
-                if self.connections[place].is_stalled()
-                    && flags.intersects(epoll::EventFlags::HUP | epoll::EventFlags::ERR)
-                {
-                    // Nothing can be sent any more; what has come is read once there is room.
-                    let _ = epoll::delete(&self.epoll, self.connections[place].stream());
-                }
-                if flags.intersects(epoll::EventFlags::OUT) {
+                let connection = &mut self.connections[place];
+                connection.woken(flags);
+                if connection.is_blocked() {
                     self.flush.push(place);
                 }
-                if flags.intersects(
-                    epoll::EventFlags::IN | epoll::EventFlags::HUP | epoll::EventFlags::ERR,
-                ) {
-                    self.read(place);
-                    self.send();
+                if !reads.contains(&place) {
+                    reads.push(place);
                 }
+            }
+            for place in reads {
+                self.read(place);
+                self.send();
             }
             // What is sent may free what waits to be combined, and the other way round.
             loop {
@@ -135,31 +148,18 @@ impl Port {
                 break;
             }
         }
-        self.connections.into_iter().map(Connection::into_stream).collect()
+        self.connections.into_iter().map(Connection::into_link).collect::<Vec<_>>()
     }
 
     fn read(&mut self, place: usize) {
-        let connection = &mut self.connections[place];
-        match connection.read(self.number, &self.shared) {
+        match self.connections[place].read(self.number, &self.shared) {
             Err(end) => self.end(place, end),
-            // Nobody has to be told of what is there.
-            Ok(()) if connection.is_stalled() => self.wait_for(place),
-            Ok(()) => {}
+            Ok(true) => self.again.push(place),
+            Ok(false) => {}
         }
     }
 
-    /// Waits for what a connection can do: not for bytes that there is no room for, and for room to send
-    /// only where something is to be sent.
-    fn wait_for(&self, place: usize) {
-        let connection = &self.connections[place];
-        let mut flags = epoll::EventFlags::empty();
-        flags.set(epoll::EventFlags::IN, !connection.is_stalled());
-        flags.set(epoll::EventFlags::OUT, connection.is_blocked());
-        let data = epoll::EventData::new_u64(place as u64);
-        let _ = epoll::modify(&self.epoll, connection.stream(), data, flags);
-    }
-
-    /// Goes on with connections that had to wait; whether one could.
+    /// Goes on with connections that had to wait for room; whether one could.
     fn resume(&mut self) -> bool {
         let mut any = false;
         for place in 0..self.connections.len() {
@@ -172,7 +172,7 @@ impl Port {
                 Ok(()) if connection.is_stalled() => {}
                 Ok(()) => {
                     any = true;
-                    self.wait_for(place);
+                    self.again.push(place);
                 }
             }
         }
@@ -183,7 +183,7 @@ impl Port {
     fn end(&mut self, place: usize, end: End) {
         let connection = &self.connections[place];
         let peer = connection.peer;
-        let _ = epoll::delete(&self.epoll, connection.stream().as_fd());
+        let _ = epoll::delete(&self.epoll, connection.socket());
         self.shared.change(Me::Port(self.number), |state| match end {
             End::Closed(how) => state.suspect(peer, how),
             End::BadFrame(bad) => state.bad_frame(peer, &bad),
@@ -213,17 +213,8 @@ impl Port {
                 self.flush.extend(self.places.get(&peer));
             }
             let Some(place) = self.flush.pop() else { break };
-            let connection = &mut self.connections[place];
-            let was_blocked = connection.is_blocked();
-            match connection.send(self.number, &self.shared) {
-                Ok(()) => {}
-                Err(end) => {
-                    self.end(place, end);
-                    continue;
-                }
-            }
-            if self.connections[place].is_blocked() != was_blocked {
-                self.wait_for(place);
+            if let Err(end) = self.connections[place].send(self.number, &self.shared) {
+                self.end(place, end);
             }
         }
     }

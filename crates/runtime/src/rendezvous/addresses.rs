@@ -1,12 +1,17 @@
 //! Listening at an address, dialling one, and the table of them.
+//!
+//! Beside each TCP port a rank listens at a local name of the same text (an abstract Unix address, which is
+//! seen in its network namespace only): who can be reached there is on this host.
 
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr};
+
+use socket2::SockAddr;
 
 use socket2::{Domain, Protocol, Socket, Type};
 
 use crate::{RuntimeError, Settings};
 
-pub(super) fn listen(ip: IpAddr, port: u16) -> std::io::Result<TcpListener> {
+pub(super) fn listen(ip: IpAddr, port: u16) -> std::io::Result<Socket> {
     let address = SocketAddr::new(ip, port);
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     // A job that was just restarted may have its port again.
@@ -14,7 +19,38 @@ pub(super) fn listen(ip: IpAddr, port: u16) -> std::io::Result<TcpListener> {
     socket.bind(&address.into())?;
     socket.listen(1024)?;
     socket.set_nonblocking(true)?;
-    Ok(socket.into())
+    Ok(socket)
+}
+
+fn local(address: SocketAddr) -> std::io::Result<(Socket, SockAddr)> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    socket.set_nonblocking(true)?;
+    Ok((socket, SockAddr::unix(format!("\0allrail {address}"))?))
+}
+
+/// Listens for ranks on this host.
+pub(super) fn listen_locally(address: SocketAddr) -> std::io::Result<Socket> {
+    let (socket, name) = local(address)?;
+    socket.bind(&name)?;
+    socket.listen(1024)?;
+    Ok(socket)
+}
+
+/// Connects with a rank on this host, of this user; an error where it is elsewhere.
+pub(super) fn dial_locally(address: SocketAddr) -> std::io::Result<Socket> {
+    let (socket, name) = local(address)?;
+    socket.connect(&name)?;
+    is_mine(&socket)?;
+    Ok(socket)
+}
+
+/// Memory is shared with processes of the same user only.
+pub(super) fn is_mine(socket: &Socket) -> std::io::Result<()> {
+    let peer = rustix::net::sockopt::socket_peercred(socket)?.uid;
+    if peer == rustix::process::geteuid() {
+        return Ok(());
+    }
+    Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, "it is another user's process"))
 }
 
 /// Reads the table, whose rows are ranks.
@@ -53,8 +89,14 @@ pub(super) fn read_table(
     Ok(all)
 }
 
+/// The first of a rank's addresses that other hosts reach, where there is one: a dimension within a host may
+/// be on loopback.
+pub(super) fn reachable(addresses: &[SocketAddr]) -> usize {
+    addresses.iter().position(|one| !one.ip().is_loopback()).unwrap_or(0)
+}
+
 /// Begins a connection that leaves by the interface with this address.
-pub(super) fn dial(from: IpAddr, to: SocketAddr) -> std::io::Result<TcpStream> {
+pub(super) fn dial(from: IpAddr, to: SocketAddr) -> std::io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;
     if from.is_ipv4() == to.is_ipv4() {
         socket.bind(&SocketAddr::new(from, 0).into())?;
@@ -62,6 +104,6 @@ pub(super) fn dial(from: IpAddr, to: SocketAddr) -> std::io::Result<TcpStream> {
     socket.set_nonblocking(true)?;
     match socket.connect(&to.into()) {
         Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
-        Ok(()) | Err(_) => Ok(socket.into()),
+        Ok(()) | Err(_) => Ok(socket),
     }
 }

@@ -9,16 +9,26 @@
 //! ```
 //!
 //! Facts are a little JSON, 1 KiB at most. No byte beyond these is read, so that the first frame stays for
-//! whoever reads frames. A proof is over all that both have said before it ([`auth`](crate::auth)).
+//! whoever reads frames. Where both are on one host, who has dialled then sends a byte with the memory that
+//! they exchange data through ([`Mapping`]). A proof is over all that both have said before it ([`auth`](crate::auth)).
 
-use std::io::{ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::io::{ErrorKind, IoSlice, IoSliceMut, Read, Write};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::Instant;
 
+use rustix::io::Errno;
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+};
 use serde::{Deserialize, Serialize};
+use socket2::Socket;
 use thiserror::Error;
 
+use super::Joined;
 use crate::auth::{self, Secret};
+use crate::port::Mapping;
 use crate::{RuntimeError, Settings};
 
 const MAGIC: [u8; 4] = *b"arhs";
@@ -110,11 +120,14 @@ enum Stage {
     Proof,
     Welcome,
     Flush,
+    Memory,
 }
 
 /// See the module.
 pub(crate) struct Handshake {
-    stream: TcpStream,
+    stream: Socket,
+    /// Whether both are on one host.
+    local: bool,
     mine: Facts,
     /// The rank that is dialled; none where this side answers.
     dialled: Option<u32>,
@@ -128,6 +141,7 @@ pub(crate) struct Handshake {
     inbox: Vec<u8>,
     wanted: usize,
     outbox: Vec<u8>,
+    memory: Option<Mapping>,
     pub(crate) until: Instant,
 }
 
@@ -135,7 +149,7 @@ impl Handshake {
     /// On a connection that does not block. `mine` is what this side says; where it answers, `to` and
     /// `dimension` are filled in once they are known.
     pub(crate) fn new(
-        stream: TcpStream,
+        (stream, local): (Socket, bool),
         mine: Facts,
         dialled: Option<u32>,
         secret: Secret,
@@ -143,6 +157,7 @@ impl Handshake {
     ) -> Result<Self, RuntimeError> {
         let mut one = Self {
             stream,
+            local,
             mine,
             dialled,
             secret,
@@ -154,6 +169,7 @@ impl Handshake {
             inbox: Vec::new(),
             wanted: HEAD,
             outbox: Vec::new(),
+            memory: None,
             until,
         };
         if dialled.is_some() {
@@ -162,12 +178,20 @@ impl Handshake {
         Ok(one)
     }
 
-    pub(crate) fn stream(&self) -> &TcpStream {
+    pub(crate) fn stream(&self) -> &Socket {
         &self.stream
     }
 
-    pub(crate) fn into_stream(self) -> TcpStream {
-        self.stream
+    pub(crate) fn is_local(&self) -> bool {
+        self.local
+    }
+
+    /// What the two have between them now.
+    pub(crate) fn into_joined(self) -> Joined {
+        match self.memory {
+            Some(mapping) => Joined::Memory(self.stream, mapping),
+            None => Joined::Tcp(self.stream),
+        }
     }
 
     pub(crate) fn wants_to_write(&self) -> bool {
@@ -222,7 +246,16 @@ impl Handshake {
         loop {
             self.flush()?;
             if self.stage == Stage::Flush {
-                return Ok(if self.outbox.is_empty() { self.theirs.take() } else { None });
+                if !self.outbox.is_empty() {
+                    return Ok(None);
+                }
+                if !self.local {
+                    return Ok(self.theirs.take());
+                }
+                self.stage = Stage::Memory;
+            }
+            if self.stage == Stage::Memory {
+                return Ok(if self.share()? { self.theirs.take() } else { None });
             }
             let from = self.inbox.len();
             if from < self.wanted {
@@ -242,6 +275,45 @@ impl Handshake {
             }
             self.hear()?;
         }
+    }
+
+    /// Gives memory to whoever was dialled, or takes it from who has dialled: whether it is there.
+    fn share(&mut self) -> Result<bool, Refused> {
+        let dials = self.dialled.is_some();
+        let shared = if dials { self.give_memory() } else { self.take_memory() };
+        let memory = match shared {
+            Ok(memory) => memory,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(false),
+            Err(error) => return Err(Refused::Io(error.to_string())),
+        };
+        let mapping = Mapping::new(&memory, dials);
+        self.memory = Some(mapping.map_err(|error| Refused::Io(error.to_string()))?);
+        Ok(true)
+    }
+
+    fn give_memory(&self) -> Result<OwnedFd, Errno> {
+        let memory = Mapping::create()?;
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut beside = SendAncillaryBuffer::new(&mut room);
+        let fds = [memory.as_fd()];
+        beside.push(SendAncillaryMessage::ScmRights(&fds));
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        sendmsg(&self.stream, &[IoSlice::new(&[WELCOME])], &mut beside, flags)?;
+        Ok(memory)
+    }
+
+    fn take_memory(&self) -> Result<OwnedFd, Errno> {
+        let mut room = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut beside = RecvAncillaryBuffer::new(&mut room);
+        let mut byte = [0];
+        let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
+        recvmsg(&self.stream, &mut [IoSliceMut::new(&mut byte)], &mut beside, flags)?;
+        let memory = beside.drain().find_map(|message| match message {
+            RecvAncillaryMessage::ScmRights(mut fds) => fds.next(),
+            _ => None,
+        });
+        // Its end, or a byte with nothing beside.
+        memory.ok_or(Errno::CONNRESET)
     }
 
     /// A peer that hangs up after a proof does not accept it.
@@ -300,7 +372,7 @@ impl Handshake {
                     (Stage::Flush, 0)
                 }
             }
-            Stage::Welcome | Stage::Flush => {
+            Stage::Welcome | Stage::Flush | Stage::Memory => {
                 if inbox != [WELCOME] {
                     return Err(Refused::Stranger);
                 }

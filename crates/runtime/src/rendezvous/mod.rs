@@ -1,8 +1,10 @@
 //! How the ranks of a job find each other: each listens on the interfaces that it was told, all get the
 //! table of addresses from whoever starts them, and the higher rank dials the lower.
 //!
-//! Between every two ranks there is a control connection, to the first address of the lower one; between
-//! every two that differ on one dimension only there is a data connection on it. Once all are there nobody
+//! Between every two ranks there is a control connection, to the first address of the lower one (that is not
+//! loopback, where there is such a one); between
+//! every two that differ on one dimension only there is a data connection on it; where both are on one host
+//! it is a local socket and [memory](Mapping) of both, unless `shared_memory` is off. Once all are there nobody
 //! listens any more. Until then whoever connects has a few seconds to prove that it is of this job; a
 //! stranger costs one note, and no more than [`MOST_STRANGERS`] are listened to at once.
 
@@ -11,15 +13,17 @@ mod handshake;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use socket2::Socket;
 
-use self::addresses::{dial, listen, read_table};
+use self::addresses::{dial, dial_locally, is_mine, listen, listen_locally, reachable, read_table};
 use self::handshake::{Facts, Handshake, Refused};
 use crate::auth::Secret;
+use crate::port::Mapping;
 use crate::{RuntimeError, Settings, interface};
 
 /// How many connections may be at their first words at once.
@@ -36,7 +40,8 @@ type Line = (u32, Option<u32>);
 
 /// Where a node listens, before it is connected.
 pub(crate) struct Listening {
-    listeners: Vec<TcpListener>,
+    /// Those for TCP and those for ranks on this host.
+    listeners: Vec<Socket>,
     addresses: Vec<SocketAddr>,
 }
 
@@ -44,9 +49,24 @@ pub(crate) struct Listening {
 pub(crate) struct Connected {
     pub(crate) control: BTreeMap<u32, TcpStream>,
     /// By dimension.
-    pub(crate) data: Vec<BTreeMap<u32, TcpStream>>,
+    pub(crate) data: Vec<BTreeMap<u32, Joined>>,
     /// What strangers did meanwhile.
     pub(crate) notes: Vec<String>,
+}
+
+/// What two ranks have between them for data.
+pub(crate) enum Joined {
+    Tcp(Socket),
+    /// A local socket, and memory of both.
+    Memory(Socket, Mapping),
+}
+
+impl Joined {
+    pub(crate) fn socket(&self) -> &Socket {
+        match self {
+            Self::Tcp(socket) | Self::Memory(socket, _) => socket,
+        }
+    }
 }
 
 /// The other ranks that differ from `rank` on dimension `d` only.
@@ -87,7 +107,13 @@ impl Listening {
                 RuntimeError::setting(field, at, why, hint)
             })?;
             let address = listener.local_addr();
-            addresses.push(address.map_err(|error| RuntimeError::system("listening", &error))?);
+            let address = address.map_err(|error| RuntimeError::system("listening", &error))?;
+            addresses.extend(address.as_socket());
+            if settings.shared_memory
+                && let Some(local) = address.as_socket().and_then(|at| listen_locally(at).ok())
+            {
+                listeners.push(local);
+            }
             listeners.push(listener);
         }
         Ok(Self { listeners, addresses })
@@ -120,7 +146,7 @@ enum Dial {
     /// Until then nothing is tried.
     Later(Instant),
     /// The first packet is on its way.
-    Connecting(TcpStream),
+    Connecting(Socket),
     Talking(Box<Handshake>),
     Done,
 }
@@ -129,6 +155,8 @@ struct Dialled {
     line: Line,
     to: SocketAddr,
     from: IpAddr,
+    /// Whether it may be on this host.
+    local: bool,
     dial: Dial,
     /// Why it has not worked so far.
     last: Option<String>,
@@ -141,7 +169,7 @@ struct Meeting<'a> {
     listening: Listening,
     dialled: Vec<Dialled>,
     /// Whoever has connected and not said all.
-    talking: Vec<(SocketAddr, Handshake)>,
+    talking: Vec<(String, Handshake)>,
     awaited: BTreeSet<Line>,
     connected: Connected,
     deadline: Instant,
@@ -166,10 +194,11 @@ impl<'a> Meeting<'a> {
                 awaited.insert((rank, dimension));
                 continue;
             }
-            let d = dimension.unwrap_or(0) as usize;
+            let d = dimension.map_or_else(|| reachable(&table[rank as usize]), |d| d as usize);
             let (to, from) = (table[rank as usize][d], listening.addresses[d].ip());
             let dial = Dial::Later(Instant::now());
-            dialled.push(Dialled { line: (rank, dimension), to, from, dial, last: None });
+            let local = settings.shared_memory && dimension.is_some();
+            dialled.push(Dialled { line: (rank, dimension), to, from, local, dial, last: None });
         }
         Ok(Self {
             settings,
@@ -198,16 +227,23 @@ impl<'a> Meeting<'a> {
         if now >= self.deadline {
             return Err(self.too_late());
         }
-        for one in &mut self.dialled {
-            if matches!(one.dial, Dial::Later(at) if at <= now) {
-                one.dial = match dial(one.from, one.to) {
-                    Ok(stream) => Dial::Connecting(stream),
-                    Err(error) => {
-                        one.last = Some(error.to_string());
-                        Dial::Later(now + AGAIN)
-                    }
-                };
+        for place in 0..self.dialled.len() {
+            let one = &mut self.dialled[place];
+            if !matches!(one.dial, Dial::Later(at) if at <= now) {
+                continue;
             }
+            if let Some(Ok(stream)) = one.local.then(|| dial_locally(one.to)) {
+                self.dialled[place].dial = self.talk(place, stream, true)?;
+                continue;
+            }
+            // It is not there, or not on this host.
+            one.dial = match dial(one.from, one.to) {
+                Ok(stream) => Dial::Connecting(stream),
+                Err(error) => {
+                    one.last = Some(error.to_string());
+                    Dial::Later(now + AGAIN)
+                }
+            };
         }
         self.wait()?;
         self.accept()?;
@@ -216,6 +252,16 @@ impl<'a> Meeting<'a> {
             self.go_on(place)?;
         }
         Ok(())
+    }
+
+    /// The first words to a rank that is dialled.
+    fn talk(&self, place: usize, stream: Socket, local: bool) -> Result<Dial, RuntimeError> {
+        let (rank, dimension) = self.dialled[place].line;
+        let facts = Facts::of(self.settings, rank, dimension);
+        let until = Instant::now() + FIRST_WORDS.max(self.settings.connect_timeout());
+        let secret = self.secret.clone();
+        let talk = Handshake::new((stream, local), facts, Some(rank), secret, until)?;
+        Ok(Dial::Talking(Box::new(talk)))
     }
 
     /// Until something can go on, or a slice of time is over.
@@ -245,10 +291,21 @@ impl<'a> Meeting<'a> {
     fn accept(&mut self) -> Result<(), RuntimeError> {
         for listener in &self.listening.listeners {
             while let Ok((stream, from)) = listener.accept() {
+                let local = from.is_unix();
+                let far = from.as_socket().is_some_and(|from| !from.ip().is_loopback());
+                let from = match from.as_socket() {
+                    Some(from) => from.to_string(),
+                    None => "a process on this host".to_owned(),
+                };
                 let room = self.talking.len() < MOST_STRANGERS + self.settings.ranks as usize;
-                if !room || (self.secret.is_none() && !from.ip().is_loopback()) {
+                if !room || (self.secret.is_none() && far) {
                     self.strangers += 1;
                     self.last_stranger = Some(format!("{from}: there were too many at once"));
+                    continue;
+                }
+                if let Some(Err(error)) = local.then(|| is_mine(&stream)) {
+                    self.strangers += 1;
+                    self.last_stranger = Some(format!("{from}: {error}"));
                     continue;
                 }
                 if stream.set_nonblocking(true).is_err() {
@@ -256,7 +313,7 @@ impl<'a> Meeting<'a> {
                 }
                 let facts = Facts::of(self.settings, 0, None);
                 let until = Instant::now() + FIRST_WORDS;
-                let secret = self.secret.clone();
+                let (stream, secret) = ((stream, local), self.secret.clone());
                 self.talking.push((from, Handshake::new(stream, facts, None, secret, until)?));
             }
         }
@@ -268,8 +325,7 @@ impl<'a> Meeting<'a> {
         let now = Instant::now();
         let mut place = 0;
         while place < self.talking.len() {
-            let (from, talk) = &mut self.talking[place];
-            let from = *from;
+            let (_, talk) = &mut self.talking[place];
             let outcome = match talk.advance() {
                 Ok(None) if talk.until <= now => Err(Refused::Late),
                 other => other,
@@ -278,12 +334,12 @@ impl<'a> Meeting<'a> {
                 Ok(None) => place += 1,
                 Ok(Some(facts)) => {
                     let (_, talk) = self.talking.swap_remove(place);
-                    self.keep((facts.rank, facts.dimension), talk.into_stream());
+                    self.keep((facts.rank, facts.dimension), talk.into_joined());
                 }
                 // It has the secret: so it is of this job, or was meant to be.
                 Err(Refused::Differs(what)) => return Err(differs(what, None)),
                 Err(refused) => {
-                    self.talking.swap_remove(place);
+                    let (from, _) = self.talking.swap_remove(place);
                     self.strangers += 1;
                     self.last_stranger = Some(format!("{from}: {refused}"));
                 }
@@ -292,21 +348,25 @@ impl<'a> Meeting<'a> {
         Ok(())
     }
 
-    fn keep(&mut self, line: Line, stream: TcpStream) {
-        if !self.awaited.remove(&line) {
+    fn keep(&mut self, line: Line, joined: Joined) {
+        // Words of control go over TCP: the network's acknowledgements tell a lost link.
+        let fits = line.1.is_some() || matches!(joined, Joined::Tcp(_));
+        if !fits || !self.awaited.remove(&line) {
             self.strangers += 1;
             self.last_stranger = Some(format!("rank {} has connected again", line.0));
             return;
         }
-        self.insert(line, stream);
+        self.insert(line, joined);
     }
 
-    fn insert(&mut self, (rank, dimension): Line, stream: TcpStream) {
+    fn insert(&mut self, (rank, dimension): Line, joined: Joined) {
         let Connected { control, data, .. } = &mut self.connected;
-        match dimension {
-            None => control.insert(rank, stream),
-            Some(d) => data[d as usize].insert(rank, stream),
-        };
+        match (dimension, joined) {
+            (Some(d), joined) => drop(data[d as usize].insert(rank, joined)),
+            (None, Joined::Tcp(socket)) => drop(control.insert(rank, socket.into())),
+            // Not dialled so, and not kept.
+            (None, Joined::Memory(..)) => {}
+        }
         if self.is_complete() && self.strangers > 0 {
             let last = self.last_stranger.as_deref().unwrap_or_default();
             let note =
@@ -323,13 +383,7 @@ impl<'a> Meeting<'a> {
         match std::mem::replace(&mut one.dial, Dial::Done) {
             Dial::Connecting(stream) => match stream.take_error() {
                 Ok(None) => match stream.peer_addr() {
-                    Ok(_) => {
-                        let facts = Facts::of(self.settings, rank, dimension);
-                        let until = now + FIRST_WORDS.max(self.settings.connect_timeout());
-                        let secret = self.secret.clone();
-                        let talk = Handshake::new(stream, facts, Some(rank), secret, until)?;
-                        one.dial = Dial::Talking(Box::new(talk));
-                    }
+                    Ok(_) => self.dialled[place].dial = self.talk(place, stream, false)?,
                     Err(_) => one.dial = Dial::Connecting(stream),
                 },
                 Ok(Some(error)) | Err(error) => {
@@ -339,8 +393,13 @@ impl<'a> Meeting<'a> {
             },
             Dial::Talking(mut talk) => match talk.advance() {
                 Ok(None) => one.dial = Dial::Talking(talk),
-                Ok(Some(_)) => self.insert((rank, dimension), talk.into_stream()),
+                Ok(Some(_)) => self.insert((rank, dimension), talk.into_joined()),
                 Err(Refused::Differs(what)) => return Err(differs(what, Some(rank))),
+                // Whoever has that name, or no memory for both: over TCP, then.
+                Err(_) if talk.is_local() => {
+                    one.local = false;
+                    one.dial = Dial::Later(now);
+                }
                 Err(refused @ (Refused::Io(_) | Refused::Late)) => {
                     one.last = Some(refused.to_string());
                     one.dial = Dial::Later(now + AGAIN);

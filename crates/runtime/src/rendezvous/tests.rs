@@ -1,4 +1,5 @@
 use std::io::Write;
+use std::net::TcpListener;
 
 use super::*;
 use crate::settings::tests::local;

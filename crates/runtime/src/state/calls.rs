@@ -1,25 +1,44 @@
-//! Calls without a name: the k-th of every rank is the same operation.
+//! Calls: the k-th without a name, and the k-th of each name, is the same operation on every rank.
+//!
+//! A caller knows a call by its ticket: its number, or, where it has a name, one above all numbers.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use allrail_engine::Dtype;
 use allrail_engine::engine::Call;
+use allrail_engine::{Broken, Dtype};
 use allrail_schedule::Key;
 
+use super::progress::Times;
 use super::{CALLS, State};
 use crate::memory::Memory;
+use crate::record::What;
 use crate::{Fault, FaultKind, RuntimeError};
 
 /// How many calls that are over wait for [`State::take_completions`]; of older ones only waiting tells.
 const MOST_FINISHED: usize = 1 << 16;
 
+/// The ticket of the first call with a name.
+const NAMED: u64 = Key::CALLS;
+
+/// A name, and how far its calls are.
+struct Named {
+    name: String,
+    /// The ticket of the last, if it is not over.
+    open: Option<u64>,
+    done: u64,
+}
+
 /// The calls of this rank.
 #[derive(Default)]
 pub(super) struct Calls {
+    /// Without a name.
     made: u64,
+    made_named: u64,
+    named: BTreeMap<Key, Named>,
     /// Those that are not over, with their memory.
     open: BTreeMap<u64, Memory>,
     finished: VecDeque<u64>,
+    times: Times,
     /// What the engine is just told of.
     beginning: Option<(Memory, Dtype)>,
 }
@@ -31,7 +50,30 @@ impl Calls {
 
     /// All calls before this one are over.
     pub(super) fn all_before(&self) -> u64 {
-        self.open.keys().next().copied().unwrap_or(self.made)
+        self.open.range(..NAMED).next().map_or(self.made, |(number, _)| *number)
+    }
+
+    /// How many of each name are over.
+    pub(super) fn done_by_name(&self) -> impl Iterator<Item = (Key, u64)> + '_ {
+        self.named.iter().map(|(key, one)| (*key, one.done))
+    }
+
+    /// The name of a key.
+    pub(super) fn name(&self, key: Key) -> Option<&str> {
+        self.named.get(&key).map(|one| one.name.as_str())
+    }
+
+    /// The call under way of this key.
+    fn ticket_of(&self, key: Key) -> Option<u64> {
+        match key.number_of_call() {
+            Some(number) => Some(number),
+            None => self.named.get(&key)?.open,
+        }
+    }
+
+    /// How many were made, and when the last ones were.
+    pub(super) fn made(&self) -> (u64, &Times) {
+        (self.made, &self.times)
     }
 
     pub(super) fn take_finished(&mut self) -> impl Iterator<Item = u64> + '_ {
@@ -40,46 +82,92 @@ impl Calls {
 }
 
 impl State {
-    /// The next call, in this memory; returns its number.
+    /// The next call, of a name if it has one, in this memory; returns its ticket.
     pub(crate) fn call(
         &mut self,
-        call: &Call<'_>,
+        (call, name): (&Call<'_>, Option<&str>),
         dtype: Dtype,
         memory: Memory,
     ) -> Result<u64, RuntimeError> {
         if let Some(fault) = &self.fault {
             return Err(fault.clone().into());
         }
-        let number = self.calls.made;
-        if self.in_use.take(memory, Key::call(number)).is_err() {
+        let (ticket, key) = match name {
+            None => (self.calls.made, Key::call(self.calls.made)),
+            Some(name) => (NAMED + self.calls.made_named, Key::of(name)),
+        };
+        if let Some(Named { name, open: Some(_), done }) = self.calls.named.get(&key) {
+            return Err(Broken::NotDone { name: name.clone(), generation: *done }.into());
+        }
+        if self.in_use.take(memory, key).is_err() {
             let why = "another exchange that is under way has some of this memory";
-            let at = format!("call {number}");
+            let at = name.map_or_else(|| format!("call {ticket}"), str::to_owned);
             return Err(RuntimeError::setting("memory", at, why, "wait for that one first"));
         }
-        self.calls.open.insert(number, memory);
-        self.calls.made += 1;
+        self.calls.open.insert(ticket, memory);
+        match name {
+            None => {
+                self.calls.made += 1;
+                self.calls.times.push(self.clock.machine());
+            }
+            Some(name) => {
+                let new = || Named { name: name.to_owned(), open: None, done: 0 };
+                self.calls.named.entry(key).or_insert_with(new).open = Some(ticket);
+                self.calls.made_named += 1;
+            }
+        }
         if self.peers.len() == 1 {
-            self.call_done(number);
-            return Ok(number);
+            self.call_done(key);
+            return Ok(ticket);
         }
         self.calls.beginning = Some((memory, dtype));
         let mut todo = std::mem::take(&mut self.todo);
-        let made = self.engine.call(self.clock.now(), call, &mut todo);
+        let now = self.clock.now();
+        let made = match name {
+            None => self.engine.call(now, call, &mut todo),
+            Some(name) => self.engine.call_named(now, (name, call), &mut todo),
+        };
+        if made.is_ok() {
+            let (operation, root, priority) = (call.operation, call.root, call.priority);
+            let elements = call.shape.iter().product();
+            let name = name.map(str::to_owned);
+            let called = What::Called { name, operation, root, dtype, elements, priority };
+            self.records.push_all(now, called, &todo);
+        }
         self.carry_out(&mut todo);
         self.todo = todo;
         self.calls.beginning = None;
         if let Err(broken) = made {
-            self.calls.open.remove(&number);
-            self.calls.made = number;
+            self.calls.open.remove(&ticket);
+            match name {
+                None => {
+                    self.calls.made -= 1;
+                    self.calls.times.pop();
+                }
+                Some(_) => {
+                    self.calls.made_named -= 1;
+                    self.calls.named.entry(key).and_modify(|one| one.open = None);
+                }
+            }
             self.in_use.give_back(memory);
             return Err(broken.into());
         }
         self.settle();
         self.check_calls_left();
-        Ok(number)
+        Ok(ticket)
     }
 
-    pub(super) fn call_done(&mut self, number: u64) {
+    /// Whether an exchange of this key is a call.
+    pub(super) fn is_call(&self, key: Key) -> bool {
+        self.calls.ticket_of(key).is_some()
+    }
+
+    pub(super) fn call_done(&mut self, key: Key) {
+        let Some(number) = self.calls.ticket_of(key) else { return };
+        if let Some(one) = self.calls.named.get_mut(&key) {
+            one.open = None;
+            one.done += 1;
+        }
         if let Some(memory) = self.calls.open.remove(&number) {
             self.in_use.give_back(memory);
         }
@@ -92,8 +180,9 @@ impl State {
 
     /// Whether a call is over; an error where it never will be.
     pub(crate) fn poll_call(&self, number: u64) -> Result<bool, RuntimeError> {
-        if number >= self.calls.made {
-            let why = format!("{} calls were made", self.calls.made);
+        let named = number.checked_sub(NAMED);
+        if named.map_or(number >= self.calls.made, |number| number >= self.calls.made_named) {
+            let why = format!("{} calls were made", self.calls.made + self.calls.made_named);
             let hint = "wait for what `call` has returned";
             return Err(RuntimeError::setting("call", number, why, hint));
         }
@@ -108,7 +197,11 @@ impl State {
 
     /// Whether everyone whom the calls under way need is there.
     pub(super) fn check_calls_left(&mut self) {
-        let Some(newest) = self.calls.open.keys().next_back().copied() else { return };
+        let named = self.calls.named.iter().filter(|(_, one)| one.open.is_some());
+        let named: Vec<(Key, u64)> = named.map(|(key, one)| (*key, one.done + 1)).collect();
+        named.into_iter().for_each(|(key, count)| self.check_left(key, count));
+        let newest = self.calls.open.range(..NAMED).next_back();
+        let Some(newest) = newest.map(|(number, _)| *number) else { return };
         let short = |done: &BTreeMap<Key, u64>| done.get(&CALLS).is_none_or(|n| *n <= newest);
         let gone = self.left.iter().find(|(peer, done)| self.peers.contains(peer) && short(done));
         if let Some(peer) = gone.map(|(peer, _)| *peer) {

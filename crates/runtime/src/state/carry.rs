@@ -33,21 +33,22 @@ impl State {
                     }
                 }
                 Action::Run(run) => {
-                    if let Some(operation) = self.names.get(&run.collective) {
+                    if let Some(operation) = self.named.get(&run.collective) {
                         self.launch(run.port, (*operation, run.at));
                     }
                 }
                 Action::Over { id, operation } => {
-                    self.names.remove(&id);
+                    self.named.remove(&id);
                     self.live.remove(&operation);
                     if let Err(refused) = self.operations.close(operation) {
                         self.note(refused.to_string());
                     }
                 }
                 Action::Done { key, generation } => {
-                    match key.number_of_call() {
-                        Some(call) => self.call_done(call),
-                        None => self.tensor_done(key, generation),
+                    if self.is_call(key) {
+                        self.call_done(key);
+                    } else {
+                        self.tensor_done(key, generation);
                     }
                     let group = self.engine.settings().group;
                     if let Err(refused) = self.operations.exchanged(group, key, generation) {
@@ -101,7 +102,7 @@ impl State {
                 buffer.push(memory.part(byte(slice.elements.start)..byte(slice.elements.end)));
             }
         }
-        self.names.insert(id, operation);
+        self.named.insert(id, operation);
         self.live.insert(operation, Live { id, dtype, buffer, priority, signature });
     }
 

@@ -10,6 +10,7 @@ mod calls;
 mod carry;
 mod intake;
 mod outgoing;
+mod progress;
 mod tensors;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -28,11 +29,14 @@ pub(crate) use self::outgoing::Frame;
 use self::calls::Calls;
 use self::intake::Arrivals;
 use self::outgoing::Heap;
+use self::progress::Watch;
 use self::tensors::{Completions, Tensor};
 use crate::clock::Clock;
 use crate::frame::BadFrame;
 use crate::memory::{Buffer, InUse};
-use crate::{Fault, FaultKind};
+use crate::record::{Ring, What};
+use crate::timeline::Timeline;
+use crate::{Fault, FaultKind, Settings};
 
 /// How long after a broken data connection the control connection is waited for.
 const GRACE: Duration = Duration::from_millis(200);
@@ -91,7 +95,7 @@ pub(crate) struct State {
     peers: Vec<u32>,
     operations: Operations<usize>,
     live: BTreeMap<OperationName, Live>,
-    names: BTreeMap<CollectiveId, OperationName>,
+    named: BTreeMap<CollectiveId, OperationName>,
     running: BTreeMap<Launch, u32>,
     ports: Vec<Port>,
     arrivals: Arrivals,
@@ -119,6 +123,9 @@ pub(crate) struct State {
     todo: Vec<Action>,
     /// What each port was given to launch, where a test wants to know.
     pub(crate) launched: Option<Vec<Vec<Launch>>>,
+    /// What has happened, the last of it.
+    pub(crate) records: Ring,
+    watch: Watch,
     /// What was seen that should not be, for the report; the first of them.
     notes: Vec<String>,
 }
@@ -129,6 +136,7 @@ impl State {
         clock: Clock,
         (rank, peers): (u32, Vec<u32>),
         lines: &[Vec<u32>],
+        settings: &Settings,
     ) -> Self {
         let epoch = engine.settings().epoch;
         let port = |line: &Vec<u32>| Port {
@@ -142,7 +150,7 @@ impl State {
             peers,
             operations: Operations::new(epoch, Bytes::default()),
             live: BTreeMap::new(),
-            names: BTreeMap::new(),
+            named: BTreeMap::new(),
             running: BTreeMap::new(),
             ports: lines.iter().map(port).collect(),
             arrivals: Arrivals::default(),
@@ -163,6 +171,8 @@ impl State {
             wakes: Wakes::default(),
             todo: Vec::new(),
             launched: None,
+            records: Ring::new(settings.records),
+            watch: Watch::new(settings, rank),
             notes: Vec::new(),
         }
     }
@@ -195,7 +205,12 @@ impl State {
 
     fn tell_alone(&mut self, event: Event) -> Result<(), Broken> {
         let mut todo = std::mem::take(&mut self.todo);
-        let result = self.engine.on(self.clock.now(), event, &mut todo);
+        let now = self.clock.now();
+        let told = self.records.is_on().then(|| event.clone());
+        let result = self.engine.on(now, event, &mut todo);
+        if let (Some(told), true) = (told, result.is_ok()) {
+            self.records.push_all(now, What::Told(told), &todo);
+        }
         self.carry_out(&mut todo);
         // A call in between may have left a list of its own.
         if self.todo.capacity() < todo.capacity() {
@@ -209,6 +224,9 @@ impl State {
             let mut todo = std::mem::take(&mut self.todo);
             self.engine.settle(&mut todo);
             let over = todo.is_empty();
+            if !over {
+                self.records.push_all(self.clock.now(), What::Settled, &todo);
+            }
             self.carry_out(&mut todo);
             self.todo = todo;
             if over {
@@ -350,7 +368,8 @@ impl State {
         let short = |done: &BTreeMap<Key, u64>| done.get(&key).is_none_or(|done| *done < count);
         let gone = self.left.iter().find(|(peer, done)| self.peers.contains(peer) && short(done));
         if let Some(peer) = gone.map(|(peer, _)| *peer) {
-            let name = self.tensors.get(&key).map_or_else(String::new, |one| one.name.clone());
+            let name = self.tensors.get(&key).map(|one| one.name.as_str());
+            let name = name.or_else(|| self.calls.name(key)).unwrap_or_default().to_owned();
             let what = format!(
                 "rank {peer} has closed its node, and exchange {count} of tensor `{name}` needs it"
             );
@@ -361,7 +380,8 @@ impl State {
     /// How often each tensor was exchanged here: the last word to peers.
     pub(crate) fn exchanges(&self) -> impl Iterator<Item = (Key, u64)> + '_ {
         let calls = std::iter::once((CALLS, self.calls.all_before()));
-        self.tensors.iter().map(|(key, one)| (*key, one.done)).chain(calls)
+        let named = self.calls.done_by_name();
+        self.tensors.iter().map(|(key, one)| (*key, one.done)).chain(calls).chain(named)
     }
 
     fn is_tagged(&self) -> bool {
@@ -371,6 +391,22 @@ impl State {
     /// Ranks that have left for good.
     pub(crate) fn has_left(&self, peer: u32) -> bool {
         self.left.contains_key(&peer)
+    }
+
+    /// Something beside the engine that belongs into the records.
+    pub(crate) fn record(&mut self, what: What) {
+        self.records.push(self.clock.now(), what);
+    }
+
+    /// What tensors are called.
+    pub(crate) fn names(&self) -> BTreeMap<Key, String> {
+        self.tensors.iter().map(|(key, one)| (*key, one.name.clone())).collect()
+    }
+
+    /// What is recorded, as spans.
+    pub(crate) fn timeline(&self) -> Timeline {
+        let name_of = |key: Key| self.tensors.get(&key).map(|one| one.name.clone());
+        Timeline::new(self.records.iter(), self.records.lost(), self.clock.origin(), name_of)
     }
 
     /// Remembers something for the report.

@@ -7,6 +7,7 @@ use allrail_engine::{Broken, Dtype};
 use allrail_schedule::Key;
 
 use super::State;
+use super::progress::Times;
 use crate::memory::Memory;
 use crate::report::TensorReport;
 use crate::{Fault, FaultKind, RuntimeError};
@@ -20,6 +21,8 @@ pub(crate) struct Tensor {
     /// How often it was submitted, and how often its exchange is over.
     pub(crate) submitted: u64,
     pub(crate) done: u64,
+    /// When it was submitted.
+    pub(super) times: Times,
 }
 
 /// Tensors whose exchange is over, for whoever asks for the next: each once, however often it was.
@@ -52,7 +55,8 @@ impl State {
         })?;
         let elements = one.signature.shape.iter().product();
         let key = self.engine.register(one)?;
-        let tensor = Tensor { name, dtype, elements, memory: None, submitted: 0, done: 0 };
+        let times = Times::default();
+        let tensor = Tensor { name, dtype, elements, memory: None, submitted: 0, done: 0, times };
         self.tensors.insert(key, tensor);
         Ok(key)
     }
@@ -109,6 +113,7 @@ impl State {
         }
         let tensor = self.tensors.get_mut(&key).ok_or_else(|| no_tensor(key))?;
         (tensor.memory, tensor.submitted) = (Some(memory), generation + 1);
+        tensor.times.push(self.clock.machine());
         if self.peers.len() == 1 {
             self.tensor_done(key, generation);
             return Ok(generation);
@@ -118,6 +123,7 @@ impl State {
             self.in_use.give_back(memory);
             if let Some(tensor) = self.tensors.get_mut(&key) {
                 (tensor.memory, tensor.submitted) = (None, generation);
+                tensor.times.pop();
             }
             return Err(broken.into());
         }

@@ -1,4 +1,4 @@
-//! Calls without a name: every kind, from any root, several at a time; and what differs between ranks.
+//! Calls: every kind, from any root, several at a time; and what differs between ranks.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::json;
 use crate::cluster::{Held, LONG, connected};
 
 fn call(node: &Node, operation: Operation, root: u32, held: &mut Held) -> u64 {
-    let call = CallOf { operation, root, dtype: held.dtype, priority: 0 };
+    let call = CallOf { operation, root, dtype: held.dtype, priority: 0, name: None };
     let elements = held.elements();
     // SAFETY: every test keeps what it has submitted until it is done, or the node is closed.
     unsafe { node.call(&call, held.pointer(), elements) }.expect("it is taken")
@@ -104,8 +104,13 @@ fn a_call_that_differs_is_named_on_every_rank() {
         .collect();
     let mut made = Vec::new();
     for (node, held) in nodes.iter().zip(&mut held) {
-        let call =
-            CallOf { operation: Operation::AllReduce, root: 0, dtype: held.dtype, priority: 0 };
+        let call = CallOf {
+            operation: Operation::AllReduce,
+            root: 0,
+            dtype: held.dtype,
+            priority: 0,
+            name: None,
+        };
         let elements = held.elements();
         // SAFETY: it is kept until the nodes are closed.
         made.push(unsafe { node.call(&call, held.pointer(), elements) });
@@ -129,7 +134,7 @@ fn what_cannot_be_called_is_refused_before_it_counts() {
     let nodes = started(&[2], &json!({}));
     let mut held = Held::new(Dtype::Float32, &[0; 40]);
     let mut refused = |operation, root, elements, offset: usize| {
-        let call = CallOf { operation, root, dtype: Dtype::Float32, priority: 0 };
+        let call = CallOf { operation, root, dtype: Dtype::Float32, priority: 0, name: None };
         // SAFETY: it is refused, and touches nothing.
         let made = unsafe { nodes[0].call(&call, held.pointer().wrapping_add(offset), elements) };
         made.expect_err("it cannot be").to_string()
@@ -170,5 +175,67 @@ fn who_is_ahead_waits_where_there_is_no_room() {
             });
         }
     });
+    nodes.iter().for_each(|node| node.close());
+}
+
+fn call_named(node: &Node, name: &str, held: &mut Held) -> Result<u64, RuntimeError> {
+    let (operation, dtype) = (Operation::AllReduce, held.dtype);
+    let call = CallOf { operation, root: 0, dtype, priority: 0, name: Some(name) };
+    let elements = held.elements();
+    // SAFETY: as for `call`.
+    unsafe { node.call(&call, held.pointer(), elements) }
+}
+
+#[test]
+fn calls_of_a_name_meet_whatever_the_order_of_names() {
+    const NAMES: [&str; 5] = ["loss", "weight", "bias", "scale", "step"];
+    let nodes = started(&[3], &json!({"chunks": 2, "smallest_chunk": "1 KiB"}));
+    for generation in 0..3u64 {
+        let mut jobs = Vec::new();
+        let mut plain = [0, 1, 2].map(|_| Held::new(Dtype::Int32, &[0; 4]));
+        for (rank, node) in nodes.iter().enumerate() {
+            for place in 0..NAMES.len() {
+                // Every rank and generation in its own order, before one that has no name.
+                let name = (place * (rank + 1) + generation as usize) % NAMES.len();
+                let value = (rank as i32 + 1) * (name as i32 + 1);
+                let mut held =
+                    Held::new(Dtype::Int32, &value.to_ne_bytes().repeat(3000 * name + 1));
+                let ticket = call_named(node, NAMES[name], &mut held).expect("it is taken");
+                jobs.push((rank, name, ticket, held));
+            }
+            assert_eq!(call(node, Operation::AllReduce, 0, &mut plain[rank]), generation);
+        }
+        for node in &nodes {
+            assert!(node.wait_call(generation, LONG).expect("no fault"));
+        }
+        for (rank, name, ticket, held) in jobs {
+            assert!(nodes[rank].wait_call(ticket, LONG).expect("no fault"));
+            let sum = 6 * (name as i32 + 1);
+            let wanted = sum.to_ne_bytes().repeat(3000 * name + 1);
+            assert!(held.content() == wanted, "{name} at {rank}");
+        }
+    }
+    let mut first = Held::new(Dtype::Int32, &[0; 4]);
+    let mut second = Held::new(Dtype::Int32, &[0; 4]);
+    let ticket = call_named(&nodes[0], "loss", &mut first).expect("it is taken");
+    let again = call_named(&nodes[0], "loss", &mut second).expect_err("it is under way");
+    assert!(again.to_string().contains("loss"), "{again}");
+    nodes[2].close();
+    let fault = nodes[0].wait_call(ticket, LONG).expect_err("a rank has left");
+    assert!(fault.to_string().contains("rank 2 has closed its node"), "{fault}");
+    assert!(fault.to_string().contains("`loss`"), "{fault}");
+}
+
+#[test]
+fn calls_of_a_name_that_differ_end_in_an_error_that_has_it() {
+    let nodes = started(&[2], &json!({}));
+    let mut held = [Held::new(Dtype::Int32, &[0; 4000]), Held::new(Dtype::Float32, &[0; 4000])];
+    let tickets: Vec<_> =
+        nodes.iter().zip(&mut held).map(|(node, held)| call_named(node, "loss", held)).collect();
+    for (node, ticket) in nodes.iter().zip(tickets) {
+        let wait = ticket.and_then(|ticket| node.wait_call(ticket, LONG));
+        let text = wait.expect_err("they differ").to_string();
+        assert!(text.contains("`loss`") && text.contains("dtype differs"), "{text}");
+    }
     nodes.iter().for_each(|node| node.close());
 }

@@ -205,6 +205,7 @@ fn calls_out_of_turn_and_memory_that_is_taken_are_refused() {
         root: 0,
         dtype: Dtype::Float32,
         priority: 0,
+        name: None,
     };
     // SAFETY: it is refused, as this memory is in use.
     let taken = unsafe { nodes[0].call(&call, held.pointer().wrapping_add(396), 1) };

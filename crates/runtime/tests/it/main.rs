@@ -6,3 +6,4 @@ mod exchange;
 mod faults;
 mod laws;
 mod leaks;
+mod records;

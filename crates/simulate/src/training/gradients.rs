@@ -1,6 +1,7 @@
 //! Gradients on their way: the tensor schedulers of a step, and what their words mean to the driver.
 //!
-//! There is one scheduler per process group of a group and kind of collective: it stands for the one that
+//! There is one scheduler per process group of a group and kind of collective (and one for the second
+//! collectives of compressed gradients, which wait for the first): it stands for the one that
 //! every rank of the process group runs, as the events that it is told are agreed. A gradient is ready
 //! once all players have come to its collective; with a coordination policy, once that has found
 //! out, and what its coordinators launch together is told as one. What a scheduler starts is a collective of the same kind over the bytes of its pieces.
@@ -111,13 +112,16 @@ fn agreement(
     coordination.agreement(&weights, &bytes, tensors.len(), drawn.seed).map(Some)
 }
 
+/// What a collective does, and whether it waits for another one of the same gradient.
+type Kind = (Operation, bool);
+
 /// The schedulers of a step.
 pub struct Tensors {
     schedulers: Vec<Scheduled>,
     /// The scheduler of a process group's collectives of one kind.
-    of: BTreeMap<(u32, Operation), u32>,
+    of: BTreeMap<(u32, Kind), u32>,
     /// By which kind of collective a node exchanges which tensor of its scheduler.
-    tensor_of: BTreeMap<NodeId, (Operation, u32)>,
+    tensor_of: BTreeMap<NodeId, (Kind, u32)>,
     ready: Vec<(u32, u32)>,
     /// What coordinators launched together, in the order of the buffer.
     agreed: Vec<(u32, Vec<u32>)>,
@@ -157,8 +161,8 @@ impl Tensors {
             parts: BTreeMap::new(),
         };
         // Of every group and kind, the first actor's gradients; other actors' meet these in order.
-        let mut lists: BTreeMap<(u32, Operation), Vec<(Tensor, String)>> = BTreeMap::new();
-        let mut counts: BTreeMap<(u32, u32, Operation), u32> = BTreeMap::new();
+        let mut lists: BTreeMap<(u32, Kind), Vec<(Tensor, String)>> = BTreeMap::new();
+        let mut counts: BTreeMap<(u32, u32, Kind), u32> = BTreeMap::new();
         for id in graph.ids() {
             let node = graph.node(id);
             let (Some(place), Work::Collective { operation, bytes, group, .. }) =
@@ -169,23 +173,24 @@ impl Tensors {
             if bytes == Bytes::default() {
                 continue;
             }
-            let count = counts.entry((group.0, node.actor.0, operation)).or_default();
-            tensors.tensor_of.insert(id, (operation, *count));
+            let kind = (operation, graph.is_second(id));
+            let count = counts.entry((group.0, node.actor.0, kind)).or_default();
+            tensors.tensor_of.insert(id, (kind, *count));
             *count += 1;
             if graph.groups()[group.index()].actors[0] == node.actor {
                 let tensor = Tensor { bytes, place, group: None };
-                let list = lists.entry((group.0, operation)).or_default();
+                let list = lists.entry((group.0, kind)).or_default();
                 list.push((tensor, graph.name(id).to_owned()));
             }
         }
         for (index, process_group) in (0u32..).zip(&players.process_groups) {
-            for ((group, operation), list) in &lists {
+            for ((group, kind), list) in &lists {
                 if *group != process_group.group.0 {
                     continue;
                 }
                 let scheduler = u32::try_from(tensors.schedulers.len()).expect("few schedulers");
                 let (list, names): (Vec<Tensor>, Vec<String>) = list.iter().cloned().unzip();
-                tensors.of.insert((index, *operation), scheduler);
+                tensors.of.insert((index, *kind), scheduler);
                 let mut agreed = match coordination {
                     Some(tree) => agreement(tree, players, process_group, &list, &names, drawn)?,
                     None => None,
@@ -195,7 +200,7 @@ impl Tensors {
                     tensors.schedulers.push(Scheduled {
                         scheduler: parameters.scheduler(&list)?,
                         process_group: index,
-                        operation: *operation,
+                        operation: kind.0,
                         came: vec![Vec::new(); list.len()],
                         coordinated,
                         agreement: agreed.take(),
@@ -234,8 +239,8 @@ impl Tensors {
     }
 
     fn place(&self, process_group: u32, ran: Ran) -> (u32, u32) {
-        let (operation, tensor) = self.tensor_of[&ran.node];
-        (self.of[&(process_group, operation)] + ran.iteration % self.iterations, tensor)
+        let (kind, tensor) = self.tensor_of[&ran.node];
+        (self.of[&(process_group, kind)] + ran.iteration % self.iterations, tensor)
     }
 
     /// An operation is over.

@@ -83,7 +83,18 @@ pub fn simulate(
 /// The workload is wrong, or does not fit dimensions of these sizes.
 pub fn graph_of(workload: &Workload, sizes: &[u32]) -> Result<Built, SimulateError> {
     Ok(match allrail_workload::formats::build(workload, sizes)? {
-        Some(foreign) => foreign,
+        Some(foreign) => {
+            if workload.compression.is_some() || workload.every > 1 {
+                let key = if workload.every > 1 { "every" } else { "compression" };
+                return Err(field(
+                    format!("workload.{key}"),
+                    "given",
+                    "the model says its own step graph, where the shapes of gradients are not known",
+                    "leave it out, or give the model by layers or sizes",
+                ));
+            }
+            foreign
+        }
         None => allrail_workload::build(workload, sizes)?,
     })
 }
@@ -382,6 +393,7 @@ fn drive(
         slowness: (!job.perturbation.is_none())
             .then_some(&disturbed as &dyn Fn(u32, NodeId, u32) -> f64),
         lag: scenario.workload.lag,
+        every: scenario.workload.every,
         slowdown: scenario.workload.exchange_slowdown,
         timeline,
     };

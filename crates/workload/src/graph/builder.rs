@@ -2,7 +2,7 @@
 
 use super::{
     Actor, ActorId, DELAY, Group, GroupId, Kind, NO_TENSOR, Names, Node, NodeId, Packed, Peer,
-    Purpose, StepGraph, URGENT, Work,
+    Purpose, SECOND, StepGraph, URGENT, Work,
 };
 use crate::error::WorkloadError;
 
@@ -136,6 +136,22 @@ impl Builder {
     /// If the node was not added.
     pub fn urgent(&mut self, node: NodeId) {
         self.nodes[node.index()].marks |= URGENT;
+    }
+
+    /// Says that a gradient's collective waits for another of it; see [`StepGraph::is_second`].
+    ///
+    /// # Panics
+    /// If the node was not added.
+    pub fn second(&mut self, node: NodeId) {
+        self.nodes[node.index()].marks |= SECOND;
+    }
+
+    /// Marks a node as another one is marked in its graph.
+    ///
+    /// # Panics
+    /// If either was not added.
+    pub fn mark_as(&mut self, node: NodeId, graph: &StepGraph, other: NodeId) {
+        self.nodes[node.index()].marks = graph.nodes[other.index()].marks;
     }
 
     /// Lets `node` wait for `before` of the previous iteration.

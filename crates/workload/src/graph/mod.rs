@@ -232,7 +232,7 @@ struct Packed {
     kind: Kind,
     purpose: Purpose,
     pass: Pass,
-    /// [`DELAY`], [`URGENT`].
+    /// [`DELAY`], [`URGENT`], [`SECOND`].
     marks: u8,
 }
 
@@ -240,6 +240,8 @@ struct Packed {
 const DELAY: u8 = 1;
 /// Overtakes whatever is not.
 const URGENT: u8 = 2;
+/// Of a gradient, not the first collective.
+const SECOND: u8 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -340,6 +342,13 @@ impl StepGraph {
     #[must_use]
     pub fn is_urgent(&self, id: NodeId) -> bool {
         self.nodes[id.index()].marks & URGENT != 0
+    }
+
+    /// Whether a gradient's collective waits for another one of the same gradient: one tensor
+    /// scheduler is told of the first ones, another of these.
+    #[must_use]
+    pub fn is_second(&self, id: NodeId) -> bool {
+        self.nodes[id.index()].marks & SECOND != 0
     }
 
     /// What a node waits for within its iteration.

@@ -241,6 +241,7 @@ impl Sizes<'_> {
             flops: Flops { forward: linear, input: linear, weight: linear },
             parameters: spec.vocabulary * width,
             replicated: projection + norm + tables,
+            matrices: vec![[spec.vocabulary, width]],
             moved: 2 * self.wide(),
             output: self.wide(),
             cut: Cut::Tensor { forward: self.wide(), backward: 0 },
@@ -278,6 +279,10 @@ impl Sizes<'_> {
             name,
             flops: Flops::attention(linear, product),
             parameters: cut + out + extra,
+            matrices: match spec.latent {
+                None => vec![[a * d, h], [kv * d, h], [kv * v, h], [h, a * v]],
+                Some(_) => Vec::new(),
+            },
             replicated: whole
                 + bias(spec.biases.output, h)
                 + spec.norms.per_layer.min(1) * self.norm()
@@ -305,6 +310,7 @@ impl Sizes<'_> {
                 flops: Flops::linear(2 * self.tokens * matrices * h * f),
                 parameters: matrices * h * f + bias(spec.biases.feed_forward, (matrices - 1) * f),
                 replicated: bias(spec.biases.feed_forward, h) + norms,
+                matrices: vec![[f, h]; if spec.gated { 3 } else { 2 }],
                 moved: 2 * (inner + 2 * self.wide()),
                 output: self.wide(),
                 saved: inner,
@@ -370,6 +376,7 @@ impl Sizes<'_> {
             flops: Flops::linear(2 * (self.tokens * per_token + once)),
             parameters,
             replicated: replicated + norm,
+            matrices: if table > 0 { vec![[spec.vocabulary, width]] } else { Vec::new() },
             moved: 2 * (words + self.wide()),
             output: words.max(self.wide()),
             saved: words,

@@ -30,6 +30,9 @@ pub struct Layer {
     pub saved: u64,
     /// The same, which sequence parallelism alone cuts.
     pub saved_whole: u64,
+    /// Rows and columns of the matrices among its parameters, uncut; where none is known, its
+    /// parameters are taken as one square.
+    pub matrices: Vec<[u64; 2]>,
     /// How it may be cut.
     pub cut: Cut,
     /// Its experts.

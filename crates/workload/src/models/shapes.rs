@@ -298,6 +298,7 @@ impl LayerSpec {
                 moved: input + output,
                 output,
                 saved: input,
+                matrices: vec![[dense.outputs, dense.inputs]],
                 ..Layer::default()
             });
         }
@@ -315,6 +316,8 @@ impl LayerSpec {
                 moved: input + output,
                 weight_rereads: lstm.steps - 1,
                 output,
+                matrices: [[4 * lstm.hidden, lstm.inputs], [4 * lstm.hidden, lstm.hidden]]
+                    .repeat(usize::try_from(lstm.directions).unwrap_or(1).min(2)),
                 // Its input, four gates and the cell.
                 saved: input + 5 * output,
                 ..Layer::default()
@@ -327,6 +330,7 @@ impl LayerSpec {
                 parameters: product(name, [table.rows, table.width])?,
                 moved: 2 * output,
                 output,
+                matrices: vec![[table.rows, table.width]],
                 ..Layer::default()
             });
         }
@@ -396,6 +400,7 @@ impl ConvolutionSpec {
         Ok(Layer {
             flops: Flops::linear(product(name, [2, weights, applied])?),
             parameters: weights + u64::from(self.bias) * outputs + normalised,
+            matrices: vec![[outputs, weights / outputs]],
             moved: input + elements + 2 * norm,
             output: elements,
             saved: input + norm,

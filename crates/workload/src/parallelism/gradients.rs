@@ -10,17 +10,21 @@
 //! last microbatch is through, backward order. Parameters of experts are reduced over the replicas
 //! of each expert alone. Gradients of tables stay where they are.
 //!
+//! Replicas that train apart (`every` above 1) exchange no gradient: after an update the parameters
+//! are all-reduced, which the driver does in every so many iterations alone.
+//!
 //! A tied table whose two ends are on different stages: each end sends its gradient to the other
 //! first. Chimera's two copies of a stage do the same for every layer.
 
 use std::collections::BTreeMap;
 
-use allrail_collective::Operation::{AllGather, AllReduce, ReduceScatter};
+use allrail_collective::Operation::{AllGather, AllReduce};
+use allrail_core::Time;
 
 use super::emit::{Emitter, Span};
 use super::passes::Done;
 use crate::graph::{NodeId, Pass, Purpose};
-use crate::models::Cut;
+use crate::models::{Cut, Layer};
 use crate::spec::{Axis, PipelineSchedule};
 
 /// An update to come.
@@ -34,6 +38,8 @@ struct Update {
     after: Vec<NodeId>,
     /// Over whom the gradient travelled.
     span: Option<Span>,
+    /// How long it takes to make the gradient of what has travelled.
+    decoding: Time,
 }
 
 /// What is still to do when all passes are there.
@@ -103,31 +109,43 @@ impl Emitter<'_> {
     ) {
         let plan = self.plan;
         let layer = &plan.model.layers[i];
-        let (own, experts) = plan.parameters(layer);
-        let own = own + tied.div_ceil(plan.degree(Axis::Tp));
-        let replicas = self.replicas(layer);
-        // Without expert parallelism both travel together.
-        let apart = self.ranks(Span::Experts) > 1;
-        let together = if apart { [own, experts] } else { [own + experts, 0] };
-        for (parameters, span) in together.into_iter().zip([replicas, Span::OfExpert]) {
+        let tied = tied.div_ceil(plan.degree(Axis::Tp));
+        for (parameters, span) in self.parameters_by_span(layer, tied) {
             if parameters == 0 {
                 continue;
             }
-            let stays = matches!(layer.cut, Cut::Tables { .. });
-            let travels = (!stays && self.ranks(span) > 1).then_some(span);
-            let of = if span == Span::OfExpert { " of experts" } else { "" };
-            let last = travels.and_then(|span| {
-                let zero = plan.workload.parallelism.zero;
-                let operation = if zero == 0 { AllReduce } else { ReduceScatter };
-                let name = format!("{} gradient{of}", layer.name);
-                let what = (operation, parameters * plan.gradient_precision.bytes(), span);
-                let kind = (Purpose::Data, Some(place(i)), Pass::Backward);
-                self.collective(position, &name, what, kind, ready)
+            let span = self.travels(layer, span).then_some(span);
+            let of = if span == Some(Span::OfExpert) { " of experts" } else { "" };
+            let name = format!("{} gradient{of}", layer.name);
+            let apart = plan.workload.every > 1;
+            let (last, decoding) = span.filter(|_| !apart).map_or((None, Time::ZERO), |span| {
+                self.exchange(position, (layer, place(i)), &name, (parameters, span), ready)
             });
             let after = last.map_or_else(|| ready.to_vec(), |id| vec![id]);
-            let span = travels;
-            pending.updates.push(Update { position, layer: i, parameters, after, span });
+            pending.updates.push(Update { position, layer: i, parameters, after, span, decoding });
         }
+    }
+
+    /// The parameters of a layer, `tied` more of its own, by those who share them.
+    fn parameters_by_span(&self, layer: &Layer, tied: u64) -> [(u64, Span); 2] {
+        let (own, experts) = self.plan.parameters(layer);
+        let replicas = self.replicas(layer);
+        // Without expert parallelism both travel together.
+        if self.ranks(Span::Experts) > 1 {
+            [(own + tied, replicas), (experts, Span::OfExpert)]
+        } else {
+            [(own + tied + experts, replicas), (0, Span::OfExpert)]
+        }
+    }
+
+    fn travels(&self, layer: &Layer, span: Span) -> bool {
+        !matches!(layer.cut, Cut::Tables { .. }) && self.ranks(span) > 1
+    }
+
+    /// The parts of a layer's gradient that travel.
+    pub(super) fn spans(&self, layer: &Layer) -> Vec<(u64, Span)> {
+        let parts = self.parameters_by_span(layer, 0).into_iter();
+        parts.filter(|(count, span)| *count > 0 && self.travels(layer, *span)).collect()
     }
 
     /// The updates, and what the next iteration waits for.
@@ -138,20 +156,26 @@ impl Emitter<'_> {
             self.gradient(position, i, 0, &waits, &mut pending);
         }
         let zero = self.plan.workload.parallelism.zero;
-        for Update { position, layer: i, parameters, after, span } in pending.updates {
+        let apart = self.plan.workload.every > 1;
+        let over: Vec<Option<NodeId>> = self.stages.iter().map(|stage| stage.chain[1]).collect();
+        for Update { position, layer: i, parameters, after, span, decoding } in pending.updates {
             let layer = &self.plan.model.layers[i];
             let name = format!("{} update", layer.name);
             let replicas = span.map_or(1, |span| self.ranks(span));
             let own = if zero > 0 { parameters.div_ceil(replicas) } else { parameters };
             let time = self.plan.update(self.plan.updated(layer, own));
+            let time = time.checked_add(decoding).unwrap_or(time);
+            // Without an exchange a script asks for its step once the backward pass is over.
+            let after = over[position].filter(|_| apart).map_or(after, |id| vec![id]);
             let mut last = self.update(position, (&name, time), place(i), &after);
-            if let (1 | 2, Some(span)) = (zero, span) {
-                let what = (AllGather, parameters * self.plan.width(), span);
+            if let Some(span) = span.filter(|_| apart || matches!(zero, 1 | 2)) {
+                let operation = if apart { AllReduce } else { AllGather };
+                let what = (operation, parameters * self.plan.width(), span);
                 let kind = (Purpose::Data, Some(place(i)), Pass::Update);
                 let gather = format!("{} parameters", layer.name);
                 if let Some(gathered) = self.collective(position, &gather, what, kind, &[last]) {
                     let name = format!("{} updated", layer.name);
-                    let none = allrail_core::Time::ZERO;
+                    let none = Time::ZERO;
                     last = self.update(position, (&name, none), place(i), &[gathered]);
                 }
             }

@@ -9,6 +9,7 @@
 //! A replica's batch is cut into microbatches; each runs forward and backward through the pieces of
 //! the model. Actors are the positions of the pipeline: all ranks of one are alike.
 
+mod compressed;
 pub(crate) mod emit;
 mod gradients;
 pub mod layout;
@@ -99,6 +100,7 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError>
     let (graph, slow) = split::stragglers(graph, &workload.stragglers, sizes)?;
     let mut notes = vec![plan.layout.words()];
     notes.extend(plan.model.notes.iter().cloned());
+    notes.extend(plan.compression_notes());
     Ok(Built { graph, memory, slow, notes, model: plan.model })
 }
 
@@ -125,9 +127,10 @@ fn graph(plan: &Plan<'_>, orders: &[Vec<Slot>]) -> Result<StepGraph, WorkloadErr
                 emitter.forward(*slot, &mut handed);
                 continue;
             }
-            let done = emitter.backward(*slot, &mut handed);
             left[index(*slot)] -= 1;
-            if left[index(*slot)] == 0 {
+            let last = left[index(*slot)] == 0;
+            let done = emitter.backward(*slot, last, &mut handed);
+            if last {
                 emitter.gradients(position, &done, &mut pending);
             }
         }

@@ -17,6 +17,7 @@
 //! group; with `sp` its share.
 
 use allrail_collective::Operation::{AllGather, AllReduce, AllToAll, ReduceScatter};
+use allrail_core::Time;
 
 use super::emit::{Emitter, Span};
 use super::order::Slot;
@@ -212,8 +213,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// A backward pass; of the last microbatch, which node gives which layer's gradient.
-    pub(crate) fn backward(&mut self, slot: Slot, handed: &mut Handed) -> Done {
+    /// A backward pass; of the last microbatch, which node gives which layer's gradient, ready to leave.
+    pub(crate) fn backward(&mut self, slot: Slot, last: bool, handed: &mut Handed) -> Done {
         let plan = self.plan;
         let position = plan.pipeline.position(slot.piece, slot.direction) as usize;
         let mut data = handed.backward.remove(&(slot.microbatch, slot.piece)).unwrap_or_default();
@@ -225,8 +226,13 @@ impl Emitter<'_> {
             if matches!(layer.cut, Cut::Tables { .. }) {
                 data.append(&mut rows);
             }
-            let gradient;
+            let mut gradient;
             (data, gradient) = self.layer_backward(position, i, slot, data);
+            let before = if last { self.before_leaving(layer) } else { Time::ZERO };
+            if before > Time::ZERO {
+                let name = format!("{} gradient compressed", layer.name);
+                gradient = self.compute(position, &name, (before, Pass::Backward), &[gradient]);
+            }
             done.push((i, gradient));
             if layer.joins {
                 rows = self.rows_back(position, i, slot, &data);

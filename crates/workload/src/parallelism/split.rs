@@ -141,7 +141,8 @@ pub fn stragglers(
         for (copy, actor) in copies[node.actor.index()].iter().enumerate() {
             let after: Vec<NodeId> =
                 graph.after(id).iter().map(|before| same(*before, copy)).collect();
-            builder.node(graph.name(id), Node { actor: *actor, ..node }, &after);
+            let made = builder.node(graph.name(id), Node { actor: *actor, ..node }, &after);
+            builder.mark_as(made, &graph, id);
         }
     }
     for (node, before) in graph.carried() {

@@ -26,6 +26,11 @@ impl Driver<'_> {
                 self.engines[ran.player as usize].ready.push(Reverse((ran.iteration, ran.node)));
                 self.attend(ran.player);
             }
+            Work::Collective { .. }
+                if node.tensor.is_some() && !self.settings.exchanges(ran.iteration) =>
+            {
+                self.over.push(ran);
+            }
             Work::Collective { group, .. } => self.come(now, ran, group),
             Work::Send { bytes, group, peer, .. } => {
                 let (key, ranks) = self.message(ran, group, peer, true);

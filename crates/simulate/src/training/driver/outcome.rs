@@ -22,10 +22,21 @@ pub struct Settings<'a> {
     pub slowness: Option<&'a dyn Fn(u32, NodeId, u32) -> f64>,
     /// How many iterations later gradients are applied: 0 or 1.
     pub lag: u32,
+    /// Gradients, or the parameters of replicas that train apart, are exchanged in the last of every
+    /// so many iterations.
+    pub every: u32,
     /// By how much longer computing takes while gradients are exchanged.
     pub slowdown: f64,
     /// Whether compute spans are kept.
     pub timeline: bool,
+}
+
+impl Settings<'_> {
+    /// Whether an iteration, from 0, exchanges.
+    #[must_use]
+    pub const fn exchanges(&self, iteration: u32) -> bool {
+        (iteration + 1).is_multiple_of(self.every)
+    }
 }
 
 /// Which communication goes first where a communicator can choose.

@@ -85,6 +85,7 @@ pub(super) struct Ours<'a> {
     pub(super) tensor: Option<u64>,
     pub(super) delay: bool,
     pub(super) urgent: bool,
+    pub(super) second: bool,
     /// Packed: nodes of the iteration before.
     pub(super) previous: Option<&'a [u8]>,
 }
@@ -279,6 +280,7 @@ fn attribute<'a>(schema: Schema, message: &'a [u8], node: &mut Record<'a>) -> Re
         b"allrail_tensor" => node.ours.tensor = value.number(),
         b"allrail_delay" => node.ours.delay = value.flag(),
         b"allrail_urgent" => node.ours.urgent = value.flag(),
+        b"allrail_second" => node.ours.second = value.flag(),
         b"allrail_previous" => node.ours.previous = value.packed(),
         _ => {}
     }

@@ -194,6 +194,9 @@ impl Instances<'_> {
         if graph.is_urgent(id) {
             attributes.put("allrail_urgent", Value::BoolVal(true));
         }
+        if graph.is_second(id) {
+            attributes.put("allrail_second", Value::BoolVal(true));
+        }
         if !previous.is_empty() {
             let values = previous.to_vec();
             attributes.put("allrail_previous", Value::Uint64List(Uint64List { values }));

@@ -218,7 +218,8 @@ impl<'a> Translator<'a> {
         let collects = into.is_some();
         let (work, delay) = self.work(node, collects)?;
         let fields = self.ours(node);
-        self.mix(u64::from(delay) | u64::from(node.ours.urgent) << 1);
+        let second = u64::from(node.ours.second) << 2;
+        self.mix(u64::from(delay) | u64::from(node.ours.urgent) << 1 | second);
         if let Some((builder, actor)) = into {
             let (tensor, pass) = fields;
             let id = builder.node(node.name, Node { actor, work, tensor, pass }, &self.known);
@@ -227,6 +228,9 @@ impl<'a> Translator<'a> {
             }
             if node.ours.urgent {
                 builder.urgent(id);
+            }
+            if node.ours.second {
+                builder.second(id);
             }
             self.carry(node, builder, id)?;
         }

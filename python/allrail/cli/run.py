@@ -1,0 +1,96 @@
+"""`allrail run`: a training command with recording on, and what its ranks have recorded."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from types import FrameType
+
+import click
+
+from allrail.cli import options
+
+_PASSED_ON = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.option(
+    "--trace",
+    "folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    required=True,
+    help="Where ranks write what they record, and where `trace.json.gz` is put; all must see it.",
+)
+@options.as_json
+@click.argument("words", metavar="CMD...", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(*, folder: Path, as_json: bool, words: tuple[str, ...]) -> None:
+    """Run CMD, such as `torchrun ... train.py`, and print what its step is made of.
+
+    The script stays as it is: it calls `allrail.torch.schedule`. Signals are passed on, and the
+    exit status is that of CMD. Afterwards DIR has `trace.json.gz` for ui.perfetto.dev, one process
+    a rank. With --json the reports of all ranks are printed as data.
+    """
+    from allrail.cli import output
+    from allrail.errors import InputError
+    from allrail.runtime import record
+    from allrail.runtime.report import report_of
+    from allrail.runtime.trace import trace_gzip
+
+    if shutil.which(words[0]) is None:
+        raise InputError(
+            "there is no such command",
+            field="CMD",
+            value=words[0],
+            hint="write the command as in a shell, such as `allrail run --trace out torchrun"
+            " --nproc-per-node 4 train.py`",
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"it cannot be made: {error.strerror}", field="--trace", value=str(folder)
+        ) from None
+    record.clear(folder)
+    status = _run(words, {**os.environ, "ALLRAIL_TRACE": str(folder.absolute())})
+    found = record.read(folder)
+    if not found:
+        output.warn(
+            "no rank has written a record: nothing called `allrail.torch.schedule` in two"
+            " processes or more, or ranks were killed"
+        )
+    else:
+        trace = folder / "trace.json.gz"
+        part = trace.with_name(f".{trace.name}")
+        part.write_bytes(trace_gzip(found))
+        part.replace(trace)
+        if as_json:
+            output.print_json({"ranks": [report_of(one).to_json() for one in found]})
+        else:
+            for model in sorted({one["model"] for one in found}):
+                click.echo(report_of(next(one for one in found if one["model"] == model)))
+            output.note(f"{len(found)} records in {trace}: open it at ui.perfetto.dev")
+    if status:
+        raise SystemExit(status)
+
+
+def _run(words: tuple[str, ...], environment: dict[str, str]) -> int:
+    """Run it to its end, and return its status as a shell does."""
+    child = subprocess.Popen(words, env=environment)  # noqa: S603 - it is what was asked for
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        del frame
+        # A terminal's Ctrl-C reaches both; a second one does no harm to a child that has ended.
+        if number != signal.SIGINT and child.poll() is None:
+            child.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    try:
+        status = child.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return status if status >= 0 else 128 - status

@@ -1,0 +1,277 @@
+"""Arrays of any framework as memory of this host: by DLPack, the array interface, or as a buffer.
+
+Nothing is imported that the caller has not: an array is asked for what it is. numpy reads arrays of
+its own kind and buffers; DLPack is read here, since numpy has no bfloat16.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from allrail.errors import InputError
+from allrail.runtime.nodes import Memory
+
+# Device types of DLPack whose memory the host reads: its own, and what is pinned for a GPU.
+_HOST = (1, 3, 11)
+_KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+_READ_ONLY = 1
+_NEWEST = (1, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """An array's memory, contiguous, in the order of its rows.
+
+    Attributes:
+        pointer: Where it begins.
+        shape: Its shape.
+        dtype: The type of its elements, such as `float32` or `bfloat16`.
+        width: Bytes of an element.
+        writable: Whether it may be written to.
+        keeps: What keeps the memory where it is.
+    """
+
+    pointer: int
+    shape: tuple[int, ...]
+    dtype: str
+    width: int
+    writable: bool
+    keeps: object
+
+    @property
+    def nbytes(self) -> int:
+        """Its size in bytes."""
+        return math.prod(self.shape) * self.width
+
+    def memory(self, *, in_bytes: bool = False) -> Memory:
+        """Return it as a node takes it; `in_bytes`: elements count as bytes."""
+        if in_bytes:
+            return Memory(self.pointer, self.nbytes, "uint8", self.keeps)
+        return Memory(self.pointer, math.prod(self.shape), self.dtype, self.keeps)
+
+    def copy_from(self, other: View, *, at: int = 0, start: int = 0, nbytes: int) -> None:
+        """Copy so many bytes, from byte `start` of another to byte `at` of this one."""
+        ctypes.memmove(self.pointer + at, other.pointer + start, nbytes)
+
+    def divide(self, by: int) -> None:
+        """Divide every element."""
+        if not self.nbytes:
+            return
+        array: Any = (ctypes.c_uint8 * self.nbytes).from_address(self.pointer)
+        if self.dtype != "bfloat16":
+            numbers: Any = np.frombuffer(array, self.dtype)
+            np.divide(numbers, by, out=numbers)
+            return
+        halves = np.frombuffer(array, np.uint16)
+        wide = (halves.astype(np.uint32) << 16).view(np.float32)
+        bits = np.divide(wide, np.float32(by)).view(np.uint32)
+        # To the nearest, to an even one if two are as near; what is not a number stays none.
+        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+        infinite = (bits & 0x7F800000) == 0x7F800000
+        halves[:] = np.where(infinite, bits >> 16, rounded)
+
+
+def view_of(array: Any, *, field: str = "array") -> View:
+    """Return the memory of an array.
+
+    Args:
+        array: Anything that speaks DLPack, the array interface or the buffer protocol.
+        field: What an error calls it.
+
+    Raises:
+        InputError: It is no array, not on the host, or has gaps.
+    """
+    if isinstance(array, np.ndarray):
+        return _of_numpy(array, array, field)
+    if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
+        return _of_dlpack(array, field)
+    if hasattr(array, "__cuda_array_interface__"):
+        raise _on_a_device("a GPU", field)
+    if hasattr(array, "__array_interface__"):
+        return _of_numpy(np.asarray(array), array, field)
+    try:
+        return _of_numpy(np.asarray(memoryview(array)), array, field)
+    except TypeError:
+        raise InputError(
+            "it is no array",
+            field=field,
+            value=type(array).__name__,
+            hint="give an array of numpy, JAX, PyTorch or another framework that speaks DLPack, or"
+            " a buffer; `numpy.asarray(...)` makes one of numbers",
+        ) from None
+
+
+def made_like(array: Any, view: View, shape: tuple[int, ...]) -> tuple[View, Callable[[], Any]]:
+    """Return memory for a result, and what makes an array of the same framework of it.
+
+    Where the framework has no way to do so, it is an array of numpy.
+
+    Args:
+        array: What the result is to be like.
+        view: Its memory.
+        shape: The result's.
+    """
+    if hasattr(array, "new_empty"):  # PyTorch's way, for any type of its
+        made = array.new_empty(shape)
+        return view_of(made), lambda: made
+    try:
+        memory = np.empty(shape, getattr(array, "dtype", view.dtype))
+    except TypeError:
+        memory = np.empty(shape, _dtype_named(view.dtype))
+    finish: Callable[[], Any] = lambda: memory  # noqa: E731
+    if not isinstance(array, np.ndarray) and hasattr(array, "__array_namespace__"):
+        namespace = array.__array_namespace__()
+        finish = lambda: namespace.asarray(memory)  # noqa: E731
+    return _of_numpy(memory, memory, "result"), finish
+
+
+def was_written(array: Any) -> None:
+    """Tell autograd that an array was written to behind its back, if it is one of PyTorch's."""
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        torch.autograd.graph.increment_version(array)
+
+
+def _dtype_named(name: str) -> Any:
+    """A type of numpy; bfloat16 is one where a framework has brought it."""
+    try:
+        return np.dtype(name)
+    except TypeError:
+        brought = sys.modules.get("ml_dtypes")
+        if brought is not None and hasattr(brought, name):
+            return np.dtype(getattr(brought, name))
+        raise InputError(
+            f"numpy has no elements of type {name} to make a result of",
+            field="array",
+            hint="install `ml_dtypes`, which adds them, and import it",
+        ) from None
+
+
+def _of_numpy(array: np.ndarray[Any, Any], keeps: object, field: str) -> View:
+    dtype = array.dtype
+    known = dtype.kind in "biufc" or (dtype.name.startswith(("bfloat", "float8", "int", "uint")))
+    if not known or not dtype.isnative:
+        raise InputError(
+            "its elements are no numbers" if not known else "its bytes are in another order",
+            field=field,
+            value=str(dtype),
+            hint="give numbers in this host's order, such as `array.astype('float32')`",
+        )
+    if not array.flags.c_contiguous:
+        raise _with_gaps(field)
+    # A scalar of numpy's is copied when it is made an array.
+    writable = array.flags.writeable and not isinstance(keeps, np.generic)
+    keeps = (keeps, array)
+    return View(array.ctypes.data, array.shape, dtype.name, dtype.itemsize, writable, keeps)
+
+
+class _Tensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+class _Versioned(ctypes.Structure):
+    _fields_ = (
+        ("major", ctypes.c_uint32),
+        ("minor", ctypes.c_uint32),
+        ("context", ctypes.c_void_p),
+        ("deleter", ctypes.c_void_p),
+        ("flags", ctypes.c_uint64),
+        ("tensor", _Tensor),
+    )
+
+
+_is_capsule = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_IsValid", ctypes.pythonapi)
+)
+_pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(
+    ("PyCapsule_GetPointer", ctypes.pythonapi)
+)
+
+
+def _of_dlpack(array: Any, field: str) -> View:
+    try:
+        device, _ = array.__dlpack_device__()
+    except (RuntimeError, ValueError) as error:  # such as of PyTorch's `meta`
+        raise _on_a_device("another device", field) from error
+    if int(device) not in _HOST:
+        raise _on_a_device("a GPU or another device", field)
+    try:
+        capsule = _capsule_of(array)
+    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        raise InputError(
+            f"it cannot be read by DLPack: {error}",
+            field=field,
+            hint="detach a tensor that has a gradient (`tensor.detach()`); make a sparse one dense",
+        ) from error
+    if _is_capsule(capsule, b"dltensor_versioned"):
+        whole = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))
+        tensor, writable = whole.tensor, not whole.flags & _READ_ONLY
+    else:
+        # An old capsule says nothing of it. Frameworks whose arrays never change forbid it.
+        tensor = _Tensor.from_address(_pointer(capsule, b"dltensor"))
+        writable = hasattr(array, "data_ptr")
+    shape = tuple(tensor.shape[: tensor.ndim])
+    if tensor.strides and not _is_contiguous(shape, tensor.strides[: tensor.ndim]):
+        raise _with_gaps(field)
+    if tensor.code not in _KINDS or tensor.lanes != 1 or tensor.bits % 8:
+        raise InputError(
+            "its elements are of a type that is not known here",
+            field=field,
+            value=str(getattr(array, "dtype", "")) or None,
+            hint="cast it to float32, float64, float16, bfloat16, or an integer type",
+        )
+    kind = _KINDS[tensor.code]
+    dtype = kind if kind == "bool" else f"{kind}{tensor.bits}"
+    pointer = (tensor.data or 0) + tensor.byte_offset
+    return View(pointer, shape, dtype, tensor.bits // 8, writable, (array, capsule))
+
+
+def _capsule_of(array: Any) -> Any:
+    try:
+        return array.__dlpack__(max_version=_NEWEST)
+    except TypeError:  # it was written before there were versions
+        return array.__dlpack__()
+
+
+def _is_contiguous(shape: tuple[int, ...], strides: list[int]) -> bool:
+    step = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size != 1 and stride != step:
+            return math.prod(shape) == 0
+        step *= size
+    return True
+
+
+def _with_gaps(field: str) -> InputError:
+    return InputError(
+        "its elements do not lie one after the other, in the order of rows",
+        field=field,
+        hint="give a contiguous copy: `numpy.ascontiguousarray(array)`, `tensor.contiguous()`",
+    )
+
+
+def _on_a_device(where: str, field: str) -> InputError:
+    return InputError(
+        f"it is in the memory of {where}",
+        field=field,
+        hint="give an array in host memory, such as `numpy.asarray(array)`; for tensors on a GPU"
+        " under PyTorch there is `allrail.torch` with `transport='c10d'`",
+    )

@@ -1,0 +1,415 @@
+"""Collectives over arrays of any framework: `allrail.Communicator`.
+
+    import allrail
+
+    with allrail.Communicator() as group:
+        handle = group.all_reduce(gradient, op="average")
+        ...  # meanwhile, something else
+        gradient = handle.wait()
+
+Every rank runs the script, started by `allrail launch`, torchrun, MPI or srun. What the engine
+knows of a network decides how an operation is cut and carried; nothing here decides any of it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, Self
+
+import allrail
+from allrail.errors import InputError, TrainingError, did_you_mean
+from allrail.runtime.agreement import Agreement
+from allrail.runtime.arrays import View, made_like, view_of, was_written
+from allrail.runtime.environment import place_of
+from allrail.runtime.nodes import Calls, Memory, same_machine, settings_of
+
+SUMMED = (
+    "float32",
+    "float64",
+    "float16",
+    "bfloat16",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+)
+_OPS = ("sum", "average")
+_WARNED_AFTER = 60.0
+
+_made = 0
+
+
+class Communicator:
+    """The ranks of a job, as a group that exchanges arrays.
+
+    An array is what speaks DLPack, the array interface or the buffer protocol, in host memory and
+    contiguous. `all_reduce` and `broadcast` write their result into it, if it may be written to;
+    what frameworks do not let change (JAX) gets a new array. The others always make a new one, of
+    the same framework where it can be made of memory, else of numpy.
+
+    An operation begins at once, and returns a `Handle`. Until `Handle.wait` has returned, nobody
+    else may read or write the array. Operations with a `name` meet those of the same name on the
+    other ranks, in whatever order each rank begins them, the first of a name the first, and so on.
+    Those without one meet in the order in which each rank begins them.
+
+    Args:
+        settings: Of the transport: `dimensions` and what else a node takes; None where all ranks
+            are on one host.
+        timeout: Seconds after which an operation that is waited for is given up.
+
+    Attributes:
+        rank: This process, from 0.
+        ranks: How many there are.
+        local_rank: This process among those on its host.
+
+    Raises:
+        InputError: No launcher has started this process, or ranks differ in what they are.
+    """
+
+    def __init__(
+        self, *, settings: Mapping[str, Any] | None = None, timeout: float = 1800.0
+    ) -> None:
+        global _made  # noqa: PLW0603 - names must be alike on all ranks: they count calls
+        place = place_of()
+        self.rank, self.ranks, self.local_rank = place.rank, place.ranks, place.local_rank
+        self._timeout = timeout
+        _made += 1
+        agreement = Agreement(place.store(), self.rank, self.ranks, f"communicator{_made}")
+        agreement.on("job", [self.ranks, allrail.__version__], _alike)
+        known = dict(settings or {})
+        if not known and self.ranks > 1 and not same_machine(agreement):
+            raise InputError(
+                "ranks are on several hosts, and nothing says how they reach each other",
+                field="settings",
+                hint="give the network, such as {'dimensions': [{'size': 4, 'interface': 'eth0',"
+                " 'bandwidth': '10 Gb/s', 'latency': '20 us'}]}",
+            )
+        if self.ranks == 1:
+            known = {"dimensions": []}
+        self._calls = Calls(settings_of(self.rank, self.ranks, agreement, known), agreement)
+        self._closed = False
+        self._thread = 0
+        self._open: dict[int, Handle] = {}
+
+    def all_reduce(
+        self,
+        array: Any,
+        *,
+        op: Literal["sum", "average"] = "sum",
+        name: str | None = None,
+        priority: int = 0,
+    ) -> Handle:
+        """Combine the arrays of all ranks, elementwise.
+
+        Args:
+            array: Alike in shape and type on all ranks.
+            op: `"sum"`, or `"average"`: the sum divided by the number of ranks.
+            name: What it is called on all ranks.
+            priority: Of operations that wait for a link, the highest goes first.
+
+        Returns:
+            A handle; its result has the array's shape.
+        """
+        view = self._summed(array, op)
+        into, finish = self._in_place(array, view)
+        after = (lambda: into.divide(self.ranks)) if op == "average" else None
+        return self._begin("all_reduce", into.memory(), finish, after, name, priority)
+
+    def reduce_scatter(
+        self,
+        array: Any,
+        *,
+        op: Literal["sum", "average"] = "sum",
+        name: str | None = None,
+        priority: int = 0,
+    ) -> Handle:
+        """Combine the arrays of all ranks, and keep this rank's part.
+
+        Args:
+            array: Its first axis is divided evenly among ranks; it stays as it is.
+            op: As for `all_reduce`.
+            name: As for `all_reduce`.
+            priority: As for `all_reduce`.
+
+        Returns:
+            A handle; its result is this rank's part of the first axis.
+        """
+        view = self._summed(array, op)
+        rows = self._rows(view)
+        whole, _ = made_like(array, view, view.shape)
+        whole.copy_from(view, nbytes=view.nbytes)
+        part, finish = made_like(array, view, (rows, *view.shape[1:]))
+
+        def after() -> None:
+            part.copy_from(whole, start=self.rank * part.nbytes, nbytes=part.nbytes)
+            if op == "average":
+                part.divide(self.ranks)
+
+        return self._begin("reduce_scatter", whole.memory(), finish, after, name, priority)
+
+    def all_gather(self, array: Any, *, name: str | None = None, priority: int = 0) -> Handle:
+        """Collect the arrays of all ranks.
+
+        Args:
+            array: Alike in shape and type on all ranks; it stays as it is.
+            name: As for `all_reduce`.
+            priority: As for `all_reduce`.
+
+        Returns:
+            A handle; its result has the arrays one after the other along the first axis, in the
+            order of ranks.
+        """
+        view = view_of(array)
+        first, rest = (view.shape or (1,))[0], view.shape[1:]
+        every, finish = made_like(array, view, (first * self.ranks, *rest))
+        every.copy_from(view, at=self.rank * view.nbytes, nbytes=view.nbytes)
+        return self._begin("all_gather", _moved(every), finish, None, name, priority)
+
+    def broadcast(
+        self, array: Any, *, root: int = 0, name: str | None = None, priority: int = 0
+    ) -> Handle:
+        """Give all ranks what one has.
+
+        Args:
+            array: Alike in shape and type on all ranks.
+            root: Whose array all get.
+            name: As for `all_reduce`.
+            priority: As for `all_reduce`.
+
+        Returns:
+            A handle; its result has the array's shape.
+        """
+        if not 0 <= root < self.ranks:
+            raise InputError(
+                f"there are {self.ranks} ranks, counted from 0",
+                field="root",
+                value=str(root),
+                hint=f"one of 0 to {self.ranks - 1}",
+            )
+        view = view_of(array)
+        into, finish = self._in_place(array, view)
+        return self._begin("broadcast", _moved(into), finish, None, name, priority, root)
+
+    def all_to_all(self, array: Any, *, name: str | None = None, priority: int = 0) -> Handle:
+        """Send each rank its part of the first axis.
+
+        Args:
+            array: Its first axis is divided evenly among ranks; it stays as it is.
+            name: As for `all_reduce`.
+            priority: As for `all_reduce`.
+
+        Returns:
+            A handle; its result has, along the first axis, what each rank has sent to this one.
+        """
+        view = view_of(array)
+        self._rows(view)
+        into, finish = made_like(array, view, view.shape)
+        into.copy_from(view, nbytes=view.nbytes)
+        return self._begin("all_to_all", _moved(into), finish, None, name, priority)
+
+    def barrier(self) -> None:
+        """Return when all ranks have come here."""
+        self.all_reduce(bytearray(1)).wait()
+
+    def close(self) -> None:
+        """Wait for all operations that were begun, and leave. Again, it does nothing."""
+        self._closed = True
+        while self._open:
+            with contextlib.suppress(TrainingError):
+                self._open.popitem()[1].wait()
+        self._calls.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        if kind is not None:
+            self._open.clear()  # others learn of it by this rank's leaving
+        self.close()
+
+    # -- how
+
+    def _begin(
+        self,
+        kind: str,
+        memory: Memory,
+        finish: Callable[[], Any],
+        after: Callable[[], None] | None,
+        name: str | None,
+        priority: int,
+        root: int = 0,
+    ) -> Handle:
+        if self._closed:
+            raise InputError(
+                "it is closed", field="communicator", hint="begin all operations before `close`"
+            )
+        if not isinstance(priority, int):
+            raise InputError(
+                "it is no whole number",
+                field="priority",
+                value=str(priority),
+                hint="such as 0",
+            )
+        if name is None:
+            self._check_thread()
+        elif not isinstance(name, str):
+            raise InputError("it is no text", field="name", value=str(name), hint="give a text")
+        ticket = self._calls.begin(kind, memory, root=root, priority=priority, name=name)
+        handle = Handle(self, ticket, name or f"{kind} {ticket}", finish, after)
+        self._open[ticket] = handle
+        for over in self._calls.finished():
+            self._open.pop(over, None)
+        return handle
+
+    def _check_thread(self) -> None:
+        """Operations of two threads have no order of their own, so they need names."""
+        mine = threading.get_ident()
+        self._thread = self._thread or mine
+        if self._thread != mine:
+            raise InputError(
+                "operations without a name come from two threads, and have no order there",
+                field="name",
+                hint="give each operation a name, alike on all ranks, or begin all in one thread",
+            )
+
+    def _summed(self, array: Any, op: str) -> View:
+        view = view_of(array)
+        if op not in _OPS:
+            raise InputError(
+                "there is no such operation",
+                field="op",
+                value=str(op),
+                hint=did_you_mean(str(op), _OPS),
+            )
+        if view.dtype not in SUMMED:
+            raise InputError(
+                f"elements of type {view.dtype} cannot be summed",
+                field="array",
+                hint=f"cast it to one of {', '.join(SUMMED)}",
+            )
+        if op == "average" and "int" in view.dtype:
+            raise InputError(
+                f"the average of elements of type {view.dtype} is none of them",
+                field="op",
+                value=op,
+                hint="cast the array to float32, or ask for the sum",
+            )
+        return view
+
+    def _rows(self, view: View) -> int:
+        """How many rows each rank has."""
+        rows = view.shape[0] if view.shape else 0
+        if not view.shape or rows % self.ranks:
+            raise InputError(
+                f"its first axis, of {rows}, cannot be divided among {self.ranks} ranks"
+                if view.shape
+                else "it has no axis to divide among ranks",
+                field="array",
+                hint="pad it, or reshape it, so that its first axis is a multiple of the ranks",
+            )
+        return rows // self.ranks
+
+    def _in_place(self, array: Any, view: View) -> tuple[View, Callable[[], Any]]:
+        """The array itself where it may be written to, else a copy; and what the result is."""
+        if not view.writable:
+            into, finish = made_like(array, view, view.shape)
+            into.copy_from(view, nbytes=view.nbytes)
+            return into, finish
+
+        def written() -> Any:
+            was_written(array)
+            return array
+
+        return view, written
+
+
+class Handle:
+    """An operation that is under way."""
+
+    def __init__(
+        self,
+        group: Communicator,
+        ticket: int,
+        name: str,
+        finish: Callable[[], Any],
+        after: Callable[[], None] | None,
+    ) -> None:
+        self._group = group
+        self._ticket = ticket
+        self._name = name
+        self._finish = finish
+        self._after = after
+        self._lock = threading.Lock()
+        self._over = False
+        self._result: Any = None
+
+    def done(self) -> bool:
+        """Whether `wait` would return, or raise, at once."""
+        return self._over or self._group._calls.is_over(self._ticket)
+
+    def wait(self, timeout: float | None = None) -> Any:
+        """Return the result, when the operation is over; what was written in place is, too.
+
+        Args:
+            timeout: Seconds after which it is given up; that of the communicator if None.
+
+        Raises:
+            TrainingError: It never will be: a rank has ended, or begins something else; or it is
+                given up. The array may then hold anything.
+        """
+        with self._lock:
+            if not self._over:
+                self._complete(self._group._timeout if timeout is None else timeout)
+                if self._after is not None:
+                    self._after()
+                self._result = self._finish()
+                self._over = True
+            return self._result
+
+    def _complete(self, timeout: float) -> None:
+        calls, began = self._group._calls, time.monotonic()
+        if calls.wait(self._ticket, min(timeout, _WARNED_AFTER)):
+            return
+        if timeout > _WARNED_AFTER:
+            warnings.warn(
+                f"`{self._name}` takes more than {_WARNED_AFTER:.0f} s: another rank computes, or"
+                " does not begin it",
+                RuntimeWarning,
+                stacklevel=4,
+            )
+            if calls.wait(self._ticket, timeout - (time.monotonic() - began)):
+                return
+        raise TrainingError(
+            f"it is not over after {timeout:g} s",
+            field=self._name,
+            hint="look for a rank that does not begin it: each begins the same operations",
+        )
+
+
+def _moved(view: View) -> Memory:
+    """Memory that is only moved; where elements could be summed, ranks compare their type."""
+    return view.memory(in_bytes=view.dtype not in SUMMED)
+
+
+def _alike(said: list[list[Any]]) -> None:
+    """What ranks say of themselves: how many there are, and which allrail this is."""
+    for rank, (ranks, version) in enumerate(said):
+        if ranks != said[0][0]:
+            raise InputError(
+                f"rank 0 counts {said[0][0]} ranks, and rank {rank} counts {ranks}",
+                field="environment",
+                hint="start all ranks of a job by one launcher",
+            )
+        if version != said[0][1]:
+            raise InputError(
+                f"rank 0 runs allrail {said[0][1]}, and rank {rank} runs allrail {version}",
+                field="allrail",
+                hint="install one version on all hosts",
+            )

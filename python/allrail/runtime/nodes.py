@@ -1,0 +1,281 @@
+"""Nodes of the native transport: how they are made and ended; operations without a name over one.
+
+A child that is forked, such as a data loader's worker, has its parent's connections, and lets go
+of them: else others would not see the parent end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import secrets
+import time
+import warnings
+import weakref
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+from allrail._core import Node, RuntimeFault
+from allrail.errors import InputError, TrainingError
+from allrail.runtime.agreement import Agreement
+from allrail.runtime.job import find_job
+from allrail.runtime.record import recording
+
+_A_WHILE = 1800.0
+_LOOK = 1.0
+"""How often it is looked for warnings, s."""
+
+_open: dict[int, Node] = {}
+
+
+def settings_of(
+    rank: int, ranks: int, agreement: Agreement, settings: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the settings of a node of this rank, with a secret that all ranks share.
+
+    Args:
+        rank: This process.
+        ranks: How many there are.
+        agreement: How ranks hand round the secret.
+        settings: What differs from those of a job without a file, on one machine.
+    """
+    known = find_job({"schema_version": 1}).settings(rank=rank, ranks=ranks) | (settings or {})
+    if known.get("secret") is None:
+        # Whoever reads the store can join; on one machine, only what is on it can reach the ports.
+        known |= agreement.on("secret", None, lambda _: {"secret": secrets.token_hex(32)})
+    return recording(known | {"rank": rank, "ranks": ranks, "job": agreement.name})
+
+
+def same_machine(agreement: Agreement) -> bool:
+    """Whether all ranks reach each other over the loopback interface."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+        mine = [boot, str(Path("/proc/self/ns/net").readlink())]
+    except OSError:
+        mine = []
+    return bool(
+        agreement.on("machine", mine, lambda said: bool(mine) and said.count(mine) == len(said))
+    )
+
+
+def connected(settings: dict[str, Any], agreement: Agreement, topic: str) -> Node:
+    """Return a node that is connected with those of all ranks, and not started."""
+
+    def bound() -> Node:
+        with as_ours:
+            return Node(json.dumps(settings))
+
+    def tells(node: Node) -> dict[str, Any]:
+        return {"addresses": node.addresses(), "settings": _common(settings)}
+
+    node, addresses = agreement.together(
+        f"addresses of {topic}", bound, tells=tells, decide=_addresses
+    )
+    with as_ours:
+        node.connect(addresses)
+    _open[id(node)] = node
+    return node
+
+
+_ALIKE = (
+    "policy",
+    "order",
+    "chunks",
+    "smallest_chunk",
+    "algorithms",
+    "tensor",
+    "partition",
+    "plans",
+)
+_OWN = ("interface", "port")
+
+
+def _common(settings: dict[str, Any]) -> dict[str, Any]:
+    """What all ranks must have in common, or would decide differently with."""
+    common = {key: settings.get(key) for key in _ALIKE}
+    if plans := settings.get("plans"):
+        text = json.dumps(plans, sort_keys=True)
+        common["plan"] = hashlib.sha256(text.encode()).hexdigest()[:12]
+    for place, one in enumerate(settings.get("dimensions", ())):
+        alike = {key: value for key, value in one.items() if key not in _OWN}
+        common |= {f"dimensions[{place}].{key}": value for key, value in alike.items()}
+    return common
+
+
+def _addresses(said: list[dict[str, Any]]) -> list[list[str]]:
+    """All addresses; nodes find out themselves that a rank differs, but not each of them which."""
+    first = said[0]["settings"]
+    for rank, one in enumerate(said):
+        for key in sorted({*first, *one["settings"]}):
+            mine, theirs = first.get(key), one["settings"].get(key)
+            if mine != theirs:
+                raise InputError(
+                    f"rank {rank} has {_shown(theirs)}, rank 0 has {_shown(mine)}",
+                    field=key,
+                    hint="give every rank the same plan and the same settings",
+                )
+    return [one["addresses"] for one in said]
+
+
+def _shown(value: Any) -> str:
+    return "its default" if value is None else f"`{value}`"
+
+
+def warn_of(node: Node) -> None:
+    """Warn of exchanges that wait for ranks which answer and do not submit."""
+    for text in node.take_warnings():
+        warnings.warn(text, RuntimeWarning, stacklevel=4)
+
+
+def is_open(node: Node) -> bool:
+    """Whether a node is this process' own, and not closed."""
+    return id(node) in _open
+
+
+def close(node: Node) -> None:
+    """Close a node, unless it is closed or belongs to the process that this one was forked from."""
+    if _open.pop(id(node), None) is not None:
+        node.close()
+
+
+def _abandon() -> None:
+    """This is a forked child: leave the parent's nodes alone."""
+    for node in _open.values():
+        node.abandon()
+    _open.clear()
+
+
+os.register_at_fork(after_in_child=_abandon)
+
+
+class Memory(NamedTuple):
+    """Contiguous memory of this host.
+
+    Attributes:
+        pointer: Where it begins.
+        elements: How many there are.
+        dtype: Their type, such as `float32`.
+        keeps: What keeps it alive, until the operation is over.
+    """
+
+    pointer: int
+    elements: int
+    dtype: str
+    keeps: object
+
+
+class Calls:
+    """A node for operations that are not registered.
+
+    Those without a name meet in the order in which each rank begins them; those with one meet
+    others of the same name.
+
+    Args:
+        settings: Of the node, as `settings_of` returns them.
+        agreement: How ranks tell each other where they listen.
+    """
+
+    def __init__(self, settings: dict[str, Any], agreement: Agreement) -> None:
+        self._node = connected(settings, agreement, "calls")
+        self._node.start()
+        self._held: dict[int, object] = {}
+        self.close = weakref.finalize(self, close, self._node)
+
+    def begin(
+        self,
+        kind: str,
+        memory: Memory,
+        *,
+        root: int = 0,
+        priority: int = 0,
+        name: str | None = None,
+    ) -> int:
+        """Begin an operation in place; return its ticket.
+
+        Args:
+            kind: Which, such as `all_reduce`.
+            memory: What it is about.
+            root: Of a broadcast: whose memory all get.
+            priority: Of several that wait for a link, the highest goes first.
+            name: What it is called on all ranks.
+        """
+        with as_ours:
+            ticket = self._node.call(
+                kind,
+                memory.pointer,
+                memory.elements,
+                memory.dtype,
+                root=root,
+                priority=priority,
+                name=name,
+            )
+        self._held[ticket] = memory
+        return ticket
+
+    def wait(self, ticket: int, timeout: float) -> bool:
+        """Wait for it, up to `timeout` seconds; return whether it is over."""
+        with as_ours:
+            over = self._node.wait_call(ticket, min(timeout, _LOOK))
+            end = time.monotonic() + timeout
+            while not over and (left := end - time.monotonic()) > 0:
+                warn_of(self._node)
+                over = self._node.wait_call(ticket, min(left, _LOOK))
+        if over:
+            self._held.pop(ticket, None)
+        return over
+
+    def is_over(self, ticket: int) -> bool:
+        """Whether `wait` would return or raise at once."""
+        try:
+            return self._node.wait_call(ticket, 0.0)
+        except RuntimeFault:
+            return True  # `wait` has to say what is wrong
+
+    def finished(self) -> list[int]:
+        """Let go of the memory of what is over since this was asked last; return its tickets."""
+        with contextlib.suppress(RuntimeFault):  # whoever waits is told
+            tickets = [ticket for ticket, _ in self._node.next_completions(0.0)]
+            for ticket in tickets:
+                self._held.pop(ticket, None)
+            return tickets
+        return []
+
+    def finish(self, ticket: int) -> None:
+        """Wait for it, however long."""
+        while not self.wait(ticket, _A_WHILE):
+            pass
+
+
+class _AsOurs:
+    """Within it, what a node says is wrong is raised as an error of ours."""
+
+    __slots__ = ()
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: object
+    ) -> None:
+        if isinstance(error, (RuntimeFault, ValueError)):
+            raise_from(error)
+
+
+as_ours = _AsOurs()
+
+
+def raise_from(error: Exception) -> NoReturn:
+    """Raise what a node says as an error of ours."""
+    try:
+        said = json.loads(str(error.args[0]))
+    except (ValueError, IndexError):
+        raise error from None
+    if "field" in said:
+        raise InputError(
+            said["why"], field=said["field"], value=str(said["value"]), hint=said["hint"]
+        ) from error
+    raise TrainingError(
+        said["what"], field=said.get("tensor") or "", hint=said.get("hint") or ""
+    ) from error

@@ -1,0 +1,157 @@
+"""What the simulator predicts for the very job that a rank has recorded.
+
+Nothing is fitted. From the record come the tensors, their order and sizes, and what computing took
+before and after each (the mean over the middle half of the steps); from the node's settings the
+fabric, the policies and the partition. One layer stands for each tensor, in the order of the
+forward pass, and one without parameters for all that is computed outside of the model.
+
+Ignored: what allrail itself computes on the same cores; that gradients become ready in another
+order than that of the forward pass, turned round; messages that count the users of parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from allrail.errors import InputError
+from allrail.runtime.record import Record
+from allrail.runtime.steps import OUTSIDE, Step
+
+_ITERATIONS = 4
+_CREDIT = "1 TiB"
+"""A transport whose frames carry names holds nothing back."""
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """A predicted step.
+
+    Attributes:
+        step_ms: How long it takes.
+        exposed_ms: Of it, communication during which nothing is computed.
+        world: What has carried the bytes.
+        note: What is to be known of the number.
+    """
+
+    step_ms: float
+    exposed_ms: float
+    world: str
+    note: str
+
+
+def predict(record: Record, steps: Sequence[Step]) -> Prediction | str:
+    """Simulate the step of a record; return why not, where it cannot be.
+
+    Args:
+        record: Of one rank.
+        steps: Of the record, one or more.
+    """
+    from allrail.training import simulate_training
+
+    settings = record["settings"]
+    if settings is None or not settings.get("dimensions"):
+        return "the transport knows no fabric"
+    if not steps:
+        return "no step was seen whole"
+    try:
+        result = simulate_training(scenario(record, steps))
+    except InputError as error:
+        return f"the simulator does not take this job: {error.why}"
+    calibrated = bool(settings.get("calibrated"))
+    note = "" if calibrated else "the fabric is uncalibrated"
+    return Prediction(result.step_time_us / 1e3, result.exposed_us.data / 1e3, result.world, note)
+
+
+def scenario(record: Record, steps: Sequence[Step]) -> dict[str, Any]:
+    """Return the scenario that is simulated.
+
+    Args:
+        record: Of one rank, with settings.
+        steps: Of the record, one or more.
+    """
+    settings = record["settings"] or {}
+    tensors = record["tensors"]
+    steps = _typical(steps)
+    order = sorted(range(len(tensors) - 1), key=lambda each: (tensors[each]["place"], -each))
+    outside = _time([step.backward.get(OUTSIDE, 0) for step in steps])
+    layers: list[dict[str, Any]] = [
+        {"name": "outside", "parameters": 0, "flops": 0, "forward": "0 ps", "backward": outside}
+    ]
+    layers += [
+        {
+            "name": tensors[each]["name"],
+            # Of 4 bytes, whatever they are: gradients travel as many bytes.
+            "parameters": -(-tensors[each]["bytes"] // 4),
+            "flops": 0,
+            "forward": _time([step.forward.get(each, 0) for step in steps]),
+            "backward": _time([step.backward.get(each, 0) for step in steps]),
+        }
+        for each in order
+    ]
+    known = ("kind", "size", "links", "bandwidth", "latency")
+    dimensions = [
+        {"kind": "switch"} | {key: each[key] for key in known if key in each}
+        for each in settings["dimensions"]
+    ]
+    tensor = {
+        "policy": settings.get("tensor", "bytescheduler"),
+        "credit": _CREDIT,
+        "barrier": not record["crosses"],
+    }
+    if settings.get("partition"):
+        tensor["partition"] = settings["partition"]
+    return {
+        "schema_version": 1,
+        "fabric": {"name": "job", "dimensions": dimensions},
+        "workload": {
+            "model": {"layers": layers},
+            "precision": "fp32",
+            "batch_per_npu": 1,
+            "parallelism": {"dp": record["ranks"]},
+            "optimizer": "none",
+            "iterations": _ITERATIONS,
+        },
+        "schedule": {
+            **{key: settings[key] for key in ("policy", "order") if key in settings},
+            "chunks": _chunks(record),
+            "tensor": tensor,
+        },
+    }
+
+
+def _typical(steps: Sequence[Step]) -> list[Step]:
+    """The middle half by what they compute.
+
+    Of these means are taken, which add up; medians do not where now one part is held up, now
+    another.
+    """
+    ordered = sorted(steps, key=lambda step: step.end - step.start - step.waited)
+    cut = len(ordered) // 4
+    return ordered[cut : len(ordered) - cut]
+
+
+def _time(times: Sequence[int]) -> str:
+    return f"{round(fmean(times) * 1000)} ps"
+
+
+def _chunks(record: Record) -> int:
+    """Into how many chunks most bytes were cut: in a node that depends on the size."""
+    timeline = record["timeline"]
+    if timeline is None or not timeline["partitions"]:
+        return 1
+    count = [0] * len(timeline["partitions"])
+    for stage in timeline["stages"]:
+        count[stage["partition"]] = max(count[stage["partition"]], stage["chunk"] + 1)
+    sizes = sorted(
+        (chunks, partition["bytes"])
+        for chunks, partition in zip(count, timeline["partitions"], strict=True)
+    )
+    half, seen = sum(size for _, size in sizes) / 2, 0
+    for chunks, size in sizes:
+        seen += size
+        if seen >= half:
+            return max(1, chunks)
+    return 1

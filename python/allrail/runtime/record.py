@@ -1,0 +1,170 @@
+"""What a rank has recorded of a training job, and the files that it is in.
+
+A record is plain data: what the rank's hooks have seen (`Marks`), what its node has (a timeline,
+from `allrail._core.Node`), and with what settings. All times are nanoseconds of the machine's
+monotonic clock; `report["peers"]` says how far the clocks of other ranks are ahead.
+
+`ALLRAIL_TRACE=DIR` has every rank write its record when it ends; `allrail run --trace DIR` puts
+them together.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gzip
+import json
+import os
+import zlib
+from collections import deque
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
+
+from allrail.errors import InputError
+
+SCHEMA_VERSION = 1
+
+_RECORDS = 1 << 18
+"""Of a node, while a trace is made: 25 MB, some hundred steps."""
+
+_MARKS = 1 << 16
+
+
+class Mark(NamedTuple):
+    """Something that a hook has seen.
+
+    Attributes:
+        kind: `forward` (a pass of the model), `enter` (a module's entry, with all that is waited
+            for and stepped there), `submit` (a gradient is ready), `wait`, or `round` (a backward
+            pass is over, and with it a step).
+        tensor: The place in `Tensors` of what it is about; -1 if about none.
+        start: When it began, ns.
+        end: When it was over, ns.
+    """
+
+    kind: str
+    tensor: int
+    start: int
+    end: int
+
+
+class Marks:
+    """The last marks of a rank; `add` takes the four values of a `Mark`."""
+
+    def __init__(self, most: int = _MARKS) -> None:
+        self._ring: deque[tuple[str, int, int, int]] = deque(maxlen=most)
+        self.add = self._ring.append
+
+    def all(self) -> list[Mark]:
+        """Return them, by their end."""
+        return [Mark(*each) for each in list(self._ring)]
+
+
+class TensorRow(TypedDict):
+    """A tensor that is exchanged."""
+
+    name: str
+    bytes: int
+    place: int
+
+
+class Record(TypedDict):
+    """What one rank has recorded of one model.
+
+    Keys: `tensors` in the order in which they become ready, the last one counts the users of
+    parameters; `transport` by its class; `crosses`
+    says whether steps wait as late as the next forward pass; `settings` are those of the node,
+    `timeline` and `report` what it says, all three None where there is none.
+    """
+
+    schema_version: int
+    rank: int
+    ranks: int
+    model: str
+    transport: str
+    crosses: bool
+    tensors: list[TensorRow]
+    marks: list[Mark]
+    settings: dict[str, Any] | None
+    timeline: dict[str, Any] | None
+    report: dict[str, Any] | None
+    barriers: dict[str, int]
+
+
+def folder() -> Path | None:
+    """Return where records are to be written, if they are."""
+    named = os.environ.get("ALLRAIL_TRACE", "")
+    return Path(named) if named else None
+
+
+def recording(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a node's settings with what a trace needs, if one is made.
+
+    Args:
+        settings: What is known; a folder for its flight recorder stays.
+    """
+    where = folder()
+    if where is None:
+        return dict(settings)
+    flight = settings.get("flight_recorder") or str(where.absolute())
+    return {**settings, "records": _RECORDS, "flight_recorder": flight}
+
+
+def write(record: Record, where: Path) -> Path:
+    """Write a record, so that the file is whole as soon as it is there; return its path.
+
+    Args:
+        record: What a rank has recorded.
+        where: The folder; made if it is not there.
+    """
+    where.mkdir(parents=True, exist_ok=True)
+    restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    path = where / f"rank{record['rank']}-{record['model']}-restart{restart}.json.gz"
+    part = where / f".{path.name}.{os.getpid()}"
+    part.write_bytes(gzip.compress(json.dumps(record).encode(), compresslevel=1))
+    part.replace(path)
+    return path
+
+
+def read(where: Path) -> list[Record]:
+    """Return the records of a folder, by model and rank.
+
+    Args:
+        where: What `ALLRAIL_TRACE` was.
+
+    Raises:
+        InputError: A file in it is no record.
+    """
+    found: list[Record] = []
+    for path in sorted(where.glob("rank*.json.gz")):
+        try:
+            record: Record = json.loads(gzip.decompress(path.read_bytes()))
+            known = record["schema_version"] == SCHEMA_VERSION
+            record["marks"] = [Mark(*each) for each in record["marks"]]
+        except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
+            raise InputError(
+                f"it is no record of a rank: {error}",
+                source=str(path),
+                hint="trace into a folder of its own",
+            ) from None
+        if not known:
+            raise InputError(
+                f"it has schema version {record['schema_version']}, this build reads"
+                f" {SCHEMA_VERSION}",
+                source=str(path),
+                hint="put traces together with the allrail that has made them",
+            )
+        found.append(record)
+    return sorted(found, key=lambda one: (one["model"], one["rank"]))
+
+
+def clear(where: Path) -> None:
+    """Remove the records that an earlier run has left.
+
+    Args:
+        where: A folder, which need not be there.
+    """
+    for pattern in ("rank*.json.gz", ".rank*.json.gz.*"):
+        for path in where.glob(pattern):
+            with contextlib.suppress(FileNotFoundError):
+                path.unlink()

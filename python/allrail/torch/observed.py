@@ -1,0 +1,177 @@
+"""What is seen of a scheduled model while it trains, and what is told of it.
+
+`Watched` stands between a model's hooks and its transport, and marks when gradients leave and how
+long the script waits for them; `Scheduled` marks passes and entries of modules. A mark is one
+append to a bounded list. When the model is released, or the interpreter ends, a record of it is
+written where `ALLRAIL_TRACE` says.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+import weakref
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from allrail.runtime import record as records
+from allrail.runtime.record import Marks, Record, TensorRow
+from allrail.torch.barrier import Barriers
+from allrail.torch.transport import Transport
+
+_now = time.monotonic_ns
+
+
+class Watched:
+    """A transport that marks what is asked of it; see `allrail.torch.transport.Transport`.
+
+    Args:
+        transport: What does the work.
+        marks: Where marks go.
+
+    Attributes:
+        tensors: What was registered; the last one counts the users of parameters.
+        places: Of each key, its place among them.
+    """
+
+    def __init__(self, transport: Transport, marks: Marks) -> None:
+        self.rank, self.ranks = transport.rank, transport.ranks
+        self.tensors: list[TensorRow] = []
+        self.places: dict[int, int] = {}
+        self._transport = transport
+        self._add = marks.add
+        self._last = -1
+        # Asked often, and of no interest.
+        self.is_done = transport.is_done
+        self.start = transport.start
+        self.broadcast = transport.broadcast
+        self.close = transport.close
+
+    def register(
+        self,
+        name: str,
+        dtype: torch.dtype,
+        shape: Sequence[int],
+        strides: Sequence[int],
+        place: int,
+        group: int | None = None,
+    ) -> int:
+        """See `Transport.register`."""
+        key = self._transport.register(name, dtype, shape, strides, place, group)
+        self.places[key] = len(self.tensors)
+        size = dtype.itemsize
+        for side in shape:
+            size *= side
+        self.tensors.append({"name": name, "bytes": size, "place": place})
+        self._last = key
+        return key
+
+    def submit(self, key: int, tensor: torch.Tensor) -> int:
+        """See `Transport.submit`."""
+        return self._mark(key, self._transport.submit, tensor)
+
+    def unused(self, key: int, tensor: torch.Tensor) -> int:
+        """See `Transport.unused`."""
+        return self._mark(key, self._transport.unused, tensor)
+
+    def wait(self, key: int, generation: int) -> None:
+        """See `Transport.wait`."""
+        start = _now()
+        self._transport.wait(key, generation)
+        self._add(("wait", self.places[key], start, _now()))
+
+    def _mark(self, key: int, submit: Any, tensor: torch.Tensor) -> int:
+        start = _now()
+        generation: int = submit(key, tensor)
+        # The count of users is sent when all gradients are: a backward pass is over.
+        kind = "round" if key == self._last else "submit"
+        self._add((kind, self.places[key], start, _now()))
+        return generation
+
+
+class Observed:
+    """What is seen of one scheduled model.
+
+    Args:
+        transport: What carries its gradients.
+        barriers: Where waits for a whole view are counted.
+        model: A name for files.
+        crosses: Whether steps may be made as late as the next forward pass.
+    """
+
+    def __init__(
+        self, transport: Transport, barriers: Barriers, *, model: str, crosses: bool
+    ) -> None:
+        self.marks = Marks()
+        self.watched = Watched(transport, self.marks)
+        self._parts = (transport, self.watched, self.marks, barriers, model, crosses)
+        self._forward = 0
+        where = records.folder()
+        self.write = (
+            _nothing
+            if where is None
+            else weakref.finalize(self, _write, os.getpid(), where, self._parts)
+        )
+
+    def record(self) -> Record:
+        """Return what was seen so far."""
+        return _record(*self._parts)
+
+    def enter(self, key: int, start: int) -> None:
+        """Mark a module's entry, with all that was waited for and stepped since `start`."""
+        place = self.watched.places.get(key, -1)
+        if place >= 0:
+            self.marks.add(("enter", place, start, _now()))
+
+    def forward_begins(self) -> None:
+        """Mark the beginning of a forward pass of the whole model."""
+        self._forward = _now()
+
+    def forward_ends(self) -> None:
+        """Mark its end."""
+        if self._forward:
+            self.marks.add(("forward", -1, self._forward, _now()))
+            self._forward = 0
+
+
+def _nothing() -> None:
+    """No trace is made."""
+
+
+def _record(
+    transport: Transport,
+    watched: Watched,
+    marks: Marks,
+    barriers: Barriers,
+    model: str,
+    crosses: bool,  # noqa: FBT001 - it is one of `Observed._parts`
+) -> Record:
+    # A transport over a node of ours tells more.
+    settings = getattr(transport, "settings", None)
+    timeline = getattr(transport, "timeline", None)
+    report = getattr(transport, "report", None)
+    return {
+        "schema_version": records.SCHEMA_VERSION,
+        "rank": watched.rank,
+        "ranks": watched.ranks,
+        "model": model,
+        "transport": type(transport).__name__,
+        "crosses": crosses,
+        "tensors": list(watched.tensors),
+        "marks": marks.all(),
+        "settings": settings,
+        "timeline": None if timeline is None else timeline(),
+        "report": None if report is None else report(),
+        "barriers": dict(barriers.counts),
+    }
+
+
+def _write(process: int, where: Path, parts: Any) -> None:
+    """Write a record, unless this is a fork of the process that it is of."""
+    if os.getpid() == process:
+        with contextlib.suppress(OSError):
+            records.write(_record(*parts), where)

@@ -1,0 +1,45 @@
+"""Where the ranks of a job find each other: the store that torch.distributed keeps.
+
+It satisfies `allrail.runtime.agreement.Store` as it is.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import torch.distributed as dist
+
+from allrail.errors import InputError
+
+_NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+def store_of_job() -> tuple[Any, int, int]:
+    """Return torchrun's store, this process' rank and the number of processes.
+
+    Raises:
+        InputError: The process was not started by torchrun, nor has it a process group.
+    """
+    if not dist.is_available():
+        raise InputError("this torch was built without torch.distributed", hint="install another")
+    if dist.is_initialized():
+        store = dist.distributed_c10d._get_default_store()
+        return store, dist.get_rank(), dist.get_world_size()
+    missing = [name for name in _NEEDED if name not in os.environ]
+    if missing:
+        raise InputError(
+            "this process knows no others to train with: " + ", ".join(missing) + " not set",
+            field="environment",
+            hint="start the script with `torchrun --nproc-per-node 2 script.py`, or call"
+            " `torch.distributed.init_process_group` first",
+        )
+    try:
+        store, rank, ranks = next(iter(dist.rendezvous("env://")))
+    except (ValueError, RuntimeError) as error:
+        raise InputError(
+            f"the environment of torchrun makes no sense: {error}",
+            field="environment",
+            hint="start the script with `torchrun --nproc-per-node 2 script.py`",
+        ) from error
+    return store, rank, ranks

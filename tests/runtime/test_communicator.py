@@ -1,0 +1,223 @@
+"""The same body over every framework: results, what they are, and who may be written to."""
+
+from __future__ import annotations
+
+import array
+import contextlib
+import gc
+import threading
+import time
+import warnings
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import allrail
+
+
+def every_operation(framework, rank):
+    make = framework.make
+    kind = type(make([0], "float32"))
+    with allrail.Communicator() as group:
+        assert (group.rank, group.ranks, group.local_rank) == (rank, 2, rank)
+        grid = make([[0, 1, 2], [3, 4, 5]], "float32") + rank
+        reduced = group.all_reduce(grid).wait()
+        averaged = group.all_reduce(make([rank, 3], "float32"), op="average").wait()
+        half = make([rank, 3], "bfloat16" if framework.has_bfloat16 else "float16")
+        halves = group.all_reduce(half, op="average").wait()
+        whole = make([[1, 2], [3, 4]], "int32") * (rank + 1)
+        part = group.reduce_scatter(whole).wait()
+        gathered = group.all_gather(make([[rank, 7]], "int32")).wait()
+        scalars = group.all_gather(make(rank, "int32")).wait()
+        flags = group.all_gather(make([rank == 1], "bool")).wait()
+        cast = group.broadcast(make([rank == 1, rank == 0], "bool"), root=1).wait()
+        rows = make([[10 * rank], [10 * rank + 1]], "int32")
+        exchanged = group.all_to_all(rows).wait()
+        nothing = group.all_reduce(make([], "float32")).wait()
+        group.barrier()
+        results = [reduced, averaged, part, gathered, scalars, flags, cast, exchanged, nothing]
+        assert all(isinstance(one, kind) for one in results), [type(one) for one in results]
+        if framework.is_immutable:
+            assert grid.tolist() == [[rank, 1 + rank, 2 + rank], [3 + rank, 4 + rank, 5 + rank]]
+        else:
+            assert reduced is grid
+        assert whole.tolist() == [[rank + 1, 2 * (rank + 1)], [3 * (rank + 1), 4 * (rank + 1)]]
+        assert rows.tolist() == [[10 * rank], [10 * rank + 1]]
+        assert halves.dtype == half.dtype
+        assert [float(one) for one in halves] == [0.5, 3.0]
+    return [one.tolist() for one in results]
+
+
+def test_every_operation_over_every_framework(framework, on_ranks):
+    said = on_ranks(partial(every_operation, framework))
+    for rank in range(2):
+        reduced, averaged, part, gathered, scalars, flags, cast, exchanged, nothing = said[rank]
+        assert reduced == [[1, 3, 5], [7, 9, 11]]
+        assert averaged == [0.5, 3]
+        assert part == [[[3, 6]], [[9, 12]]][rank]
+        assert gathered == [[0, 7], [1, 7]]
+        assert scalars == [0, 1]
+        assert flags == [False, True]
+        assert cast == [True, False]
+        assert exchanged == [[[0], [10]], [[1], [11]]][rank]
+        assert nothing == []
+
+
+def any_order(rank):
+    names = ["loss", "weight", "bias", "scale"]
+    with allrail.Communicator() as group:
+        found = {}
+        for generation in range(3):
+            mine = names[rank + generation :] + names[: rank + generation]
+            arrays = {name: np.full(1000 * len(name), rank + len(name)) for name in mine}
+            handles = {
+                name: group.all_reduce(arrays[name], name=name, priority=len(name))
+                for name in (mine if rank else reversed(mine))
+            }
+            group.barrier()
+            for name in sorted(names):
+                assert handles[name].wait() is arrays[name]
+                assert handles[name].done()
+                assert handles[name].wait() is arrays[name]
+                assert (arrays[name] == arrays[name][0]).all()
+                found[name] = int(arrays[name][0])
+        return found
+
+
+def test_names_meet_in_any_order_and_from_any_thread(on_ranks):
+    expected = {"loss": 11, "weight": 15, "bias": 11, "scale": 13}
+    # Of three ranks: 0 + 1 + 2, and thrice the length.
+    expected = {name: 3 + 3 * len(name) for name in expected}
+    assert on_ranks(any_order, ranks=3) == [expected] * 3
+
+
+def from_threads(rank):
+    with allrail.Communicator() as group:
+        results = {}
+
+        def work(name):
+            for _ in range(20):
+                results[name] = group.all_gather(np.array([rank]), name=name).wait().tolist()
+
+        threads = [threading.Thread(target=work, args=(name,)) for name in ("a", "b", "c")]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return results
+
+
+def test_threads_with_names(on_ranks):
+    assert on_ranks(from_threads) == [{"a": [0, 1], "b": [0, 1], "c": [0, 1]}] * 2
+
+
+def several_at_a_time(rank):
+    with allrail.Communicator() as group:
+        arrays = [np.full(50_000, rank + number, np.float64) for number in range(40)]
+        handles = [group.all_reduce(array, priority=number) for number, array in enumerate(arrays)]
+        for number, handle in reversed(list(enumerate(handles))):
+            assert (handle.wait() == 2 * number + 1).all()
+        # Nobody waits for these, and `close` does.
+        last = np.full(100_000, rank, np.float32)
+        group.all_reduce(last)
+    assert (last == 1).all()
+    return len(group._calls._held), len(group._open)
+
+
+def test_several_at_a_time_and_nothing_is_kept(on_ranks):
+    assert on_ranks(several_at_a_time) == [(0, 0)] * 2
+
+
+def threads_and_files():
+    return len(list(Path("/proc/self/task").iterdir())), len(list(Path("/proc/self/fd").iterdir()))
+
+
+def leaks(rank):
+    with allrail.Communicator() as group:
+        group.barrier()
+    gc.collect()
+    before = threads_and_files()
+    for _ in range(3):
+        with allrail.Communicator() as group:
+            group.barrier()
+    with contextlib.suppress(ZeroDivisionError), allrail.Communicator() as group:
+        group.all_reduce(np.zeros(10))
+        1 / (group.ranks - 2)  # a mistake of the script's
+    gc.collect()
+    return before == threads_and_files()
+
+
+def test_threads_and_files_end_with_it(on_ranks):
+    assert on_ranks(leaks) == [True, True]
+
+
+def buffers(rank):
+    with allrail.Communicator() as group:
+        plain = array.array("f", [1, 2])
+        assert group.all_reduce(plain).wait() is plain
+        raw = bytearray([rank, 1])
+        group.all_reduce(raw).wait()
+        fixed = group.all_reduce(bytes([rank, 1])).wait()
+        frozen = np.ones(2)
+        frozen.flags.writeable = False
+        summed = group.all_reduce(frozen).wait()
+        scalar = group.all_reduce(np.float32(rank)).wait()
+        arrays = [plain, raw, fixed, frozen, summed, scalar]
+        return [np.asarray(memoryview(one)).tolist() for one in arrays]
+
+
+def test_buffers_and_what_is_read_only(on_ranks):
+    assert on_ranks(buffers) == [[[2, 4], [1, 2], [1, 2], [1, 1], [2, 2], 1.0]] * 2
+
+
+def alone(rank):
+    with allrail.Communicator() as group:
+        array = np.arange(4.0)
+        assert group.all_reduce(array, op="average", name="x").wait() is array
+        group.barrier()
+        parts = [group.reduce_scatter(array), group.all_gather(array), group.all_to_all(array)]
+        return [one.wait().tolist() for one in parts]
+
+
+def test_one_rank(on_ranks):
+    assert on_ranks(alone, ranks=1) == [[[0, 1, 2, 3]] * 3]
+
+
+def late(rank):
+    allrail.runtime.communicator._WARNED_AFTER = 0.05
+    with allrail.Communicator() as group:
+        if rank == 1:
+            time.sleep(0.5)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            handle = group.all_reduce(np.ones(3), name="x")
+            assert rank == 1 or not handle.done()
+            handle.wait()
+        return [str(one.message) for one in told]
+
+
+def test_a_late_rank_is_warned_of_and_no_error(on_ranks):
+    first, _ = on_ranks(late)
+    assert len(first) == 1
+    assert "`x` takes more than" in first[0]
+    assert "does not begin it" in first[0]
+
+
+def autograd(rank):
+    import torch
+
+    with allrail.Communicator() as group:
+        weight = torch.ones(3, requires_grad=True)
+        factor = torch.ones(3)
+        loss = (weight * factor).sum()
+        group.all_reduce(factor).wait()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            loss.backward()
+        return True
+
+
+def test_autograd_learns_that_a_tensor_was_written_to(on_ranks):
+    pytest.importorskip("torch", reason="torch is not installed: `allrail[torch]`")
+    assert on_ranks(autograd) == [True, True]

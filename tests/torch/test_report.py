@@ -1,0 +1,176 @@
+"""What `art.report()` says: checked against times and bytes that the test knows."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import warnings
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[torch]`")
+
+from torch import nn  # noqa: E402
+
+import allrail.torch as art  # noqa: E402
+from allrail.errors import InputError  # noqa: E402
+from allrail.runtime import record as records  # noqa: E402
+from allrail.runtime.agreement import Agreement  # noqa: E402
+from allrail.runtime.predict import scenario  # noqa: E402
+from allrail.runtime.steps import OUTSIDE, steps_of  # noqa: E402
+from allrail.torch.native import Native  # noqa: E402
+from allrail.torch.store import store_of_job  # noqa: E402
+
+STEPS = 8
+
+
+class Slow(nn.Module):
+    """Computes for a known time, forward and backward."""
+
+    def __init__(self, size, forward, backward):
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.forward_s, self.backward_s = forward, backward
+
+    def forward(self, x):
+        time.sleep(self.forward_s)
+        y = x * self.weight.sum()
+        y.register_hook(lambda _: time.sleep(self.backward_s))
+        return y
+
+
+def trained(*, transport="native", outside=0.01, late=0.0, sizes=(100_000, 300_000)):
+    torch.manual_seed(0)
+    model = nn.Sequential(Slow(sizes[0], 0.004, 0.006), Slow(sizes[1], 0.008, 0.002))
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
+    art.schedule(model, optimizer, transport=transport)
+    for _ in range(STEPS):
+        time.sleep(outside + late)
+        model(torch.ones(1, requires_grad=True)).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    return model, optimizer
+
+
+def test_times_bytes_and_a_prediction(on_ranks):
+    def body(rank):
+        model, _ = trained()
+        report = art.report(model)
+        record = art._of(model)[0].observed.record()
+        steps = steps_of(record)
+        of = {row["name"]: place for place, row in enumerate(record["tensors"][:-1])}
+        times = {
+            "outside": sorted(step.backward[OUTSIDE] for step in steps)[len(steps) // 2],
+            **{f"forward {n}": min(s.forward[p] for s in steps) for n, p in of.items()},
+            **{f"backward {n}": min(s.backward[p] for s in steps) for n, p in of.items()},
+        }
+        art.release(model)
+        return report.to_json(), str(report), times, scenario(record, steps)
+
+    for rank, (report, text, times, tree) in enumerate(on_ranks(body)):
+        json.dumps(report)
+        assert (report["rank"], report["ranks"], report["steps"]) == (rank, 2, STEPS - 2)
+        # 30 ms are slept in a step; how much longer it takes depends on the machine.
+        assert 30 <= report["step_ms"] <= 300
+        assert report["interval_ms"][0] <= report["step_ms"] <= report["interval_ms"][1]
+        assert 0 <= report["exposed_ms"] <= report["step_ms"] - 30
+        known = {
+            "outside": 10,
+            "forward 0.weight": 4,
+            "backward 0.weight": 6,
+            "forward 1.weight": 8,
+            "backward 1.weight": 2,
+        }
+        for name, least in known.items():
+            assert least <= times[name] / 1e6 <= least + 20, (name, times)
+        # All-reduces of 1.6 MB over two ranks: each sends as much.
+        [use] = report["dimensions"]
+        assert 1.6e6 <= use["bytes_per_step"] * STEPS / (STEPS - 1) <= 1.7e6 * 1.2
+        assert 0 < use["busy"] <= 1
+        # The simulator has the job's own layers, and says so of a fabric that nobody measured.
+        layers = tree["workload"]["model"]["layers"]
+        assert [one["name"] for one in layers] == ["outside", "0.weight", "1.weight"]
+        assert [one["parameters"] for one in layers] == [0, 100_000, 300_000]
+        assert tree["fabric"]["dimensions"][0]["size"] == 2
+        assert 30 <= report["predicted"]["step_ms"] <= report["step_ms"] * 1.2
+        assert report["difference"] == pytest.approx(
+            report["predicted"]["step_ms"] / report["step_ms"] - 1
+        )
+        assert "uncalibrated" in text
+        assert "dimension 0" in text
+
+
+def test_a_transport_that_knows_no_fabric_says_so(on_ranks):
+    def body(rank):
+        model, _ = trained(transport="c10d", sizes=(10, 10))
+        report = art.report(model)
+        art.release(model)
+        try:
+            art.report(model)
+        except InputError as error:
+            return report, str(error)
+        return report, ""
+
+    for report, error in on_ranks(body):
+        assert report.step_ms >= 30
+        assert report.predicted is None
+        assert "no fabric" in str(report)
+        assert "is not scheduled" in error
+
+
+def test_a_rank_that_is_late_is_blamed(on_ranks):
+    def body(rank):
+        model, _ = trained(late=0.06 if rank == 1 else 0.0, outside=0.03, sizes=(10, 10))
+        time.sleep(1.2)  # for a sign of life
+        findings = art.report(model).findings
+        art.release(model)
+        return findings
+
+    for_0, for_1 = on_ranks(body)
+    assert any("rank 1 is" in line and "later than the median" in line for line in for_0), for_0
+    assert any("this rank is" in line for line in for_1), for_1
+
+
+def test_who_waits_is_warned_with_whom_for(on_ranks):
+    def body(rank):
+        store, _, ranks = store_of_job()
+        dimension = {"size": 2, "bandwidth": "20 Gb/s", "latency": "20 us"}
+        seconds = {"connect": "30 s", "link": "10 s", "silent": "60 s", "stalled": "1800 s"}
+        timeouts = {**seconds, "heartbeat": "50 ms", "warn": "300 ms"}
+        transport = Native(
+            rank,
+            ranks,
+            Agreement(store, rank, ranks, "warns"),
+            {"dimensions": [dimension], "timeouts": timeouts},
+        )
+        tensor = torch.ones(10)
+        key = transport.register("conv1.weight", tensor.dtype, (10,), (1,), 0)
+        transport.start()
+        if rank == 1:
+            time.sleep(1.5)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            transport.wait(key, transport.submit(key, tensor))
+        transport.close()
+        return [str(one.message) for one in caught]
+
+    for_0, for_1 = on_ranks(body)
+    assert len(for_0) == 1
+    assert "`conv1.weight`: rank 1 did not submit it, and rank 0 wait" in for_0[0]
+    assert for_1 == []
+
+
+def test_a_record_is_written_when_a_model_is_released_and_holds_no_secret(on_ranks, tmp_path):
+    def body(rank):
+        os.environ["ALLRAIL_TRACE"] = str(tmp_path)
+        model, _ = trained(sizes=(10, 10))
+        art.release(model)
+
+    on_ranks(body)
+    found = records.read(tmp_path)
+    assert [one["rank"] for one in found] == [0, 1]
+    assert found[0]["settings"]["records"] > 1 << 16
+    assert "secret" not in found[0]["settings"]
+    assert len(found[0]["timeline"]["exchanges"]) >= 3 * STEPS - 3
+    assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
