@@ -309,6 +309,7 @@ def test_a_lost_rank_leaves_steps_mixed_or_undone(undo):
         moments = [optimizer.state[each]["exp_avg"].clone() for each in model.parameters()]
         optimizer.zero_grad()
         model(torch.ones(8, 64)).square().mean().backward()
+        transport = art._of(model)[0].observed.watched
         is_done, transport.is_done = transport.is_done, lambda *_: False
         optimizer.step()
         stepper = art._of(model)[0]._steppers[0]
