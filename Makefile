@@ -151,8 +151,7 @@ faults: build $(TORCH_DEPENDENCIES) ## every fault of a running job, 20 times ea
 
 .PHONY: demo-run
 demo-run: build $(TORCH_DEPENDENCIES) ## a transformer on 4 local workers, with allrail and without
-	$(BIN)/python -m torch.distributed.run --standalone --local-addr 127.0.0.1 --nproc-per-node 4 \
-	  examples/09-train-a-transformer/train.py
+	$(BIN)/python examples/11-train-a-transformer/train.py
 
 .PHONY: docs
 docs: build ## write the scenario's keys, docs/reference and the examples' expected outputs again

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import torch
 import torch.distributed as dist
 from figures import Figure, Interval
-from job import HAS_SHARED_MEMORY, OVER_TCP, Worker, run_on_host
+from job import OVER_TCP, Worker, run_on_host
 
 LOOPBACK = {"interface": "127.0.0.1", "bandwidth": "20 Gb/s", "latency": "20 us", "kind": "switch"}
 SIZES = {"64 KiB": (64 << 10, 200), "1 MiB": (1 << 20, 40), "64 MiB": (64 << 20, 2)}
@@ -16,12 +16,11 @@ SIZES = {"64 KiB": (64 << 10, 200), "1 MiB": (1 << 20, 40), "64 MiB": (64 << 20,
 
 CASES: dict[str, tuple[dict[str, bool], dict[str, float]]] = {
     "all-reduce-tcp": (OVER_TCP, {"64 KiB": 3.0, "1 MiB": 1.4, "64 MiB": 1.0}),
-}
-if HAS_SHARED_MEMORY:
-    CASES["all-reduce-shared"] = (
+    "all-reduce-shared": (
         {"shared_memory": True},
         {"64 KiB": 4.0, "1 MiB": 2.0, "64 MiB": 1.2},
-    )
+    ),
+}
 """By the name of the row: settings of our node, and what is asked of each size."""
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch.distributed as dist
 
-from allrail import _core
 from allrail._core import Node
 from allrail.runtime.agreement import Agreement
 from allrail.torch.native import Native
@@ -21,18 +20,7 @@ from testbed.local import run_local
 WORKERS = 4
 GIGABIT = 10**9
 _PORT = 29500
-
-
-def _knows_shared_memory() -> bool:
-    try:
-        Node(json.dumps({"rank": 0, "ranks": 1, "shared_memory": False}))
-    except _core.InputError:
-        return False
-    return True
-
-
-HAS_SHARED_MEMORY = _knows_shared_memory()
-OVER_TCP: dict[str, Any] = {"shared_memory": False} if HAS_SHARED_MEMORY else {}
+OVER_TCP: dict[str, Any] = {"shared_memory": False}
 """Workers of the testbed share a host, and stand for hosts of their own."""
 _LONG = 1800.0
 

@@ -17,7 +17,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+import torch._dynamo  # seconds, and the first training step would import it in every rank
 import torch.distributed as dist
+
+# OpenMP's threads do not survive a fork: with more than one, every rank hangs.
+torch.set_num_threads(1)
 
 Answer = tuple[str, Any]
 """`returned` and a value, `raised` and a traceback, `ended` or `hung` and nothing."""

@@ -8,8 +8,6 @@ torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[to
 
 from testbed.soak import RANKS, soak  # noqa: E402
 
-torch.set_num_threads(1)
-
 
 def test_a_job_that_loses_a_rank_goes_on_from_its_checkpoint_and_nothing_grows(tmp_path):
     found = soak(steps=1000, kill_every=600, save_every=200, folder=tmp_path)

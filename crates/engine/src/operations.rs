@@ -76,7 +76,7 @@ pub enum Refused {
         misfit: Misfit,
     },
     /// It is of another operation than this rank has under that name.
-    #[error("{name:?} is of another operation: {differs}")]
+    #[error("it is of another operation than is under this name here: {differs}")]
     Signature {
         /// The frame.
         name: FrameName,

@@ -125,7 +125,10 @@ impl FaultKind {
             Self::Differs => {
                 "every rank must submit the same tensors, of the same types and shapes"
             }
-            Self::BadFrame => "run the same build of allrail on every rank",
+            Self::BadFrame => {
+                "every rank must submit the same tensors, of the same names, types and shapes, in the \
+                 same build of allrail"
+            }
             Self::Stalled => {
                 "look at what that rank does (saving, compiling, a debugger, another branch of the script), or \
                  raise `timeouts.stalled`"

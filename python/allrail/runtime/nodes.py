@@ -7,6 +7,7 @@ of them: else others would not see the parent end.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import secrets
@@ -66,13 +67,60 @@ def connected(settings: dict[str, Any], agreement: Agreement, topic: str) -> Nod
         with as_ours:
             return Node(json.dumps(settings))
 
+    def tells(node: Node) -> dict[str, Any]:
+        return {"addresses": node.addresses(), "settings": _common(settings)}
+
     node, addresses = agreement.together(
-        f"addresses of {topic}", bound, tells=Node.addresses, decide=lambda said: said
+        f"addresses of {topic}", bound, tells=tells, decide=_addresses
     )
     with as_ours:
         node.connect(addresses)
     _open[id(node)] = node
     return node
+
+
+_ALIKE = (
+    "policy",
+    "order",
+    "chunks",
+    "smallest_chunk",
+    "algorithms",
+    "tensor",
+    "partition",
+    "plans",
+)
+_OWN = ("interface", "port")
+
+
+def _common(settings: dict[str, Any]) -> dict[str, Any]:
+    """What all ranks must have in common, or would decide differently with."""
+    common = {key: settings.get(key) for key in _ALIKE}
+    if plans := settings.get("plans"):
+        text = json.dumps(plans, sort_keys=True)
+        common["plan"] = hashlib.sha256(text.encode()).hexdigest()[:12]
+    for place, one in enumerate(settings.get("dimensions", ())):
+        alike = {key: value for key, value in one.items() if key not in _OWN}
+        common |= {f"dimensions[{place}].{key}": value for key, value in alike.items()}
+    return common
+
+
+def _addresses(said: list[dict[str, Any]]) -> list[list[str]]:
+    """All addresses; nodes find out themselves that a rank differs, but not each of them which."""
+    first = said[0]["settings"]
+    for rank, one in enumerate(said):
+        for key in sorted({*first, *one["settings"]}):
+            mine, theirs = first.get(key), one["settings"].get(key)
+            if mine != theirs:
+                raise InputError(
+                    f"rank {rank} has {_shown(theirs)}, rank 0 has {_shown(mine)}",
+                    field=key,
+                    hint="give every rank the same plan and the same settings",
+                )
+    return [one["addresses"] for one in said]
+
+
+def _shown(value: Any) -> str:
+    return "its default" if value is None else f"`{value}`"
 
 
 def warn_of(node: Node) -> None:
