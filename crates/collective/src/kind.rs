@@ -46,6 +46,12 @@ impl Operation {
         matches!(self, Self::ReduceScatter | Self::AllGather | Self::AllToAll)
     }
 
+    /// Whether it starts from one rank's buffer, whichever is named.
+    #[must_use]
+    pub const fn has_root(self) -> bool {
+        matches!(self, Self::Broadcast)
+    }
+
     /// The field's abbreviation.
     #[must_use]
     pub const fn short(self) -> &'static str {

@@ -322,19 +322,19 @@ fn in_network(operation: Operation, size: u64) -> Option<(Fraction, u64)> {
     }
 }
 
-/// What the most loaded links make of an algorithm: on the one link to a switch, what is sent;
-/// elsewhere the algorithm's closed form, or what is counted where it has none.
+/// What the most loaded links make of an algorithm: its closed form; where it has none, on the one link
+/// to a switch what is sent, elsewhere what is counted.
 fn link_bound(
     id: DimensionId,
     dimension: &Dimension,
     algorithm: &dyn Algorithm,
     operation: Operation,
 ) -> Result<LinkTime, CollectiveError> {
-    if kinds::of(dimension.kind).reach() == Reach::Switch {
-        return Ok(LinkTime::as_sent(&algorithm.cost(operation, dimension.size)));
-    }
     match algorithm.on_links(dimension.kind, operation, dimension.size).time {
         Some(time) => Ok(time),
+        None if kinds::of(dimension.kind).reach() == Reach::Switch => {
+            Ok(LinkTime::as_sent(&algorithm.cost(operation, dimension.size)))
+        }
         None => {
             Ok(LinkTime { busy: enumerate(id, dimension, algorithm, operation)?, fill: (0, 1) })
         }

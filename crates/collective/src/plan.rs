@@ -10,7 +10,7 @@ use allrail_fabric::Fabric;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CollectiveError, DimensionSet, Operation, SizeRange};
+use crate::{CollectiveError, DimensionSet, Operation, SizeRange, algorithm};
 
 /// The version of the plan's schema.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -200,6 +200,14 @@ pub fn check_stages(
 }
 
 impl CollectivePlan {
+    /// Whether ranks of this dimension are counted from another one on in each chunk and collective; see
+    /// [`Algorithm::turns`](crate::Algorithm::turns).
+    #[must_use]
+    pub fn turns(&self, dimension: DimensionId) -> bool {
+        let algorithm = self.algorithms.get(dimension.index()).map(|tag| algorithm::named(tag));
+        matches!(algorithm, Some(Ok(algorithm)) if algorithm.turns())
+    }
+
     /// Checks that the plan holds together.
     ///
     /// # Errors

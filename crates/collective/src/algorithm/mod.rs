@@ -8,6 +8,7 @@
 pub mod direct;
 pub mod double_binary_tree;
 pub mod halving_doubling;
+pub mod parameter_server;
 pub mod ring;
 pub mod ring_unidirectional;
 
@@ -90,6 +91,12 @@ pub trait Algorithm: Sync {
         let _ = (kind, operation, ranks);
         OnLinks::default()
     }
+
+    /// Whether one rank does more than the others, so that ranks are counted from another one on in each
+    /// chunk, and in each collective of a runtime. Only for all-reduces.
+    fn turns(&self) -> bool {
+        false
+    }
 }
 
 impl std::fmt::Debug for dyn Algorithm {
@@ -105,6 +112,7 @@ pub static ALL: &[&dyn Algorithm] = &[
     &direct::Direct,
     &halving_doubling::HalvingDoubling,
     &double_binary_tree::DoubleBinaryTree,
+    &parameter_server::ParameterServer,
 ];
 
 /// The algorithm with this tag.

@@ -83,9 +83,7 @@ fn check_root(operation: Operation, root: u32, ranks: u32) -> Result<(), Collect
     };
     match root {
         0 => Ok(()),
-        _ if operation != Operation::Broadcast => {
-            refuse(format!("{operation} has no root"), "0".to_owned())
-        }
+        _ if !operation.has_root() => refuse(format!("{operation} has no root"), "0".to_owned()),
         _ if root >= ranks => {
             refuse(format!("there are {ranks} ranks"), format!("0 to {}", ranks - 1))
         }
@@ -110,32 +108,52 @@ impl RankPlanner {
     /// As [`Self::new`]; [`CollectiveError::Field`] if there is no such place, or the collective has no
     /// root.
     pub fn rooted(plan: &CollectivePlan, rank: u32, root: u32) -> Result<Self, CollectiveError> {
+        let planner = Self::counted_from(plan, rank, root)?;
+        check_root(plan.operation, root, planner.ranks)?;
+        Ok(planner)
+    }
+
+    /// The same, where it is the `turn`-th of many collectives: on the dimensions whose algorithm
+    /// [turns](crate::Algorithm::turns), chunk `i` counts ranks from the one that is `turn + i` on.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn in_turn(plan: &CollectivePlan, rank: u32, turn: u32) -> Result<Self, CollectiveError> {
+        Self::counted_from(plan, rank, if plan.operation.has_root() { 0 } else { turn })
+    }
+
+    fn counted_from(plan: &CollectivePlan, rank: u32, first: u32) -> Result<Self, CollectiveError> {
         let mut positions = positions(plan, rank)?;
         let (mut place, mut ranks) = (0, 1);
         for position in &mut positions {
             place += position.coordinate * ranks;
-            position.root = root / ranks % position.size;
+            if plan.operation.has_root() || plan.turns(position.dimension) {
+                position.root = first / ranks % position.size;
+            }
             ranks *= position.size;
         }
-        check_root(plan.operation, root, ranks)?;
-        let mut lines: BTreeMap<(DimensionId, Operation), Arc<Line>> = BTreeMap::new();
+        let mut lines: BTreeMap<(DimensionId, Operation, u32), Arc<Line>> = BTreeMap::new();
         let mut routes: Vec<Route> = Vec::new();
-        let mut known: BTreeMap<&[crate::Stage], usize> = BTreeMap::new();
+        let mut known: BTreeMap<(&[crate::Stage], Vec<u32>), usize> = BTreeMap::new();
         let (mut route_of, mut before) = (Vec::new(), vec![0u64]);
         for (i, chunk) in plan.chunks.iter().enumerate() {
             let stages = chunk.stages.as_slice();
-            let route = match known.get(stages) {
+            let positions = in_chunk(plan, &positions, i);
+            let key = (stages, positions.iter().map(|position| position.root).collect());
+            let route = match known.get(&key) {
                 Some(route) => *route,
                 None => {
                     check_stages(i, stages, plan.operation, &plan.dimensions)?;
                     for stage in stages {
-                        let key = (stage.dimension, stage.operation);
+                        let root = at(&positions, stage.dimension).root;
+                        let key = (stage.dimension, stage.operation, root);
                         if let Entry::Vacant(empty) = lines.entry(key) {
-                            empty.insert(Arc::new(line(plan, &positions, key)?));
+                            let of = (stage.dimension, stage.operation);
+                            empty.insert(Arc::new(line(plan, &positions, of)?));
                         }
                     }
                     routes.push(route(plan.operation, stages, &positions, &lines));
-                    known.insert(stages, routes.len() - 1);
+                    known.insert(key, routes.len() - 1);
                     routes.len() - 1
                 }
             };
@@ -201,6 +219,16 @@ impl RankPlanner {
     }
 }
 
+/// Where a rank stands in chunk `i`: where ranks take turns, each chunk counts from the next one on.
+fn in_chunk(plan: &CollectivePlan, positions: &[Position], i: usize) -> Vec<Position> {
+    let turned = |position: &Position| {
+        let by = if plan.turns(position.dimension) { i % position.size as usize } else { 0 };
+        let by = u32::try_from(by).expect("less than its size");
+        Position { root: (position.root + by) % position.size, ..*position }
+    };
+    positions.iter().map(turned).collect()
+}
+
 /// The dimensions of the collective, innermost first, and where `rank` stands on them.
 fn positions(plan: &CollectivePlan, rank: u32) -> Result<Vec<Position>, CollectiveError> {
     let refuse = |text: String| CollectiveError::Plan(text);
@@ -252,7 +280,7 @@ fn route(
     operation: Operation,
     stages: &[crate::Stage],
     positions: &[Position],
-    lines: &BTreeMap<(DimensionId, Operation), Arc<Line>>,
+    lines: &BTreeMap<(DimensionId, Operation, u32), Arc<Line>>,
 ) -> Route {
     let axis = |position: &Position| Axis {
         dimension: position.dimension.index(),
@@ -283,7 +311,7 @@ fn route(
         RouteStage {
             dimension: position.dimension,
             operation: stage.operation,
-            line: Arc::clone(&lines[&(stage.dimension, stage.operation)]),
+            line: Arc::clone(&lines[&(stage.dimension, stage.operation, position.root)]),
             takes_part: operation != Operation::Broadcast || reached,
             coordinate: position.coordinate,
             root: position.root,

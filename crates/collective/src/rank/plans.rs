@@ -33,7 +33,7 @@ pub struct Plans {
     /// By operation, dimensions and size.
     entries: Vec<Entry>,
     kept: BTreeMap<(usize, u32, Buffer), Kept>,
-    /// Of broadcasts from another place than 0, made when they are first asked for.
+    /// Counted from another place than 0 on, made when they are first asked for.
     rooted: BTreeMap<(usize, u32), RankPlanner>,
     clock: u64,
 }
@@ -112,6 +112,38 @@ impl Plans {
         root: u32,
         buffer: Buffer,
     ) -> Result<Arc<RankPlan>, CollectiveError> {
+        self.counted_from(operation, dimensions, root, buffer, RankPlanner::rooted)
+    }
+
+    /// The same, of the `turn`-th of many collectives.
+    ///
+    /// # Errors
+    /// As [`Self::part`].
+    pub fn part_in_turn(
+        &mut self,
+        operation: Operation,
+        dimensions: DimensionSet,
+        turn: u32,
+        buffer: Buffer,
+    ) -> Result<Arc<RankPlan>, CollectiveError> {
+        self.counted_from(operation, dimensions, turn, buffer, RankPlanner::in_turn)
+    }
+
+    /// Whether any plan has ranks take turns.
+    #[must_use]
+    pub fn take_turns(&self) -> bool {
+        let turns = |entry: &Entry| entry.plan.dimensions.iter().any(|one| entry.plan.turns(*one));
+        self.entries.iter().any(turns)
+    }
+
+    fn counted_from(
+        &mut self,
+        operation: Operation,
+        dimensions: DimensionSet,
+        root: u32,
+        buffer: Buffer,
+        planner: fn(&CollectivePlan, u32, u32) -> Result<RankPlanner, CollectiveError>,
+    ) -> Result<Arc<RankPlan>, CollectiveError> {
         let entry = self.entry(operation, dimensions, buffer.size())?;
         let key = (entry.number, root, buffer);
         self.clock += 1;
@@ -127,7 +159,7 @@ impl Plans {
             if let Some(planner) = self.rooted.get(&which) {
                 planner.plan(buffer)?
             } else {
-                let planner = RankPlanner::rooted(&entry.plan, self.rank, root)?;
+                let planner = planner(&entry.plan, self.rank, root)?;
                 let planned = planner.plan(buffer)?;
                 self.rooted.insert(which, planner);
                 planned

@@ -152,7 +152,7 @@ impl Running {
         };
         let Call { operation, root, dtype, shape, width, priority } = *call;
         let elements = call.elements()?;
-        let of_size = parts.of(Wanted { operation, root, elements, width })?;
+        let of_size = parts.of(Wanted { operation, root, turn: 0, elements, width })?;
         let (id, progress) = self.executor.issue(of_size.stages, priority)?;
         let (epoch, group) = (self.epoch, self.group);
         let name = OperationName { epoch, group, key, generation, part: 0 };

@@ -24,6 +24,8 @@ pub(super) struct Wanted {
     pub(super) operation: Operation,
     /// Of a broadcast: a place in the group.
     pub(super) root: u32,
+    /// Of other operations: which of many it is, where plans have ranks take turns; below their number.
+    pub(super) turn: u32,
     pub(super) elements: u64,
     /// Bytes of an element.
     pub(super) width: u32,
@@ -38,6 +40,8 @@ struct Kept {
 pub(super) struct Parts {
     plans: Plans,
     dimensions: DimensionSet,
+    /// Whether any plan has ranks take turns; else each size needs one part only.
+    take_turns: bool,
     granule: Bytes,
     room: usize,
     kept: BTreeMap<Wanted, Kept>,
@@ -47,7 +51,8 @@ pub(super) struct Parts {
 impl Parts {
     pub(super) fn new(plans: Plans, dimensions: DimensionSet, granule: Bytes, room: usize) -> Self {
         let (room, kept) = (room.max(1), BTreeMap::new());
-        Self { plans, dimensions, granule, room, kept, clock: 0 }
+        let take_turns = plans.take_turns();
+        Self { plans, dimensions, take_turns, granule, room, kept, clock: 0 }
     }
 
     /// A buffer of so many elements of so many bytes.
@@ -56,20 +61,27 @@ impl Parts {
     }
 
     /// Kept from before, or made. Nothing runs of a buffer without elements.
-    pub(super) fn of(&mut self, wanted: Wanted) -> Result<Part, Broken> {
+    pub(super) fn of(&mut self, mut wanted: Wanted) -> Result<Part, Broken> {
         self.clock += 1;
+        if !self.take_turns {
+            wanted.turn = 0;
+        }
         if let Some(kept) = self.kept.get_mut(&wanted) {
             kept.used = self.clock;
             return Ok(kept.part.clone());
         }
-        let Wanted { operation, root, elements, width } = wanted;
+        let Wanted { operation, root, turn, elements, width } = wanted;
         let buffer = self.buffer(elements, width)?;
         let whole = self.plans.find(operation, self.dimensions, buffer.size())?;
         let stages = match elements {
             0 => Stages::new(Vec::new()),
             _ => stages(whole, buffer.size()),
         };
-        let plan = self.plans.part_from(operation, self.dimensions, root, buffer)?;
+        let plan = if turn > 0 {
+            self.plans.part_in_turn(operation, self.dimensions, turn, buffer)?
+        } else {
+            self.plans.part_from(operation, self.dimensions, root, buffer)?
+        };
         let part = Part { plan, stages: Arc::new(stages) };
         if self.kept.len() >= self.room {
             let oldest = self.kept.iter().min_by_key(|(_, kept)| kept.used).map(|(key, _)| *key);

@@ -134,8 +134,11 @@ impl Running {
             }
             return Ok(());
         }
-        let of_size =
-            parts.of(Wanted { operation: first.request.operation, root: 0, elements, width })?;
+        let (kind, ranks) = (first.request.operation, u64::from(self.ranks));
+        // By what the tensor is called, and not by which others a rank has; its parts one after the other.
+        let turn = key.0.wrapping_add(u64::from(part)) % ranks.max(1);
+        let turn = u32::try_from(turn).expect("below the number of ranks");
+        let of_size = parts.of(Wanted { operation: kind, root: 0, turn, elements, width })?;
         let (id, progress) = self.executor.issue(of_size.stages, priority)?;
         let all = &self.tensors.all;
         let shares = pieces.iter().filter_map(|piece| {

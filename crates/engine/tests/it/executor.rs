@@ -61,3 +61,34 @@ fn a_port_that_became_free_is_awaited_no_more() -> Result<(), Broken> {
     assert_eq!(executor.awaited(), None);
     Ok(())
 }
+
+/// The backward pass brings the second collective while the first one's gather waits.
+#[test]
+fn under_gather_late_what_is_gathered_waits_for_what_is_scattered() -> Result<(), Broken> {
+    let order = allrail_schedule::queue::named("gather_late").expect("known");
+    let halves = || {
+        let buffer = Bytes::new(64);
+        let half =
+            |stage, operation| StageTask { stage, port: 0, operation, buffer, brought: buffer };
+        let mut stages = Stages::new(Vec::new());
+        stages.push([half(0, Operation::ReduceScatter), half(1, Operation::AllGather)]);
+        Arc::new(stages)
+    };
+    let launched = |order| -> Result<Vec<(i64, u32)>, Broken> {
+        let mut executor = Executor::new(order, 1, None);
+        let mut launched = Vec::new();
+        let (first, _) = executor.issue(halves(), 1)?;
+        while let Some(run) = executor.choose() {
+            launched.push((i64::from(run.collective == first), run.at.stage));
+            if launched.len() == 1 {
+                executor.issue(halves(), 0)?;
+            }
+            executor.stage_over(run.collective, run.at)?;
+            executor.port_free(0)?;
+        }
+        Ok(launched)
+    };
+    assert_eq!(launched(order)?, [(1, 0), (0, 0), (1, 1), (0, 1)]);
+    assert_eq!(launched(Order::FIFO)?, [(1, 0), (1, 1), (0, 0), (0, 1)]);
+    Ok(())
+}

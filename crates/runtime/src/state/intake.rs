@@ -164,6 +164,8 @@ impl State {
                     let stage = &run.chunk().stages()[message.stage as usize];
                     let to = (stage.dimension.0, message.peer);
                     let priority = self.live.get(&operation).map_or(0, |live| live.priority);
+                    let order = self.engine.settings().order;
+                    let priority = order.urgency(stage.operation, priority);
                     self.push(to, priority, what);
                 }
                 Work::Combine { frame: number, .. } => {

@@ -149,8 +149,9 @@ fn sums_are_right_over_several_dimensions() {
 
 #[test]
 fn sums_are_right_under_every_algorithm_and_scheduler() {
-    let algorithms = ["ring", "direct", "halving_doubling", "double_binary_tree"];
-    let tensors = ["fifo", "ddp", "fifo", "bytescheduler"];
+    let algorithms =
+        ["ring", "direct", "halving_doubling", "double_binary_tree", "parameter_server"];
+    let tensors = ["fifo", "ddp", "fifo", "bytescheduler", "bytescheduler"];
     for (seed, (algorithm, tensor)) in (21..).zip(algorithms.into_iter().zip(tensors)) {
         exchange(
             &[4],

@@ -3,10 +3,12 @@
 //!
 //! Across collectives the higher priority goes first, whatever the policy; within a collective the
 //! policy decides. Ties go to the chunk issued first, then to the stage that has waited longest. Only
-//! `astra_sim` and `strict`, which goes by the order of issue, have rules of their own.
+//! `astra_sim`, `gather_late` (by what a stage does) and `strict`, which goes by the order of issue, have
+//! rules of their own.
 
 mod astra_sim;
 mod fifo;
+mod gather_late;
 mod lifo;
 mod order;
 mod planned;
@@ -19,6 +21,7 @@ use allrail_core::Bytes;
 
 pub use astra_sim::AstraSim;
 pub use fifo::Fifo;
+pub use gather_late::GatherLate;
 pub use lifo::Lifo;
 pub use order::Order;
 pub use planned::Planned;
@@ -111,6 +114,13 @@ pub trait QueuePolicy: Sync {
     /// dimension in order; it is empty unless the policy [keeps to plans](Self::keeps_to_plans).
     fn queue(&self, orders: Vec<Vec<StageRef>>) -> Box<dyn DimensionQueue>;
 
+    /// How urgent the messages of a stage are, where several stages share a link: that of its collective,
+    /// unless the policy goes by what stages do. The higher goes first.
+    fn urgency(&self, operation: Operation, priority: i64) -> i64 {
+        let _ = operation;
+        priority
+    }
+
     /// Whether the order comes from a plan, and no queue decides.
     fn keeps_to_plans(&self) -> bool {
         false
@@ -147,6 +157,7 @@ pub static ALL: &[&dyn QueuePolicy] = &[
     &fifo::Policy,
     &lifo::Policy,
     &smallest_first::Policy,
+    &gather_late::Policy,
     &planned::Policy,
     &strict::Policy,
     &astra_sim::Policy,

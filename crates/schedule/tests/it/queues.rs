@@ -2,7 +2,9 @@
 
 use allrail_collective::{Operation, StageRef};
 use allrail_core::Bytes;
-use allrail_schedule::queue::{AstraSim, Fifo, Lifo, Planned, SmallestFirst, queues};
+use allrail_schedule::queue::{
+    AstraSim, Fifo, GatherLate, Lifo, Planned, SmallestFirst, named, queues,
+};
 use allrail_schedule::{DimensionQueue, Order, Waiting};
 use proptest::prelude::*;
 
@@ -113,6 +115,28 @@ fn the_higher_priority_goes_first_whatever_the_order() {
         let expected = if order.is_strict() { [0, 0, 1, 1] } else { [1, 1, 0, 0] };
         assert_eq!(collectives, expected, "{order:?}");
     }
+}
+
+#[test]
+fn all_gathers_yield_to_every_reduce_scatter_and_go_by_priority() {
+    let one = |collective, operation, priority| Waiting {
+        collective,
+        operation,
+        priority,
+        ..waiting(0, 1)
+    };
+    let (scatter, gather) = (Operation::ReduceScatter, Operation::AllGather);
+    let stages =
+        [one(0, gather, 1), one(1, gather, 7), one(2, scatter, -3), one(3, scatter, i64::MAX)];
+    let mut queue = filled(GatherLate::default(), &stages);
+    let mut next = || queue.pop().map(|stage| stage.collective);
+    assert_eq!([next(), next(), next()], [Some(2), Some(3), Some(1)]);
+    queue.push(one(4, scatter, 0));
+    assert_eq!(served(&mut queue), [(4, 0), (0, 0)]);
+    // Where stages share a link, their messages go alike.
+    let order = named("gather_late").expect("known");
+    assert!(order.urgency(scatter, 0) > order.urgency(gather, i64::MAX));
+    assert!(Order::FIFO.urgency(scatter, 0) < Order::FIFO.urgency(gather, 1));
 }
 
 #[test]

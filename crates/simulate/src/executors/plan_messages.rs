@@ -101,6 +101,8 @@ struct Expanded {
     /// Bytes of one block of the program.
     block: Bytes,
     first: u64,
+    /// From which coordinate on the program counts its ranks.
+    turn: u32,
 }
 
 struct PlanMessages {
@@ -141,7 +143,7 @@ pub fn lower(
     // For every stage of a broadcast, the dimensions on which the data has not spread yet.
     let mut unreached: Vec<DimensionSet> = Vec::new();
     let broadcast = plan.operation == Operation::Broadcast;
-    for chunk in &plan.chunks {
+    for (number, chunk) in (0u32..).zip(&plan.chunks) {
         messages.starts.push(u32::try_from(messages.stages.len()).expect("fewer than 2^32 stages"));
         let mut scattered = scattered_at_start(&chunk.stages);
         let mut left = plan.dimensions.iter().fold(DimensionSet::default(), |set, d| set.with(*d));
@@ -160,6 +162,7 @@ pub fn lower(
                 program,
                 dimension: dimension.index(),
                 first,
+                turn: if plan.turns(dimension) { number % on.size } else { 0 },
             });
             first += steps;
             match operation {
@@ -273,10 +276,11 @@ impl PlanMessages {
         &self.stages[(self.starts[at.chunk as usize] + at.stage) as usize]
     }
 
-    /// The rank's coordinate on the stage's dimension.
-    fn coordinate(&self, position: u32, stage: &Expanded) -> u32 {
+    /// The rank's coordinate on the stage's dimension, and which of its program's ranks it is.
+    fn coordinate(&self, position: u32, stage: &Expanded) -> (u32, usize) {
         let (size, stride) = self.shape[stage.dimension];
-        position / stride % size
+        let coordinate = position / stride % size;
+        (coordinate, ((coordinate + size - stage.turn) % size) as usize)
     }
 }
 
@@ -291,12 +295,12 @@ impl MessageSteps for PlanMessages {
 
     fn sends(&self, position: u32, at: StageRef, step: u32, out: &mut Vec<Outgoing>) {
         let stage = self.expanded(at);
-        let (_, stride) = self.shape[stage.dimension];
-        let coordinate = self.coordinate(position, stage);
-        let sends = &stage.program.steps[coordinate as usize][step as usize].sends;
+        let (size, stride) = self.shape[stage.dimension];
+        let (coordinate, counted) = self.coordinate(position, stage);
+        let sends = &stage.program.steps[counted][step as usize].sends;
         let one_link = self.reaches[stage.dimension] == Reach::Switch;
         for (i, send) in sends.iter().enumerate() {
-            let to = position - coordinate * stride + send.to * stride;
+            let to = position - coordinate * stride + (send.to + stage.turn) % size * stride;
             out.push(Outgoing {
                 to,
                 heard_by: to,
@@ -309,8 +313,8 @@ impl MessageSteps for PlanMessages {
 
     fn expected(&self, position: u32, at: StageRef, step: u32) -> u32 {
         let stage = self.expanded(at);
-        let coordinate = self.coordinate(position, stage);
-        let receives = &stage.program.steps[coordinate as usize][step as usize].receives;
+        let (_, counted) = self.coordinate(position, stage);
+        let receives = &stage.program.steps[counted][step as usize].receives;
         u32::try_from(receives.len()).expect("few messages")
     }
 }

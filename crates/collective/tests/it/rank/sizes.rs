@@ -163,3 +163,28 @@ fn the_table_keeps_the_parts_used_last() {
     assert_eq!(part(0).chunks.iter().map(|chunk| chunk.messages().len()).sum::<usize>(), 0);
     assert_eq!(plans.kept(), 2);
 }
+
+/// The owner of a chunk sends its sum to all others, which send it one message each.
+#[test]
+fn owners_of_chunks_take_turns_and_so_do_collectives() {
+    let ids = vec![DimensionId(0)];
+    let chunk = || ChunkPlan { bytes: Bytes::new(KIB), stages: vec![stage(AR, 0)] };
+    let mut plan = plan(&[4], &["parameter_server"], AR, ids, (0..5).map(|_| chunk()).collect());
+    plan.dimension_order[0] = (0..5).map(|chunk| StageRef { chunk, stage: 0 }).collect();
+    let buffer = Buffer::new(5 * KIB / 4, 4).expect("a buffer");
+    for turn in 0..4 {
+        for rank in 0..4 {
+            let part = RankPlanner::in_turn(&plan, rank, turn).and_then(|one| one.plan(buffer));
+            let chunks = part.expect("a plan that holds together").chunks;
+            let owned: Vec<bool> = chunks.iter().map(|chunk| chunk.messages().len() == 6).collect();
+            let expected: Vec<bool> = (0..5).map(|i| (turn + i) % 4 == rank).collect();
+            assert_eq!(owned, expected, "rank {rank}, turn {turn}");
+        }
+    }
+    let mut table = Plans::new(1, 8);
+    table.add(plan).expect("a table");
+    assert!(table.take_turns());
+    let dimensions = DimensionSet::default().with(DimensionId(0));
+    let mut part = |turn| table.part_in_turn(AR, dimensions, turn, buffer).expect("a part");
+    assert!(part(1).chunks[0].messages().len() == 6 && part(2).chunks[0] != part(1).chunks[0]);
+}
