@@ -67,6 +67,12 @@ pub struct Job {
     /// reach each other.
     #[serde(default)]
     pub transport: Transport,
+    /// How `allrail.torch` exchanges gradients: `overlap`, cut and by priority, into the next forward pass;
+    /// `reduce_scatter`, the same with all-gathers after all reduce-scatters; `barrier`, whole and in the
+    /// order of readiness, each backward pass ends with all; `plain`, in buckets over torch.distributed.
+    /// `auto` tries each and keeps the fastest.
+    #[serde(default)]
+    pub exchange: Exchange,
     /// What makes gradients smaller on their way: `fp16`, `bf16`, `{kind: top_k, share: 0.01}`,
     /// `{kind: power_sgd, rank: 4}`, or `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -180,6 +186,23 @@ pub enum Transport {
     Native,
     /// A backend of torch.distributed.
     C10d,
+}
+
+/// How gradients are exchanged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Exchange {
+    /// All-reduces by priority, across the barrier.
+    #[default]
+    Overlap,
+    /// The same, in the order `gather_late`.
+    ReduceScatter,
+    /// First come, first served, and all of them before the optimizer's step.
+    Barrier,
+    /// As torch.distributed would.
+    Plain,
+    /// The fastest of these.
+    Auto,
 }
 
 /// What a job file cannot say: who reads it, and what the files that it names hold.

@@ -18,7 +18,7 @@ import zlib
 from collections import deque
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple, TypedDict
+from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from allrail.errors import InputError
 
@@ -74,7 +74,8 @@ class Record(TypedDict):
     Keys: `tensors` in the order in which they become ready, the last one counts the users of
     parameters; `transport` by its class; `crosses`
     says whether steps wait as late as the next forward pass; `settings` are those of the node,
-    `timeline` and `report` what it says, all three None where there is none.
+    `timeline` and `report` what it says, all three None where there is none; `exchange` is what
+    came of trying ways to exchange.
     """
 
     schema_version: int
@@ -89,6 +90,7 @@ class Record(TypedDict):
     timeline: dict[str, Any] | None
     report: dict[str, Any] | None
     barriers: dict[str, int]
+    exchange: NotRequired[str]
 
 
 def folder() -> Path | None:

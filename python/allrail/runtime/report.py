@@ -74,6 +74,7 @@ class Report:
         findings: Who is late, which dimension is slow: a line each.
         barriers: How many steps waited for a whole view, by cause.
         lost: Records of the node that were overwritten.
+        exchange: What came of trying ways to exchange; empty if none was tried.
     """
 
     rank: int
@@ -90,6 +91,7 @@ class Report:
     findings: tuple[str, ...] = ()
     barriers: dict[str, int] = field(default_factory=dict)
     lost: int = 0
+    exchange: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as plain data, under the same names."""
@@ -127,6 +129,7 @@ def report_of(record: Record) -> Report:
         findings=(*_late(record, step_ms or 0.0), *_slow(record, uses)),
         barriers=dict(record["barriers"]),
         lost=record["timeline"]["lost"] if record["timeline"] else 0,
+        exchange=record.get("exchange", ""),
     )
 
 
@@ -291,6 +294,8 @@ def _lines(report: Report) -> list[str]:
     if report.barriers:
         causes = ", ".join(f"{count} by `{cause}`" for cause, count in report.barriers.items())
         lines.append(f"whole views: {causes}")
+    if report.exchange:
+        lines.append(report.exchange)
     lines += [f"! {line}" for line in report.findings]
     if report.lost:
         lines.append(f"# {report.lost} older records of the node were overwritten")

@@ -29,6 +29,7 @@ from allrail.runtime.agreement import Agreement
 from allrail.runtime.job import Job, JobLike, job_of_all, settings_of_all
 from allrail.runtime.nodes import same_machine
 from allrail.runtime.report import Report, report_of
+from allrail.torch.auto import AUTO, BUCKETS, Auto, Way, ways_of
 from allrail.torch.barrier import BarrierWarning
 from allrail.torch.check import check
 from allrail.torch.compression import Compression, compression_of
@@ -152,66 +153,109 @@ def schedule(
         return model, optimizer
     _count += 1
     disabled = os.environ.get("ALLRAIL_DISABLE", "0") not in {"", "0"}
-    agreement = Agreement(store, rank, ranks, f"schedule{_count}")
+    name = f"schedule{_count}"
+    agreement = Agreement(store, rank, ranks, name)
+    chosen = None if isinstance(transport, str) else transport
     if isinstance(transport, str):
         found = job_of_all(job, agreement, more={"transport of `schedule`": transport})
-        transport = (
-            _plain(store, agreement)
-            if disabled
-            else _carrier(transport, found, agreement, parameters, store=store)
-        )
         smaller = smaller or compression_of(found.keys.get("compression"))
         undo = undo or bool(found.keys.get("undo"))
-    if agreement.on("every", every, same_every) > 1 and not disabled:
+        exchange = str(found.keys.get("exchange", "overlap"))
+        if disabled:
+            chosen = _plain(store, agreement)
+        elif exchange == AUTO and (every > 1 or smaller is not None):
+            raise InputError(
+                "it compares ways to exchange whole gradients in every step",
+                field="exchange",
+                value=exchange,
+                hint="leave `every` and `compression` out, or name one way",
+            )
+        else:
+            carrier = _Carrier(transport, found, agreement, parameters, store)
+            ways = ways_of(exchange, native=carrier.native)
+            if exchange != AUTO:
+                chosen = carrier.of(ways[0], agreement)
+                cross_barrier = cross_barrier and ways[0].crosses
+    if agreement.on("every", every, same_every) > 1 and chosen is not None and not disabled:
         _scheduled[id(model)] = Local(
             model,
             optimizers,
             parameters,
-            transport,
+            chosen,
             agreement,
             every=every,
             broadcast_buffers=broadcast_buffers,
         )
         return model, optimizer
-    if smaller is not None and not disabled:
+    if smaller is not None and chosen is not None and not disabled:
         agreement.on("compression", smaller.describe(), same_compression)
-        transport = Compressed(transport, smaller)
-    _scheduled[id(model)] = Scheduled(
-        model,
-        optimizers,
-        parameters,
-        transport,
-        agreement,
-        cross_barrier=cross_barrier and not disabled,
-        broadcast_buffers=broadcast_buffers,
-        sparse=sparse,
-        undo=undo,
-    )
+        chosen = Compressed(chosen, smaller)
+
+    def scheduled(
+        transport: Transport, agreement: Agreement, *, crosses: bool, auto: Auto | None = None
+    ) -> Scheduled:
+        return Scheduled(
+            model,
+            optimizers,
+            parameters,
+            transport,
+            agreement,
+            cross_barrier=cross_barrier and crosses,
+            broadcast_buffers=broadcast_buffers,
+            sparse=sparse,
+            undo=undo,
+            auto=auto,
+        )
+
+    def installed(one: Scheduled) -> None:
+        _scheduled[id(model)] = one
+
+    if chosen is not None:
+        installed(scheduled(chosen, agreement, crosses=not disabled))
+    else:
+        Auto(
+            ways,
+            lambda way, agreed, auto: scheduled(
+                carrier.of(way, agreed), agreed, crosses=way.crosses, auto=auto
+            ),
+            lambda n: Agreement(store, rank, ranks, f"{name}.{n}"),
+            installed,
+        )
     return model, optimizer
 
 
-def _carrier(
-    asked: str,
-    job: Job,
-    agreement: Agreement,
-    parameters: dict[str, nn.Parameter],
-    *,
-    store: Any,
-) -> Transport:
-    """Return the transport that the script or the job file asks for, or that fits."""
-    rank, ranks = agreement.rank, agreement.ranks
-    one_host = same_machine(agreement)
-    native = _is_native(asked, job, agreement, parameters, one_host=one_host)
-    settings = None
-    if native or one_host or job.names_interfaces:
-        size = sum(each.numel() * each.element_size() for each in parameters.values())
-        settings = settings_of_all(
-            job, agreement, rank=rank, ranks=ranks, one_host=one_host, size=size
-        )
-    if native:
-        return Native(rank, ranks, agreement, settings)
-    _group_of_all(store, agreement)
-    return Ordered(rank, ranks, agreement, settings)
+class _Carrier:
+    """What the script or the job file asks for to carry gradients, or what fits."""
+
+    def __init__(
+        self,
+        asked: str,
+        job: Job,
+        agreement: Agreement,
+        parameters: dict[str, nn.Parameter],
+        store: Any,
+    ) -> None:
+        rank, ranks = agreement.rank, agreement.ranks
+        one_host = same_machine(agreement)
+        self.native = _is_native(asked, job, agreement, parameters, one_host=one_host)
+        self._store = store
+        self._settings: dict[str, Any] | None = None
+        if self.native or one_host or job.names_interfaces:
+            size = sum(each.numel() * each.element_size() for each in parameters.values())
+            self._settings = settings_of_all(
+                job, agreement, rank=rank, ranks=ranks, one_host=one_host, size=size
+            )
+
+    def of(self, way: Way, agreement: Agreement) -> Transport:
+        """Return a transport for a way that it has."""
+        rank, ranks = agreement.rank, agreement.ranks
+        if way.plain:
+            _group_of_all(self._store, agreement)
+            return Whole(agreement, buckets=BUCKETS)
+        if self.native:
+            return Native(rank, ranks, agreement, {**(self._settings or {}), **way.settings})
+        _group_of_all(self._store, agreement)
+        return Ordered(rank, ranks, agreement, self._settings)
 
 
 def _plain(store: Any, agreement: Agreement) -> Transport:
@@ -270,6 +314,8 @@ def synchronize(model: nn.Module | None = None) -> None:
 
 def steps(model: nn.Module) -> dict[str, int]:
     """Return how many optimizer steps each parameter has made since the model was scheduled.
+
+    With `exchange: auto`, since the way to exchange was last changed.
 
     They differ while gradients are under way, and after a rank is lost; `synchronize` makes them
     alike, or raises.
@@ -356,7 +402,7 @@ def report(model: nn.Module | None = None) -> Report:
             hint="call `allrail.torch.schedule` first; a job of one process exchanges nothing, nor"
             " is there a report of one that averages parameters now and then",
         )
-    return report_of(found[-1].observed.record())
+    return report_of(found[-1].record())
 
 
 def release(model: nn.Module) -> None:

@@ -48,6 +48,11 @@ class Exchange:
         agree: Called with what this rank saw in the first round; returns what all ranks go by.
         wait_at_end: Whether every backward pass ends with all gradients reduced.
         sparse: What becomes of sparse gradients: `refuse`, `densify` or `gather`.
+
+    Attributes:
+        synchronised: Whether backward passes exchange what they bring.
+        partial: Whether one since the last round did not.
+        rounds: How many rounds were closed; alike on all ranks between two steps.
     """
 
     def __init__(
@@ -62,6 +67,8 @@ class Exchange:
         sparse: str,
     ) -> None:
         self.synchronised = True
+        self.partial = False
+        self.rounds = 0
         self._slots = list(slots)
         self._transport = transport
         self._barriers = barriers
@@ -131,7 +138,8 @@ class Exchange:
                 self._sparse.send(used, users)
             for slot in self._slots:
                 slot.fires, slot.used, slot.sent = 0, False, False
-            self._open = False
+            self._open = self.partial = False
+            self.rounds += 1
             self._barriers.next_round()
         finally:
             self._closing = False
@@ -206,6 +214,7 @@ class Exchange:
             gradient = self._make_dense(slot, gradient)
         slot.used = True
         if not self.synchronised:
+            self.partial = True
             return
         self._open = True
         task = torch._C._current_graph_task_id()

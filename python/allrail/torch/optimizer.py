@@ -72,6 +72,8 @@ class Stepper:
         self._class_step = step_of(optimizer)
         self._handles: list[Any] = []
         self._replaced: dict[str, Any] = {}
+        self._mine: dict[str, Any] = {}
+        self._detached = False
         self.pending: dict[int, Slot] = {}
         self.crossed = False
         self._attach()
@@ -104,9 +106,13 @@ class Stepper:
         """Give the optimizer its own methods back."""
         for handle in self._handles:
             handle.remove()
-        for name in ("step", "zero_grad"):
-            vars(self._optimizer).pop(name, None)
-        vars(self._optimizer).update(self._replaced)
+        self._detached = True
+        for name, mine in self._mine.items():
+            if vars(self._optimizer).get(name) is not mine:
+                continue  # wrapped since, by a learning rate scheduler perhaps: it passes on
+            del vars(self._optimizer)[name]
+            if name in self._replaced:
+                vars(self._optimizer)[name] = self._replaced[name]
 
     def _attach(self) -> None:
         optimizer = self._optimizer
@@ -117,17 +123,25 @@ class Stepper:
         # Learning rate schedulers bind `optimizer.step.__func__` again, so both are methods of it.
         def step(optimizer: torch.optim.Optimizer, closure: Any = None) -> Any:
             del optimizer
+            if self._detached:
+                return self._before("step")(closure)
             return self._step(closure)
 
         def zero_grad(optimizer: torch.optim.Optimizer, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002 - torch's signature
             del optimizer
-            self._zero_grad(set_to_none=set_to_none)
+            if self._detached:
+                self._before("zero_grad")(set_to_none)
+            else:
+                self._zero_grad(set_to_none=set_to_none)
 
         for mark in _MARKS:
             if hasattr(optimizer.step, mark):
                 setattr(step, mark, True)
-        vars(optimizer)["step"] = types.MethodType(step, optimizer)
-        vars(optimizer)["zero_grad"] = types.MethodType(zero_grad, optimizer)
+        self._mine = {
+            "step": types.MethodType(step, optimizer),
+            "zero_grad": types.MethodType(zero_grad, optimizer),
+        }
+        vars(optimizer).update(self._mine)
         self._handles = [
             optimizer.register_state_dict_pre_hook(lambda *_: self._settle("state_dict")),
             optimizer.register_load_state_dict_pre_hook(lambda *_: self._settle("load_state_dict")),
@@ -165,14 +179,19 @@ class Stepper:
         """Wait for everything, then let the optimizer do as it would."""
         self._exchange.finish()
         self._barriers.note("optimizer", self._why_whole)
-        step = self._replaced.get("step")
-        if step is None:
-            step = types.MethodType(type(self._optimizer).step, self._optimizer)
+        step = self._before("step")
         with self._barriers.explained():
             loss = step() if closure is None else step(closure)
         self.asked += 1
         self._count()
         return loss
+
+    def _before(self, name: str) -> Callable[..., Any]:
+        """What stood in the optimizer under this name."""
+        method = self._replaced.get(name)
+        if method is None:
+            method = types.MethodType(getattr(type(self._optimizer), name), self._optimizer)
+        return method
 
     def _note_steps(self) -> None:
         """Mark every parameter that has a gradient, or gets one, as to be stepped."""

@@ -16,13 +16,14 @@ import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
 
 from allrail.errors import InputError
 from allrail.runtime.agreement import Agreement
+from allrail.runtime.record import Record
 from allrail.torch.barrier import Barriers
 from allrail.torch.behaviour import why_whole
 from allrail.torch.check import compare
@@ -33,6 +34,9 @@ from allrail.torch.optimizer import Stepper, clear
 from allrail.torch.parameter import Slot, unwatch, watch
 from allrail.torch.transport import Transport
 from allrail.torch.used import Recorder, entries, is_compiled, open_modules, places
+
+if TYPE_CHECKING:
+    from allrail.torch.auto import Auto
 
 
 class Scheduled:
@@ -48,6 +52,7 @@ class Scheduled:
         broadcast_buffers: Whether every forward pass in training begins with rank 0's buffers.
         sparse: What becomes of sparse gradients: `refuse`, `densify` or `gather`.
         undo: Whether a step that not all parameters can make is taken back.
+        auto: What may put another one in the place of this one, between two steps.
     """
 
     def __init__(
@@ -62,6 +67,7 @@ class Scheduled:
         broadcast_buffers: bool,
         sparse: str,
         undo: bool,
+        auto: Auto | None = None,
     ) -> None:
         self.model = model
         self.optimizers = list(optimizers)
@@ -78,6 +84,8 @@ class Scheduled:
         self._buffers_due = True
         self._recorder: Recorder | None = None
         self._seen = False
+        self._in_graph = False
+        self._auto = auto
         self._handles: list[Any] = []
         self._undo: list[Callable[[], None]] = []
         mine = [
@@ -85,7 +93,8 @@ class Scheduled:
             for name, each in parameters.items()
         ]
         agreement.on("model", mine, compare)
-        self._broadcast([*model.parameters(), *model.buffers()])
+        if auto is None or not auto.goes_on:
+            self._broadcast([*model.parameters(), *model.buffers()])
         self.exchange: Exchange
         self._slots = {
             parameter: Slot(parameter, name, index, self._read, self._drop, self.settle)
@@ -123,9 +132,16 @@ class Scheduled:
             self.exchange.finish()
         self.settle("synchronize")
 
+    def record(self) -> Record:
+        """Return what was seen so far."""
+        record = self.observed.record()
+        if self._auto is not None:
+            record["exchange"] = self._auto.said
+        return record
+
     def no_sync(self) -> AbstractContextManager[None]:
         """Within it, backward passes exchange nothing."""
-        return self.exchange.no_sync()
+        return self.exchange.no_sync() if self._auto is None else self._auto.no_sync()
 
     def state(self) -> dict[str, Any]:
         """What is remembered beside the model and its optimizers, once all steps are made."""
@@ -269,7 +285,7 @@ class Scheduled:
 
     def _before_graph(self, *_: Any) -> None:
         """The model is called within a graph that was compiled around it: no watching there."""
-        self._seen = True
+        self._seen = self._in_graph = True
         self._before_model()
 
     def _before_model(self, *_: Any) -> None:
@@ -280,6 +296,10 @@ class Scheduled:
             return
         self.observed.forward_begins()
         self.exchange.close()
+        if self._auto is not None and (other := self._auto.other()) is not None:
+            # Hooks of this forward pass were looked up before those of the other one were there.
+            other._before_graph() if self._in_graph else other._before_model()
+            return
         if self.model.training and self._broadcasts and self._buffers_due:
             self._broadcast(list(self.model.buffers()))
         if not self._seen and self._crosses and not is_compiled(self.model):

@@ -1,6 +1,8 @@
 """Whole tensors over a process group of torch.distributed, each as one asynchronous all-reduce.
 
-What `ALLRAIL_DISABLE=1` leaves: no node, no thread, no connection but those of the group.
+What `ALLRAIL_DISABLE=1` leaves: no node, no thread, no connection but those of the group. With
+buckets, as `DistributedDataParallel` has them, it is the way `plain` of `auto.py`: tensors that
+follow each other are copied into one, which is reduced once all of them are there.
 
 Such groups need one order of collectives on all ranks, while gradients may become ready in another
 order on each. So the order is fixed: that of the keys, round after round, each key once in a
@@ -10,6 +12,7 @@ overtakes, nothing is cut.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -27,10 +30,13 @@ from allrail.torch.transport import in_memory_order
 @dataclass
 class _Tensor:
     name: str
+    dtype: torch.dtype
+    size: int
     waiting: deque[torch.Tensor] = field(default_factory=deque)
     submitted: int = 0
     started: int = 0
-    works: dict[int, tuple[dist.Work, torch.Tensor]] = field(default_factory=dict)
+    # Of each: the work, the tensor, and where its sum is.
+    works: dict[int, tuple[dist.Work, torch.Tensor, torch.Tensor]] = field(default_factory=dict)
 
 
 class Whole:
@@ -38,14 +44,17 @@ class Whole:
 
     Args:
         agreement: How ranks agree on which group they take.
+        buckets: How many bytes the first bucket holds, and each other; None for one a tensor.
     """
 
-    def __init__(self, agreement: Agreement) -> None:
+    def __init__(self, agreement: Agreement, *, buckets: tuple[int, int] | None = None) -> None:
         self.rank: int = dist.get_rank()
         self.ranks: int = dist.get_world_size()
         self._taken: Group | None = take(agreement, "group", (tuple(range(self.ranks)),))
         self._group = self._taken.group
         self._tensors: list[_Tensor] = []
+        self._holds = buckets
+        self._buckets: list[list[_Tensor]] = []
         self._gathers = Gathers()
         self._next = 0
         self._broken = False
@@ -59,13 +68,22 @@ class Whole:
         place: int,
         group: int | None = None,
     ) -> int:
-        """See `Transport.register`; only the name and the order matter here."""
-        del dtype, shape, strides, place, group
-        self._tensors.append(_Tensor(name))
+        """See `Transport.register`; strides, places and groups do not matter here."""
+        del strides, place, group
+        self._tensors.append(_Tensor(name, dtype, math.prod(shape) * dtype.itemsize))
         return len(self._tensors) - 1
 
     def start(self) -> None:
         """See `Transport.start`."""
+        full = 0
+        for tensor in self._tensors:
+            last = self._buckets[-1] if self._buckets else []
+            if self._holds and last and last[0].dtype == tensor.dtype and full > 0:
+                last.append(tensor)
+            else:
+                full = self._holds[bool(self._buckets)] if self._holds else 0
+                self._buckets.append([tensor])
+            full -= tensor.size
 
     def submit(self, key: int, tensor: torch.Tensor) -> int:
         """See `Transport.submit`."""
@@ -84,7 +102,7 @@ class Whole:
         """See `Transport.wait`."""
         entry = self._tensors[key]
         if generation >= entry.started:
-            before = self._tensors[self._next].name
+            before = self._buckets[self._next][0].name
             raise TrainingError(
                 "its exchange is waited for before it could begin",
                 field=entry.name,
@@ -93,7 +111,7 @@ class Whole:
             )
         if generation not in entry.works:
             return
-        work, tensor = entry.works[generation]
+        work, tensor, total = entry.works[generation]
         try:
             work.wait()
         except RuntimeError as error:
@@ -103,6 +121,8 @@ class Whole:
                 field=entry.name,
                 hint="look at the first error of each rank: a process has ended, or hangs",
             ) from error
+        if total is not tensor:
+            in_memory_order(tensor).copy_(total)
         del entry.works[generation]
         # Collectives do not tell autograd that they write.
         torch.autograd.graph.increment_version(tensor)
@@ -136,7 +156,7 @@ class Whole:
         """See `Transport.close`."""
         taken, self._taken = self._taken, None
         for entry in self._tensors:
-            for work, _ in entry.works.values():
+            for work, *_ in entry.works.values():
                 try:
                     work.wait()
                 except RuntimeError:
@@ -147,10 +167,15 @@ class Whole:
 
     def _advance(self) -> None:
         """Start what is next in the order of all ranks, as far as it is here."""
-        while (entry := self._tensors[self._next]).waiting:
-            tensor = entry.waiting.popleft()
-            flat = in_memory_order(tensor)
-            work = dist.all_reduce(flat, group=self._group, async_op=True)
-            entry.works[entry.started] = work, tensor
-            entry.started += 1
-            self._next = (self._next + 1) % len(self._tensors)
+        while all(entry.waiting for entry in self._buckets[self._next]):
+            bucket = self._buckets[self._next]
+            tensors = [entry.waiting.popleft() for entry in bucket]
+            flat = [in_memory_order(tensor) for tensor in tensors]
+            together = flat[0] if len(flat) == 1 else torch.cat(flat)
+            work = dist.all_reduce(together, group=self._group, async_op=True)
+            parts = together.split([each.numel() for each in flat])
+            for entry, tensor, part in zip(bucket, tensors, parts, strict=True):
+                total = tensor if len(bucket) == 1 else part
+                entry.works[entry.started] = work, tensor, total
+                entry.started += 1
+            self._next = (self._next + 1) % len(self._buckets)

@@ -1,0 +1,206 @@
+"""Ways to exchange gradients, and which of them is the fastest for a job: tried, not predicted.
+
+| way | gradients | the optimizer's step |
+|---|---|---|
+| `overlap` | cut into pieces, the most urgent first | when the next forward pass needs it |
+| `reduce_scatter` | the same; an all-gather yields to every reduce-scatter | the same |
+| `barrier` | whole, as they become ready | after all of them |
+| `plain` | in buckets over torch.distributed, as `DistributedDataParallel` | the same |
+
+`Auto` makes `WARM` steps of each way that are not measured (the first one only looks), then
+`STEPS` that are. Of each rank the median counts, and of these that of the slowest rank. Then the
+fastest way stays; if none is faster than `plain` by `MARGIN`, `plain`. A way is exchanged for
+another at the beginning of a forward pass, when all ranks have closed as many rounds: gradients are
+there, all steps are made, and what comes next is as if the model had just been scheduled. So
+parameters are those of any one way.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from allrail.errors import InputError
+from allrail.runtime.agreement import Agreement
+
+if TYPE_CHECKING:
+    from allrail.torch.scheduled import Scheduled
+
+WARM = 2
+"""Steps of a way before it is measured."""
+STEPS = 10
+"""Steps of a way that are measured."""
+MARGIN = 0.02
+"""By how much of its time another way must be faster than `plain`."""
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to exchange gradients.
+
+    Attributes:
+        name: The word in the job file.
+        crosses: Whether a step may be made as late as the next forward pass.
+        settings: What differs in a node's settings.
+        ordered: Whether it goes over process groups of torch.distributed.
+        plain: Whether it needs no node at all.
+    """
+
+    name: str
+    crosses: bool = True
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    ordered: bool = False
+    plain: bool = False
+
+
+WAYS = (
+    Way("overlap", ordered=True),
+    Way("reduce_scatter", settings={"order": "gather_late"}),
+    Way("barrier", crosses=False, settings={"tensor": "fifo", "partition": None}),
+    Way("plain", crosses=False, ordered=True, plain=True),
+)
+AUTO = "auto"
+BUCKETS = (1 << 20, 25 << 20)
+"""Of `plain`: the first one, and the others, bytes."""
+
+
+def ways_of(exchange: str, *, native: bool) -> tuple[Way, ...]:
+    """Return the ways that a job file asks for: one, or for `auto` all that the transport has.
+
+    Args:
+        exchange: As in the job file.
+        native: Whether gradients travel over allrail's own transport.
+
+    Raises:
+        InputError: The transport does not have it.
+    """
+    had = tuple(way for way in WAYS if native or way.ordered)
+    if exchange == AUTO:
+        return had
+    for way in had:
+        if way.name == exchange:
+            return (way,)
+    raise InputError(
+        "process groups of torch.distributed launch in one order on all ranks, and none may yield",
+        field="exchange",
+        value=exchange,
+        hint="`transport: native`, or one of " + ", ".join(f"`{way.name}`" for way in had),
+    )
+
+
+def fastest(times: Mapping[str, float]) -> str:
+    """Return the way that stays.
+
+    Args:
+        times: Of each way that was tried, how long a step takes, in any unit.
+    """
+    best = min(times, key=lambda name: times[name])
+    plain = times.get("plain")
+    return best if plain is None or times[best] < plain * (1 - MARGIN) else "plain"
+
+
+class Auto:
+    """Tries ways one after the other, and goes on with the fastest.
+
+    Args:
+        ways: What is tried.
+        make: Schedules the model for a way, with an agreement of its own.
+        agree: Returns the agreement of the n-th that is made.
+        installed: Told of each that stands in the place of the one before.
+
+    Attributes:
+        goes_on: Whether the model was scheduled before, so that ranks are alike.
+        said: What came of it, in a line; empty before.
+    """
+
+    def __init__(
+        self,
+        ways: Sequence[Way],
+        make: Callable[[Way, Agreement, Auto], Scheduled],
+        agree: Callable[[int], Agreement],
+        installed: Callable[[Scheduled], None],
+    ) -> None:
+        self.goes_on = False
+        self.said = ""
+        self._left = list(ways)
+        self._ways = {way.name: way for way in ways}
+        self._make = make
+        self._agree = agree
+        self._installed = installed
+        self._made = 0
+        self._times: dict[str, float] = {}
+        self._steps: list[float] = []
+        self._rounds = 0
+        self._since = 0.0
+        self._agreement: Agreement
+        self._now: Scheduled
+        self._way: Way
+        self._begin(self._left.pop(0))
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Within it, backward passes exchange nothing, whichever way is tried then."""
+        before, self._now.exchange.synchronised = self._now.exchange.synchronised, False
+        try:
+            yield
+        finally:
+            self._now.exchange.synchronised = before
+
+    def other(self) -> Scheduled | None:
+        """A forward pass begins: return what is now in the place of the one that asks, if any."""
+        exchange = self._now.exchange
+        # What this rank has accumulated and not exchanged stays with the way that has counted it.
+        if self.said or exchange.partial or exchange.rounds == self._rounds:
+            return None
+        now = time.perf_counter()
+        if self._rounds >= WARM:
+            self._steps.append((now - self._since) / (exchange.rounds - self._rounds))
+        self._rounds, self._since = exchange.rounds, now
+        if exchange.rounds < WARM + STEPS or not self._steps:
+            return None
+        return self._next()
+
+    def _next(self) -> Scheduled | None:
+        """This way was measured: go on to the next one, or to the fastest."""
+        self._now.synchronize()
+        name, agreement = self._way.name, self._agreement
+        self._times[name] = agreement.on("time of a step", 1e3 * median(self._steps), max)
+        if self._left:
+            return self._begin(self._left.pop(0))
+        best = fastest(self._times)
+        self.said = _said(best, self._times, agreement.ranks)
+        if agreement.rank == 0:
+            print(f"allrail: {self.said}", file=sys.stderr)  # noqa: T201 - asked for by `auto`
+        return None if best == name else self._begin(self._ways[best])
+
+    def _begin(self, way: Way) -> Scheduled:
+        before = self._now if self.goes_on else None
+        if before is not None:
+            before.release()
+        self._way = way
+        self._agreement = self._agree(self._made)
+        self._made += 1
+        self._now = self._make(way, self._agreement, self)
+        self._rounds, self._since, self._steps = 0, 0.0, []
+        if before is not None:
+            self._now.exchange.synchronised = before.exchange.synchronised
+            self._now.barriers.counts.update(before.barriers.counts)
+        self.goes_on = True
+        self._installed(self._now)
+        return self._now
+
+
+def _said(best: str, times: Mapping[str, float], ranks: int) -> str:
+    rest = ", ".join(f"`{name}` {times[name]:.2f}" for name in times if name != best)
+    kept = "the fastest"
+    if best == "plain" and times[best] > min(times.values()):
+        kept = f"no other is faster by {100 * MARGIN:.0f} %"
+    return (
+        f"gradients go by `{best}`, {kept}: {times[best]:.2f} ms a step; {rest} (medians of {STEPS}"
+        f" steps, the slowest of {ranks} ranks)"
+    )
