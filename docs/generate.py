@@ -7,7 +7,9 @@ algorithms and operations from the Rust core. A test checks that they are curren
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -150,6 +152,37 @@ def topologies_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def job_page() -> str:
+    """Return the keys of the job file, from the Rust core's own schema."""
+    from allrail.runtime.job import job_schema
+
+    schema = job_schema()
+    lines = [
+        "# The job file: every key",
+        "",
+        "Written by `make docs` from the Rust core's own schema. How to use them is in",
+        "[the guide](../guides/job.md).",
+        "",
+        "| key | left out | |",
+        "|---|---|---|",
+        *_rows_of_job(schema, schema["$defs"], ()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _rows_of_job(
+    schema: dict[str, Any], definitions: dict[str, Any], path: tuple[str, ...]
+) -> Iterator[str]:
+    for key, one in schema["properties"].items():
+        inner = definitions.get(str(one.get("$ref", "")).rpartition("/")[2], {})
+        if "properties" in inner:
+            yield from _rows_of_job(inner, definitions, (*path, key))
+            continue
+        name = ".".join((*path, key))
+        default = f"`{_text(one['default'])}`" if one.get("default", []) != [] else ""
+        yield f"| `{name}` | {default} | {' '.join(one['description'].split())} |"
+
+
 def _text(value: object) -> str:
     return json.dumps(value, ensure_ascii=False).replace('"', "")
 
@@ -162,10 +195,11 @@ def pages() -> dict[str, str]:
         "cli.md": cli_page(),
         "algorithms.md": algorithms_page(),
         "fabrics.md": fabrics_page(),
+        "job.md": job_page(),
         "topologies.md": topologies_page(),
         "workloads.md": workloads_page(),
     }
-    for name in ("scenario", "fabric", "plan"):
+    for name in ("scenario", "fabric", "plan", "job"):
         tree = json.dumps(schema(name), indent=1, ensure_ascii=False)
         texts[f"{name}.schema.json"] = tree + "\n"
     return texts

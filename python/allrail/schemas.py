@@ -12,7 +12,7 @@ def schema(of: str) -> dict[str, Any]:
     """Return one JSON schema.
 
     Args:
-        of: `scenario`, `fabric` or `plan`.
+        of: `scenario`, `fabric`, `plan` or `job`.
 
     Raises:
         KeyError: There is no such schema.
@@ -22,6 +22,10 @@ def schema(of: str) -> dict[str, Any]:
 
         tree: dict[str, Any] = json.loads(_core.plan_schema())
         return tree
+    if of == "job":
+        from allrail.runtime.job import job_schema
+
+        return job_schema()
     from allrail.scenario import Scenario
 
     models = {"scenario": Scenario.model_json_schema, "fabric": _fabric}

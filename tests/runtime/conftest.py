@@ -99,6 +99,21 @@ def on_ranks():
         pool.stop()
 
 
+@pytest.fixture(scope="module")
+def ranks_of():
+    """Ranks that stay for the tests of a file: `ranks_of(body)` is called as often as wanted."""
+    pools = {}
+
+    def make(body, **options):
+        if body not in pools:
+            pools[body] = Ranks(body, **options)
+        return pools[body]
+
+    yield make
+    for pool in pools.values():
+        pool.stop()
+
+
 @dataclass(frozen=True)
 class Framework:
     """How a framework makes arrays, and what is special of them."""

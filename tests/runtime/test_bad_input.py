@@ -107,9 +107,9 @@ def mistake(rank, what):
 
 
 @pytest.mark.parametrize("what", ALONE)
-def test_a_mistake_of_a_rank(what, on_ranks):
+def test_a_mistake_of_a_rank(what, ranks_of):
     _, message, hint = ALONE[what]
-    for said in on_ranks(mistake, what):
+    for said in ranks_of(mistake)(what):
         assert message in said
         assert "\n\nhint: " in said
         assert hint in said.split("\n\nhint: ")[1]
@@ -145,8 +145,8 @@ def difference(rank, what):
 
 
 @pytest.mark.parametrize("what", BETWEEN)
-def test_ranks_that_differ(what, on_ranks):
-    said = on_ranks(difference, what)
+def test_ranks_that_differ(what, ranks_of):
+    said = ranks_of(difference)(what)
     for one in said[:1] if what == "missing" else said:
         assert BETWEEN[what][1] in one
         assert "hint: " in one

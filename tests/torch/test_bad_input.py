@@ -115,7 +115,7 @@ def test_a_mistake_is_an_error(name):
 
 def test_unknown_treatment_of_sparse_gradients():
     model = linear()
-    with pytest.raises(InputError, match="neither `refuse` nor `densify`"):
+    with pytest.raises(InputError, match="sparse gradients are not treated so"):
         art.schedule(model, sgd(model), sparse="maybe")
 
 

@@ -3,6 +3,7 @@
 
 mod compression;
 mod foreign;
+mod job;
 mod many;
 mod placement;
 mod plugin;
@@ -388,6 +389,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(verify, module)?)?;
     placement::register(module)?;
     plugin::register(module)?;
+    job::register(module)?;
     runtime::register(module)?;
     traffic::register(module)?;
     training::register(module)?;

@@ -27,7 +27,7 @@ create_exception!(
 /// How often signals are looked for.
 const SLICE: Duration = Duration::from_millis(100);
 
-fn error(error: &RuntimeError) -> PyErr {
+pub(crate) fn error(error: &RuntimeError) -> PyErr {
     let hint = error.hint().unwrap_or_default().to_owned();
     let input = |field: &str, value: String, why: String| {
         let (field, hint) = (field.to_owned(), hint.clone());

@@ -48,8 +48,10 @@ pub mod frame;
 #[cfg(test)]
 mod hostile;
 mod interface;
+pub mod job;
 mod memory;
 mod node;
+mod partition;
 mod plans;
 mod port;
 mod record;

@@ -20,16 +20,18 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use allrail_collective::CollectivePlan;
 use allrail_core::{Bandwidth, Bytes, Time};
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 use allrail_schedule::Order;
 use allrail_schedule::tensor::TensorParameters;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use crate::RuntimeError;
 use crate::auth::Secret;
 use crate::clock::duration;
+use crate::{RuntimeError, plans};
 
 /// One dimension of the fabric, and where this rank reaches it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -67,8 +69,8 @@ fn one() -> u32 {
     1
 }
 
-/// How long a node waits for others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// How long ranks wait for each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Timeouts {
     /// For all ranks to find each other.
@@ -126,6 +128,9 @@ pub struct Settings {
     /// the quickest.
     #[serde(default)]
     pub algorithms: Option<Vec<String>>,
+    /// Plans that are carried out as they are, where they hold.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub plans: Vec<CollectivePlan>,
     /// Which tensor goes next.
     #[serde(default = "bytescheduler")]
     pub tensor: String,
@@ -170,37 +175,40 @@ pub struct Settings {
     /// The number of the process group.
     #[serde(default)]
     pub group: u32,
+    /// Whether calls may have names, by which they meet in any order.
+    #[serde(default)]
+    pub named_calls: bool,
 }
 
-fn sixteen() -> u32 {
+pub(crate) fn sixteen() -> u32 {
     16
 }
 
-fn smallest_chunk() -> Bytes {
+pub(crate) fn smallest_chunk() -> Bytes {
     Bytes::new(1 << 20)
 }
 
-fn baseline() -> String {
+pub(crate) fn baseline() -> String {
     "baseline".to_owned()
 }
 
-fn bytescheduler() -> String {
+pub(crate) fn bytescheduler() -> String {
     "bytescheduler".to_owned()
 }
 
-fn send_ahead() -> Bytes {
+pub(crate) fn send_ahead() -> Bytes {
     Bytes::new(64 << 10)
 }
 
-fn yes() -> bool {
+pub(crate) fn yes() -> bool {
     true
 }
 
-fn early() -> Bytes {
+pub(crate) fn early() -> Bytes {
     Bytes::new(64 << 20)
 }
 
-fn records() -> u32 {
+pub(crate) fn records() -> u32 {
     1 << 13
 }
 
@@ -284,7 +292,7 @@ impl Settings {
             let why = "TLS without a secret hides data from nobody who answers in a rank's place";
             return Err(refuse("tls", &self.tls, why, "give `secret`"));
         }
-        Ok(())
+        plans::check_given(self)
     }
 
     pub(crate) fn secret(&self) -> Result<Secret, RuntimeError> {
@@ -317,9 +325,9 @@ impl Settings {
             .iter()
             .map(|one| DimensionSettings { interface: String::new(), port: 0, ..one.clone() })
             .collect();
-        let Self { policy, order, algorithms, tensor, partition, group, .. } = self;
+        let Self { policy, order, algorithms, tensor, partition, group, plans, .. } = self;
         let chunks = (self.chunks, self.smallest_chunk);
-        let alike = (alike, policy, order, chunks, algorithms, tensor, partition, group);
+        let alike = (alike, policy, order, chunks, algorithms, tensor, partition, group, plans);
         let text = serde_json::to_string(&alike).expect("settings are plain data");
         let digest = Sha256::digest(text);
         digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()

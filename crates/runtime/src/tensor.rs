@@ -51,7 +51,7 @@ pub struct CallOf<'a> {
     pub dtype: Dtype,
     /// Of several that wait for a link, the highest goes first.
     pub priority: i64,
-    /// What it is called on every rank. Only where no tensor is registered.
+    /// What it is called on every rank. Only with the setting `named_calls`.
     pub name: Option<&'a str>,
 }
 

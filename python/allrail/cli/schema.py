@@ -6,9 +6,11 @@ import click
 
 
 @click.command()
-@click.argument("what", type=click.Choice(["scenario", "fabric", "plan"]), default="scenario")
+@click.argument(
+    "what", type=click.Choice(["scenario", "fabric", "plan", "job"]), default="scenario"
+)
 def command(*, what: str) -> None:
-    """Print the JSON schema of a scenario, a fabric or a plan."""
+    """Print the JSON schema of a scenario, a fabric, a plan or a job file."""
     from allrail.cli import output
     from allrail.schemas import schema
 

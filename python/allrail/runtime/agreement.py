@@ -6,12 +6,15 @@ its restart, since the store of an elastic job survives both.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from allrail.errors import InputError, TrainingError
+
+T = TypeVar("T")
 
 
 class Store(Protocol):
@@ -35,6 +38,7 @@ class Agreement:
 
     Attributes:
         name: The same, with the run and its restart.
+        rank: This process.
     """
 
     def __init__(self, store: Store, rank: int, ranks: int, name: str) -> None:
@@ -43,8 +47,8 @@ class Agreement:
         self.name = f"{run}/{restart}/{name}"
         self._prefix = f"allrail/{self.name}"
         self._store = store
-        self._rank = rank
-        self._ranks = ranks
+        self.rank = rank
+        self.ranks = ranks
 
     def on(self, topic: str, mine: Any, decide: Callable[[list[Any]], Any]) -> Any:
         """Tell the others, and return what rank 0 decides.
@@ -56,9 +60,9 @@ class Agreement:
                 raised on every rank.
         """
         prefix = f"{self._prefix}/{topic}"
-        self._store.set(f"{prefix}/{self._rank}", json.dumps(mine))
-        if self._rank == 0:
-            said = [self._get(f"{prefix}/{rank}", rank) for rank in range(self._ranks)]
+        self._store.set(f"{prefix}/{self.rank}", json.dumps(mine))
+        if self.rank == 0:
+            said = [self._get(f"{prefix}/{rank}", rank) for rank in range(self.ranks)]
             try:
                 answer = {"decided": decide(said)}
             except InputError as error:
@@ -68,6 +72,42 @@ class Agreement:
         if "why" in answer:
             raise InputError(answer["why"], field=answer["field"], hint=answer["hint"])
         return answer["decided"]
+
+    def together(
+        self,
+        topic: str,
+        make: Callable[[], T],
+        *,
+        tells: Callable[[T], Any] = lambda _: None,
+        decide: Callable[[list[Any]], Any] = lambda _: None,
+    ) -> tuple[T, Any]:
+        """Do what may be refused on one rank; then it is refused on all.
+
+        Args:
+            topic: What it is about; once for each topic.
+            make: May raise an `InputError`.
+            tells: What of its result the other ranks are told.
+            decide: As of `on`.
+
+        Returns:
+            What `make` has returned on this rank, and what rank 0 decides.
+
+        Raises:
+            InputError: This rank's own, or that of the first rank that was refused.
+        """
+        try:
+            made = make()
+        except InputError as error:
+            refused = {"why": error.message, "hint": error.hint}
+            with contextlib.suppress(InputError):
+                self.on(topic, refused, _first_refused)
+            raise
+
+        def judge(said: list[Any]) -> Any:
+            _first_refused(said)
+            return decide([one["tells"] for one in said])
+
+        return made, self.on(topic, {"tells": tells(made)}, judge)
 
     def _get(self, key: str, rank: int) -> Any:
         try:
@@ -81,3 +121,9 @@ class Agreement:
                 " `allrail.torch.schedule` and backward passes, `allrail.Communicator`; look at"
                 " that rank's first error",
             ) from error
+
+
+def _first_refused(said: list[Any]) -> None:
+    for rank, one in enumerate(said):
+        if "why" in one:
+            raise InputError(f"on rank {rank}, {one['why']}", hint=one["hint"])

@@ -91,7 +91,8 @@ class Communicator:
             )
         if self.ranks == 1:
             known = {"dimensions": []}
-        self._calls = Calls(settings_of(self.rank, self.ranks, agreement, known), agreement)
+        known = settings_of(self.rank, self.ranks, agreement, known)
+        self._calls = Calls(known | {"named_calls": True}, agreement)
         self._closed = False
         self._thread = 0
         self._open: dict[int, Handle] = {}

@@ -19,10 +19,8 @@ from typing import Any, NamedTuple, NoReturn
 from allrail._core import Node, RuntimeFault
 from allrail.errors import InputError, TrainingError
 from allrail.runtime.agreement import Agreement
+from allrail.runtime.job import find_job
 from allrail.runtime.record import recording
-
-# What a link within one machine is taken to be; plans depend on it, results do not.
-LOOPBACK = {"interface": "127.0.0.1", "bandwidth": "20 Gb/s", "latency": "20 us", "kind": "switch"}
 
 _A_WHILE = 1800.0
 _LOOK = 1.0
@@ -40,11 +38,12 @@ def settings_of(
         rank: This process.
         ranks: How many there are.
         agreement: How ranks hand round the secret.
-        settings: What is known beyond that; None for ranks on one machine.
+        settings: What differs from those of a job without a file, on one machine.
     """
-    known = dict(settings or {"dimensions": [{"size": ranks, **LOOPBACK}]})
-    # Whoever reads the store can join; on one machine, only what is on it can reach the ports.
-    known |= agreement.on("secret", None, lambda _: {"secret": secrets.token_hex(32)})
+    known = find_job({"schema_version": 1}).settings(rank=rank, ranks=ranks) | (settings or {})
+    if known.get("secret") is None:
+        # Whoever reads the store can join; on one machine, only what is on it can reach the ports.
+        known |= agreement.on("secret", None, lambda _: {"secret": secrets.token_hex(32)})
     return recording(known | {"rank": rank, "ranks": ranks, "job": agreement.name})
 
 
@@ -62,9 +61,16 @@ def same_machine(agreement: Agreement) -> bool:
 
 def connected(settings: dict[str, Any], agreement: Agreement, topic: str) -> Node:
     """Return a node that is connected with those of all ranks, and not started."""
+
+    def bound() -> Node:
+        with as_ours:
+            return Node(json.dumps(settings))
+
+    node, addresses = agreement.together(
+        f"addresses of {topic}", bound, tells=Node.addresses, decide=lambda said: said
+    )
     with as_ours:
-        node = Node(json.dumps(settings))
-        node.connect(agreement.on(f"addresses of {topic}", node.addresses(), lambda said: said))
+        node.connect(addresses)
     _open[id(node)] = node
     return node
 

@@ -101,12 +101,13 @@ def recording(settings: Mapping[str, Any]) -> dict[str, Any]:
     """Return a node's settings with what a trace needs, if one is made.
 
     Args:
-        settings: What is known; what it says of recording stays.
+        settings: What is known; a folder for its flight recorder stays.
     """
     where = folder()
     if where is None:
         return dict(settings)
-    return {"records": _RECORDS, "flight_recorder": str(where.absolute()), **settings}
+    flight = settings.get("flight_recorder") or str(where.absolute())
+    return {**settings, "records": _RECORDS, "flight_recorder": flight}
 
 
 def write(record: Record, where: Path) -> Path:

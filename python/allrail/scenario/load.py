@@ -68,7 +68,7 @@ def load_scenario(scenario: ScenarioLike, *, sets: Sets = ()) -> Scenario:
             chosen = _absolute(value, model_names())
         tree = apply(tree, steps, chosen, place=place, places=places)
     if isinstance(tree.get("fabric"), str):
-        _resolve_fabric(tree, places, folder)
+        resolve_fabric(tree, places, folder)
     elif isinstance(tree.get("fabric"), Mapping) and "topology" in tree["fabric"]:
         from allrail.scenario.graph_file import resolve
 
@@ -95,8 +95,17 @@ def _absolute(named: object, presets: tuple[str, ...]) -> object:
     return named
 
 
-def _resolve_fabric(tree: dict[str, Any], places: Places, folder: FilePath) -> None:
-    """Replace a fabric's name by the fabric."""
+def resolve_fabric(tree: dict[str, Any], places: Places, folder: FilePath) -> None:
+    """Replace a fabric's name by the fabric.
+
+    Args:
+        tree: What names it, under `fabric`.
+        places: Where its values were written.
+        folder: Where a relative path starts.
+
+    Raises:
+        InputError: There is no such preset or file, or it is not a fabric.
+    """
     name = tree["fabric"]
     try:
         tree["fabric"] = load_any_fabric(name, folder=folder)

@@ -62,6 +62,12 @@ GRAPH_WORLDS = ("flows", "packets")
 """The worlds that carry traffic; the others know dimensions only."""
 
 
+class OnFabric(Node):
+    """A fabric in a file that is no scenario."""
+
+    fabric: AnyFabric
+
+
 class Scenario(Node):
     """What to simulate, on what, and how: planned collectives, training steps, or traffic."""
 

@@ -14,6 +14,7 @@ backward pass ends with all of them; nothing else of the script is touched.
 from __future__ import annotations
 
 import os
+import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -25,12 +26,14 @@ from torch import nn
 
 from allrail.errors import InputError, TrainingError, did_you_mean
 from allrail.runtime.agreement import Agreement
+from allrail.runtime.job import Job, JobLike, job_of_all, settings_of_all
 from allrail.runtime.nodes import same_machine
 from allrail.runtime.report import Report, report_of
 from allrail.torch.barrier import BarrierWarning
 from allrail.torch.check import check
 from allrail.torch.compression import Compression, compression_of
 from allrail.torch.compression.compressed import Compressed, same_compression
+from allrail.torch.local import Local, check_every, same_every
 from allrail.torch.native import Native
 from allrail.torch.scheduled import Scheduled
 from allrail.torch.store import store_of_job
@@ -54,8 +57,11 @@ __all__ = [
 M = TypeVar("M", bound=nn.Module)
 O = TypeVar("O", bound="torch.optim.Optimizer | Sequence[torch.optim.Optimizer]")  # noqa: E741
 
+_TRANSPORTS = ("auto", "native", "c10d")
+_SPARSE = ("refuse", "densify", "gather")
+
 # A scheduled model's hooks hold what belongs to it; who drops the model drops all.
-_scheduled: weakref.WeakValueDictionary[int, Scheduled] = weakref.WeakValueDictionary()
+_scheduled: weakref.WeakValueDictionary[int, Scheduled | Local] = weakref.WeakValueDictionary()
 _count = 0
 
 
@@ -65,9 +71,11 @@ def schedule(
     *,
     cross_barrier: bool = True,
     broadcast_buffers: bool = True,
-    sparse: Literal["refuse", "densify"] = "refuse",
+    job: JobLike | None = None,
+    sparse: Literal["refuse", "densify", "gather"] = "refuse",
     transport: Literal["auto", "native", "c10d"] | Transport = "auto",
     compression: str | Mapping[str, Any] | Compression | None = None,
+    every: int = 1,
     undo: bool = False,
 ) -> tuple[M, O]:
     """Exchange the gradients of `model` among all processes, and step as late as possible.
@@ -81,13 +89,19 @@ def schedule(
         cross_barrier: Whether a parameter may be stepped as late as the next forward pass needs it.
             If not, every backward pass ends with all gradients averaged, as without allrail.
         broadcast_buffers: Whether each forward pass in training begins with the buffers of rank 0.
+        job: The job file, as a path or a mapping; if None, the one that `ALLRAIL_JOB` names, else
+            `allrail.yaml` in the current folder, else defaults.
         sparse: What becomes of sparse gradients: `"refuse"` is an error, `"densify"` makes them
-            dense.
+            dense, `"gather"` exchanges their rows.
         transport: What carries gradients: `"native"` is allrail's own, which cuts and prioritises
-            them; `"c10d"` a process group of torch.distributed, which does neither; `"auto"` takes
-            the first where all ranks are on one machine and parameters are not on a GPU.
+            them; `"c10d"` a process group of torch.distributed, which does neither; `"auto"` is
+            what the job file says, or else the first where parameters are not on a GPU and ranks
+            are on one machine, or the job file says by which interfaces they reach each other.
         compression: What makes gradients smaller on their way: `"fp16"`, `"bf16"`,
-            `{"kind": "top_k", "share": 0.01}`, `{"kind": "power_sgd", "rank": 4}`; None for none.
+            `{"kind": "top_k", "share": 0.01}`, `{"kind": "power_sgd", "rank": 4}`. None: as the job
+            file says, which says nothing of it by itself.
+        every: Above 1, ranks step with their own gradients, and average their parameters after
+            every so many steps.
         undo: Whether, when a rank is lost, parameters that have made the step under way are given
             back what they were before it. Costs a copy of parameters and optimizer state.
 
@@ -99,11 +113,23 @@ def schedule(
     """
     global _count  # noqa: PLW0603 - names must be alike on all ranks: they count calls
     optimizers = [optimizer] if isinstance(optimizer, torch.optim.Optimizer) else optimizer
-    if sparse not in {"refuse", "densify"}:
-        raise InputError("it is neither `refuse` nor `densify`", field="sparse", value=str(sparse))
+    if sparse not in _SPARSE:
+        raise InputError(
+            "sparse gradients are not treated so",
+            field="sparse",
+            value=str(sparse),
+            hint=did_you_mean(str(sparse), _SPARSE),
+        )
     if not isinstance(optimizers, Sequence):
         optimizers = [optimizers]
     smaller = compression_of(compression)
+    if check_every(every) > 1 and smaller is not None:
+        raise InputError(
+            "ranks that train apart exchange parameters, and gradients are compressed",
+            field="every",
+            value=str(every),
+            hint="leave `every` or `compression` out",
+        )
     parameters = check(model, optimizers)
     if id(model) in _scheduled:
         raise InputError(
@@ -112,30 +138,37 @@ def schedule(
             hint="call `allrail.torch.schedule` once for a model, or `release(model)` before it is"
             " scheduled again",
         )
+    if isinstance(transport, str) and transport not in _TRANSPORTS:
+        raise InputError(
+            "there is no such transport",
+            field="transport",
+            value=transport,
+            hint=did_you_mean(transport, _TRANSPORTS),
+        )
     store, rank, ranks = store_of_job()
     if ranks == 1:
         return model, optimizer
     _count += 1
     disabled = os.environ.get("ALLRAIL_DISABLE", "0") not in {"", "0"}
     agreement = Agreement(store, rank, ranks, f"schedule{_count}")
-    if disabled:
-        transport = "c10d"
-    if transport == "auto":
-        on_host = all(each.device.type == "cpu" for each in parameters.values())
-        transport = "native" if on_host and same_machine(agreement) else "c10d"
-    if transport == "native":
-        transport = Native(rank, ranks, agreement)
-    elif transport == "c10d":
-        if not dist.is_initialized():
-            dist.init_process_group(store=store, rank=rank, world_size=ranks)
-        transport = Whole(agreement)
-    elif isinstance(transport, str):
-        raise InputError(
-            "there is no such transport",
-            field="transport",
-            value=transport,
-            hint=did_you_mean(transport, ("auto", "native", "c10d")),
+    if isinstance(transport, str):
+        found = job_of_all(job, agreement, more={"transport of `schedule`": transport})
+        transport = _carrier(
+            "c10d" if disabled else transport, found, agreement, parameters, store=store
         )
+        smaller = smaller or compression_of(found.keys.get("compression"))
+        undo = undo or bool(found.keys.get("undo"))
+    if agreement.on("every", every, same_every) > 1 and not disabled:
+        _scheduled[id(model)] = Local(
+            model,
+            optimizers,
+            parameters,
+            transport,
+            agreement,
+            every=every,
+            broadcast_buffers=broadcast_buffers,
+        )
+        return model, optimizer
     if smaller is not None and not disabled:
         agreement.on("compression", smaller.describe(), same_compression)
         transport = Compressed(transport, smaller)
@@ -147,10 +180,60 @@ def schedule(
         agreement,
         cross_barrier=cross_barrier and not disabled,
         broadcast_buffers=broadcast_buffers,
-        densify=sparse == "densify",
+        sparse=sparse,
         undo=undo,
     )
     return model, optimizer
+
+
+def _carrier(
+    asked: str,
+    job: Job,
+    agreement: Agreement,
+    parameters: dict[str, nn.Parameter],
+    *,
+    store: Any,
+) -> Transport:
+    """Return the transport that the script or the job file asks for, or that fits."""
+    rank, ranks = agreement.rank, agreement.ranks
+    one_host = same_machine(agreement)
+    if _is_native(asked, job, agreement, parameters, one_host=one_host):
+        size = sum(each.numel() * each.element_size() for each in parameters.values())
+        settings = settings_of_all(
+            job, agreement, rank=rank, ranks=ranks, one_host=one_host, size=size
+        )
+        return Native(rank, ranks, agreement, settings)
+    if not dist.is_initialized():
+        dist.init_process_group(store=store, rank=rank, world_size=ranks)
+    return Whole(agreement)
+
+
+def _is_native(
+    asked: str,
+    job: Job,
+    agreement: Agreement,
+    parameters: dict[str, nn.Parameter],
+    *,
+    one_host: bool,
+) -> bool:
+    """Whether allrail's own transport carries these parameters; alike on all ranks."""
+    asked = job.transport if asked == "auto" else asked
+    if asked != "auto":
+        return asked == "native"
+    here = all(each.device.type == "cpu" for each in parameters.values())
+    if not agreement.on("on the host", here, all):
+        return False
+    if job.names_interfaces or one_host:
+        return True
+    if agreement.rank == 0:
+        warnings.warn(
+            "ranks are on several hosts: gradients go over torch.distributed, whole and in one"
+            " order. Say in `allrail.yaml` how hosts reach each other, such as `interfaces: [eth0]`"
+            " and `secret: job.secret`, and allrail cuts and prioritises them",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+    return False
 
 
 def synchronize(model: nn.Module | None = None) -> None:
@@ -188,7 +271,7 @@ def no_sync(model: nn.Module) -> AbstractContextManager[None]:
     found = _of(model)
     if not found:
         return nullcontext()
-    return found[0].exchange.no_sync()
+    return found[0].no_sync()
 
 
 def barriers(model: nn.Module | None = None) -> dict[str, int]:
@@ -207,8 +290,9 @@ def barriers(model: nn.Module | None = None) -> dict[str, int]:
 def state_dict(model: nn.Module) -> dict[str, Any]:
     """Return what allrail remembers of a model on this rank, for a checkpoint; makes all steps.
 
-    It is what compression has left out of gradients so far, which differs from rank to rank: save
-    one for each rank, beside `model.state_dict()`, which is as it would be without allrail.
+    It is what compression has left out of gradients so far, which differs from rank to rank, or
+    with `every` how many steps ago parameters were averaged: save one for each rank, beside
+    `model.state_dict()`, which is as it would be without allrail.
 
     Args:
         model: A scheduled model; of another one it is empty.
@@ -267,7 +351,7 @@ def release(model: nn.Module) -> None:
         scheduled.release()
 
 
-def _of(model: nn.Module | None) -> list[Scheduled]:
+def _of(model: nn.Module | None) -> list[Scheduled | Local]:
     if model is None:
         return list(_scheduled.values())
     found = _scheduled.get(id(model))

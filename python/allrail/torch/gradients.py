@@ -31,6 +31,7 @@ import torch
 from allrail.errors import TrainingError
 from allrail.torch.barrier import Barriers
 from allrail.torch.parameter import Flight, Slot, Users, gradient_of, set_gradient
+from allrail.torch.sparse import SparseExchange
 from allrail.torch.transport import Transport
 
 Agree = Callable[[dict[str, Any]], dict[str, Any]]
@@ -46,7 +47,7 @@ class Exchange:
         places: Gives, once the first forward pass is over, each slot's turn in it.
         agree: Called with what this rank saw in the first round; returns what all ranks go by.
         wait_at_end: Whether every backward pass ends with all gradients reduced.
-        densify: Whether sparse gradients are made dense; else they are an error.
+        sparse: What becomes of sparse gradients: `refuse`, `densify` or `gather`.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Exchange:
         places: Callable[[], list[int]],
         agree: Agree,
         wait_at_end: bool,
-        densify: bool,
+        sparse: str,
     ) -> None:
         self.synchronised = True
         self._slots = list(slots)
@@ -67,7 +68,8 @@ class Exchange:
         self._places = places
         self._agree = agree
         self._wait_at_end = wait_at_end
-        self._densify = densify
+        self._sparse_means = sparse
+        self._sparse: SparseExchange | None = None
         self._started = False
         self._open = False
         self._closing = False
@@ -113,9 +115,10 @@ class Exchange:
             if not self._started:
                 self._start()
             used = [int(slot.used) for slot in self._slots]
-            missing = [slot for slot in self._order if not slot.sent]
-            for slot in missing:
-                self._make_room(slot)
+            missing = [slot for slot in self._order if not slot.sent and not slot.sparse]
+            for slot in self._order:
+                if not slot.sent:
+                    self._make_room(slot)
             users = self._count_users(used)
             for slot in missing:
                 gradient = gradient_of(slot.parameter)
@@ -124,6 +127,8 @@ class Exchange:
                 else:
                     self._send_nothing(slot, gradient, users)
             users.generation = self._transport.submit(self._users_key, users.counts)
+            if self._sparse is not None:
+                self._sparse.send(used, users)
             for slot in self._slots:
                 slot.fires, slot.used, slot.sent = 0, False, False
             self._open = False
@@ -195,7 +200,9 @@ class Exchange:
         gradient = gradient_of(slot.parameter)
         if gradient is None:
             return
-        if gradient.layout != torch.strided:
+        if gradient.layout != torch.strided and not (
+            self._sparse_means == "gather" and self._may_be_sparse(slot)
+        ):
             gradient = self._make_dense(slot, gradient)
         slot.used = True
         if not self.synchronised:
@@ -206,7 +213,7 @@ class Exchange:
             self._task = task
             torch.autograd.Variable._execution_engine.queue_callback(self._pass_is_over)
         slot.fires += 1
-        if self._started and not slot.late:
+        if self._started and not slot.late and not slot.sparse:
             self._send(slot, gradient)
         elif not self._started and slot.fires == 1:
             self._order.append(slot)
@@ -254,11 +261,18 @@ class Exchange:
         ready = [slot.index for slot in self._order]
         ready += [slot.index for slot in self._slots if not slot.fires]
         late = [slot.index for slot in self._slots if slot.fires > 1]
-        agreed = self._agree({"ready": ready, "late": late, "places": self._places()})
+        sparse = [slot.index for slot in self._slots if _is_sparse(slot)]
+        agreed = self._agree(
+            {"ready": ready, "late": late, "sparse": sparse, "places": self._places()}
+        )
         self._order = [self._slots[index] for index in agreed["ready"]]
         for index in agreed["late"]:
             self._slots[index].late = True
+        for index in agreed["sparse"]:
+            self._slots[index].sparse = True
         for slot in self._order:
+            if slot.sparse:
+                continue
             slot.layout = slot.layout_now()
             place = agreed["places"][slot.index]
             slot.key = self._transport.register(slot.name, *slot.layout, place)
@@ -266,16 +280,29 @@ class Exchange:
         self._users_key = self._transport.register(
             "which parameters are used", torch.int32, (count,), (1,), count
         )
+        if agreed["sparse"]:
+            rows = [slot for slot in self._order if slot.sparse]
+            self._sparse = SparseExchange(rows, self._transport)
         self._transport.start()
         self._started = True
 
+    def _may_be_sparse(self, slot: Slot) -> bool:
+        """What the first round shows holds for all."""
+        return slot.sparse or not self._started
+
     def _make_dense(self, slot: Slot, gradient: torch.Tensor) -> torch.Tensor:
-        if not self._densify:
+        if self._sparse_means == "gather":
+            raise TrainingError(
+                "its gradient is sparse, and no rank's was in the first step",
+                field=slot.name,
+                hint="use it in the first step, on one rank at least",
+            )
+        if self._sparse_means == "refuse":
             raise TrainingError(
                 "its gradient is sparse",
                 field=slot.name,
-                hint="make it dense with `allrail.torch.schedule(..., sparse='densify')`, or build"
-                " the embedding with `sparse=False`",
+                hint="schedule with `sparse='gather'`, which exchanges rows, or with `'densify'`;"
+                " or build the embedding with `sparse=False`",
             )
         dense = gradient.to_dense()
         set_gradient(slot.parameter, dense)
@@ -295,6 +322,11 @@ class Exchange:
             return gradient.detach()
         fitting = torch.empty_like(parameter, memory_format=torch.preserve_format).detach()
         return fitting.copy_(gradient)
+
+
+def _is_sparse(slot: Slot) -> bool:
+    gradient = gradient_of(slot.parameter)
+    return gradient is not None and gradient.layout != torch.strided
 
 
 def _in_backward() -> bool:

@@ -118,6 +118,14 @@ class Native:
             self._calls.finish(ticket)
             torch.autograd.graph.increment_version(tensor)
 
+    def gather(self, buffer: torch.Tensor) -> int:
+        """See `Transport.gather`."""
+        return self._calls.begin("all_gather", buffer.view(-1).view(torch.uint8))
+
+    def gathered(self, ticket: int) -> None:
+        """See `Transport.gathered`."""
+        self._calls.finish(ticket)
+
     def report(self) -> dict[str, Any]:
         """What the node has done: tensors, dimensions, times."""
         found: dict[str, Any] = json.loads(self._tensors.report())

@@ -22,6 +22,7 @@ from torch import nn
 
 if TYPE_CHECKING:
     from allrail.torch.optimizer import Stepper
+    from allrail.torch.sparse import SparseFlight
     from allrail.torch.transport import Transport
 
 _GRAD = torch.Tensor.grad
@@ -126,7 +127,7 @@ class Pending:
     group: int
     settings: list[dict[str, Any]]
     gradient: torch.Tensor | None
-    flight: Flight | None
+    flight: Flight | SparseFlight | None
     written: tuple[int, int]
 
     def is_done(self) -> bool:
@@ -153,6 +154,7 @@ class Slot:
         used: Whether a gradient came since the last exchange.
         late: Whether several gradients may come in one backward pass, so that only its end is safe.
         sent: Whether the exchange of the round that is open has begun.
+        sparse: Whether its gradients travel as rows and their places.
     """
 
     parameter: nn.Parameter
@@ -163,12 +165,13 @@ class Slot:
     settle: Callable[[str], None]
     key: int = -1
     layout: tuple[torch.dtype, tuple[int, ...], tuple[int, ...]] | None = None
-    flight: Flight | None = None
+    flight: Flight | SparseFlight | None = None
     pending: Pending | None = None
     fires: int = 0
     used: bool = False
     late: bool = False
     sent: bool = False
+    sparse: bool = False
     handles: list[Any] = field(default_factory=list)
 
     def layout_now(self) -> tuple[torch.dtype, tuple[int, ...], tuple[int, ...]]:

@@ -15,6 +15,7 @@ import time
 import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -45,7 +46,7 @@ class Scheduled:
         agreement: How ranks agree on what the first step shows.
         cross_barrier: Whether a step may be made as late as the next forward pass.
         broadcast_buffers: Whether every forward pass in training begins with rank 0's buffers.
-        densify: Whether sparse gradients are made dense.
+        sparse: What becomes of sparse gradients: `refuse`, `densify` or `gather`.
         undo: Whether a step that not all parameters can make is taken back.
     """
 
@@ -59,7 +60,7 @@ class Scheduled:
         *,
         cross_barrier: bool,
         broadcast_buffers: bool,
-        densify: bool,
+        sparse: str,
         undo: bool,
     ) -> None:
         self.model = model
@@ -97,7 +98,7 @@ class Scheduled:
             places=lambda: places(self._waits, len(self._slots)),
             agree=lambda mine: agreement.on("order", mine, _decide),
             wait_at_end=not cross_barrier,
-            densify=densify,
+            sparse=sparse,
         )
         self._steppers: list[Stepper] = []
         self._attach()
@@ -120,6 +121,10 @@ class Scheduled:
         if torch._C._current_graph_task_id() == -1:
             self.exchange.finish()
         self.settle("synchronize")
+
+    def no_sync(self) -> AbstractContextManager[None]:
+        """Within it, backward passes exchange nothing."""
+        return self.exchange.no_sync()
 
     def state(self) -> dict[str, Any]:
         """What is remembered beside the model and its optimizers, once all steps are made."""
@@ -303,9 +308,11 @@ class Scheduled:
 
 
 def _decide(said: list[dict[str, Any]]) -> dict[str, Any]:
-    """Rank 0's order holds; what any rank saw late is late."""
+    """Rank 0's order holds; what any rank saw late, or sparse, is so on all."""
     late = sorted({index for theirs in said for index in theirs["late"]})
-    return {"ready": said[0]["ready"], "places": said[0]["places"], "late": late}
+    sparse = sorted({index for theirs in said for index in theirs["sparse"]})
+    ready, places = said[0]["ready"], said[0]["places"]
+    return {"ready": ready, "places": places, "late": late, "sparse": sparse}
 
 
 class _Hook:

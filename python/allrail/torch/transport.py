@@ -82,6 +82,18 @@ class Transport(Protocol):
         """Give all ranks what rank 0 has, and wait for it; may be called before `start`."""
         ...
 
+    def gather(self, buffer: torch.Tensor) -> int:
+        """Begin to give all ranks each one's row of `buffer`, which is contiguous; return a ticket.
+
+        The first axis is that of ranks. All ranks begin the same gathers in the same order,
+        whatever else is under way.
+        """
+        ...
+
+    def gathered(self, ticket: int) -> None:
+        """Return when that gather is over; raise `TrainingError` if it has failed."""
+        ...
+
     def close(self) -> None:
         """End it; what is in flight is lost."""
         ...

@@ -22,6 +22,7 @@ import torch.distributed as dist
 
 from allrail.errors import TrainingError
 from allrail.runtime.agreement import Agreement
+from allrail.torch.gather import Gathers
 from allrail.torch.transport import in_memory_order
 
 
@@ -58,6 +59,7 @@ class Whole:
         self.rank: int = dist.get_rank()
         self.ranks: int = dist.get_world_size()
         self._tensors: list[_Tensor] = []
+        self._gathers = Gathers()
         self._next = 0
         self._broken = False
 
@@ -134,6 +136,14 @@ class Whole:
                 works.append(dist.broadcast(raw, src=0, group=self._group, async_op=True))
         for work in works:
             work.wait()
+
+    def gather(self, buffer: torch.Tensor) -> int:
+        """See `Transport.gather`."""
+        return self._gathers.begin(buffer)
+
+    def gathered(self, ticket: int) -> None:
+        """See `Transport.gathered`."""
+        self._gathers.finish(ticket)
 
     def close(self) -> None:
         """See `Transport.close`."""

@@ -148,15 +148,7 @@ impl Running {
         }
         let (key, generation) = match called {
             None => (self.key_of_next_call()?, 0),
-            Some(name) if self.tensors.all.is_empty() => self.named.next(name)?,
-            Some(name) => {
-                return Err(Broken::Setting {
-                    field: "name",
-                    value: name.to_owned(),
-                    why: "this group has tensors, and so its calls have no names".to_owned(),
-                    hint: "another group for calls, or submit it as a tensor".to_owned(),
-                });
-            }
+            Some(name) => self.next_of(name)?,
         };
         let Call { operation, root, dtype, shape, width, priority } = *call;
         let elements = call.elements()?;
@@ -168,7 +160,9 @@ impl Running {
         self.operations.begin(id, name, None, std::iter::empty());
         match called {
             None => self.calls.begin(id, signature),
-            Some(called) => self.named.begin(key, called, id),
+            Some(called) => {
+                self.named.iter_mut().for_each(|named| named.begin(key, called, id));
+            }
         }
         let (operation, priority, part) = (name, call.priority, of_size.plan);
         out.push(Action::Begin { id, operation, priority, signature, part });
@@ -192,6 +186,20 @@ impl Running {
             why: "so many have names in one epoch".to_owned(),
             hint: "begin another epoch: `Event::Membership`".to_owned(),
         })
+    }
+
+    fn next_of(&self, name: &str) -> Result<(Key, u64), Broken> {
+        let refuse = |why: &str, hint: &str| {
+            let (value, why, hint) = (name.to_owned(), why.to_owned(), hint.to_owned());
+            Err(Broken::Setting { field: "name", value, why, hint })
+        };
+        match &self.named {
+            None => refuse("calls of this group have no names", "the setting `named_calls`"),
+            Some(_) if self.tensors.of_key(Key::of(name)).is_ok() => {
+                refuse("a tensor has this name", "another name, or submit it as that tensor")
+            }
+            Some(named) => named.next(name),
+        }
     }
 
     fn ask_later(&mut self, now: Time) {

@@ -60,7 +60,8 @@ impl Running {
     /// What an error is about: an operation by its name, and its tensor.
     pub(super) fn about(&self, operation: OperationName) -> About {
         let tensor = self.tensors.of_key(operation.key).ok().map(|tensor| tensor.name.as_str());
-        let tensor = tensor.or_else(|| self.named.name(operation.key)).map(str::to_owned);
+        let call = || self.named.as_ref()?.name(operation.key);
+        let tensor = tensor.or_else(call).map(str::to_owned);
         About { operation, tensor }
     }
 

@@ -280,7 +280,7 @@ impl Engine {
     }
 
     /// The next call of a name: as [`Self::call`], but the k-th of a name is the same operation on every
-    /// rank, whatever others each begins before it. For groups without tensors.
+    /// rank, whatever others each begins before it. For groups with [`Settings::named_calls`].
     ///
     /// # Errors
     /// As [`Self::call`]; [`Broken::NotDone`] where the last call of that name is not over here;

@@ -2,7 +2,7 @@
 //! k-th of a name is the same operation on every rank.
 //!
 //! They begin at once, as calls without a name do, and nothing of them is registered. So a frame of a name
-//! that is not known may be early, in a group that has no tensors; only such a group has named calls. What is
+//! that is not known is early, in a group [whose calls may have names](super::Settings::named_calls). What is
 //! kept grows with the names: their caller uses them again.
 
 use std::collections::BTreeMap;

@@ -44,7 +44,8 @@ pub(super) struct Running {
     pub(super) stopped: bool,
     pub(super) tensors: Tensors,
     pub(super) calls: Calls,
-    pub(super) named: NamedCalls,
+    /// Where calls may have names.
+    pub(super) named: Option<NamedCalls>,
     pub(super) ask_after: Time,
     pub(super) policy: &'static dyn TensorPolicy,
     pub(super) scheduler: Box<dyn TensorScheduler>,
@@ -84,7 +85,7 @@ impl Running {
             stopped: false,
             tensors,
             calls: Calls::default(),
-            named: NamedCalls::default(),
+            named: settings.named_calls.then(NamedCalls::default),
             ask_after: settings.ask_after,
             policy,
             scheduler,
@@ -182,7 +183,7 @@ impl Running {
         if let Some(number) = operation.key.number_of_call() {
             self.calls.over(number);
             out.push(Action::Done { key: operation.key, generation: 0 });
-        } else if self.named.over(operation.key) {
+        } else if self.named.as_mut().is_some_and(|named| named.over(operation.key)) {
             out.push(Action::Done { key: operation.key, generation: operation.generation });
         }
     }
@@ -201,8 +202,10 @@ impl Running {
         }
         match operation.key.number_of_call() {
             Some(number) => self.calls.home(number, operation),
-            None if self.tensors.all.is_empty() && !self.common => self.named.home(operation),
-            None => self.tensors.of_key(operation.key)?.home(operation),
+            None => match (self.tensors.of_key(operation.key), &self.named) {
+                (Err(_), Some(named)) => named.home(operation),
+                (tensor, _) => tensor?.home(operation),
+            },
         }
     }
 

@@ -67,6 +67,8 @@ pub struct Settings {
     pub ordering: Ordering,
     /// After how long a call that is not over is compared with the other ranks'.
     pub ask_after: Time,
+    /// Whether calls may have names: a frame of a name that is not known is early then, not a mistake.
+    pub named_calls: bool,
     /// Where tensors and chunks are cut: at whole elements of so many bytes or a little more.
     pub granule: Bytes,
     /// How many of the rank's plans, one a size, are kept beside those that run.
@@ -90,6 +92,7 @@ impl Default for Settings {
             coordination: None,
             ordering: Ordering::Tagged,
             ask_after: Time::from_us(1_000_000),
+            named_calls: false,
             granule: GRANULE,
             room: 1024,
         }

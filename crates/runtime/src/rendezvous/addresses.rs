@@ -89,6 +89,12 @@ pub(super) fn read_table(
     Ok(all)
 }
 
+/// The first of a rank's addresses that other hosts reach, where there is one: a dimension within a host may
+/// be on loopback.
+pub(super) fn reachable(addresses: &[SocketAddr]) -> usize {
+    addresses.iter().position(|one| !one.ip().is_loopback()).unwrap_or(0)
+}
+
 /// Begins a connection that leaves by the interface with this address.
 pub(super) fn dial(from: IpAddr, to: SocketAddr) -> std::io::Result<Socket> {
     let socket = Socket::new(Domain::for_address(to), Type::STREAM, Some(Protocol::TCP))?;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::Socket;
 
-use super::addresses::{dial, dial_locally, is_mine};
+use super::addresses::{dial, dial_locally, is_mine, reachable};
 use super::handshake::{Facts, Handshake, Refused};
 use super::stream::Stream;
 use super::{Connected, Listening, MOST_STRANGERS, line};
@@ -80,7 +80,7 @@ impl<'a> Meeting<'a> {
                 awaited.insert((rank, dimension));
                 continue;
             }
-            let d = dimension.unwrap_or(0) as usize;
+            let d = dimension.map_or_else(|| reachable(&table[rank as usize]), |d| d as usize);
             let (to, from) = (table[rank as usize][d], listening.addresses[d].ip());
             let dial = Dial::Later(Instant::now());
             let local = settings.shared_memory && dimension.is_some();

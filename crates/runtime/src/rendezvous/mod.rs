@@ -1,11 +1,12 @@
 //! How the ranks of a job find each other: each listens on the interfaces that it was told, all get the
 //! table of addresses from whoever starts them, and the higher rank dials the lower.
 //!
-//! Between every two ranks there is a control connection, to the first address of the lower one; between
-//! every two that differ on one dimension only there is a data connection on it; where both are on one host
-//! it is a local socket and memory of both, unless `shared_memory` is off. Once all are there nobody
-//! listens any more. Until then whoever connects has a few seconds to prove that it is of this job; a
-//! stranger costs one note, and no more than [`MOST_STRANGERS`] are listened to at once.
+//! Between every two ranks there is a control connection, to the first address of the lower one (that is not
+//! loopback, where there is such a one); between every two that differ on one dimension only there is a data
+//! connection on it; where both are on one host it is a local socket and memory of both, unless
+//! `shared_memory` is off. Once all are there nobody listens any more. Until then whoever connects has a few
+//! seconds to prove that it is of this job; a stranger costs one note, and no more than [`MOST_STRANGERS`]
+//! are listened to at once.
 
 mod addresses;
 mod handshake;

@@ -193,7 +193,8 @@ fn call_named(node: &Node, name: &str, held: &mut Held) -> Result<u64, RuntimeEr
 #[test]
 fn calls_of_a_name_meet_whatever_the_order_of_names() {
     const NAMES: [&str; 5] = ["loss", "weight", "bias", "scale", "step"];
-    let nodes = started(&[3], &json!({"chunks": 2, "smallest_chunk": "1 KiB"}));
+    let more = json!({"chunks": 2, "smallest_chunk": "1 KiB", "named_calls": true});
+    let nodes = started(&[3], &more);
     for generation in 0..3u64 {
         let mut jobs = Vec::new();
         let mut plain = [0, 1, 2].map(|_| Held::new(Dtype::Int32, &[0; 4]));
@@ -232,7 +233,7 @@ fn calls_of_a_name_meet_whatever_the_order_of_names() {
 
 #[test]
 fn calls_of_a_name_that_differ_end_in_an_error_that_has_it() {
-    let nodes = started(&[2], &json!({}));
+    let nodes = started(&[2], &json!({"named_calls": true}));
     let mut held = [Held::new(Dtype::Int32, &[0; 4000]), Held::new(Dtype::Float32, &[0; 4000])];
     let tickets: Vec<_> =
         nodes.iter().zip(&mut held).map(|(node, held)| call_named(node, "loss", held)).collect();

@@ -15,11 +15,13 @@ use allrail_collective::Operation;
 use allrail_core::Time;
 
 use super::emit::{Emitter, Span};
-use super::plan::Plan;
-use crate::compression::{Exchange, Gradient, Travel};
+use super::plan::{Plan, wrong};
+use crate::compression::{Compression, Exchange, Gradient, Travel};
 use crate::compute::{self, Cost};
+use crate::error::WorkloadError;
 use crate::graph::{Node, NodeId, Pass, Purpose, Work};
 use crate::models::Layer;
+use crate::spec::Workload;
 
 impl Emitter<'_> {
     /// The gradient of `parameters` numbers of a layer, over a span.
@@ -90,6 +92,44 @@ impl Emitter<'_> {
     fn time(&self, cost: Cost) -> Time {
         compute::time(self.plan.device.picoseconds(cost))
     }
+}
+
+/// Whether replicas may train apart.
+pub(super) fn check_apart(workload: &Workload) -> Result<(), WorkloadError> {
+    let every = workload.every;
+    if every == 0 {
+        return Err(wrong("every", 0, "it is zero", "1 exchanges gradients in each iteration"));
+    }
+    if every > 1 && workload.parallelism.zero > 0 {
+        let why = "with ZeRO no replica has an optimizer's whole state to train apart with";
+        return Err(wrong("every", every, why, "leave `every` or `zero` out"));
+    }
+    if every > 1 && workload.compression.is_some() {
+        let why = "replicas that train apart exchange parameters, and gradients are compressed";
+        return Err(wrong("every", every, why, "leave `every` or `compression` out"));
+    }
+    if every > 1 && !(workload.iterations - 1).is_multiple_of(every) {
+        let why = format!(
+            "{} iterations after the first hold no whole number of averages of parameters",
+            workload.iterations - 1
+        );
+        let hint = format!("`iterations: {}`", 2 * every + 1);
+        return Err(wrong("every", every, &why, &hint));
+    }
+    Ok(())
+}
+
+/// What makes gradients smaller.
+pub(super) fn compression(
+    workload: &Workload,
+) -> Result<Option<Box<dyn Compression>>, WorkloadError> {
+    let Some(spec) = &workload.compression else { return Ok(None) };
+    if workload.parallelism.zero > 0 {
+        let why = "with ZeRO gradients are scattered, and what is compressed is summed whole";
+        let hint = "leave `zero` out, or give a `gradient_precision`";
+        return Err(wrong("compression.kind", &spec.kind, why, hint));
+    }
+    spec.compression().map(Some)
 }
 
 impl Plan<'_> {

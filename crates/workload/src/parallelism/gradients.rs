@@ -11,7 +11,8 @@
 //! of each expert alone. Gradients of tables stay where they are.
 //!
 //! Replicas that train apart (`every` above 1) exchange no gradient: after an update the parameters
-//! are all-reduced, which the driver does in every so many iterations alone.
+//! are all-reduced, which the driver does in every so many iterations alone; the next one begins when
+//! all are.
 //!
 //! A tied table whose two ends are on different stages: each end sends its gradient to the other
 //! first. Chimera's two copies of a stage do the same for every layer.
@@ -178,6 +179,10 @@ impl Emitter<'_> {
                     let none = Time::ZERO;
                     last = self.update(position, (&name, none), place(i), &[gathered]);
                 }
+            }
+            if let Some(first) = self.stages[position].first.filter(|_| apart) {
+                // The step that averages returns when all parameters are there.
+                self.builder.carry(first, last);
             }
             for user in self.stages[position].users.get(&i).cloned().unwrap_or_default() {
                 self.builder.carry(user, last);

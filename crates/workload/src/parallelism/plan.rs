@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use allrail_core::Time;
 
+use super::compressed;
 use super::layout::Layout;
 use super::order::Pipeline;
 use super::pieces;
@@ -56,44 +57,8 @@ pub(crate) struct Shares {
     pub(crate) outputs: u64,
 }
 
-fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadError {
+pub(super) fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadError {
     WorkloadError::new(format!("workload.{field}"), value, why, hint)
-}
-
-/// Whether replicas may train apart.
-fn apart(workload: &Workload) -> Result<(), WorkloadError> {
-    let every = workload.every;
-    if every == 0 {
-        return Err(wrong("every", 0, "it is zero", "1 exchanges gradients in each iteration"));
-    }
-    if every > 1 && workload.parallelism.zero > 0 {
-        let why = "with ZeRO no replica has an optimizer's whole state to train apart with";
-        return Err(wrong("every", every, why, "leave `every` or `zero` out"));
-    }
-    if every > 1 && workload.compression.is_some() {
-        let why = "replicas that train apart exchange parameters, and gradients are compressed";
-        return Err(wrong("every", every, why, "leave `every` or `compression` out"));
-    }
-    if every > 1 && !(workload.iterations - 1).is_multiple_of(every) {
-        let why = format!(
-            "{} iterations after the first hold no whole number of averages of parameters",
-            workload.iterations - 1
-        );
-        let hint = format!("`iterations: {}`", 2 * every + 1);
-        return Err(wrong("every", every, &why, &hint));
-    }
-    Ok(())
-}
-
-/// What makes gradients smaller.
-fn compression(workload: &Workload) -> Result<Option<Box<dyn Compression>>, WorkloadError> {
-    let Some(spec) = &workload.compression else { return Ok(None) };
-    if workload.parallelism.zero > 0 {
-        let why = "with ZeRO gradients are scattered, and what is compressed is summed whole";
-        let hint = "leave `zero` out, or give a `gradient_precision`";
-        return Err(wrong("compression.kind", &spec.kind, why, hint));
-    }
-    spec.compression().map(Some)
 }
 
 /// Of layers and microbatches: an iteration has some four nodes for each.
@@ -136,7 +101,7 @@ impl<'w> Plan<'w> {
                 return Err(wrong(field, 0, "it is zero", "at least 1"));
             }
         }
-        apart(workload)?;
+        compressed::check_apart(workload)?;
         let passes = model.layers.len() as u64 * u64::from(microbatches);
         if passes > MOST_PASSES {
             let why =
@@ -174,7 +139,7 @@ impl<'w> Plan<'w> {
             samples: u64::from(batch / microbatches),
             times: Vec::new(),
             gradient_precision: workload.gradient_precision.unwrap_or(workload.precision),
-            compression: compression(workload)?,
+            compression: compressed::compression(workload)?,
             workload,
             model,
             layout,

@@ -148,7 +148,16 @@ class Compressed:
 
     def broadcast(self, tensors: Sequence[torch.Tensor]) -> None:
         """See `Transport.broadcast`."""
+        self._steps.drain()
         self._transport.broadcast(tensors)
+
+    def gather(self, buffer: torch.Tensor) -> int:
+        """See `Transport.gather`."""
+        return self._transport.gather(buffer)
+
+    def gathered(self, ticket: int) -> None:
+        """See `Transport.gathered`."""
+        self._transport.gathered(ticket)
 
     def close(self) -> None:
         """See `Transport.close`."""
@@ -252,6 +261,7 @@ class _Steps:
         self._transport = transport
         self._more = threading.Condition()
         self._waiting: list[deque[_Trip | None]] = []
+        self._left = 0
         self._ends = False
         self._thread: threading.Thread | None = None
 
@@ -279,7 +289,13 @@ class _Steps:
         if self._thread is not None:
             with self._more:
                 self._waiting[key].append(trip)
-                self._more.notify()
+                self._left += 1
+                self._more.notify_all()
+
+    def drain(self) -> None:
+        """Wait until all steps have begun: what comes then has the same place on every rank."""
+        with self._more:
+            self._more.wait_for(lambda: not self._left)
 
     def stop(self, process: int) -> None:
         """Begin what was promised, and end the thread; in a forked child there is none."""
@@ -287,7 +303,7 @@ class _Steps:
             return
         with self._more:
             self._ends = True
-            self._more.notify()
+            self._more.notify_all()
         self._thread.join(_A_WHILE)
 
     def _run(self) -> None:
@@ -299,12 +315,17 @@ class _Steps:
                     if not trips:
                         return
                     trip = trips.popleft()
-                if trip is None:
-                    continue
-                try:
-                    while not trip.last.is_set():
-                        self._transport.wait(trip.entry.keys[trip.step], trip.generation)
-                        self.begin(trip)
-                except Exception as error:  # noqa: BLE001 - raised where somebody waits
-                    trip.error = error
-                    trip.last.set()
+                if trip is not None:
+                    self._go_on(trip)
+                with self._more:
+                    self._left -= 1
+                    self._more.notify_all()
+
+    def _go_on(self, trip: _Trip) -> None:
+        try:
+            while not trip.last.is_set():
+                self._transport.wait(trip.entry.keys[trip.step], trip.generation)
+                self.begin(trip)
+        except Exception as error:  # noqa: BLE001 - raised where somebody waits
+            trip.error = error
+            trip.last.set()

@@ -33,6 +33,16 @@ pub(crate) trait Decider {
         panic!("an executor is not told {call:?}")
     }
 
+    /// The next call of a name.
+    fn call_named(
+        &mut self,
+        _now: Time,
+        (name, _): (&str, &Call<'_>),
+        _out: &mut Vec<Action>,
+    ) -> Result<OperationName, Broken> {
+        panic!("an executor is not told of `{name}`")
+    }
+
     /// Where a frame belongs.
     fn home(&self, name: &OperationName) -> Result<Home, Broken>;
 

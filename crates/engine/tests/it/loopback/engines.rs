@@ -76,6 +76,15 @@ impl Decider for OfEngine {
         self.engine.call(now, call, out)
     }
 
+    fn call_named(
+        &mut self,
+        now: Time,
+        call: (&str, &Call<'_>),
+        out: &mut Vec<Action>,
+    ) -> Result<OperationName, Broken> {
+        self.engine.call_named(now, call, out)
+    }
+
     fn home(&self, name: &OperationName) -> Result<Home, Broken> {
         self.engine.home(name)
     }

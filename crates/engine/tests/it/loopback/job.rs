@@ -67,6 +67,8 @@ pub(crate) struct Job {
     pub(crate) unused: BTreeSet<(usize, u32, usize)>,
     /// Whether tensors are calls, which have no name and are made in this order by all.
     pub(crate) calls: bool,
+    /// Whether these calls have names all the same, and each rank makes them in its own order.
+    pub(crate) named: bool,
     /// Without one, ranks decide by an executor alone.
     pub(crate) engine: Option<Setup>,
     pub(crate) fault: Option<Fault>,
@@ -119,6 +121,7 @@ impl Job {
                 Transport::InOrder => Ordering::Common,
             },
             granule: self.granule,
+            named_calls: self.named,
             ..engine::Settings::default()
         };
         (settings, plans, peers)
@@ -136,11 +139,12 @@ impl Job {
 
     /// As errors name it: a call has no name.
     pub(crate) fn tensor_name(&self, tensor: usize) -> Option<String> {
-        (!self.calls).then(|| self.name(tensor))
+        (!self.calls || self.named).then(|| self.name(tensor))
     }
 
     pub(crate) fn key(&self, tensor: usize) -> Key {
-        if self.calls { Key::call(tensor as u64) } else { Key::of(&self.name(tensor)) }
+        let numbered = self.calls && !self.named;
+        if numbered { Key::call(tensor as u64) } else { Key::of(&self.name(tensor)) }
     }
 
     /// What a rank calls a tensor.
@@ -271,6 +275,14 @@ impl Job {
         job
     }
 
+    /// The same with names, made by each rank in its own order.
+    pub(crate) fn named_calls(seed: u64, most_ranks: u32) -> Self {
+        let mut job = Self::calls(seed, most_ranks);
+        let mut draw = Draw(seed ^ 1 << 53);
+        job.submissions.iter_mut().for_each(|all| draw.shuffle(all));
+        Self { named: true, ..job }
+    }
+
     /// Any tensor scheduler that this transport and operation allow.
     fn parameters(&self, draw: &mut Draw) -> TensorParameters {
         let tagged = self.transport == Transport::Tagged;
@@ -325,6 +337,7 @@ impl Job {
             submissions: vec![Vec::new(); ranks as usize],
             unused: BTreeSet::new(),
             calls: false,
+            named: false,
             engine: None,
             fault: None,
         };

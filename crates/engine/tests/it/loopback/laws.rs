@@ -323,6 +323,16 @@ fn calls_of_all_kinds_are_right_however_many_are_under_way() {
 }
 
 #[test]
+fn calls_with_names_meet_whatever_the_order_of_each_rank() {
+    let mut seeds = Seeds::of("calls_with_names");
+    for seed in seeds.range.clone() {
+        let job = Job::named_calls(seed, Seeds::most_ranks(seed));
+        check_twice(&mut seeds, seed, &job);
+    }
+    seeds.end(orders(false));
+}
+
+#[test]
 fn whatever_goes_wrong_with_calls_every_rank_that_is_left_names_it() {
     let mut seeds = Seeds::of("whatever_goes_wrong_with_calls");
     for seed in seeds.range.clone() {

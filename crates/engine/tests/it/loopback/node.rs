@@ -190,8 +190,13 @@ impl Node {
             priority: around.job.tensors[number].priority,
         };
         let mut todo = Vec::new();
-        match self.decider.call(around.now, &call, &mut todo) {
-            Ok(name) if name.key == Key::call(number as u64) => {}
+        let name = around.job.named.then(|| around.job.name(number));
+        let made = match &name {
+            None => self.decider.call(around.now, &call, &mut todo),
+            Some(name) => self.decider.call_named(around.now, (name, &call), &mut todo),
+        };
+        match made {
+            Ok(name) if name.key == around.job.key(number) => {}
             Ok(name) => self.note(&format!("call {number} is called {name}")),
             Err(broken) => self.note(&broken),
         }
@@ -210,12 +215,13 @@ impl Node {
                     self.said.push((peers[to as usize], bytes));
                 }
                 Action::Begin { id, operation, signature, part, .. } => {
-                    let shares = match operation.key.number_of_call() {
-                        None => self.decider.shares(id),
-                        Some(call) => {
-                            let call = call as usize;
+                    let numbers = 0..around.job.tensors.len();
+                    let of_key = |number: &usize| around.job.key(*number) == operation.key;
+                    let shares = match numbers.into_iter().find(of_key) {
+                        Some(call) if around.job.calls => {
                             vec![(call, 0..around.job.elements(self.rank, call))]
                         }
+                        _ => self.decider.shares(id),
                     };
                     let dtype = around.job.dtype(self.rank, shares[0].0);
                     let mut live = Live { id, dtype, shares, packed: None };

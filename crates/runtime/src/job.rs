@@ -1,0 +1,494 @@
+//! The job file, `allrail.yaml`: its keys with their defaults, and the settings of a node that follow from them.
+//!
+//! The file is alike for all ranks of a job; what it cannot say is [`Here`]. Whoever reads it (Python) finds the
+//! fabric, the plan and the secret that it names.
+//!
+//! ```
+//! use allrail_runtime::job::{Here, Job};
+//! let job = Job::from_json(r#"{"schema_version": 1, "schedule": {"chunks": 4}}"#)?;
+//! let here = Here { rank: 1, ranks: 4, one_host: true, ..Here::default() };
+//! let settings = job.settings(here)?;
+//! assert_eq!((settings.dimensions[0].size, settings.chunks), (4, 4));
+//! # Ok::<(), allrail_runtime::RuntimeError>(())
+//! ```
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use allrail_collective::{CollectivePlan, algorithm};
+use allrail_core::Bytes;
+use allrail_fabric::{Dimension, Fabric};
+use allrail_schedule::tensor::{self, TensorParameters};
+use allrail_schedule::{Order, chunk, queue};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::settings::{self, DimensionSettings, Timeouts};
+use crate::{RuntimeError, Settings, interface, partition, plans};
+
+/// The version of the file's schema.
+pub const SCHEMA_VERSION: u32 = 1;
+
+/// How a training job exchanges its gradients: the content of `allrail.yaml`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    /// Always 1.
+    pub schema_version: u32,
+    /// The network between the ranks, as in a scenario: a preset's name, a file, or the fabric itself. The
+    /// sizes of its dimensions multiply to the number of ranks; ranks that are neighbours are so on the first
+    /// dimension. Left out: that of `plan`, else one switch for all ranks, of 20 Gb/s and 20 us on one host, 10
+    /// Gb/s and 50 us over several.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "text_or_keys")]
+    pub fabric: Option<Value>,
+    /// Where a rank reaches each dimension, one for all or one for each: an interface's name (`eth0`), an
+    /// address, or a network (`10.0.0.0/8`: the address of this host in it). Left out: loopback, which joins
+    /// the ranks of one host only.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub interfaces: Vec<String>,
+    /// The first port to listen on: the rank with the local rank `l` listens on `port + l × dimensions + d` for
+    /// dimension `d`. Left out: any free ones.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "u32", range(min = 1, max = u16::MAX))]
+    pub port: Option<u32>,
+    /// A file that `allrail plan --out` wrote, for this fabric. Its plans are carried out as they are: each for
+    /// its `sizes`, or where it names none from half its own size on, up to those of the next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub plan: Option<String>,
+    /// How exchanges are scheduled, as in a scenario.
+    #[serde(default)]
+    pub schedule: JobSchedule,
+    /// What carries gradients: `native` is allrail's own, `c10d` a backend of torch.distributed. `auto`:
+    /// `native` for parameters in host memory, where all ranks are on one host or `interfaces` says how they
+    /// reach each other.
+    #[serde(default)]
+    pub transport: Transport,
+    /// What makes gradients smaller on their way: `fp16`, `bf16`, `{kind: top_k, share: 0.01}`,
+    /// `{kind: power_sgd, rank: 4}`, or `none`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "text_or_keys")]
+    pub compression: Option<Value>,
+    /// Whether parameters that have made the step under way are given back what they were before it when a
+    /// rank is lost. Costs a copy of parameters and optimizer state.
+    #[serde(default)]
+    pub undo: bool,
+    /// Whether ranks on one host exchange through memory that both have, rather than over loopback.
+    #[serde(default = "settings::yes")]
+    pub shared_memory: bool,
+    /// Whether what goes over TCP is inside TLS 1.3. It needs a secret.
+    #[serde(default)]
+    pub tls: bool,
+    /// The CPU that the thread of each dimension runs on, `null` for any; one for each dimension. Left out:
+    /// any.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pin: Vec<Option<u32>>,
+    /// A folder into which every rank that is left writes its last events when a fault ends the job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub flight_recorder: Option<PathBuf>,
+    /// How much is kept of what peers send before this rank needs it, beyond the size of all its tensors.
+    #[serde(default = "settings::early")]
+    pub early: Bytes,
+    /// How long ranks wait for each other.
+    #[serde(default)]
+    pub timeouts: Timeouts,
+    /// A file that only the ranks of this job can read, with the same 32 or more hexadecimal digits on every
+    /// host; `ALLRAIL_SECRET_FILE` goes first. `store` draws a secret and hands it round through the job's own
+    /// store, which whoever reaches that can read. Needed where ranks are on several hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub secret: Option<String>,
+}
+
+fn text_or_keys(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({ "anyOf": [{ "type": "string" }, { "type": "object" }] })
+}
+
+/// How exchanges are scheduled.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct JobSchedule {
+    /// Which dimension a chunk visits next.
+    pub policy: String,
+    /// Which stage a dimension runs next. Left out: that of the plan where there is one (`planned`), else the
+    /// one that suits `policy`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub order: Option<String>,
+    /// Into how many chunks an exchange is cut at most.
+    #[schemars(range(min = 1))]
+    pub chunks: u32,
+    /// No chunk is cut to less than this.
+    pub smallest_chunk: Bytes,
+    /// How much may wait in a socket that the link has not taken: less lets what is urgent overtake sooner,
+    /// more asks for fewer calls.
+    pub send_ahead: Bytes,
+    /// The algorithm of each dimension. Left out: for every size that which is predicted to be the quickest.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "Vec<String>")]
+    pub algorithms: Option<Vec<String>>,
+    /// Which part of which gradient goes next.
+    pub tensor: JobTensor,
+}
+
+impl Default for JobSchedule {
+    fn default() -> Self {
+        Self {
+            policy: settings::baseline(),
+            order: None,
+            chunks: settings::sixteen(),
+            smallest_chunk: settings::smallest_chunk(),
+            send_ahead: settings::send_ahead(),
+            algorithms: None,
+            tensor: JobTensor::default(),
+        }
+    }
+}
+
+/// Which part of which gradient goes next.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct JobTensor {
+    /// The tensor scheduler.
+    pub policy: String,
+    /// Tensors are cut into pieces no larger, such as `256 KiB`. `auto`: the size of the largest plan for
+    /// all-reduces in `plan`; else what suits the fabric and the model.
+    pub partition: String,
+}
+
+impl Default for JobTensor {
+    fn default() -> Self {
+        Self { policy: settings::bytescheduler(), partition: AUTO.to_owned() }
+    }
+}
+
+/// The word for what is chosen.
+const AUTO: &str = "auto";
+
+/// What carries gradients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Transport {
+    /// Whatever fits.
+    #[default]
+    Auto,
+    /// This crate.
+    Native,
+    /// A backend of torch.distributed.
+    C10d,
+}
+
+/// What a job file cannot say: who reads it, and what the files that it names hold.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Here {
+    /// This rank.
+    pub rank: u32,
+    /// How many there are.
+    pub ranks: u32,
+    /// Its number among those of its host.
+    pub local_rank: u32,
+    /// Whether all ranks reach each other over loopback.
+    pub one_host: bool,
+    /// The fabric that the file names.
+    pub fabric: Option<Fabric>,
+    /// The plans in the file that it names.
+    pub plans: Vec<CollectivePlan>,
+    /// The secret, in hexadecimal.
+    pub secret: Option<String>,
+    /// What a step exchanges, alike on all ranks.
+    pub bytes: Option<Bytes>,
+    /// The name of the job.
+    pub job: String,
+}
+
+impl Here {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Setting`] where it is malformed, such as a plan of another version.
+    pub fn from_json(text: &str) -> Result<Self, RuntimeError> {
+        serde_json::from_str(text).map_err(|error| malformed(&error))
+    }
+}
+
+fn malformed(error: &serde_json::Error) -> RuntimeError {
+    let hint = "`allrail schema job` prints what is taken where";
+    RuntimeError::setting("job", "...", error.to_string(), hint)
+}
+
+/// Keys that each host may have otherwise.
+const OF_A_HOST: [&str; 5] = ["interfaces", "port", "secret", "pin", "flight_recorder"];
+
+impl Job {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Setting`] where it is not one; whoever knows the lines of the file checks its form by
+    /// the [`schema`](Self::schema) before.
+    pub fn from_json(text: &str) -> Result<Self, RuntimeError> {
+        let job: Self = serde_json::from_str(text).map_err(|error| malformed(&error))?;
+        if job.schema_version != SCHEMA_VERSION {
+            let why = "this version reads schema 1 only";
+            let hint = "write `schema_version: 1`";
+            return Err(RuntimeError::setting("schema_version", job.schema_version, why, hint));
+        }
+        Ok(job)
+    }
+
+    /// The JSON schema of the file.
+    #[must_use]
+    pub fn schema() -> Schema {
+        schemars::schema_for!(Job)
+    }
+
+    /// What must be alike on all ranks, by the name of the key: the file with its defaults, but for what each
+    /// host has otherwise; the fabric and the plans that it names; the version of this build.
+    ///
+    /// # Errors
+    /// None in practice: all of it is plain data.
+    pub fn alike(&self, here: &Here) -> Result<BTreeMap<String, Value>, RuntimeError> {
+        let mut tree = serde_json::to_value(self).map_err(|error| malformed(&error))?;
+        if let Some(keys) = tree.as_object_mut() {
+            keys.retain(|key, _| !OF_A_HOST.contains(&key.as_str()));
+            keys.insert(
+                "fabric".to_owned(),
+                json!(here.fabric.as_ref().map(|one| &one.dimensions)),
+            );
+            let plans = serde_json::to_string(&here.plans).map_err(|error| malformed(&error))?;
+            let digest = Sha256::digest(plans);
+            let hash: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+            keys.insert("plan".to_owned(), json!((!here.plans.is_empty()).then_some(hash)));
+            keys.insert("allrail".to_owned(), json!(env!("CARGO_PKG_VERSION")));
+        }
+        let mut flat = BTreeMap::new();
+        flatten(String::new(), tree, &mut flat);
+        Ok(flat)
+    }
+
+    /// What a node of the rank that is [`Here`] is made with.
+    ///
+    /// # Errors
+    /// [`RuntimeError::Setting`] names the key of the file.
+    pub fn settings(&self, here: Here) -> Result<Settings, RuntimeError> {
+        let dimensions = if here.ranks > 1 { self.dimensions(&here)? } else { Vec::new() };
+        let on_a_network = dimensions.iter().any(|one| !interface::is_loopback(&one.interface));
+        if on_a_network && here.secret.is_none() {
+            let why = "ranks reach each other over a network, and whoever is on it could take part";
+            let hint = "`openssl rand -hex 32 > job.secret && chmod 600 job.secret`, copy it to every \
+                        host, and name it in `secret` or `ALLRAIL_SECRET_FILE`; on a network of your own \
+                        `secret: store` will do";
+            return Err(RuntimeError::setting("secret", "none", why, hint));
+        }
+        let JobSchedule { policy, chunks, smallest_chunk, send_ahead, algorithms, tensor, .. } =
+            self.schedule.clone();
+        for name in algorithms.iter().flatten() {
+            algorithm::named(name).map_err(|error| {
+                let known: Vec<&str> = algorithm::ALL.iter().map(|one| one.tag()).collect();
+                let hint = format!("one of {}", known.join(", "));
+                RuntimeError::setting("schedule.algorithms", name, error.to_string(), hint)
+            })?;
+        }
+        if let Some(names) = algorithms.as_ref().filter(|names| names.len() != dimensions.len()) {
+            let why = format!("the fabric has {} dimensions", dimensions.len());
+            let (value, hint) = (names.join(", "), "one algorithm for each dimension");
+            return Err(RuntimeError::setting("schedule.algorithms", value, why, hint));
+        }
+        if chunks == 0 {
+            let why = "an exchange has one chunk at least";
+            return Err(RuntimeError::setting(
+                "schedule.chunks",
+                chunks,
+                why,
+                "16 is a good start",
+            ));
+        }
+        let mut settings = Settings {
+            rank: here.rank,
+            ranks: here.ranks,
+            dimensions,
+            order: self.order(&here)?,
+            policy,
+            chunks,
+            smallest_chunk,
+            algorithms,
+            plans: here.plans,
+            tensor: tensor.policy,
+            partition: None,
+            send_ahead,
+            shared_memory: self.shared_memory,
+            tls: self.tls,
+            pin: self.pin.clone(),
+            flight_recorder: self.flight_recorder.clone(),
+            early: self.early,
+            timeouts: self.timeouts,
+            secret: here.secret,
+            job: here.job,
+            epoch: 0,
+            group: 0,
+            named_calls: false,
+            records: settings::records(),
+        };
+        settings.check().map_err(as_in_the_file)?;
+        settings.partition = partition_of(&settings, &tensor.partition, here.bytes)?;
+        let parameters: TensorParameters = settings.tensor_parameters();
+        parameters.policy().map_err(|error| plans::wrong(&error))?;
+        Ok(settings)
+    }
+
+    fn order(&self, here: &Here) -> Result<Order, RuntimeError> {
+        let wrong = |error| plans::wrong(&error);
+        match &self.schedule.order {
+            Some(name) => queue::named(name).map_err(wrong),
+            None if !here.plans.is_empty() => Ok(Order::PLANNED),
+            None => {
+                let known = chunk::Plugins::default();
+                Ok(known.named(&self.schedule.policy).map_err(wrong)?.default_order())
+            }
+        }
+    }
+
+    fn dimensions(&self, here: &Here) -> Result<Vec<DimensionSettings>, RuntimeError> {
+        let fabric = match (&here.fabric, here.plans.first()) {
+            (Some(fabric), _) => fabric.clone(),
+            (None, Some(plan)) => plan.fabric.clone(),
+            (None, None) => usual(here),
+        };
+        fabric.validate().map_err(|error| {
+            RuntimeError::setting(error.field, error.value, error.why, error.hint)
+        })?;
+        let ranks = u64::from(here.ranks);
+        if fabric.npus() != ranks {
+            let sizes: Vec<String> = fabric.dimensions.iter().map(|d| d.size.to_string()).collect();
+            let field = if here.fabric.is_some() { "fabric" } else { "plan.fabric" };
+            let why = format!("it joins {} ranks, and this job has {ranks}", fabric.npus());
+            let hint = format!(
+                "start {} processes, or give a fabric whose sizes multiply to {ranks}",
+                fabric.npus()
+            );
+            return Err(RuntimeError::setting(field, sizes.join("×"), why, hint));
+        }
+        let count = fabric.dimensions.len();
+        let interfaces = match self.interfaces.len() {
+            0 if here.one_host => vec!["127.0.0.1".to_owned(); count],
+            0 => {
+                let why = "ranks are on several hosts, and nothing says how they reach each other";
+                let hint = "name the interface that leads there, `interfaces: [eth0]`, or its network, \
+                            `interfaces: [10.0.0.0/8]`";
+                return Err(RuntimeError::setting("interfaces", "none", why, hint));
+            }
+            1 => vec![self.interfaces[0].clone(); count],
+            given if given == count => self.interfaces.clone(),
+            given => {
+                let why = format!("it names {given}, and the fabric has {count} dimensions");
+                let hint = "one for each dimension, or one for all";
+                let value = self.interfaces.join(", ");
+                return Err(RuntimeError::setting("interfaces", value, why, hint));
+            }
+        };
+        (0..)
+            .zip(fabric.dimensions.iter().zip(interfaces))
+            .map(|(d, (one, interface))| {
+                let place = if self.interfaces.len() == 1 { 0 } else { d };
+                let address = interface::address(&format!("interfaces[{place}]"), &interface)?;
+                self.dimension(here, (d, count), one, address.to_string())
+            })
+            .collect()
+    }
+
+    fn dimension(
+        &self,
+        here: &Here,
+        (d, count): (usize, usize),
+        one: &Dimension,
+        interface: String,
+    ) -> Result<DimensionSettings, RuntimeError> {
+        if one.in_network_reduction {
+            let field = format!("fabric.dimensions[{d}].in_network_reduction");
+            let why = "the ranks of a job sum themselves";
+            return Err(RuntimeError::setting(field, true, why, "leave it out"));
+        }
+        let port = match self.port {
+            None => 0,
+            Some(first) => {
+                let port = u64::from(here.local_rank) * count as u64 + d as u64 + u64::from(first);
+                let usable = u16::try_from(port).ok().filter(|_| first > 0);
+                usable.ok_or_else(|| {
+                    let why =
+                        format!("dimension {d} of local rank {} gets {port}", here.local_rank);
+                    RuntimeError::setting("port", first, why, "ports are 1 to 65535, such as 29600")
+                })?
+            }
+        };
+        let Dimension { kind, size, links, bandwidth, latency, .. } = *one;
+        Ok(DimensionSettings { size, interface, port, bandwidth, latency, kind, links })
+    }
+}
+
+/// The same about the key of the file.
+fn as_in_the_file(error: RuntimeError) -> RuntimeError {
+    match error {
+        RuntimeError::Setting { field, value, why, hint } if field == "send_ahead" => {
+            RuntimeError::setting("schedule.send_ahead", value, why, hint)
+        }
+        other => other,
+    }
+}
+
+/// A fabric where nobody has told of any: plans depend on it, results do not.
+fn usual(here: &Here) -> Fabric {
+    let (bandwidth, latency) =
+        if here.one_host { ("20 Gb/s", "20 us") } else { ("10 Gb/s", "50 us") };
+    let dimension = json!({
+        "kind": "switch", "size": here.ranks, "bandwidth": bandwidth, "latency": latency,
+    });
+    let dimension = serde_json::from_value(dimension).expect("it is one");
+    Fabric { name: "usual".to_owned(), dimensions: vec![dimension] }
+}
+
+fn partition_of(
+    settings: &Settings,
+    wanted: &str,
+    bytes: Option<Bytes>,
+) -> Result<Option<Bytes>, RuntimeError> {
+    let policy = tensor::named(&settings.tensor).map_err(|error| plans::wrong(&error))?;
+    if wanted != AUTO {
+        let size = wanted.parse::<Bytes>().map_err(|error| {
+            let hint = format!("`auto`, or a size: {}", error.hint);
+            RuntimeError::setting("schedule.tensor.partition", wanted, error.why, hint)
+        });
+        return size.map(Some);
+    }
+    if settings.ranks == 1 || !policy.reads().contains(&"partition") {
+        return Ok(None);
+    }
+    match plans::largest_all_reduce(settings) {
+        Some(size) => Ok(Some(size)),
+        None => partition::best(settings, bytes).map(Some),
+    }
+}
+
+/// Every value by its path, such as `timeouts.link`.
+fn flatten(path: String, value: Value, into: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(keys) => {
+            for (key, value) in keys {
+                let path = if path.is_empty() { key } else { format!("{path}.{key}") };
+                flatten(path, value, into);
+            }
+        }
+        Value::Array(items) if items.iter().any(Value::is_object) => {
+            for (i, value) in items.into_iter().enumerate() {
+                flatten(format!("{path}[{i}]"), value, into);
+            }
+        }
+        other => drop(into.insert(path, other)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

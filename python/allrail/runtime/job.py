@@ -1,0 +1,339 @@
+"""The job file, `allrail.yaml`: how a job's gradients travel, over which network, under which plan.
+
+It is found where `job=` says, else `ALLRAIL_JOB`, else in the current folder; without one, defaults
+hold. Its keys, their defaults and what follows from them are the Rust core's; this file reads it,
+and what it names: fabric, plan, secret. A mistake on one rank is an error on all of them.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+import os
+import secrets
+import stat
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allrail import _core
+from allrail.errors import InputError, show
+from allrail.runtime.agreement import Agreement
+
+if TYPE_CHECKING:
+    from allrail.scenario.places import Places
+
+JobLike = str | os.PathLike[str] | Mapping[str, Any]
+"""A path, or a mapping of the same shape as a file."""
+
+FILE = "allrail.yaml"
+ENVIRONMENT = "ALLRAIL_JOB"
+SECRET_FILE = "ALLRAIL_SECRET_FILE"  # noqa: S105 - the name of a variable
+_FROM_STORE = "store"
+_LONGEST_SECRET = 4096
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job file, read and checked as far as one rank can.
+
+    Attributes:
+        keys: What it says.
+        fabric: The fabric that it names, as the core reads it.
+        plans: The plans in the file that it names.
+        folder: Where relative paths start.
+        places: Where its values were written.
+    """
+
+    keys: Mapping[str, Any]
+    fabric: Mapping[str, Any] | None
+    plans: list[dict[str, Any]]
+    folder: Path
+    places: Places
+
+    @property
+    def transport(self) -> str:
+        """What carries gradients: `auto`, `native` or `c10d`."""
+        return str(self.keys.get("transport", "auto"))
+
+    @property
+    def names_interfaces(self) -> bool:
+        """Whether it says over which network ranks reach each other."""
+        return bool(self.keys.get("interfaces"))
+
+    @property
+    def draws_secret(self) -> bool:
+        """Whether a secret is drawn and handed round, rather than read."""
+        return not os.environ.get(SECRET_FILE) and self.keys.get("secret") == _FROM_STORE
+
+    def alike(self) -> dict[str, Any]:
+        """Return what must be alike on all ranks, by key."""
+        alike: dict[str, Any] = json.loads(self._ask(_core.job_alike, {}))
+        return alike
+
+    def settings(
+        self,
+        *,
+        rank: int,
+        ranks: int,
+        local_rank: int = 0,
+        one_host: bool = True,
+        secret: str | None = None,
+        size: int | None = None,
+    ) -> dict[str, Any]:
+        """Return what this rank's nodes are made with.
+
+        Args:
+            rank: This process.
+            ranks: How many there are.
+            local_rank: Its number on its host.
+            one_host: Whether all ranks reach each other over loopback.
+            secret: What only the ranks of this job know, in hexadecimal.
+            size: The bytes that a step exchanges, alike on all ranks; None if nobody knows.
+
+        Raises:
+            InputError: The file does not fit this job, or this host.
+        """
+        here = {"rank": rank, "ranks": ranks, "local_rank": local_rank, "one_host": one_host}
+        known = {"secret": secret, "bytes": None if size is None else f"{size} B"}
+        settings: dict[str, Any] = json.loads(self._ask(_core.job_settings, here | known))
+        if settings["flight_recorder"] is not None:
+            settings["flight_recorder"] = str(self.folder / settings["flight_recorder"])
+        return settings
+
+    def secret(self) -> str | None:
+        """Return the secret in the file that the environment or the job names; None without one.
+
+        Raises:
+            InputError: It cannot be read.
+        """
+        named, field = os.environ.get(SECRET_FILE), SECRET_FILE
+        if not named:
+            named, field = self.keys.get("secret"), "secret"
+            if named is None or named == _FROM_STORE:
+                return None
+        path = self.folder / named if field == "secret" else Path(named)
+        try:
+            with path.open("rb") as file:
+                text = file.read(_LONGEST_SECRET).decode("ascii", "replace").strip()
+                mode = os.fstat(file.fileno()).st_mode
+        except (OSError, ValueError) as error:
+            why = getattr(error, "strerror", None) or str(error)
+            raise self._at_place(
+                InputError(
+                    f"it cannot be read: {why}",
+                    field=field,
+                    value=str(path),
+                    hint="`openssl rand -hex 32 > job.secret && chmod 600 job.secret`, the same"
+                    " file on every host",
+                )
+            ) from None
+        if mode & (stat.S_IRWXG | stat.S_IRWXO):
+            warnings.warn(
+                f"others than you can read the secret in {path}: `chmod 600 {path}`",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        return text
+
+    def _ask(self, function: Callable[[str, str], str], here: dict[str, Any]) -> str:
+        known = {"fabric": self.fabric, "plans": self.plans, **here}
+        try:
+            return function(json.dumps(self.keys), json.dumps(known))
+        except _core.InputError as error:
+            from allrail.scenario.explain import from_core
+
+            raise from_core(error, places=self.places) from None
+
+    def _at_place(self, error: InputError) -> InputError:
+        from allrail.scenario.explain import at_place
+
+        return at_place(error, self.places)
+
+
+def find_job(job: JobLike | None = None) -> Job:
+    """Read the job file.
+
+    Args:
+        job: A path or a mapping; if None, `ALLRAIL_JOB`, else `allrail.yaml` in the current folder,
+            else defaults.
+
+    Raises:
+        InputError: It cannot be read, or something in it is refused.
+    """
+    from allrail.scenario.places import Places
+    from allrail.scenario.text import read_file
+
+    if isinstance(job, Mapping):
+        return _read(dict(job), Places(), Path())
+    if job is None:
+        job = os.environ.get(ENVIRONMENT) or (FILE if Path(FILE).is_file() else None)
+    if job is None:
+        return _read({"schema_version": 1}, Places(), Path())
+    path = Path(job)
+    tree, places = read_file(path)
+    return _read(tree, places, path.parent)
+
+
+def job_of_all(
+    job: JobLike | None, agreement: Agreement, *, more: Mapping[str, Any] | None = None
+) -> Job:
+    """Read the job file on every rank, and make sure that all have the same.
+
+    Args:
+        job: As of `find_job`.
+        agreement: Among all ranks.
+        more: What else must be alike on all ranks.
+
+    Raises:
+        InputError: One cannot read it, or ranks differ; it is raised on all of them.
+    """
+    found, _ = agreement.together(
+        "job",
+        lambda: find_job(job),
+        tells=lambda found: {**found.alike(), **(more or {})},
+        decide=_compare,
+    )
+    return found
+
+
+def settings_of_all(
+    job: Job,
+    agreement: Agreement,
+    *,
+    rank: int,
+    ranks: int,
+    one_host: bool,
+    size: int | None = None,
+) -> dict[str, Any]:
+    """Return what this rank's nodes are made with, once all ranks know theirs.
+
+    Args:
+        job: As `job_of_all` returns it.
+        agreement: Among all ranks.
+        rank: This process.
+        ranks: How many there are.
+        one_host: Whether all ranks reach each other over loopback.
+        size: The bytes that a step exchanges; that of rank 0 counts.
+
+    Raises:
+        InputError: The file does not fit this job, or one of its hosts; it is raised on all ranks.
+    """
+    drawn, size = agreement.on(
+        "drawn", [secrets.token_hex(32) if rank == 0 else "", size], lambda said: said[0]
+    )
+
+    def make() -> dict[str, Any]:
+        # On one machine, only what is on it can reach the ports.
+        secret = job.secret() or (drawn if one_host or job.draws_secret else None)
+        if job.draws_secret and not one_host and rank == 0:
+            warnings.warn(
+                "the secret of this job is handed round through its store, which whoever reaches"
+                " that can read: on a network that others use, name a file in `secret`",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        local_rank = int(os.environ.get("LOCAL_RANK", "0"))
+        return job.settings(
+            rank=rank,
+            ranks=ranks,
+            local_rank=local_rank,
+            one_host=one_host,
+            secret=secret,
+            size=size,
+        )
+
+    def proof(settings: dict[str, Any]) -> str:
+        """Tells nobody the secret, no more than what ranks say on a connection."""
+        about = f"allrail secret {agreement.name}".encode()
+        return hmac.new(bytes.fromhex(settings["secret"]), about, "sha256").hexdigest()
+
+    settings, _ = agreement.together("settings", make, tells=proof, decide=_same_secret)
+    return settings
+
+
+_ALIKE = {
+    "allrail": "install the same version of allrail on every host",
+    "plan": "give every rank the same plan file",
+}
+
+
+def _compare(said: list[dict[str, Any]]) -> None:
+    first = said[0]
+    for rank, other in enumerate(said):
+        # Another version may have other keys: say that first.
+        for key in sorted({*first, *other}, key=lambda key: (key != "allrail", key)):
+            mine, theirs = first.get(key), other.get(key)
+            if mine != theirs:
+                raise InputError(
+                    f"rank {rank} has {_shown(theirs)}, and rank 0 {_shown(mine)}",
+                    field=key,
+                    hint=_ALIKE.get(key, "give every rank the same job file"),
+                )
+
+
+def _same_secret(proofs: list[str]) -> None:
+    for rank, proof in enumerate(proofs):
+        if proof != proofs[0]:
+            raise InputError(
+                f"rank {rank} has another than rank 0",
+                field="secret",
+                hint="copy the same file to every host",
+            )
+
+
+def _shown(value: object) -> str:
+    return "none" if value is None else f"`{show(value)}`"
+
+
+def _read(tree: Any, places: Places, folder: Path) -> Job:
+    from allrail.plans import Plan
+    from allrail.scenario.graph import check_mapping
+
+    if not isinstance(tree, dict):
+        place = places.of(())
+        raise InputError(
+            "a job file is a mapping of keys to values",
+            hint="it starts with `schema_version: 1`; see `allrail schema job`",
+            source=place.source,
+            line=place.line,
+        )
+    check_mapping(tree, job_schema(), path=(), places=places)
+    fabric = _fabric(tree["fabric"], places, folder) if "fabric" in tree else None
+    plans = Plan.load(folder / tree["plan"]).plans if "plan" in tree else []
+    return Job(tree, fabric, plans, folder, places)
+
+
+def _fabric(named: Any, places: Places, folder: Path) -> dict[str, Any]:
+    """Return the fabric that the file names or holds, as planners see it."""
+    from pydantic import ValidationError
+
+    from allrail.scenario.dimensions import dimensions_of
+    from allrail.scenario.explain import at_place, from_pydantic
+    from allrail.scenario.graph_file import resolve
+    from allrail.scenario.load import resolve_fabric
+    from allrail.scenario.model import OnFabric
+
+    tree = {"fabric": named}
+    if isinstance(named, str):
+        resolve_fabric(tree, places, folder)
+    elif isinstance(named, Mapping) and "topology" in named:
+        tree["fabric"] = resolve(named, places=places, folder=folder, at=("fabric",))
+    try:
+        fabric = OnFabric.model_validate(tree).fabric
+    except ValidationError as error:
+        raise from_pydantic(error, model=OnFabric, places=places) from None
+    try:
+        return dimensions_of(fabric).model_dump()
+    except InputError as error:
+        raise at_place(error, places) from None
+
+
+@cache
+def job_schema() -> dict[str, Any]:
+    """Return the JSON schema of the job file."""
+    schema: dict[str, Any] = json.loads(_core.job_schema())
+    return schema
