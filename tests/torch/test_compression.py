@@ -120,7 +120,7 @@ def scheduled(rank, name, transport, dtype):
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     art.schedule(model, optimizer, compression=EVERY[name], transport=transport)
     if name == "power_sgd":
-        below = art._of(model)[0]._transport
+        below = art._of(model)[0]._carrier
         bases = {}
         below_register = below.register
 
@@ -320,7 +320,7 @@ def registered(rank, name, dtype):
     ).to(dtype)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     art.schedule(model, optimizer, compression=EVERY[name])
-    below = art._of(model)[0]._transport._transport
+    below = art._of(model)[0]._carrier._transport
     told = {}
     register = below.register
 

@@ -84,9 +84,9 @@ def test_times_bytes_and_a_prediction(on_ranks):
         }
         for name, least in known.items():
             assert least <= times[name] / 1e6 <= least + 20, (name, times)
-        # All-reduces of 1.6 MB over two ranks: each sends as much.
+        # All-reduces of 1.6 MB over two ranks: each sends as much. Of the last step less is seen.
         [use] = report["dimensions"]
-        assert 1.6e6 <= use["bytes_per_step"] * STEPS / (STEPS - 1) <= 1.7e6 * 1.2
+        assert 1.3e6 <= use["bytes_per_step"] <= 1.7e6
         assert 0 < use["busy"] <= 1
         # The simulator has the job's own layers, and says so of a fabric that nobody measured.
         layers = tree["workload"]["model"]["layers"]
@@ -115,7 +115,7 @@ def test_a_transport_that_knows_no_fabric_says_so(on_ranks):
     for report, error in on_ranks(body):
         assert report.step_ms >= 30
         assert report.predicted is None
-        assert "no fabric" in str(report)
+        assert "`Whole` tells of no fabric" in str(report)
         assert "is not scheduled" in error
 
 

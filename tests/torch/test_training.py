@@ -264,7 +264,7 @@ def test_gradients_leave_during_the_backward_pass(on_ranks):
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
         art.schedule(model, optimizer, transport="c10d")
         train(model, model, [optimizer], rank, steps=1)
-        transport = art._of(model)[0]._transport
+        transport = art._of(model)[0]._carrier
         begun = []
 
         def look(gradient):

@@ -79,7 +79,7 @@ pub struct Job {
     /// Whether ranks on one host exchange through memory that both have, rather than over loopback.
     #[serde(default = "settings::yes")]
     pub shared_memory: bool,
-    /// Whether what goes over TCP is inside TLS 1.3. It needs a secret.
+    /// Whether what goes over a network does so inside TLS 1.3; between ranks of one host memory is used.
     #[serde(default)]
     pub tls: bool,
     /// The CPU that the thread of each dimension runs on, `null` for any; one for each dimension. Left out:
@@ -330,8 +330,8 @@ impl Job {
             job: here.job,
             epoch: 0,
             group: 0,
-            named_calls: false,
             records: settings::records(),
+            named_calls: false,
         };
         settings.check().map_err(as_in_the_file)?;
         settings.partition = partition_of(&settings, &tensor.partition, here.bytes)?;

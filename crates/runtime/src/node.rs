@@ -297,10 +297,11 @@ impl Node {
         timeout: Duration,
         poll: impl Fn(&State) -> Result<bool, RuntimeError>,
     ) -> Result<bool, RuntimeError> {
+        // Who only looks does not wait.
         let mut began = false;
         let answer = |state: &mut State| match poll(state) {
             Ok(false) => {
-                if !std::mem::replace(&mut began, true) && !timeout.is_zero() {
+                if !timeout.is_zero() && !std::mem::replace(&mut began, true) {
                     state.record(What::Waits { key, generation });
                 }
                 None
@@ -312,10 +313,11 @@ impl Node {
                 Some(other)
             }
         };
-        self.shared.wait(timeout, answer).unwrap_or_else(|| {
+        let waited = self.shared.wait(timeout, answer);
+        if waited.is_none() && began {
             self.shared.look().record(What::Waited { key, generation });
-            Ok(false)
-        })
+        }
+        waited.unwrap_or(Ok(false))
     }
 
     /// Whether an exchange is over.

@@ -27,7 +27,10 @@ pub struct Registered {
 
 impl Registered {
     /// As an engine takes it.
-    pub(crate) fn registration(self) -> Result<Registration, RuntimeError> {
+    ///
+    /// # Errors
+    /// Strides with holes between elements.
+    pub fn registration(self) -> Result<Registration, RuntimeError> {
         let Registered { name, dtype, shape, strides, place, group } = self;
         if !strides.is_empty() && !is_dense(&shape, &strides) {
             let why = format!("elements of tensor `{name}` do not lie close together, each once");

@@ -53,7 +53,7 @@ def predict(record: Record, steps: Sequence[Step]) -> Prediction | str:
 
     settings = record["settings"]
     if settings is None or not settings.get("dimensions"):
-        return "the transport knows no fabric"
+        return f"the transport `{record['transport']}` tells of no fabric"
     if not steps:
         return "no step was seen whole"
     try:

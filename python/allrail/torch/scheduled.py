@@ -66,11 +66,12 @@ class Scheduled:
         self.model = model
         self.optimizers = list(optimizers)
         self.barriers = Barriers(loud=transport.rank == 0)
-        self._transport = transport
-        self._agreement = agreement
         self.observed = Observed(
             transport, self.barriers, model=agreement.name.rsplit("/", 1)[-1], crosses=cross_barrier
         )
+        self._carrier = transport
+        self._transport: Transport = self.observed.watched
+        self._agreement = agreement
         self._crosses = cross_barrier
         self._undoes = undo
         self._broadcasts = broadcast_buffers
@@ -93,7 +94,7 @@ class Scheduled:
         self._waits = entries(model, self._slots, None)
         self.exchange = Exchange(
             list(self._slots.values()),
-            self.observed.watched,
+            self._transport,
             self.barriers,
             places=lambda: places(self._waits, len(self._slots)),
             agree=lambda mine: agreement.on("order", mine, _decide),
@@ -129,21 +130,21 @@ class Scheduled:
     def state(self) -> dict[str, Any]:
         """What is remembered beside the model and its optimizers, once all steps are made."""
         self.synchronize()
-        return self._transport.state() if isinstance(self._transport, Compressed) else {}
+        return self._carrier.state() if isinstance(self._carrier, Compressed) else {}
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state` returned."""
         self.synchronize()
         if not state:
             return
-        if not isinstance(self._transport, Compressed):
+        if not isinstance(self._carrier, Compressed):
             raise InputError(
                 "it was saved with a compression, and none is used now",
                 field="state",
                 value=str(state.get("compression")),
                 hint="schedule with the compression that it was saved with, or leave it out",
             )
-        self._transport.load(state)
+        self._carrier.load(state)
 
     def release(self) -> None:
         """Make the model and its optimizers what they were before, even if a rank is lost."""

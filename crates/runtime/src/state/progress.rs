@@ -142,7 +142,10 @@ impl State {
                 push_bounded(&mut known.trips, TRIPS, (trip, ahead));
             }
         }
-        known.counts.extend(sign.progress.iter().map(|one| (one.key, one.count)));
+        // Of others nothing is kept: a peer shall not fill this rank's memory.
+        let is_known = |key: &Key| *key == CALLS || self.tensors.contains_key(key);
+        let counts = sign.progress.iter().filter(|one| is_known(&one.key));
+        known.counts.extend(counts.map(|one| (one.key, one.count)));
         if let Some((_, ahead)) = known.offset() {
             let fresh = sign.progress.iter().filter(|one| one.count > 0).copied();
             let older = std::mem::take(&mut known.ahead);

@@ -23,9 +23,9 @@ mod plans;
 use std::sync::Arc;
 use std::time::Instant;
 
-use allrail_engine::engine::Stopped;
-use allrail_runtime::{CallOf, Fault, Node, Registered, RuntimeError};
-use serde_json::Value;
+use allrail_engine::engine::{Engine, Stopped};
+use allrail_runtime::{CallOf, Fault, Node, Registered, RuntimeError, replay};
+use serde_json::{Value, json};
 
 pub(crate) use self::job::{Job, Transport};
 
@@ -47,7 +47,9 @@ pub(crate) struct RankOutcome {
 
 fn bind(job: &Job, rank: u32, link: &Value) -> Arc<Node> {
     let (engine, plans, peers) = job.engine_of(rank);
-    let settings = settings(rank, &job.sizes, link);
+    let mut more = link.clone();
+    more["records"] = json!(1 << 16);
+    let settings = settings(rank, &job.sizes, &more);
     Arc::new(Node::with_engine(settings, engine, plans, peers).expect("a free port"))
 }
 
@@ -117,6 +119,39 @@ fn run_rank(job: &Job, rank: u32, node: &Node) -> RankOutcome {
     outcome
 }
 
+/// The tensors of a rank, each rank's in an order of its own.
+fn registered(job: &Job, rank: u32) -> impl Iterator<Item = Registered> {
+    let mut numbers: Vec<usize> = (0..job.tensors.len()).filter(|_| !job.calls).collect();
+    if !job.calls {
+        numbers.rotate_left(rank as usize % job.tensors.len());
+    }
+    numbers.into_iter().map(move |number| {
+        let TakenFor { name, dtype, elements, .. } = job.taken_for(rank, number);
+        Registered {
+            name,
+            dtype: dtype.name().to_owned(),
+            shape: vec![elements],
+            strides: Vec::new(),
+            place: number as u32,
+            group: job.engine.as_ref().and_then(|setup| setup.groups[number]),
+        }
+    })
+}
+
+/// What a rank has recorded, told to an engine alone, brings the same decisions: nothing else decides, whether
+/// ranks agree on what has happened or see it each for themselves.
+fn decides_alike_again(job: &Job, rank: u32, node: &Node) {
+    let (settings, plans, _) = job.engine_of(rank);
+    let mut engine = Engine::new(settings, plans).expect("as before");
+    for tensor in registered(job, rank) {
+        engine.register(tensor.registration().expect("it is dense")).expect("as before");
+    }
+    assert_eq!(node.timeline().lost, 0, "more places for records are needed");
+    let same = replay(&mut engine, &node.records());
+    let same = same.unwrap_or_else(|differs| panic!("rank {rank}: {differs}"));
+    assert!(same > 0 || job.submissions[rank as usize].is_empty());
+}
+
 /// Carries a job out; a rank that ends with a fault is closed, and the others go on as long as they can.
 fn run(job: &Job, link: &Value) -> Vec<RankOutcome> {
     let nodes: Vec<Arc<Node>> = (0..job.ranks()).map(|rank| bind(job, rank, link)).collect();
@@ -127,22 +162,13 @@ fn run(job: &Job, link: &Value) -> Vec<RankOutcome> {
             .zip(&nodes)
             .map(|(rank, node)| {
                 scope.spawn(move || {
-                    let mut numbers: Vec<usize> = (0..job.tensors.len()).collect();
-                    numbers.rotate_left(rank as usize % job.tensors.len());
-                    for number in numbers.into_iter().filter(|_| !job.calls) {
-                        let TakenFor { name, dtype, elements, .. } = job.taken_for(rank, number);
-                        let tensor = Registered {
-                            name,
-                            dtype: dtype.name().to_owned(),
-                            shape: vec![elements],
-                            strides: Vec::new(),
-                            place: number as u32,
-                            group: job.engine.as_ref().and_then(|setup| setup.groups[number]),
-                        };
+                    for tensor in registered(job, rank) {
                         node.register(tensor).expect("a tensor of a new name");
                     }
                     node.start().expect("it starts");
-                    run_rank(job, rank, node)
+                    let outcome = run_rank(job, rank, node);
+                    decides_alike_again(job, rank, node);
+                    outcome
                 })
             })
             .collect();
