@@ -15,7 +15,6 @@ from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 import allrail.torch as art  # noqa: E402
 from allrail.errors import TrainingError  # noqa: E402
 from allrail.runtime.agreement import Agreement  # noqa: E402
-from allrail.runtime.nodes import LOOPBACK  # noqa: E402
 from allrail.torch import carrier, groups  # noqa: E402
 from allrail.torch.ordered import Ordered  # noqa: E402
 from allrail.torch.store import store_of_job  # noqa: E402
@@ -23,7 +22,8 @@ from allrail.torch.store import store_of_job  # noqa: E402
 
 def made(rank, sizes=(2,), name="test", **settings):
     store, _, ranks = store_of_job()
-    known = {"dimensions": [{"size": size, **LOOPBACK} for size in sizes], **settings}
+    loopback = {"bandwidth": "20 Gb/s", "latency": "20 us"}
+    known = {"dimensions": [{"size": size, **loopback} for size in sizes], **settings}
     return Ordered(rank, ranks, Agreement(store, rank, ranks, name), known)
 
 

@@ -2,12 +2,11 @@
 //! table of addresses from whoever starts them, and the higher rank dials the lower.
 //!
 //! Between every two ranks there is a control connection, to the first address of the lower one (that is not
-//! loopback, where there is such a one); between
-//! every two that differ on one dimension only there is a data connection on it; where both are on one host
-//! it is a local socket and memory of both, unless `shared_memory` is off. (Where others carry the
-//! data there are none.) Once all are there nobody
-//! listens any more. Until then whoever connects has a few seconds to prove that it is of this job; a
-//! stranger costs one note, and no more than [`MOST_STRANGERS`] are listened to at once.
+//! loopback, where there is such a one); between every two that differ on one dimension only there is a data
+//! connection on it; where both are on one host it is a local socket and memory of both, unless
+//! `shared_memory` is off. (Where others carry the data there are none.) Once all are there nobody listens any
+//! more. Until then whoever connects has a few seconds to prove that it is of this job; a stranger costs one
+//! note, and no more than [`MOST_STRANGERS`] are listened to at once.
 
 mod addresses;
 mod handshake;
