@@ -75,6 +75,9 @@ class Whole:
 
     def start(self) -> None:
         """See `Transport.start`."""
+
+    def _cut(self) -> None:
+        """Share the tensors out to buckets, in the order of their keys."""
         full = 0
         for tensor in self._tensors:
             last = self._buckets[-1] if self._buckets else []
@@ -167,6 +170,8 @@ class Whole:
 
     def _advance(self) -> None:
         """Start what is next in the order of all ranks, as far as it is here."""
+        if not self._buckets:
+            self._cut()
         while all(entry.waiting for entry in self._buckets[self._next]):
             bucket = self._buckets[self._next]
             tensors = [entry.waiting.popleft() for entry in bucket]
