@@ -42,7 +42,7 @@ def train(rank):
         model(torch.ones(1, 64) * rank).sum().backward()
         optimizer.step()
     art.synchronize(model)
-    carries = art._of(model)[0]._transport
+    carries = art._of(model)[0]._carrier
     sent = [one["sent"] for one in carries.report()["dimensions"]]
     art.release(model)
     return type(carries).__name__, sent, model.weight.sum().item()

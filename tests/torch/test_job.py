@@ -36,7 +36,7 @@ def said(function):
 
 
 def transport(model):
-    return art._of(model)[0]._transport
+    return art._of(model)[0]._carrier
 
 
 def on_two_dimensions(rank, plan):
@@ -159,8 +159,10 @@ def elsewhere(rank):
 
 def test_on_several_hosts_it_says_what_to_write(on_ranks):
     for rank, (carries, told, refused) in enumerate(on_ranks(elsewhere)):
-        assert carries == "Whole"
-        assert len(told) == (rank == 0)
-        assert all("`interfaces: [eth0]`" in one and "\n" not in one for one in told)
+        assert carries == "Ordered"
+        assert [("`interfaces: [eth0]`" in one, "through its store" in one) for one in told] == (
+            [(True, False), (False, True)] if rank == 0 else []
+        )
+        assert not any("\n" in one for one in told)
         assert "interfaces: [eth0]" in refused[0][1]
         assert "no address in that network" in refused[1][1]

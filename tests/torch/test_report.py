@@ -103,7 +103,8 @@ def test_times_bytes_and_a_prediction(on_ranks):
 
 def test_a_transport_that_knows_no_fabric_says_so(on_ranks):
     def body(rank):
-        model, _ = trained(transport="c10d", sizes=(10, 10))
+        os.environ["ALLRAIL_DISABLE"] = "1"
+        model, _ = trained(sizes=(10, 10))
         report = art.report(model)
         art.release(model)
         try:
@@ -117,6 +118,21 @@ def test_a_transport_that_knows_no_fabric_says_so(on_ranks):
         assert report.predicted is None
         assert "`Whole` tells of no fabric" in str(report)
         assert "is not scheduled" in error
+
+
+@pytest.mark.parametrize("kind", ["bf16", {"kind": "power_sgd", "rank": 2}], ids=str)
+def test_compressed_gradients_are_counted_as_they_travel(kind, on_ranks):
+    def body(rank):
+        model, _ = trained(compression=kind, sizes=(40, 40))
+        report = art.report(model)
+        rows = {row["name"]: row["bytes"] for row in art._of(model)[0].observed.watched.tensors}
+        art.release(model)
+        return report, min(rows[name] for name, each in model.named_parameters() if each.dim() > 1)
+
+    for report, weight in on_ranks(body):
+        assert report.dimensions[0].bytes_per_step > 0
+        assert report.predicted is not None, report.unpredicted
+        assert weight == (40 * 40 * 2 if kind == "bf16" else (40 + 40) * 2 * 4)
 
 
 def test_a_rank_that_is_late_is_blamed(on_ranks):

@@ -28,6 +28,7 @@ from allrail.errors import InputError, TrainingError, did_you_mean
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.job import Job, JobLike, job_of_all, settings_of_all
 from allrail.runtime.nodes import same_machine
+from allrail.runtime.record import folder
 from allrail.runtime.report import Report, report_of
 from allrail.torch.barrier import BarrierWarning
 from allrail.torch.check import check
@@ -35,7 +36,7 @@ from allrail.torch.compression import Compression, compression_of
 from allrail.torch.compression.compressed import Compressed, same_compression
 from allrail.torch.local import Local, check_every, same_every
 from allrail.torch.native import Native
-from allrail.torch.ordered import Ordered
+from allrail.torch.ordered import Ordered, reach
 from allrail.torch.scheduled import Scheduled
 from allrail.torch.store import store_of_job
 from allrail.torch.transport import Transport
@@ -76,7 +77,7 @@ def schedule(
     sparse: Literal["refuse", "densify", "gather"] = "refuse",
     transport: Literal["auto", "native", "c10d"] | Transport = "auto",
     compression: str | Mapping[str, Any] | Compression | None = None,
-    every: int = 1,
+    every: int | None = None,
     undo: bool = False,
 ) -> tuple[M, O]:
     """Exchange the gradients of `model` among all processes, and step as late as possible.
@@ -103,7 +104,7 @@ def schedule(
             `{"kind": "top_k", "share": 0.01}`, `{"kind": "power_sgd", "rank": 4}`. None: as the job
             file says, which says nothing of it by itself.
         every: Above 1, ranks step with their own gradients, and average their parameters after
-            every so many steps.
+            every so many steps. None: as the job file says, which says 1 by itself.
         undo: Whether, when a rank is lost, parameters that have made the step under way are given
             back what they were before it. Costs a copy of parameters and optimizer state.
 
@@ -125,13 +126,7 @@ def schedule(
     if not isinstance(optimizers, Sequence):
         optimizers = [optimizers]
     smaller = compression_of(compression)
-    if check_every(every) > 1 and smaller is not None:
-        raise InputError(
-            "ranks that train apart exchange parameters, and gradients are compressed",
-            field="every",
-            value=str(every),
-            hint="leave `every` or `compression` out",
-        )
+    _check_together(every, smaller)
     parameters = check(model, optimizers)
     if id(model) in _scheduled:
         raise InputError(
@@ -153,23 +148,28 @@ def schedule(
     _count += 1
     disabled = os.environ.get("ALLRAIL_DISABLE", "0") not in {"", "0"}
     agreement = Agreement(store, rank, ranks, f"schedule{_count}")
+    trace = folder()
     if isinstance(transport, str):
         found = job_of_all(job, agreement, more={"transport of `schedule`": transport})
+        every = found.keys.get("every") if every is None else every
+        if smaller is None:
+            smaller = compression_of(found.keys.get("compression"))
+        _check_together(every, smaller)
+        undo = undo or bool(found.keys.get("undo"))
+        trace = found.trace
         transport = (
             _plain(store, agreement)
             if disabled
             else _carrier(transport, found, agreement, parameters, store=store)
         )
-        smaller = smaller or compression_of(found.keys.get("compression"))
-        undo = undo or bool(found.keys.get("undo"))
-    if agreement.on("every", every, same_every) > 1 and not disabled:
+    if agreement.on("every", every or 1, same_every) > 1 and not disabled:
         _scheduled[id(model)] = Local(
             model,
             optimizers,
             parameters,
             transport,
             agreement,
-            every=every,
+            every=every or 1,
             broadcast_buffers=broadcast_buffers,
         )
         return model, optimizer
@@ -186,8 +186,20 @@ def schedule(
         broadcast_buffers=broadcast_buffers,
         sparse=sparse,
         undo=undo,
+        trace=trace,
     )
     return model, optimizer
+
+
+def _check_together(every: int | None, compression: Compression | None) -> None:
+    """Refuse what does not go together."""
+    if check_every(1 if every is None else every) > 1 and compression is not None:
+        raise InputError(
+            "ranks that train apart exchange parameters, and gradients are compressed",
+            field="every",
+            value=str(every),
+            hint="leave `every` or `compression` out",
+        )
 
 
 def _carrier(
@@ -202,12 +214,18 @@ def _carrier(
     rank, ranks = agreement.rank, agreement.ranks
     one_host = same_machine(agreement)
     native = _is_native(asked, job, agreement, parameters, one_host=one_host)
-    settings = None
-    if native or one_host or job.names_interfaces:
-        size = sum(each.numel() * each.element_size() for each in parameters.values())
-        settings = settings_of_all(
-            job, agreement, rank=rank, ranks=ranks, one_host=one_host, size=size
-        )
+    if not (native or one_host or job.names_interfaces):
+        # Another's transport carries gradients; what ranks agree on goes where they have met.
+        job = job.reached_by(reach())
+    settings = settings_of_all(
+        job,
+        agreement,
+        rank=rank,
+        ranks=ranks,
+        one_host=one_host,
+        local_rank=int(os.environ.get("LOCAL_RANK", "0")),
+        size=sum(each.numel() * each.element_size() for each in parameters.values()),
+    )
     if native:
         return Native(rank, ranks, agreement, settings)
     _group_of_all(store, agreement)

@@ -16,6 +16,7 @@ import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -48,6 +49,7 @@ class Scheduled:
         broadcast_buffers: Whether every forward pass in training begins with rank 0's buffers.
         sparse: What becomes of sparse gradients: `refuse`, `densify` or `gather`.
         undo: Whether a step that not all parameters can make is taken back.
+        trace: The folder that what was seen is written to at the end, if any.
     """
 
     def __init__(
@@ -62,12 +64,17 @@ class Scheduled:
         broadcast_buffers: bool,
         sparse: str,
         undo: bool,
+        trace: Path | None,
     ) -> None:
         self.model = model
         self.optimizers = list(optimizers)
         self.barriers = Barriers(loud=transport.rank == 0)
         self.observed = Observed(
-            transport, self.barriers, model=agreement.name.rsplit("/", 1)[-1], crosses=cross_barrier
+            transport,
+            self.barriers,
+            model=agreement.name.rsplit("/", 1)[-1],
+            crosses=cross_barrier,
+            trace=trace,
         )
         self._carrier = transport
         self._transport: Transport = self.observed.watched
