@@ -40,11 +40,11 @@ class Slow(nn.Module):
         return y
 
 
-def trained(*, transport="native", outside=0.01, late=0.0, sizes=(100_000, 300_000)):
+def trained(*, transport="native", compression=None, outside=0.01, late=0.0, sizes=(100_000, 300_000)):
     torch.manual_seed(0)
     model = nn.Sequential(Slow(sizes[0], 0.004, 0.006), Slow(sizes[1], 0.008, 0.002))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
-    art.schedule(model, optimizer, transport=transport)
+    art.schedule(model, optimizer, transport=transport, compression=compression)
     for _ in range(STEPS):
         time.sleep(outside + late)
         model(torch.ones(1, requires_grad=True)).sum().backward()
@@ -123,7 +123,7 @@ def test_a_transport_that_knows_no_fabric_says_so(on_ranks):
 @pytest.mark.parametrize("kind", ["bf16", {"kind": "power_sgd", "rank": 2}], ids=str)
 def test_compressed_gradients_are_counted_as_they_travel(kind, on_ranks):
     def body(rank):
-        model, _ = trained(compression=kind, sizes=(40, 40))
+        model, _ = trained(compression=kind, sizes=((40, 40), (40, 40)))
         report = art.report(model)
         rows = {row["name"]: row["bytes"] for row in art._of(model)[0].observed.watched.tensors}
         art.release(model)
