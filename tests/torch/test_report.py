@@ -40,7 +40,9 @@ class Slow(nn.Module):
         return y
 
 
-def trained(*, transport="native", compression=None, outside=0.01, late=0.0, sizes=(100_000, 300_000)):
+def trained(
+    *, transport="native", compression=None, outside=0.01, late=0.0, sizes=(100_000, 300_000)
+):
     torch.manual_seed(0)
     model = nn.Sequential(Slow(sizes[0], 0.004, 0.006), Slow(sizes[1], 0.008, 0.002))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)

@@ -82,7 +82,7 @@ class Communicator:
         agreement = Agreement(place.store(), self.rank, self.ranks, f"communicator{_made}")
         agreement.on("job", [self.ranks, allrail.__version__], _alike)
         found = job_of_all(job, agreement)
-        known = settings_of_group(found, agreement, local_rank=self.local_rank)
+        known = settings_of_group(found, agreement)
         self._calls = Calls(known | {"named_calls": True}, agreement)
         self._closed = False
         self._thread = 0

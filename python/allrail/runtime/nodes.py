@@ -20,6 +20,7 @@ from typing import Any, NamedTuple, NoReturn
 from allrail._core import Node, RuntimeFault
 from allrail.errors import InputError, TrainingError
 from allrail.runtime.agreement import Agreement
+from allrail.runtime.environment import local_rank
 from allrail.runtime.job import Job, find_job, settings_of_all
 
 _A_WHILE = 1800.0
@@ -47,15 +48,12 @@ def settings_of(
     return known | {"rank": rank, "ranks": ranks, "job": agreement.name}
 
 
-def settings_of_group(
-    job: Job, agreement: Agreement, *, local_rank: int | None = None
-) -> dict[str, Any]:
+def settings_of_group(job: Job, agreement: Agreement) -> dict[str, Any]:
     """Return the settings of a node of a group, as the job file says.
 
     Args:
         job: The job, as this group sees it.
         agreement: Among the ranks of the group.
-        local_rank: Its number on its host; None for what a launcher says in `LOCAL_RANK`.
 
     Raises:
         InputError: The file does not fit this group, or one of its hosts.
@@ -67,7 +65,7 @@ def settings_of_group(
         rank=rank,
         ranks=ranks,
         one_host=same_machine(agreement),
-        local_rank=int(os.environ.get("LOCAL_RANK", "0")) if local_rank is None else local_rank,
+        local_rank=local_rank(),
     )
     return settings | {"job": agreement.name}
 

@@ -13,11 +13,15 @@ backward pass ends with all of them; nothing else of the script is touched.
 
 from __future__ import annotations
 
+import atexit
 import os
+import shutil
+import tempfile
 import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import torch
@@ -26,6 +30,7 @@ from torch import nn
 
 from allrail.errors import InputError, TrainingError, did_you_mean
 from allrail.runtime.agreement import Agreement
+from allrail.runtime.environment import local_rank
 from allrail.runtime.job import Job, JobLike, job_of_all, settings_of_all
 from allrail.runtime.nodes import same_machine
 from allrail.runtime.record import folder
@@ -223,7 +228,7 @@ def _carrier(
         rank=rank,
         ranks=ranks,
         one_host=one_host,
-        local_rank=int(os.environ.get("LOCAL_RANK", "0")),
+        local_rank=local_rank(),
         size=sum(each.numel() * each.element_size() for each in parameters.values()),
     )
     if native:
@@ -241,7 +246,26 @@ def _plain(store: Any, agreement: Agreement) -> Transport:
 def _group_of_all(store: Any, agreement: Agreement) -> None:
     """Have torch.distributed ready."""
     if not dist.is_initialized():
+        if not isinstance(store, dist.Store) and same_machine(agreement):
+            store = _store_in_a_file(agreement)
+        if not isinstance(store, dist.Store):
+            raise InputError(
+                "process groups of torch.distributed are needed, and nothing has made them ready",
+                field="transport",
+                hint="start the script with torchrun, or call"
+                " `torch.distributed.init_process_group` before `allrail.torch.schedule`",
+            )
         dist.init_process_group(store=store, rank=agreement.rank, world_size=agreement.ranks)
+
+
+def _store_in_a_file(agreement: Agreement) -> dist.Store:
+    """Return a store that torch takes, where a launcher of one host has started the ranks."""
+    mine = ""
+    if agreement.rank == 0:
+        where = tempfile.mkdtemp(prefix="allrail-")
+        atexit.register(shutil.rmtree, where, ignore_errors=True)
+        mine = str(Path(where, "store"))
+    return dist.FileStore(agreement.on("file", mine, lambda said: said[0]), agreement.ranks)
 
 
 def _is_native(
