@@ -297,7 +297,7 @@ def raise_from(error: Exception) -> NoReturn:
     if "field" in said:
         raise InputError(
             said["why"], field=said["field"], value=str(said["value"]), hint=said["hint"]
-        ) from error
+        ) from None
     raise TrainingError(
         said["what"], field=said.get("tensor") or "", hint=said.get("hint") or ""
-    ) from error
+    ) from None
