@@ -8,6 +8,7 @@ heavy package gives it to all of them at once.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import pickle
 import signal
@@ -227,7 +228,11 @@ def _fork() -> int:
     """As `os.fork`; what was printed and not written yet is written once."""
     sys.stdout.flush()
     sys.stderr.flush()
-    return os.fork()
+    process = os.fork()
+    if process == 0:
+        # What the parent has dropped is not for a child to end: threads are not here to be joined.
+        gc.freeze()
+    return process
 
 
 def _answer(pipe: int, work: Callable[[], Any]) -> NoReturn:

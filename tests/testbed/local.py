@@ -6,6 +6,7 @@ stays, the count of restarts goes up. Workers are forked; what they return must 
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import select
@@ -59,6 +60,7 @@ class LocalJob:
             read, write = os.pipe()
             process = os.fork()
             if process == 0:
+                gc.freeze()  # what the parent has dropped is not for a child to end
                 for pipe in (read, *self._pipes.values()):
                     os.close(pipe)
                 self._work(rank, write, work)

@@ -6,6 +6,7 @@ Where torch is not installed, every file of tests here is skipped, and says so.
 from __future__ import annotations
 
 import faulthandler
+import gc
 import importlib.util
 import multiprocessing
 import os
@@ -100,6 +101,8 @@ class Ranks:
         self.workers = []
 
     def work(self, rank, pipe):
+        # What the parent has dropped is not for us to end: a store's thread is not here to be joined.
+        gc.freeze()
         try:
             faulthandler.enable()
             os.environ.update(

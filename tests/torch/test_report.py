@@ -103,7 +103,9 @@ def test_times_bytes_and_a_prediction(on_ranks):
         assert "dimension 0" in text
 
 
-def test_a_transport_that_knows_no_fabric_says_so(on_ranks):
+def test_a_transport_that_knows_no_fabric_says_so(on_ranks, monkeypatch):
+    monkeypatch.setenv("ALLRAIL_DISABLE", "1")
+
     def body(rank):
         os.environ["ALLRAIL_DISABLE"] = "1"
         model, _ = trained(sizes=(10, 10))
