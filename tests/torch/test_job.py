@@ -11,6 +11,7 @@ from torch import nn  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
 from allrail.runtime.job import Job  # noqa: E402
+from allrail.torch import choice  # noqa: E402
 
 SWITCH = {"kind": "switch", "size": 2, "bandwidth": "1 Gb/s", "latency": "50 us"}
 TWO_BY_TWO = {"dimensions": [SWITCH, SWITCH]}
@@ -147,7 +148,7 @@ def test_compression_is_the_script_s_or_else_the_file_s(on_ranks):
 def elsewhere(rank):
     import warnings
 
-    art.same_machine = lambda _: False
+    choice.same_machine = lambda _: False
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model, _ = schedule(rank)

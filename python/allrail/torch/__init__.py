@@ -13,39 +13,29 @@ backward pass ends with all of them; nothing else of the script is touched.
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
-import tempfile
-import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from allrail.errors import InputError, TrainingError, did_you_mean
 from allrail.runtime.agreement import Agreement
-from allrail.runtime.environment import local_rank
-from allrail.runtime.job import Job, JobLike, job_of_all, settings_of_all
-from allrail.runtime.nodes import same_machine
+from allrail.runtime.job import JobLike, job_of_all
 from allrail.runtime.record import folder
 from allrail.runtime.report import Report, report_of
 from allrail.torch.barrier import BarrierWarning
 from allrail.torch.check import check
+from allrail.torch.choice import carrier, plain
 from allrail.torch.compression import Compression, compression_of
 from allrail.torch.compression.compressed import Compressed, same_compression
 from allrail.torch.local import Local, check_every, same_every
-from allrail.torch.native import Native
-from allrail.torch.ordered import Ordered, reach
 from allrail.torch.scheduled import Scheduled
 from allrail.torch.store import store_of_job
 from allrail.torch.transport import Transport
-from allrail.torch.whole import Whole
 
 __all__ = [
     "BarrierWarning",
@@ -163,9 +153,9 @@ def schedule(
         undo = undo or bool(found.keys.get("undo"))
         trace = found.trace
         transport = (
-            _plain(store, agreement)
+            plain(store, agreement)
             if disabled
-            else _carrier(transport, found, agreement, parameters, store=store)
+            else carrier(transport, found, agreement, parameters, store=store)
         )
     if agreement.on("every", every or 1, same_every) > 1 and not disabled:
         _scheduled[id(model)] = Local(
@@ -205,95 +195,6 @@ def _check_together(every: int | None, compression: Compression | None) -> None:
             value=str(every),
             hint="leave `every` or `compression` out",
         )
-
-
-def _carrier(
-    asked: str,
-    job: Job,
-    agreement: Agreement,
-    parameters: dict[str, nn.Parameter],
-    *,
-    store: Any,
-) -> Transport:
-    """Return the transport that the script or the job file asks for, or that fits."""
-    rank, ranks = agreement.rank, agreement.ranks
-    one_host = same_machine(agreement)
-    native = _is_native(asked, job, agreement, parameters, one_host=one_host)
-    if not (native or one_host or job.names_interfaces):
-        # Another's transport carries gradients; what ranks agree on goes where they have met.
-        job = job.reached_by(reach())
-    settings = settings_of_all(
-        job,
-        agreement,
-        rank=rank,
-        ranks=ranks,
-        one_host=one_host,
-        local_rank=local_rank(),
-        size=sum(each.numel() * each.element_size() for each in parameters.values()),
-    )
-    if native:
-        return Native(rank, ranks, agreement, settings)
-    _group_of_all(store, agreement)
-    return Ordered(rank, ranks, agreement, settings)
-
-
-def _plain(store: Any, agreement: Agreement) -> Transport:
-    """Return what carries gradients where allrail is switched off."""
-    _group_of_all(store, agreement)
-    return Whole(agreement)
-
-
-def _group_of_all(store: Any, agreement: Agreement) -> None:
-    """Have torch.distributed ready."""
-    if not dist.is_initialized():
-        if not isinstance(store, dist.Store) and same_machine(agreement):
-            store = _store_in_a_file(agreement)
-        if not isinstance(store, dist.Store):
-            raise InputError(
-                "process groups of torch.distributed are needed, and nothing has made them ready",
-                field="transport",
-                hint="start the script with torchrun, or call"
-                " `torch.distributed.init_process_group` before `allrail.torch.schedule`",
-            )
-        dist.init_process_group(store=store, rank=agreement.rank, world_size=agreement.ranks)
-
-
-def _store_in_a_file(agreement: Agreement) -> dist.Store:
-    """Return a store that torch takes, where a launcher of one host has started the ranks."""
-    mine = ""
-    if agreement.rank == 0:
-        where = tempfile.mkdtemp(prefix="allrail-")
-        atexit.register(shutil.rmtree, where, ignore_errors=True)
-        mine = str(Path(where, "store"))
-    return dist.FileStore(agreement.on("file", mine, lambda said: said[0]), agreement.ranks)
-
-
-def _is_native(
-    asked: str,
-    job: Job,
-    agreement: Agreement,
-    parameters: dict[str, nn.Parameter],
-    *,
-    one_host: bool,
-) -> bool:
-    """Whether allrail's own transport carries these parameters; alike on all ranks."""
-    asked = job.transport if asked == "auto" else asked
-    if asked != "auto":
-        return asked == "native"
-    here = all(each.device.type == "cpu" for each in parameters.values())
-    if not agreement.on("on the host", here, all):
-        return False
-    if job.names_interfaces or one_host:
-        return True
-    if agreement.rank == 0:
-        warnings.warn(
-            "ranks are on several hosts: gradients go over torch.distributed, in one order. Say in"
-            " `allrail.yaml` how hosts reach each other, such as `interfaces: [eth0]` and `secret:"
-            " job.secret`, and they go over allrail's own transport, where the urgent overtake",
-            RuntimeWarning,
-            stacklevel=3,
-        )
-    return False
 
 
 def synchronize(model: nn.Module | None = None) -> None:
