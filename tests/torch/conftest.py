@@ -101,7 +101,7 @@ class Ranks:
         self.workers = []
 
     def work(self, rank, pipe):
-        # What the parent has dropped is not for us to end: a store has a thread, which is not here.
+        # What the parent has dropped is not for us to end: a store's thread is not here.
         gc.freeze()
         try:
             faulthandler.enable()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
 import pytest
@@ -128,6 +129,39 @@ def test_a_mistake_of_one_rank_is_an_error_on_all(kind, on_ranks, tmp_path):
         assert name in {"InputError", "TrainingError"}
         assert why in text
         assert hint in text.partition("hint: ")[2]
+
+
+def of_the_file(rank, folder):
+    """`every` and `trace` are what the file says; ranks that cannot have both are told."""
+    model, _ = schedule(rank, job=job(every=4))
+    apart = art.state_dict(model)["every"]
+    both = said(lambda: schedule(rank, job=job(every=4, compression="fp16")))
+    traced, _ = schedule(rank, job=job(trace=str(folder)))
+    art.release(traced)
+    return apart, both
+
+
+def test_every_and_trace_are_the_file_s(on_ranks, tmp_path):
+    for apart, (name, text) in on_ranks(lambda rank: of_the_file(rank, tmp_path)):
+        assert apart == 4
+        assert name == "InputError"
+        assert "leave `every` or `compression` out" in text
+    assert len(list(tmp_path.glob("rank*.json.gz"))) == 2
+
+
+def of_a_backend(rank):
+    import torch.distributed as dist
+
+    import allrail.torch.backend  # noqa: F401
+
+    os.environ["ALLRAIL_JOB"] = "there-is-none.yaml"
+    return said(lambda: dist.init_process_group("allrail"))
+
+
+def test_the_backend_reads_the_file_too(on_ranks):
+    for name, text in on_ranks(of_a_backend, group=False):
+        assert name == "TrainingError"
+        assert "there-is-none.yaml: there is no such file" in text
 
 
 def compressed(rank):

@@ -432,7 +432,7 @@ def _create(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
     try:
         return Group(store, rank, size, timeout)
     except InputError as error:
-        raise TrainingError(error.why, field=error.field, hint=error.hint) from error
+        raise TrainingError(error.message, hint=error.hint) from None
 
 
 def register() -> None:

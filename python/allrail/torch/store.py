@@ -39,6 +39,8 @@ def store_of_job() -> tuple[Any, int, int]:
             hint="start the script with `torchrun --nproc-per-node 2 script.py` or `allrail launch"
             " -n 2 python script.py`, or call `torch.distributed.init_process_group` first",
         )
+    # With a rank that cannot be, torch would wait for a store that nobody serves.
+    place_of({name: os.environ[name] for name in (TORCHRUN.rank, TORCHRUN.ranks)})
     try:
         store, rank, ranks = next(iter(dist.rendezvous("env://")))
     except (ValueError, RuntimeError) as error:
@@ -46,5 +48,5 @@ def store_of_job() -> tuple[Any, int, int]:
             f"the environment of torchrun makes no sense: {error}",
             field="environment",
             hint="start the script with `torchrun --nproc-per-node 2 script.py`",
-        ) from error
+        ) from None
     return store, rank, ranks

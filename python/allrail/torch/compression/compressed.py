@@ -81,6 +81,7 @@ class Compressed:
         self.transport = self._transport = transport
         self._compression = compression
         self._entries: list[_Entry] = []
+        self._rounds = 0
         self._loaded: Mapping[str, Mapping[str, torch.Tensor]] = {}
         self._steps = _Steps(transport)
         self._leave = weakref.finalize(self, self._steps.stop, os.getpid())
@@ -232,6 +233,11 @@ class Compressed:
 
     def _submit(self, key: int, tensor: torch.Tensor, *, used: bool) -> int:
         entry = self._entries[key]
+        if entry.submitted == self._rounds:
+            # A transport in one order takes all tensors of a round before any of the next one.
+            self._steps.drain()
+            self._rounds += 1
+        entry.submitted += 1
         if entry.channel is None:
             with self._steps.lock:
                 begin = self._transport.submit if used else self._transport.unused
@@ -244,8 +250,7 @@ class Compressed:
         trip = _Trip(entry, tensor.device.type, used, entry.channel.carry(tensor, used=used))
         self._steps.begin(trip)
         self._steps.later(key, trip)
-        entry.trips[entry.submitted] = trip
-        entry.submitted += 1
+        entry.trips[entry.submitted - 1] = trip
         return entry.submitted - 1
 
 
