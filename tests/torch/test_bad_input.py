@@ -130,6 +130,21 @@ def test_without_torchrun(monkeypatch):
     assert "torchrun" in caught.value.hint
 
 
+@pytest.mark.parametrize(
+    ("rank", "said"),
+    [("2", "`RANK` is `2`: there are 2 ranks"), ("one", "`RANK` is `one`: it is not a number")],
+)
+def test_a_rank_that_cannot_be(rank, said, monkeypatch):
+    told = {"RANK": rank, "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}
+    for name, value in told.items():
+        monkeypatch.setenv(name, value)
+    model = linear()
+    with pytest.raises(InputError) as caught:
+        art.schedule(model, sgd(model))
+    assert said in str(caught.value)
+    assert "leave" in caught.value.hint
+
+
 def raises(function):
     try:
         function()

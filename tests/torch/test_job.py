@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 
 import pytest
@@ -11,6 +12,7 @@ from torch import nn  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
 from allrail.runtime.job import Job  # noqa: E402
+from allrail.torch import choice  # noqa: E402
 
 SWITCH = {"kind": "switch", "size": 2, "bandwidth": "1 Gb/s", "latency": "50 us"}
 TWO_BY_TWO = {"dimensions": [SWITCH, SWITCH]}
@@ -129,6 +131,39 @@ def test_a_mistake_of_one_rank_is_an_error_on_all(kind, on_ranks, tmp_path):
         assert hint in text.partition("hint: ")[2]
 
 
+def of_the_file(rank, folder):
+    """`every` and `trace` are what the file says; ranks that cannot have both are told."""
+    model, _ = schedule(rank, job=job(every=4))
+    apart = art.state_dict(model)["every"]
+    both = said(lambda: schedule(rank, job=job(every=4, compression="fp16")))
+    traced, _ = schedule(rank, job=job(trace=str(folder)))
+    art.release(traced)
+    return apart, both
+
+
+def test_every_and_trace_are_the_file_s(on_ranks, tmp_path):
+    for apart, (name, text) in on_ranks(lambda rank: of_the_file(rank, tmp_path)):
+        assert apart == 4
+        assert name == "InputError"
+        assert "leave `every` or `compression` out" in text
+    assert len(list(tmp_path.glob("rank*.json.gz"))) == 2
+
+
+def of_a_backend(rank):
+    import torch.distributed as dist
+
+    import allrail.torch.backend  # noqa: F401
+
+    os.environ["ALLRAIL_JOB"] = "there-is-none.yaml"
+    return said(lambda: dist.init_process_group("allrail"))
+
+
+def test_the_backend_reads_the_file_too(on_ranks):
+    for name, text in on_ranks(of_a_backend, group=False):
+        assert name == "TrainingError"
+        assert "there-is-none.yaml: there is no such file" in text
+
+
 def compressed(rank):
     top = {"kind": "top_k", "share": 0.5}
     model, _ = schedule(rank, job=job(compression=top))
@@ -147,7 +182,7 @@ def test_compression_is_the_script_s_or_else_the_file_s(on_ranks):
 def elsewhere(rank):
     import warnings
 
-    art.same_machine = lambda _: False
+    choice.same_machine = lambda _: False
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         model, _ = schedule(rank)
@@ -160,7 +195,9 @@ def elsewhere(rank):
 def test_on_several_hosts_it_says_what_to_write(on_ranks):
     for rank, (carries, told, refused) in enumerate(on_ranks(elsewhere)):
         assert carries == "Ordered"
-        assert len(told) == (rank == 0)
-        assert all("`interfaces: [eth0]`" in one and "\n" not in one for one in told)
+        assert [("`interfaces: [eth0]`" in one, "through its store" in one) for one in told] == (
+            [(True, False), (False, True)] if rank == 0 else []
+        )
+        assert not any("\n" in one for one in told)
         assert "interfaces: [eth0]" in refused[0][1]
         assert "no address in that network" in refused[1][1]

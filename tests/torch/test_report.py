@@ -40,11 +40,13 @@ class Slow(nn.Module):
         return y
 
 
-def trained(*, transport="native", outside=0.01, late=0.0, sizes=(100_000, 300_000)):
+def trained(
+    *, transport="native", compression=None, outside=0.01, late=0.0, sizes=(100_000, 300_000)
+):
     torch.manual_seed(0)
     model = nn.Sequential(Slow(sizes[0], 0.004, 0.006), Slow(sizes[1], 0.008, 0.002))
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-9)
-    art.schedule(model, optimizer, transport=transport)
+    art.schedule(model, optimizer, transport=transport, compression=compression)
     for _ in range(STEPS):
         time.sleep(outside + late)
         model(torch.ones(1, requires_grad=True)).sum().backward()
@@ -105,7 +107,8 @@ def test_a_transport_that_knows_no_fabric_says_so(on_ranks, monkeypatch):
     monkeypatch.setenv("ALLRAIL_DISABLE", "1")
 
     def body(rank):
-        model, _ = trained(transport="c10d", sizes=(10, 10))
+        os.environ["ALLRAIL_DISABLE"] = "1"
+        model, _ = trained(sizes=(10, 10))
         report = art.report(model)
         art.release(model)
         try:
@@ -119,6 +122,21 @@ def test_a_transport_that_knows_no_fabric_says_so(on_ranks, monkeypatch):
         assert report.predicted is None
         assert "`Whole` tells of no fabric" in str(report)
         assert "is not scheduled" in error
+
+
+@pytest.mark.parametrize("kind", ["bf16", {"kind": "power_sgd", "rank": 2}], ids=str)
+def test_compressed_gradients_are_counted_as_they_travel(kind, on_ranks):
+    def body(rank):
+        model, _ = trained(compression=kind, sizes=((40, 40), (40, 40)))
+        report = art.report(model)
+        rows = {row["name"]: row["bytes"] for row in art._of(model)[0].observed.watched.tensors}
+        art.release(model)
+        return report, min(rows[name] for name, each in model.named_parameters() if each.dim() > 1)
+
+    for report, weight in on_ranks(body):
+        assert report.dimensions[0].bytes_per_step > 0
+        assert report.predicted is not None, report.unpredicted
+        assert weight == (40 * 40 * 2 if kind == "bf16" else (40 + 40) * 2 * 4)
 
 
 def test_a_rank_that_is_late_is_blamed(on_ranks):

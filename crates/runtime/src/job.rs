@@ -78,6 +78,10 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "text_or_keys")]
     pub compression: Option<Value>,
+    /// Above 1, ranks step with their own gradients, and average their parameters after every so many steps.
+    #[serde(default = "one")]
+    #[schemars(range(min = 1))]
+    pub every: u32,
     /// Whether parameters that have made the step under way are given back what they were before it when a
     /// rank is lost. Costs a copy of parameters and optimizer state.
     #[serde(default)]
@@ -96,6 +100,10 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub flight_recorder: Option<PathBuf>,
+    /// A folder into which every rank writes, when it ends, what a trace is made of; `ALLRAIL_TRACE` goes first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "String")]
+    pub trace: Option<PathBuf>,
     /// How much is kept of what peers send before this rank needs it, beyond the size of all its tensors.
     #[serde(default = "settings::early")]
     pub early: Bytes,
@@ -108,6 +116,10 @@ pub struct Job {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "String")]
     pub secret: Option<String>,
+}
+
+fn one() -> u32 {
+    1
 }
 
 fn text_or_keys(_: &mut SchemaGenerator) -> Schema {
@@ -245,7 +257,7 @@ fn malformed(error: &serde_json::Error) -> RuntimeError {
 }
 
 /// Keys that each host may have otherwise.
-const OF_A_HOST: [&str; 5] = ["interfaces", "port", "secret", "pin", "flight_recorder"];
+const OF_A_HOST: [&str; 6] = ["interfaces", "port", "secret", "pin", "flight_recorder", "trace"];
 
 impl Job {
     /// Reads it.

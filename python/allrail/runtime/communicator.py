@@ -17,7 +17,7 @@ import contextlib
 import threading
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Literal, Self
 
 import allrail
@@ -25,7 +25,8 @@ from allrail.errors import InputError, TrainingError, did_you_mean
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.arrays import View, made_like, view_of, was_written
 from allrail.runtime.environment import place_of
-from allrail.runtime.nodes import Calls, Memory, same_machine, settings_of
+from allrail.runtime.job import JobLike, job_of_all
+from allrail.runtime.nodes import Calls, Memory, settings_of_group
 
 SUMMED = (
     "float32",
@@ -58,8 +59,9 @@ class Communicator:
     Those without one meet in the order in which each rank begins them.
 
     Args:
-        settings: Of the transport: `dimensions` and what else a node takes; None where all ranks
-            are on one host.
+        job: The job file, as a path or a mapping; if None, the one that `ALLRAIL_JOB` names, else
+            `allrail.yaml` in the current folder, else defaults, which do where all ranks are on one
+            host.
         timeout: Seconds after which an operation that is waited for is given up.
 
     Attributes:
@@ -71,9 +73,7 @@ class Communicator:
         InputError: No launcher has started this process, or ranks differ in what they are.
     """
 
-    def __init__(
-        self, *, settings: Mapping[str, Any] | None = None, timeout: float = 1800.0
-    ) -> None:
+    def __init__(self, *, job: JobLike | None = None, timeout: float = 1800.0) -> None:
         global _made  # noqa: PLW0603 - names must be alike on all ranks: they count calls
         place = place_of()
         self.rank, self.ranks, self.local_rank = place.rank, place.ranks, place.local_rank
@@ -81,17 +81,8 @@ class Communicator:
         _made += 1
         agreement = Agreement(place.store(), self.rank, self.ranks, f"communicator{_made}")
         agreement.on("job", [self.ranks, allrail.__version__], _alike)
-        known = dict(settings or {})
-        if not known and self.ranks > 1 and not same_machine(agreement):
-            raise InputError(
-                "ranks are on several hosts, and nothing says how they reach each other",
-                field="settings",
-                hint="give the network, such as {'dimensions': [{'size': 4, 'interface': 'eth0',"
-                " 'bandwidth': '10 Gb/s', 'latency': '20 us'}]}",
-            )
-        if self.ranks == 1:
-            known = {"dimensions": []}
-        known = settings_of(self.rank, self.ranks, agreement, known)
+        found = job_of_all(job, agreement)
+        known = settings_of_group(found, agreement)
         self._calls = Calls(known | {"named_calls": True}, agreement)
         self._closed = False
         self._thread = 0

@@ -138,6 +138,16 @@ def place_of(environment: Mapping[str, str] = os.environ) -> Place:
     return place
 
 
+def local_rank(environment: Mapping[str, str] = os.environ) -> int:
+    """Return this process' number on its host; 0 where no launcher says.
+
+    Args:
+        environment: Its variables.
+    """
+    said = (environment.get(one.local_rank, "") for one in LAUNCHERS)
+    return next((int(text) for text in said if text.isascii() and text.isdecimal()), 0)
+
+
 def _place_of(launcher: Launcher, environment: Mapping[str, str]) -> Place:
     rank = _number(launcher, launcher.rank, environment)
     ranks = _number(launcher, launcher.ranks, environment)

@@ -14,7 +14,7 @@ import secrets
 import stat
 import warnings
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Any
 from allrail import _core
 from allrail.errors import InputError, show
 from allrail.runtime.agreement import Agreement
+from allrail.runtime.record import folder as traced
+from allrail.runtime.record import recording
 
 if TYPE_CHECKING:
     from allrail.scenario.places import Places
@@ -34,6 +36,8 @@ ENVIRONMENT = "ALLRAIL_JOB"
 SECRET_FILE = "ALLRAIL_SECRET_FILE"  # noqa: S105 - the name of a variable
 _FROM_STORE = "store"
 _LONGEST_SECRET = 4096
+_OF_ALL = ("fabric", "plan", "pin", "port")
+"""Keys that say something of all ranks together."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +73,39 @@ class Job:
         """Whether a secret is drawn and handed round, rather than read."""
         return not os.environ.get(SECRET_FILE) and self.keys.get("secret") == _FROM_STORE
 
+    @property
+    def trace(self) -> Path | None:
+        """The folder for what a trace is made of: `ALLRAIL_TRACE`, else what the file says."""
+        named = self.keys.get("trace")
+        return traced() or (None if named is None else self.folder / named)
+
+    def within(self, ranks: int) -> Job:
+        """Return the job as a group of some of its ranks sees it: one switch for them.
+
+        They are on the network of the last dimension, which joins all; a plan is for all ranks.
+
+        Args:
+            ranks: How many are in the group.
+        """
+        keys = {key: value for key, value in self.keys.items() if key not in _OF_ALL}
+        if self.names_interfaces:
+            keys["interfaces"] = list(self.keys["interfaces"])[-1:]
+        if "algorithms" in (schedule := dict(keys.get("schedule", {}))):
+            keys["schedule"] = {**schedule, "algorithms": schedule["algorithms"][-1:]}
+        fabric = self.fabric
+        if fabric is not None:
+            last = {**fabric["dimensions"][-1], "kind": "switch", "size": ranks}
+            fabric = {**fabric, "dimensions": [last]}
+        return replace(self, keys=keys, fabric=fabric, plans=[])
+
+    def reached_by(self, interface: str) -> Job:
+        """Return the job as where a file says neither how ranks reach each other nor their secret.
+
+        Args:
+            interface: Where this host reaches the others.
+        """
+        return replace(self, keys={"secret": _FROM_STORE, **self.keys, "interfaces": [interface]})
+
     def alike(self) -> dict[str, Any]:
         """Return what must be alike on all ranks, by key."""
         alike: dict[str, Any] = json.loads(self._ask(_core.job_alike, {}))
@@ -102,7 +139,7 @@ class Job:
         settings: dict[str, Any] = json.loads(self._ask(_core.job_settings, here | known))
         if settings["flight_recorder"] is not None:
             settings["flight_recorder"] = str(self.folder / settings["flight_recorder"])
-        return settings
+        return recording(settings, self.trace)
 
     def secret(self) -> str | None:
         """Return the secret in the file that the environment or the job names; None without one.
@@ -207,6 +244,7 @@ def settings_of_all(
     rank: int,
     ranks: int,
     one_host: bool,
+    local_rank: int = 0,
     size: int | None = None,
 ) -> dict[str, Any]:
     """Return what this rank's nodes are made with, once all ranks know theirs.
@@ -217,6 +255,7 @@ def settings_of_all(
         rank: This process.
         ranks: How many there are.
         one_host: Whether all ranks reach each other over loopback.
+        local_rank: Its number on its host.
         size: The bytes that a step exchanges; that of rank 0 counts.
 
     Raises:
@@ -236,7 +275,6 @@ def settings_of_all(
                 RuntimeWarning,
                 stacklevel=2,
             )
-        local_rank = int(os.environ.get("LOCAL_RANK", "0"))
         return job.settings(
             rank=rank,
             ranks=ranks,

@@ -20,8 +20,8 @@ from typing import Any, NamedTuple, NoReturn
 from allrail._core import Node, RuntimeFault
 from allrail.errors import InputError, TrainingError
 from allrail.runtime.agreement import Agreement
-from allrail.runtime.job import find_job
-from allrail.runtime.record import recording
+from allrail.runtime.environment import local_rank
+from allrail.runtime.job import Job, find_job, settings_of_all
 
 _A_WHILE = 1800.0
 _LOOK = 1.0
@@ -45,7 +45,29 @@ def settings_of(
     if known.get("secret") is None:
         # Whoever reads the store can join; on one machine, only what is on it can reach the ports.
         known |= agreement.on("secret", None, lambda _: {"secret": secrets.token_hex(32)})
-    return recording(known | {"rank": rank, "ranks": ranks, "job": agreement.name})
+    return known | {"rank": rank, "ranks": ranks, "job": agreement.name}
+
+
+def settings_of_group(job: Job, agreement: Agreement) -> dict[str, Any]:
+    """Return the settings of a node of a group, as the job file says.
+
+    Args:
+        job: The job, as this group sees it.
+        agreement: Among the ranks of the group.
+
+    Raises:
+        InputError: The file does not fit this group, or one of its hosts.
+    """
+    rank, ranks = agreement.rank, agreement.ranks
+    settings = settings_of_all(
+        job,
+        agreement,
+        rank=rank,
+        ranks=ranks,
+        one_host=same_machine(agreement),
+        local_rank=local_rank(),
+    )
+    return settings | {"job": agreement.name}
 
 
 def same_machine(agreement: Agreement) -> bool:
@@ -275,7 +297,7 @@ def raise_from(error: Exception) -> NoReturn:
     if "field" in said:
         raise InputError(
             said["why"], field=said["field"], value=str(said["value"]), hint=said["hint"]
-        ) from error
+        ) from None
     raise TrainingError(
         said["what"], field=said.get("tensor") or "", hint=said.get("hint") or ""
-    ) from error
+    ) from None

@@ -4,8 +4,8 @@ A record is plain data: what the rank's hooks have seen (`Marks`), what its node
 from `allrail._core.Node`), and with what settings. All times are nanoseconds of the machine's
 monotonic clock; `report["peers"]` says how far the clocks of other ranks are ahead.
 
-`ALLRAIL_TRACE=DIR` has every rank write its record when it ends; `allrail run --trace DIR` puts
-them together.
+`ALLRAIL_TRACE=DIR`, or `trace: DIR` in the job file, has every rank write its record when it ends;
+`allrail run --trace DIR` puts them together.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ class TensorRow(TypedDict):
 class Record(TypedDict):
     """What one rank has recorded of one model.
 
-    Keys: `tensors` in the order in which they become ready, the last one counts the users of
-    parameters; `transport` by its class; `crosses`
+    Keys: `tensors` in the order in which they become ready, with the bytes that travel, the last
+    one counts the users of parameters; `transport` by its class; `crosses`
     says whether steps wait as late as the next forward pass; `settings` are those of the node,
     `timeline` and `report` what it says, all three None where there is none; `exchange` is what
     came of trying ways to exchange.
@@ -94,18 +94,18 @@ class Record(TypedDict):
 
 
 def folder() -> Path | None:
-    """Return where records are to be written, if they are."""
+    """Return where the environment says that records are to be written, if it does."""
     named = os.environ.get("ALLRAIL_TRACE", "")
     return Path(named) if named else None
 
 
-def recording(settings: Mapping[str, Any]) -> dict[str, Any]:
+def recording(settings: Mapping[str, Any], where: Path | None) -> dict[str, Any]:
     """Return a node's settings with what a trace needs, if one is made.
 
     Args:
         settings: What is known; a folder for its flight recorder stays.
+        where: The folder for what a trace is made of; None if none is made.
     """
-    where = folder()
     if where is None:
         return dict(settings)
     flight = settings.get("flight_recorder") or str(where.absolute())

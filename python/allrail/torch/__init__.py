@@ -14,33 +14,29 @@ backward pass ends with all of them; nothing else of the script is touched.
 from __future__ import annotations
 
 import os
-import warnings
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, TypeVar
 
 import torch
-import torch.distributed as dist
 from torch import nn
 
 from allrail.errors import InputError, TrainingError, did_you_mean
 from allrail.runtime.agreement import Agreement
-from allrail.runtime.job import Job, JobLike, job_of_all, settings_of_all
-from allrail.runtime.nodes import same_machine
+from allrail.runtime.job import JobLike, job_of_all
+from allrail.runtime.record import folder
 from allrail.runtime.report import Report, report_of
-from allrail.torch.auto import AUTO, BUCKETS, Auto, Way, ways_of
+from allrail.torch.auto import AUTO, Auto, ways_of
 from allrail.torch.barrier import BarrierWarning
 from allrail.torch.check import check
+from allrail.torch.choice import Carrier, plain
 from allrail.torch.compression import Compression, compression_of
 from allrail.torch.compression.compressed import Compressed, same_compression
 from allrail.torch.local import Local, check_every, same_every
-from allrail.torch.native import Native
-from allrail.torch.ordered import Ordered
 from allrail.torch.scheduled import Scheduled
 from allrail.torch.store import store_of_job
 from allrail.torch.transport import Transport
-from allrail.torch.whole import Whole
 
 __all__ = [
     "BarrierWarning",
@@ -77,7 +73,7 @@ def schedule(
     sparse: Literal["refuse", "densify", "gather"] = "refuse",
     transport: Literal["auto", "native", "c10d"] | Transport = "auto",
     compression: str | Mapping[str, Any] | Compression | None = None,
-    every: int = 1,
+    every: int | None = None,
     undo: bool = False,
 ) -> tuple[M, O]:
     """Exchange the gradients of `model` among all processes, and step as late as possible.
@@ -104,7 +100,7 @@ def schedule(
             `{"kind": "top_k", "share": 0.01}`, `{"kind": "power_sgd", "rank": 4}`. None: as the job
             file says, which says nothing of it by itself.
         every: Above 1, ranks step with their own gradients, and average their parameters after
-            every so many steps.
+            every so many steps. None: as the job file says, which says 1 by itself.
         undo: Whether, when a rank is lost, parameters that have made the step under way are given
             back what they were before it. Costs a copy of parameters and optimizer state.
 
@@ -126,13 +122,7 @@ def schedule(
     if not isinstance(optimizers, Sequence):
         optimizers = [optimizers]
     smaller = compression_of(compression)
-    if check_every(every) > 1 and smaller is not None:
-        raise InputError(
-            "ranks that train apart exchange parameters, and gradients are compressed",
-            field="every",
-            value=str(every),
-            hint="leave `every` or `compression` out",
-        )
+    _check_together(every, smaller)
     parameters = check(model, optimizers)
     if id(model) in _scheduled:
         raise InputError(
@@ -156,34 +146,33 @@ def schedule(
     name = f"schedule{_count}"
     agreement = Agreement(store, rank, ranks, name)
     chosen = None if isinstance(transport, str) else transport
+    trace = folder()
     if isinstance(transport, str):
         found = job_of_all(job, agreement, more={"transport of `schedule`": transport})
-        smaller = smaller or compression_of(found.keys.get("compression"))
-        undo = undo or bool(found.keys.get("undo"))
+        every = found.keys.get("every") if every is None else every
+        if smaller is None:
+            smaller = compression_of(found.keys.get("compression"))
         exchange = str(found.keys.get("exchange", "overlap"))
+        _check_together(every, smaller, exchange)
+        undo = undo or bool(found.keys.get("undo"))
+        trace = found.trace
         if disabled:
-            chosen = _plain(store, agreement)
-        elif exchange == AUTO and (every > 1 or smaller is not None):
-            raise InputError(
-                "it compares ways to exchange whole gradients in every step",
-                field="exchange",
-                value=exchange,
-                hint="leave `every` and `compression` out, or name one way",
-            )
+            chosen = plain(store, agreement)
         else:
-            carrier = _Carrier(transport, found, agreement, parameters, store)
+            carrier = Carrier(transport, found, agreement, parameters, store=store)
             ways = ways_of(exchange, native=carrier.native)
             if exchange != AUTO:
                 chosen = carrier.of(ways[0], agreement)
                 cross_barrier = cross_barrier and ways[0].crosses
-    if agreement.on("every", every, same_every) > 1 and chosen is not None and not disabled:
+    apart = agreement.on("every", every or 1, same_every) > 1
+    if apart and chosen is not None and not disabled:
         _scheduled[id(model)] = Local(
             model,
             optimizers,
             parameters,
             chosen,
             agreement,
-            every=every,
+            every=every or 1,
             broadcast_buffers=broadcast_buffers,
         )
         return model, optimizer
@@ -204,6 +193,7 @@ def schedule(
             broadcast_buffers=broadcast_buffers,
             sparse=sparse,
             undo=undo,
+            trace=trace,
             auto=auto,
         )
 
@@ -224,78 +214,25 @@ def schedule(
     return model, optimizer
 
 
-class _Carrier:
-    """What the script or the job file asks for to carry gradients, or what fits."""
-
-    def __init__(
-        self,
-        asked: str,
-        job: Job,
-        agreement: Agreement,
-        parameters: dict[str, nn.Parameter],
-        store: Any,
-    ) -> None:
-        rank, ranks = agreement.rank, agreement.ranks
-        one_host = same_machine(agreement)
-        self.native = _is_native(asked, job, agreement, parameters, one_host=one_host)
-        self._store = store
-        self._settings: dict[str, Any] | None = None
-        if self.native or one_host or job.names_interfaces:
-            size = sum(each.numel() * each.element_size() for each in parameters.values())
-            self._settings = settings_of_all(
-                job, agreement, rank=rank, ranks=ranks, one_host=one_host, size=size
-            )
-
-    def of(self, way: Way, agreement: Agreement) -> Transport:
-        """Return a transport for a way that it has."""
-        rank, ranks = agreement.rank, agreement.ranks
-        if way.plain:
-            _group_of_all(self._store, agreement)
-            return Whole(agreement, buckets=BUCKETS)
-        if self.native:
-            return Native(rank, ranks, agreement, {**(self._settings or {}), **way.settings})
-        _group_of_all(self._store, agreement)
-        return Ordered(rank, ranks, agreement, self._settings)
-
-
-def _plain(store: Any, agreement: Agreement) -> Transport:
-    """Return what carries gradients where allrail is switched off."""
-    _group_of_all(store, agreement)
-    return Whole(agreement)
-
-
-def _group_of_all(store: Any, agreement: Agreement) -> None:
-    """Have torch.distributed ready."""
-    if not dist.is_initialized():
-        dist.init_process_group(store=store, rank=agreement.rank, world_size=agreement.ranks)
-
-
-def _is_native(
-    asked: str,
-    job: Job,
-    agreement: Agreement,
-    parameters: dict[str, nn.Parameter],
-    *,
-    one_host: bool,
-) -> bool:
-    """Whether allrail's own transport carries these parameters; alike on all ranks."""
-    asked = job.transport if asked == "auto" else asked
-    if asked != "auto":
-        return asked == "native"
-    here = all(each.device.type == "cpu" for each in parameters.values())
-    if not agreement.on("on the host", here, all):
-        return False
-    if job.names_interfaces or one_host:
-        return True
-    if agreement.rank == 0:
-        warnings.warn(
-            "ranks are on several hosts: gradients go over torch.distributed, in one order. Say in"
-            " `allrail.yaml` how hosts reach each other, such as `interfaces: [eth0]` and `secret:"
-            " job.secret`, and they go over allrail's own transport, where the urgent overtake",
-            RuntimeWarning,
-            stacklevel=3,
+def _check_together(
+    every: int | None, compression: Compression | None, exchange: str = "overlap"
+) -> None:
+    """Refuse what does not go together."""
+    apart = check_every(1 if every is None else every) > 1
+    if apart and compression is not None:
+        raise InputError(
+            "ranks that train apart exchange parameters, and gradients are compressed",
+            field="every",
+            value=str(every),
+            hint="leave `every` or `compression` out",
         )
-    return False
+    if exchange == AUTO and (apart or compression is not None):
+        raise InputError(
+            "it compares ways to exchange whole gradients in every step",
+            field="exchange",
+            value=exchange,
+            hint="leave `every` and `compression` out, or name one way",
+        )
 
 
 def synchronize(model: nn.Module | None = None) -> None:

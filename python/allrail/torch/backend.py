@@ -21,7 +21,8 @@ import torch.distributed as dist
 
 from allrail.errors import InputError, TrainingError
 from allrail.runtime.agreement import Agreement
-from allrail.runtime.nodes import Calls, settings_of
+from allrail.runtime.job import find_job, job_of_all
+from allrail.runtime.nodes import Calls, settings_of_group
 from allrail.torch.memory import memory_of
 from allrail.torch.peers import Peers
 from allrail.torch.work import Follower, Work
@@ -69,8 +70,14 @@ class Group(dist.ProcessGroup):
         self._name = ""
         self._timeout = timeout.total_seconds()
         agreement = Agreement(store, rank, size, "group")
-        self._calls = Calls(settings_of(rank, size, agreement), agreement) if size > 1 else None
-        self._peers = Peers(store, rank)
+        # Read by each rank before all compare theirs: a group of one has nobody to compare with.
+        job = find_job() if size == 1 else job_of_all(None, agreement)
+        of_all = not dist.is_initialized() or size == dist.get_world_size()
+        self._calls = None
+        if size > 1:
+            settings = settings_of_group(job if of_all else job.within(size), agreement)
+            self._calls = Calls(settings, agreement)
+        self._peers = Peers(store, rank, job.within(2))
         self._follower = Follower()
 
     # -- what torch asks
@@ -425,7 +432,7 @@ def _create(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
     try:
         return Group(store, rank, size, timeout)
     except InputError as error:
-        raise TrainingError(error.why, field=error.field, hint=error.hint) from error
+        raise TrainingError(error.message, hint=error.hint) from None
 
 
 def register() -> None:

@@ -29,7 +29,7 @@ from allrail.errors import InputError
 from allrail.runtime.agreement import Agreement
 from allrail.torch.barrier import Barriers
 from allrail.torch.check import compare
-from allrail.torch.scheduled import _Hook
+from allrail.torch.hooks import Hook
 from allrail.torch.transport import Transport
 
 
@@ -110,7 +110,7 @@ class Local:
         self._names = {each: name for name, each in parameters.items()}
         # The model's hook holds this, and it goes with the model.
         me = weakref.ref(self)
-        self._handles = [model.register_state_dict_pre_hook(_Hook(self._before_saving))]
+        self._handles = [model.register_state_dict_pre_hook(Hook(self._before_saving))]
         for place, optimizer in enumerate(optimizers):
 
             def stepped(optimizer: Any, *_: Any, place: int = place) -> None:

@@ -120,7 +120,7 @@ class Native:
 
     def gather(self, buffer: torch.Tensor) -> int:
         """See `Transport.gather`."""
-        return self._calls.begin("all_gather", memory_of(buffer.view(-1).view(torch.uint8)))
+        return self._calls.begin("all_gather", memory_of(buffer, in_bytes=True))
 
     def gathered(self, ticket: int) -> None:
         """See `Transport.gathered`."""

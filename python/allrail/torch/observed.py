@@ -3,7 +3,7 @@
 `Watched` stands between a model's hooks and its transport, and marks when gradients leave and how
 long the script waits for them; `Scheduled` marks passes and entries of modules. A mark is one
 append to a bounded list. When the model is released, or the interpreter ends, a record of it is
-written where `ALLRAIL_TRACE` says.
+written where `ALLRAIL_TRACE` or the job file says.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import time
 import weakref
 from collections.abc import Sequence
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ import torch
 from allrail.runtime import record as records
 from allrail.runtime.record import Marks, Record, TensorRow
 from allrail.torch.barrier import Barriers
+from allrail.torch.compression.compressed import Compressed
 from allrail.torch.transport import Transport
 
 _now = time.monotonic_ns
@@ -58,9 +60,7 @@ class Watched:
         """See `Transport.register`."""
         key = self._transport.register(name, dtype, shape, strides, place, group)
         self.places[key] = len(self.tensors)
-        size = dtype.itemsize
-        for side in shape:
-            size *= side
+        size = dtype.itemsize * prod(shape)
         self.tensors.append({"name": name, "bytes": size, "place": place})
         self._last = key
         return key
@@ -81,6 +81,9 @@ class Watched:
 
     def start(self) -> None:
         """See `Transport.start`."""
+        if isinstance(self._transport, Compressed):
+            for key, place in self.places.items():
+                self.tensors[place]["bytes"] = self._transport.bytes_of(key)
         self._transport.start()
 
     def is_done(self, key: int, generation: int) -> bool:
@@ -120,20 +123,26 @@ class Observed:
         barriers: Where waits for a whole view are counted.
         model: A name for files.
         crosses: Whether steps may be made as late as the next forward pass.
+        trace: The folder that the record is written to at the end, if any.
     """
 
     def __init__(
-        self, transport: Transport, barriers: Barriers, *, model: str, crosses: bool
+        self,
+        transport: Transport,
+        barriers: Barriers,
+        *,
+        model: str,
+        crosses: bool,
+        trace: Path | None,
     ) -> None:
         self.marks = Marks()
         self.watched = Watched(transport, self.marks)
         self._parts = (transport, self.watched, self.marks, barriers, model, crosses)
         self._forward = 0
-        where = records.folder()
         self.write = (
             _nothing
-            if where is None
-            else weakref.finalize(self, _write, os.getpid(), where, self._parts)
+            if trace is None
+            else weakref.finalize(self, _write, os.getpid(), trace, self._parts)
         )
 
     def record(self) -> Record:
@@ -170,15 +179,16 @@ def _record(
     crosses: bool,  # noqa: FBT001 - it is one of `Observed._parts`
 ) -> Record:
     # A transport over a node of ours tells more.
-    settings = getattr(transport, "settings", None)
-    timeline = getattr(transport, "timeline", None)
-    report = getattr(transport, "report", None)
+    carrier = transport.transport if isinstance(transport, Compressed) else transport
+    settings = getattr(carrier, "settings", None)
+    timeline = getattr(carrier, "timeline", None)
+    report = getattr(carrier, "report", None)
     return {
         "schema_version": records.SCHEMA_VERSION,
         "rank": watched.rank,
         "ranks": watched.ranks,
         "model": model,
-        "transport": type(transport).__name__,
+        "transport": type(carrier).__name__,
         "crosses": crosses,
         "tensors": list(watched.tensors),
         "marks": marks.all(),

@@ -228,7 +228,7 @@ class Stepper:
         try:
             final = [pending.final_gradient() for _, pending in pendings]
         except TrainingError as error:
-            raise self._unmade(error) from error
+            raise self._unmade(error) from None
         for slot, pending in pendings:
             if slot.written() != pending.written:
                 raise TrainingError(

@@ -16,7 +16,6 @@ import contextlib
 import json
 import os
 import socket
-import warnings
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -33,7 +32,6 @@ from allrail.runtime.nodes import (
     connected,
     is_open,
     raise_from,
-    same_machine,
     settings_of,
     warn_of,
 )
@@ -56,8 +54,7 @@ class Ordered:
         ranks: How many there are.
         agreement: How ranks tell each other where they listen, and which groups they take.
         settings: Of the node, beyond rank, ranks, job and group; `dimensions` are those of the
-            groups, the first one innermost. None for one dimension with all ranks, which
-            coordinate where they reach `MASTER_ADDR`.
+            groups, the first one innermost. None for one dimension with all ranks, on one machine.
     """
 
     def __init__(
@@ -66,9 +63,6 @@ class Ordered:
         self.rank = rank
         self.ranks = ranks
         known = settings_of(rank, ranks, agreement, settings)
-        if settings is None and not same_machine(agreement):
-            where = {"interface": _reach(rank)}
-            known["dimensions"] = [each | where for each in known["dimensions"]]
         sizes = [each["size"] for each in known["dimensions"]]
         self._everyone = take(agreement, "group of all", (tuple(range(ranks)),))
         groups = [
@@ -209,14 +203,18 @@ def _leave(
     held.clear()
 
 
-def _reach(rank: int) -> str:
-    """The address with which this rank reaches the job's master: control listens there."""
+def reach() -> str:
+    """Return the address with which this rank reaches the job's master: control listens there.
+
+    Raises:
+        InputError: The environment names no master that can be reached.
+    """
     master = os.environ.get("MASTER_ADDR", "")
     try:
         family, *_, address = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
         with socket.socket(family, socket.SOCK_DGRAM) as probe:
             probe.connect(address)  # sends nothing: it only chooses the interface
-            mine = str(probe.getsockname()[0])
+            return str(probe.getsockname()[0])
     except OSError as error:
         raise InputError(
             f"ranks are on several machines, and the way to `MASTER_ADDR` is not known: {error}",
@@ -224,11 +222,3 @@ def _reach(rank: int) -> str:
             value=master,
             hint="set it to an address of rank 0's machine, as torchrun does",
         ) from error
-    if rank == 0:
-        warnings.warn(
-            f"ranks coordinate over {mine}; the job's secret goes through torchrun's store, which"
-            " whoever reaches its port can read: see SECURITY.md",
-            RuntimeWarning,
-            stacklevel=4,
-        )
-    return mine

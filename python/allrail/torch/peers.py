@@ -17,7 +17,8 @@ import torch
 
 from allrail.errors import TrainingError
 from allrail.runtime.agreement import Agreement
-from allrail.runtime.nodes import Calls, settings_of
+from allrail.runtime.job import Job
+from allrail.runtime.nodes import Calls, settings_of_group
 from allrail.torch.memory import memory_of
 
 
@@ -27,11 +28,13 @@ class Peers:
     Args:
         store: Where two ranks find each other.
         rank: This process in the group.
+        job: The job, as two ranks see it.
     """
 
-    def __init__(self, store: Any, rank: int) -> None:
+    def __init__(self, store: Any, rank: int, job: Job) -> None:
         self._store = store
         self._rank = rank
+        self._job = job
         self._directions: dict[tuple[int, int], _Direction] = {}
 
     def send(self, tensor: torch.Tensor, peer: int, tag: int) -> Callable[[float], bool]:
@@ -52,15 +55,16 @@ class Peers:
         if (source, target) not in self._directions:
             place = int(self._rank == target)
             agreement = Agreement(self._store, place, 2, f"from {source} to {target}")
-            self._directions[source, target] = _Direction(agreement, source, place)
+            self._directions[source, target] = _Direction(agreement, source, place, self._job)
         return self._directions[source, target]
 
 
 class _Direction:
     """Messages from one rank to another, on either side; `place` 0 is the sender."""
 
-    def __init__(self, agreement: Agreement, source: int, place: int) -> None:
+    def __init__(self, agreement: Agreement, source: int, place: int, job: Job) -> None:
         self._agreement = agreement
+        self._job = job
         self._source = source
         self._sends = place == 0
         self._place = place
@@ -92,7 +96,7 @@ class _Direction:
             calls.close()
 
     def _connect(self) -> Calls:
-        return Calls(settings_of(self._place, 2, self._agreement), self._agreement)
+        return Calls(settings_of_group(self._job, self._agreement), self._agreement)
 
     def _exchange(self, calls: Calls, message: _Message) -> None:
         header = torch.tensor([message.tag, message.tensor.nbytes])

@@ -16,6 +16,7 @@ import types
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -29,6 +30,7 @@ from allrail.torch.behaviour import why_whole
 from allrail.torch.check import compare
 from allrail.torch.compression.compressed import Compressed
 from allrail.torch.gradients import Exchange
+from allrail.torch.hooks import Hook
 from allrail.torch.observed import Observed
 from allrail.torch.optimizer import Stepper, clear
 from allrail.torch.parameter import Slot, unwatch, watch
@@ -52,6 +54,7 @@ class Scheduled:
         broadcast_buffers: Whether every forward pass in training begins with rank 0's buffers.
         sparse: What becomes of sparse gradients: `refuse`, `densify` or `gather`.
         undo: Whether a step that not all parameters can make is taken back.
+        trace: The folder that what was seen is written to at the end, if any.
         auto: What may put another one in the place of this one, between two steps.
     """
 
@@ -67,13 +70,18 @@ class Scheduled:
         broadcast_buffers: bool,
         sparse: str,
         undo: bool,
+        trace: Path | None,
         auto: Auto | None = None,
     ) -> None:
         self.model = model
         self.optimizers = list(optimizers)
         self.barriers = Barriers(loud=transport.rank == 0)
         self.observed = Observed(
-            transport, self.barriers, model=agreement.name.rsplit("/", 1)[-1], crosses=cross_barrier
+            transport,
+            self.barriers,
+            model=agreement.name.rsplit("/", 1)[-1],
+            crosses=cross_barrier,
+            trace=trace,
         )
         self._carrier = transport
         self._transport: Transport = self.observed.watched
@@ -187,10 +195,10 @@ class Scheduled:
     def _attach(self) -> None:
         model = self.model
         if model._compiled_call_impl is None:
-            before = _Hook(self._before_model, compiled=self._before_graph)
+            before = Hook(self._before_model, compiled=self._before_graph)
             self._handles += [
                 model.register_forward_pre_hook(before, prepend=True),
-                model.register_forward_hook(_Hook(self._after_model), always_call=True),
+                model.register_forward_hook(Hook(self._after_model), always_call=True),
             ]
         else:
             self._wrap_compiled(model, self._before_graph, self._after_model)
@@ -218,9 +226,9 @@ class Scheduled:
             self._guard(module)
         for module in model.modules():
             self._handles += [
-                module.register_state_dict_pre_hook(_Hook(lambda *_: self.settle("state_dict"))),
+                module.register_state_dict_pre_hook(Hook(lambda *_: self.settle("state_dict"))),
                 module._register_load_state_dict_pre_hook(
-                    _Hook(lambda *_: self.settle("load_state_dict"))
+                    Hook(lambda *_: self.settle("load_state_dict"))
                 ),
             ]
         vars(model)["zero_grad"] = _ZeroGrad(self._slots, model)
@@ -229,7 +237,7 @@ class Scheduled:
     def _guard(self, module: nn.Module) -> None:
         """Have the module wait, when it is entered, for the parameters that it uses."""
         if module._compiled_call_impl is None:
-            self._handles.append(module.register_forward_pre_hook(_Hook(self._enter), prepend=True))
+            self._handles.append(module.register_forward_pre_hook(Hook(self._enter), prepend=True))
         else:
             self._wrap_compiled(module, self._enter)
 
@@ -334,46 +342,6 @@ def _decide(said: list[dict[str, Any]]) -> dict[str, Any]:
     sparse = sorted({index for theirs in said for index in theirs["sparse"]})
     ready, places = said[0]["ready"], said[0]["places"]
     return {"ready": ready, "places": places, "late": late, "sparse": sparse}
-
-
-class _Hook:
-    """A hook that belongs to one module: copies of the module carry an empty one.
-
-    Where a module is compiled after it was scheduled, its hooks cut the graph, and run as they are.
-
-    Args:
-        function: What it calls.
-        compiled: What it calls instead where the module is part of a compiled graph.
-    """
-
-    def __init__(
-        self, function: Callable[..., None], *, compiled: Callable[..., None] | None = None
-    ) -> None:
-        # Nothing of it is compiled, whatever is compiled around it.
-        self._function = torch.compiler.disable(function)
-        self._compiled = self._function if compiled is None else torch.compiler.disable(compiled)
-
-    def __call__(self, *args: Any) -> None:
-        """Call the function."""
-        if torch.compiler.is_compiling():
-            self._compiled(*args)
-        else:
-            self._function(*args)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., None]:
-        del memo
-        return _nothing
-
-    def __reduce__(self) -> Any:
-        return _empty_hook, ()
-
-
-def _nothing(*_: Any) -> None:
-    """What a copy of a hook does."""
-
-
-def _empty_hook() -> Callable[..., None]:
-    return _nothing
 
 
 class _ZeroGrad:

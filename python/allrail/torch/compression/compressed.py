@@ -21,6 +21,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import torch
@@ -69,12 +70,15 @@ class Compressed:
     Args:
         transport: What carries the smaller tensors.
         compression: What makes them smaller.
+
+    Attributes:
+        transport: The first argument.
     """
 
     def __init__(self, transport: Transport, compression: Compression) -> None:
         self.rank = transport.rank
         self.ranks = transport.ranks
-        self._transport = transport
+        self.transport = self._transport = transport
         self._compression = compression
         self._entries: list[_Entry] = []
         self._rounds = 0
@@ -164,6 +168,13 @@ class Compressed:
         """See `Transport.close`."""
         self._leave()
         self._transport.close()
+
+    def bytes_of(self, key: int) -> int:
+        """What travels for one exchange of a registered tensor."""
+        entry = self._entries[key]
+        dtype, shape, _ = entry.layout
+        wires = [(dtype, shape)] if entry.channel is None else entry.channel.wires
+        return sum(dtype.itemsize * prod(shape) for dtype, shape in wires)
 
     def state(self) -> dict[str, Any]:
         """What is remembered of all tensors; ask when no exchange is under way."""

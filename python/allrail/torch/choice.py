@@ -1,0 +1,134 @@
+"""Which transport carries a model's gradients: as the script or the job file says, or what fits."""
+
+from __future__ import annotations
+
+import atexit
+import shutil
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch.distributed as dist
+from torch import nn
+
+from allrail.errors import InputError
+from allrail.runtime.agreement import Agreement
+from allrail.runtime.environment import local_rank
+from allrail.runtime.job import Job, settings_of_all
+from allrail.runtime.nodes import same_machine
+from allrail.torch.auto import BUCKETS, Way
+from allrail.torch.native import Native
+from allrail.torch.ordered import Ordered, reach
+from allrail.torch.transport import Transport
+from allrail.torch.whole import Whole
+
+
+class Carrier:
+    """What the script or the job file asks for to carry gradients, or what fits.
+
+    Args:
+        asked: The transport that the script asks for; `auto` leaves it to the job file.
+        job: The job file.
+        agreement: Among all ranks.
+        parameters: The model's, by name.
+        store: Where ranks tell each other things.
+
+    Attributes:
+        native: Whether it is allrail's own transport; alike on all ranks.
+    """
+
+    def __init__(
+        self,
+        asked: str,
+        job: Job,
+        agreement: Agreement,
+        parameters: dict[str, nn.Parameter],
+        *,
+        store: Any,
+    ) -> None:
+        rank, ranks = agreement.rank, agreement.ranks
+        one_host = same_machine(agreement)
+        self.native = _is_native(asked, job, agreement, parameters, one_host=one_host)
+        if not (self.native or one_host or job.names_interfaces):
+            # Another's transport carries gradients; what ranks agree on goes where they have met.
+            job = job.reached_by(reach())
+        self._store = store
+        self._settings = settings_of_all(
+            job,
+            agreement,
+            rank=rank,
+            ranks=ranks,
+            one_host=one_host,
+            local_rank=local_rank(),
+            size=sum(each.numel() * each.element_size() for each in parameters.values()),
+        )
+
+    def of(self, way: Way, agreement: Agreement) -> Transport:
+        """Return a transport for a way to exchange gradients, which it has."""
+        rank, ranks = agreement.rank, agreement.ranks
+        if way.plain:
+            return plain(self._store, agreement, buckets=BUCKETS)
+        if self.native:
+            return Native(rank, ranks, agreement, {**self._settings, **way.settings})
+        _group_of_all(self._store, agreement)
+        return Ordered(rank, ranks, agreement, self._settings)
+
+
+def plain(store: Any, agreement: Agreement, *, buckets: tuple[int, int] | None = None) -> Transport:
+    """Return what carries gradients where allrail is switched off, or steps aside."""
+    _group_of_all(store, agreement)
+    return Whole(agreement, buckets=buckets)
+
+
+def _group_of_all(store: Any, agreement: Agreement) -> None:
+    """Have torch.distributed ready."""
+    if not dist.is_initialized():
+        if not isinstance(store, dist.Store) and same_machine(agreement):
+            store = _store_in_a_file(agreement)
+        if not isinstance(store, dist.Store):
+            raise InputError(
+                "process groups of torch.distributed are needed, and nothing has made them ready",
+                field="transport",
+                hint="start the script with torchrun, or call"
+                " `torch.distributed.init_process_group` before `allrail.torch.schedule`",
+            )
+        dist.init_process_group(store=store, rank=agreement.rank, world_size=agreement.ranks)
+
+
+def _store_in_a_file(agreement: Agreement) -> dist.Store:
+    """Return a store that torch takes, where a launcher of one host has started the ranks."""
+    mine = ""
+    if agreement.rank == 0:
+        where = tempfile.mkdtemp(prefix="allrail-")
+        atexit.register(shutil.rmtree, where, ignore_errors=True)
+        mine = str(Path(where, "store"))
+    return dist.FileStore(agreement.on("file", mine, lambda said: said[0]), agreement.ranks)
+
+
+def _is_native(
+    asked: str,
+    job: Job,
+    agreement: Agreement,
+    parameters: dict[str, nn.Parameter],
+    *,
+    one_host: bool,
+) -> bool:
+    """Whether allrail's own transport carries these parameters; alike on all ranks."""
+    asked = job.transport if asked == "auto" else asked
+    if asked != "auto":
+        return asked == "native"
+    here = all(each.device.type == "cpu" for each in parameters.values())
+    if not agreement.on("on the host", here, all):
+        return False
+    if job.names_interfaces or one_host:
+        return True
+    if agreement.rank == 0:
+        warnings.warn(
+            "ranks are on several hosts: gradients go over torch.distributed, in one order. Say in"
+            " `allrail.yaml` how hosts reach each other, such as `interfaces: [eth0]` and `secret:"
+            " job.secret`, and they go over allrail's own transport, where the urgent overtake",
+            RuntimeWarning,
+            stacklevel=4,
+        )
+    return False

@@ -1,0 +1,48 @@
+"""Hooks of a module that its copies, and what is pickled of it, do not take along."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+
+class Hook:
+    """A hook that belongs to one module: copies of the module carry an empty one.
+
+    Where a module is compiled after it was scheduled, its hooks cut the graph, and run as they are.
+
+    Args:
+        function: What it calls.
+        compiled: What it calls instead where the module is part of a compiled graph.
+    """
+
+    def __init__(
+        self, function: Callable[..., None], *, compiled: Callable[..., None] | None = None
+    ) -> None:
+        # Nothing of it is compiled, whatever is compiled around it.
+        self._function = torch.compiler.disable(function)
+        self._compiled = self._function if compiled is None else torch.compiler.disable(compiled)
+
+    def __call__(self, *args: Any) -> None:
+        """Call the function."""
+        if torch.compiler.is_compiling():
+            self._compiled(*args)
+        else:
+            self._function(*args)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., None]:
+        del memo
+        return _nothing
+
+    def __reduce__(self) -> Any:
+        return _empty_hook, ()
+
+
+def _nothing(*_: Any) -> None:
+    """What a copy of a hook does."""
+
+
+def _empty_hook() -> Callable[..., None]:
+    return _nothing
