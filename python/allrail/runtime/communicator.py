@@ -80,7 +80,7 @@ class Communicator:
         self._timeout = timeout
         _made += 1
         agreement = Agreement(place.store(), self.rank, self.ranks, f"communicator{_made}")
-        agreement.on("job", [self.ranks, allrail.__version__], _alike)
+        agreement.on("ranks", [self.ranks, allrail.__version__], _alike)
         found = job_of_all(job, agreement)
         known = settings_of_group(found, agreement)
         self._calls = Calls(known | {"named_calls": True}, agreement)
