@@ -29,6 +29,7 @@ def training(fabric: Fabric, *, blocks: int, steps: int) -> list[Figure]:
     case = CASES["vgg16"]
 
     def work(worker: Worker) -> dict[str, tuple[list[list[float]], list[list[float]]]]:
+        worker.use_job_file()
         group = dist.new_group(backend="allrail")
         ways: list[Way] = []
         for bucket in _BUCKETS_MB:

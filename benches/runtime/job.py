@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import json
 import os
+import shutil
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch.distributed as dist
@@ -68,6 +72,22 @@ class Worker:
         dimension = {"size": self.ranks, **self.dimension(0)}
         known = {"dimensions": [dimension], **OVER_TCP, **settings}
         return Native(self.rank, self.ranks, self.agreement(), known)
+
+    def use_job_file(self) -> None:
+        """Have what asks for a job file find one of the first network, over TCP."""
+        dimension = {"size": self.ranks, **self.dimension(0)}
+        interface = dimension.pop("interface")
+        job = {
+            "schema_version": 1,
+            "fabric": {"dimensions": [dimension]},
+            "interfaces": [interface],
+            "secret": "store",
+            **OVER_TCP,
+        }
+        folder = Path(tempfile.mkdtemp(prefix="allrail-bench-"))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        (folder / "allrail.yaml").write_text(json.dumps(job), encoding="utf-8")
+        os.environ["ALLRAIL_JOB"] = str(folder / "allrail.yaml")
 
     def node(self, dimensions: Sequence[dict[str, Any]], **settings: Any) -> Node:
         """A connected node for calls."""
