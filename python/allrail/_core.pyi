@@ -5,6 +5,7 @@ from typing import Literal, final
 
 __all__ = [
     "InputError",
+    "Launch",
     "Node",
     "PolicyProblem",
     "RuntimeFault",

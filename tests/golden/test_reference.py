@@ -14,8 +14,8 @@ from allrail.scenario.text import read_file
 from allrail.schemas import schema
 
 ROOT = Path(__file__).parents[2]
-SCHEMAS = ("scenario", "fabric", "plan")
-PAGES = ("cli.md", "algorithms.md", "fabrics.md", "topologies.md", "workloads.md")
+SCHEMAS = ("scenario", "fabric", "plan", "job")
+PAGES = ("cli.md", "algorithms.md", "fabrics.md", "topologies.md", "workloads.md", "job.md")
 NAMES = (*PAGES, *(f"{name}.schema.json" for name in SCHEMAS))
 
 

@@ -47,7 +47,8 @@ fn request(settings: &Settings, operation: Operation, size: Bytes) -> Request {
 
 /// A group reduces and gathers in one call, where the policy leaves that open.
 fn composition(settings: &Settings) -> Composition {
-    let composes = chunk::ALL.iter().any(|one| one.tag() == settings.policy && one.composes());
+    let known = chunk::Plugins::default();
+    let composes = known.named(&settings.policy).is_ok_and(|one| one.composes());
     if settings.elsewhere && composes { Composition::Merged } else { Composition::default() }
 }
 

@@ -494,6 +494,7 @@ impl Machine {
                 Ok(())
             }
             Payload::Missing(_) => {
+                shared.check_rank(from).map_err(|breach| breach.by(from))?;
                 self.guard.answered(from);
                 Ok(())
             }
