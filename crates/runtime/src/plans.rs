@@ -48,7 +48,8 @@ fn request(settings: &Settings, operation: Operation, size: Bytes) -> Request {
 /// A group reduces and gathers in one call, where the policy leaves that open.
 fn composition(settings: &Settings) -> Composition {
     let known = chunk::Plugins::default();
-    let composes = known.named(&settings.policy).is_ok_and(|one| one.composes());
+    let composes =
+        known.named(&settings.policy).is_ok_and(allrail_schedule::ChunkScheduler::composes);
     if settings.elsewhere && composes { Composition::Merged } else { Composition::default() }
 }
 
