@@ -77,8 +77,7 @@ struct Parts {
 fn cycle(lists: &[Vec<Request>]) -> Result<Parts, Box<dyn Error>> {
     let mut parts = Parts::default();
     let start = Instant::now();
-    let packed: Vec<Vec<u8>> =
-        lists.iter().map(postcard::to_allocvec).collect::<Result<_, _>>()?;
+    let packed: Vec<Vec<u8>> = lists.iter().map(postcard::to_allocvec).collect::<Result<_, _>>()?;
     parts.pack = start.elapsed();
 
     // As `MPI_Gatherv`: the lengths are known, every rank's bytes land in one buffer.

@@ -37,7 +37,7 @@ from allrail.training import simulate_training
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-RESNET_RANKS = (6, 96, 192, 400, 800, 1600)
+RESNET_RANKS = (6, 96, 192, 400, 800, 1600, 3200)
 STEMDL_RANKS = (400, 800, 1536, 3072, 6000)
 FULL = 27_600
 CYCLE = "5 ms"
@@ -291,7 +291,7 @@ def rows_of(results: Efficiencies) -> list[Row]:
         if grouped is not None and alone is not None:
             case = f"STEMDL, gain of groups over none, {ranks} ranks"
             rows.append(Row(case, grouped - alone, None, "points"))
-    wanted = {(RESNET.name, ranks) for ranks in (400, 800, 1600)}
+    wanted = {(RESNET.name, ranks) for ranks in (400, 800, 1600, 3200)}
     wanted |= {(STEMDL.name, ranks) for ranks in (1536, DOUBLED_RANKS, FULL)}
     wanted |= {(BATCH_8.name, DOUBLED_RANKS)}
     rows += [
