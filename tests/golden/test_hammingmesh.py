@@ -202,7 +202,7 @@ def test_claims_about_jobs_are_judged_on_all_distributions(whole):
     (gain, *_) = rows(whole, "gain by transposing")
     assert gain.ours == pytest.approx(4)
     assert {row.ok for row in rows(whole, "of 64 boards failed")} == {True}
-    assert [row.published.high for row in rows(whole, "upper level")] == [50, 25]
+    assert [row.published.high for row in rows(whole, "pairs across the upper")] == [50, 25]
 
 
 def test_a_median_that_jumps_with_the_seed_is_printed_with_its_range(whole):

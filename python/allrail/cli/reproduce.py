@@ -107,7 +107,7 @@ class _Phases(click.ParamType[int | None]):
     "--cluster",
     type=click.Choice(["small", "large", "all"]),
     default="all",
-    help="Which half of Table II; the figures are of the small clusters.",
+    help="Which half of Table II; of the figures, Fig. 13 is of the large clusters.",
 )
 @click.option(
     "--world",
@@ -122,7 +122,7 @@ class _Phases(click.ParamType[int | None]):
     default="256",
     help="Shift phases of an all-to-all in `packets`, drawn; or `all`. Elsewhere fewer.",
 )
-@click.option("--figures/--no-figures", default=True, help="Fig. 11, 12 and 13 too.")
+@click.option("--figures/--no-figures", default=True, help="Fig. 11, 12, 13 and 17 too.")
 @click.option("--placement/--no-placement", default=True, help="The claims about jobs too.")
 @click.option(
     "--workloads", is_flag=True, help="The training workloads instead: section V-B and Fig. 15."

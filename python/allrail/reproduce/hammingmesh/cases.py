@@ -39,6 +39,8 @@ PERMUTATION_SIZE = 1 << 20
 MESSAGE_SIZES = (1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17)
 """Fig. 11, besides Table II's; in one plane, bytes. The figure's own are not printed."""
 BUFFER_SIZES = ("64 MB", "256 MB", "1 GB", "4 GB", "16 GB", ALL_REDUCE_SIZE)
+"""Fig. 17; the figure's own are not printed."""
+LARGE_BUFFER_SIZES = ("1 KiB", "64 KiB", "1 MiB", "64 MiB", "1 GiB", "16 GiB")
 """Fig. 13; the figure's own are not printed."""
 CURVE_PHASES = 128
 """Of an all-to-all in Fig. 11, unless all are asked for."""
@@ -197,7 +199,7 @@ class Scope:
         worlds: Where traffic runs.
         phases: Shift phases of an all-to-all in `packets`; a part of them on large clusters, and
             with a barrier after each; all if None.
-        curves: Whether Figures 11, 12 and 13 are computed.
+        curves: Whether Figures 11, 12, 13 and 17 are computed.
         jobs: Whether the claims about jobs are computed.
     """
 
@@ -311,13 +313,23 @@ def message_sizes(cluster: Published, world: WorldName, scope: Scope) -> list[Tr
 
 
 def buffer_sizes(cluster: Published, world: WorldName) -> list[TrafficCase]:
-    """Return Fig. 13's cases.
+    """Return the cases of an all-reduce over sizes: Fig. 17, small clusters; Fig. 13, large ones.
+
+    On a large fat tree, dragonfly or HyperX rows and columns take minutes a size, and are left out:
+    the paper's own torus algorithm is for meshes and tori.
 
     Args:
         cluster: Where.
         world: What carries it.
     """
     rows = rows_of(cluster)
+    if cluster.size == "large":
+        mesh = cluster.name in (HX2, HX4, TORUS)
+        return [
+            TrafficCase(cluster, "all_reduce", world, size, algorithm=algorithm)
+            for algorithm in algorithms(cluster)[: 2 if mesh else 1]
+            for size in LARGE_BUFFER_SIZES
+        ]
     return [
         TrafficCase(cluster, "all_reduce", world, size, algorithm=algorithm, rows=rows)
         for algorithm in algorithms(cluster)
@@ -347,5 +359,11 @@ def cases_of(scope: Scope) -> Sequence[TrafficCase]:
             *message_sizes(cluster, world, scope),
             *buffer_sizes(cluster, world),
         )
+    ]
+    curves += [
+        case
+        for cluster, world in pairs
+        if cluster.size == "large"
+        for case in buffer_sizes(cluster, world)
     ]
     return list(dict.fromkeys([*table, *curves]))

@@ -54,6 +54,8 @@ def how(case: TrafficCase, result: Mapping[str, Any]) -> str:
         words.append(f"{result['paths']} paths")
     if case.pattern == "all_to_all":
         words.append(f"{result['phases_simulated']} of {result['phases']} phases")
+        if result.get("sample_error") is not None:
+            words.append(f"sample error {100 * result['sample_error']:.1f} %")
         words.append("a barrier after each" if result["phase_barrier"] else "no barrier")
         words.append(f"{case.size} a pair")
     elif case.pattern == "all_reduce":
