@@ -44,8 +44,8 @@ ABSTRACT = "ISCA'22, abstract, p. 581"
 SWEEP_GAP = (
     "512 chunks: in `dims` the bytes of the next stage start when the last one's are out, so a "
     "dimension always runs as many stages as fill it, and loses nothing to latency; with 4 at once "
-    "ours is below the paper, with 16 above. Missing: what its simulator loses within a stage, step "
-    "by step"
+    "ours is below the paper, with 16 above. Missing: what its simulator loses within a stage, "
+    "step by step"
 )
 
 SIZE_CHOSEN = chosen("size of the all-reduce in the sweep of chunks", by="the values at 4 chunks")
