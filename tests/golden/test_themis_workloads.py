@@ -65,3 +65,13 @@ def test_a_replica_lies_on_the_innermost_npus() -> None:
     transformer = paper.CASES[-1]
     assert paper.layout(transformer, "2D-SW_SW")["map"] == {"tp": [0, "1[0:8]"], "dp": ["1[8:]"]}
     assert paper.layout(transformer, "4D-Ring_SW_SW_SW")["map"] == {"tp": [0, 1, 2], "dp": [3]}
+
+
+def test_a_step_is_shorter_the_more_of_the_network_is_used() -> None:
+    detail = paper._assumed()
+    assert [row[0] for row in detail.rows] == [case.name for case in paper.CASES]
+    for row in detail.rows:
+        parts = [float(str(part)) for part in row[1:]]
+        assert parts[0] == 1
+        assert parts == sorted(parts, reverse=True)
+        assert parts[-1] < 1

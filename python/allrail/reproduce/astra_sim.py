@@ -102,7 +102,8 @@ def run(*, reference: Path | None = None, progress: Progress | None = None) -> R
             _time(f"tutorial {exercise.name}", result, exercise.time_us, exercise.tolerance)
         )
         if exercise.utilisation is not None:
-            rows.append(_utilisation(f"tutorial {exercise.name}", result, exercise))
+            name = f"tutorial {exercise.name}, utilisation"
+            rows.append(_utilisation(name, result, exercise))
         if result.below_physical_bound:
             rows.append(_shared(case))
             notes.append(

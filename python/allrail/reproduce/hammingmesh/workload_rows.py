@@ -149,7 +149,7 @@ def _cosmoflow(case: WorkloadCase, result: Mapping[str, Any]) -> list[Row]:
             within=0.05,
             absolute=True,
             how=_how(case),
-            why="" if low is None else COSMOFLOW_WHY,
+            why=COSMOFLOW_WHY,
             made=case.job.made(case.network),
         )
         for compute in (round(case.job.compute_ms, 1), COSMOFLOW_TEXT_MS)
