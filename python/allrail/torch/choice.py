@@ -21,6 +21,7 @@ from allrail.torch.auto import BUCKETS, Way
 from allrail.torch.mesh import backends_of, shape_of
 from allrail.torch.native import Native
 from allrail.torch.ordered import Ordered, reach
+from allrail.torch.staging import Cuda, Staged
 from allrail.torch.transport import Transport
 from allrail.torch.whole import Whole
 
@@ -58,6 +59,7 @@ class Carrier:
             # Another's transport carries gradients; what ranks agree on goes where they have met.
             job = job.reached_by(reach())
         self._store, self._mesh = store, mesh
+        self._staged = any(each.device.type == "cuda" for each in parameters.values())
         if mesh is not None:
             job = job.over(shape_of(mesh))
         self._settings = settings_of_all(
@@ -78,7 +80,8 @@ class Carrier:
         if way.plain:
             return plain(self._store, agreement, buckets=BUCKETS)
         if self.native:
-            return Native(rank, ranks, agreement, {**self._settings, **way.settings})
+            native = Native(rank, ranks, agreement, {**self._settings, **way.settings})
+            return Staged(native, Cuda()) if self._staged else native
         _group_of_all(self._store, agreement)
         return Ordered(rank, ranks, agreement, self._settings, mesh=self._mesh)
 
