@@ -210,17 +210,24 @@ class TableTwo:
         )
 
     def _barriers(self) -> list[Row]:
-        """The all-to-all in packets, phase by phase."""
+        """The all-to-all in packets phase by phase, and in flows without a barrier."""
+        asked = [
+            (cluster, kind, case)
+            for cluster in self.clusters
+            if cluster.size == "small"
+            for world, kind, case in (
+                ("flows", "flows without barrier", cases.without_barrier(cluster, self.scope)),
+                ("packets", "packets with barrier", cases.with_barrier(cluster, self.scope)),
+            )
+            if world in self.scope.worlds
+        ]
         rows = []
-        for cluster in self.clusters:
-            if "packets" in self.scope.worlds_of(cluster):
-                case = cases.with_barrier(cluster, self.scope)
-                result = self.results[case]
-                label = f"{cluster.label}, all-to-all, packets with barrier"
-                ours, published = percent(result), cluster.all_to_all
-                why = gaps.share(cluster, KINDS[0], "packets with barrier", ours, published)
-                told = how(case, result)
-                rows.append(Row(label, ours, number(published, TABLE), "%", how=told, why=why))
+        for cluster, kind, case in asked:
+            result = self.results[case]
+            label, published = f"{cluster.label}, all-to-all, {kind}", cluster.all_to_all
+            ours, told = percent(result), how(case, result)
+            why = gaps.share(cluster, KINDS[0], kind, ours, published)
+            rows.append(Row(label, ours, number(published, TABLE), "%", how=told, why=why))
         return rows
 
     def _merged(self) -> list[Row]:
