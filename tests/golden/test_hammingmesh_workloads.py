@@ -76,13 +76,27 @@ def test_quick_rows_are_as_published_but_for_some() -> None:
     assert {row.case: round(row.ours, 3) for row in judged if not row.ok} == MISSES
 
 
-def test_gpt3_is_near_on_trees_and_small_meshes() -> None:
-    """The order, and no gap above 10 %."""
-    networks = [network for network in NETWORKS if network != TORUS]
-    found = simulated(*(WorkloadCase(GPT3, network) for network in networks))
-    ours = [found[WorkloadCase(GPT3, network)]["step_time_us"] / 1e3 for network in networks]
-    for network, time in zip(networks, ours, strict=True):
-        assert time == pytest.approx(GPT3.printed(network)[0], rel=0.1)
+GPT3_EXPOSED = {
+    TREE: 2.03,
+    TREE_50: 2.03,
+    TREE_75: 3.55,
+    HYPERX: 8.06,
+    HX2: 8.07,
+    HX4: 14.11,
+}
+"""Milliseconds, all of them out; published are 2.97, 4.57, 5.67, 9.07, 9.87 and 18.07."""
+
+
+def test_gpt3_exposes_less_than_published_in_its_order() -> None:
+    cases = [WorkloadCase(GPT3, network) for network in GPT3_EXPOSED]
+    found = simulated(*cases)
+    rows = [workload_rows._exposed(case, found[case]) for case in cases]
+    assert {
+        network: round(row.ours, 2) for network, row in zip(GPT3_EXPOSED, rows, strict=True)
+    } == GPT3_EXPOSED
+    assert [row.verdict for row in rows] == ["OUT"] * len(rows)
+    assert all(row.why for row in rows)
+    ours = [row.ours for row in rows]
     assert all(one <= other * (1 + 1e-3) for one, other in pairwise(ours))
 
 

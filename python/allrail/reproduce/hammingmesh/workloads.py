@@ -42,8 +42,6 @@ CABLE, TRACE, NPU_CABLE = "60 ns", "41 ns", "1 ns"
 TAPERS = {TREE: 0.0, TREE_50: 0.5, TREE_75: 0.75}
 NETWORKS = (TREE, TREE_50, TREE_75, HYPERX, HX2, HX4, TORUS)
 """In the order of GPT-3's published times."""
-EXPLAINED_FROM = 0.1
-"""Relative differences above it need a reason."""
 SAME = 1e-3
 """Times nearer to each other than this part are a tie."""
 
