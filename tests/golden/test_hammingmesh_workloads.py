@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 
 from allrail.reproduce.hammingmesh import workload_rows
-from allrail.reproduce.hammingmesh.published import HX2, HYPERX, TORUS, TREE, TREE_50, TREE_75
+from allrail.reproduce.hammingmesh.published import HX2, HX4, HYPERX, TORUS, TREE, TREE_50, TREE_75
 from allrail.reproduce.hammingmesh.workloads import (
     DLRM,
     GPT3,
     JOBS,
     MOE,
-    NETWORKS,
     RESNET,
     TEXT,
     WorkloadCase,
