@@ -112,8 +112,11 @@ def rows(reproduction, word):
 
 
 @pytest.fixture(scope="module")
-def whole():
-    return hammingmesh.run(simulate=FakeCore(flows=1.04, packets=0.99), cache=False)
+def whole(tmp_path_factory):
+    """It is made before `own_cache` holds, and results are kept in any case."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ALLRAIL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield hammingmesh.run(simulate=FakeCore(flows=1.04, packets=0.99), cache=False)
 
 
 def small(**factors):
