@@ -34,7 +34,7 @@ def control_plane() -> Reproduction:
 VERBS: dict[str, Callable[[], Reproduction]] = {
     "themis": training,
     "astra-sim": astra_sim.run,
-    "hammingmesh": lambda: Reproduction("claims", claims.rows()),
+    "hammingmesh": lambda: Reproduction("claims", claims.rows(jobs=True)),
     "bytescheduler": bytescheduler.run,
     "horovod": control_plane,
 }

@@ -53,7 +53,7 @@ def run(
     )
     results = {case: found[case] for case in found if isinstance(case, TrafficCase)}
     table = TableTwo(scope, results, measured)
-    rows, details = [*table.rows(), gpt3.row(), *claims.rows()], table.details()
+    rows, details = [*table.rows(), gpt3.row(), *claims.rows(jobs=scope.jobs)], table.details()
     if scope.curves:
         curves = Curves(scope, results)
         rows += curves.rows()
