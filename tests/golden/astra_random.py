@@ -2,9 +2,9 @@
 
     python tests/golden/astra_random.py FOLDER [SET ...]
 
-runs every case of `FOLDER/SET/CASE` as `allrail simulate --astra-sim` does, in this process, and prints
-one line a set. Of `case.json` only `aware` and, of loops, `cs`, `ks` and `passes` are read before the
-case has run; `astra_sim_ns` is what it is compared with. A refusal is a miss.
+runs every case of `FOLDER/SET/CASE` as `allrail simulate --astra-sim` does, in this process, and
+prints one line a set. Of `case.json` only `aware` and, of loops, `cs`, `ks` and `passes` are read
+before the case has run; `astra_sim_ns` is what it is compared with. A refusal is a miss.
 """
 
 from __future__ import annotations
@@ -94,17 +94,25 @@ def main(folder: str, *sets: str) -> None:
     by_set: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
         by_set.setdefault(outcome.name.split("/")[0], []).append(outcome)
-    print(f"{'set':24} agree   off  refused")
+    sys.stdout.write("\n".join(report(by_set)) + "\n")
+
+
+def report(by_set: dict[str, list[Outcome]]) -> list[str]:
+    """One line a set, the sum, and one line for every case that is off."""
+    lines = [f"{'set':24} agree   off  refused"]
     for name, found in by_set.items():
         agree = sum(one.agrees for one in found)
         refused = sum(one.found is None for one in found)
-        print(f"{name:24} {agree:5} {len(found) - agree - refused:5} {refused:8}")
-    agree = sum(one.agrees for one in outcomes)
-    print(f"{agree} of {len(outcomes)} within {TOLERANCE:.1%}: {agree / len(outcomes):.1%}")
-    for one in outcomes:
+        lines.append(f"{name:24} {agree:5} {len(found) - agree - refused:5} {refused:8}")
+    all_of_them = [one for found in by_set.values() for one in found]
+    agree = sum(one.agrees for one in all_of_them)
+    share = agree / len(all_of_them)
+    lines.append(f"{agree} of {len(all_of_them)} within {TOLERANCE:.1%}: {share:.1%}")
+    for one in all_of_them:
         if not one.agrees:
-            shown = one.refused or f"{one.off:+.2%} ({one.found:.0f} for {one.expected:.0f} ns)"
-            print(f"  {one.name}: {shown}")
+            off = f"{one.off:+.2%} ({one.found or 0:.0f} for {one.expected:.0f} ns)"
+            lines.append(f"  {one.name}: {one.refused or off}")
+    return lines
 
 
 if __name__ == "__main__":

@@ -1,13 +1,14 @@
 """A Chakra trace under ASTRA-sim 2.x's network and system files, as a scenario.
 
-The trace is a training step whose nodes are read where it runs; here are the network and the schedule
-that the other files describe. What ASTRA-sim 2.x does with a trace, each a key of the scenario:
+The trace is a training step whose nodes are read where it runs; here are the network and the
+schedule that the other files describe. What ASTRA-sim 2.x does with a trace, each a key of the
+scenario:
 
-- an NPU runs one communication node at a time, receives aside, one compute node and one node on its
-  processor, of those that are ready the one with the lowest number (`workload.nodes`);
-- a collective of `S` bytes is cut into chunks of `floor(S / preferred-dataset-splits)` bytes and what
-  is left of them (`schedule.cut: whole`);
-- a reduction costs memory traffic (`schedule.memory_bandwidth`).
+- a collective of `S` bytes is cut into chunks of `floor(S / preferred-dataset-splits)` bytes, the
+  last one padded, of as many bytes at least as there are NPUs (`schedule.cut`, `smallest_chunk`);
+- a step that reduces waits for memory (`fabric.memory_bandwidth`);
+- every stage of the `active-chunks-per-dimension` hands its messages to the links at once
+  (`schedule.send_ahead`, in `links`).
 """
 
 from __future__ import annotations
@@ -81,7 +82,8 @@ def scenario(net: AstraNetwork, sys: AstraSystem, *, world: str) -> dict[str, An
     kept = [i for i, dimension in enumerate(net.dimensions) if dimension.size > 1]
     algorithms = {}
     for kind, names in sys.implementations.items():
-        listed = [names[min(i, len(names) - 1)].algorithm for i in kept]
+        used = [(names[min(i, len(names) - 1)], net.dimensions[i]) for i in kept]
+        listed = [on_dimension(name, dimension=one, world=world)[0] for name, one in used]
         if kind != "all_to_all" or all(kind in operations_of(name) for name in listed):
             algorithms[kind] = listed
     return {
@@ -89,17 +91,22 @@ def scenario(net: AstraNetwork, sys: AstraSystem, *, world: str) -> dict[str, An
         "fabric": {
             "name": net.name,
             "dimensions": [_dimension(net.dimensions[i], world) for i in kept],
+            **({} if sys.memory is None else {"memory_bandwidth": f"{plain(sys.memory)} GB/s"}),
         },
         "schedule": {
             "policy": "baseline",
             "order": "fifo",
             "chunks": sys.splits,
+            "cut": "full",
+            "smallest_chunk": f"{net.npus} B",
             "active_chunks": sys.active_chunks,
             "endpoint_delay": f"{plain(sys.endpoint_delay, decimals=3)} ns",
             "algorithms": None,
             "algorithms_by_operation": algorithms,
             "collective_order": sys.collective_order,
             "composition": "merged" if sys.local_bw_aware else "sequential",
+            # Every stage that is chosen sends at once; links serve in the order in which it came.
+            **({"send_ahead": "1 PiB"} if world == "links" else {}),
             "tensor": {"policy": "fifo", "barrier": False},
         },
         "world": world,
