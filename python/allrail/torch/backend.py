@@ -11,6 +11,7 @@ later.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial, reduce
@@ -77,6 +78,7 @@ class Group(dist.ProcessGroup):
         if size > 1:
             settings = settings_of_group(job if of_all else job.within(size), agreement)
             self._calls = Calls(settings, agreement)
+        self._begun: tuple[int, int] | None = None
         self._peers = Peers(store, rank, job.within(2))
         self._follower = Follower()
 
@@ -283,7 +285,10 @@ class Group(dist.ProcessGroup):
         """Begin an operation in place in a contiguous buffer; `after` runs when it is over."""
         ticket = None
         if self._calls is not None and buffer.numel():
+            thread = threading.get_ident()
+            self._check_order(thread, kind, self._calls)
             ticket = self._calls.begin(kind, memory_of(buffer), root=root)
+            self._begun = thread, ticket
 
         def finish(timeout: float) -> bool:
             if ticket is not None and self._calls is not None:
@@ -297,8 +302,22 @@ class Group(dist.ProcessGroup):
 
         return finish
 
+    def _check_order(self, thread: int, kind: str, calls: Calls) -> None:
+        """Ranks pair collectives by their order, which those of two threads at once have not.
+
+        One thread after another is right: so what counts is whether the other's is under way.
+        """
+        if self._begun is None or self._begun[0] == thread or calls.is_over(self._begun[1]):
+            return
+        raise InputError(
+            "it begins while one of another thread is under way, and ranks could pair them wrongly",
+            field=kind,
+            hint="give each thread a process group of its own (`torch.distributed.new_group`), or"
+            " wait for the one before the other begins",
+        )
+
     def _all_reduce(self, tensor: torch.Tensor, op: Any) -> Callable[[float], bool]:
-        tensor = _real(tensor.detach())
+        tensor = _real(_checked(tensor.detach()))
         if op not in {Op.SUM, Op.AVG} or tensor.dtype not in _SUMMED:
             every = [torch.empty_like(tensor) for _ in range(self._size)]
             return self._all_gather(every, tensor, lambda: tensor.copy_(self._combine(every, op)))
@@ -315,7 +334,7 @@ class Group(dist.ProcessGroup):
     def _reduce_scatter(
         self, output: torch.Tensor, tensor: torch.Tensor, op: Any
     ) -> Callable[[float], bool]:
-        output, tensor = _real(output.detach()), _real(tensor.detach())
+        output, tensor = _real(_checked(output.detach())), _real(tensor.detach())
         if op not in {Op.SUM, Op.AVG} or tensor.dtype not in _SUMMED:
             every = [torch.empty_like(output) for _ in range(self._size)]
             parts = tensor.reshape(self._size, *output.shape)
@@ -332,7 +351,7 @@ class Group(dist.ProcessGroup):
         return self._call("reduce_scatter", buffer, after)
 
     def _broadcast(self, tensor: torch.Tensor, root: int) -> Callable[[float], bool]:
-        tensor = tensor.detach()
+        tensor = _checked(tensor.detach())
         buffer = tensor.contiguous()
         back = None if buffer is tensor else partial(_copy_all, [tensor], [buffer])
         return self._call("broadcast", _bytes(buffer), back, root)
@@ -406,6 +425,26 @@ def _op(opts: Any) -> Any:
     """The reduction that options ask for."""
     op = Op.SUM if opts is None else opts.reduceOp
     return getattr(op, "op", op)
+
+
+def _checked(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor that an operation may read and write: dense, with elements that are apart."""
+    if tensor.layout is not torch.strided:
+        raise InputError(
+            "it is sparse",
+            field="tensor",
+            value=str(tensor.layout).removeprefix("torch."),
+            hint="give `tensor.to_dense()`; gradients of embeddings travel as rows with"
+            ' `allrail.torch.schedule(..., sparse="gather")`',
+        )
+    if not tensor.is_contiguous() and torch._debug_has_internal_overlap(tensor) == 1:
+        raise InputError(
+            "its elements overlap in memory, so there is no one place for each result",
+            field="tensor",
+            value=f"strides {tuple(tensor.stride())} for shape {tuple(tensor.shape)}",
+            hint="give `tensor.contiguous()`, as of what `expand` has made",
+        )
+    return tensor
 
 
 def _real(tensor: torch.Tensor) -> torch.Tensor:
