@@ -147,7 +147,7 @@ def test_a_dimension_that_becomes_slow_is_planned_around_by_all(monkeypatch):
     monkeypatch.setattr(replan, "LOOK", 5)
     rate, slow, steps, change = 200_000_000, 40_000_000, 35, 11
     cluster = Cluster(WORKERS, [Network(rate), Network(rate)])
-    dimension = {"size": 2, "bandwidth": f"{rate} b/s", "latency": "100 us"}
+    dimension = {"kind": "switch", "size": 2, "bandwidth": f"{rate} b/s", "latency": "100 us"}
     keys = {"schema_version": 1, "transport": "native", "secret": "store", "replan": True, **APART}
     keys |= {"fabric": {"dimensions": [dimension, dimension]}, "schedule": {"policy": "themis"}}
 
