@@ -316,7 +316,7 @@ impl Settings {
             contention: Contention::Shared,
         };
         let dimensions = self.dimensions.iter().map(dimension).collect();
-        Fabric { name: "job".to_owned(), dimensions }
+        Fabric { memory_bandwidth: None, name: "job".to_owned(), dimensions }
     }
 
     pub(crate) fn tensor_parameters(&self) -> TensorParameters {

@@ -102,6 +102,10 @@ pub struct Built {
     pub links: u32,
     /// How messages or packets find their way.
     pub routing: String,
+    /// How a packet chooses among the hops of the routing (`packets`).
+    pub choice: Option<&'static str>,
+    /// When NPUs send, and what full queues do (`packets`).
+    pub transport: Option<&'static str>,
     /// Virtual channels of a link (`packets`).
     pub channels: Option<u8>,
     /// Buffer of a port (`packets`).
@@ -157,6 +161,8 @@ pub struct PacketsResult {
     pub packet_latency_us: PacketLatency,
     /// Packets that arrived after a later one of their message.
     pub out_of_order: u64,
+    /// Packets that lost their payload and were sent again.
+    pub cut: u64,
     /// Of links, of the time.
     pub link_use: LinkUse,
     /// The most that a virtual channel held.

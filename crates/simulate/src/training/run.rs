@@ -184,7 +184,8 @@ pub fn run(
         }
         WorldKind::Links => {
             let players = Players::ranks(job.graph, &sizes)?;
-            let wiring = Wiring::Dimensions(&request);
+            let algorithms = &scenario.schedule.algorithms_by_operation;
+            let wiring = Wiring::Dimensions { request: &request, algorithms };
             let mut world = Links::new(&request.fabric);
             if let Some(drawn) = slow {
                 slow::check(drawn, &request.fabric, job.graph)?;

@@ -221,7 +221,7 @@ fn job_on(topology: &Topology, sizes: &[u32]) -> Result<Fabric, SimulateError> {
         contention: Contention::Shared,
     };
     let dimensions = sizes.iter().map(dimension).collect();
-    Ok(Fabric { name: topology.0.tag().to_owned(), dimensions })
+    Ok(Fabric { memory_bandwidth: None, name: topology.0.tag().to_owned(), dimensions })
 }
 
 fn tag(placement: &Placement) -> String {

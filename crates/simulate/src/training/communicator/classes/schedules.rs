@@ -130,8 +130,7 @@ impl Schedules<'_> {
             operation,
             size: bytes,
             dimensions: dimensions.clone(),
-            // A chunk has one byte at least.
-            chunks: self.request.chunks.min(u32::try_from(bytes.count()).unwrap_or(u32::MAX)),
+            chunks: self.request.chunks_of(bytes),
             algorithms: match self.algorithms.get(&operation) {
                 Some(names) => Some(names.clone()),
                 None => self.request.algorithms.clone(),
