@@ -29,6 +29,7 @@ fn fabric(draw: &mut Draw, sizes: &[u32]) -> Fabric {
         bandwidth: Bandwidth::from_bytes_per_second(draw.one_of(&[1, 2, 5]) * 1_000_000_000)
             .expect("a bandwidth"),
         latency: Time::from_us(1),
+        message_latency: Time::ZERO,
         in_network_reduction: false,
         contention: Contention::Shared,
     };
