@@ -78,9 +78,9 @@ from allrail.scenario.sugar import (
     ByGroup,
     ByOperation,
     Mapped,
-    OneByOperation,
     Message,
     Model,
+    OneByOperation,
     Phases,
     Rows,
 )

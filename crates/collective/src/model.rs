@@ -152,7 +152,15 @@ impl StageModel {
         let mut charges = vec![[None; Operation::ALL.len()]; fabric.dimensions.len()];
         for id in spanned.iter().copied() {
             let algorithm = algorithms[id.index()];
+            // Where stages scatter, gather and all-reduce, the last dimension does the last.
+            let merged = operations.contains(&Operation::AllReduce)
+                && operations.contains(&Operation::ReduceScatter)
+                && spanned.last() == Some(&id);
             for operation in operations {
+                if merged && !algorithm.operations().contains(operation) {
+                    algorithm::check(algorithm, Operation::AllReduce)?;
+                    continue;
+                }
                 algorithm::check(algorithm, *operation)?;
                 charges[id.index()][index(*operation)] =
                     Some(charge(id, fabric, algorithm, *operation, endpoint_delay)?);

@@ -24,7 +24,7 @@ impl ChunkScheduler for Baseline {
         1
     }
 
-    fn composes(&self) -> bool {
+    fn composes(&self, _composition: Composition) -> bool {
         true
     }
 

@@ -128,9 +128,9 @@ pub trait ChunkScheduler: Send + Sync {
         Order::default()
     }
 
-    /// Whether it reads `schedule.composition`.
-    fn composes(&self) -> bool {
-        false
+    /// Whether it composes an all-reduce so.
+    fn composes(&self, composition: Composition) -> bool {
+        composition == Composition::Stages
     }
 
     /// The stages of every chunk.

@@ -36,8 +36,9 @@ impl ChunkScheduler for Themis {
         1
     }
 
-    fn composes(&self) -> bool {
-        true
+    fn composes(&self, composition: Composition) -> bool {
+        // The dimension that would be merged is the last of an order that every chunk has for itself.
+        composition != Composition::Merged
     }
 
     fn default_order(&self) -> Order {

@@ -23,6 +23,7 @@ from allrail.formats.astra_sim import traces, training
 from allrail.formats.astra_sim.dimensions import dimension_of
 from allrail.formats.astra_sim.implementations import (
     Implementation,
+    is_staged,
     operations_of,
 )
 from allrail.formats.astra_sim.layers import LARGEST_SIZE
@@ -101,7 +102,7 @@ def read_case(
         prefix = Path(workload)
         scales = {"comm_scale": comm_scale, "compute_scale": compute_scale}
         model = traces.workload(prefix, comm_group, num_passes=num_passes, sys=sys, **scales)
-        carried = traces.carried(net, prefix, comm_group, world)
+        carried = traces.carried(prefix, comm_group, world)
         scenario = traces.scenario(net, sys, world=carried, aware=world == "links")
         scenario["workload"] = model
         return AstraCase(
@@ -211,9 +212,9 @@ def _training(
 
 
 def _carried(sys: AstraSystem, kinds: tuple[str, ...], world: str) -> str:
-    """The world of ours: trees are messages, since their chunks overlap by rank."""
+    """The world of ours: what `dims` does not count as they do is simulated as messages."""
     names = [name for kind in kinds for name in sys.implementations.get(kind, ())]
-    return "links" if any(name.algorithm == "binary_trees" for name in names) else world
+    return world if all(is_staged(name.algorithm) for name in names) else "links"
 
 
 def _schedule(sys: AstraSystem, chunks: int, world: str) -> dict[str, Any]:

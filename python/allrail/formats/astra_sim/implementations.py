@@ -88,6 +88,15 @@ def operations_of(algorithm: str) -> list[str]:
     return list(_row(algorithm)["operations"])
 
 
+def is_staged(algorithm: str) -> bool:
+    """Whether `dims` counts one of our algorithms as the congestion-unaware backend does.
+
+    Args:
+        algorithm: Its name.
+    """
+    return bool(_row(algorithm)["without_contention"])
+
+
 def _row(algorithm: str) -> dict[str, Any]:
     return next(row for row in table("algorithms") if row["name"] == algorithm)
 

@@ -85,9 +85,6 @@ CUSTOM = (
 )
 """2.x: collectives as traces of their own."""
 
-UNREAD = ("inter-dimension-scheduling", "intra-dimension-scheduling")
-"""1.0 alone reads them: 2.x passes them over, and so does this."""
-
 NOT_MODELLED = {
     "local-reduction-delay": ("1", "the delay of a reduction"),
     "model-shared-bus": ("0", "the bus of an NPU"),
@@ -152,8 +149,6 @@ def read_system(path: str | Path, *, notes: Notes) -> AstraSystem:
     """
     is_second = Path(path).suffix == ".json"
     values, source = read_tree(path) if is_second else _read_text(path)
-    if is_second:
-        values = {key: value for key, value in values.items() if key not in UNREAD}
     for key, value in values.items():
         _check_key(key, value, values, source, notes)
     policy = _choice(values, "inter-dimension-scheduling", POLICIES | OTHER_POLICIES, source)
@@ -165,7 +160,7 @@ def read_system(path: str | Path, *, notes: Notes) -> AstraSystem:
         ("intra-dimension-scheduling", dict.fromkeys(OTHER_ORDERS, "FIFO")),
     ):
         name = values.get(key)
-        if isinstance(name, str) and name in others:
+        if not is_second and isinstance(name, str) and name in others:
             notes.add(f"{key}: {name}", f"`{others[name]}` is run instead")
     optimization = _choice(
         values, "collective-optimization", {"baseline": "", "localBWAware": "yes"}, source

@@ -50,7 +50,7 @@ pub(super) fn any_plan(
 ) -> CollectivePlan {
     let policy = chunk::ALL[draw.below(chunk::ALL.len())];
     let mut parameters = Parameters::default();
-    if policy.composes() {
+    if policy.composes(Composition::Merged) {
         let all = [Composition::Stages, Composition::Merged, Composition::Sequential];
         parameters.composition = draw.one_of(&all);
     }
