@@ -70,6 +70,9 @@ class Group(dist.ProcessGroup):
         self._rank, self._size = rank, size
         self._name = ""
         self._timeout = timeout.total_seconds()
+        # A group that is made again, after `destroy_process_group`, finds the keys of the one before.
+        made = (store.add("allrail", 1) - 1) // size
+        store = dist.PrefixStore(str(made), store)
         agreement = Agreement(store, rank, size, "group")
         # Read by each rank before all compare theirs: a group of one has nobody to compare with.
         job = find_job() if size == 1 else job_of_all(None, agreement)
@@ -262,6 +265,8 @@ class Group(dist.ProcessGroup):
         after: Callable[[], None] | None = None,
     ) -> Work:
         """One work of several operations; `after` runs once all are over."""
+        if after is None and len(parts) == 1:
+            return Work(parts[0], value, self._follower, self._timeout)
         left = list(parts)
 
         def finish(timeout: float) -> bool:
@@ -283,22 +288,19 @@ class Group(dist.ProcessGroup):
         root: int = 0,
     ) -> Callable[[float], bool]:
         """Begin an operation in place in a contiguous buffer; `after` runs when it is over."""
-        ticket = None
-        if self._calls is not None and buffer.numel():
-            thread = threading.get_ident()
-            self._check_order(thread, kind, self._calls)
-            ticket = self._calls.begin(kind, memory_of(buffer), root=root)
-            self._begun = thread, ticket
+        calls = self._calls
+        if calls is None or not buffer.numel():
+            return partial(_finish, after)
+        thread = threading.get_ident()
+        self._check_order(thread, kind, calls)
+        ticket = calls.begin(kind, memory_of(buffer), root=root)
+        self._begun = thread, ticket
 
         def finish(timeout: float) -> bool:
-            if ticket is not None and self._calls is not None:
-                if not self._calls.wait(ticket, timeout):
-                    return False
-                torch.autograd.graph.increment_version(buffer)
-            if after is not None:
-                with torch.no_grad():
-                    after()
-            return True
+            if not calls.wait(ticket, timeout):
+                return False
+            torch.autograd.graph.increment_version(buffer)
+            return _finish(after)
 
         return finish
 
@@ -317,14 +319,17 @@ class Group(dist.ProcessGroup):
         )
 
     def _all_reduce(self, tensor: torch.Tensor, op: Any) -> Callable[[float], bool]:
-        tensor = _real(_checked(tensor.detach()))
-        if op not in {Op.SUM, Op.AVG} or tensor.dtype not in _SUMMED:
+        tensor = _real(_checked(tensor.detach() if tensor.requires_grad else tensor))
+        averaged = op == Op.AVG
+        if not (averaged or op == Op.SUM) or tensor.dtype not in _SUMMED:
             every = [torch.empty_like(tensor) for _ in range(self._size)]
             return self._all_gather(every, tensor, lambda: tensor.copy_(self._combine(every, op)))
         buffer = tensor.contiguous()
+        if buffer is tensor and not averaged:
+            return self._call("all_reduce", buffer)
 
         def after() -> None:
-            if op == Op.AVG:
+            if averaged:
                 _divide(buffer, self._size)
             if buffer is not tensor:
                 tensor.copy_(buffer)
@@ -419,6 +424,15 @@ class Group(dist.ProcessGroup):
         if tensor.is_contiguous():
             return list(tensor.view(self._size, -1))
         return list(tensor.chunk(self._size))
+
+
+def _finish(after: Callable[[], None] | None, timeout: float = 0.0) -> bool:
+    """What is left to do once an operation is over; there is nothing to wait for."""
+    del timeout
+    if after is not None:
+        with torch.no_grad():
+            after()
+    return True
 
 
 def _op(opts: Any) -> Any:
