@@ -102,7 +102,7 @@ def read_case(
         prefix = Path(workload)
         scales = {"comm_scale": comm_scale, "compute_scale": compute_scale}
         model = traces.workload(prefix, comm_group, num_passes=num_passes, sys=sys, **scales)
-        carried = traces.carried(prefix, comm_group, world)
+        carried = traces.carried(net, prefix, comm_group, world)
         scenario = traces.scenario(net, sys, world=carried, aware=world == "links")
         scenario["workload"] = model
         return AstraCase(

@@ -18,6 +18,7 @@ scenario:
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,9 @@ from allrail.formats.astra_sim.implementations import Implementation, operations
 from allrail.formats.astra_sim.network import AstraNetwork
 from allrail.formats.astra_sim.source import plain
 from allrail.formats.astra_sim.system import AstraSystem
+
+BESIDE = "comm_group.json"
+"""The process groups of a trace that none are named for."""
 
 GROUP_DELAY = "10 ns"
 """What a message of a process group waits for at its ends, whatever the system file says."""
@@ -88,21 +92,35 @@ def workload(
     }
 
 
-def carried(prefix: Path, comm_group: str | Path | None, world: str) -> str:
+def carried(net: AstraNetwork, prefix: Path, comm_group: str | Path | None, world: str) -> str:
     """The world of ours that carries a trace.
 
-    Where ranks send to each other, or process groups are named, messages of ranks (`links`); else
-    stages of ranks that are alike (`dims`), whose cost does not depend on how many there are.
+    Where ranks send to each other, or process groups are smaller than the job, messages of ranks
+    (`links`); else stages of ranks that are alike (`dims`), whose cost does not depend on how many
+    there are.
 
     Args:
+        net: The network.
         prefix: The trace.
         comm_group: Its process groups.
         world: As it was asked for; `links` is the congestion-aware backend.
     """
-    if world == "links" or comm_group is not None:
+    groups = prefix.parent / BESIDE if comm_group is None else Path(comm_group)
+    if world == "links" or _has_parts(groups, net.npus):
         return "links"
     named = prefix.parent.glob(f"{prefix.name}.*.et")
     return "links" if any(_has_messages(file) for file in named) else "dims"
+
+
+def _has_parts(groups: Path, npus: int) -> bool:
+    """Whether a file names process groups smaller than the job; its mistakes are said later."""
+    try:
+        named = json.loads(groups.read_bytes())
+        return any(len(ranks) < npus for ranks in named.values())
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, TypeError, AttributeError):
+        return True
 
 
 def _has_messages(file: Path) -> bool:

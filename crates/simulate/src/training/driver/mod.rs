@@ -130,6 +130,8 @@ pub struct Driver<'a> {
     /// Over, and not yet told to those that wait for them.
     over: Vec<Ran>,
     choosing: Vec<u32>,
+    /// Whether something was issued in its turn since that was last looked at.
+    took_turns: bool,
     issued: i64,
     nodes_done: u64,
     out: Outcome,
@@ -166,6 +168,7 @@ impl<'a> Driver<'a> {
             timers: EventQueue::new(),
             over: Vec::new(),
             choosing: Vec::new(),
+            took_turns: false,
             issued: 0,
             nodes_done: 0,
             out: Outcome { gaps: vec![Vec::new(); players.len()], ..Outcome::default() },
@@ -199,7 +202,8 @@ impl<'a> Driver<'a> {
                 continue;
             }
             self.choose(now);
-            if !self.over.is_empty() {
+            if std::mem::take(&mut self.took_turns) {
+                // What was issued may be over, or wait for a tensor scheduler's word.
                 continue;
             }
             self.communicator.choose(now);

@@ -51,6 +51,7 @@ impl Driver<'_> {
             let index = self.shape.index(player, node);
             let held = self.iteration(iteration).expect("it is under way");
             held.records[index].start = now;
+            self.took_turns = true;
             self.issue(now, ran);
         }
     }
