@@ -152,7 +152,15 @@ impl StageModel {
         let mut charges = vec![[None; Operation::ALL.len()]; fabric.dimensions.len()];
         for id in spanned.iter().copied() {
             let algorithm = algorithms[id.index()];
+            // Where stages scatter, gather and all-reduce, the last dimension does the last.
+            let merged = operations.contains(&Operation::AllReduce)
+                && operations.contains(&Operation::ReduceScatter)
+                && spanned.last() == Some(&id);
             for operation in operations {
+                if merged && !algorithm.operations().contains(operation) {
+                    algorithm::check(algorithm, Operation::AllReduce)?;
+                    continue;
+                }
                 algorithm::check(algorithm, *operation)?;
                 charges[id.index()][index(*operation)] =
                     Some(charge(id, fabric, algorithm, *operation, endpoint_delay)?);
@@ -285,7 +293,8 @@ fn charge(
     };
     let fixed_delay = |steps: u64| {
         let endpoints = endpoint_delay.checked_mul(steps + 1);
-        let links = dimension.latency.checked_mul(steps);
+        let step = dimension.latency.checked_add(dimension.message_latency);
+        let links = step.and_then(|step| step.checked_mul(steps));
         links.zip(endpoints).and_then(|(a, b)| a.checked_add(b)).ok_or_else(overflow)
     };
     let latency = fixed_delay(u64::from(cost.steps))?;
@@ -317,10 +326,12 @@ fn charge(
     (charge.busy, charge.fill) = (busy, fill);
     if dimension.contention == Contention::None {
         let memory = fabric.memory_bandwidth;
-        let unaware = Unaware::new(dimension, algorithm, operation, endpoint_delay, memory)
-            .ok_or_else(|| too_large(id, dimension, algorithm))?;
-        charge.below_physical = less(unaware.busy(), add(charge.busy, charge.fill));
-        charge.unaware = Some(unaware);
+        // What ASTRA-sim does not count so is counted on its links.
+        if let Some(unaware) = Unaware::new(dimension, algorithm, operation, endpoint_delay, memory)
+        {
+            charge.below_physical = less(unaware.busy(), add(charge.busy, charge.fill));
+            charge.unaware = Some(unaware);
+        }
     }
     Ok(charge)
 }

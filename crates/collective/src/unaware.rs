@@ -25,6 +25,8 @@ pub(crate) struct Unaware {
     /// Bytes per second of one message.
     rate: u64,
     latency: Time,
+    /// Of a message, beside its links'.
+    message: Time,
     endpoint_delay: Time,
     reach: Reach,
     /// Aggregate bandwidth over that of one message.
@@ -70,6 +72,7 @@ impl Unaware {
             size,
             rate: dimension.aggregate().fraction(1, share).bytes_per_second(),
             latency: dimension.latency,
+            message: dimension.message_latency,
             endpoint_delay,
             reach,
             share,
@@ -142,7 +145,8 @@ impl Unaware {
             occupancy = occupancy.checked_add(serialisation.checked_mul(step.times)?)?;
             let access = u128::from(step.reduced) * 1_000_000_000 / u128::from(self.memory);
             let memory = u64::try_from(access).ok()?.checked_mul(3_000)?;
-            let fixed = self.latency.as_ps().checked_mul(step.hops)?.checked_add(memory)?;
+            let links = self.latency.as_ps().checked_mul(step.hops)?;
+            let fixed = links.checked_add(self.message.as_ps())?.checked_add(memory)?;
             latency = latency.checked_add(fixed.checked_mul(step.times)?)?;
             steps += step.times;
         }
@@ -174,6 +178,7 @@ mod tests {
             links,
             bandwidth: "50 GiB/s".parse().expect("a bandwidth"),
             latency: Time::from_ns(latency),
+            message_latency: Time::ZERO,
             in_network_reduction: false,
             contention: Contention::None,
         };

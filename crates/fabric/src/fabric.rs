@@ -147,6 +147,7 @@ pub(crate) mod tests {
             links,
             bandwidth: bandwidth.parse().expect("a bandwidth"),
             latency: Time::from_ns(700),
+            message_latency: Time::ZERO,
             in_network_reduction: false,
             contention: crate::Contention::Shared,
         }

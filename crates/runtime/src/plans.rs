@@ -54,7 +54,7 @@ fn request(settings: &Settings, operation: Operation, size: Bytes) -> Request {
 fn composition(settings: &Settings) -> Composition {
     let known = chunk::Plugins::default();
     let composes =
-        known.named(&settings.policy).is_ok_and(allrail_schedule::ChunkScheduler::composes);
+        known.named(&settings.policy).is_ok_and(|policy| policy.composes(Composition::Merged));
     if settings.elsewhere && composes { Composition::Merged } else { Composition::default() }
 }
 

@@ -312,6 +312,7 @@ impl Settings {
             links: one.links,
             bandwidth: one.bandwidth,
             latency: one.latency,
+            message_latency: Time::ZERO,
             in_network_reduction: false,
             contention: Contention::Shared,
         };

@@ -195,6 +195,7 @@ mod tests {
             links: 1,
             bandwidth: format!("{gbps} Gb/s").parse().expect("a bandwidth"),
             latency: Time::from_ns(500),
+            message_latency: Time::ZERO,
             in_network_reduction: false,
             contention: Contention::Shared,
         });

@@ -158,9 +158,9 @@ impl Request {
                 Some(seen) => *seen = true,
             }
         }
-        let composes = || self.plugins.named(&self.policy).map(chunk::ChunkScheduler::composes);
-        if self.parameters.composition != Composition::Stages && !composes()? {
-            let composing = chunk::ALL.iter().filter(|policy| policy.composes());
+        let composition = self.parameters.composition;
+        if !self.plugins.named(&self.policy)?.composes(composition) {
+            let composing = chunk::ALL.iter().filter(|policy| policy.composes(composition));
             let composing: Vec<String> = composing.map(|one| format!("`{}`", one.tag())).collect();
             return Err(field(
                 "schedule.composition",

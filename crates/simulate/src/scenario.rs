@@ -122,6 +122,9 @@ pub struct Schedule {
     pub composition: Composition,
     /// Where Themis' load tracker starts.
     pub loads: Loads,
+    /// Of a workload in `links`: process groups smaller than the job run one algorithm over all their
+    /// ranks in order, whatever dimensions these differ on.
+    pub groups: Option<GroupSchedule>,
     /// Which plans a simulation takes: made for this very fabric, or for one of the same kinds and
     /// sizes.
     pub accept_plan: AcceptPlan,
@@ -154,6 +157,7 @@ impl Default for Schedule {
             collective_order: CollectiveOrder::default(),
             composition: parameters.composition,
             loads: parameters.loads,
+            groups: None,
             accept_plan: AcceptPlan::default(),
             tensor: None,
             coordination: None,
@@ -187,6 +191,22 @@ impl Schedule {
             seed,
             plugins: self.plugins.clone(),
         }
+    }
+}
+
+/// What process groups smaller than the job run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct GroupSchedule {
+    /// The algorithm of a kind of collective; `ring_unidirectional` where none is named.
+    pub algorithms: BTreeMap<Operation, String>,
+    /// In place of the schedule's.
+    pub endpoint_delay: Time,
+}
+
+impl Default for GroupSchedule {
+    fn default() -> Self {
+        Self { algorithms: BTreeMap::new(), endpoint_delay: Time::ZERO }
     }
 }
 

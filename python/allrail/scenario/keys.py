@@ -18,6 +18,7 @@ from allrail.scenario.sugar import (
     Mapped,
     Message,
     Model,
+    OneByOperation,
     Phases,
     Rows,
 )
@@ -41,6 +42,11 @@ class Dimension(Node):
     latency: Annotated[str, Quantity("time")] = Field(
         description="Latency of one step of an algorithm: from sending a message to its "
         "arrival, without its serialisation. On a switch that is two links."
+    )
+    message_latency: Annotated[str, Quantity("time")] = Field(
+        default="0 ps",
+        description="What a message waits for beside, once, however many links it crosses: its "
+        "network interfaces.",
     )
     in_network_reduction: Annotated[bool, Flag()] = Field(
         default=False, description="Whether the switch reduces; `kind: switch` only."
@@ -95,6 +101,19 @@ class Collective(Node):
         default=None,
         min_length=1,
         description="The dimensions that it spans, from 0; all if left out.",
+    )
+
+
+class GroupSchedule(Node):
+    """What process groups smaller than the job run."""
+
+    algorithms: Annotated[dict[str, str], OneByOperation()] = Field(
+        default={},
+        description="The algorithm of a kind of collective; `ring_unidirectional` where none is"
+        " named.",
+    )
+    endpoint_delay: Annotated[str, Quantity("time")] = Field(
+        default="0 ps", description="In place of the schedule's."
     )
 
 
@@ -165,6 +184,12 @@ class Schedule(Node):
     )
     loads: Annotated[str, OneOf("fixed_delay", "zero", what="a start of the loads")] = Field(
         default="fixed_delay", description="Where Themis' load tracker starts."
+    )
+    groups: GroupSchedule | None = Field(
+        default=None,
+        description="Of a workload in `links`: process groups smaller than the job run one "
+        "algorithm over all their ranks in order, whatever dimensions these differ "
+        "on.",
     )
     accept_plan: Annotated[str, OneOf("same_fabric", "same_shape", what="a rule for plans")] = (
         Field(
@@ -359,6 +384,12 @@ class Workload(Node):
             description="What is kept beside parameters and gradients, and what an update costs.",
         )
     )
+    issue: Annotated[str, OneOf("at_once", "in_turn", what="a rule of issue")] = Field(
+        default="at_once",
+        description="When an NPU begins what is ready: `at_once`, or `in_turn`, one "
+        "communication after the other (receives aside), and one delay, of those "
+        "that are ready the one that stands first.",
+    )
     iterations: Annotated[int, Count(1)] = Field(
         default=2, description="How many are simulated; the first is warm-up where there are more."
     )
@@ -415,6 +446,11 @@ class Messages(Node):
     overhead: Annotated[str, Quantity("time")] = Field(
         default="0 ps",
         description="What every message waits for at its ends: processors, network interfaces.",
+    )
+    acknowledged: Annotated[bool, Flag()] = Field(
+        default=False,
+        description="Whether a send is over when its message has arrived; if not, when it has "
+        "left.",
     )
     steady: Annotated[bool, Flag()] = Field(
         default=False,

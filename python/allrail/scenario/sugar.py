@@ -181,6 +181,24 @@ class ByOperation(_Field):
         return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
+class OneByOperation(_Field):
+    """Operation to one algorithm."""
+
+    _HINT = "for example `{all_reduce: direct}`"
+
+    def check(self, value: Any) -> dict[str, str]:
+        """Return the mapping."""
+        if not isinstance(value, Mapping):
+            refuse("it is not a mapping of operations to an algorithm", hint=self._HINT)
+        operation, algorithm = OneOf(*OPERATIONS, what="a collective"), OneOf(table="algorithms")
+        return {operation.check(key): algorithm.check(one) for key, one in value.items()}
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        properties = dict.fromkeys(OPERATIONS, OneOf(table="algorithms").schema())
+        return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
 class ByGroup(_Field):
     """Group names to texts, or to pairs of numbers."""
 

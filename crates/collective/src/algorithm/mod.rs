@@ -5,9 +5,11 @@
 //! Reduce-scatter leaves shard `i` with rank `i` and all-gather starts from there; shard `i` is blocks
 //! `i·B/P .. (i + 1)·B/P`. An algorithm's reduce-scatter and all-gather have the same `B`.
 
+pub mod binary_trees;
 pub mod direct;
 pub mod double_binary_tree;
 pub mod halving_doubling;
+pub mod halving_doubling_near;
 pub mod parameter_server;
 pub mod ring;
 pub mod ring_unidirectional;
@@ -111,7 +113,9 @@ pub static ALL: &[&dyn Algorithm] = &[
     &ring_unidirectional::RingUnidirectional,
     &direct::Direct,
     &halving_doubling::HalvingDoubling,
+    &halving_doubling_near::HalvingDoublingNear,
     &double_binary_tree::DoubleBinaryTree,
+    &binary_trees::BinaryTrees,
     &parameter_server::ParameterServer,
 ];
 

@@ -32,6 +32,7 @@ fn part() -> Arc<RankPlan> {
                 links: 1,
                 bandwidth: Bandwidth::from_bytes_per_second(1).expect("a bandwidth"),
                 latency: Time::ZERO,
+                message_latency: Time::ZERO,
                 in_network_reduction: false,
                 contention: Contention::Shared,
             }],

@@ -175,7 +175,7 @@ impl<W: World> Executors<W> {
             }
             let task = flight.lowered.stages(position).tasks()[state.task as usize];
             let at = StageRef { chunk, stage: task.stage };
-            let delay = self.settings.endpoint_delay;
+            let delay = steps.endpoint_delay().unwrap_or(self.settings.endpoint_delay);
             let reducing = steps.reducing(position, at, state.run.step() - 1);
             if state.run.step() < steps.steps(at) {
                 if delay + reducing == Time::ZERO {

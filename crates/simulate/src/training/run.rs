@@ -8,7 +8,7 @@ use allrail_collective::Operation;
 use allrail_core::Bytes;
 use allrail_schedule::Request;
 use allrail_schedule::tensor::TensorParameters;
-use allrail_workload::spec::{Model, Workload};
+use allrail_workload::spec::{Issue, Model, Workload};
 use allrail_workload::{ActorId, Built, Memory, NodeId, Perturbation, StepGraph, Work};
 use allrail_world::flows::Splitting;
 use allrail_world::{Links, World};
@@ -185,7 +185,8 @@ pub fn run(
         WorldKind::Links => {
             let players = Players::ranks(job.graph, &sizes)?;
             let algorithms = &scenario.schedule.algorithms_by_operation;
-            let wiring = Wiring::Dimensions { request: &request, algorithms };
+            let groups = scenario.schedule.groups.as_ref();
+            let wiring = Wiring::Dimensions { request: &request, algorithms, groups };
             let mut world = Links::new(&request.fabric);
             if let Some(drawn) = slow {
                 slow::check(drawn, &request.fabric, job.graph)?;
@@ -395,6 +396,8 @@ fn drive(
             .then_some(&disturbed as &dyn Fn(u32, NodeId, u32) -> f64),
         lag: scenario.workload.lag,
         every: scenario.workload.every,
+        in_turn: scenario.workload.issue == Issue::InTurn,
+        acknowledged: scenario.messages.acknowledged,
         slowdown: scenario.workload.exchange_slowdown,
         timeline,
     };

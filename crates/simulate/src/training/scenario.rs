@@ -68,6 +68,8 @@ pub struct MessageSettings {
     pub paths: Option<Splitting>,
     /// What every message waits for at its ends: processors, network interfaces.
     pub overhead: Time,
+    /// Whether a send is over when its message has arrived; if not, when it has left.
+    pub acknowledged: bool,
     /// `flows`: one message for alike steps of an algorithm, exact while nothing disturbs them.
     pub steady: bool,
     /// What collectives are made of on graphs, instead of the chunks of a plan on the topology's
@@ -217,6 +219,7 @@ fn job_on(topology: &Topology, sizes: &[u32]) -> Result<Fabric, SimulateError> {
         links: 1,
         bandwidth,
         latency: Time::ZERO,
+        message_latency: Time::ZERO,
         in_network_reduction: false,
         contention: Contention::Shared,
     };

@@ -128,7 +128,7 @@ proptest! {
             links: 2,
             bandwidth,
             latency: Time::from_ns(300),
-            in_network_reduction: false,
+            message_latency: Time::ZERO, in_network_reduction: false,
             contention: Contention::Shared,
         };
         let fabric = Fabric { memory_bandwidth: None, name: "ring".into(), dimensions: vec![dimension.clone()] };

@@ -119,6 +119,7 @@ fn any_dimension() -> impl Strategy<Value = Dimension> {
             // A byte takes 1 ps on a link.
             bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000_000).expect("not zero"),
             latency: Time::from_ps(2 * GRID * latency),
+            message_latency: Time::ZERO,
             in_network_reduction: false,
             contention: Contention::Shared,
         }

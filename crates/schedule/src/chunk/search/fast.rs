@@ -282,6 +282,7 @@ mod tests {
             links: 1,
             bandwidth: format!("{gbps} Gb/s").parse().expect("a bandwidth"),
             latency: Time::from_ns(*ns),
+            message_latency: Time::ZERO,
             in_network_reduction: false,
             contention: Contention::Shared,
         });

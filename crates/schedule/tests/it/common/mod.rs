@@ -14,6 +14,7 @@ pub(crate) fn dimension(kind: Kind, size: u32, bandwidth: &str, latency: &str) -
         links: 1,
         bandwidth: bandwidth.parse().expect("a bandwidth"),
         latency: latency.parse().expect("a time"),
+        message_latency: Time::ZERO,
         in_network_reduction: false,
         contention: Contention::Shared,
     }

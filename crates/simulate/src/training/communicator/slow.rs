@@ -210,6 +210,7 @@ mod tests {
                 links: 6,
                 bandwidth: "10 GB/s".parse().expect("a bandwidth"),
                 latency: Time::ZERO,
+                message_latency: Time::ZERO,
                 in_network_reduction: false,
                 contention: allrail_fabric::Contention::Shared,
             };

@@ -5,13 +5,14 @@ use std::cmp::Reverse;
 use allrail_core::Time;
 use allrail_workload::Work;
 
-use super::Driver;
+use super::{Driver, Turn};
 use crate::training::driver::record::{Gap, Idle, Ran};
 
 impl Driver<'_> {
     pub(super) fn attend(&mut self, player: u32) {
         let engine = &mut self.engines[player as usize];
-        if engine.running.is_none() && !engine.choosing && !engine.ready.is_empty() {
+        let can = engine.running.is_none() && !engine.ready.is_empty();
+        if (can || engine.turns.iter().any(Turn::can)) && !engine.choosing {
             engine.choosing = true;
             self.choosing.push(player);
         }
@@ -24,6 +25,11 @@ impl Driver<'_> {
         for player in choosing.drain(..) {
             let engine = &mut self.engines[player as usize];
             engine.choosing = false;
+            self.take_turns(now, player);
+            let engine = &mut self.engines[player as usize];
+            if engine.running.is_some() {
+                continue;
+            }
             let Some(Reverse((iteration, node))) = engine.ready.pop() else { continue };
             let ran = Ran { player, node, iteration };
             let (idle_since, last) = (engine.idle_since, engine.last);

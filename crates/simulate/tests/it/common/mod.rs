@@ -23,6 +23,7 @@ pub(crate) fn dimension(kind: Kind, size: u32, links: u32, rate: u64, latency: T
         links,
         bandwidth: Bandwidth::from_bytes_per_second(rate).expect("not zero"),
         latency,
+        message_latency: Time::ZERO,
         in_network_reduction: false,
         contention: Contention::Shared,
     }

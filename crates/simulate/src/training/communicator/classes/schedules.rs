@@ -246,7 +246,9 @@ impl Schedules<'_> {
             let time = links.link_bandwidth(dimension).time_for(bytes);
             let time = time.and_then(|time| self.occupancy(group, d, time));
             let occupancy = time.ok_or_else(too_long)?;
-            let latency = dimension.latency.checked_mul(steps).ok_or_else(too_long)?;
+            let latency = dimension.latency.checked_mul(steps);
+            let latency = latency.and_then(|time| time.checked_add(dimension.message_latency));
+            let latency = latency.ok_or_else(too_long)?;
             let latency = if self.network.is_ideal() { Time::ZERO } else { latency };
             let sent = bytes.count() as f64;
             let times = StageTimes { occupancy, latency, served: occupancy, sent };

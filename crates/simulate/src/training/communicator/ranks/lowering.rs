@@ -13,8 +13,8 @@ use std::sync::Arc;
 use allrail_collective::{CollectivePlan, Operation, Stage, StageRef, Steps};
 use allrail_core::{Bytes, Rank, Time};
 use allrail_engine::{StageTask, Stages};
-use allrail_fabric::Dimension;
 use allrail_fabric::graph::NodeId;
+use allrail_fabric::{Contention, Dimension};
 use allrail_schedule::{Request, planner};
 use allrail_workload::{Part, StepGraph};
 use allrail_world::packets::Settings as PacketSettings;
@@ -24,8 +24,9 @@ use crate::executors::lowered::{Carried, Lowered, MessageSteps, Outgoing};
 use crate::executors::plan_messages::{self, Programs};
 use crate::executors::{self};
 use crate::order_in_world;
-use crate::scenario::WorldKind;
+use crate::scenario::{GroupSchedule, WorldKind};
 use crate::training::communicator::ranks::algorithms::{Algorithms, on_graph};
+use crate::training::communicator::ranks::group;
 use crate::training::communicator::ranks::steady::Steady;
 use crate::training::players::Players;
 use crate::world_settings::WorldSettings;
@@ -56,6 +57,8 @@ pub enum Wiring<'a> {
         request: &'a Request,
         /// Of a kind of collective, where they differ from the request's.
         algorithms: &'a BTreeMap<Operation, Vec<String>>,
+        /// What groups smaller than the job run, where that is not a plan on their dimensions.
+        groups: Option<&'a GroupSchedule>,
     },
 }
 
@@ -167,7 +170,19 @@ impl<'a> Lowering<'a> {
                 Wiring::Planned { algorithms, .. } => group.parts.is_empty().then_some(*algorithms),
                 Wiring::Dimensions { .. } => None,
             };
+            let one = match &self.wiring {
+                Wiring::Dimensions { request, groups: Some(groups), .. } => {
+                    Some((*request, *groups)).filter(|_| (ranks as usize) < self.players.len())
+                }
+                _ => None,
+            };
             Some(Rc::new(match (algorithms, self.wiring.request()) {
+                _ if one.is_some() => {
+                    let (request, groups) = one.expect("asked for");
+                    let ranks = held.ranks.clone();
+                    let programs = &mut self.programs;
+                    group::lower(request, groups, &self.sizes, ranks, operation, bytes, programs)?
+                }
                 (None, Some(request)) => {
                     let in_links = matches!(self.wiring, Wiring::Dimensions { .. });
                     let names = self.wiring.algorithms(operation);
@@ -246,15 +261,26 @@ impl<'a> Lowering<'a> {
         }
         let mut passed = Vec::new();
         let (mut at, mut stride) = (from.0, 1);
-        for size in &self.sizes {
+        for (d, size) in self.sizes.iter().enumerate() {
             let place = |rank: u32| rank / stride % size;
             if place(at) != place(to.0) {
+                if self.is_alone(d) {
+                    // It counts there alone.
+                    return vec![to];
+                }
                 at = at - place(at) * stride + place(to.0) * stride;
                 passed.push(Rank(at));
             }
             stride *= size;
         }
         passed
+    }
+
+    /// Whether messages share nothing on a dimension.
+    fn is_alone(&self, d: usize) -> bool {
+        let request = self.wiring.request();
+        let dimension = request.and_then(|request| request.fabric.dimensions.get(d));
+        dimension.is_some_and(|dimension| dimension.contention == Contention::None)
     }
 
     /// What a steady collective waits for after its last byte.
@@ -275,7 +301,7 @@ impl<'a> Lowering<'a> {
 }
 
 /// The dimension on which a message counts: the first on which its ranks differ.
-fn dimension(sizes: &[u32], from: Rank, to: Rank) -> u32 {
+pub(super) fn dimension(sizes: &[u32], from: Rank, to: Rank) -> u32 {
     let (mut from, mut to) = (from.0, to.0);
     for (d, size) in (0u32..).zip(sizes) {
         if from % size != to % size {
