@@ -167,7 +167,7 @@ def scenario(case: Case, platform: str, *, schedule: str, scale: float) -> dict[
         "fabric": platform,
         "workload": {
             "model": case.model,
-            "batch_per_npu": case.batch,
+            "batch_per_replica": case.batch,
             "precision": "fp16",
             "parallelism": layout(case, platform),
             "compute": {"device": "a100", "scale": scale},

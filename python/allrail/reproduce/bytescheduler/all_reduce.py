@@ -77,7 +77,7 @@ def bert(work: Work) -> list[Row]:
         "fabric": machines(32, FITTED_AT),
         "workload": {
             "model": "bert_large",
-            "batch_per_npu": 64,
+            "batch_per_replica": 64,
             "sequence_length": 128,
             "precision": "fp16",
             "parallelism": {"dp": 32},
