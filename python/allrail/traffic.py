@@ -60,6 +60,8 @@ class TrafficResult(_Record):
         messages: In one plane.
         phases: all_to_all: how many shift phases there are.
         phases_simulated: all_to_all: how many of them were simulated.
+        sample_error: all_to_all in flows, where phases were drawn: the standard error of time and
+            share, as a part of them.
         phase_barrier: all_to_all: whether a phase waited for the one before.
         window: Messages of an NPU that may leave at once.
         paths: flows: over which paths.
@@ -94,6 +96,7 @@ class TrafficResult(_Record):
     messages: int
     phases: int | None = None
     phases_simulated: int | None = None
+    sample_error: float | None = None
     phase_barrier: bool | None = None
     window: int | None = None
     paths: str | None = None

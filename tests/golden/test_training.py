@@ -220,6 +220,19 @@ def test_what_ifs_are_keys_of_a_scenario_too():
     assert doubled.step_time_us == key.step_time_us
 
 
+def test_a_step_over_an_assumed_utilisation():
+    """Half of the bandwidth takes twice as long; all of it is the ideal schedule."""
+    steps = {
+        x: allrail.simulate_training({**SMALL, "what_if": {"utilisation": x}})
+        for x in (0.25, 0.5, 1)
+    }
+    ideal = allrail.simulate_training({**SMALL, "what_if": "ideal_schedule"})
+    assert steps[1].step_time_us == ideal.step_time_us
+    exposed = [one.exposed_communication_us for one in steps.values()]
+    assert exposed == sorted(exposed, reverse=True)
+    assert exposed[0] - exposed[1] == pytest.approx(2 * (exposed[1] - exposed[2]), rel=0.01)
+
+
 def test_all_what_ifs():
     names = [one.name for one in allrail.what_ifs(SMALL)]
     assert names == [

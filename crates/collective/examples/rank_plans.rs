@@ -55,7 +55,11 @@ fn plan(sizes: &[u32], algorithm: &str, operation: Operation) -> CollectivePlan 
     CollectivePlan {
         schema_version: SCHEMA_VERSION,
         policy: "example".to_owned(),
-        fabric: Fabric { name: String::new(), dimensions: sizes.iter().map(dimension).collect() },
+        fabric: Fabric {
+            memory_bandwidth: None,
+            name: String::new(),
+            dimensions: sizes.iter().map(dimension).collect(),
+        },
         operation,
         size: Bytes::new(SIZE),
         sizes: Some(SizeRange { from: Bytes::new(1), to: Bytes::new(1 << 40) }),

@@ -14,7 +14,10 @@
 //! `s(P+1)/2P`, and one step; an all-reduce in one stage is charged `s` and two steps, a broadcast
 //! `s` and one. Where that is not less than without, the switch does not reduce (a stage of 2 or 3 NPUs).
 //!
-//! Not modelled: computing the reduction, memory traffic, congestion between dimensions that share
+//! With a `memory_bandwidth` a stage that reduces ends later by three times the bytes that its steps
+//! reduce over it.
+//!
+//! Not modelled: computing the reduction, other memory traffic, congestion between dimensions that share
 //! wires, incast at the receivers of a tree on a switch. Every step of a pipelined broadcast or tree is
 //! charged its latency, though a rank that awaits nothing runs ahead: at most a latency per NPU too
 //! much.
@@ -100,6 +103,8 @@ struct Charge {
     halving: bool,
     latency: Time,
     below_physical: bool,
+    /// What the steps that reduce have to, one after the other.
+    reduced: Fraction,
     /// In place of all of these but `sent`, without contention.
     unaware: Option<Unaware>,
 }
@@ -110,6 +115,7 @@ pub struct StageModel {
     sizes: Vec<u64>,
     relays: Vec<u64>,
     bandwidths: Vec<allrail_core::Bandwidth>,
+    memory: Option<allrail_core::Bandwidth>,
     /// `charges[dimension][operation]`; `None` where the algorithm does not do it.
     charges: Vec<[Option<Charge>; Operation::ALL.len()]>,
 }
@@ -145,11 +151,11 @@ impl StageModel {
     ) -> Result<Self, CollectiveError> {
         let mut charges = vec![[None; Operation::ALL.len()]; fabric.dimensions.len()];
         for id in spanned.iter().copied() {
-            let (dimension, algorithm) = (fabric.dimension(id), algorithms[id.index()]);
+            let algorithm = algorithms[id.index()];
             for operation in operations {
                 algorithm::check(algorithm, *operation)?;
                 charges[id.index()][index(*operation)] =
-                    Some(charge(id, dimension, algorithm, *operation, endpoint_delay)?);
+                    Some(charge(id, fabric, algorithm, *operation, endpoint_delay)?);
             }
         }
         Ok(Self {
@@ -160,6 +166,7 @@ impl StageModel {
                 .map(|d| u64::from(kinds::of(d.kind).hops_per_step()) - 1)
                 .collect(),
             bandwidths: fabric.dimensions.iter().map(Dimension::aggregate).collect(),
+            memory: fabric.memory_bandwidth,
             charges,
         })
     }
@@ -235,7 +242,18 @@ impl StageModel {
         let buffer = u64::try_from(u128::from(chunk.count()) / divisor).ok().map(Bytes::new)?;
         let (occupancy, latency) = match charge.unaware {
             Some(unaware) => unaware.time(buffer)?,
-            None => (time(charge.busy)?, charge.latency.checked_add(time(charge.fill)?)?),
+            None => {
+                let fixed = charge.latency.checked_add(time(charge.fill)?)?;
+                let (numerator, denominator) = charge.reduced;
+                let reducing = match self.memory {
+                    Some(memory) => memory.time_for_fraction(
+                        u128::from(chunk.count()).checked_mul(3 * u128::from(numerator))?,
+                        divisor.checked_mul(u128::from(denominator))?,
+                    )?,
+                    None => Time::ZERO,
+                };
+                (time(charge.busy)?, fixed.checked_add(reducing)?)
+            }
         };
         let sent =
             chunk.count() as f64 * (charge.sent.0 as f64 / charge.sent.1 as f64) / divisor as f64;
@@ -253,11 +271,12 @@ impl StageModel {
 
 fn charge(
     id: DimensionId,
-    dimension: &Dimension,
+    fabric: &Fabric,
     algorithm: &dyn Algorithm,
     operation: Operation,
     endpoint_delay: Time,
 ) -> Result<Charge, CollectiveError> {
+    let dimension = fabric.dimension(id);
     let size = dimension.size;
     let cost = algorithm.cost(operation, size);
     let overflow = || CollectiveError::NotModelled {
@@ -278,6 +297,7 @@ fn charge(
         halving: algorithm.on_links(dimension.kind, operation, size).halving,
         latency,
         below_physical: false,
+        reduced: reduced(&cost, operation, u64::from(size)),
         unaware: None,
     };
     if dimension.in_network_reduction {
@@ -296,12 +316,23 @@ fn charge(
     let LinkTime { busy, fill } = link_bound(id, dimension, algorithm, operation)?;
     (charge.busy, charge.fill) = (busy, fill);
     if dimension.contention == Contention::None {
-        let unaware = Unaware::new(dimension, algorithm, operation, endpoint_delay)
+        let memory = fabric.memory_bandwidth;
+        let unaware = Unaware::new(dimension, algorithm, operation, endpoint_delay, memory)
             .ok_or_else(|| too_large(id, dimension, algorithm))?;
         charge.below_physical = less(unaware.busy(), add(charge.busy, charge.fill));
         charge.unaware = Some(unaware);
     }
     Ok(charge)
+}
+
+/// What a rank has to reduce, as a fraction of the buffer: the messages of one step side by side.
+fn reduced(cost: &algorithm::Cost, operation: Operation, size: u64) -> Fraction {
+    let at_once = match operation {
+        Operation::ReduceScatter => cost.steps == 1,
+        Operation::AllReduce => cost.steps == 2,
+        Operation::AllGather | Operation::AllToAll | Operation::Broadcast => return (0, 1),
+    };
+    (if at_once { 1 } else { size - 1 }, size)
 }
 
 fn less(a: Fraction, b: Fraction) -> bool {

@@ -198,7 +198,7 @@ mod tests {
             in_network_reduction: false,
             contention: Contention::Shared,
         });
-        Fabric { name: String::new(), dimensions: dimensions.collect() }
+        Fabric { memory_bandwidth: None, name: String::new(), dimensions: dimensions.collect() }
     }
 
     /// The best mix of orders, by linear programming, in picoseconds. Gathers mirror scatters here:

@@ -1,7 +1,8 @@
 //! How fast the world `packets` is: `cargo run --release -p allrail-world --example packets_speed`.
 //!
 //! One row for each piece of work that a peer was measured with on 1,024 hosts, its figures beside
-//! ours. An argument runs only the rows whose name holds it. Peak memory is that of the process so
+//! ours. An argument runs only the rows whose name holds it; a second one is the JSON of
+//! `Settings` to run them with. Peak memory is that of the process so
 //! far, so for one row's own give its name. CPU seconds are those of one thread.
 
 use std::sync::Arc;
@@ -129,6 +130,9 @@ fn cpu() -> f64 {
 
 fn main() {
     let only = std::env::args().nth(1).unwrap_or_default();
+    let settings: Settings = std::env::args().nth(2).map_or_else(Settings::default, |text| {
+        serde_json::from_str(&text).expect("the second argument is JSON of settings")
+    });
     let print = |line: String| {
         use std::io::Write;
         writeln!(std::io::stdout(), "{line}").expect("standard output is open");
@@ -150,7 +154,6 @@ fn main() {
         let topology = topologies::read(row.fabric).expect("a fabric");
         let graph = Arc::new(topology.simulated().expect("a graph"));
         let routing = topology.routing(&graph).expect("a routing");
-        let settings = Settings::default();
         let before = peak_megabytes();
         let mut world = Packets::new(Arc::clone(&graph), routing, &settings, 1).expect("a world");
         let (start, begun) = (Instant::now(), cpu());

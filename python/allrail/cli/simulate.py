@@ -38,7 +38,13 @@ _FILE = click.Path(path_type=Path)
 @click.option("--astra-sim", is_flag=True, help="Read ASTRA-sim's files instead of FILE.")
 @click.option("--network", type=_FILE, metavar="N", help="ASTRA-sim's network (.json, .yml).")
 @click.option("--system", type=_FILE, metavar="S", help="ASTRA-sim's system (.txt, .json).")
-@click.option("--workload", type=_FILE, metavar="W", help="ASTRA-sim's workload (.txt).")
+@click.option(
+    "--workload",
+    type=_FILE,
+    metavar="W",
+    help="ASTRA-sim's workload (.txt), or its trace: the path without `.<rank>.et`.",
+)
+@click.option("--comm-group", type=_FILE, metavar="G", help="The process groups of its trace.")
 @click.option("--comm-scale", type=float, metavar="X", help="Multiply ASTRA-sim's sizes.")
 @click.option("--compute-scale", type=float, metavar="X", help="Multiply its compute times.")
 @click.option("--num-passes", type=int, metavar="N", help="Repeat its workload.")

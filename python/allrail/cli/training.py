@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from allrail.cli import output
+from allrail.errors import show as written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -164,7 +165,7 @@ def show(scenario: Scenario, result: TrainingResult) -> None:
         ("critical_path", result.critical_path_in_words),
     ]
     if scenario.what_if is not None:
-        pairs.insert(3, ("what_if", scenario.what_if))
+        pairs.insert(3, ("what_if", written(scenario.what_if)))
     output.pairs(pairs)
     click.echo()
     output.table(

@@ -47,6 +47,7 @@ COLUMNS = {
     "injection_gbps": "Float64",
     "phases_simulated": "Int64",
     "phases": "Int64",
+    "sample_error": "Float64",
     "steps_simulated": "Int64",
     "steps": "Int64",
     "messages": "Int64",

@@ -59,6 +59,13 @@ class Fabric(Described):
     dimensions: tuple[Dimension, ...] = Field(
         min_length=1, max_length=6, description="Innermost (package, node) first."
     )
+    memory_bandwidth: Annotated[str, Quantity("bandwidth")] | None = Field(
+        default=None,
+        description="Of an NPU's memory. A step that reduces waits for what it has received to "
+        "be read, with what it is added to, and for the sum to be written: three "
+        "times its bytes; messages of one step side by side. If left out, reducing "
+        "takes no time.",
+    )
 
 
 class Collective(Node):
@@ -104,6 +111,18 @@ class Schedule(Node):
     )
     chunks: Annotated[int, Count(1, hint="64 is a good start")] = Field(
         default=64, description="How many parts each collective is cut into."
+    )
+    cut: Annotated[str, OneOf("even", "rest", "full", what="a cut")] = Field(
+        default="even",
+        description="How a collective is cut into `chunks`. `even`: parts that differ by one "
+        "byte at most. `rest`: parts of the size divided by `chunks`, rounded down,"
+        " and the rest as one more. `full`: the same, and the last part is padded "
+        "to the size of the others. A part of an all-gather is what its NPUs bring.",
+    )
+    smallest_chunk: Annotated[str, Quantity("size")] = Field(
+        default="0 B",
+        description="A chunk has so many bytes at least, and the collective then as many as its"
+        " chunks; an all-gather's do not count.",
     )
     threshold: Annotated[int, Count(1, hint="Themis uses 16")] = Field(
         default=16,

@@ -88,10 +88,11 @@ class Scenario(Node):
     workload: Workload | None = Field(
         default=None, description="What is trained; instead of `collective`."
     )
-    what_if: Annotated[str, WhatIfName()] | None = Field(
+    what_if: Annotated[str | dict[str, float], WhatIfName()] | None = Field(
         default=None,
         description="Of a workload: an assumption that is not so. `infinite_bandwidth`, "
-        "`ideal_schedule`, `dim1_x2` (twice the bandwidth of a dimension), `no_straggler`.",
+        "`ideal_schedule`, `dim1_x2` (twice the bandwidth of a dimension), `no_straggler`, or "
+        "`{utilisation: 0.6}`: collectives take that part of the bandwidth of their dimensions.",
     )
     packets: Annotated[dict[str, Any], PacketSettings()] | None = Field(
         default=None, description="Switches and packets, in the world `packets`."

@@ -17,7 +17,7 @@ import os
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 from torch import nn
@@ -34,9 +34,13 @@ from allrail.torch.choice import Carrier, plain
 from allrail.torch.compression import Compression, compression_of
 from allrail.torch.compression.compressed import Compressed, same_compression
 from allrail.torch.local import Local, check_every, same_every
+from allrail.torch.mesh import said_of, shape_of
 from allrail.torch.scheduled import Scheduled
 from allrail.torch.store import store_of_job
 from allrail.torch.transport import Transport
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 __all__ = [
     "BarrierWarning",
@@ -72,6 +76,7 @@ def schedule(
     job: JobLike | None = None,
     sparse: Literal["refuse", "densify", "gather"] = "refuse",
     transport: Literal["auto", "native", "c10d"] | Transport = "auto",
+    mesh: DeviceMesh | None = None,
     compression: str | Mapping[str, Any] | Compression | None = None,
     every: int | None = None,
     undo: bool = False,
@@ -96,6 +101,10 @@ def schedule(
             ranks; `"auto"` is what the job file says, or else the first where parameters are not on
             a GPU and ranks are on one machine, or the job file says by which interfaces they reach
             each other.
+        mesh: Which ranks each dimension of the network joins, and over which backends: a
+            `DeviceMesh` of all ranks, whose last dimension is the innermost. Gradients then travel
+            over process groups (`"c10d"`), one for each of its dimensions, with the same ranks and
+            backends as the mesh's own. None: the dimensions of the job file's `fabric`.
         compression: What makes gradients smaller on their way: `"fp16"`, `"bf16"`,
             `{"kind": "top_k", "share": 0.01}`, `{"kind": "power_sgd", "rank": 4}`. None: as the job
             file says, which says nothing of it by itself.
@@ -138,6 +147,8 @@ def schedule(
             value=transport,
             hint=did_you_mean(transport, _TRANSPORTS),
         )
+    if mesh is not None:
+        transport = _over_groups(mesh, transport)
     store, rank, ranks = store_of_job()
     if ranks == 1:
         return model, optimizer
@@ -148,7 +159,10 @@ def schedule(
     chosen = None if isinstance(transport, str) else transport
     trace = folder()
     if isinstance(transport, str):
-        found = job_of_all(job, agreement, more={"transport of `schedule`": transport})
+        more: dict[str, Any] = {"transport of `schedule`": transport}
+        if mesh is not None:
+            more["mesh of `schedule`"] = said_of(mesh, ranks)
+        found = job_of_all(job, agreement, more=more)
         every = found.keys.get("every") if every is None else every
         if smaller is None:
             smaller = compression_of(found.keys.get("compression"))
@@ -159,7 +173,7 @@ def schedule(
         if disabled:
             chosen = plain(store, agreement)
         else:
-            carrier = Carrier(transport, found, agreement, parameters, store=store)
+            carrier = Carrier(transport, found, agreement, parameters, store=store, mesh=mesh)
             ways = ways_of(exchange, native=carrier.native)
             if exchange != AUTO:
                 chosen = carrier.of(ways[0], agreement)
@@ -212,6 +226,19 @@ def schedule(
             installed,
         )
     return model, optimizer
+
+
+def _over_groups(mesh: DeviceMesh, transport: str | Transport) -> Literal["c10d"]:
+    """Return the transport that has process groups, unless another one is asked for."""
+    shape_of(mesh)
+    if transport not in ("auto", "c10d"):
+        raise InputError(
+            "a mesh is of process groups, and another transport is asked for",
+            field="mesh",
+            hint='leave `transport` out or say `"c10d"`; with `"native"`, `fabric` in the job file'
+            " says which ranks each dimension joins",
+        )
+    return "c10d"
 
 
 def _check_together(

@@ -18,8 +18,10 @@ from allrail.runtime.environment import local_rank
 from allrail.runtime.job import Job, settings_of_all
 from allrail.runtime.nodes import same_machine
 from allrail.torch.auto import BUCKETS, Way
+from allrail.torch.mesh import backends_of, shape_of
 from allrail.torch.native import Native
 from allrail.torch.ordered import Ordered, reach
+from allrail.torch.staging import Cuda, Staged
 from allrail.torch.transport import Transport
 from allrail.torch.whole import Whole
 
@@ -33,6 +35,8 @@ class Carrier:
         agreement: Among all ranks.
         parameters: The model's, by name.
         store: Where ranks tell each other things.
+        mesh: A `DeviceMesh` that says which ranks each dimension joins, and over which backends;
+            it asks for process groups.
 
     Attributes:
         native: Whether it is allrail's own transport; alike on all ranks.
@@ -46,6 +50,7 @@ class Carrier:
         parameters: dict[str, nn.Parameter],
         *,
         store: Any,
+        mesh: Any = None,
     ) -> None:
         rank, ranks = agreement.rank, agreement.ranks
         one_host = same_machine(agreement)
@@ -53,7 +58,10 @@ class Carrier:
         if not (self.native or one_host or job.names_interfaces):
             # Another's transport carries gradients; what ranks agree on goes where they have met.
             job = job.reached_by(reach())
-        self._store = store
+        self._store, self._mesh = store, mesh
+        self._staged = any(each.device.type == "cuda" for each in parameters.values())
+        if mesh is not None:
+            job = job.over(shape_of(mesh))
         self._settings = settings_of_all(
             job,
             agreement,
@@ -63,6 +71,8 @@ class Carrier:
             local_rank=local_rank(),
             size=sum(each.numel() * each.element_size() for each in parameters.values()),
         )
+        if mesh is not None:
+            backends_of(mesh, [each["size"] for each in self._settings["dimensions"]])
 
     def of(self, way: Way, agreement: Agreement) -> Transport:
         """Return a transport for a way to exchange gradients, which it has."""
@@ -70,9 +80,10 @@ class Carrier:
         if way.plain:
             return plain(self._store, agreement, buckets=BUCKETS)
         if self.native:
-            return Native(rank, ranks, agreement, {**self._settings, **way.settings})
+            native = Native(rank, ranks, agreement, {**self._settings, **way.settings})
+            return Staged(native, Cuda()) if self._staged else native
         _group_of_all(self._store, agreement)
-        return Ordered(rank, ranks, agreement, self._settings)
+        return Ordered(rank, ranks, agreement, self._settings, mesh=self._mesh)
 
 
 def plain(store: Any, agreement: Agreement, *, buckets: tuple[int, int] | None = None) -> Transport:

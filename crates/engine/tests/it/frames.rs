@@ -24,6 +24,7 @@ fn part() -> Arc<RankPlan> {
         schema_version: SCHEMA_VERSION,
         policy: "test".to_owned(),
         fabric: Fabric {
+            memory_bandwidth: None,
             name: "test".to_owned(),
             dimensions: vec![Dimension {
                 kind: Kind::Switch,

@@ -26,6 +26,7 @@ pub(crate) fn plan(
     let request = Request {
         plugins: Default::default(),
         fabric: Fabric {
+            memory_bandwidth: None,
             name: "switches".to_owned(),
             dimensions: sizes.iter().map(dimension).collect(),
         },

@@ -2,10 +2,12 @@
 //! [`ALL`].
 
 mod baseline;
+mod cut;
 mod plugins;
 mod search;
 mod themis;
 
+pub use cut::Cut;
 pub use plugins::Plugins;
 #[doc(hidden)]
 pub use search::expected_in_links;
@@ -50,11 +52,27 @@ pub struct Parameters {
     pub loads: Loads,
     /// `baseline`: how an all-reduce is made of stages.
     pub composition: Composition,
+    /// How a buffer is cut into chunks.
+    #[serde(skip_serializing_if = "Cut::is_default")]
+    pub cut: Cut,
+    /// A chunk has so many bytes at least, whatever the buffer has.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub smallest_chunk: Bytes,
+}
+
+fn is_nothing(bytes: &Bytes) -> bool {
+    *bytes == Bytes::default()
 }
 
 impl Default for Parameters {
     fn default() -> Self {
-        Self { threshold: 16, loads: Loads::default(), composition: Composition::default() }
+        Self {
+            threshold: 16,
+            loads: Loads::default(),
+            composition: Composition::default(),
+            cut: Cut::default(),
+            smallest_chunk: Bytes::default(),
+        }
     }
 }
 

@@ -39,6 +39,10 @@ pub struct TrafficResult {
     /// `all_to_all`: shift phases that there are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phases: Option<u32>,
+    /// `all_to_all` in `flows`, with a barrier, where phases were drawn: the standard error of time and
+    /// share, as a part of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample_error: Option<f64>,
     /// `all_to_all`: whether a phase waited for the one before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase_barrier: Option<bool>,
@@ -98,6 +102,10 @@ pub struct Built {
     pub links: u32,
     /// How messages or packets find their way.
     pub routing: String,
+    /// How a packet chooses among the hops of the routing (`packets`).
+    pub choice: Option<&'static str>,
+    /// When NPUs send, and what full queues do (`packets`).
+    pub transport: Option<&'static str>,
     /// Virtual channels of a link (`packets`).
     pub channels: Option<u8>,
     /// Buffer of a port (`packets`).
@@ -153,6 +161,8 @@ pub struct PacketsResult {
     pub packet_latency_us: PacketLatency,
     /// Packets that arrived after a later one of their message.
     pub out_of_order: u64,
+    /// Packets that lost their payload and were sent again.
+    pub cut: u64,
     /// Of links, of the time.
     pub link_use: LinkUse,
     /// The most that a virtual channel held.

@@ -16,7 +16,7 @@ use allrail_world::{Links, World};
 use crate::SimulateError;
 use crate::driver::Observer;
 use crate::scenario::{CollectiveOrder, Schedule, WorldKind, field};
-use crate::training::communicator::classes::{ClassCommunicator, Idealisation};
+use crate::training::communicator::classes::ClassCommunicator;
 use crate::training::communicator::graph::GraphNetwork;
 use crate::training::communicator::ranks::algorithms::Algorithms;
 use crate::training::communicator::ranks::{RankCommunicator, Wiring};
@@ -124,7 +124,7 @@ pub fn run(
         ));
     }
     // No world is faster than an ideal schedule, which `dims` carries.
-    let world = if network == Idealisation::Ideal { WorldKind::Dims } else { scenario.world };
+    let world = if network.is_ideal() { WorldKind::Dims } else { scenario.world };
     let slow = job.perturbation.slow_links.as_ref();
     match world {
         WorldKind::Dims => {
@@ -143,7 +143,7 @@ pub fn run(
                 network,
                 timeline,
             )
-            .sending_ahead(if network == Idealisation::Ideal {
+            .sending_ahead(if network.is_ideal() {
                 // It waits for nothing.
                 Bytes::default()
             } else {
@@ -187,7 +187,8 @@ pub fn run(
         }
         WorldKind::Links => {
             let players = Players::ranks(job.graph, &sizes)?;
-            let wiring = Wiring::Dimensions(&request);
+            let algorithms = &scenario.schedule.algorithms_by_operation;
+            let wiring = Wiring::Dimensions { request: &request, algorithms };
             let mut world = Links::new(&request.fabric);
             if let Some(drawn) = slow {
                 slow::check(drawn, &request.fabric, job.graph)?;

@@ -17,8 +17,9 @@
 //! - **Input queues.** A link ends in one first-in-first-out queue for each virtual channel, which has
 //!   that channel's share of the port's buffer (32 MB). Its first packet blocks those behind it.
 //! - **Routing.** A packet's hop is chosen once, when it is first in its queue and the input is free:
-//!   of those that [`Routing::hops`] allows, the one of the least load times weight, the first of
-//!   equals. A link's load is what waits to be sent on it plus what its channel holds on credit.
+//!   of those that [`Routing::hops`] allows and the [`choice`] leaves, the one of the least load times
+//!   weight; of equals one with the fewest links to go. If there are several still, an NPU takes the first,
+//!   and a switch draws: else the NPUs of a leaf, in step, would each keep one uplink to themselves. A link's load is what waits to be sent on it plus what its channel holds on credit.
 //! - **Crossbar.** An input passes one packet at a time to an output, and an output takes one at a
 //!   time, `crossbar_speedup` (2) times as fast as the output's link. A queue asks for one packet at a
 //!   time, and each channel of an output serves who asked first, the channels in turn: so every queue
@@ -33,20 +34,28 @@
 //!   its place among what is forwarded. What has arrived leaves at once when it
 //!   is first in its queue.
 //!
-//! At one time, arrivals come first, then inputs that are free again, outputs that are, and departures.
+//! - **Transport.** When a message may give its next packet, and what a full queue does ([`transport`],
+//!   `control.rs`): by default at once, and wait.
+//!
+//! At one time, arrivals come first, then inputs that are free again, outputs that are, departures, and
+//! headers and pulls.
 //! Ignored: allocation between flits, corrupted packets, separate networks for requests.
 //!
 //! The [`Calendar`] and the lists within arrays are the clever part; `tests/it/packets_oracle.rs` has
 //! the plain one.
 
 mod calendar;
+pub mod choice;
+mod control;
 mod inspect;
 mod line;
+pub mod policy;
 mod settings;
 mod source;
 mod state;
 mod statistics;
 mod switch;
+pub mod transport;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -60,6 +69,8 @@ use rand_pcg::Pcg64Mcg;
 
 use crate::{Event, Submission, Transfer, TransferId, World};
 use calendar::{Action, Calendar};
+use choice::PathChoice;
+use control::Control;
 pub use settings::Settings;
 use source::{Message, Slot, Source};
 use state::{Asker, Input, Link, NONE, Output, Packet, Speed};
@@ -72,6 +83,10 @@ pub struct Packets {
     routing: Box<dyn Routing>,
     draws: u32,
     random: Pcg64Mcg,
+    /// If it leaves hops out.
+    choice: Option<&'static dyn PathChoice>,
+    control: Control,
+    seed: u64,
     /// Virtual channels of a link.
     channels: usize,
     /// A channel's share of a buffer.
@@ -101,6 +116,8 @@ pub struct Packets {
     ready: VecDeque<(u64, Event)>,
     now: u64,
     hops: Vec<Hop>,
+    /// Of them, those that are as good as the best.
+    equals: Vec<u32>,
     counters: Counters,
 }
 
@@ -131,6 +148,9 @@ impl Packets {
         Ok(Self {
             draws: routing.draws(),
             random: Pcg64Mcg::seed_from_u64(seed),
+            choice: Some(settings.choice.0).filter(|choice| choice.narrows()),
+            control: Control::new(settings, &graph),
+            seed,
             channels,
             share: settings.channel_share(routing.channels()),
             packet_bytes: settings.packet.count() as u32,
@@ -150,6 +170,7 @@ impl Packets {
             ready: VecDeque::new(),
             now: 0,
             hops: Vec::new(),
+            equals: Vec::new(),
             counters: Counters::new(count),
             links,
             graph,
@@ -190,8 +211,11 @@ impl World for Packets {
     }
 
     fn next_time(&self) -> Option<Time> {
-        let ready = self.ready.front().map(|&(time, _)| time);
-        ready.or_else(|| self.events.next_time()).map(Time::from_ps)
+        if let Some(&(time, _)) = self.ready.front() {
+            return Some(Time::from_ps(time));
+        }
+        let next = self.events.next_time().unwrap_or(u64::MAX).min(self.control.next_time());
+        (next < u64::MAX).then(|| Time::from_ps(next))
     }
 
     fn next_event(&mut self, until: Time) -> Option<(Time, Event)> {
@@ -199,8 +223,12 @@ impl World for Packets {
             if let Some((time, event)) = self.ready.pop_front() {
                 return Some((Time::from_ps(time), event));
             }
-            let entry = self.events.pop(until.as_ps())?;
-            self.handle(entry);
+            let small = self.control.next_time();
+            match self.events.pop(until.as_ps().min(small)) {
+                Some(entry) => self.handle(entry),
+                None if small < u64::MAX && small <= until.as_ps() => self.take_small(),
+                None => return None,
+            }
         }
     }
 

@@ -5,6 +5,10 @@ use allrail_fabric::FabricError;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::choice::PathChoice;
+use super::policy::Chosen;
+use super::transport::Transport;
+
 /// Sizes, latencies and speeds of ports. The default is `HammingMesh` (SC'22), Table III.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -19,6 +23,16 @@ pub struct Settings {
     pub buffer_latency: Time,
     /// How much faster than a link a crossbar takes packets to it.
     pub crossbar_speedup: f64,
+    /// Which of the hops that the routing allows a packet takes.
+    pub choice: Chosen<dyn PathChoice>,
+    /// When NPUs may send, and what a full queue does.
+    pub transport: Chosen<dyn Transport>,
+    /// What a message sends before its receiver pulls; 16 packets if left out. Transports with pulls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_window: Option<Bytes>,
+    /// With more than this before an output, packets for it are cut; 8 packets if left out. Of `ndp`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut_above: Option<Bytes>,
 }
 
 impl Default for Settings {
@@ -29,6 +43,10 @@ impl Default for Settings {
             flit: Bytes::new(256),
             buffer_latency: Time::from_ns(40),
             crossbar_speedup: 2.0,
+            choice: Chosen(super::choice::ALL[0]),
+            transport: Chosen(super::transport::ALL[0]),
+            first_window: None,
+            cut_above: None,
         }
     }
 }
@@ -67,6 +85,28 @@ impl Settings {
             let why = "it is longer than a second".into();
             return refuse("buffer_latency", value, why, "write `buffer_latency: 40 ns`".into());
         }
+        let rules = self.transport.rules();
+        let unread = [
+            ("first_window", self.first_window, rules.pulls),
+            ("cut_above", self.cut_above, rules.cuts),
+        ];
+        for (field, value, read) in unread {
+            let Some(value) = value else { continue };
+            let value_text = format!("{} B", value.count());
+            if !read {
+                let why = format!("`transport: {}` does not read it", self.transport.tag());
+                return refuse(
+                    field,
+                    value_text,
+                    why,
+                    "leave it out, or write `transport: ndp`".into(),
+                );
+            }
+            if value.count() < packet {
+                let why = format!("a packet has {packet} B");
+                return refuse(field, value_text, why, "leave room for one packet at least".into());
+            }
+        }
         let share = self.channel_share(channels);
         if share < packet {
             let why = format!(
@@ -76,6 +116,19 @@ impl Settings {
             return refuse("buffer", format!("{} B", self.buffer.count()), why, hint);
         }
         Ok(())
+    }
+
+    /// How many packets a message sends unasked.
+    pub(super) fn first_window_packets(&self) -> u32 {
+        const PACKETS: u64 = 16;
+        let window = self.first_window.map(|bytes| bytes.count() / self.packet.count());
+        u32::try_from(window.unwrap_or(PACKETS)).unwrap_or(u32::MAX)
+    }
+
+    /// Bytes before an output above which packets are cut.
+    pub(super) fn cut_above(&self) -> u64 {
+        const PACKETS: u64 = 8;
+        self.cut_above.map_or(PACKETS * self.packet.count(), Bytes::count)
     }
 
     /// A virtual channel's share of a port's buffer, in bytes.

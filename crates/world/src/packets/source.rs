@@ -14,17 +14,17 @@ pub(super) struct Message {
     tag: u64,
     sent_tag: u64,
     /// Bytes that are in no packet yet.
-    left: u64,
-    source: u32,
+    pub(super) left: u64,
+    pub(super) source: u32,
     pub(super) destination: u32,
     /// After it, in its NPU's line or among the unused ones.
     pub(super) next: u32,
     /// How many messages had this place before.
-    generation: u32,
+    pub(super) generation: u32,
     /// Packets made so far.
     made: u32,
     /// Packets that have not arrived.
-    inside: u32,
+    pub(super) inside: u32,
     /// Packets whose last byte has not left the NPU.
     unsent: u32,
     /// One more than the highest place of a packet that has arrived.
@@ -32,15 +32,17 @@ pub(super) struct Message {
     wants_sent: bool,
     /// Delivered, or withdrawn.
     over: bool,
-    withdrawn: bool,
+    pub(super) withdrawn: bool,
     reordered: bool,
+    /// Whether it stands in its NPU's line.
+    pub(super) in_line: bool,
 }
 
 const _: () = assert!(size_of::<Message>() == 64);
 
 impl Message {
     /// Whether a packet is still to be made; an empty message has one.
-    const fn unfinished(&self) -> bool {
+    pub(super) const fn unfinished(&self) -> bool {
         self.left > 0 || self.made == 0
     }
 }
@@ -110,6 +112,7 @@ impl Packets {
             over: false,
             withdrawn: false,
             reordered: false,
+            in_line: true,
         };
         self.counters.submits();
         self.open_messages += 1;
@@ -125,13 +128,20 @@ impl Packets {
             id
         };
         let generation = self.messages[id as usize].generation;
+        self.grant(id, source, destination, bytes);
+        self.stand_in_line(id);
+        TransferId(u64::from(generation) << 32 | u64::from(id))
+    }
+
+    /// Message `id` may give packets.
+    pub(super) fn stand_in_line(&mut self, id: u32) {
+        let source = self.messages[id as usize].source;
         let at = &mut self.sources[source as usize];
         if let Some(place) = at.line.push(&mut self.messages, id)
             && at.open > 0
         {
             self.fill_from(source, place);
         }
-        TransferId(u64::from(generation) << 32 | u64::from(id))
     }
 
     /// Makes packets for the cables of `npu` that are open, looking from `place` in its line on.
@@ -146,8 +156,10 @@ impl Packets {
                 place += 1;
                 continue;
             }
-            let hop = self.choose(npu, 0, standing.destination);
-            if self.draws == 1 && standing.cables == Cables::ALL {
+            let sequence = self.messages[standing.message as usize].made;
+            let packet = (standing.message, sequence);
+            let hop = self.choose(npu, 0, standing.destination, packet);
+            if self.draws == 1 && self.choice.is_none() && standing.cables == Cables::ALL {
                 let of_hop = |hop: &Hop| self.slots[hop.link as usize].cable.0;
                 let cables = self.hops.iter().map(of_hop).fold(0, |all, one| all | one);
                 // None has a bit where there are too many.
@@ -169,9 +181,11 @@ impl Packets {
             self.askers[asker as usize].queue.push(&mut self.packets, packet);
             self.ask(asker, hop);
             let at = &mut self.sources[npu as usize];
-            if self.messages[id as usize].unfinished() {
+            let message = &mut self.messages[id as usize];
+            if message.unfinished() && self.control.allows(id, message.made) {
                 at.line.step_back(&mut self.messages, place);
             } else {
+                message.in_line = false;
                 at.line.remove(&mut self.messages, place);
             }
         }
@@ -213,7 +227,8 @@ impl Packets {
         let message = &mut self.messages[id as usize];
         message.unsent -= 1;
         if message.unsent == 0 && !message.unfinished() {
-            if message.wants_sent && !message.withdrawn {
+            // What is cut later leaves again, and is told no more.
+            if std::mem::take(&mut message.wants_sent) && !message.withdrawn {
                 self.ready.push_back((self.now, Event::Sent { tag: message.sent_tag }));
             }
             self.forget(id);
@@ -232,6 +247,8 @@ impl Packets {
         let first = late && !message.reordered;
         message.reordered |= late;
         self.counters.delivers(self.now - packet.made, late, first);
+        self.ask_for_more(packet.message);
+        let message = &mut self.messages[packet.message as usize];
         if message.inside == 0 && !message.unfinished() {
             if !message.withdrawn {
                 message.over = true;
@@ -251,7 +268,9 @@ impl Packets {
         if message.unfinished() {
             (message.left, message.made) = (0, message.made.max(1));
             let npu = message.source;
-            self.sources[npu as usize].line.withdraw(&mut self.messages, id);
+            if std::mem::take(&mut message.in_line) {
+                self.sources[npu as usize].line.withdraw(&mut self.messages, id);
+            }
             self.forget(id);
             self.fill_from(npu, 0);
         }
@@ -259,7 +278,7 @@ impl Packets {
     }
 
     /// Gives the place of message `id` away if nothing of it is left.
-    fn forget(&mut self, id: u32) {
+    pub(super) fn forget(&mut self, id: u32) {
         let message = &mut self.messages[id as usize];
         if message.inside == 0 && message.unsent == 0 {
             message.over = true;

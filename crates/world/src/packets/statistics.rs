@@ -20,6 +20,8 @@ pub struct Statistics {
     pub packets: u64,
     /// Packets that have arrived.
     pub delivered: u64,
+    /// Packets that lost their payload on the way, to be sent again.
+    pub cut: u64,
     /// Links crossed, over all packets.
     pub packet_hops: u64,
     /// Bytes sent on each directed link, numbered as the graph does.
@@ -48,6 +50,7 @@ pub(super) struct Counters {
     messages: u64,
     packets: u64,
     delivered: u64,
+    cut: u64,
     packet_hops: u64,
     link_bytes: Vec<u64>,
     deepest: u64,
@@ -81,6 +84,7 @@ impl Counters {
             messages: 0,
             packets: 0,
             delivered: 0,
+            cut: 0,
             packet_hops: 0,
             link_bytes: vec![0; links],
             deepest: 0,
@@ -110,6 +114,10 @@ impl Counters {
         self.link_bytes[link as usize] += u64::from(packet.bytes);
     }
 
+    pub(super) fn cuts(&mut self) {
+        self.cut += 1;
+    }
+
     pub(super) fn holds(&mut self, bytes: u64) {
         self.deepest = self.deepest.max(bytes);
     }
@@ -128,7 +136,7 @@ impl Counters {
 
     /// Packets that have been made and have not arrived.
     pub(super) const fn inside(&self) -> u64 {
-        self.packets - self.delivered
+        self.packets - self.delivered - self.cut
     }
 
     fn percentile(&self, hundredths: u64) -> Time {
@@ -154,6 +162,7 @@ impl Packets {
             messages: counters.messages,
             packets: counters.packets,
             delivered: counters.delivered,
+            cut: counters.cut,
             packet_hops: counters.packet_hops,
             link_bytes: counters.link_bytes.iter().copied().map(Bytes::new).collect(),
             deepest_queue: Bytes::new(counters.deepest),

@@ -6,6 +6,7 @@ use rand::Rng;
 
 use super::Packets;
 use super::calendar::Action;
+use super::choice::Fork;
 use super::state::{self, NONE};
 
 impl Packets {
@@ -97,9 +98,15 @@ impl Packets {
             }
             let (node, latency) = (at.node, at.latency);
             let packet = &self.packets[id as usize];
+            let packet_bytes = packet.bytes;
             let (destination, state) = (packet.destination, packet.state);
             if destination != node {
-                let hop = self.choose(node, state, destination);
+                let (message, sequence) = (packet.message, packet.sequence);
+                let hop = self.choose(node, state, destination, (message, sequence));
+                if self.is_crowded(hop.link) && packet_bytes > 0 {
+                    self.cut(queue, link, id);
+                    continue;
+                }
                 self.packets[id as usize].state = hop.state.0;
                 return self.ask(queue as u32, hop);
             }
@@ -110,30 +117,57 @@ impl Packets {
         }
     }
 
-    /// The least loaded of the hops that are allowed.
+    /// The least loaded of the hops that are allowed, for the packet of this message and place in it.
     #[inline(always)] // Its hop then stays in registers.
-    pub(super) fn choose(&mut self, node: u32, state: u32, destination: u32) -> Hop {
+    pub(super) fn choose(
+        &mut self,
+        node: u32,
+        state: u32,
+        destination: u32,
+        (message, sequence): (u32, u32),
+    ) -> Hop {
         let draw = if self.draws > 1 { self.random.random_range(0..self.draws) } else { 0 };
         self.hops.clear();
-        let (node, destination) = (NodeId(node), NodeId(destination));
-        self.routing.hops(node, RouteState(state), destination, draw, &mut self.hops);
-        let mut best = 0;
-        if self.hops.len() > 1 {
-            let mut least = f64::INFINITY;
-            for (number, hop) in self.hops.iter().enumerate() {
-                let output =
-                    &mut self.outputs[hop.link as usize * self.channels + usize::from(hop.channel)];
-                output.settle(self.now);
-                let link = &self.links[hop.link as usize];
-                let rate = self.speeds[usize::from(link.speed)].rate;
-                let waiting = link.free_at.saturating_sub(self.now) as f64 * rate;
-                let load = (waiting + output.used as f64) * f64::from(hop.weight);
-                if load < least {
-                    (best, least) = (number, load);
-                }
+        let (at, to) = (NodeId(node), NodeId(destination));
+        self.routing.hops(at, RouteState(state), to, draw, &mut self.hops);
+        if self.hops.len() > 1
+            && let Some(choice) = self.choice
+        {
+            let source = NodeId(self.messages[message as usize].source);
+            let fork = Fork { node: at, source, destination: to, sequence, seed: self.seed };
+            choice.narrow(&fork, &mut self.hops);
+        }
+        let best = if self.hops.len() > 1 { self.least_loaded(node) } else { 0 };
+        *self.hops.get(best).expect("a routing knows a way from every node")
+    }
+
+    /// Which of the hops from `node` is.
+    fn least_loaded(&mut self, node: u32) -> usize {
+        let mut best = (f64::INFINITY, u8::MAX);
+        self.equals.clear();
+        for (number, hop) in (0u32..).zip(&self.hops) {
+            let output =
+                &mut self.outputs[hop.link as usize * self.channels + usize::from(hop.channel)];
+            output.settle(self.now);
+            let link = &self.links[hop.link as usize];
+            let rate = self.speeds[usize::from(link.speed)].rate;
+            let waiting = link.free_at.saturating_sub(self.now) as f64 * rate;
+            let load = (waiting + output.used as f64) * f64::from(hop.weight);
+            if load > best.0 {
+                continue;
+            }
+            if (load, hop.weight) < best {
+                best = (load, hop.weight);
+                self.equals.clear();
+            }
+            if (load, hop.weight) == best {
+                self.equals.push(number);
             }
         }
-        *self.hops.get(best).expect("a routing knows a way from every node")
+        // The rules of boards and tori prefer their first hop; uplinks of a switch are alike.
+        let drawn = node >= self.graph.npus() && self.equals.len() > 1;
+        let place = if drawn { self.random.random_range(0..self.equals.len()) } else { 0 };
+        self.equals[place] as usize
     }
 
     /// `asker` (a queue, or a slot) wants its first packet to take `hop`.
@@ -292,7 +326,7 @@ impl Packets {
     }
 
     /// The buffer space of packet `id` is free again; its sender knows at `time`.
-    fn give_back(&mut self, queue: usize, id: u32, time: u64) {
+    pub(super) fn give_back(&mut self, queue: usize, id: u32, time: u64) {
         let packet = &self.packets[id as usize];
         self.counters.held(u64::from(packet.bytes), time - packet.claimed);
         let output = &mut self.outputs[queue];

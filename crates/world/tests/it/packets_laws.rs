@@ -7,7 +7,8 @@ use crate::packets_common::*;
 use allrail_core::{Bandwidth, Bytes, Time};
 use allrail_fabric::graph::NodeId;
 use allrail_fabric::routing::{Adaptive, Hop, RouteState, Routing};
-use allrail_world::packets::Settings;
+use allrail_world::packets::policy::Chosen;
+use allrail_world::packets::{Settings, choice, transport};
 use allrail_world::{Packets, World};
 use proptest::prelude::*;
 
@@ -162,6 +163,11 @@ fn refuses_packets_that_do_not_fit_a_buffer_and_other_mistakes() {
         field(Settings { crossbar_speedup: f64::NAN, ..table.clone() }),
         "world.crossbar_speedup"
     );
+    let unread = Settings { cut_above: Some(Bytes::new(9000)), ..table.clone() };
+    assert_eq!(field(unread), "world.cut_above");
+    let transport = Chosen(transport::ALL[2]);
+    let small = Settings { first_window: Some(Bytes::new(8191)), transport, ..table.clone() };
+    assert_eq!(field(small), "world.first_window");
     let late = Settings { buffer_latency: Time::MAX, ..table };
     assert_eq!(field(late), "world.buffer_latency");
 }
@@ -173,6 +179,14 @@ fn settings_have_the_published_defaults_and_refuse_unknown_keys() {
     let one = read(r#"{ "packet": "4 KiB" }"#).expect("one key");
     assert_eq!((one.packet, one.flit), (Bytes::new(4096), Bytes::new(256)));
     assert!(read(r#"{ "colour": 1 }"#).is_err());
+    assert!(
+        read(r#"{ "choice": "spry" }"#).is_err_and(|error| error.to_string().contains("`spray`"))
+    );
+    for choice in choice::ALL {
+        let one = read(&format!(r#"{{ "choice": "{}" }}"#, choice.tag())).expect("it is listed");
+        let text = serde_json::to_string(&one).expect("settings");
+        assert_eq!(read(&text).expect("what was written"), one);
+    }
 }
 
 #[test]
@@ -209,20 +223,109 @@ fn any_size() -> impl Strategy<Value = u64> {
     prop_oneof![1 => Just(0), 7 => 1u64..9_000]
 }
 
+/// Every NPU of a nonblocking tree of 64 sends 2 MiB to one other: the end, and the packets cut.
+fn permutation(settings: &Settings) -> (Time, u64) {
+    let graph = Arc::new(tree(8, 8, 8, &[wire(400, 20_000)]));
+    let to = |npu: u32| (npu * 37 + 31) % 64;
+    let messages: Vec<Message> = (0..64).map(|npu| message(0, npu, to(npu), 2 << 20)).collect();
+    let (times, world) = run_world(&graph, settings, &messages);
+    (times.iter().map(|times| times.delivered).max().expect("messages"), world.statistics().cut)
+}
+
+/// 41.94 µs are what an NPU's cable takes. A leaf's NPUs are in step: were equal uplinks not drawn, each
+/// would keep to one, and the more so the faster the crossbar.
+#[test]
+fn a_permutation_is_spread_and_a_faster_crossbar_does_not_slow_it() {
+    let bound = Time::from_ps(41_943_040);
+    for choice in choice::ALL.iter().filter(|choice| choice.spreads()) {
+        for transport in transport::ALL {
+            let mut ends = Vec::new();
+            for crossbar_speedup in [2.0, 4.0, 8.0] {
+                let (choice, transport) = (Chosen(*choice), Chosen(*transport));
+                let settings =
+                    Settings { choice, transport, crossbar_speedup, ..Settings::default() };
+                let (end, cut) = permutation(&settings);
+                assert!(cut == 0 || transport.rules().cuts);
+                ends.push(end.as_ps() as f64 / bound.as_ps() as f64);
+            }
+            let told = format!("{}, {}: {ends:?}", choice.tag(), transport.tag());
+            assert!(ends.iter().all(|&end| (1.0..1.12).contains(&end)), "{told}");
+            assert!(ends.iter().all(|&end| end < ends[0] * 1.02), "{told}");
+        }
+    }
+}
+
+/// 15 send to one: the receiver's cable is the bound, whatever is cut, and queues stay small.
+#[test]
+fn an_incast_with_cuts_fills_the_cable_of_the_receiver() {
+    let graph = Arc::new(tree(4, 4, 4, &[wire(400, 20_000)]));
+    let messages: Vec<Message> = (1..16).map(|npu| message(0, npu, 0, 1 << 20)).collect();
+    let settings = Settings { transport: Chosen(transport::ALL[2]), ..Settings::default() };
+    let (times, world) = run_world(&graph, &settings, &messages);
+    let end = times.iter().map(|times| times.delivered).max().expect("messages");
+    let bound = 15.0 * f64::from(1 << 20) / 50e9;
+    assert!((1.0..1.02).contains(&(end.as_s() / bound)), "{end:?}");
+    let sums = world.statistics();
+    assert!(sums.cut > 0 && sums.deepest_queue < Bytes::new(300_000), "{sums:?}");
+    // Without cuts all first windows wait in the network.
+    let (_, pulled) = run_world(
+        &graph,
+        &Settings { transport: Chosen(transport::ALL[1]), ..settings },
+        &messages,
+    );
+    assert!(pulled.statistics().deepest_queue > sums.deepest_queue);
+}
+
+#[test]
+fn a_withdrawn_message_is_pulled_no_more() {
+    for transport in transport::ALL {
+        let graph = Arc::new(tree(1, 9, 1, &[wire(400, 20_000)]));
+        let settings = Settings { transport: Chosen(*transport), ..Settings::default() };
+        let routing = Box::new(Adaptive::new(&graph).expect("a tree"));
+        let mut world = Packets::new(graph, routing, &settings, 0).expect("a world");
+        let messages = (1..9u32).map(|npu| message(0, npu, 0, 1_000_000));
+        let sent: Vec<_> = messages.map(|m| submit(&mut world, u64::from(m.source), &m)).collect();
+        let early = Time::from_us(6);
+        while world.next_event(early).is_some() {}
+        for &transfer in &sent[..4] {
+            assert!(world.cancel(early, transfer));
+        }
+        for npu in 1..5u32 {
+            submit(&mut world, u64::from(npu), &Message { at: early, ..message(0, npu, 0, 9_000) });
+        }
+        let mut delivered: Vec<u64> = std::iter::from_fn(|| world.next_event(Time::MAX))
+            .filter_map(|(_, event)| match event {
+                allrail_world::Event::Delivered { tag } => Some(tag),
+                allrail_world::Event::Sent { .. } => None,
+            })
+            .collect();
+        delivered.sort_unstable();
+        assert_eq!(delivered, (1..9).collect::<Vec<_>>(), "{}", transport.tag());
+        world.check_empty();
+    }
+}
+
+fn any_policies() -> impl Strategy<Value = (usize, usize)> {
+    (0..choice::ALL.len(), 0..transport::ALL.len())
+}
+
 proptest! {
     #![proptest_config(config())]
 
     /// Nothing is lost, told twice or out of order; every link stays within its capacity.
     #[test]
-    fn packets_are_conserved(case in any_case(any_size())) {
+    fn packets_are_conserved(case in any_case(any_size()), policies in any_policies()) {
         let (graph, settings, messages) = case;
         let graph = Arc::new(graph);
+        let (choice, transport) = (Chosen(choice::ALL[policies.0]), Chosen(transport::ALL[policies.1]));
+        let settings = Settings { choice, transport, ..settings };
         let (times, world) = run_world(&graph, &settings, &messages);
         let sums = world.statistics();
         let packet = settings.packet.count();
         let packets: u64 =
             messages.iter().map(|m| m.bytes.div_ceil(packet).max(1)).sum();
-        prop_assert_eq!((sums.packets, sums.delivered), (packets, packets));
+        prop_assert_eq!((sums.packets - sums.cut, sums.delivered), (packets, packets));
+        prop_assert!(sums.cut == 0 || transport.rules().cuts);
         prop_assert_eq!(sums.messages, messages.len() as u64);
         let end = times.iter().map(|t| t.delivered).max().unwrap_or_default();
         for (link, bytes) in (0..).zip(&sums.link_bytes) {

@@ -10,6 +10,8 @@ use allrail_fabric::graph::{Graph, NodeId};
 use allrail_fabric::routing::{Adaptive, Hop, RouteState, Routing};
 use allrail_world::packets::Settings;
 use proptest::prelude::*;
+use rand::{Rng, SeedableRng};
+use rand_pcg::Pcg64Mcg;
 
 struct Packet {
     message: usize,
@@ -70,6 +72,8 @@ struct Plain<'a> {
     agenda: BTreeSet<u64>,
     /// Whether two things happened at one time.
     tie: bool,
+    /// As the world's: what is drawn is drawn in the same order.
+    random: Pcg64Mcg,
 }
 
 impl Plain<'_> {
@@ -88,7 +92,7 @@ impl Plain<'_> {
         self.claims.iter().filter(held).map(|claim| claim.bytes).sum()
     }
 
-    fn choose(&self, node: NodeId, state: RouteState, destination: u32) -> Hop {
+    fn choose(&mut self, node: NodeId, state: RouteState, destination: u32) -> Hop {
         let mut hops = Vec::new();
         self.routing.hops(node, state, NodeId(destination), 0, &mut hops);
         let load = |hop: &Hop| {
@@ -97,8 +101,14 @@ impl Plain<'_> {
             let waiting = self.ports[link].free_at.saturating_sub(self.now) as f64 * rate;
             (waiting + self.used((link, hop.channel)) as f64) * f64::from(hop.weight)
         };
-        // The first of equals.
-        *hops.iter().min_by(|a, b| load(a).total_cmp(&load(b))).expect("a way")
+        let cost = |hop: &Hop| (load(hop), hop.weight);
+        let best = hops.iter().map(cost).min_by(|a, b| a.partial_cmp(b).expect("numbers"));
+        hops.retain(|hop| Some(cost(hop)) == best);
+        // Of equals NPUs take the first, switches draw.
+        if node.0 < self.graph.npus() || hops.len() == 1 {
+            return hops[0];
+        }
+        hops[self.random.random_range(0..hops.len())]
     }
 
     fn first(&self, asker: Asker) -> usize {
@@ -326,6 +336,7 @@ fn plain(graph: &Graph, settings: &Settings, messages: &[Message]) -> (Vec<Times
         times: vec![Times { sent: Time::MAX, delivered: Time::MAX }; messages.len()],
         agenda: BTreeSet::new(),
         tie: false,
+        random: Pcg64Mcg::seed_from_u64(0),
     };
     for message in messages {
         plain.at(message.at.as_ps());

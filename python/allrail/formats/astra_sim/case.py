@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from allrail.errors import InputError
-from allrail.formats.astra_sim import training
+from allrail.formats.astra_sim import traces, training
 from allrail.formats.astra_sim.implementations import (
     Implementation,
     on_dimension,
@@ -68,6 +68,7 @@ def read_case(
     comm_scale: float = 1.0,
     compute_scale: float = 1.0,
     num_passes: int = 1,
+    comm_group: str | Path | None = None,
     world: str = "dims",
 ) -> AstraCase:
     """Read one ASTRA-sim run.
@@ -75,10 +76,11 @@ def read_case(
     Args:
         network: Its network file, of 1.0 or 2.x.
         system: Its system file, of 1.0 or 2.x.
-        workload: Its workload file.
+        workload: Its workload file of layers, or what the names of its trace's files begin with.
         comm_scale: Multiplies the bytes of collectives.
         compute_scale: Multiplies compute times; `MICRO` has none.
         num_passes: How often the workload runs.
+        comm_group: The process groups of a trace; without it, it names none.
         world: `dims` for the congestion-unaware backend, `links` for the congestion-aware one.
 
     Raises:
@@ -96,6 +98,21 @@ def read_case(
     notes = Notes()
     net = read_network(network, notes=notes)
     sys = read_system(system, notes=notes)
+    if traces.is_prefix(workload):
+        prefix = Path(workload)
+        scales = {"comm_scale": comm_scale, "compute_scale": compute_scale}
+        model = traces.workload(prefix, comm_group, num_passes=num_passes, **scales)
+        scenario = traces.scenario(net, sys, world=world) | {"workload": model}
+        return AstraCase(
+            f"{net.name}-{prefix.name}", scenario, notes.warning(), 0, passes=num_passes
+        )
+    if comm_group is not None:
+        raise InputError(
+            "layers name no process groups",
+            field="--comm-group",
+            value=str(comm_group),
+            hint="leave it out, or run a Chakra trace: the files' path without `.<rank>.et`",
+        )
     file = read_workload(workload, notes=notes)
     name = f"{net.name}-{Path(workload).stem}"
     if file.header.loop == "MICRO":

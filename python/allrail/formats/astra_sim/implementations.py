@@ -117,4 +117,6 @@ def on_dimension(
     if dimension.topology is Topology.FULLY_CONNECTED:
         # A message of a ring crosses one link to one peer, whole.
         return one_way, dimension.links or dimension.size - 1, "shared"
+    if dimension.topology is Topology.SWITCH:
+        return one_way, dimension.links or 1, "shared"
     return algorithm, dimension.links or 1, "shared"

@@ -62,6 +62,7 @@ MODELLED = (
     "intra-dimension-scheduling",
     "inter-dimension-scheduling",
     "gap-denominator",
+    "local-mem-bw",
 )
 SILENT = ("boost-mode", "seprate-log", "trace-enabled", "replay-only", "track-local-mem")
 """They change how ASTRA-sim runs or what it writes, not what it models."""
@@ -75,7 +76,6 @@ NOT_MODELLED = {
     "G": ("0", "the bus of an NPU"),
     "packet-routing": ("software", "routing of all-to-all"),
     "direct-collective-window": ("-1", "messages of a direct step leave at once"),
-    "local-mem-bw": ("0", "memory of an NPU"),
     "peak-perf": ("0", "compute"),
     "roofline-enabled": ("0", "compute"),
 }
@@ -98,6 +98,7 @@ class AstraSystem:
         by_loads: Whether it looks at what the dimensions have been given.
         apart: Whether an all-reduce scatters and gathers on the last dimension in two stages.
         threshold: Themis' divisor.
+        memory: Bandwidth of an NPU's memory, GB/s; None where the file has none.
         implementations: One list per kind of collective that the file has.
         source: For errors about it.
     """
@@ -113,6 +114,7 @@ class AstraSystem:
     by_loads: bool
     apart: bool
     threshold: int
+    memory: float | None
     implementations: dict[str, tuple[Implementation, ...]]
     source: Source
 
@@ -156,6 +158,7 @@ def read_system(path: str | Path, *, notes: Notes) -> AstraSystem:
         by_loads=values.get("inter-dimension-scheduling") in BY_LOADS,
         apart=values.get("inter-dimension-scheduling") in APART,
         threshold=_count(values, "gap-denominator", 16, source),
+        memory=_memory(values, source),
         implementations={
             kind: _implementations(values[key], key, source, notes)
             for kind, key in IMPLEMENTATION_KEYS.items()
@@ -219,6 +222,16 @@ def _delay(values: dict[str, object], key: str, default: float, source: Source) 
     if key not in values:
         return default
     return source.number(values[key], at=key, unit="ns", at_least=0, at_most=LONGEST_DELAY)
+
+
+def _memory(values: dict[str, object], source: Source) -> float | None:
+    if "local-mem-bw" not in values:
+        return None
+    found = source.number(
+        values["local-mem-bw"], at="local-mem-bw", unit="GB/s", at_least=0, at_most=1e15
+    )
+    # The core takes 1 PB/s at most, which is no time beside any network.
+    return min(found, 1e6) or None
 
 
 def _implementations(

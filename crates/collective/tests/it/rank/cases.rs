@@ -49,7 +49,11 @@ pub(crate) fn fabric(sizes: &[u32]) -> Fabric {
         in_network_reduction: false,
         contention: Contention::Shared,
     };
-    Fabric { name: "test".to_owned(), dimensions: sizes.iter().map(dimension).collect() }
+    Fabric {
+        memory_bandwidth: None,
+        name: "test".to_owned(),
+        dimensions: sizes.iter().map(dimension).collect(),
+    }
 }
 
 /// A plan of these chunks, in the order in which they stand.

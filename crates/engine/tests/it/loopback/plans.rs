@@ -32,7 +32,11 @@ fn fabric(draw: &mut Draw, sizes: &[u32]) -> Fabric {
         in_network_reduction: false,
         contention: Contention::Shared,
     };
-    Fabric { name: "test".to_owned(), dimensions: sizes.iter().map(dimension).collect() }
+    Fabric {
+        memory_bandwidth: None,
+        name: "test".to_owned(),
+        dimensions: sizes.iter().map(dimension).collect(),
+    }
 }
 
 /// What a chunk scheduler makes of this, with any algorithms, for any size.

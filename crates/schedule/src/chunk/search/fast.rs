@@ -285,7 +285,7 @@ mod tests {
             in_network_reduction: false,
             contention: Contention::Shared,
         });
-        Fabric { name: String::new(), dimensions: dimensions.collect() }
+        Fabric { memory_bandwidth: None, name: String::new(), dimensions: dimensions.collect() }
     }
 
     proptest! {

@@ -24,7 +24,7 @@ pub(crate) fn switches(dimensions: &[(u32, &str)]) -> Fabric {
     let dimensions = dimensions
         .iter()
         .map(|(size, bandwidth)| dimension(Kind::Switch, *size, bandwidth, "0 ns"));
-    Fabric { name: "test".into(), dimensions: dimensions.collect() }
+    Fabric { memory_bandwidth: None, name: "test".into(), dimensions: dimensions.collect() }
 }
 
 pub(crate) fn request(fabric: Fabric, operation: Operation, size: &str, policy: &str) -> Request {

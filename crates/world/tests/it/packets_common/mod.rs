@@ -175,6 +175,7 @@ pub(crate) fn any_case(
             flit: Bytes::new(flit),
             buffer_latency: Time::from_ps(latency),
             crossbar_speedup: f64::from(speedup) / 100.0,
+            ..Settings::default()
         };
         let npus = graph.npus();
         let mut messages: Vec<Message> = draws

@@ -50,24 +50,37 @@ pub enum Wiring<'a> {
         /// For groups that are no product of dimensions.
         algorithms: &'a Algorithms,
     },
-    /// Ranks of a fabric of dimensions, and plans on them; with everything of the schedule but what is
-    /// communicated.
-    Dimensions(&'a Request),
+    /// Ranks of a fabric of dimensions, and plans on them.
+    Dimensions {
+        /// Everything of the schedule but what is communicated.
+        request: &'a Request,
+        /// Of a kind of collective, where they differ from the request's.
+        algorithms: &'a BTreeMap<Operation, Vec<String>>,
+    },
 }
 
 impl Wiring<'_> {
     fn request(&self) -> Option<&Request> {
         match self {
             Wiring::Graph { .. } => None,
-            Wiring::Planned { request, .. } | Wiring::Dimensions(request) => Some(request),
+            Wiring::Planned { request, .. } | Wiring::Dimensions { request, .. } => Some(request),
         }
     }
 
     fn places(&self) -> Option<&[NodeId]> {
         match self {
             Wiring::Graph { places, .. } | Wiring::Planned { places, .. } => Some(places),
-            Wiring::Dimensions(_) => None,
+            Wiring::Dimensions { .. } => None,
         }
+    }
+
+    /// The algorithms of a kind of collective on each dimension, where they are named.
+    fn algorithms(&self, operation: Operation) -> Option<&[String]> {
+        let own = match self {
+            Wiring::Dimensions { algorithms, .. } => algorithms.get(&operation),
+            Wiring::Graph { .. } | Wiring::Planned { .. } => None,
+        };
+        own.or(self.request()?.algorithms.as_ref()).map(Vec::as_slice)
     }
 
     /// How executors run.
@@ -106,7 +119,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn new(graph: &'a StepGraph, players: &'a Players, wiring: Wiring<'a>) -> Self {
         let sizes = match &wiring {
             Wiring::Graph { sizes, .. } => sizes.to_vec(),
-            Wiring::Planned { request, .. } | Wiring::Dimensions(request) => {
+            Wiring::Planned { request, .. } | Wiring::Dimensions { request, .. } => {
                 request.fabric.dimensions.iter().map(|dimension| dimension.size).collect()
             }
         };
@@ -152,14 +165,15 @@ impl<'a> Lowering<'a> {
             let algorithms = match &self.wiring {
                 Wiring::Graph { algorithms, .. } => Some(*algorithms),
                 Wiring::Planned { algorithms, .. } => group.parts.is_empty().then_some(*algorithms),
-                Wiring::Dimensions(_) => None,
+                Wiring::Dimensions { .. } => None,
             };
             Some(Rc::new(match (algorithms, self.wiring.request()) {
                 (None, Some(request)) => {
-                    let in_links = matches!(self.wiring, Wiring::Dimensions(_));
+                    let in_links = matches!(self.wiring, Wiring::Dimensions { .. });
+                    let names = self.wiring.algorithms(operation);
                     let orders = in_links.then_some((self.send_ahead, &mut self.orders));
                     let programs = &mut self.programs;
-                    on_dimensions(request, &group.parts, operation, bytes, programs, orders)?
+                    on_dimensions(request, names, &group.parts, operation, bytes, programs, orders)?
                 }
                 (algorithms, _) => {
                     let algorithms = algorithms.expect("a graph has them");
@@ -277,6 +291,7 @@ fn dimension(sizes: &[u32], from: Rank, to: Rank) -> u32 {
 /// on the parts, the first part fastest. In `links`, `orders` are those fixed so far, with `send_ahead`.
 fn on_dimensions(
     request: &Request,
+    algorithms: Option<&[String]>,
     parts: &[Part],
     operation: Operation,
     bytes: Bytes,
@@ -293,7 +308,7 @@ fn on_dimensions(
             dimension
         })
         .collect();
-    let algorithms = request.algorithms.as_ref().map(|names| {
+    let algorithms = algorithms.map(|names| {
         parts.iter().filter_map(|part| names.get(part.dimension.index()).cloned()).collect()
     });
     let request = &Request {
@@ -302,8 +317,7 @@ fn on_dimensions(
         size: bytes,
         dimensions: Vec::new(),
         algorithms,
-        // A chunk has one byte at least.
-        chunks: request.chunks.min(u32::try_from(bytes.count()).unwrap_or(u32::MAX)),
+        chunks: request.chunks_of(bytes),
         ..request.clone()
     };
     let mut plan = planner::plan(request)?;
