@@ -146,7 +146,7 @@ def scenario(case: Case, platform: str, *, schedule: str, compute: Compute) -> d
         "fabric": platform,
         "workload": {
             "model": case.model,
-            "batch_per_npu": case.batch,
+            "batch_per_replica": case.batch,
             "precision": "fp16",
             "parallelism": layout(case, platform),
             "compute": dict(compute),
