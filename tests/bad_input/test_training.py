@@ -35,6 +35,26 @@ CASES = [
     ("model: resnet50", "model: {}", "workload.model", "exactly one"),
     ("model: resnet50", "model: nowhere/config.json", "workload.model", "no such"),
     ("batch_per_replica: 32", "batch_per_replica: 0", "workload.batch_per_replica", "below 1"),
+    (
+        "batch_per_replica: 32",
+        "batch_per_replica: 32\n  global_batch: 100",
+        "workload.global_batch",
+        "write 1024, or leave out",
+    ),
+    ("batch_per_replica: 32", "global_batch: 100", "workload.global_batch", "a multiple of 32"),
+    ("batch_per_replica: 32", "global_batch: 0", "workload.global_batch", "below 1"),
+    (
+        "batch_per_replica: 32",
+        "batch_per_replica: 32\n  micro_batch: 5",
+        "workload.micro_batch",
+        "a replica has 32 samples",
+    ),
+    (
+        "batch_per_replica: 32",
+        "batch_per_replica: 32\n  batch_per_npu: 32",
+        "workload.batch_per_npu",
+        "both are given",
+    ),
     ("batch_per_replica: 32", "batch_per_replica: 3.5", "workload.batch_per_replica", "whole"),
     (
         "batch_per_replica: 32",

@@ -323,8 +323,8 @@ class PacketSettings(_Field):
         """Return the JSON schema, without references."""
         schema = _packets_schema()
         texts = {
-            key: {"type": "string", **{k: v for k, v in row.items() if k != "$ref"}}
-            if "$ref" in row
+            key: {"type": "string", **{k: v for k, v in row.items() if k not in ("$ref", "anyOf")}}
+            if "$ref" in row or "anyOf" in row
             else row
             for key, row in schema["properties"].items()
         }
