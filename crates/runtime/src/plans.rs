@@ -1,15 +1,16 @@
 //! The plans of a node: given with its settings or made from them, alike on every rank, for every size.
 //!
-//! Where no algorithm is named, for each size the one is taken that the stage model predicts to be the
-//! quickest (so, too, for operations that the one that is named does not do): few steps for little data, few
-//! bytes for much. Sizes are tried from 1 KiB to 4 GiB, four times as large each; the one that is usual on the
-//! links of each dimension is left only for what is a tenth quicker, as the model does not know what it costs to
-//! talk with many at once; among at most four ranks, who are not many, for whatever is quicker. There a direct
-//! exchange, of the fewest steps, was measured to take an eighth less of the CPU's time than halving and
-//! doubling, and 3-7 % less time for 25 MB at 1 Gb/s: each step costs its threads a wake-up. A plan holds from half-way (a factor of two) below the first that it was the best for.
+//! Where no algorithm is named, for each size the one is taken that the stage model predicts to be the quickest
+//! (so, too, for operations that the one that is named does not do): few steps for little data, few bytes for
+//! much. Sizes are tried from 1 KiB to 4 GiB, four times as large each; the one that is usual on the links of
+//! each dimension is left only for what is a tenth quicker, as the model does not know what it costs to talk with
+//! many at once; among at most four ranks, who are not many, for whatever is quicker. There a direct exchange, of
+//! the fewest steps, was measured to take an eighth less of the CPU's time than halving and doubling, and 3-7 %
+//! less time for 25 MB at 1 Gb/s: each step costs its threads a wake-up. A plan holds from half-way (a factor of
+//! two) below the first that it was the best for.
 //!
-//! So does a plan that is given and names no sizes; the largest holds for all that is larger. Where no given
-//! plan holds, the node makes its own.
+//! So does a plan that is given and names no sizes; the largest holds for all that is larger. Where no given plan
+//! holds, the node makes its own.
 
 use allrail_collective::rank::Plans;
 use allrail_collective::{

@@ -322,13 +322,18 @@ class PacketSettings(_Field):
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema, without references."""
         schema = _packets_schema()
-        texts = {
-            key: {"type": "string", **{k: v for k, v in row.items() if k not in ("$ref", "anyOf")}}
-            if "$ref" in row or "anyOf" in row
-            else row
-            for key, row in schema["properties"].items()
-        }
+        texts = {key: _without_references(row) for key, row in schema["properties"].items()}
         return {"type": "object", "properties": texts, "additionalProperties": False}
+
+
+def _without_references(row: Any) -> Any:
+    """A schema in which every reference, of a quantity, is a text, however deep it lies."""
+    if isinstance(row, list):
+        return [_without_references(one) for one in row]
+    if not isinstance(row, dict):
+        return row
+    plain = {key: _without_references(value) for key, value in row.items() if key != "$ref"}
+    return {"type": "string", **plain} if "$ref" in row else plain
 
 
 @cache
