@@ -42,7 +42,7 @@ def trained(npus: int, **parallelism):
             "workload": {
                 "model": {"layers": [{"name": "one", "repeat": 2, **LAYER}]},
                 "precision": "fp32",
-                "batch_per_npu": 1,
+                "batch_per_replica": 1,
                 "iterations": 1,
                 "parallelism": parallelism,
             },

@@ -6,6 +6,7 @@ import pytest
 
 from allrail.reproduce import themis_workloads as paper
 from allrail.reproduce.grid import BASELINE, PLATFORMS, SCF
+from allrail.reproduce.themis_workloads import cases, passes
 
 FITTED = {"ResNet-152": 0.0217, "GNMT": 0.0861, "DLRM": 0.432}
 """What `allrail reproduce themis --workloads` finds; the search itself takes a minute."""
@@ -63,8 +64,8 @@ def test_the_gain_falls_as_compute_takes_longer() -> None:
 
 def test_a_replica_lies_on_the_innermost_npus() -> None:
     transformer = paper.CASES[-1]
-    assert paper.layout(transformer, "2D-SW_SW")["map"] == {"tp": [0, "1[0:8]"], "dp": ["1[8:]"]}
-    assert paper.layout(transformer, "4D-Ring_SW_SW_SW")["map"] == {"tp": [0, 1, 2], "dp": [3]}
+    assert cases.layout(transformer, "2D-SW_SW")["map"] == {"tp": [0, "1[0:8]"], "dp": ["1[8:]"]}
+    assert cases.layout(transformer, "4D-Ring_SW_SW_SW")["map"] == {"tp": [0, 1, 2], "dp": [3]}
 
 
 def test_a_step_is_shorter_the_more_of_the_network_is_used() -> None:
@@ -75,3 +76,16 @@ def test_a_step_is_shorter_the_more_of_the_network_is_used() -> None:
         assert parts[0] == 1
         assert parts == sorted(parts, reverse=True)
         assert parts[-1] < 1
+
+
+def test_forward_and_backward_are_the_step() -> None:
+    """With data parallelism alone nothing waits in the forward pass."""
+    case = paper.CASES[0]
+    steps = paper._steps(case, paper.scaled(0.02), (BASELINE,))[BASELINE]
+    forward, backward = passes.measured(
+        case, PLATFORMS[0], schedule=BASELINE, compute=paper.scaled(0.02)
+    )
+    assert forward.exposed == pytest.approx(0)
+    assert backward.compute == pytest.approx(2 * forward.compute, rel=0.3)
+    whole = forward.compute + backward.compute + backward.exposed
+    assert whole == pytest.approx(steps[0].step_time_us / 1e3)

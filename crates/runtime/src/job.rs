@@ -86,6 +86,10 @@ pub struct Job {
     /// rank is lost. Costs a copy of parameters and optimizer state.
     #[serde(default)]
     pub undo: bool,
+    /// Whether plans are made anew with what is measured, on all ranks at once, when one of several
+    /// dimensions of `native` has become slow. Of no effect with `plan`, whose plans are carried out as they are.
+    #[serde(default)]
+    pub replan: bool,
     /// Whether ranks on one host exchange through memory that both have, rather than over loopback.
     #[serde(default = "settings::yes")]
     pub shared_memory: bool,

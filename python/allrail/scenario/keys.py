@@ -351,10 +351,17 @@ class Workload(Node):
     model: Annotated[dict[str, Any], Model()] = Field(
         description="A preset's name, a `config.json`, a preset's file, or a mapping with one form."
     )
-    batch_per_npu: Annotated[int, Count(1)] | None = Field(
+    batch_per_replica: Annotated[int, Count(1)] | None = Field(
         default=None,
         description="Samples per iteration of a replica: the NPUs of `tp`, `pp` and `op` work "
         "on them together, those of `dp` and `ep` each have their own.",
+    )
+    global_batch: Annotated[int, Count(1)] | None = Field(
+        default=None,
+        description="Samples per iteration of the whole job, instead of those of a replica.",
+    )
+    micro_batch: Annotated[int, Count(1)] | None = Field(
+        default=None, description="Samples of a microbatch, instead of `parallelism.microbatches`."
     )
     sequence_length: Annotated[int, Count(1)] | None = Field(
         default=None, description="Tokens per sample; the model's own if left out."

@@ -115,6 +115,7 @@ class Scenario(Node):
         default=0, description="Of everything random; it is in every result."
     )
     _places: Places = PrivateAttr(default_factory=Places)
+    _notes: tuple[str, ...] = PrivateAttr(default=())
 
     @model_validator(mode="after")
     def _fits_the_fabric(self) -> Self:

@@ -24,7 +24,7 @@ from torch import nn
 
 from allrail.errors import InputError, TrainingError, did_you_mean
 from allrail.runtime.agreement import Agreement
-from allrail.runtime.job import JobLike, job_of_all
+from allrail.runtime.job import Job, JobLike, job_of_all
 from allrail.runtime.record import folder
 from allrail.runtime.report import Report, report_of
 from allrail.torch.auto import AUTO, Auto, ways_of
@@ -35,8 +35,10 @@ from allrail.torch.compression import Compression, compression_of
 from allrail.torch.compression.compressed import Compressed, same_compression
 from allrail.torch.local import Local, check_every, same_every
 from allrail.torch.mesh import said_of, shape_of
+from allrail.torch.replan import Replan
 from allrail.torch.scheduled import Scheduled
 from allrail.torch.store import store_of_job
+from allrail.torch.switch import Switch, Way
 from allrail.torch.transport import Transport
 
 if TYPE_CHECKING:
@@ -175,7 +177,9 @@ def schedule(
         else:
             carrier = Carrier(transport, found, agreement, parameters, store=store, mesh=mesh)
             ways = ways_of(exchange, native=carrier.native)
-            if exchange != AUTO:
+            if replans := _replans(found, carrier, ways[0]):
+                _check_together(every, smaller, exchange, replan=True)
+            elif exchange != AUTO:
                 chosen = carrier.of(ways[0], agreement)
                 cross_barrier = cross_barrier and ways[0].crosses
     apart = agreement.on("every", every or 1, same_every) > 1
@@ -195,7 +199,7 @@ def schedule(
         chosen = Compressed(chosen, smaller)
 
     def scheduled(
-        transport: Transport, agreement: Agreement, *, crosses: bool, auto: Auto | None = None
+        transport: Transport, agreement: Agreement, *, crosses: bool, auto: Switch | None = None
     ) -> Scheduled:
         return Scheduled(
             model,
@@ -214,17 +218,19 @@ def schedule(
     def installed(one: Scheduled) -> None:
         _scheduled[id(model)] = one
 
+    def made(way: Way, agreed: Agreement, auto: Switch) -> Scheduled:
+        return scheduled(carrier.of(way, agreed), agreed, crosses=way.crosses, auto=auto)
+
+    def agreed(n: int) -> Agreement:
+        return Agreement(store, rank, ranks, f"{name}.{n}")
+
     if chosen is not None:
         installed(scheduled(chosen, agreement, crosses=not disabled))
+    elif replans:
+        sizes, fabric = zip(*carrier.dimensions, strict=True)
+        Replan(ways[0], sizes, fabric, carrier.plan_with, made, agreed, installed)
     else:
-        Auto(
-            ways,
-            lambda way, agreed, auto: scheduled(
-                carrier.of(way, agreed), agreed, crosses=way.crosses, auto=auto
-            ),
-            lambda n: Agreement(store, rank, ranks, f"{name}.{n}"),
-            installed,
-        )
+        Auto(ways, made, agreed, installed)
     return model, optimizer
 
 
@@ -242,7 +248,11 @@ def _over_groups(mesh: DeviceMesh, transport: str | Transport) -> Literal["c10d"
 
 
 def _check_together(
-    every: int | None, compression: Compression | None, exchange: str = "overlap"
+    every: int | None,
+    compression: Compression | None,
+    exchange: str = "overlap",
+    *,
+    replan: bool = False,
 ) -> None:
     """Refuse what does not go together."""
     apart = check_every(1 if every is None else every) > 1
@@ -260,6 +270,24 @@ def _check_together(
             value=exchange,
             hint="leave `every` and `compression` out, or name one way",
         )
+    if replan and (exchange == AUTO or apart or compression is not None):
+        raise InputError(
+            "nodes are made anew in the middle of training, and something else counts on them",
+            field="replan",
+            value="true",
+            hint="leave `every`, `compression` and `exchange: auto` out, or `replan`",
+        )
+
+
+def _replans(job: Job, carrier: Carrier, way: Way) -> bool:
+    """Whether plans may be made anew: they are ours, and there is something to plan around."""
+    return (
+        bool(job.keys.get("replan"))
+        and carrier.native
+        and not way.plain
+        and not job.plans
+        and len(carrier.dimensions) > 1
+    )
 
 
 def synchronize(model: nn.Module | None = None) -> None:

@@ -6,6 +6,7 @@ import atexit
 import shutil
 import tempfile
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +18,13 @@ from allrail.runtime.agreement import Agreement
 from allrail.runtime.environment import local_rank
 from allrail.runtime.job import Job, settings_of_all
 from allrail.runtime.nodes import same_machine
-from allrail.torch.auto import BUCKETS, Way
+from allrail.runtime.report import planned_gbps
+from allrail.torch.auto import BUCKETS
 from allrail.torch.mesh import backends_of, shape_of
 from allrail.torch.native import Native
 from allrail.torch.ordered import Ordered, reach
 from allrail.torch.staging import Cuda, Staged
+from allrail.torch.switch import Way
 from allrail.torch.transport import Transport
 from allrail.torch.whole import Whole
 
@@ -73,6 +76,23 @@ class Carrier:
         )
         if mesh is not None:
             backends_of(mesh, [each["size"] for each in self._settings["dimensions"]])
+
+    @property
+    def dimensions(self) -> list[tuple[int, float]]:
+        """Of each dimension how many ranks it joins, and what plans are made with, Gb/s."""
+        return [(each["size"], planned_gbps(each)) for each in self._settings["dimensions"]]
+
+    def plan_with(self, gbps: Sequence[float]) -> None:
+        """Have transports that are made from now on plan with other bandwidths.
+
+        Args:
+            gbps: Of each dimension, over all its links.
+        """
+        dimensions = [
+            {**one, "bandwidth": f"{round(1e9 * each / one.get('links', 1))} b/s"}
+            for one, each in zip(self._settings["dimensions"], gbps, strict=True)
+        ]
+        self._settings = {**self._settings, "dimensions": dimensions}
 
     def of(self, way: Way, agreement: Agreement) -> Transport:
         """Return a transport for a way to exchange gradients, which it has."""

@@ -9,7 +9,7 @@ use allrail_core::Bytes;
 use allrail_schedule::Request;
 use allrail_schedule::tensor::TensorParameters;
 use allrail_workload::spec::{Issue, Model, Workload};
-use allrail_workload::{ActorId, Built, Memory, NodeId, Perturbation, StepGraph, Work};
+use allrail_workload::{ActorId, Built, Memory, NodeId, Perturbation, StepGraph, StepWork, Work};
 use allrail_world::flows::Splitting;
 use allrail_world::{Links, World};
 
@@ -44,6 +44,8 @@ pub struct Job<'a> {
     pub perturbation: Perturbation,
     /// How many iterations.
     pub iterations: u32,
+    /// What a step does, where it is said.
+    pub work: Option<StepWork>,
 }
 
 /// Simulates a training scenario.
@@ -69,6 +71,7 @@ pub fn simulate(
         notes: built.notes.clone(),
         perturbation: built.perturbation(&workload, scenario.seed),
         iterations: workload.iterations,
+        work: built.work,
     };
     let building = begin.elapsed();
     let mut result = run(&job, scenario, timeline, observer)?;

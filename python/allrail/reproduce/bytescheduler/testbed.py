@@ -115,7 +115,7 @@ class Network:
             "fabric": machines(self.workers, self.bandwidth),
             "workload": {
                 "model": case.model,
-                "batch_per_npu": case.batch,
+                "batch_per_replica": case.batch,
                 "precision": "fp32",
                 "parallelism": {"dp": self.workers},
                 "compute": case.compute,

@@ -138,6 +138,7 @@ class TableTwo:
             ]
             if kind == "all-to-all":
                 rows += self._barriers() + self._merged()
+            rows += self._orders(kind)
         for kind in KINDS:
             rows += [
                 self._saving(cluster, kind, world)
@@ -228,6 +229,24 @@ class TableTwo:
             ours, told = percent(result), how(case, result)
             why = gaps.share(cluster, KINDS[0], kind, ours, published)
             rows.append(Row(label, ours, number(published, TABLE), "%", how=told, why=why))
+        return rows
+
+    def _orders(self, kind: str) -> list[Row]:
+        """Pairs of networks that the printed shares tell apart and ours put the other way round."""
+        rows = []
+        for size in self.scope.sizes:
+            some = [cluster for cluster in self.clusters if cluster.size == size]
+            for world in self.scope.worlds_of(some[0]):
+                wrong = [
+                    f"{low.name} > {high.name}"
+                    for low in some
+                    for high in some
+                    if _published(low, kind)[0] < _published(high, kind)[0]
+                    and (self.share(low, kind, world) or 0) > (self.share(high, kind, world) or 0)
+                ]
+                case = f"{size} clusters, {kind} in {world}: pairs in the wrong order"
+                told = f"reversed: {', '.join(wrong) or 'none'}"
+                rows.append(Row(case, float(len(wrong)), None, "pairs", digits=0, how=told))
         return rows
 
     def _merged(self) -> list[Row]:

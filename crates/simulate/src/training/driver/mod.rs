@@ -73,6 +73,8 @@ struct Engine {
     /// How many exchanges of gradients are under way.
     exchanges: u32,
     last: Option<Ran>,
+    /// What was over last of all its player's nodes.
+    over: Option<Ran>,
     idle_since: Time,
     ready: BinaryHeap<Reverse<(u32, NodeId)>>,
     choosing: bool,
@@ -227,10 +229,14 @@ impl<'a> Driver<'a> {
         }
         for (player, engine) in self.engines.iter().enumerate() {
             if engine.idle_since < now {
-                // What was over last is what everybody waited for.
-                let cause = self.out.last;
-                let start = engine.idle_since;
-                let gaps = self.attribute(start, now, cause);
+                // What was over last is what all that are alike waited for.
+                let actor = |ran: &Ran| self.players.actors[ran.player as usize];
+                let alike = self.out.last.filter(|ran| actor(ran) == self.players.actors[player]);
+                let gaps = self.attribute(
+                    u32::try_from(player).expect("few players"),
+                    (engine.idle_since, now),
+                    alike.or(engine.over),
+                );
                 self.out.gaps[player].extend(gaps);
             }
         }
@@ -341,6 +347,7 @@ impl<'a> Driver<'a> {
             iteration.total_left -= 1;
             let (player_over, all_over) =
                 (iteration.left[ran.player as usize] == 0, iteration.total_left == 0);
+            self.engines[ran.player as usize].over = Some(ran);
             if self.settings.lag > 0 {
                 self.lag_on(now, ran, player_over);
             }
