@@ -322,13 +322,18 @@ class PacketSettings(_Field):
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema, without references."""
         schema = _packets_schema()
-        texts = {
-            key: {"type": "string", **{k: v for k, v in row.items() if k != "$ref"}}
-            if "$ref" in row
-            else row
-            for key, row in schema["properties"].items()
-        }
+        texts = {key: _as_text(row) for key, row in schema["properties"].items()}
         return {"type": "object", "properties": texts, "additionalProperties": False}
+
+
+def _as_text(row: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a key; a quantity is a text, or nothing where it may be left out."""
+    if "$ref" in row:
+        return {"type": "string", **{k: v for k, v in row.items() if k != "$ref"}}
+    if any("$ref" in one for one in row.get("anyOf", ())):
+        kinds: dict[str, Any] = {"type": ["string", "null"]}
+        return kinds | {k: v for k, v in row.items() if k != "anyOf"}
+    return row
 
 
 @cache
