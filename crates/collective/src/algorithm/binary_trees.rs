@@ -2,8 +2,8 @@
 //!
 //! Rank `P − 1` is the root; its only child is the root of a balanced tree of the others in order, each
 //! part's middle above what is on its left and on its right. With `P = 2^H` the even ranks are its leaves.
-//! Ranks are counted from another one on in each chunk, so the leaves of one chunk's tree are interior in
-//! the next one's.
+//! In every other chunk ranks are counted from the second one on, so the leaves of one chunk's tree are
+//! interior in the next one's.
 //!
 //! | operation | steps | bytes sent by the busiest rank | fill |
 //! |---|---|---|---|
@@ -62,8 +62,8 @@ impl Algorithm for BinaryTrees {
 
     fn program(&self, _operation: Operation, ranks: u32) -> Program {
         let height = height(ranks) as usize;
-        let mut program = Program::empty(ranks, 1, 2 * height);
-        let whole = || Blocks::Wrapped { start: 0, count: 1 };
+        let mut program = Program::empty(ranks, ranks, 2 * height);
+        let whole = || Blocks::range(0..ranks);
         for (child, parent, depth) in edges(ranks) {
             let depth = depth as usize;
             program.message(height - depth, (child, whole()), (parent, whole()), Combine::Reduce);
@@ -73,8 +73,8 @@ impl Algorithm for BinaryTrees {
         program
     }
 
-    fn turns(&self) -> bool {
-        true
+    fn turns(&self, ranks: u32) -> u32 {
+        ranks.min(2)
     }
 }
 

@@ -94,10 +94,12 @@ pub trait Algorithm: Sync {
         OnLinks::default()
     }
 
-    /// Whether one rank does more than the others, so that ranks are counted from another one on in each
-    /// chunk, and in each collective of a runtime. Only for all-reduces.
-    fn turns(&self) -> bool {
-        false
+    /// Where one rank does more than the others: how many of `ranks` take its place in turn, chunk by chunk,
+    /// and in each collective of a runtime; ranks are then counted from another one on. 1 where all are
+    /// alike. Only for all-reduces.
+    fn turns(&self, ranks: u32) -> u32 {
+        let _ = ranks;
+        1
     }
 }
 

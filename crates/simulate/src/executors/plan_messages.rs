@@ -166,7 +166,7 @@ pub fn lower(
                 program,
                 dimension: dimension.index(),
                 first,
-                turn: if plan.turns(dimension) { number % on.size } else { 0 },
+                turn: number % plan.turns(dimension),
             });
             first += steps;
             match operation {
