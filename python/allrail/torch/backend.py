@@ -70,7 +70,8 @@ class Group(dist.ProcessGroup):
         self._rank, self._size = rank, size
         self._name = ""
         self._timeout = timeout.total_seconds()
-        # A group that is made again, after `destroy_process_group`, finds the keys of the one before.
+        # A group that is made again, after `destroy_process_group`, finds the keys that the one
+        # before has left.
         made = (store.add("allrail", 1) - 1) // size
         store = dist.PrefixStore(str(made), store)
         agreement = Agreement(store, rank, size, "group")
