@@ -21,6 +21,7 @@ PARTS = {
     "Dimension": "Dimension",
     "Fabric": "Fabric",
     "Collective": "Collective",
+    "GroupSchedule": "GroupSchedule",
     "Schedule": "Schedule",
     "Parallelism": "Parallelism",
     "Compute": "Compute",
@@ -44,6 +45,7 @@ OTHERWISE = {
         "coordination",
     ): "dict[str, Any], Policy('coordinations', 'schedule.coordination')",
     ("Schedule", "algorithms_by_operation"): "dict[str, tuple[str, ...]], ByOperation()",
+    ("GroupSchedule", "algorithms"): "dict[str, str], OneByOperation()",
     ("Parallelism", "map"): "dict[str, tuple[int | str, ...]], Mapped()",
     ("Compute", "peak"): "str, Rate()",
     ("Workload", "model"): "dict[str, Any], Model()",
@@ -78,6 +80,7 @@ from allrail.scenario.sugar import (
     Mapped,
     Message,
     Model,
+    OneByOperation,
     Phases,
     Rows,
 )

@@ -14,9 +14,11 @@ import argparse
 import hashlib
 import random
 import re
+import shutil
 import sys
 import tempfile
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -52,7 +54,9 @@ class Target:
         self.name = name
         self.read = read
         self.corpus = CORPUS / name
-        self._file = Path(tempfile.mkdtemp(prefix="allrail-fuzz-")) / f"input{suffix}"
+        folder = tempfile.mkdtemp(prefix="allrail-fuzz-")
+        self._file = Path(folder) / f"input{suffix}"
+        weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
 
     def __call__(self, data: bytes) -> str:
         """How reading `data` ended; anything but `InputError` is let through."""

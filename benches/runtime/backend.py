@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import time
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -69,8 +71,10 @@ def calls(*, blocks: int) -> list[Figure]:
     """An empty `all_reduce` on the backend, and how soon a waiter wakes.
 
     An empty one is of no element: it costs what torch and the backend cost, with no exchange. A
-    waiter is woken by an exchange of one element between two ranks; what is shown is one such, from
-    the last rank's call to the first's return, so it holds a message and its way as well.
+    waiter is woken by an exchange of one element between two ranks. What waking costs is the time
+    from the end of the exchange, as the node has recorded it, to the caller's next line; beside it
+    stands the whole way, from the last rank's call to the first's return: two threads and a
+    message before the waiter is woken.
 
     Args:
         blocks: How many count.
@@ -79,35 +83,43 @@ def calls(*, blocks: int) -> list[Figure]:
     def work(worker: Worker) -> dict[str, list[list[float]]]:
         group = dist.new_group(backend="allrail")
         nothing, element = torch.empty(0), torch.zeros(1)
-        found: dict[str, list[list[float]]] = {"empty": [], "woken": []}
+        found: dict[str, list[list[float]]] = {"empty": [], "way": [], "woken": []}
         for _ in range(blocks + 1):
             dist.barrier()
             begun = time.perf_counter()
             for _ in range(_CALLS):
                 dist.all_reduce(nothing, group=group)
             found["empty"].append([(time.perf_counter() - begun) / _CALLS])
-            woken = []
+            way, woken = [], []
             for _ in range(100):
                 dist.barrier()
                 if worker.rank:
                     time.sleep(0.002)  # by then the other sleeps in its wait
                 begun = time.monotonic()
                 dist.all_reduce(element, group=group)
-                woken.append(begun if worker.rank else time.monotonic())
+                ended = time.monotonic()
+                way.append(begun if worker.rank else ended)
+                woken.append(ended - over(group))
+            found["way"].append(way)
             found["woken"].append(woken)
         dist.barrier()
         return {name: blocks_of[1:] for name, blocks_of in found.items()}
 
+    def over(group: Any) -> float:
+        """When the group's last operation was over, by its node's records."""
+        return float(json.loads(group._calls._node.timeline())["exchanges"][-1]["done"]) / 1e9
+
     results = run_on_host(work, workers=2)
     empty = Interval.of([one for block in results[0]["empty"] for one in block]).times(1e6)
-    trips = [
+    woken = Interval.of([one for block in results[0]["woken"] for one in block]).times(1e6)
+    ways = [
         ended - begun
-        for mine, theirs in zip(results[0]["woken"], results[1]["woken"], strict=True)
+        for mine, theirs in zip(results[0]["way"], results[1]["way"], strict=True)
         for ended, begun in zip(mine, theirs, strict=True)
     ]
-    woken = Interval.of(trips).times(1e6)
-    note = "with the call, a message and its way"
+    way = Interval.of(ways).times(1e6)
     return [
         Figure("backend", "an empty all_reduce, us", empty, most=5.0),
-        Figure("backend", "waking an idle waiter, us", woken, most=50.0, note=note),
+        Figure("backend", "waking an idle waiter, us", woken, most=50.0),
+        Figure("backend", "one element, call to return, us", way),
     ]

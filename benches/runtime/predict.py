@@ -38,7 +38,7 @@ def step(
         "fabric": {"name": "testbed", "dimensions": [fabric.dimension(WORKERS, network)]},
         "workload": {
             "model": {"layers": layers(fabric, model, scale, seconds)},
-            "batch_per_npu": 1,
+            "batch_per_replica": 1,
             "precision": "fp32",
             "parallelism": {"dp": WORKERS},
             "compute": {"device": "a100"},  # not asked: every layer has its times

@@ -144,7 +144,7 @@ def predicted(compute, tensor):
     ]
     workload = {
         "model": {"layers": layers},
-        "batch_per_npu": BATCH,
+        "batch_per_replica": BATCH,
         "precision": "fp32",
         "parallelism": {"dp": WORKERS},
         "compute": {"device": "a100"},  # not asked: every layer has its times

@@ -165,6 +165,7 @@ def simulate(
     plan: str | None = None,
     timeline: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    most: int | None = None,
 ) -> str: ...
 def simulate_many(
     scenarios: list[str],
@@ -214,6 +215,7 @@ def simulate_training(
     scenario: str,
     timeline: bool = False,
     progress: Callable[[int, int], None] | None = None,
+    most: int | None = None,
 ) -> str: ...
 def simulate_training_many(
     scenarios: list[str],

@@ -18,7 +18,7 @@ from typing import Any
 
 from allrail import _core
 from allrail.errors import InputError
-from allrail.many import Progress, run_many
+from allrail.many import FailedRow, Progress, most, run_many
 from allrail.plans import Plan, is_cached, plan_for
 from allrail.plugins import registered
 from allrail.result import Result
@@ -40,7 +40,7 @@ def simulate(
     *,
     sets: Sets = (),
     plan: Plan | str | os.PathLike[str] | None = None,
-    timeline: bool = False,
+    timeline: bool | int = False,
     cache: bool = True,
     progress: Progress | None = None,
 ) -> Result:
@@ -51,7 +51,7 @@ def simulate(
         sets: Overrides, such as `{"schedule.policy": "themis"}` or `["schedule.chunks=8"]`.
         plan: Run this plan, or the one in this file, instead of planning; in its own order unless
             the scenario names one.
-        timeline: Whether the result holds every stage's times.
+        timeline: Whether the result holds every stage's times; a number: if so many at most.
         cache: Whether plans that are expensive to make are kept on disk.
         progress: Told how far it is, in long runs.
 
@@ -76,7 +76,9 @@ def simulate(
             _check(given, loaded)
         chosen = given or kept
         text = chosen.text if chosen is not None else None
-        tree = json.loads(_core.simulate(loaded.to_json(), text, timeline, progress))
+        tree = json.loads(
+            _core.simulate(loaded.to_json(), text, bool(timeline), progress, most(timeline))
+        )
     except _core.InputError as error:
         raise from_core(error, places=loaded._places) from None
     if kept is not None:
@@ -163,9 +165,10 @@ def compare(
     *,
     each: Mapping[str, Sequence[object]] | None = None,
     sets: Sets = (),
-    timeline: bool = False,
+    timeline: bool | int = False,
     cache: bool = True,
     progress: Progress | None = None,
+    failed: list[FailedRow] | None = None,
 ) -> list[Row]:
     """Simulate variants of a scenario side by side.
 
@@ -175,9 +178,11 @@ def compare(
             give every combination. The three policies, and those that were registered, if left
             out.
         sets: Overrides for all of them.
-        timeline: Whether the results hold every stage's times.
+        timeline: Whether the results hold every stage's times; a number: if so many at most each.
         cache: Whether plans that are expensive to make are kept on disk.
         progress: Told how many are done.
+        failed: Takes the variants that are wrong, and the others run; if left out, the first of
+            them is raised.
 
     Returns:
         One row a variant; speed-ups are against the first.
@@ -192,9 +197,15 @@ def compare(
     for done, variant in enumerate(variants):
         if progress is not None:
             progress(done, len(variants))
-        loaded = load_scenario(base, sets=variant)
-        result = simulate(loaded, timeline=timeline, cache=cache)
         label = " ".join(str(value) for value in variant.values())
+        try:
+            loaded = load_scenario(base, sets=variant)
+            result = simulate(loaded, timeline=timeline, cache=cache)
+        except InputError as error:
+            if failed is None:
+                raise
+            failed.append(FailedRow(label, variant, error))
+            continue
         first = rows[0].result.time_us if rows else result.time_us
         rows.append(Row(label, variant, loaded, result, first / result.time_us))
     if progress is not None:

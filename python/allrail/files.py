@@ -1,9 +1,12 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all.
+
+What is no plain file, such as `/dev/full` or a pipe, is written as it is: it cannot be replaced.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -23,6 +26,9 @@ def write_text(path: Path, text: str) -> None:
     import tempfile
 
     with _explained(path):
+        if path.exists() and not path.is_file() and not path.is_dir():
+            path.write_text(text, encoding="utf-8", newline="\n")
+            return
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         staged = Path(name)
@@ -37,11 +43,15 @@ def write_text(path: Path, text: str) -> None:
 
 
 @contextmanager
-def staged_folder(path: Path) -> Iterator[Path]:
+def staged_folder(path: Path, *, ours: Iterable[str] = ()) -> Iterator[Path]:
     """Give an empty folder whose files move to `path` at the end, and vanish if that fails.
+
+    Two that move their files to one folder do so one after the other, so that it holds those of
+    one of them.
 
     Args:
         path: Where the files shall be; other files there stay.
+        ours: Patterns of files of an earlier run: they go where this one does not make them.
 
     Yields:
         The folder to write to.
@@ -59,14 +69,35 @@ def staged_folder(path: Path) -> Iterator[Path]:
         staged = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
         staged.chmod(0o777 & ~_umask())
     try:
-        yield staged
         with _explained(path):
-            if path.exists():
+            yield staged
+            path.mkdir(exist_ok=True)
+            with _alone(path):
+                made = {entry.relative_to(staged) for entry in staged.rglob("*")}
                 _move_into(staged, path)
-            else:
-                staged.rename(path)
+                for entry in [entry for pattern in ours for entry in path.glob(pattern)]:
+                    if entry.relative_to(path) not in made:
+                        entry.unlink()
+                        if entry.parent != path and not any(entry.parent.iterdir()):
+                            entry.parent.rmdir()
     finally:
         shutil.rmtree(staged, ignore_errors=True)
+
+
+@contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """Keep other processes of ours from moving files into a folder, where the system can."""
+    try:
+        import fcntl
+    except ImportError:  # Windows
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
 
 
 def _move_into(source: Path, target: Path) -> None:
@@ -91,8 +122,8 @@ def _explained(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         raise InputError(
-            f"it cannot be written: {error.strerror}",
+            f"it cannot be written: {error.strerror or error}",
             source="--out",
             value=str(path),
-            hint="name a place where you may write",
+            hint="name a place where you may write and that has room",
         ) from None

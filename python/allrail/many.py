@@ -4,16 +4,41 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from allrail import _core
 from allrail.errors import InputError
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.explain import from_core
-from allrail.scenario.places import parse_path, show_path
+
+
+@dataclass(frozen=True, slots=True)
+class FailedRow:
+    """A variant of a comparison that cannot be simulated.
+
+    Attributes:
+        label: What differs from the other rows.
+        sets: The overrides that made it.
+        error: What is wrong with it.
+    """
+
+    label: str
+    sets: dict[str, object]
+    error: InputError
+
 
 Progress = Callable[[int, int], None]
 """Called now and then with how much is done and how much there is."""
+
+
+def most(timeline: bool | int) -> int | None:  # noqa: FBT001
+    """Return how many slices a timeline may have: as many as there are, unless a number is given.
+
+    Args:
+        timeline: Whether it is asked for, or up to how many slices.
+    """
+    return None if isinstance(timeline, bool) else timeline
 
 
 def run_many(
@@ -23,6 +48,7 @@ def run_many(
     run: Callable[[list[str], int | None, Progress | None], list[str]],
     threads: int | None,
     progress: Progress | None,
+    keep_errors: bool = False,
 ) -> list[Any]:
     """Run scenarios in the core, on several cores.
 
@@ -32,6 +58,7 @@ def run_many(
         run: One of the core's functions of many scenarios.
         threads: How many cores to use; all if None.
         progress: Told how many are done.
+        keep_errors: Whether the `InputError` of a scenario stands in its place, and the others run.
 
     Returns:
         The results as plain values, in the same order.
@@ -46,17 +73,15 @@ def run_many(
         except InputError as error:
             error.index = index
             raise
-    try:
-        texts = run([one.to_json() for one in loaded], threads, progress)
-    except _core.InputError as error:
-        index, told = _of_one(error)
-        raise from_core(told, places=loaded[index]._places, index=index) from None
-    return [json.loads(text) for text in texts]
-
-
-def _of_one(error: _core.InputError) -> tuple[int, _core.InputError]:
-    """Split `scenarios[3].seed` into which scenario it was and its own error."""
-    told = json.loads(str(error.args[0]))
-    path = parse_path(told["field"].rstrip(".")) or ("scenarios", 0)
-    told["field"] = show_path(path[2:])
-    return int(path[1]), _core.InputError(json.dumps(told))
+    results: list[Any] = []
+    for index, text in enumerate(run([one.to_json() for one in loaded], threads, progress)):
+        tree = json.loads(text)
+        if "error" in tree:
+            told = _core.InputError(json.dumps(tree["error"]))
+            place = None if keep_errors else index
+            wrong = from_core(told, places=loaded[index]._places, index=place)
+            if not keep_errors:
+                raise wrong
+            tree = wrong
+        results.append(tree)
+    return results

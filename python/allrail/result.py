@@ -130,6 +130,7 @@ class Result(_Record):
         simulated_as: Where the simulated network is not wired as the priced one: how.
         below_physical_bound: Whether the time is below what the links can carry.
         timeline: Every stage, if asked for.
+        timeline_left_out: How many stages there are, if they were asked for and are too many.
         raw: The JSON object that it was made from.
     """
 
@@ -154,6 +155,7 @@ class Result(_Record):
     simulated_as: str | None = None
     below_physical_bound: bool = False
     timeline: tuple[Stage, ...] | None = None
+    timeline_left_out: int | None = None
     raw: Mapping[str, Any]
 
     @classmethod

@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from allrail import _core
 from allrail.errors import InputError
-from allrail.many import Progress, run_many
+from allrail.many import FailedRow, Progress, run_many
 from allrail.result import _Record
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.explain import from_core
@@ -60,6 +60,8 @@ class TrafficResult(_Record):
         messages: In one plane.
         phases: all_to_all: how many shift phases there are.
         phases_simulated: all_to_all: how many of them were simulated.
+        sample_error: all_to_all in flows, where phases were drawn: the standard error of time and
+            share, as a part of them.
         phase_barrier: all_to_all: whether a phase waited for the one before.
         window: Messages of an NPU that may leave at once.
         paths: flows: over which paths.
@@ -94,6 +96,7 @@ class TrafficResult(_Record):
     messages: int
     phases: int | None = None
     phases_simulated: int | None = None
+    sample_error: float | None = None
     phase_barrier: bool | None = None
     window: int | None = None
     paths: str | None = None
@@ -211,6 +214,7 @@ def compare_traffic(
     each: Mapping[str, Sequence[object]],
     sets: Sets = (),
     progress: Progress | None = None,
+    failed: list[FailedRow] | None = None,
 ) -> list[TrafficRow]:
     """Simulate variants of a scenario's traffic side by side, on all cores.
 
@@ -220,6 +224,8 @@ def compare_traffic(
             paths give every combination.
         sets: Overrides for all of them.
         progress: Told how many are done.
+        failed: Takes the variants that are wrong, and the others run; if left out, the first of
+            them is raised.
 
     Returns:
         One row a variant; speed-ups are against the first.
@@ -229,18 +235,35 @@ def compare_traffic(
     """
     variants = [dict(zip(each, values, strict=True)) for values in product(*each.values())]
     base = of_traffic(load_scenario(scenario, sets=sets))
-    loaded = [load_scenario(base, sets=variant) for variant in variants]
-    results = simulate_traffic_many(loaded, progress=progress)
-    return [
-        TrafficRow(
-            " ".join(str(value) for value in variant.values()),
-            variant,
-            one,
-            result,
-            results[0].time_us / result.time_us,
-        )
-        for variant, one, result in zip(variants, loaded, results, strict=True)
-    ]
+    loaded: list[tuple[dict[str, object], Scenario]] = []
+    for variant in variants:
+        try:
+            loaded.append((variant, load_scenario(base, sets=variant)))
+        except InputError as error:
+            if failed is None:
+                raise
+            failed.append(FailedRow(_label(variant), variant, error))
+    results = run_many(
+        [one for _, one in loaded],
+        check=of_traffic,
+        run=_core.simulate_traffic_many,
+        threads=None,
+        progress=progress,
+        keep_errors=failed is not None,
+    )
+    rows: list[TrafficRow] = []
+    for (variant, one), tree in zip(loaded, results, strict=True):
+        if failed is not None and isinstance(tree, InputError):
+            failed.append(FailedRow(_label(variant), variant, tree))
+            continue
+        result = TrafficResult.from_dict(tree)
+        first = rows[0].result.time_us if rows else result.time_us
+        rows.append(TrafficRow(_label(variant), variant, one, result, first / result.time_us))
+    return rows
+
+
+def _label(variant: Mapping[str, object]) -> str:
+    return " ".join(str(value) for value in variant.values())
 
 
 def of_traffic(scenario: Scenario) -> Scenario:

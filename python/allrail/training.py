@@ -5,7 +5,7 @@ result = allrail.simulate_training({
     "fabric": "3D-SW_SW_SW_homo",
     "workload": {
         "model": "resnet152",
-        "batch_per_npu": 32,
+        "batch_per_replica": 32,
         "precision": "fp16",
         "parallelism": {"dp": 1024},
         "compute": {"device": "a100", "efficiency": 0.5},
@@ -26,7 +26,7 @@ from typing import Any
 
 from allrail import _core
 from allrail.errors import InputError, did_you_mean
-from allrail.many import Progress, run_many
+from allrail.many import FailedRow, Progress, most, run_many
 from allrail.plugins import registered
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.dimensions import dimensions_of
@@ -48,15 +48,16 @@ def simulate_training(
     scenario: ScenarioLike,
     *,
     sets: Sets = (),
-    timeline: bool = False,
+    timeline: bool | int = False,
     progress: Progress | None = None,
 ) -> TrainingResult:
     """Simulate the training steps of a scenario.
 
     Args:
         scenario: A file, a mapping or a `Scenario`, with `workload`.
-        sets: Overrides, such as `{"workload.batch_per_npu": 64}`.
-        timeline: Whether the result holds what every actor does when.
+        sets: Overrides, such as `{"workload.batch_per_replica": 64}`.
+        timeline: Whether the result holds what every actor does when; a number: if there are so
+            many slices at most.
         progress: Told how far it is, in long runs.
 
     Returns:
@@ -67,10 +68,10 @@ def simulate_training(
     """
     loaded = of_training(load_scenario(scenario, sets=sets))
     try:
-        text = _core.simulate_training(loaded.to_json(), timeline, progress)
+        text = _core.simulate_training(loaded.to_json(), bool(timeline), progress, most(timeline))
     except _core.InputError as error:
         raise from_core(error, places=loaded._places) from None
-    return TrainingResult.from_dict(json.loads(text))
+    return _told(json.loads(text), loaded)
 
 
 def simulate_training_many(
@@ -100,6 +101,11 @@ def simulate_training_many(
         progress=progress,
     )
     return [TrainingResult.from_dict(tree) for tree in trees]
+
+
+def _told(tree: dict[str, Any], scenario: Scenario) -> TrainingResult:
+    """A result with what was noted when its scenario was read."""
+    return TrainingResult.from_dict({**tree, "notes": [*scenario._notes, *tree["notes"]]})
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +203,10 @@ class TrainingRow:
         sets: The overrides that made it.
         scenario: What was simulated.
         result: What came out.
-        speedup: The step of the first row that differs in the schedule alone, over this one's.
-            Where no schedules are compared: of the first that differs in the network alone; where
-            no networks are, of the first row.
+        speedup: Its samples per second over those of the first row that differs in the schedule
+            alone; steps per second where a workload does not say its samples. Where no schedules
+            are compared: of the first that differs in the network alone; where no networks are,
+            of the first row.
     """
 
     label: str
@@ -215,6 +222,7 @@ def compare_training(
     each: Mapping[str, Sequence[object]] | None = None,
     sets: Sets = (),
     progress: Progress | None = None,
+    failed: list[FailedRow] | None = None,
 ) -> list[TrainingRow]:
     """Simulate training steps side by side: schedulers × networks × models, on all cores.
 
@@ -226,6 +234,8 @@ def compare_training(
             or a coordination other than the scenario's own comes with its own defaults.
         sets: Overrides for all of them.
         progress: Told how many are done.
+        failed: Takes the variants that are wrong, and the others run; if left out, the first of
+            them is raised.
 
     Returns:
         One row a variant.
@@ -243,16 +253,42 @@ def compare_training(
     for index, one in enumerate(bases):
         base = of_training(load_scenario(one, sets=sets))
         named = {"scenario": _name_of(one, index)} if len(bases) > 1 else {}
-        rows += [({**named, **sets}, loaded) for sets, loaded in _variants(base, variants)]
-    results = simulate_training_many([loaded for _, loaded in rows], progress=progress)
+        for variant in variants:
+            try:
+                rows.append(({**named, **variant}, _variant(base, variant)))
+            except InputError as error:
+                if failed is None:
+                    raise
+                failed.append(FailedRow(_label(variant), {**named, **variant}, error))
+    results = run_many(
+        [loaded for _, loaded in rows],
+        check=of_training,
+        run=_core.simulate_training_many,
+        threads=None,
+        progress=progress,
+        keep_errors=failed is not None,
+    )
     first: dict[tuple[object, ...], float] = {}
     compared = []
-    for (variant, loaded), result in zip(rows, results, strict=True):
-        rival = _rival(variant)
-        time = first.setdefault(rival, result.step_time_us)
-        label = " ".join(show_value(value) for value in variant.values())
-        compared.append(TrainingRow(label, variant, loaded, result, time / result.step_time_us))
+    for (variant, loaded), tree in zip(rows, results, strict=True):
+        if failed is not None and isinstance(tree, InputError):
+            failed.append(FailedRow(_label(variant), variant, tree))
+            continue
+        result = _told(tree, loaded)
+        rate = _rate(result)
+        rival = first.setdefault(_rival(variant), rate)
+        compared.append(TrainingRow(_label(variant), variant, loaded, result, rate / rival))
     return compared
+
+
+def _rate(result: TrainingResult) -> float:
+    """How much it does a second: samples, or steps where the workload does not say how many."""
+    samples = 1 if result.throughput is None else result.throughput.global_batch
+    return 1e6 * samples / result.step_time_us
+
+
+def _label(variant: Mapping[str, object]) -> str:
+    return " ".join(show_value(value) for value in variant.values())
 
 
 def show_value(value: object) -> str:
@@ -276,22 +312,17 @@ def _name_of(scenario: ScenarioLike, index: int) -> str:
     return f"scenario_{index}"
 
 
-def _variants(
-    base: Scenario, variants: Sequence[dict[str, object]]
-) -> list[tuple[dict[str, object], Scenario]]:
+def _variant(base: Scenario, variant: Mapping[str, object]) -> Scenario:
     own = {
         f"schedule.{name}": value
         for name in ("tensor", "coordination")
         if (value := getattr(base.schedule, name)) is not None
     }
-    found = []
-    for variant in variants:
-        sets = {
-            path: own[path] if path in own and own[path]["policy"] == value else value
-            for path, value in variant.items()
-        }
-        found.append((variant, load_scenario(base, sets=sets)))
-    return found
+    sets = {
+        path: own[path] if path in own and own[path]["policy"] == value else value
+        for path, value in variant.items()
+    }
+    return load_scenario(base, sets=sets)
 
 
 def _rival(variant: Mapping[str, object]) -> tuple[object, ...]:

@@ -1,7 +1,7 @@
 """What a simulated training step gives, by the names of `result.json` and the command line.
 
-All times are of one steady iteration (the mean of all but the first where there are several), of
-the actor that ends last.
+All times are of one steady iteration (the mean of all but the first where there are several). Those
+of the step are means over all ranks; each actor has its own.
 """
 
 from __future__ import annotations
@@ -137,8 +137,9 @@ class ActorResult(_Record):
         name: Such as `stage 3`.
         ranks: How many there are.
         compute_us: It computes, µs.
-        exposed_communication_us: It communicates and does not compute, µs.
-        waiting_us: Neither: pipeline bubbles, stragglers, µs.
+        exposed_communication_us: It waits for communication of its own, µs.
+        exposed_us: The same by what the communication is for.
+        waiting_us: It waits for others: pipeline bubbles, stragglers, µs.
         first_rank: The lowest of its ranks, if it is said.
     """
 
@@ -147,7 +148,19 @@ class ActorResult(_Record):
     compute_us: float
     exposed_communication_us: float
     waiting_us: float
+    exposed_us: Exposed = Exposed()
     first_rank: int | None = None
+
+    @classmethod
+    def from_dict(cls, tree: Mapping[str, Any]) -> Self:
+        """Make one from the core's JSON object.
+
+        Args:
+            tree: Its keys and values.
+        """
+        exposed = Exposed.from_dict(tree.get("exposed_us", {}))
+        values = {name: tree[name] for name in cls.__dataclass_fields__ if name in tree}
+        return cls(**{**values, "exposed_us": exposed})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -200,6 +213,28 @@ _SLICE = [name for name in Slice.__dataclass_fields__ if name != "work_pass"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Throughput(_Record):
+    """What a step does a second.
+
+    Attributes:
+        global_batch: Samples of a step of the whole job.
+        samples_per_s: Of the whole job.
+        tokens_per_s_per_npu: None where samples have no tokens.
+        tflops_per_npu: FLOPs of one forward and one backward pass of the model, TFLOP/s of an NPU;
+            None where its shapes are not known.
+        mfu: Those over the device's peak, 0 to 1 (PaLM, appendix B).
+        hfu: The same with what is recomputed (Korthikanti et al.): nothing is, so it equals `mfu`.
+    """
+
+    global_batch: int
+    samples_per_s: float
+    tokens_per_s_per_npu: float | None = None
+    tflops_per_npu: float | None = None
+    mfu: float | None = None
+    hfu: float | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Coordinators(_Record):
     """What coordinators did.
 
@@ -222,10 +257,10 @@ class TrainingResult(_Record):
         step_time_us: Of a steady iteration, µs.
         first_step_time_us: Of the first, which waits for no gradients of one before, µs.
         steps_us: Of every iteration, µs.
-        compute_us: The actor that ends last computes, µs.
-        exposed_communication_us: It communicates and does not compute, µs.
+        compute_us: A rank computes, µs: the mean over all of them.
+        exposed_communication_us: It waits for communication of its own, µs: the same mean.
         exposed_us: The same by what the communication is for.
-        waiting_us: Neither: pipeline bubbles, stragglers, µs.
+        waiting_us: It waits for others: pipeline bubbles, stragglers, µs: the same mean.
         bound_step_time_us: No schedule of the same communication is faster, µs.
         dimensions: Innermost first.
         utilisation: Bytes that an NPU sends in a step, over what all its dimensions could have
@@ -250,9 +285,11 @@ class TrainingResult(_Record):
         coordination: How ranks agree which tensors are ready.
         coordinators: What they did; None without any.
         iterations: How many were simulated.
+        throughput: What a step does a second; None where the workload does not say how much it is.
         what_if: An assumption that is not so, as the core writes it.
         notes: What was left out, assumed or scaled.
         timeline: What every actor does when, if asked for.
+        timeline_left_out: How many slices that has, if it was asked for and is too long.
         host: Measured on this machine; the only part that differs between runs.
         raw: The JSON object that it was made from.
     """
@@ -286,9 +323,11 @@ class TrainingResult(_Record):
     coordination: str
     coordinators: Coordinators | None = None
     iterations: int
+    throughput: Throughput | None = None
     what_if: Any = None
     notes: tuple[str, ...] = ()
     timeline: tuple[Slice, ...] | None = None
+    timeline_left_out: int | None = None
     host: Mapping[str, Any]
     raw: Mapping[str, Any]
 
@@ -305,12 +344,19 @@ class TrainingResult(_Record):
             values["memory"] = Memory.from_dict(tree["memory"])
         if tree.get("coordinators") is not None:
             values["coordinators"] = Coordinators.from_dict(tree["coordinators"])
+        if tree.get("throughput") is not None:
+            values["throughput"] = Throughput.from_dict(tree["throughput"])
         for name, record in _LISTS.items():
             if tree.get(name) is not None:
                 values[name] = tuple(map(record.from_dict, tree[name]))
         for name in ("steps_us", "notes"):
             values[name] = tuple(tree.get(name, ()))
         return cls(**values, raw=tree)
+
+    @property
+    def worst_actor(self) -> ActorResult:
+        """The actor that computes for the smallest part of the step; the first of several."""
+        return min(self.actors, key=lambda actor: actor.compute_us)
 
     def path_by_kind(self) -> list[tuple[CriticalPart, int]]:
         """Return the critical path with its parts of one kind added up, the longest kind first.

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import resource
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -122,7 +126,7 @@ COMMANDS = [
     (["compare", "scenario.yaml", "--policy", ","], ["--policy", "no value"]),
     (["compare", "scenario.yaml", "--each", "x"], ["--each", "`x`"]),
     (["compare", "scenario.yaml", "--each", "sed=1,2"], ["--each", "did you mean `seed`?"]),
-    (["compare", "scenario.yaml", "--chunks", "4,0"], ["--chunks", "`0`"]),
+    (["compare", "scenario.yaml", "--chunks", "0,0"], ["--chunks", "`0`"]),
     (["plan", "scenario.yaml", "--out", "."], ["--out"]),
     (["fabric", "show", "dgx3"], ["`dgx3`", "did you mean `dgx2`?"]),
     (["fabric", "advise", "none.yaml"], ["none.yaml", "no such file"]),
@@ -220,3 +224,80 @@ class TestPlans:
     def test_a_plan_that_is_none(self, folder, allrail_cli, plan, text):
         plan.write_text(text)
         self.run(folder, allrail_cli)
+
+
+def run(folder, *arguments, limit=None, **streams):
+    """Run the command line in a process of its own."""
+
+    def no_more():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
+
+    return subprocess.run(
+        [sys.executable, "-m", "allrail", *arguments],
+        cwd=folder,
+        text=True,
+        stderr=subprocess.PIPE,
+        check=False,
+        preexec_fn=no_more if limit else None,
+        **streams,
+    )
+
+
+def test_a_full_standard_output_is_one_line(folder):
+    with Path("/dev/full").open("w") as full:
+        outcome = run(folder, "simulate", "scenario.yaml", stdout=full)
+    assert (outcome.returncode, outcome.stderr.count("\n")) == (2, 1), outcome
+    assert outcome.stderr.startswith("error: standard output: it cannot be written: No space")
+
+
+def test_a_closed_standard_output_is_one_line(folder):
+    command = f"exec {sys.executable} -m allrail simulate scenario.yaml >&-"
+    outcome = subprocess.run(
+        ["/bin/sh", "-c", command], cwd=folder, text=True, capture_output=True, check=False
+    )
+    assert (outcome.returncode, outcome.stderr) == (
+        2,
+        "error: standard output: it cannot be written: it is closed\n",
+    )
+
+
+@pytest.mark.parametrize("limit", [1_000, 30_000])
+def test_a_full_disk_leaves_no_half_folder(folder, limit):
+    before = {path.name for path in folder.iterdir()}
+    outcome = run(
+        folder, "simulate", "scenario.yaml", "--out", "out", limit=limit, stdout=subprocess.DEVNULL
+    )
+    assert outcome.returncode == 2, outcome
+    assert outcome.stderr.startswith("error: --out: `out`: it cannot be written: "), outcome
+    assert "Traceback" not in outcome.stderr
+    assert {path.name for path in folder.iterdir()} == before
+
+
+def test_a_file_that_is_a_device_is_written_and_not_replaced(folder, allrail_cli):
+    outcome = allrail_cli("plan", "scenario.yaml", "--out", "/dev/full")
+    check(outcome, folder, {"scenario.yaml"})
+    assert "No space left" in outcome.stderr
+    assert Path("/dev/full").is_char_device()
+
+
+def test_a_wrong_variant_is_a_row_and_the_others_run(folder, allrail_cli):
+    outcome = allrail_cli("compare", "scenario.yaml", "--policy", "baseline,themiss,themis")
+    assert outcome.status == 1
+    rows = [line.split()[:2] for line in outcome.stdout.splitlines()[1:4]]
+    assert [row[0] for row in rows] == ["baseline", "themis", "themiss"]
+    assert rows[2][1] == "error_1"
+    assert "# error_1: `schedule.policy` is `themiss`: it is not a policy" in outcome.stdout
+    assert "did you mean `themis`?" in outcome.stdout
+    told = json.loads(
+        allrail_cli("compare", "scenario.yaml", "--policy", "themis,themiss", "--json").stdout
+    )
+    assert "result" in told["rows"][0]
+    assert "not a policy" in told["rows"][1]["error"]["message"]
+
+
+def test_a_second_run_into_a_folder_says_so(folder, allrail_cli):
+    first = allrail_cli("simulate", "scenario.yaml", "--out", "out")
+    second = allrail_cli("simulate", "scenario.yaml", "--out", "out", "--set", "seed=2")
+    assert "held the results" not in first.stderr
+    assert "warning: `out` held the results of another run; they are replaced" in second.stderr

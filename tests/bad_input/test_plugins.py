@@ -72,7 +72,7 @@ schema_version: 1
 fabric: 3D-SW_SW_SW_hetero
 workload:
   model: resnet152
-  batch_per_npu: 32
+  batch_per_replica: 32
   parallelism: {dp: 1024}
   compute: {device: a100}
 schedule: {chunks: 4, policy: mine, tensor: bytescheduler}

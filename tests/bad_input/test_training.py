@@ -12,7 +12,7 @@ fabric:
     - {kind: switch, size: 4, bandwidth: 50 GB/s, latency: 1 us}
 workload:
   model: resnet50
-  batch_per_npu: 32
+  batch_per_replica: 32
   precision: fp16
   parallelism: {dp: 32, tp: 1, map: {dp: [0, 1]}}
   compute: {device: a100, efficiency: 0.5}
@@ -34,9 +34,34 @@ CASES = [
     ("model: resnet50", "model: {trace: a, layers: []}", "workload.model", "exactly one"),
     ("model: resnet50", "model: {}", "workload.model", "exactly one"),
     ("model: resnet50", "model: nowhere/config.json", "workload.model", "no such"),
-    ("batch_per_npu: 32", "batch_per_npu: 0", "workload.batch_per_npu", "below 1"),
-    ("batch_per_npu: 32", "batch_per_npu: 3.5", "workload.batch_per_npu", "whole"),
-    ("batch_per_npu: 32", "batch_per_gpu: 32", "workload.batch_per_gpu", "mean `batch_per_npu`?"),
+    ("batch_per_replica: 32", "batch_per_replica: 0", "workload.batch_per_replica", "below 1"),
+    (
+        "batch_per_replica: 32",
+        "batch_per_replica: 32\n  global_batch: 100",
+        "workload.global_batch",
+        "write 1024, or leave out",
+    ),
+    ("batch_per_replica: 32", "global_batch: 100", "workload.global_batch", "a multiple of 32"),
+    ("batch_per_replica: 32", "global_batch: 0", "workload.global_batch", "below 1"),
+    (
+        "batch_per_replica: 32",
+        "batch_per_replica: 32\n  micro_batch: 5",
+        "workload.micro_batch",
+        "a replica has 32 samples",
+    ),
+    (
+        "batch_per_replica: 32",
+        "batch_per_replica: 32\n  batch_per_npu: 32",
+        "workload.batch_per_npu",
+        "both are given",
+    ),
+    ("batch_per_replica: 32", "batch_per_replica: 3.5", "workload.batch_per_replica", "whole"),
+    (
+        "batch_per_replica: 32",
+        "batch_per_gpu: 32",
+        "workload.batch_per_gpu",
+        "mean `batch_per_replica`?",
+    ),
     ("precision: fp16", "precision: fp15", "workload.precision", "mean `fp1"),
     ("iterations: 2", "iterations: 0", "workload.iterations", "below 1"),
     ("iterations: 2", "iterations: 100000", "workload.iterations", "10,000"),
@@ -135,6 +160,9 @@ CASES = [
         "schedule.tensor.servers.in_order",
         "first",
     ),
+    ("schedule:", "what_if: {utilisation: 1.5}\nschedule:", "what_if", "for example `0.6`"),
+    ("schedule:", "what_if: {utilisation: 0}\nschedule:", "what_if", "for example `0.6`"),
+    ("schedule:", "what_if: {utilization: 0.5}\nschedule:", "what_if", "the assumptions are"),
     ("schedule:", "what_if: dim3_x2\nschedule:", "what_if", "`dim1` to `dim2`"),
     ("schedule:", "what_if: no_stragglers\nschedule:", "what_if", "mean `no_straggler`?"),
     ("schedule:", "collective: {kind: all_reduce, size: 1 MB}\nschedule:", "workload", "either"),
@@ -164,7 +192,7 @@ def test_is_told_once_with_its_place(folder, allrail_cli, old, new, field, told)
         (("simulate", "step.yaml", "--plan", "plan.json"), "plans every collective"),
         (("plan", "step.yaml"), "workload"),
         (("compare", "step.yaml", "--size", "1MB"), "no `collective`"),
-        (("compare", "step.yaml", "--tensor", "fifo,lifo"), "mean `fifo`?"),
+        (("compare", "step.yaml", "--tensor", "lifo,fif"), "mean `fifo`?"),
         (("compare", "step.yaml", "--model", "resnet51"), "mean `resnet"),
         (("compare",), "file is missing"),
     ],

@@ -30,7 +30,7 @@ def scenario(schedule=None, **workload):
         },
         "workload": {
             "model": {"layers": [{"name": f"l{i}", "dense": d} for i, d in enumerate(DENSE)]},
-            "batch_per_npu": 8,
+            "batch_per_replica": 8,
             "precision": "fp32",
             "optimizer": "none",
             "compute": {"device": "v100"},

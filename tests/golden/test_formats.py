@@ -23,7 +23,7 @@ workload:
     layers:
       - {name: a, dense: {inputs: 512, outputs: 512}}
       - {name: b, dense: {inputs: 512, outputs: 512}}
-  batch_per_npu: 8
+  batch_per_replica: 8
   compute: {device: a100}
 schedule: {policy: baseline, chunks: 4}
 """

@@ -17,7 +17,7 @@ STEP = {
     "fabric": "2D-SW_SW",
     "workload": {
         "model": "vgg16",
-        "batch_per_npu": 1,
+        "batch_per_replica": 1,
         "precision": "fp16",
         "parallelism": {"dp": 1024},
         "compute": {"device": "a100", "efficiency": 0.5},

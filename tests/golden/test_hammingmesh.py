@@ -69,7 +69,7 @@ class FakeCore:
         if pattern == "all_to_all":
             wanted = traffic["phases"]
             result["phases"] = npus - 1
-            result["phase_barrier"] = world == "flows" or "phase_barrier" in traffic
+            result["phase_barrier"] = traffic.get("phase_barrier", world == "flows")
             result["phases_simulated"] = npus - 1 if wanted == "all" else wanted
         if pattern == "all_reduce":
             result["share_of_optimum"] = factor * cluster.all_reduce / 100
@@ -112,8 +112,11 @@ def rows(reproduction, word):
 
 
 @pytest.fixture(scope="module")
-def whole():
-    return hammingmesh.run(simulate=FakeCore(flows=1.04, packets=0.99), cache=False)
+def whole(tmp_path_factory):
+    """It is made before `own_cache` holds, and results are kept in any case."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("ALLRAIL_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield hammingmesh.run(simulate=FakeCore(flows=1.04, packets=0.99), cache=False)
 
 
 def small(**factors):
@@ -127,16 +130,16 @@ def test_all_costs_are_right_to_the_printed_digits(whole):
     assert [half_digit(text) for text in ("25.3", "680")] == pytest.approx([0.05, 0.5])
 
 
-def test_diameters_are_right_but_for_the_stated_exceptions(whole):
+def test_diameters_are_right_but_for_three_that_stay_out(whole):
     by_formula, by_search = rows(whole, "by formula"), rows(whole, "by search")
     assert [sum(row.ok is True for row in some) for some in (by_formula, by_search)] == [15, 14]
-    assert [sum(row.ok is None for row in some) for some in (by_formula, by_search)] == [1, 2]
-    assert all(row.why for row in by_formula + by_search if row.ok is None)
-    exceptions = {row.case: row.ours for row in rows(whole, "exception")}
-    assert exceptions == {
-        "small dragonfly, stated exception": 4,
-        "small Hx4Mesh, stated exception": 6,
+    wrong = {row.case: row for row in by_formula + by_search if not row.ok}
+    assert {case: (row.ours, row.published.number) for case, row in wrong.items()} == {
+        "small dragonfly, diameter by formula": (4, 3),
+        "small dragonfly, diameter by search": (4, 3),
+        "small Hx4Mesh, diameter by search": (6, 8),
     }
+    assert all(row.why for row in wrong.values())
 
 
 def test_half_plane_cuts_are_one_over_twice_the_boards_side(whole):
@@ -147,7 +150,7 @@ def test_half_plane_cuts_are_one_over_twice_the_boards_side(whole):
 
 def test_27_of_32_savings_follow_from_the_published_shares(whole):
     (row,) = rows(whole, "savings that follow")
-    assert (row.ours, row.published) == (27, 32)
+    assert (row.ours, row.published) == (27, None)
 
 
 def test_savings_are_relative_to_the_nonblocking_fat_tree(whole):
@@ -164,46 +167,53 @@ def test_savings_are_relative_to_the_nonblocking_fat_tree(whole):
     ("factors", "wrong"),
     [
         ({}, ()),
-        ({"flows": 1.055, "packets": 0.985}, ()),
+        ({"flows": 1.049, "packets": 0.985}, ()),
         ({"flows": 1.11}, ("fat tree, ", "fat tree 50%", "fat tree 75%", "dragonfly", "Hx2Mesh")),
         ({"flows": 1.2}, ("fat tree, ", "50%", "75%", "dragonfly", "Hx2Mesh", "HyperX", "Hx4Mesh")),
     ],
 )
 def test_flows_are_judged_by_each_topologys_tolerance(factors, wrong):
-    out = [row.case for row in small(**factors).rows if row.ok is False and "flows" in row.case]
-    out = [case for case in out if "nearer" not in case]
+    judged = rows(small(**factors), "all-to-all, flows")
+    others = ("as priced", "barrier")
+    judged = [row for row in judged if not any(word in row.case for word in others)]
+    out = [row.case for row in judged if row.ok is False]
     assert len(out) == len(wrong)
     assert all(any(name in case for case in out) for name in wrong)
 
 
-def test_packets_are_judged_where_they_must_be_near():
+def test_packets_are_judged_on_every_network():
     out = [row.case for row in small(packets=0.965).rows if row.ok is False]
-    judged = [case for case in out if "all-to-all, packets" in case]
+    judged = [case for case in out if "all-to-all, packets" in case and "barrier" not in case]
     assert judged == ["small fat tree, all-to-all, packets", "small Hx2Mesh, all-to-all, packets"]
-    reduced = [case for case in out if "all-reduce, packets" in case]
-    assert len(reduced) == 8, "below 97 %"
+    out = [row.case for row in small(packets=0.94).rows if row.ok is False]
+    assert len([case for case in out if "all-reduce, packets" in case]) == 8
+    assert len([case for case in out if case.endswith("all-to-all, packets")]) == 8 + 2
 
 
-@pytest.mark.parametrize(("flows", "packets", "ok"), [(1.04, 0.99, True), (0.99, 0.96, False)])
-def test_packets_must_be_nearer_than_flows(flows, packets, ok):
-    (row,) = rows(small(flows=flows, packets=packets), "nearer")
-    assert row.ok is ok
-    assert row.ours == (4 if ok else 0)
-
-
-def test_claims_about_jobs_are_judged_on_one_distribution(whole):
+def test_claims_about_jobs_are_judged_on_all_distributions(whole):
     some = Scope(sizes=("small",), worlds=(), curves=False)
     for factor, ok in ((1.0, True), (0.96, False)):
         outcome = hammingmesh.run(some, simulate=FakeCore(place=factor), cache=False)
-        claims = rows(outcome, ", sorted")
+        claims = rows(outcome, "use, sorted")
+        claims = [row for row in claims if row.published and row.published.low == 98]
         assert len(claims) == 2 * 2 * 3
-        judged = [row for row in claims if row.ok is not None]
-        assert {row.case.split(", ")[1] for row in judged} == {"alibaba-2020-fractional"}
-        assert all(row.ok is ok for row in judged)
+        assert all(row.ok is ok for row in claims)
+        words = {row.case.split(", ")[1]: row.made.word for row in claims}
+        assert words == {
+            "alibaba-2020": "computed",
+            "alibaba-2020-fractional": "chosen",
+            "powers-of-two": "chosen",
+        }
     (gain, *_) = rows(whole, "gain by transposing")
     assert gain.ours == pytest.approx(4)
-    assert {row.ok for row in rows(whole, "of 64 boards failed")} == {True, None}
-    assert [row.published for row in rows(whole, "upper level")] == [50, 25]
+    assert {row.ok for row in rows(whole, "of 64 boards failed")} == {True}
+    assert [row.published.high for row in rows(whole, "pairs across the upper")] == [50, 25]
+
+
+def test_the_order_of_networks_is_the_published_one_where_shares_are(whole):
+    orders = rows(whole, "pairs in the wrong order")
+    assert len(orders) == 2 * 3
+    assert all(row.ours == 0 and row.how == "reversed: none" for row in orders)
 
 
 def test_a_median_that_jumps_with_the_seed_is_printed_with_its_range(whole):
@@ -239,11 +249,11 @@ def test_every_number_says_how_it_was_computed(whole):
 
 def test_a_gap_above_five_per_cent_has_its_reason():
     for row in small(flows=1.2, packets=0.8).rows:
-        if "as priced" in row.case:
+        if "as priced" in row.case or row.published is None:
             continue
         if "all-to-all, " in row.case or "all-reduce, " in row.case:
             assert row.published is not None
-            assert bool(row.why) is (abs(row.ours / row.published - 1) > 0.05), row
+            assert bool(row.why) is (abs(row.ours / row.published.number - 1) > 0.05), row
 
 
 def test_the_folder_holds_tables_pictures_and_the_report(whole, tmp_path):
@@ -265,7 +275,7 @@ def test_the_folder_holds_tables_pictures_and_the_report(whole, tmp_path):
     html = made["report.html"].read_text()
     assert all(row.case in html for row in whole.rows)
     assert html.count("<svg") == len(pictures)
-    assert "nan" not in made["reproduction.csv"].read_text().lower()
+    assert ",nan" not in made["reproduction.csv"].read_text().lower()
 
 
 def test_a_second_run_computes_nothing_and_gives_the_same():
@@ -358,7 +368,8 @@ def test_the_scope_says_what_is_simulated():
     assert {case.world for case in flows} == {"flows"}
     assert set(flows) < set(everything)
     tabled = [c for c in cases_of(Scope(phases=None)) if c.pattern == "all_to_all"]
-    assert {case.scenario["traffic"]["phases"] for case in tabled} == {"all"}
+    phases = {case.scenario["traffic"]["phases"] for case in tabled if case.barrier is not False}
+    assert phases == {"all"}
     assert all(case.weight > 0 for case in everything)
 
 
@@ -366,7 +377,7 @@ def test_the_command_prints_the_table_and_fails_if_a_number_is_out(allrail_cli, 
     from functools import partial
 
     run = hammingmesh.run
-    for factor, status in ((1.0, 0), (1.5, 1)):
+    for factor, far in ((1.0, False), (1.5, True)):
         fake = FakeCore(flows=factor)
         monkeypatch.setattr(hammingmesh, "run", partial(run, simulate=fake))
         options = (
@@ -379,10 +390,11 @@ def test_the_command_prints_the_table_and_fails_if_a_number_is_out(allrail_cli, 
             "--no-cache",
         )
         told = allrail_cli("reproduce", "hammingmesh", *options)
-        assert told.status == status
+        assert told.status == 1  # three diameters are out
         assert "small Hx2Mesh, all-to-all, flows" in told.stdout
         assert "large fat tree" not in told.stdout
-        assert ("out of tolerance" in told.stderr) is bool(status)
+        misses = told.stdout.partition("misses: ")[2]
+        assert ("small Hx2Mesh, all-to-all, flows;" in misses) is far
     told = allrail_cli("reproduce", "hammingmesh", *options, "--json")
     tree = json.loads(told.stdout)
     assert tree["ok"] is False

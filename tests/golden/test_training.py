@@ -15,7 +15,7 @@ from allrail.scenario.models import load_model, model_names
 PROMISED = """\
 schema_version: 1
 fabric: 3D-SW_SW_SW_homo
-workload: {model: resnet152, batch_per_npu: 32, precision: fp16, parallelism: {dp: 1024}, compute: {device: a100, efficiency: 0.5}, iterations: 4}
+workload: {model: resnet152, batch_per_replica: 32, precision: fp16, parallelism: {dp: 1024}, compute: {device: a100, efficiency: 0.5}, iterations: 4}
 schedule: {policy: themis, order: smallest_first, chunks: 64,
            tensor: {policy: bytescheduler, partition: 4 MiB, credit: 16 MiB},
            coordination: {policy: cached, cycle: 1 ms}}
@@ -75,13 +75,15 @@ def test_the_promised_keys_work_as_they_are(folder, allrail_cli):
 @pytest.mark.parametrize(
     ("change", "of"),
     [
-        ("workload.batch_per_npu=64", 2.0),
+        ("workload.batch_per_replica=64", 2.0),
         ("workload.compute.scale=3", 3.0),
     ],
 )
 def test_an_override_changes_compute(change, of):
-    plain = allrail.simulate_training(with_(batch_per_npu=32, optimizer="none"))
-    changed = allrail.simulate_training(with_(batch_per_npu=32, optimizer="none"), sets=[change])
+    plain = allrail.simulate_training(with_(batch_per_replica=32, optimizer="none"))
+    changed = allrail.simulate_training(
+        with_(batch_per_replica=32, optimizer="none"), sets=[change]
+    )
     assert changed.compute_us == pytest.approx(of * plain.compute_us, rel=0.1)
 
 
@@ -126,7 +128,7 @@ def test_every_model_runs(name):
     ids=str,
 )
 def test_every_layout_runs(parallelism):
-    one = with_(model="transformer_big", parallelism=parallelism, batch_per_npu=32)
+    one = with_(model="transformer_big", parallelism=parallelism, batch_per_replica=32)
     result = allrail.simulate_training(one)
     assert result.step_time_us >= result.compute_us
     kinds = {name for name, us in result.exposed_us.items() if us > 0}
@@ -148,7 +150,7 @@ def test_a_hugging_face_config_is_a_model(folder):
     (folder / "mine").mkdir()
     (folder / "mine" / "config.json").write_text(json.dumps(CONFIG))
     compute = "compute: {device: a100}"
-    work = f"{{model: mine/config.json, batch_per_npu: 4, sequence_length: 512, {compute}}}"
+    work = f"{{model: mine/config.json, batch_per_replica: 4, sequence_length: 512, {compute}}}"
     text = f"schema_version: 1\nfabric: dgx2\nworkload: {work}\n"
     (folder / "step.yaml").write_text(text)
     loaded = allrail.load_scenario("step.yaml")
@@ -163,7 +165,7 @@ def test_a_model_s_path_starts_at_the_scenario_and_that_of_an_override_here(fold
     (folder / "deep").mkdir()
     (folder / "deep" / "config.json").write_text(json.dumps(CONFIG))
     (folder / "here.json").write_text(json.dumps({**CONFIG, "num_hidden_layers": 2}))
-    text = "schema_version: 1\nfabric: dgx2\nworkload: {model: config.json, batch_per_npu: 4, "
+    text = "schema_version: 1\nfabric: dgx2\nworkload: {model: config.json, batch_per_replica: 4, "
     text += "compute: {device: a100}}\n"
     (folder / "deep" / "step.yaml").write_text(text)
     four = allrail.simulate_training("deep/step.yaml")
@@ -173,12 +175,12 @@ def test_a_model_s_path_starts_at_the_scenario_and_that_of_an_override_here(fold
 
 def test_a_model_s_defaults_hold_until_something_is_said():
     plain = allrail.load_scenario(SMALL).workload.whole
-    assert plain.batch_per_npu == 64
-    said = allrail.load_scenario(with_(batch_per_npu=8))
-    assert said.workload.whole.batch_per_npu == 8
+    assert plain.batch_per_replica == 64
+    said = allrail.load_scenario(with_(batch_per_replica=8))
+    assert said.workload.whole.batch_per_replica == 8
     # What the last model set does not stay with the next one.
     other = allrail.load_scenario(allrail.load_scenario(SMALL), sets={"workload.model": "dlrm"})
-    assert other.workload.whole.batch_per_npu == 512
+    assert other.workload.whole.batch_per_replica == 512
 
 
 def test_an_astra_sim_file_is_a_model(folder):
@@ -195,7 +197,7 @@ def test_an_astra_sim_file_is_a_model(folder):
 
 
 def test_many_at_once_are_the_same_as_one_by_one():
-    scenarios = [with_(batch_per_npu=batch) for batch in (1, 8, 32)]
+    scenarios = [with_(batch_per_replica=batch) for batch in (1, 8, 32)]
     together = allrail.simulate_training_many(scenarios, threads=2)
     alone = [allrail.simulate_training(one) for one in scenarios]
     assert [without_host(one) for one in together] == [without_host(one) for one in alone]
@@ -216,6 +218,19 @@ def test_what_ifs_are_keys_of_a_scenario_too():
     fabric["dimensions"][1]["bandwidth"] = "50 GB/s"
     doubled = allrail.simulate_training({**SMALL, "fabric": fabric})
     assert doubled.step_time_us == key.step_time_us
+
+
+def test_a_step_over_an_assumed_utilisation():
+    """Half of the bandwidth takes twice as long; all of it is the ideal schedule."""
+    steps = {
+        x: allrail.simulate_training({**SMALL, "what_if": {"utilisation": x}})
+        for x in (0.25, 0.5, 1)
+    }
+    ideal = allrail.simulate_training({**SMALL, "what_if": "ideal_schedule"})
+    assert steps[1].step_time_us == ideal.step_time_us
+    exposed = [one.exposed_communication_us for one in steps.values()]
+    assert exposed == sorted(exposed, reverse=True)
+    assert exposed[0] - exposed[1] == pytest.approx(2 * (exposed[1] - exposed[2]), rel=0.01)
 
 
 def test_all_what_ifs():
@@ -254,7 +269,7 @@ def test_compare_sets_a_row_against_the_first_that_differs_in_the_schedule_alone
 
 
 def test_compare_without_schedules_sets_networks_against_each_other():
-    each = {"workload.batch_per_npu": [256, 512], "fabric": ["today", "3D-SW_SW_SW_homo"]}
+    each = {"workload.batch_per_replica": [256, 512], "fabric": ["today", "3D-SW_SW_SW_homo"]}
     rows = allrail.compare_training(with_(model="dlrm"), each=each)
     times = [row.result.step_time_us for row in rows]
     speedups = [1, times[0] / times[1], 1, times[2] / times[3]]
@@ -283,7 +298,9 @@ def test_compare_prints_a_line_a_variant(folder, allrail_cli):
         ["resnet50", "themis", "fifo"],
     ]
     assert len(lines) == 9
-    both = allrail_cli("compare", "mine.json", "mine.json", "--each", "workload.batch_per_npu=1,2")
+    both = allrail_cli(
+        "compare", "mine.json", "mine.json", "--each", "workload.batch_per_replica=1,2"
+    )
     assert len(both.stdout.splitlines()) == 6
 
 

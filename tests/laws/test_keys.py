@@ -28,7 +28,7 @@ STEP = {
     "fabric": PLAIN["fabric"],
     "workload": {
         "model": {"layers": [{"name": "one", "dense": {"inputs": 64, "outputs": 64}}]},
-        "batch_per_npu": 1,
+        "batch_per_replica": 1,
         "compute": {"device": "a100"},
     },
 }

@@ -47,7 +47,7 @@ def scenario(dims, sizes, batch, policy, tensor, **workload):
         "fabric": {"dimensions": dims},
         "workload": {
             "model": layers(sizes),
-            "batch_per_npu": batch,
+            "batch_per_replica": batch,
             "compute": {"device": "a100"},
             "iterations": 3,
             **workload,
@@ -159,3 +159,107 @@ def test_a_straggler_slows_no_more_than_its_factor(one, factor):
     assert straggling.step_time_us <= plain.step_time_us * factor * 1.001
     (cured,) = allrail.what_ifs(slow, ["no_straggler"], result=straggling)
     assert cured.result.step_time_us == pytest.approx(plain.step_time_us)
+
+
+LAYOUTS = (
+    {"tp": 2},
+    {"tp": 4, "sp": True},
+    {"tp": 8, "sp": True, "map": {"tp": [0, 1]}},
+    {"ep": 4},
+    {"tp": 2, "ep": 4, "sp": True},
+    {"tp": 4, "zero": 3},
+)
+
+
+def transformer(layout, batch, tensor, bandwidth):
+    shape = {"layers": 2, "hidden": 256, "heads": 8, "vocabulary": 1024, "sequence_length": 64}
+    if layout.get("ep", 1) > 1:
+        shape["experts"] = {"count": 8, "top_k": 2}
+    dims = [
+        {"kind": "switch", "size": 4, "bandwidth": bandwidth, "latency": "1 us"},
+        {"kind": "ring", "size": 2, "bandwidth": "25 GB/s", "latency": "2 us"},
+    ]
+    one = scenario(dims, (), batch, "baseline", tensor, parallelism=layout)
+    one["workload"]["model"] = {"transformer": shape}
+    return one
+
+
+transformers = st.builds(
+    transformer,
+    st.sampled_from(LAYOUTS),
+    st.sampled_from((1, 8)),
+    tensors,
+    st.sampled_from(("2 GB/s", "100 GB/s")),
+)
+
+
+def on_path(result, what):
+    return sum(part.time_us for part in result.critical_path if part.what == what)
+
+
+@some
+@given(st.one_of(transformers, scenarios))
+def test_one_actor_without_stragglers_waits_for_nobody(one):
+    result = allrail.simulate_training(one)
+    assert len(result.actors) == 1
+    assert result.waiting_us == pytest.approx(0, abs=1e-6)
+    assert on_path(result, "waiting") == pytest.approx(0, abs=1e-6)
+    # What overlaps is on the path as communication, and in the step's parts as compute.
+    last = result.steps_us[-1]
+    if result.steps_us[-1] == pytest.approx(result.step_time_us, rel=1e-9):
+        assert on_path(result, "compute") <= result.compute_us + 1e-6
+        assert last - on_path(result, "compute") >= result.exposed_communication_us - 1e-6
+
+
+collectives = st.builds(
+    lambda kind, size, purpose: {kind: size, "over": "all", "for": purpose},
+    st.sampled_from(("reduce_scatter", "all_gather", "all_to_all", "all_reduce")),
+    st.sampled_from(("1 MB", "64 MB")),
+    st.sampled_from(("tensor", "expert", "data")),
+)
+chains = st.lists(
+    st.one_of(collectives, st.sampled_from(({"compute": "1 ms"}, {"compute": "7 us"}))), min_size=1
+)
+
+
+@some
+@given(dimensions, chains)
+def test_a_chain_s_critical_path_is_its_parts(dims, chain):
+    ranks = [{f"axis{i}": one["size"]} for i, one in enumerate(dims)]
+    axes = [axis for one in ranks for axis in one]
+    steps = {"ranks": ranks, "groups": {"all": axes}, "steps": {"one": chain}}
+    one = scenario(dims, (), 1, "themis", {"policy": "fifo"})
+    one["workload"] = {"model": {"steps": steps}, "iterations": 2}
+    result = allrail.simulate_training(one)
+    on = dict.fromkeys(("tensor", "expert", "data"), 0.0)
+    for part in result.critical_path:
+        if part.what == "communication":
+            on[part.purpose] += part.time_us
+    assert on == pytest.approx({purpose: result.exposed_us[purpose] for purpose in on})
+    assert on_path(result, "compute") == pytest.approx(result.compute_us)
+    assert result.waiting_us == on_path(result, "waiting") == 0
+
+
+@settings(some, max_examples=10)
+@given(
+    st.sampled_from(({"pp": 2}, {"pp": 2, "microbatches": 8}, {"pp": 2, "tp": 2, "sp": True})),
+    st.sampled_from((8, 16)),
+)
+def test_a_job_s_parts_are_the_means_of_its_stages(layout, batch):
+    result = allrail.simulate_training(transformer(layout, batch, {"policy": "fifo"}, "100 GB/s"))
+    ranks = sum(actor.ranks for actor in result.actors)
+    assert len(result.actors) == layout["pp"]
+
+    def mean(of):
+        return pytest.approx(sum(actor.ranks * of(actor) for actor in result.actors) / ranks)
+
+    assert result.compute_us == mean(lambda actor: actor.compute_us)
+    assert result.waiting_us == mean(lambda actor: actor.waiting_us)
+    for purpose, us in result.exposed_us.items():
+        assert us == mean(lambda actor, purpose=purpose: actor.exposed_us[purpose])
+    for actor in result.actors:
+        kinds = sum(us for _, us in actor.exposed_us.items())
+        parts = actor.compute_us + kinds + actor.waiting_us
+        assert parts == pytest.approx(result.step_time_us, rel=1e-6)
+    assert result.waiting_us > 0, "a pipeline has bubbles"
+    assert result.worst_actor.compute_us <= result.compute_us + 1e-6

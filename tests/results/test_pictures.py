@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from allrail.report.activity import activity_rates
+from allrail.report.activity import activity_rates, present
 from allrail.report.gantt import gantt
 from allrail.result import Stage
 from allrail.results.lanes import assign_lanes
@@ -55,14 +56,25 @@ def test_there_are_no_more_lanes_than_spans_at_once(some):
 
 
 @given(spans, st.integers(1, 50))
-def test_activity_is_the_time_in_which_something_is_sent(some, windows):
-    rates = activity_rates(some, end_us=1000.0, windows=windows)
+def test_activity_is_the_time_that_is_covered(some, windows):
+    rates = activity_rates(
+        [(one.start_us, one.end_us) for one in some], end_us=1000.0, windows=windows
+    )
     assert len(rates) == windows
     assert all(0.0 <= rate <= 1.0 for rate in rates)
     covered = set()
     for one in some:
         covered |= set(range(int(one.start_us), int(one.end_us)))
     assert sum(rates) * 1000.0 / windows == pytest.approx(len(covered), abs=1e-6)
+
+
+def test_a_chunk_is_present_from_the_end_of_its_stage_before():
+    """It waits for dim1 from 0 to 10, and for dim2 from 30, where it is served from 50."""
+    first = replace(span(10.0, 15.0), finish_us=30.0)
+    second = replace(span(50.0, 20.0), dimension=1, stage=1)
+    other = replace(span(0.0, 10.0), chunk=1)
+    found = present([second, other, first], [0.0])
+    assert found == {0: [(0.0, 30.0), (0.0, 10.0)], 1: [(30.0, 70.0)]}
 
 
 def test_a_gantt_chart_has_a_bar_for_every_stage(results):

@@ -1,34 +1,102 @@
-"""A published number beside ours: when it is within tolerance."""
+"""A published number beside ours: what is said of it, and when it is within tolerance."""
 
 from __future__ import annotations
 
 import pytest
 
 from allrail.reproduce import Reproduction, Row
+from allrail.reproduce.published import (
+    THIS_ROW,
+    Made,
+    Published,
+    chosen,
+    fitted,
+    less_than,
+    more_than,
+    number,
+    span,
+)
+
+TABLE = "X'22, Table II"
 
 
 @pytest.mark.parametrize(
     ("row", "ok"),
     [
-        (Row("a", 100.1, 100.0, "us", "relative", 0.001), True),
-        (Row("a", 100.2, 100.0, "us", "relative", 0.001), False),
-        (Row("a", 99.8, 100.0, "us", "relative", 0.001), False),
-        (Row("a", 57.3, 56.31, "%", "absolute", 1.0), True),
-        (Row("a", 57.4, 56.31, "%", "absolute", 1.0), False),
-        (Row("a", 98.8, 98.8, "%", "at_least"), True),
-        (Row("a", 98.79, 98.8, "%", "at_least"), False),
-        (Row("a", 999.0, 1000.0, "ms", "at_most"), True),
-        (Row("a", 1001.0, 1000.0, "ms", "at_most"), False),
-        (Row("a", 1.0, 50.0, "%"), None),
+        (Row("a", 100.1, number(100.0, TABLE), "us", within=0.001), True),
+        (Row("a", 100.2, number(100.0, TABLE), "us", within=0.001), False),
+        (Row("a", 99.8, number(100.0, TABLE), "us", within=0.001), False),
+        (Row("a", 57.3, number(56.31, TABLE), "%", within=1.0, absolute=True), True),
+        (Row("a", 57.4, number(56.31, TABLE), "%", within=1.0, absolute=True), False),
+        (Row("a", 7.8, more_than(7.8, TABLE), "x", within=0.0), True),
+        (Row("a", 7.79, more_than(7.8, TABLE), "x", within=0.0), False),
+        (Row("a", 2.0, less_than(2.0, TABLE), "%", within=0.0), True),
+        (Row("a", 2.1, less_than(2.0, TABLE), "%", within=0.0), False),
+        (Row("a", 97.0, span(97.0, 125.0, TABLE), "%", within=0.0), True),
+        (Row("a", 96.0, span(97.0, 125.0, TABLE), "%", within=1.0, absolute=True), True),
+        (Row("a", 127.0, span(97.0, 125.0, TABLE), "%", within=1.0, absolute=True), False),
+        (Row("a", 106.0, number(100.0, TABLE), "us"), False),
         (Row("a", 1.0, None, "%"), None),
+        (Row("a", 1.5, number(1.49, TABLE), "x", made=fitted("scale", to=THIS_ROW)), None),
     ],
 )
 def test_a_row_is_judged(row, ok):
     assert row.ok is ok
-    assert len(row.cells()) == 7
+    assert len(row.cells()) == 8
     assert Reproduction("t", [row]).ok is (ok is not False)
 
 
 def test_not_a_number_is_never_within_tolerance():
-    for kind in ("relative", "absolute", "at_least", "at_most"):
-        assert Row("a", float("nan"), 1.0, "us", kind, 0.5).ok is False
+    for published in (number(1.0, TABLE), span(0.0, 2.0, TABLE), more_than(0.0, TABLE)):
+        assert Row("a", float("nan"), published, "us", within=0.5).ok is False
+
+
+def test_a_range_is_printed_as_it_stands():
+    values = (number(25.3, TABLE), span(97, 125, TABLE), more_than(7.8, TABLE), less_than(2, TABLE))
+    assert [value.text for value in values] == ["25.3", "97-125", ">7.8", "<2"]
+    assert Row("a", 1.0, None, "%").cells()[1] == "not published"
+
+
+def test_what_is_published_stands_somewhere():
+    for source in ("SC'22", "the paper", ""):
+        with pytest.raises(ValueError, match="no page, table, figure or section"):
+            number(1.0, source)
+    with pytest.raises(ValueError, match="one end"):
+        Published(None, None, TABLE)
+
+
+def test_what_is_fitted_or_chosen_names_its_parameters():
+    with pytest.raises(ValueError, match="fitted or chosen"):
+        fitted(to="the mean")
+    with pytest.raises(ValueError, match="fitted or chosen"):
+        chosen("shape", by="")
+    with pytest.raises(ValueError, match="fitted or chosen"):
+        Made("computed", ("scale",), "the mean")
+
+
+def test_a_reproduction_ends_with_targets_parameters_and_misses():
+    scale = fitted("scale", to="the mean")
+    outcome = Reproduction(
+        "t",
+        [
+            Row("met", 1.0, number(1.0, TABLE), "x", made=scale),
+            Row("missed", 2.0, number(1.0, TABLE), "x"),
+            Row("the mean", 1.0, number(1.0, TABLE), "x", made=fitted("scale", to=THIS_ROW)),
+            Row("ours alone", 3.0, None, "x"),
+        ],
+    )
+    assert outcome.summary == [
+        (
+            "targets: 2 published numbers, 1 met; 1 more are what was fitted, and show nothing; "
+            "1 rows are not published"
+        ),
+        "free parameters: 1: scale (fitted)",
+        "misses: 1: missed",
+    ]
+    assert outcome.table[1][0][7:] == ["fitted", TABLE]
+    assert outcome.provenances == [
+        "met: fitted (scale; to the mean)",
+        "the mean: fitted (scale; to this row)",
+    ]
+    assert not outcome.ok
+    assert outcome.to_dict()["misses"] == ["missed"]

@@ -32,7 +32,7 @@ def scenario(**workload):
             "fabric": FABRIC,
             "workload": {
                 "model": "bert_large",
-                "batch_per_npu": 8,
+                "batch_per_replica": 8,
                 "parallelism": {"tp": 4, "pp": 4, "dp": 2, "microbatches": 8},
                 "compute": {"device": "a100", "efficiency": 0.5},
                 "iterations": 3,
@@ -260,7 +260,7 @@ def test_in_worlds_of_messages_links_and_what_is_under_way_are_written(tmp_path,
         "fabric": FABRIC if world == "links" else {"topology": "torus", "shape": [4, 8]},
         "workload": {
             "model": "resnet50",
-            "batch_per_npu": 1,
+            "batch_per_replica": 1,
             "compute": {"device": "a100"},
             "iterations": 2,
         },

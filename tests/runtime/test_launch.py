@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -147,3 +148,88 @@ def test_mistakes_in_its_options(words, allrail_cli):
     outcome = allrail_cli("launch", *words)
     assert outcome.status == 2
     assert outcome.stderr.startswith("error: allrail launch: ")
+
+
+TOKEN = "0123456789abcdef"
+ACROSS = """
+import allrail, numpy, os, time
+with allrail.Communicator() as group:
+    one = group.all_reduce(numpy.array([group.rank + 1]), name="x").wait()
+    print(group.rank, group.ranks, os.environ["ALLRAIL_LOCAL_RANK"], one)
+"""
+
+
+def free_port():
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return one.getsockname()[1]
+
+
+def on_hosts(script, tmp_path, *, tokens=(TOKEN, TOKEN)):
+    """Two launchers with two ranks each, as on two hosts."""
+    port = free_port()
+    launchers = []
+    for number, token in enumerate(tokens):
+        file = tmp_path / f"token{number}"
+        file.write_text(f"{token}\n")
+        words = ["launch", "-n", "2", "--nodes", "2", "--node-rank", str(number)]
+        words += ["--rendezvous", f"127.0.0.1:{port}", "--token-file", str(file)]
+        launchers.append(
+            subprocess.Popen(
+                [PYTHON, "-m", "allrail", *words, PYTHON, "-c", script],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+        )
+    said = [each.communicate(timeout=60) for each in launchers]
+    return [(each.returncode, *one) for each, one in zip(launchers, said, strict=True)]
+
+
+def test_launchers_of_two_hosts_make_one_job(tmp_path):
+    first, second = on_hosts(ACROSS, tmp_path)
+    assert (first[0], second[0]) == (0, 0), first[2] + second[2]
+    assert sorted(first[1].splitlines()) == ["[0] 0 4 0 [10]", "[1] 1 4 1 [10]"]
+    assert sorted(second[1].splitlines()) == ["[2] 2 4 0 [10]", "[3] 3 4 1 [10]"]
+
+
+def test_a_host_with_another_token_is_refused(tmp_path):
+    impatient = """
+from functools import partial
+from allrail.runtime import store
+store.Client = partial(store.Client, patience=2.0)
+"""
+    first, second = on_hosts(impatient + ACROSS, tmp_path, tokens=(TOKEN, TOKEN[::-1]))
+    assert first[0] != 0
+    assert second[0] != 0
+    assert "it refuses this token" in second[2]
+
+
+@pytest.mark.parametrize(
+    ("options", "said", "hint"),
+    [
+        (["--node-rank", "1"], "`--node-rank` is `1`: it is for jobs on several", "--nodes"),
+        (["--nodes", "2"], "`--node-rank`: it is not given", "from 0 on"),
+        (["--nodes", "2", "--node-rank", "2"], "there are 2 hosts", "from 0 on"),
+        (["--nodes", "2", "--node-rank", "0"], "`--rendezvous`: it is not given", "10.0.0.1"),
+        (["--rendezvous", "here"], "`--rendezvous` is `here`: it is no address", "10.0.0.1"),
+        (["--rendezvous", "0.0.0.0:29400"], "everyone could reach it", "one address"),
+        (["--token-file", "missing"], "`--token-file` is `missing`: it cannot be read", "openssl"),
+        (["--token-file", "short"], "no text of 16 characters", "openssl"),
+        ([], "`ALLRAIL_STORE_TOKEN`: it is missing", "--token-file job.token"),
+    ],
+)
+def test_hosts_that_cannot_be(options, said, hint, allrail_cli, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "short").write_text("abc\n")
+    monkeypatch.delenv("ALLRAIL_STORE_TOKEN", raising=False)
+    if options[:1] in (["--rendezvous"], ["--token-file"], []):
+        if options[:1] == ["--rendezvous"]:
+            monkeypatch.setenv("ALLRAIL_STORE_TOKEN", TOKEN)
+        else:
+            options = ["--rendezvous", "127.0.0.1:29400", *options]
+        options = ["--nodes", "2", "--node-rank", "0", *options]
+    outcome = allrail_cli("launch", "-n", "1", *options, PYTHON, "-c", "")
+    assert outcome.status == 2
+    assert said in outcome.stderr
+    assert hint in outcome.stderr.partition("hint: ")[2]

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import time
 import warnings
+from itertools import pairwise
+from statistics import median
 
 import pytest
 
@@ -13,9 +16,11 @@ from torch import nn  # noqa: E402
 import allrail.torch as art  # noqa: E402
 import testbed.local  # noqa: E402, F401 - imports what every worker would
 from allrail.runtime.agreement import Agreement  # noqa: E402
+from allrail.torch import replan  # noqa: E402
 from allrail.torch.native import Native  # noqa: E402
 from allrail.torch.store import store_of_job  # noqa: E402
 from testbed import Cluster, Network, why_not  # noqa: E402
+from testbed.namespaces import configure  # noqa: E402
 
 REASON = why_not()
 pytestmark = pytest.mark.skipif(REASON is not None, reason=str(REASON))
@@ -136,3 +141,72 @@ def test_learns_what_one_process_learns_from_all_data(kind):
         assert set(barriers) <= {"state_dict", "synchronize"}
         for ours, wanted in zip(state, expected, strict=True):
             assert torch.allclose(torch.tensor(ours), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_dimension_that_becomes_slow_is_planned_around_by_all(monkeypatch):
+    monkeypatch.setattr(replan, "LOOK", 5)
+    rate, slow, steps, change = 200_000_000, 40_000_000, 35, 11
+    cluster = Cluster(WORKERS, [Network(rate), Network(rate)])
+    dimension = {"kind": "switch", "size": 2, "bandwidth": f"{rate} b/s", "latency": "100 us"}
+    keys = {"schema_version": 1, "transport": "native", "secret": "store", "replan": True, **APART}
+    keys |= {"fabric": {"dimensions": [dimension, dimension]}, "schedule": {"policy": "themis"}}
+
+    def wide():
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Linear(512, 1024), nn.Tanh(), nn.Linear(1024, 512))
+        return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def loss(model, step, worker):
+        chance = torch.Generator().manual_seed(100 * step + worker)
+        return model(torch.rand(4, 512, generator=chance)).square().mean()
+
+    def work(worker):
+        warnings.simplefilter("ignore")
+        os.environ.update(RANK=str(worker), WORLD_SIZE=str(WORKERS), LOCAL_RANK="0")
+        os.environ.update(MASTER_ADDR=cluster.address(0), MASTER_PORT="29500")
+        store, rank, ranks = store_of_job()
+        model, optimizer = wide()
+        here = [cluster.address(worker, n) for n in range(2)]
+        art.schedule(model, optimizer, job=keys | {"interfaces": here})
+        ends, made = [time.monotonic()], []
+        for step in range(steps):
+            if step == change:
+                device = f"qdisc change dev {cluster.device(1)} root"
+                line = Network(slow).shaped(cluster.device(1))[0].split(" root", 1)[1]
+                configure("tc", [device + line])
+            optimizer.zero_grad()
+            loss(model, step, worker).backward()
+            optimizer.step()
+            art.synchronize(model)
+            ends.append(time.monotonic())
+            made.append(art._of(model)[0]._auto._before)
+        said = art.report(model)
+        planned = [use.planned_gbps for use in said.dimensions]
+        learnt = [each.tolist() for each in model.state_dict().values()]
+        art.release(model)
+        store.set(f"over/{rank}", "")
+        for other in range(ranks) if rank == 0 else ():  # it keeps the store
+            store.get(f"over/{other}")
+        return learnt, made, [b - a for a, b in pairwise(ends)], planned, said.exchange
+
+    results = cluster.run(work, timeout=90).results
+    model, optimizer = wide()
+    for step in range(steps):
+        optimizer.zero_grad()
+        (sum(loss(model, step, each) for each in range(WORKERS)) / WORKERS).backward()
+        optimizer.step()
+    learnt, made, times, planned, said = results[0]
+    assert made[change] == 0
+    assert made[-1] > change
+    switched = made[-1]
+    before, after = median(times[change + 1 : switched - 1]), median(times[switched + 2 :])
+    assert after < before, (before, after)
+    assert planned[0] == pytest.approx(0.2)
+    assert planned[1] < replan.SLOW * 0.2
+    assert "dimension 1 gives" in said
+    for other in results:
+        assert other[1] == made
+        assert other[0] == learnt
+        assert other[3:] == results[0][3:]
+    for ours, wanted in zip(learnt, model.parameters(), strict=True):
+        assert torch.allclose(torch.tensor(ours), wanted, rtol=1e-4, atol=1e-5)

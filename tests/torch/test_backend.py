@@ -299,6 +299,14 @@ def test_equals_gloo(name, on_ranks):
             assert (one == other).all(), f"result {number} of {len(left)}"
 
 
+def test_a_group_may_be_made_again(on_ranks):
+    def body(rank):
+        return [run(rank, "allrail", "reductions") for _ in range(2)]
+
+    for first, second in on_ranks(body, group=False):
+        assert all((one == other).all() for one, other in zip(first, second, strict=True))
+
+
 @pytest.mark.parametrize(("name", "ranks"), [("fsdp2", 2), ("hsdp", 4)])
 def test_sharded_training_equals_one_process(name, ranks, on_ranks):
     got = on_ranks(lambda rank: run(rank, "allrail", name), group=False, ranks=ranks)

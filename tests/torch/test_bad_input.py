@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import threading
+import time
+
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[torch]`")
+import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
@@ -315,3 +319,105 @@ def test_a_mistake_in_training_is_an_error(name, on_ranks):
         assert got in kind.split("|")
         assert why in text
         assert hint in text.partition("hint: ")[2]
+
+
+def in_two_threads(rank):
+    """Another thread begins while this one's is under way; one after the other is right."""
+    if rank == 1:
+        time.sleep(0.3)  # so that the other rank's is under way for that long
+    work = dist.all_reduce(torch.ones(4), async_op=True)
+    said = []
+    if rank == 0:
+        other = threading.Thread(target=lambda: said.append(raises(dist.barrier)))
+        other.start()
+        other.join()
+    work.wait()
+    dist.barrier()
+    other = threading.Thread(target=dist.barrier)
+    other.start()
+    other.join()
+    return said[0] if said else None
+
+
+# What is done on both ranks; what is said. Where rank 1 says None, it is as it should be there.
+ON_THE_BACKEND = {
+    "two threads": (in_two_threads, "InputError", "another thread is under way", "new_group"),
+    "overlapping": (
+        lambda _: raises(lambda: dist.all_reduce(torch.ones(1).expand(5))),
+        "InputError",
+        "overlap",
+        "contiguous",
+    ),
+    "overlapping result": (
+        lambda _: raises(
+            lambda: dist.reduce_scatter_tensor(torch.ones(1).expand(2), torch.ones(4))
+        ),
+        "InputError",
+        "overlap",
+        "contiguous",
+    ),
+    "sparse": (
+        lambda _: raises(lambda: dist.all_reduce(torch.ones(4).to_sparse())),
+        "InputError",
+        "sparse",
+        "to_dense()",
+    ),
+    "sparse broadcast": (
+        lambda _: raises(lambda: dist.broadcast(torch.ones(4).to_sparse(), 0)),
+        "InputError",
+        "sparse",
+        "to_dense()",
+    ),
+    "uneven": (
+        lambda _: raises(lambda: dist.all_to_all_single(torch.ones(3), torch.ones(3))),
+        "InputError",
+        "3 elements cannot be divided among 2 ranks",
+        "pad it",
+    ),
+    "shape": (
+        lambda rank: raises(lambda: dist.all_reduce(torch.ones(4 + rank))),
+        "TrainingError",
+        "shape differs",
+        "",
+    ),
+    "type": (
+        lambda rank: raises(
+            lambda: dist.all_reduce(torch.ones(4, dtype=(torch.float32, torch.int32)[rank]))
+        ),
+        "TrainingError",
+        "dtype differs",
+        "",
+    ),
+}
+
+
+def on_the_backend(rank, name):
+    import allrail.torch.backend  # noqa: F401
+
+    if not dist.is_initialized():
+        dist.init_process_group("allrail")
+    said = ON_THE_BACKEND[name][0](rank)
+    if ON_THE_BACKEND[name][1] == "InputError":  # the group goes on
+        one = torch.ones(2)
+        dist.all_reduce(one)
+        assert one.tolist() == [2, 2]
+    return said
+
+
+@pytest.mark.skipif(
+    tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 6),
+    reason="the backend needs torch 2.6 or later",
+)
+@pytest.mark.parametrize("name", ON_THE_BACKEND)
+def test_a_mistake_with_the_backend(name, ranks_of, on_ranks):
+    _, kind, why, hint = ON_THE_BACKEND[name]
+    if kind == "InputError":
+        all_said = ranks_of(on_the_backend, group=False)(name)
+    else:
+        all_said = on_ranks(lambda rank: on_the_backend(rank, name), group=False)
+    assert all_said[0] is not None
+    for said in all_said:
+        if said is not None:
+            assert said[0] == kind, said
+            assert why in said[1]
+            assert hint in said[1].partition("hint: ")[2]

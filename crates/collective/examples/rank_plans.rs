@@ -49,13 +49,18 @@ fn plan(sizes: &[u32], algorithm: &str, operation: Operation) -> CollectivePlan 
         links: 1,
         bandwidth: Bandwidth::from_bytes_per_second(50_000_000_000).expect("a bandwidth"),
         latency: Time::from_us(1),
+        message_latency: Time::ZERO,
         in_network_reduction: false,
         contention: Contention::Shared,
     };
     CollectivePlan {
         schema_version: SCHEMA_VERSION,
         policy: "example".to_owned(),
-        fabric: Fabric { name: String::new(), dimensions: sizes.iter().map(dimension).collect() },
+        fabric: Fabric {
+            memory_bandwidth: None,
+            name: String::new(),
+            dimensions: sizes.iter().map(dimension).collect(),
+        },
         operation,
         size: Bytes::new(SIZE),
         sizes: Some(SizeRange { from: Bytes::new(1), to: Bytes::new(1 << 40) }),

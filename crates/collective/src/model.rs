@@ -14,7 +14,10 @@
 //! `s(P+1)/2P`, and one step; an all-reduce in one stage is charged `s` and two steps, a broadcast
 //! `s` and one. Where that is not less than without, the switch does not reduce (a stage of 2 or 3 NPUs).
 //!
-//! Not modelled: computing the reduction, memory traffic, congestion between dimensions that share
+//! With a `memory_bandwidth` a stage that reduces ends later by three times the bytes that its steps
+//! reduce over it.
+//!
+//! Not modelled: computing the reduction, other memory traffic, congestion between dimensions that share
 //! wires, incast at the receivers of a tree on a switch. Every step of a pipelined broadcast or tree is
 //! charged its latency, though a rank that awaits nothing runs ahead: at most a latency per NPU too
 //! much.
@@ -100,6 +103,8 @@ struct Charge {
     halving: bool,
     latency: Time,
     below_physical: bool,
+    /// What the steps that reduce have to, one after the other.
+    reduced: Fraction,
     /// In place of all of these but `sent`, without contention.
     unaware: Option<Unaware>,
 }
@@ -110,6 +115,7 @@ pub struct StageModel {
     sizes: Vec<u64>,
     relays: Vec<u64>,
     bandwidths: Vec<allrail_core::Bandwidth>,
+    memory: Option<allrail_core::Bandwidth>,
     /// `charges[dimension][operation]`; `None` where the algorithm does not do it.
     charges: Vec<[Option<Charge>; Operation::ALL.len()]>,
 }
@@ -145,11 +151,19 @@ impl StageModel {
     ) -> Result<Self, CollectiveError> {
         let mut charges = vec![[None; Operation::ALL.len()]; fabric.dimensions.len()];
         for id in spanned.iter().copied() {
-            let (dimension, algorithm) = (fabric.dimension(id), algorithms[id.index()]);
+            let algorithm = algorithms[id.index()];
+            // Where stages scatter, gather and all-reduce, the last dimension does the last.
+            let merged = operations.contains(&Operation::AllReduce)
+                && operations.contains(&Operation::ReduceScatter)
+                && spanned.last() == Some(&id);
             for operation in operations {
+                if merged && !algorithm.operations().contains(operation) {
+                    algorithm::check(algorithm, Operation::AllReduce)?;
+                    continue;
+                }
                 algorithm::check(algorithm, *operation)?;
                 charges[id.index()][index(*operation)] =
-                    Some(charge(id, dimension, algorithm, *operation, endpoint_delay)?);
+                    Some(charge(id, fabric, algorithm, *operation, endpoint_delay)?);
             }
         }
         Ok(Self {
@@ -160,6 +174,7 @@ impl StageModel {
                 .map(|d| u64::from(kinds::of(d.kind).hops_per_step()) - 1)
                 .collect(),
             bandwidths: fabric.dimensions.iter().map(Dimension::aggregate).collect(),
+            memory: fabric.memory_bandwidth,
             charges,
         })
     }
@@ -235,7 +250,18 @@ impl StageModel {
         let buffer = u64::try_from(u128::from(chunk.count()) / divisor).ok().map(Bytes::new)?;
         let (occupancy, latency) = match charge.unaware {
             Some(unaware) => unaware.time(buffer)?,
-            None => (time(charge.busy)?, charge.latency.checked_add(time(charge.fill)?)?),
+            None => {
+                let fixed = charge.latency.checked_add(time(charge.fill)?)?;
+                let (numerator, denominator) = charge.reduced;
+                let reducing = match self.memory {
+                    Some(memory) => memory.time_for_fraction(
+                        u128::from(chunk.count()).checked_mul(3 * u128::from(numerator))?,
+                        divisor.checked_mul(u128::from(denominator))?,
+                    )?,
+                    None => Time::ZERO,
+                };
+                (time(charge.busy)?, fixed.checked_add(reducing)?)
+            }
         };
         let sent =
             chunk.count() as f64 * (charge.sent.0 as f64 / charge.sent.1 as f64) / divisor as f64;
@@ -253,11 +279,12 @@ impl StageModel {
 
 fn charge(
     id: DimensionId,
-    dimension: &Dimension,
+    fabric: &Fabric,
     algorithm: &dyn Algorithm,
     operation: Operation,
     endpoint_delay: Time,
 ) -> Result<Charge, CollectiveError> {
+    let dimension = fabric.dimension(id);
     let size = dimension.size;
     let cost = algorithm.cost(operation, size);
     let overflow = || CollectiveError::NotModelled {
@@ -266,7 +293,8 @@ fn charge(
     };
     let fixed_delay = |steps: u64| {
         let endpoints = endpoint_delay.checked_mul(steps + 1);
-        let links = dimension.latency.checked_mul(steps);
+        let step = dimension.latency.checked_add(dimension.message_latency);
+        let links = step.and_then(|step| step.checked_mul(steps));
         links.zip(endpoints).and_then(|(a, b)| a.checked_add(b)).ok_or_else(overflow)
     };
     let latency = fixed_delay(u64::from(cost.steps))?;
@@ -278,6 +306,7 @@ fn charge(
         halving: algorithm.on_links(dimension.kind, operation, size).halving,
         latency,
         below_physical: false,
+        reduced: reduced(&cost, operation, u64::from(size)),
         unaware: None,
     };
     if dimension.in_network_reduction {
@@ -296,12 +325,25 @@ fn charge(
     let LinkTime { busy, fill } = link_bound(id, dimension, algorithm, operation)?;
     (charge.busy, charge.fill) = (busy, fill);
     if dimension.contention == Contention::None {
-        let unaware = Unaware::new(dimension, algorithm, operation, endpoint_delay)
-            .ok_or_else(|| too_large(id, dimension, algorithm))?;
-        charge.below_physical = less(unaware.busy(), add(charge.busy, charge.fill));
-        charge.unaware = Some(unaware);
+        let memory = fabric.memory_bandwidth;
+        // What ASTRA-sim does not count so is counted on its links.
+        if let Some(unaware) = Unaware::new(dimension, algorithm, operation, endpoint_delay, memory)
+        {
+            charge.below_physical = less(unaware.busy(), add(charge.busy, charge.fill));
+            charge.unaware = Some(unaware);
+        }
     }
     Ok(charge)
+}
+
+/// What a rank has to reduce, as a fraction of the buffer: the messages of one step side by side.
+fn reduced(cost: &algorithm::Cost, operation: Operation, size: u64) -> Fraction {
+    let at_once = match operation {
+        Operation::ReduceScatter => cost.steps == 1,
+        Operation::AllReduce => cost.steps == 2,
+        Operation::AllGather | Operation::AllToAll | Operation::Broadcast => return (0, 1),
+    };
+    (if at_once { 1 } else { size - 1 }, size)
 }
 
 fn less(a: Fraction, b: Fraction) -> bool {

@@ -200,12 +200,15 @@ pub fn check_stages(
 }
 
 impl CollectivePlan {
-    /// Whether ranks of this dimension are counted from another one on in each chunk and collective; see
-    /// [`Algorithm::turns`](crate::Algorithm::turns).
+    /// From how many ranks of this dimension on ranks are counted in turn, chunk by chunk; 1 where that is
+    /// always the first. See [`Algorithm::turns`](crate::Algorithm::turns).
     #[must_use]
-    pub fn turns(&self, dimension: DimensionId) -> bool {
+    pub fn turns(&self, dimension: DimensionId) -> u32 {
         let algorithm = self.algorithms.get(dimension.index()).map(|tag| algorithm::named(tag));
-        matches!(algorithm, Some(Ok(algorithm)) if algorithm.turns())
+        match algorithm {
+            Some(Ok(algorithm)) => algorithm.turns(self.fabric.dimension(dimension).size).max(1),
+            _ => 1,
+        }
     }
 
     /// Checks that the plan holds together.

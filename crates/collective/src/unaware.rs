@@ -4,11 +4,12 @@
 //! `hops · latency + ⌊m / bandwidth⌋` in whole nanoseconds, where a message has all of a ring's or a
 //! switch's links to itself and one peer's share of a fully connected dimension's. The endpoint's
 //! delay comes before every step and once after the last. A step that reduces what has arrived reads
-//! twice and writes once at 500 TB/s, each in whole nanoseconds (its default local memory).
+//! twice and writes once at the fabric's `memory_bandwidth`, each in whole nanoseconds; at 500 TB/s, the
+//! default of its memory, if that is left out.
 //!
 //! Read from its behaviour: the published tutorial cases come out to the nanosecond.
 
-use allrail_core::{Bytes, Time};
+use allrail_core::{Bandwidth, Bytes, Time};
 use allrail_fabric::Dimension;
 use allrail_fabric::kinds::{self, Reach};
 
@@ -24,10 +25,14 @@ pub(crate) struct Unaware {
     /// Bytes per second of one message.
     rate: u64,
     latency: Time,
+    /// Of a message, beside its links'.
+    message: Time,
     endpoint_delay: Time,
     reach: Reach,
     /// Aggregate bandwidth over that of one message.
     share: u64,
+    /// Bytes per second of an NPU's memory.
+    memory: u64,
 }
 
 /// The patterns of messages that ASTRA-sim knows. An algorithm says as which of them it is counted
@@ -42,8 +47,8 @@ pub enum Pattern {
     HalvingDoubling,
 }
 
-/// Bytes per nanosecond of a local memory access.
-const MEMORY: u64 = 500_000;
+/// Bytes per second of an NPU's memory where nobody says otherwise.
+const MEMORY: u64 = 500_000_000_000_000;
 
 impl Unaware {
     /// `None` for an algorithm or operation that ASTRA-sim does not count so.
@@ -52,6 +57,7 @@ impl Unaware {
         algorithm: &dyn Algorithm,
         operation: Operation,
         endpoint_delay: Time,
+        memory: Option<Bandwidth>,
     ) -> Option<Self> {
         let pattern = algorithm.on_links(dimension.kind, operation, dimension.size).unaware?;
         if operation == Operation::Broadcast {
@@ -66,9 +72,11 @@ impl Unaware {
             size,
             rate: dimension.aggregate().fraction(1, share).bytes_per_second(),
             latency: dimension.latency,
+            message: dimension.message_latency,
             endpoint_delay,
             reach,
             share,
+            memory: memory.map_or(MEMORY, Bandwidth::bytes_per_second),
         })
     }
 
@@ -135,8 +143,10 @@ impl Unaware {
             let serialisation = u128::from(step.message) * 1_000_000_000 / u128::from(self.rate);
             let serialisation = u64::try_from(serialisation).ok()?.checked_mul(1_000)?;
             occupancy = occupancy.checked_add(serialisation.checked_mul(step.times)?)?;
-            let memory = 3 * (step.reduced / MEMORY) * 1_000;
-            let fixed = self.latency.as_ps().checked_mul(step.hops)?.checked_add(memory)?;
+            let access = u128::from(step.reduced) * 1_000_000_000 / u128::from(self.memory);
+            let memory = u64::try_from(access).ok()?.checked_mul(3_000)?;
+            let links = self.latency.as_ps().checked_mul(step.hops)?;
+            let fixed = links.checked_add(self.message.as_ps())?.checked_add(memory)?;
             latency = latency.checked_add(fixed.checked_mul(step.times)?)?;
             steps += step.times;
         }
@@ -168,13 +178,14 @@ mod tests {
             links,
             bandwidth: "50 GiB/s".parse().expect("a bandwidth"),
             latency: Time::from_ns(latency),
+            message_latency: Time::ZERO,
             in_network_reduction: false,
             contention: Contention::None,
         };
         let total = |dimension: &Dimension, name: &str, chunk: u64| {
             let algorithm = named(name).expect("known");
             let delay = Time::from_ns(10);
-            let unaware = Unaware::new(dimension, algorithm, Operation::AllReduce, delay);
+            let unaware = Unaware::new(dimension, algorithm, Operation::AllReduce, delay, None);
             let (a, b) = unaware.and_then(|u| u.time(Bytes::new(chunk))).expect("counted");
             (a + b).as_ps() * 4 / 1_000 + 1
         };

@@ -27,8 +27,10 @@ pub enum Contention {
     /// They do, as on a real network.
     #[default]
     Shared,
-    /// They do not: a step takes as long as one of its messages. ASTRA-sim's congestion-unaware
-    /// backend counts so, below what the links can carry; only the reader of its files sets this.
+    /// They do not: a step takes as long as one of its messages, which has all links of a ring or a
+    /// switch to itself. ASTRA-sim's congestion-unaware backend counts so, below what the links can
+    /// carry; only the reader of its files sets this. A message between ranks that differ on several
+    /// dimensions crosses the first of them only.
     None,
 }
 
@@ -57,6 +59,10 @@ pub struct Dimension {
     /// Latency of one step of an algorithm: from sending a message to its arrival, without its
     /// serialisation. On a switch that is two links.
     pub latency: Time,
+    /// What a message waits for beside, once, however many links it crosses: its network interfaces.
+    #[serde(default, skip_serializing_if = "is_nothing")]
+    #[schemars(extend("default" = Time::ZERO))]
+    pub message_latency: Time,
     /// Whether the switch reduces; `kind: switch` only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schemars(extend("default" = false))]
@@ -70,6 +76,10 @@ pub struct Dimension {
 
 const fn one() -> u32 {
     1
+}
+
+fn is_nothing(time: &Time) -> bool {
+    *time == Time::ZERO
 }
 
 fn is_shared(contention: &Contention) -> bool {

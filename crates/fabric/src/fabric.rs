@@ -21,6 +21,11 @@ pub struct Fabric {
     /// Innermost (package, node) first.
     #[schemars(length(min = 1, max = MAX_DIMENSIONS))]
     pub dimensions: Vec<Dimension>,
+    /// Of an NPU's memory. A step that reduces waits for what it has received to be read, with what
+    /// it is added to, and for the sum to be written: three times its bytes; messages of one step side
+    /// by side. If left out, reducing takes no time.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bandwidth: Option<Bandwidth>,
 }
 
 fn inline() -> String {
@@ -142,6 +147,7 @@ pub(crate) mod tests {
             links,
             bandwidth: bandwidth.parse().expect("a bandwidth"),
             latency: Time::from_ns(700),
+            message_latency: Time::ZERO,
             in_network_reduction: false,
             contention: crate::Contention::Shared,
         }
@@ -150,6 +156,7 @@ pub(crate) mod tests {
     #[test]
     fn aggregates_links_and_dimensions() {
         let fabric = Fabric {
+            memory_bandwidth: None,
             name: "2D-SW_SW".into(),
             dimensions: vec![switch(16, 6, "200 Gb/s"), switch(64, 1, "800 Gb/s")],
         };
@@ -161,8 +168,11 @@ pub(crate) mod tests {
 
     #[test]
     fn names_the_field_that_is_wrong() {
-        let mut fabric =
-            Fabric { name: String::new(), dimensions: vec![switch(8, 1, "1 GB/s"); 2] };
+        let mut fabric = Fabric {
+            memory_bandwidth: None,
+            name: String::new(),
+            dimensions: vec![switch(8, 1, "1 GB/s"); 2],
+        };
         fabric.dimensions[1].size = 1;
         let error = fabric.validate().expect_err("size 1 is refused");
         assert_eq!(error.field, "fabric.dimensions[1].size");

@@ -115,15 +115,17 @@ impl Watch {
     }
 }
 
-/// Simulates a scenario (JSON) and returns the result (JSON).
+/// Simulates a scenario (JSON) and returns the result (JSON). A timeline of more than `most` slices is
+/// left out.
 #[pyfunction]
-#[pyo3(signature = (scenario, plan=None, timeline=false, progress=None))]
+#[pyo3(signature = (scenario, plan=None, timeline=false, progress=None, most=None))]
 fn simulate(
     py: Python<'_>,
     scenario: &str,
     plan: Option<&str>,
     timeline: bool,
     progress: Option<Py<PyAny>>,
+    most: Option<usize>,
 ) -> PyResult<String> {
     let calls = Calls::new();
     let scenario = scenario_from(scenario, &calls)?;
@@ -134,7 +136,16 @@ fn simulate(
             watch.observe(done, total)
         })
     });
-    watch.end(result).map(|result| to_json(&result))
+    watch.end(result).map(|mut result| {
+        result.timeline_left_out = leave_out_long(&mut result.timeline, most);
+        to_json(&result)
+    })
+}
+
+/// Drops a timeline of more than `most` slices, and returns how many it had.
+fn leave_out_long<T>(timeline: &mut Option<Vec<T>>, most: Option<usize>) -> Option<usize> {
+    let dropped = timeline.take_if(|slices| most.is_some_and(|most| slices.len() > most));
+    dropped.map(|slices| slices.len())
 }
 
 /// Simulates many scenarios at once, `threads` at a time (all cores where `None`).

@@ -8,15 +8,16 @@ use allrail_simulate::SimulateError;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use rayon::prelude::*;
+use serde_json::json;
 
 use crate::plugin::Calls;
-use crate::{Watch, raise};
+use crate::{Watch, to_json};
 
 /// Told how far a simulation is; it breaks off where someone wants it to end.
 pub(crate) type Look<'a> = &'a mut dyn FnMut(u64, u64) -> ControlFlow<()>;
 
 /// Runs `one` on every scenario, `threads` at a time (all cores where `None`); the results are in
-/// the same order. An error names the scenario: `scenarios[3].seed`, a plugin's its `index`.
+/// the same order, a mistake as `{"error": ...}` in its place. A plugin's exception names its `index`.
 pub(crate) fn many(
     py: Python<'_>,
     scenarios: &[String],
@@ -69,11 +70,7 @@ pub(crate) fn many(
             failure.value(py).setattr("index", index)?;
             return Err(failure);
         }
-        outcome.map_err(|error| {
-            let mut report = error.report();
-            report.field = format!("scenarios[{index}].{}", report.field);
-            raise(&report)
-        })
+        Ok(outcome.unwrap_or_else(|error| to_json(&json!({ "error": error.report() }))))
     });
     explained.collect()
 }

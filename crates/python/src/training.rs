@@ -11,23 +11,29 @@ use serde_json::{Value, json};
 
 use crate::many::many;
 use crate::plugin::Calls;
-use crate::{Watch, simulate_error, to_json};
+use crate::{Watch, leave_out_long, simulate_error, to_json};
 
-/// Simulates the training steps of a scenario (JSON) and returns the result (JSON).
+/// Simulates the training steps of a scenario (JSON) and returns the result (JSON). A timeline of more
+/// than `most` slices is left out.
 #[pyfunction]
-#[pyo3(signature = (scenario, timeline=false, progress=None))]
+#[pyo3(signature = (scenario, timeline=false, progress=None, most=None))]
 fn simulate_training(
     py: Python<'_>,
     scenario: &str,
     timeline: bool,
     progress: Option<Py<PyAny>>,
+    most: Option<usize>,
 ) -> PyResult<String> {
     let calls = Calls::new();
     let scenario = read(scenario, &calls).map_err(|error| simulate_error(&error))?;
     let mut watch = Watch::with_plugins(progress, &calls);
     let result = py.detach(|| {
-        simulate(&scenario, timeline, &mut |done, total| watch.observe(done, total))
-            .map(|result| to_json(&result))
+        simulate(&scenario, timeline, &mut |done, total| watch.observe(done, total)).map(
+            |mut result| {
+                result.timeline_left_out = leave_out_long(&mut result.timeline, most);
+                to_json(&result)
+            },
+        )
     });
     watch.end(result)
 }

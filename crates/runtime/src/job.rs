@@ -86,6 +86,10 @@ pub struct Job {
     /// rank is lost. Costs a copy of parameters and optimizer state.
     #[serde(default)]
     pub undo: bool,
+    /// Whether plans are made anew with what is measured, on all ranks at once, when one of several
+    /// dimensions of `native` has become slow. Of no effect with `plan`, whose plans are carried out as they are.
+    #[serde(default)]
+    pub replan: bool,
     /// Whether ranks on one host exchange through memory that both have, rather than over loopback.
     #[serde(default = "settings::yes")]
     pub shared_memory: bool,
@@ -483,7 +487,7 @@ fn usual(here: &Here) -> Fabric {
         "kind": "switch", "size": here.ranks, "bandwidth": bandwidth, "latency": latency,
     });
     let dimension = serde_json::from_value(dimension).expect("it is one");
-    Fabric { name: "usual".to_owned(), dimensions: vec![dimension] }
+    Fabric { memory_bandwidth: None, name: "usual".to_owned(), dimensions: vec![dimension] }
 }
 
 fn partition_of(

@@ -17,6 +17,7 @@
 //! # Ok::<(), allrail_runtime::RuntimeError>(())
 //! ```
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -311,11 +312,12 @@ impl Settings {
             links: one.links,
             bandwidth: one.bandwidth,
             latency: one.latency,
+            message_latency: Time::ZERO,
             in_network_reduction: false,
             contention: Contention::Shared,
         };
         let dimensions = self.dimensions.iter().map(dimension).collect();
-        Fabric { name: "job".to_owned(), dimensions }
+        Fabric { memory_bandwidth: None, name: "job".to_owned(), dimensions }
     }
 
     pub(crate) fn tensor_parameters(&self) -> TensorParameters {
@@ -323,25 +325,46 @@ impl Settings {
         TensorParameters { policy, partition, ..TensorParameters::default() }
     }
 
-    /// What all ranks must have in common, as a hash: what they would decide differently with.
-    pub(crate) fn digest(&self) -> String {
-        let alike: Vec<DimensionSettings> = self
-            .dimensions
-            .iter()
-            .map(|one| DimensionSettings { interface: String::new(), port: 0, ..one.clone() })
-            .collect();
-        let Self { policy, order, algorithms, tensor, partition, group, plans, .. } = self;
-        let chunks = (self.chunks, self.smallest_chunk);
-        let what = (algorithms, tensor, partition, group, plans, self.elsewhere);
-        let alike = (alike, policy, order, chunks, what);
-        let text = serde_json::to_string(&alike).expect("settings are plain data");
-        let digest = Sha256::digest(text);
-        digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
+    /// What all ranks must have in common, by key: what they would decide differently with. A value that is
+    /// long is there as its hash.
+    pub(crate) fn alike(&self) -> BTreeMap<String, String> {
+        let Self { policy, order, chunks, smallest_chunk, .. } = self;
+        let Self { algorithms, tensor, partition, group, plans, elsewhere, .. } = self;
+        let mut alike = BTreeMap::from([
+            ("policy".to_owned(), short(policy)),
+            ("order".to_owned(), short(order)),
+            ("chunks".to_owned(), short(chunks)),
+            ("smallest_chunk".to_owned(), short(smallest_chunk)),
+            ("algorithms".to_owned(), short(algorithms)),
+            ("tensor".to_owned(), short(tensor)),
+            ("partition".to_owned(), short(partition)),
+            ("group".to_owned(), short(group)),
+            ("plans".to_owned(), short(plans)),
+            ("elsewhere".to_owned(), short(elsewhere)),
+        ]);
+        for (number, one) in self.dimensions.iter().enumerate() {
+            let DimensionSettings { size, bandwidth, latency, kind, links, .. } = one;
+            let network = (bandwidth, latency, kind, links);
+            alike.insert(format!("dimensions[{number}].size"), short(size));
+            alike.insert(format!("dimensions[{number}].network"), short(&network));
+        }
+        alike
     }
 
     pub(crate) fn connect_timeout(&self) -> Duration {
         duration(self.timeouts.connect)
     }
+}
+
+/// A value as JSON, or the hash of that where it is long.
+fn short(value: &impl Serialize) -> String {
+    const LONGEST: usize = 24;
+    let text = serde_json::to_string(value).expect("settings are plain data");
+    if text.len() <= LONGEST {
+        return text;
+    }
+    let digest = Sha256::digest(text);
+    digest[..8].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]
@@ -399,14 +422,24 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_digest_is_of_what_ranks_have_in_common() {
+    fn what_ranks_have_in_common_is_known_by_its_key() {
         let one = local(0, &[2, 2]);
         let mut other = local(3, &[2, 2]);
         other.dimensions[1].interface = "lo".to_owned();
         other.timeouts.silent = Time::from_us(9_000_000);
-        assert_eq!(one.digest(), other.digest());
+        assert_eq!(one.alike(), other.alike());
         other.chunks = 2;
-        assert_ne!(one.digest(), other.digest());
-        assert_ne!(local(0, &[4]).digest(), local(0, &[2, 2]).digest());
+        let differing = |other: &Settings| -> Vec<String> {
+            let theirs = other.alike();
+            one.alike()
+                .into_iter()
+                .filter(|(key, value)| theirs[key] != *value)
+                .map(|one| one.0)
+                .collect()
+        };
+        assert_eq!(differing(&other), ["chunks"]);
+        other.dimensions[1].links = 2;
+        assert_eq!(differing(&other), ["chunks", "dimensions[1].network"]);
+        assert_ne!(local(0, &[4]).alike(), local(0, &[2, 2]).alike());
     }
 }

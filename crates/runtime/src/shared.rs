@@ -99,6 +99,10 @@ impl Shared {
     }
 
     fn wake(&self, me: Me, wakes: Wakes) {
+        // Who waits for a result first: the others have something to do whenever they come to it.
+        if wakes.waiters {
+            self.changed.notify_all();
+        }
         for (place, bell) in self.ports.iter().enumerate() {
             if wakes.ports >> place & 1 == 1 && me != Me::Port(place as u32) {
                 bell.ring();
@@ -106,9 +110,6 @@ impl Shared {
         }
         if wakes.control && me != Me::Control {
             self.control.ring();
-        }
-        if wakes.waiters {
-            self.changed.notify_all();
         }
     }
 

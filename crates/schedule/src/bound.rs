@@ -195,10 +195,11 @@ mod tests {
             links: 1,
             bandwidth: format!("{gbps} Gb/s").parse().expect("a bandwidth"),
             latency: Time::from_ns(500),
+            message_latency: Time::ZERO,
             in_network_reduction: false,
             contention: Contention::Shared,
         });
-        Fabric { name: String::new(), dimensions: dimensions.collect() }
+        Fabric { memory_bandwidth: None, name: String::new(), dimensions: dimensions.collect() }
     }
 
     /// The best mix of orders, by linear programming, in picoseconds. Gathers mirror scatters here:

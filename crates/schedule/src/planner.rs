@@ -4,7 +4,7 @@
 use allrail_collective::{
     ChunkPlan, CollectivePlan, Operation, Stage, StageModel, algorithm,
     model::topology_aware,
-    plan::{SCHEMA_VERSION, check_stages, divide},
+    plan::{SCHEMA_VERSION, check_stages},
 };
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::Fabric;
@@ -72,6 +72,16 @@ impl Request {
         } else {
             self.dimensions.clone()
         }
+    }
+
+    /// As many chunks as a buffer of `size` can have of those that are asked for.
+    #[must_use]
+    pub fn chunks_of(&self, size: Bytes) -> u32 {
+        if self.parameters.smallest_chunk > Bytes::default() {
+            return self.chunks;
+        }
+        // A chunk has one byte at least.
+        self.chunks.min(u32::try_from(size.count()).unwrap_or(u32::MAX))
     }
 
     /// The name of the algorithm on each dimension.
@@ -148,9 +158,9 @@ impl Request {
                 Some(seen) => *seen = true,
             }
         }
-        let composes = || self.plugins.named(&self.policy).map(chunk::ChunkScheduler::composes);
-        if self.parameters.composition != Composition::Stages && !composes()? {
-            let composing = chunk::ALL.iter().filter(|policy| policy.composes());
+        let composition = self.parameters.composition;
+        if !self.plugins.named(&self.policy)?.composes(composition) {
+            let composing = chunk::ALL.iter().filter(|policy| policy.composes(composition));
             let composing: Vec<String> = composing.map(|one| format!("`{}`", one.tag())).collect();
             return Err(field(
                 "schedule.composition",
@@ -279,7 +289,9 @@ pub fn schedule(request: &Request) -> Result<Scheduled, ScheduleError> {
     let one_stage = request.is_one_stage()?;
     let operations = if one_stage { &[Operation::AllReduce] } else { request.stage_operations() };
     let model = model(&request.fabric, &algorithms, &spanned, operations, request.endpoint_delay)?;
-    let chunks = divide(request.size, request.chunks)?;
+    let members = spanned.iter().map(|id| u64::from(request.fabric.dimension(*id).size)).product();
+    let chunks =
+        request.parameters.cut(request.operation, request.size, request.chunks, members)?;
     let problem = Problem {
         model: &model,
         operation: request.operation,
@@ -312,12 +324,14 @@ pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
     let dimensions = request.fabric.dimensions.len();
     let outcome = fix(&work, request.order, dimensions, request.active_chunks);
     let Scheduled { chunks, stages, .. } = scheduled;
+    // More than the buffer where chunks are padded.
+    let size = Bytes::new(chunks.iter().map(|chunk| chunk.count()).sum());
     Ok(CollectivePlan {
         schema_version: SCHEMA_VERSION,
         policy: request.policy.clone(),
         fabric: request.fabric.clone(),
         operation: request.operation,
-        size: request.size,
+        size,
         sizes: None,
         dimensions: request.spanned(),
         algorithms: request.algorithm_names()?,

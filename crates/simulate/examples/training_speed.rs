@@ -24,14 +24,14 @@ fn like_resnet152() -> Value {
                    "parameters": parameters[i % parameters.len()], "output": 200_000u64})
         })
         .collect();
-    json!({"model": {"layers": layers}, "batch_per_npu": 32, "compute": {"device": "a100"},
+    json!({"model": {"layers": layers}, "batch_per_replica": 32, "compute": {"device": "a100"},
            "iterations": 1})
 }
 
 fn gpt3() -> Value {
     json!({"model": {"transformer": {"layers": 96, "hidden": 12288, "heads": 96,
                                      "vocabulary": 51200, "sequence_length": 2048}},
-           "batch_per_npu": 24,
+           "batch_per_replica": 24,
            "parallelism": {"tp": 8, "pp": 12, "dp": 128, "microbatches": 24},
            "compute": {"device": "a100"}, "iterations": 1})
 }

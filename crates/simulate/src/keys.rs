@@ -16,7 +16,7 @@ use serde::de::value::Error;
 use serde::de::{Deserialize, Deserializer, Error as _, Visitor};
 use serde_json::{Map, Value};
 
-use crate::scenario::{Collective, Scenario, Schedule};
+use crate::scenario::{Collective, GroupSchedule, Scenario, Schedule};
 use crate::traffic::TrafficScenario;
 use crate::traffic::scenario::Traffic;
 use crate::training::{Algorithms, TrainingScenario};
@@ -35,6 +35,7 @@ pub fn keys() -> Map<String, Value> {
         ("Dimension", order::<Dimension>()),
         ("Fabric", order::<Fabric>()),
         ("Collective", order::<Collective>()),
+        ("GroupSchedule", order::<GroupSchedule>()),
         ("Schedule", order::<Schedule>()),
         ("Parallelism", order::<Parallelism>()),
         ("Compute", order::<Compute>()),

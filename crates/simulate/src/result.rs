@@ -54,6 +54,9 @@ pub struct SimulationResult {
     /// Every stage of one NPU, where asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Vec<SpanResult>>,
+    /// How many there are, where they were asked for and are too many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeline_left_out: Option<usize>,
 }
 
 /// One dimension's share.

@@ -7,7 +7,7 @@ use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::Fabric;
 use allrail_fabric::topologies::{self, GraphTopology};
-use allrail_schedule::chunk::{Composition, Loads, Parameters, Plugins};
+use allrail_schedule::chunk::{Composition, Cut, Loads, Parameters, Plugins};
 use allrail_schedule::tensor::TensorParameters;
 use allrail_schedule::{Order, Request};
 use allrail_world::packets::Settings;
@@ -86,6 +86,13 @@ pub struct Schedule {
     #[schemars(range(min = 1))]
     #[schemars(extend("x-hint" = "64 is a good start"))]
     pub chunks: u32,
+    /// How a collective is cut into `chunks`. `even`: parts that differ by one byte at most. `rest`: parts
+    /// of the size divided by `chunks`, rounded down, and the rest as one more. `full`: the same, and the
+    /// last part is padded to the size of the others. A part of an all-gather is what its NPUs bring.
+    pub cut: Cut,
+    /// A chunk has so many bytes at least, and the collective then as many as its chunks; an all-gather's
+    /// do not count.
+    pub smallest_chunk: Bytes,
     /// Themis keeps the baseline's order while loads differ by less than the time of a chunk's
     /// 1/threshold.
     #[schemars(range(min = 1))]
@@ -115,6 +122,9 @@ pub struct Schedule {
     pub composition: Composition,
     /// Where Themis' load tracker starts.
     pub loads: Loads,
+    /// Of a workload in `links`: process groups smaller than the job run one algorithm over all their
+    /// ranks in order, whatever dimensions these differ on.
+    pub groups: Option<GroupSchedule>,
     /// Which plans a simulation takes: made for this very fabric, or for one of the same kinds and
     /// sizes.
     pub accept_plan: AcceptPlan,
@@ -136,6 +146,8 @@ impl Default for Schedule {
             policy: "baseline".to_owned(),
             order: Order::default(),
             chunks: 64,
+            cut: parameters.cut,
+            smallest_chunk: parameters.smallest_chunk,
             threshold: parameters.threshold,
             active_chunks: None,
             send_ahead: Bytes::default(),
@@ -145,6 +157,7 @@ impl Default for Schedule {
             collective_order: CollectiveOrder::default(),
             composition: parameters.composition,
             loads: parameters.loads,
+            groups: None,
             accept_plan: AcceptPlan::default(),
             tensor: None,
             coordination: None,
@@ -172,10 +185,28 @@ impl Schedule {
                 threshold: self.threshold,
                 loads: self.loads,
                 composition: self.composition,
+                cut: self.cut,
+                smallest_chunk: self.smallest_chunk,
             },
             seed,
             plugins: self.plugins.clone(),
         }
+    }
+}
+
+/// What process groups smaller than the job run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct GroupSchedule {
+    /// The algorithm of a kind of collective; `ring_unidirectional` where none is named.
+    pub algorithms: BTreeMap<Operation, String>,
+    /// In place of the schedule's.
+    pub endpoint_delay: Time,
+}
+
+impl Default for GroupSchedule {
+    fn default() -> Self {
+        Self { algorithms: BTreeMap::new(), endpoint_delay: Time::ZERO }
     }
 }
 
@@ -233,7 +264,7 @@ impl Topology {
                 "run `traffic` on it, or take a torus, a HyperX, a HammingMesh or a fat tree";
             field("fabric.topology".to_owned(), tag, &why, hint)
         })?;
-        Ok(Fabric { name: tag.to_owned(), dimensions })
+        Ok(Fabric { memory_bandwidth: None, name: tag.to_owned(), dimensions })
     }
 }
 

@@ -109,6 +109,7 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
         collectives,
         host: Host::default(),
         timeline: None,
+        timeline_left_out: None,
     })
 }
 

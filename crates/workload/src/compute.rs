@@ -89,6 +89,8 @@ pub static PRESETS: &[Preset] = &[
 /// How fast an NPU computes.
 #[derive(Clone, Copy, Debug)]
 pub struct Device {
+    /// FLOP/s at best.
+    pub peak: Option<f64>,
     /// FLOP/s reached: the peak times the efficiency.
     flops: Option<f64>,
     /// Of its memory.
@@ -135,6 +137,7 @@ impl Device {
             Bandwidth::from_bytes_per_second(preset.memory_bandwidth * 1_000_000_000)
         };
         Ok(Self {
+            peak: own.or(known),
             flops: own.or(known).map(|peak| peak * compute.efficiency),
             memory_bandwidth: compute.memory_bandwidth.or_else(|| preset.and_then(gigabytes)),
             memory: compute

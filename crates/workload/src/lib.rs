@@ -8,6 +8,7 @@
 //! - [`parallelism`]: from a model and a layout to a step graph.
 //! - [`perturbation`]: stragglers and jitter. [`slow_links`]: links that carry less.
 //! - [`formats`]: workloads in other tools' words.
+//! - [`throughput`]: samples, tokens and FLOPs a second.
 //! - [`error`]: what can be wrong with a workload.
 
 mod check;
@@ -23,6 +24,7 @@ pub mod perturbation;
 pub mod slow_links;
 pub mod spec;
 pub mod steps;
+pub mod throughput;
 
 pub use error::WorkloadError;
 pub use graph::{
@@ -34,3 +36,4 @@ pub use parallelism::{Built, build};
 pub use perturbation::Perturbation;
 pub use slow_links::SlowLinks;
 pub use spec::Workload;
+pub use throughput::{StepWork, Throughput};

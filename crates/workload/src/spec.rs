@@ -1,7 +1,7 @@
 //! The `workload` of a scenario, resolved: what to train, on how many samples, cut how.
 //!
 //! Presets are already replaced by their content and a `config.json` by its object; quantities are
-//! text with units. A sample is an image, a sentence, a row of clicks. `batch_per_npu` counts the
+//! text with units. A sample is an image, a sentence, a row of clicks. `batch_per_replica` counts the
 //! samples of one iteration of a *replica*: the NPUs that share one copy of the model (`tp`, `pp`,
 //! `op`) work on them together, those of `dp` and `ep` each have their own.
 //!
@@ -32,7 +32,15 @@ pub struct Workload {
     /// those of `dp` and `ep` each have their own.
     #[serde(default)]
     #[schemars(range(min = 1))]
-    pub batch_per_npu: Option<u32>,
+    pub batch_per_replica: Option<u32>,
+    /// Samples per iteration of the whole job, instead of those of a replica.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub global_batch: Option<u32>,
+    /// Samples of a microbatch, instead of `parallelism.microbatches`.
+    #[serde(default)]
+    #[schemars(range(min = 1))]
+    pub micro_batch: Option<u32>,
     /// Tokens per sample; the model's own if left out.
     #[serde(default)]
     #[schemars(range(min = 1))]
@@ -60,6 +68,10 @@ pub struct Workload {
     /// What is kept beside parameters and gradients, and what an update costs.
     #[serde(default)]
     pub optimizer: Optimizer,
+    /// When an NPU begins what is ready: `at_once`, or `in_turn`, one communication after the other
+    /// (receives aside), and one delay, of those that are ready the one that stands first.
+    #[serde(default)]
+    pub issue: Issue,
     /// How many are simulated; the first is warm-up where there are more.
     #[serde(default = "two")]
     #[schemars(range(min = 1))]
@@ -91,6 +103,18 @@ const fn one() -> u32 {
 
 const fn two() -> u32 {
     2
+}
+
+/// When an NPU begins what is ready and does not compute.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "a rule of issue"))]
+pub enum Issue {
+    /// All at once.
+    #[default]
+    AtOnce,
+    /// One after the other, in the order of the graph's nodes.
+    InTurn,
 }
 
 /// Where the model comes from.

@@ -5,6 +5,10 @@
 //! step (the first takes what is left over). So on a one-hop dimension a step takes `m/BW + α` as in `dims`, and on a switch one
 //! serialisation more. This is what ASTRA-sim calls congestion-aware.
 //!
+//! On a dimension without contention messages share nothing: one of `m` bytes arrives after the step
+//! latency of each of its steps and ⌊m / bandwidth⌋ in whole nanoseconds, where it has all of a ring's or a
+//! switch's links.
+//!
 //! Parallel links between the same two ends are bonded. Ignored: packets, buffers, back pressure.
 //!
 //! A link's messages leave in the order in which they came, so all departures are known on
@@ -15,8 +19,8 @@ use std::collections::VecDeque;
 use std::ops::Range;
 
 use allrail_core::{Bandwidth, Bytes, DimensionId, EventQueue, Rank, Time};
-use allrail_fabric::kinds::{self, Topology};
-use allrail_fabric::{Dimension, Fabric};
+use allrail_fabric::kinds::{self, Reach, Topology};
+use allrail_fabric::{Contention, Dimension, Fabric};
 
 use crate::{DELIVERED, Event, SENT, Submission, Transfer, TransferId, World};
 
@@ -102,6 +106,10 @@ enum Inner {
         generation: u32,
         tag: u64,
     },
+    /// A message that shared nothing has arrived.
+    Landed {
+        message: u32,
+    },
 }
 
 /// See the module.
@@ -137,7 +145,8 @@ impl Links {
                 stride,
                 links_per_instance,
                 first_link,
-                first_latency: Time::from_ps(dimension.latency.as_ps() - per_link * (hops - 1)),
+                first_latency: Time::from_ps(dimension.latency.as_ps() - per_link * (hops - 1))
+                    + dimension.message_latency,
                 link_latency: Time::from_ps(per_link),
                 pace: Pace::of(topology.link_bandwidth(dimension)),
                 slow: None,
@@ -229,6 +238,23 @@ impl Links {
     }
 }
 
+impl Links {
+    /// How long a message takes that shares nothing.
+    fn alone(&self, dimension: DimensionId, from: u32, to: u32, bytes: Bytes) -> Time {
+        let plane = &self.planes[dimension.index()];
+        let mut path = Vec::new();
+        kinds::path(&plane.dimension, from, to, &mut path);
+        let steps = path.len() as u64 / u64::from(plane.topology.hops_per_step());
+        let (whole, size) = (plane.dimension.aggregate(), u64::from(plane.dimension.size));
+        let share = if plane.topology.reach() == Reach::Peers { size - 1 } else { 1 };
+        let rate = u128::from(whole.fraction(1, share).bytes_per_second());
+        let nanoseconds = u128::from(bytes.count()) * 1_000_000_000 / rate;
+        let nanoseconds = u64::try_from(nanoseconds).expect("the driver bounds a message's time");
+        let latency = plane.dimension.latency.checked_mul(steps).expect("few steps");
+        latency + plane.dimension.message_latency + Time::from_ns(nanoseconds)
+    }
+}
+
 impl World for Links {
     fn submit(&mut self, now: Time, submission: Submission) -> TransferId {
         let Transfer::Message { dimension, source, destination, bytes } = submission.transfer
@@ -237,8 +263,9 @@ impl World for Links {
         };
         let (from, instance) = self.locate(dimension, source);
         let (to, other) = self.locate(dimension, destination);
+        let alone = self.planes[dimension.index()].dimension.contention == Contention::None;
         assert!(
-            instance == other && from != to,
+            (alone || instance == other) && from != to,
             "{source} and {destination} are not peers on {dimension}"
         );
         let mut message = Message {
@@ -261,7 +288,13 @@ impl World for Links {
             self.messages.push(message);
             u32::try_from(self.messages.len() - 1).expect("fewer than 2^32 messages at once")
         };
-        let departure = self.forward(now, id).expect("two peers are a link apart at least");
+        let departure = if alone {
+            let arrival = now + self.alone(dimension, from, to, bytes);
+            self.events.push(arrival, DELIVERED, Inner::Landed { message: id });
+            now
+        } else {
+            self.forward(now, id).expect("two peers are a link apart at least")
+        };
         if let Some(tag) = submission.sent_tag {
             let generation = self.messages[id as usize].generation;
             self.events.push(departure, SENT, Inner::Departed { message: id, generation, tag });
@@ -292,6 +325,20 @@ impl World for Links {
                             message.state = State::Over;
                             self.unused.push(id);
                         }
+                    }
+                }
+                Inner::Landed { message: id } => {
+                    let message = &mut self.messages[id as usize];
+                    let delivered = message.state == State::UnderWay;
+                    if message.unsent && !delivered {
+                        message.state = State::Dropped;
+                        continue;
+                    }
+                    message.state = State::Over;
+                    self.unused.push(id);
+                    if delivered {
+                        let tag = self.messages[id as usize].tag;
+                        return Some((now, Event::Delivered { tag }));
                     }
                 }
                 Inner::Arrived { link } => {

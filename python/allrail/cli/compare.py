@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,7 @@ from allrail.errors import InputError
 
 if TYPE_CHECKING:
     from allrail.api import Row
+    from allrail.many import FailedRow
 
 SHORT = {
     "policy": "schedule.policy",
@@ -51,6 +53,7 @@ def _axis(name: str, about: str) -> click.Option:
 @options.plugin
 @options.as_json
 @options.out
+@options.timeline
 @options.cache
 def command(
     *,
@@ -59,6 +62,7 @@ def command(
     sets: tuple[str, ...],
     as_json: bool,
     out: Path | None,
+    timeline: bool,
     cache: bool,
     **short: tuple[str, ...],
 ) -> None:
@@ -97,10 +101,19 @@ def command(
         if base.traffic is not None:
             _compare_traffic(file, axes, sets=sets, as_json=as_json, out=out)
             return
+        count = prod(len(values) for values in axes.values())
+        failed: list[FailedRow] = []
         with output.Progress("comparing") as progress:
             rows = api.compare(
-                file, each=axes, sets=sets, timeline=out is not None, cache=cache, progress=progress
+                file,
+                each=axes,
+                sets=sets,
+                timeline=options.slices(out=out, timeline=timeline, rows=count),
+                cache=cache,
+                progress=progress,
+                failed=failed,
             )
+        output.none_worked(rows, failed)
     except InputError as error:
         if not error.source and axes:
             options_by_path = {path: f"--{name}" for name, path in SHORT.items()}
@@ -113,11 +126,13 @@ def command(
             scenarios={row.label: row.scenario for row in rows},
         )
     if as_json:
-        output.print_json({"rows": [_tree(row) for row in rows]})
+        output.print_json({"rows": [*map(_tree, rows), *map(output.failed_tree, failed)]})
+        output.end_with(failed)
         return
-    show(rows)
+    show(rows, failed)
     if out is not None:
-        folders.tell(out)
+        folders.tell(out, left_out=[row.result.timeline_left_out for row in rows])
+    output.end_with(failed)
 
 
 def _one_file(files: tuple[Path, ...]) -> Path:
@@ -144,7 +159,7 @@ def _compare_training(
     if SHORT["size"] in axes:
         raise InputError(
             "a workload has no `collective`, and its gradients have the model's sizes",
-            hint="for example `--each workload.batch_per_npu=16,32`",
+            hint="for example `--each workload.batch_per_replica=16,32`",
             source="--size",
         )
     # The slowest to change first: models, then networks, then schedules.
@@ -175,11 +190,12 @@ def _compare_traffic(
     traffic.compare(file, each=axes, sets=sets, as_json=as_json, out=out)
 
 
-def show(rows: list[Row]) -> None:
+def show(rows: list[Row], failed: list[FailedRow]) -> None:
     """Print one line a variant.
 
     Args:
         rows: The variants; the first is what the others are compared with.
+        failed: Those that cannot be simulated.
     """
     from allrail.cli import output
 
@@ -207,7 +223,7 @@ def show(rows: list[Row]) -> None:
             "-" if result.below_physical_bound else output.percent(above),
         ]
         lines.append(line)
-    output.table(header, lines)
+    output.rows(header, lines, failed)
     output.predicted(
         [row.result.world for row in rows],
         calibrated=all(row.result.calibrated for row in rows),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,18 @@ def check(folder: Path) -> None:
         check_folder(folder)
 
 
+def tell_replaced(folder: Path) -> None:
+    """Warn that a folder holds the results of another run, which are about to be replaced.
+
+    Args:
+        folder: Where results shall be written.
+    """
+    from allrail.cli import output
+
+    if (folder / "result.json").exists():
+        output.warn(f"`{folder}` held the results of another run; they are replaced")
+
+
 def write(
     folder: Path, *, results: Mapping[str, Result], scenarios: Mapping[str, Scenario]
 ) -> None:
@@ -42,14 +54,16 @@ def write(
     """
     from allrail.results.write import write_results
 
+    tell_replaced(folder)
     write_results(folder, results=results, scenarios=scenarios)
 
 
-def tell(folder: Path) -> None:
+def tell(folder: Path, *, left_out: Iterable[int | None] = ()) -> None:
     """Say on stderr where the report and the pictures are.
 
     Args:
         folder: What was written.
+        left_out: How many slices the timelines have that were too long.
     """
     import click
 
@@ -60,4 +74,6 @@ def tell(folder: Path) -> None:
     if (folder / "trace.json.gz").exists():
         lines.append(f"trace     {folder / 'trace.json.gz'} (for ui.perfetto.dev)")
     lines.append(f"tables    {folder}/*.csv, *.parquet, result.json")
+    if slices := sum(count or 0 for count in left_out):
+        lines.append(f"timeline  {slices:,} slices are left out: `--timeline` writes them")
     click.echo("\n".join(lines), err=True)

@@ -1,4 +1,4 @@
-"""`allrail launch`: a script as several ranks on this host."""
+"""`allrail launch`: a script as several ranks, on this host or on several."""
 
 from __future__ import annotations
 
@@ -12,25 +12,57 @@ import click
     type=click.IntRange(1, 4096),
     required=True,
     metavar="N",
-    help="How many ranks.",
+    help="How many ranks on this host.",
+)
+@click.option(
+    "--nodes",
+    type=click.IntRange(1, 4096),
+    default=1,
+    metavar="N",
+    help="How many hosts, with as many ranks each.",
+)
+@click.option("--node-rank", type=click.IntRange(0), metavar="I", help="Which of them, from 0.")
+@click.option(
+    "--rendezvous",
+    metavar="HOST:PORT",
+    help="Where the host of node rank 0 is reached, alike on all.",
+)
+@click.option(
+    "--token-file",
+    metavar="FILE",
+    help="What hosts of the job know each other by; else ALLRAIL_STORE_TOKEN has it.",
 )
 @click.argument("words", nargs=-1, required=True, type=click.UNPROCESSED, metavar="CMD...")
 @click.pass_context
-def command(context: click.Context, *, ranks: int, words: tuple[str, ...]) -> None:
+def command(
+    context: click.Context,
+    *,
+    ranks: int,
+    nodes: int,
+    node_rank: int | None,
+    rendezvous: str | None,
+    token_file: str | None,
+    words: tuple[str, ...],
+) -> None:
     """Run CMD as N processes on this host, which find each other by `allrail.Communicator`.
 
     Each line that a rank prints stands behind its number. When one fails, the others are ended, and
     its status is that of `allrail launch`. Ctrl-C ends all.
 
-    Each rank has ALLRAIL_RANK, ALLRAIL_RANKS and ALLRAIL_LOCAL_RANK in its environment. For several
-    hosts there are mpirun, srun and torchrun, whose ranks `allrail.Communicator` knows, too.
-    Scripts with `allrail.torch` are started with torchrun.
+    Each rank has ALLRAIL_RANK, ALLRAIL_RANKS and ALLRAIL_LOCAL_RANK in its environment. On
+    several hosts, run it on each, with `--nodes` and the same token on all; when a rank fails,
+    those of its host are ended, and others see that it is lost. `allrail.Communicator` knows ranks
+    of mpirun, srun and torchrun, too.
 
     \b
     Examples:
       allrail launch -n 4 python train.py --epochs 3
+      allrail launch -n 8 --nodes 2 --node-rank 0 --rendezvous 10.0.0.1:29400 \\
+        --token-file job.token python train.py
       allrail launch -n 2 -- python -c 'import allrail; print(allrail.Communicator().rank)'
     """  # noqa: D301, click wants the character
     from allrail.runtime.launch import launch
+    from allrail.runtime.several import hosts_of
 
-    context.exit(launch(words, ranks=ranks))
+    hosts = hosts_of(nodes, node_rank, rendezvous, token_file)
+    context.exit(launch(words, ranks=ranks, hosts=hosts))

@@ -60,6 +60,11 @@ class _Verbs(Group):
             raise _Stopped(130) from None
         except BrokenPipeError:
             raise _Stopped(141) from None
+        except OSError as error:
+            if error.filename is not None:
+                raise
+            _discard_output()
+            raise _unwritable(error.strerror or str(error)) from None
         return outcome
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -117,6 +122,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     """
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # looking for them takes 20 ms
     gc.set_threshold(100_000)  # imports make no garbage: 20 ms of looking for it
+    if sys.stdout is None:  # its descriptor is closed, so that a file might take its place
+        _fail(str(_unwritable("it is closed")))
     try:
         status = cli.main(args=args, prog_name="allrail", standalone_mode=False)
     except AllrailError as error:
@@ -131,8 +138,16 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         if status == 130:
             print("interrupted", file=sys.stderr)  # noqa: T201
         else:  # Python flushes stdout once more at exit: give it somewhere to go
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _discard_output()
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _discard_output() -> None:
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _unwritable(why: str) -> InputError:
+    return InputError(f"it cannot be written: {why}", source="standard output")
 
 
 def _fail(message: str) -> NoReturn:

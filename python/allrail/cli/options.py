@@ -8,6 +8,9 @@ from typing import Any, TypeVar
 
 import click
 
+MOST_SLICES = 5_000
+"""Of all timelines of a folder: so many are written and drawn in a second or two."""
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -37,6 +40,27 @@ def out(command: F) -> F:
         metavar="DIR",
         help="Write result, tables, pictures, trace and report into this folder.",
     )(command)
+
+
+def timeline(command: F) -> F:
+    """`--timeline`, beside `--out DIR`."""
+    return click.option(
+        "--timeline",
+        is_flag=True,
+        help="Write timeline, trace and their pictures into that folder however long they are; "
+        f"else only up to {MOST_SLICES:,} slices.",
+    )(command)
+
+
+def slices(*, out: Path | None, timeline: bool, rows: int = 1) -> bool | int:
+    """Return what `timeline` a simulation is asked for.
+
+    Args:
+        out: The folder of `--out`, if given.
+        timeline: Whether `--timeline` is given.
+        rows: How many results share the folder.
+    """
+    return timeline or MOST_SLICES // rows if out is not None else False
 
 
 def _load_plugins(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) -> None:

@@ -8,9 +8,12 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from types import TracebackType
-from typing import Self, TextIO
+from typing import TYPE_CHECKING, Self, TextIO
 
 import click
+
+if TYPE_CHECKING:
+    from allrail.many import FailedRow
 
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -34,6 +37,62 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     if styled(sys.stdout):
         lines[0] = f"\x1b[1m{lines[0]}\x1b[0m"
     click.echo("\n".join(lines))
+
+
+def rows(header: Sequence[str], lines: Sequence[list[str]], failed: Sequence[FailedRow]) -> None:
+    """Print the variants of a comparison; those that cannot be simulated come last.
+
+    Args:
+        header: A name for each column; the first are those of what is compared.
+        lines: The cells of those that can.
+        failed: The others; what is wrong with each stands below the table.
+    """
+    errors = []
+    for number, row in enumerate(failed, start=1):
+        varied = [str(value).replace(" ", "") for value in row.sets.values()]
+        left = len(header) - len(varied) - 1
+        errors.append([*varied, f"error_{number}", *["-"] * left])
+    table(header, [*lines, *errors])
+    for number, row in enumerate(failed, start=1):
+        note(
+            f"error_{number}: {row.error.message}"
+            + (f"; {row.error.hint}" if row.error.hint else "")
+        )
+
+
+def failed_tree(row: FailedRow) -> dict[str, object]:
+    """Return a variant that cannot be simulated as a row of `--json`.
+
+    Args:
+        row: The variant.
+    """
+    error = {"message": row.error.message, "hint": row.error.hint}
+    return {"label": row.label, "sets": row.sets, "error": error}
+
+
+def none_worked(rows: Sequence[object], failed: Sequence[FailedRow]) -> None:
+    """Refuse a comparison of which no variant can be simulated.
+
+    Args:
+        rows: Those that can.
+        failed: Those that cannot.
+
+    Raises:
+        InputError: The first of them.
+    """
+    if failed and not rows:
+        raise failed[0].error
+
+
+def end_with(failed: Sequence[FailedRow]) -> None:
+    """End with status 1 where a variant could not be simulated.
+
+    Args:
+        failed: Those.
+    """
+    if failed:
+        sys.stdout.flush()
+        raise SystemExit(1)
 
 
 def pairs(rows: Sequence[tuple[str, str]]) -> None:

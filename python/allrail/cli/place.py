@@ -160,6 +160,7 @@ def command(
     if out is not None:
         from allrail.report.placement import write
 
+        folders.tell_replaced(out)
         write(out, told)
     if as_json:
         output.print_json({key: value for key, value in told.items() if key not in _LONG})

@@ -25,6 +25,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--plan", type=_FILE, metavar="PLAN", help="Run this plan instead of planning.")
 @options.as_json
 @options.out
+@options.timeline
 @options.cache
 @click.option(
     "--what-if",
@@ -37,7 +38,13 @@ _FILE = click.Path(path_type=Path)
 @click.option("--astra-sim", is_flag=True, help="Read ASTRA-sim's files instead of FILE.")
 @click.option("--network", type=_FILE, metavar="N", help="ASTRA-sim's network (.json, .yml).")
 @click.option("--system", type=_FILE, metavar="S", help="ASTRA-sim's system (.txt, .json).")
-@click.option("--workload", type=_FILE, metavar="W", help="ASTRA-sim's workload (.txt).")
+@click.option(
+    "--workload",
+    type=_FILE,
+    metavar="W",
+    help="ASTRA-sim's workload (.txt), or its trace: the path without `.<rank>.et`.",
+)
+@click.option("--comm-group", type=_FILE, metavar="G", help="The process groups of its trace.")
 @click.option("--comm-scale", type=float, metavar="X", help="Multiply ASTRA-sim's sizes.")
 @click.option("--compute-scale", type=float, metavar="X", help="Multiply its compute times.")
 @click.option("--num-passes", type=int, metavar="N", help="Repeat its workload.")
@@ -52,6 +59,7 @@ def command(
     plan: Path | None,
     as_json: bool,
     out: Path | None,
+    timeline: bool,
     cache: bool,
     assumptions: tuple[str, ...],
     astra_sim: bool,
@@ -77,10 +85,16 @@ def command(
         scenario = load_scenario(file or "", sets=(*sets, *worlds))
     if out is not None:
         folders.check(out)
+    slices = options.slices(out=out, timeline=timeline)
     if scenario.workload is not None:
         _refuse_plan(plan, "a workload plans every collective of the step itself")
         step = training.run(
-            scenario, assumptions=assumptions, as_json=as_json, out=out, table=case is None
+            scenario,
+            assumptions=assumptions,
+            as_json=as_json,
+            out=out,
+            table=case is None,
+            slices=slices,
         )
         if case is not None:
             _after(case, step.to_dict(), as_json=as_json, path=write_scenario)
@@ -93,9 +107,7 @@ def command(
         traffic.run(scenario, as_json=as_json, out=out)
         return
     with output.Progress("simulating") as progress:
-        result = api.simulate(
-            scenario, plan=plan, timeline=out is not None, cache=cache, progress=progress
-        )
+        result = api.simulate(scenario, plan=plan, timeline=slices, cache=cache, progress=progress)
     if out is not None:
         folders.write(out, results={result.policy: result}, scenarios={result.policy: scenario})
     if case is not None:
@@ -107,7 +119,7 @@ def command(
     else:
         show(scenario, result)
     if out is not None and not as_json:
-        folders.tell(out)
+        folders.tell(out, left_out=[result.timeline_left_out])
 
 
 def _after(case: Any, result: dict[str, Any], *, as_json: bool, path: Path | None) -> None:

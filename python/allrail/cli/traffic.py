@@ -10,6 +10,7 @@ from allrail.cli import output
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from allrail.many import FailedRow
     from allrail.scenario import Scenario
     from allrail.scenario.overrides import Sets
     from allrail.traffic import Distribution, TrafficResult, TrafficRow
@@ -31,6 +32,7 @@ def run(scenario: Scenario, *, as_json: bool, out: Path | None) -> None:
     if out is not None:
         from allrail.results.traffic import write_traffic
 
+        folders.tell_replaced(out)
         write_traffic(out, results={result.pattern: result}, scenarios={result.pattern: scenario})
     if as_json:
         output.print_json(_printed(result))
@@ -60,22 +62,26 @@ def compare(
     from allrail.cli import folders
     from allrail.traffic import compare_traffic
 
+    failed: list[FailedRow] = []
     with output.Progress("comparing") as progress:
-        rows = compare_traffic(file, each=each, sets=sets, progress=progress)
+        rows = compare_traffic(file, each=each, sets=sets, progress=progress, failed=failed)
+    output.none_worked(rows, failed)
     if out is not None:
         from allrail.results.traffic import write_traffic
 
+        folders.tell_replaced(out)
         write_traffic(
             out,
             results={row.label: row.result for row in rows},
             scenarios={row.label: row.scenario for row in rows},
         )
     if as_json:
-        output.print_json({"rows": [_tree(row) for row in rows]})
+        output.print_json({"rows": [*map(_tree, rows), *map(output.failed_tree, failed)]})
+        output.end_with(failed)
         return
     varied = list(each)
     header = [*varied, "time_us", "speedup", "share_%", "simulated"]
-    output.table(
+    output.rows(
         header,
         [
             [
@@ -87,10 +93,12 @@ def compare(
             ]
             for row in rows
         ],
+        failed,
     )
     _notes([row.result for row in rows])
     if out is not None:
         folders.tell(out)
+    output.end_with(failed)
 
 
 def show(scenario: Scenario, result: TrafficResult) -> None:

@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING
 import click
 
 from allrail.cli import output
+from allrail.errors import show as written
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from allrail.many import FailedRow
     from allrail.scenario import Scenario
     from allrail.scenario.overrides import Sets
     from allrail.training import TrainingRow, WhatIf
@@ -30,6 +32,7 @@ def run(
     as_json: bool,
     out: Path | None,
     table: bool = True,
+    slices: bool | int = False,
 ) -> TrainingResult:
     """Simulate the steps of one scenario, and print or write what came out.
 
@@ -39,6 +42,7 @@ def run(
         as_json: Whether to print the JSON object instead of the table.
         out: A folder for tables and pictures.
         table: Whether to print the table, where not the JSON object.
+        slices: Whether the timeline is written, or up to how many slices.
 
     Returns:
         What came out.
@@ -47,7 +51,7 @@ def run(
     from allrail.training import simulate_training, what_ifs
 
     with output.Progress("simulating") as progress:
-        result = simulate_training(scenario, timeline=out is not None, progress=progress)
+        result = simulate_training(scenario, timeline=slices, progress=progress)
     rows: list[WhatIf] = []
     if assumptions:
         with output.Progress("what if") as progress:
@@ -56,6 +60,7 @@ def run(
         from allrail.results.training import write_training
 
         name = _name(scenario, result)
+        folders.tell_replaced(out)
         write_training(out, results={name: result}, scenarios={name: scenario}, what_ifs=rows)
     if as_json:
         tree = result.to_dict(timeline=False)
@@ -73,7 +78,7 @@ def run(
             output.note(text)
         _predicted([result])
     if out is not None:
-        folders.tell(out)
+        folders.tell(out, left_out=[result.timeline_left_out])
     return result
 
 
@@ -97,20 +102,28 @@ def compare(
     from allrail.cli import folders
     from allrail.training import compare_training
 
+    failed: list[FailedRow] = []
     with output.Progress("comparing") as progress:
-        rows = compare_training(list(files), each=each or None, sets=sets, progress=progress)
+        rows = compare_training(
+            list(files), each=each or None, sets=sets, progress=progress, failed=failed
+        )
+    output.none_worked(rows, failed)
     if out is not None:
         from allrail.results.training import write_training
 
+        folders.tell_replaced(out)
         write_training(
             out,
             results={row.label: row.result for row in rows},
             scenarios={row.label: row.scenario for row in rows},
         )
     if as_json:
-        output.print_json({"rows": [_tree(row) for row in rows]})
+        output.print_json({"rows": [*map(_tree, rows), *map(output.failed_tree, failed)]})
+        output.end_with(failed)
         return
-    _show_rows(rows)
+    _show_rows(rows, failed)
+    for text in dict.fromkeys(text for row in rows for text in row.scenario._notes):
+        output.note(text)
     tight = [row.label for row in rows if row.result.memory and row.result.memory.fits is False]
     if tight:
         more = f" and {len(tight) - 3} more" if len(tight) > 3 else ""
@@ -118,6 +131,7 @@ def compare(
     _predicted([row.result for row in rows])
     if out is not None:
         folders.tell(out)
+    output.end_with(failed)
 
 
 def show(scenario: Scenario, result: TrainingResult) -> None:
@@ -145,11 +159,13 @@ def show(scenario: Scenario, result: TrainingResult) -> None:
             + (": " + ", ".join(exposed) if exposed else ""),
         ),
         ("waiting_us", _part(result.waiting_us, step)),
+        *_worst(result),
+        *_throughput(result),
         *_memory(result),
         ("critical_path", result.critical_path_in_words),
     ]
     if scenario.what_if is not None:
-        pairs.insert(3, ("what_if", scenario.what_if))
+        pairs.insert(3, ("what_if", written(scenario.what_if)))
     output.pairs(pairs)
     click.echo()
     output.table(
@@ -250,14 +266,15 @@ def _show_what_ifs(result: TrainingResult, rows: Sequence[WhatIf]) -> None:
     output.table(["what_if", "step_time_us", "gain_%", "speedup"], lines)
 
 
-def _show_rows(rows: Sequence[TrainingRow]) -> None:
+def _show_rows(rows: Sequence[TrainingRow], failed: Sequence[FailedRow]) -> None:
     from allrail.cli.compare import SHORT
     from allrail.training import show_value
 
     names = {path: name for name, path in SHORT.items()}
     varied = list(rows[0].sets)
     header = [names.get(path, path) for path in varied]
-    header += ["step_time_us", "speedup", "compute_%", "exposed_%", "waiting_%", "above_bound_%"]
+    header += ["step_time_us", "speedup", *_RATES]
+    header += ["compute_%", "exposed_%", "waiting_%", "above_bound_%"]
     lines = []
     for row in rows:
         one = row.result
@@ -268,13 +285,14 @@ def _show_rows(rows: Sequence[TrainingRow]) -> None:
                 *map(show_value, row.sets.values()),
                 f"{step:.3f}",
                 f"{row.speedup:.3f}",
+                *_rates(one),
                 output.percent(one.compute_us / step),
                 output.percent(one.exposed_communication_us / step),
                 output.percent(one.waiting_us / step),
                 output.percent(above),
             ]
         )
-    output.table(header, lines)
+    output.rows(header, lines, failed)
 
 
 def _predicted(results: Sequence[TrainingResult]) -> None:
@@ -300,9 +318,57 @@ def _workload(scenario: Scenario) -> str:
         degrees.append(f"zero {cut.zero}")
     if cut.pp > 1:
         degrees.append(cut.schedule)
-    batch = [f"{work.batch_per_npu} a replica"] if work.batch_per_npu else []
+    batches = (
+        (work.global_batch, "in all"),
+        (work.batch_per_replica, "a replica"),
+        (work.micro_batch, "a microbatch"),
+    )
+    batch = [f"{count} {of}" for count, of in batches if count]
     foreign = "trace" in work.model or "astra_sim" in work.model  # they have bytes, not numbers
     return ", ".join([work.title, *batch, *([] if foreign else [work.precision]), *degrees])
+
+
+def _throughput(result: TrainingResult) -> list[tuple[str, str]]:
+    found = result.throughput
+    if found is None:
+        return []
+    parts = [f"{found.samples_per_s:,.6g} samples/s"]
+    if found.tokens_per_s_per_npu is not None:
+        parts.append(f"{found.tokens_per_s_per_npu:,.6g} tokens/s per NPU")
+    if found.tflops_per_npu is not None:
+        parts.append(f"{found.tflops_per_npu:.4g} TFLOP/s per NPU")
+    rows = [("throughput", ", ".join(parts))]
+    if found.mfu is not None:
+        shares = f"MFU {output.percent(found.mfu)} %, HFU {output.percent(found.hfu)} %"
+        rows.append(("utilisation", shares))
+    return rows
+
+
+_RATES = ("samples/s", "tokens/s/NPU", "TFLOP/s/NPU", "MFU_%", "HFU_%")
+
+
+def _rates(result: TrainingResult) -> list[str]:
+    """The same as cells."""
+    found = result.throughput
+    if found is None:
+        return ["-"] * len(_RATES)
+    rates = (found.samples_per_s, found.tokens_per_s_per_npu, found.tflops_per_npu)
+    cells = ["-" if rate is None else f"{rate:.6g}" for rate in rates]
+    return [*cells, output.percent(found.mfu), output.percent(found.hfu)]
+
+
+def _worst(result: TrainingResult) -> list[tuple[str, str]]:
+    """The actor that computes least; the figures above it are means over all ranks."""
+    if len(result.actors) < 2:
+        return []
+    worst, step = result.worst_actor, result.step_time_us
+    shares = [
+        (one / step if step else None)
+        for one in (worst.compute_us, worst.exposed_communication_us, worst.waiting_us)
+    ]
+    compute, exposed, waiting = map(output.percent, shares)
+    text = f"{worst.name}: computes {compute} %, exposed {exposed} %, waits {waiting} %"
+    return [("worst_actor", text)]
 
 
 def _memory(result: TrainingResult) -> list[tuple[str, str]]:

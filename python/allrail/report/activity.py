@@ -1,7 +1,9 @@
 """The activity rate of every dimension over time, as Fig. 10 of the Themis paper shows it.
 
-Time is cut into windows; a dimension's activity is the part of a window in which it sends. One
-column a result, one panel a dimension, the same axes everywhere.
+Time is cut into windows; a dimension's activity is the part of a window in which a chunk is
+present: it waits there, is sent, or is on its way. A chunk comes to the dimension of its first
+stage when its collective begins, and to the next one when the stage before is over. One column a
+result, one panel a dimension, the same axes everywhere.
 """
 
 from __future__ import annotations
@@ -23,8 +25,31 @@ MOST_RESULTS = 4
 """More columns would be too narrow; the tables have all results."""
 
 
-def activity_rates(spans: Sequence[Stage], *, end_us: float, windows: int = WINDOWS) -> list[float]:
-    """The part of each window in which something is sent, 0 to 1.
+Span = tuple[float, float]
+"""From when to when, µs."""
+
+
+def present(timeline: Sequence[Stage], begins: Sequence[float]) -> dict[int, list[Span]]:
+    """When a chunk is present on each dimension.
+
+    Args:
+        timeline: Every stage of every chunk.
+        begins: Of each collective.
+    """
+    chunks: dict[tuple[int, int], list[Stage]] = {}
+    for stage in timeline:
+        chunks.setdefault((stage.collective, stage.chunk), []).append(stage)
+    spans: dict[int, list[Span]] = {}
+    for (collective, _), stages in chunks.items():
+        come = begins[collective] if collective < len(begins) else 0.0
+        for stage in sorted(stages, key=lambda one: one.start_us):
+            spans.setdefault(stage.dimension, []).append((come, stage.finish_us))
+            come = stage.finish_us
+    return spans
+
+
+def activity_rates(spans: Sequence[Span], *, end_us: float, windows: int = WINDOWS) -> list[float]:
+    """The part of each window that spans cover, 0 to 1.
 
     Spans that overlap count once.
 
@@ -36,8 +61,8 @@ def activity_rates(spans: Sequence[Stage], *, end_us: float, windows: int = WIND
     width = end_us / windows
     busy = [0.0] * windows
     until = 0.0
-    for span in sorted(spans, key=lambda span: span.start_us):
-        start, end = max(span.start_us, until), min(span.end_us, end_us)
+    for begin, over in sorted(spans):
+        start, end = max(begin, until), min(over, end_us)
         if end <= start:
             continue
         until = end
@@ -66,14 +91,15 @@ def activity(results: Mapping[str, Result]) -> Figure:
         grid = figure.subplots(rows, max(1, len(shown)), sharex=True, sharey=True, squeeze=False)
         for column, (name, result) in enumerate(shown.items()):
             grid[0, column].set_title(name, loc="left", pad=8)
+            begins = [one.start_us for one in result.collectives]
+            spans = present(result.timeline or (), begins)
             for row in range(rows):
                 axes = grid[row, column]
                 if row >= len(result.dimensions):
                     axes.set_visible(False)
                     continue
                 dimension = result.dimensions[row]
-                spans = [s for s in result.timeline or () if s.dimension == row]
-                rates = activity_rates(spans, end_us=end)
+                rates = activity_rates(spans.get(row, []), end_us=end)
                 edges = [i * end / factor / WINDOWS for i in range(WINDOWS + 1)]
                 hue = HUES[row % len(HUES)]
                 axes.set_facecolor(PANEL)
@@ -97,5 +123,5 @@ def activity(results: Mapping[str, Result]) -> Figure:
                 axes.set_yticks([0, 0.5, 1], ["0", "50", "100 %"] if column == 0 else [])
                 axes.tick_params(labelsize=7.5)
         figure.supxlabel(f"time ({unit}); the line marks the end", fontsize=9, color=MUTED)
-        figure.supylabel("part of the time in which the dimension sends", fontsize=9, color=MUTED)
+        figure.supylabel("part of the time in which a chunk is present", fontsize=9, color=MUTED)
     return figure

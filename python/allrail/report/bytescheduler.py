@@ -1,65 +1,46 @@
-"""The picture of ByteScheduler's speed-ups: ours over bandwidth, with the published ranges."""
+"""The picture of ByteScheduler's scaling: samples per second over GPUs, beside linear scaling."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from allrail.report.style import GRID, HUES, INK, MUTED, PAPER, WIDTH, bare, style
+from allrail.report.style import GRID, HUES, INK, WIDTH, bare, style
 from allrail.reproduce.rows import Detail
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-Range = tuple[float, float]
+LINES = (("baseline", HUES[1]), ("untuned", HUES[2]), ("bytescheduler", HUES[0]))
 
 
-def speedups(detail: Detail, ranges: Mapping[str, tuple[Range, Range]]) -> Figure:
+def machines(detail: Detail, setup: str) -> Figure:
     """Draw one panel a model.
 
     Args:
-        detail: With columns `model`, `bandwidth_gbps` and `speedup_%`, ascending bandwidths; the
-            last one is fitted.
-        ranges: Of each model, the published range where it is fitted, and over the bandwidths.
+        detail: With columns `setup`, `model`, `gpus`, `linear` and those of `LINES`.
+        setup: Which rows.
     """
     from matplotlib.figure import Figure
 
-    model, bandwidth, speedup = (
-        detail.header.index(name) for name in ("model", "bandwidth_gbps", "speedup_%")
-    )
-    with style("speedups"):
+    column = {name: detail.header.index(name) for name in detail.header}
+    chosen = [row for row in detail.rows if row[column["setup"]] == setup]
+    models = list(dict.fromkeys(str(row[column["model"]]) for row in chosen))
+    with style("machines"):
         figure = Figure(figsize=(WIDTH, 3.6), layout="constrained")
-        panels = figure.subplots(1, len(ranges), sharey=True, squeeze=False)[0]
-        for axes, (name, (fitted, predicted)), hue in zip(
-            panels, ranges.items(), HUES, strict=False
-        ):
-            points = [
-                (float(str(row[bandwidth])), float(str(row[speedup])))
-                for row in detail.rows
-                if row[model] == name
-            ]
-            names = [f"{gbps:g}" for gbps, _ in points]
-            xs, ys = list(range(len(points))), [gain for _, gain in points]
-            axes.axhspan(*predicted, color=GRID, alpha=0.6, linewidth=0)
-            axes.plot([xs[-1]] * 2, fitted, color=MUTED, linewidth=5, alpha=0.5, zorder=1)
-            axes.plot(xs, ys, color=hue, linewidth=1.4, zorder=2)
-            axes.plot(xs[:-1], ys[:-1], "o", color=hue, markersize=5, zorder=3)
-            axes.plot(xs[-1:], ys[-1:], "o", color=hue, markerfacecolor=PAPER, zorder=3)
-            for x, y in zip(xs, ys, strict=True):
-                falls = x > 0 and ys[x - 1] > y
-                axes.annotate(
-                    f"{y:.0f}",
-                    (x, y),
-                    (7 if falls else -7, 5),
-                    textcoords="offset points",
-                    ha="left" if falls else "right",
-                    color=INK,
-                )
-            axes.set_xticks(xs, names)
-            axes.set_title(name, loc="left")
-            axes.set_xlabel("Gb/s of a machine's link")
-            axes.margins(x=0.14)
+        panels = figure.subplots(1, len(models), squeeze=False)[0]
+        for axes, model in zip(panels, models, strict=True):
+            rows = [row for row in chosen if row[column["model"]] == model]
+            gpus = [float(str(row[column["gpus"]])) for row in rows]
+            linear = [float(str(row[column["linear"]])) for row in rows]
+            axes.plot(gpus, linear, color=INK, linewidth=1.0, linestyle="--", label="linear")
+            for name, hue in LINES:
+                values = [float(str(row[column[name]])) for row in rows]
+                axes.plot(gpus, values, color=hue, marker="o", markersize=4, label=name)
+            axes.set_title(model, loc="left")
+            axes.set_xlabel("GPUs")
+            axes.set_ylim(bottom=0)
+            axes.grid(axis="y", color=GRID, linewidth=0.8)
             bare(axes)
-        panels[0].set_ylim(bottom=0)
-        panels[0].set_ylabel("faster than first come, first served, %")
+        panels[0].set_ylabel("samples/s")
+        panels[0].legend(loc="upper left")
     return figure

@@ -78,7 +78,7 @@ def pictures(details: Mapping[str, Detail]) -> list[Picture]:
         ),
         (
             "buffer_sizes",
-            "All-reduce against its size (Fig. 13)",
+            "All-reduce against its size (Fig. 17)",
             _BUFFERS,
             partial(_curves, name="buffer_sizes", split=("algorithm", "world")),
         ),

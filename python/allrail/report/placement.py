@@ -68,24 +68,15 @@ def write(folder: Path, told: dict[str, Any]) -> None:
         "versions": {"allrail": _core.version()},
         "placement": {key: value for key, value in told.items() if key not in long},
     }
-    with staged_folder(folder) as staged:
+    ours = (f"{name}.{ending}" for name in PICTURES for ending in ("svg", "png"))
+    tabled = (f"{name}.{ending}" for name in TABLES for ending in ("csv", "parquet"))
+    with staged_folder(folder, ours=(*ours, *tabled)) as staged:
         for name, figure in drawn.items():
             (staged / f"{name}.svg").write_text(pictures.svg(figure, name=name), encoding="utf-8")
             (staged / f"{name}.png").write_bytes(pictures.png(figure, name=name))
         for name, rows in tables.items():
             write_frame(pl.DataFrame(rows, infer_schema_length=None), folder=staged, name=name)
         write_json(staged / RESULT_FILE, result)
-        made = {entry.name for entry in staged.iterdir()}
-    for name in PICTURES:
-        _remove(folder, name, ("svg", "png"), made)
-    for name in TABLES:
-        _remove(folder, name, ("csv", "parquet"), made)
-
-
-def _remove(folder: Path, name: str, endings: tuple[str, ...], made: set[str]) -> None:
-    for ending in endings:
-        if f"{name}.{ending}" not in made:
-            (folder / f"{name}.{ending}").unlink(missing_ok=True)
 
 
 def utilisation(told: dict[str, Any]) -> Figure:

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from allrail.reproduce.rows import Reproduction
 
 
+TEXTS = ("case", "published", "unit", "verdict", "provenance", "source", "how")
+"""Columns that are no numbers."""
+
+
 def page(reproduction: Reproduction, *, drawn: Mapping[str, str], version: str) -> str:
     """The report as HTML.
 
@@ -30,18 +34,18 @@ def page(reproduction: Reproduction, *, drawn: Mapping[str, str], version: str) 
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    judged = [row.ok for row in reproduction.rows if row.ok is not None]
-    wrong = [row.case for row in reproduction.rows if row.ok is False]
+    wrong = [row.case for row in reproduction.misses]
     header, rows = reproduction.table
     text = environment.get_template("reproduction.html.j2").render(
         title=reproduction.title,
         badge=("good", "all within tolerance") if not wrong else ("care", f"{len(wrong)} outside"),
-        headline=f"{len(judged) - len(wrong)} of {len(judged)} judged numbers are within their "
-        f"tolerance; {len(rows) - len(judged)} more are reported beside the published ones.",
+        headline=reproduction.summary[0].capitalize() + ".",
+        free=reproduction.free,
+        provenances=reproduction.provenances,
         wrong=wrong,
         header=[name.replace("_", " ") for name in header],
         rows=rows,
-        texts=[i for i, name in enumerate(header) if name in ("case", "unit", "verdict", "how")],
+        texts=[i for i, name in enumerate(header) if name in TEXTS],
         reasons=reproduction.reasons,
         notes=reproduction.notes,
         pictures=[

@@ -21,12 +21,15 @@ from typing import Any
 from allrail import api, training
 from allrail.errors import InputError
 from allrail.formats.astra_sim import AstraCase, read_case
+from allrail.reproduce.published import number
 from allrail.reproduce.rows import Progress, Reproduction, Row
 from allrail.result import Result
 
 FOLDER = Path(__file__).parent / "tutorial"
 REFERENCE = "ALLRAIL_REFERENCE"
 """The environment variable that names a folder with `astra-sim/expected.json` in it."""
+
+TUTORIAL = "ASTRA-sim tutorial, ASPLOS 2023, exercises 3-1 and 3-2"
 
 LINK_BOUND_US = 39_375.0
 """3-2: what one NPU sends, 2016 MiB, over its link of 50 GiB/s."""
@@ -99,7 +102,8 @@ def run(*, reference: Path | None = None, progress: Progress | None = None) -> R
             _time(f"tutorial {exercise.name}", result, exercise.time_us, exercise.tolerance)
         )
         if exercise.utilisation is not None:
-            rows.append(_utilisation(f"tutorial {exercise.name}", result, exercise))
+            name = f"tutorial {exercise.name}, utilisation"
+            rows.append(_utilisation(name, result, exercise))
         if result.below_physical_bound:
             rows.append(_shared(case))
             notes.append(
@@ -133,14 +137,21 @@ def _read(
 
 
 def _time(name: str, result: Result, published: float, tolerance: float) -> Row:
-    return Row(name, result.time_us, published, "us", "relative", tolerance, digits=3)
+    return Row(name, result.time_us, number(published, TUTORIAL), "us", within=tolerance, digits=3)
 
 
 def _utilisation(name: str, result: Result, exercise: Exercise) -> Row:
     """In points; the published time's tolerance carries over."""
     ours = 100 * (result.utilisation or 0.0)
     published = exercise.utilisation or 0.0
-    return Row(name, ours, published, "%", "absolute", published * exercise.tolerance)
+    return Row(
+        name,
+        ours,
+        number(published, TUTORIAL),
+        "%",
+        within=published * exercise.tolerance,
+        absolute=True,
+    )
 
 
 def _shared(case: AstraCase) -> Row:
@@ -152,10 +163,10 @@ def _shared(case: AstraCase) -> Row:
     return Row(
         "tutorial 3-2, dims with shared links",
         result.time_us,
-        LINK_BOUND_US,
+        None,
         "us",
-        "at_least",
         digits=3,
+        how=f"a link of one NPU needs {LINK_BOUND_US:.0f} us",
     )
 
 
@@ -193,8 +204,8 @@ def _case(expected: Mapping[str, Any]) -> Row:
     else:
         total = api.simulate(case.scenario).time_us
     tolerance = float(expected["tolerance"])
-    published = float(expected["time_us"])
-    return Row(str(expected["name"]), total, published, "us", "relative", tolerance, digits=3)
+    published = number(float(expected["time_us"]), "ASTRA-sim, file `expected.json`")
+    return Row(str(expected["name"]), total, published, "us", within=tolerance, digits=3)
 
 
 def _options(args: list[str]) -> dict[str, Any]:

@@ -1,12 +1,19 @@
-"""A published number beside ours: the difference, the tolerance, and whether it is met."""
+"""A published number beside ours: the difference, the tolerance, and whether it is met.
+
+All verbs of `reproduce` give a `Reproduction`; it ends with how many numbers were aimed at, which
+parameters were free, and what was missed.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
+
+from allrail.reproduce.published import COMPUTED, Made, Published
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -14,9 +21,9 @@ if TYPE_CHECKING:
 Progress = Callable[[int, int], None]
 """Called now and then with how much is done and how much there is."""
 
-Kind = Literal["relative", "absolute", "at_least", "at_most", "report"]
+HEADER = ("case", "published", "ours", "unit", "difference", "tolerance", "verdict", "provenance")
 
-HEADER = ("case", "published", "ours", "unit", "difference", "tolerance", "verdict")
+NOT_PUBLISHED = "not published"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,64 +33,102 @@ class Row:
     Attributes:
         case: What it is the number of.
         ours: What we compute.
-        published: What it is compared with; None where there is nothing but a note.
+        published: What the source prints; None where it prints nothing.
         unit: Of both.
-        kind: `relative` and `absolute` differences within `tolerance`; `at_least` and `at_most`
-            are one-sided, up to `tolerance`; `report` is printed and never fails.
-        tolerance: A fraction if `relative`, else in `unit`.
+        within: How far ours may be outside of what is published: a fraction of its nearer end, or
+            in `unit` if `absolute`. Every published number is judged.
+        absolute: Whether `within` is in `unit`.
         digits: How many digits after the point are printed.
         how: What it was computed with: world, paths, phases, sizes; may be empty.
         why: Where the difference comes from; may be empty.
+        made: Whether it was computed, fitted or chosen.
     """
 
     case: str
     ours: float
-    published: float | None
+    published: Published | None
     unit: str
-    kind: Kind = "report"
-    tolerance: float = 0.0
+    within: float = 0.05
+    absolute: bool = False
     digits: int = 2
     how: str = ""
     why: str = ""
+    made: Made = COMPUTED
 
     @property
     def difference(self) -> float | None:
-        """Ours minus the published number; divided by it if `relative`."""
+        """Ours minus a published number, or how far ours is outside of a range; None without.
+
+        A fraction of the published number, or of the range's nearer end, unless `absolute`.
+        """
         if self.published is None:
             return None
-        difference = self.ours - self.published
-        return difference / self.published if self.kind == "relative" else difference
+        one = self.published.number
+        difference = self.published.beyond(self.ours) if one is None else self.ours - one
+        if self.absolute or difference == 0:
+            return difference
+        near = self.ours - self.published.beyond(self.ours)
+        return difference / abs(near) if near else math.inf
 
     @property
     def ok(self) -> bool | None:
-        """Whether it is within tolerance; None if it is only reported."""
+        """Whether it is within tolerance.
+
+        None without a published number, and where ours was fitted to that very number.
+        """
         difference = self.difference
-        if self.kind == "report" or difference is None:
+        if difference is None or self.made.itself:
             return None
-        if self.kind == "at_least":
-            return difference >= -self.tolerance
-        if self.kind == "at_most":
-            return difference <= self.tolerance
-        return abs(difference) <= self.tolerance
+        return abs(difference) <= self.within
+
+    @property
+    def verdict(self) -> str:
+        """`ok`, `OUT`, `fitted` to this very number, or `-`."""
+        if self.published is None:
+            return "-"
+        if self.made.itself:
+            return "fitted"
+        return "ok" if self.ok else "OUT"
 
     def cells(self) -> list[str]:
         """The row as text, one cell per entry of `HEADER`, no spaces inside numbers."""
-        difference, sign = self.difference, {"at_least": ">=", "at_most": "<="}.get(self.kind, "")
-        published = "-" if self.published is None else sign + f"{self.published:.{self.digits}f}"
-        if difference is None:
-            shown = "-"
-        elif self.kind == "relative":
-            shown = f"{100 * difference:+.3f}%"
-        else:
-            shown = f"{difference:+.{self.digits}f}"
-        tolerance = "-"
-        if self.kind == "relative":
-            tolerance = f"{100 * self.tolerance:g}%"
-        elif self.kind != "report":
-            tolerance = f"{self.tolerance:g}"
-        verdict = {None: "reported", True: "ok", False: "OUT"}[self.ok]
-        ours = f"{self.ours:.{self.digits}f}"
-        return [self.case, published, ours, self.unit, shown, tolerance, verdict]
+        difference = self.difference
+        shown = tolerance = "-"
+        if difference is not None and self.absolute:
+            shown, tolerance = f"{difference:+.{self.digits}f}", f"{self.within:g}"
+        elif difference is not None:
+            shown, tolerance = f"{100 * difference:+.3f}%", f"{100 * self.within:g}%"
+        return [
+            self.case,
+            NOT_PUBLISHED if self.published is None else self.published.text,
+            f"{self.ours:.{self.digits}f}",
+            self.unit,
+            shown,
+            tolerance,
+            self.verdict,
+            self.made.word,
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row as plain values."""
+        published = self.published
+        return {
+            "case": self.case,
+            "published_low": None if published is None else published.low,
+            "published_high": None if published is None else published.high,
+            "source": None if published is None else published.source,
+            "ours": self.ours,
+            "unit": self.unit,
+            "difference": self.difference,
+            "tolerance": self.within,
+            "absolute": self.absolute,
+            "ok": self.ok,
+            "provenance": self.made.word,
+            "parameters": ", ".join(self.made.parameters),
+            "to": self.made.to,
+            "how": self.how,
+            "why": self.why,
+        }
 
 
 Cells = tuple[str | float | None, ...]
@@ -143,44 +188,73 @@ class Reproduction:
     @property
     def ok(self) -> bool:
         """Whether no row is out of tolerance."""
-        return all(row.ok is not False for row in self.rows)
+        return not self.misses
+
+    @property
+    def targets(self) -> list[Row]:
+        """The rows with a published number that ours was not fitted to."""
+        return [row for row in self.rows if row.ok is not None]
+
+    @property
+    def misses(self) -> list[Row]:
+        """The targets that are out of tolerance."""
+        return [row for row in self.rows if row.ok is False]
+
+    @property
+    def free(self) -> list[str]:
+        """Every parameter that was fitted or chosen, once, with what to or by what."""
+        made = (row.made for row in self.rows)
+        told = (f"{name} ({one.word})" for one in made for name in one.parameters)
+        return list(dict.fromkeys(told))
+
+    @property
+    def summary(self) -> list[str]:
+        """How it ends: targets, free parameters, misses."""
+        targets, misses, free = self.targets, self.misses, self.free
+        alone = sum(row.published is None for row in self.rows)
+        itself = len(self.rows) - len(targets) - alone
+        told = f"targets: {len(targets)} published numbers, {len(targets) - len(misses)} met"
+        if itself:
+            told += f"; {itself} more are what was fitted, and show nothing"
+        if alone:
+            told += f"; {alone} rows are not published"
+        parameters = f"{len(free)}: {'; '.join(free)}" if free else "none"
+        missed = f"{len(misses)}: {'; '.join(row.case for row in misses)}" if misses else "none"
+        return [told, f"free parameters: {parameters}", f"misses: {missed}"]
 
     @property
     def table(self) -> tuple[tuple[str, ...], list[list[str]]]:
-        """The header and the rows as text; with `how` if a row says it."""
-        if not any(row.how for row in self.rows):
-            return HEADER, [row.cells() for row in self.rows]
-        return (*HEADER, "how"), [[*row.cells(), row.how or "-"] for row in self.rows]
+        """The header and the rows as text, with sources; with `how` if a row says it."""
+        header: tuple[str, ...] = (*HEADER, "source")
+        rows = [
+            [*row.cells(), "-" if row.published is None else row.published.source]
+            for row in self.rows
+        ]
+        if any(row.how for row in self.rows):
+            header = (*header, "how")
+            rows = [[*cells, row.how or "-"] for cells, row in zip(rows, self.rows, strict=True)]
+        return header, rows
 
     @property
     def reasons(self) -> list[str]:
         """Where differences come from, each reason once, with the rows that it is of."""
-        cases: dict[str, list[str]] = {}
-        for row in self.rows:
-            if row.why:
-                cases.setdefault(row.why, []).append(row.case)
-        return [f"{'; '.join(names)}: {why}" for why, names in cases.items()]
+        return _by_text((row.why, row.case) for row in self.rows)
+
+    @property
+    def provenances(self) -> list[str]:
+        """What was fitted or chosen, and to what, each once, with the rows that it is of."""
+        free = (row for row in self.rows if row.made.word != "computed")
+        return _by_text((row.made.text, row.case) for row in free)
 
     def to_dict(self) -> dict[str, Any]:
         """It as plain values."""
         return {
             "title": self.title,
             "ok": self.ok,
-            "rows": [
-                {
-                    "case": row.case,
-                    "published": row.published,
-                    "ours": row.ours,
-                    "unit": row.unit,
-                    "difference": row.difference,
-                    "kind": row.kind,
-                    "tolerance": row.tolerance,
-                    "ok": row.ok,
-                    "how": row.how,
-                    "why": row.why,
-                }
-                for row in self.rows
-            ],
+            "rows": [row.to_dict() for row in self.rows],
+            "targets": len(self.targets),
+            "free_parameters": self.free,
+            "misses": [row.case for row in self.misses],
             "notes": self.notes,
         }
 
@@ -206,13 +280,18 @@ class Reproduction:
             tree["rows"],
             schema={
                 "case": pl.String,
-                "published": pl.Float64,
+                "published_low": pl.Float64,
+                "published_high": pl.Float64,
+                "source": pl.String,
                 "ours": pl.Float64,
                 "unit": pl.String,
                 "difference": pl.Float64,
-                "kind": pl.String,
                 "tolerance": pl.Float64,
+                "absolute": pl.Boolean,
                 "ok": pl.Boolean,
+                "provenance": pl.String,
+                "parameters": pl.String,
+                "to": pl.String,
                 "how": pl.String,
                 "why": pl.String,
             },
@@ -238,3 +317,12 @@ class Reproduction:
             document = {"versions": {"allrail": _core.version()}, **tree}
             text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
             (staged / "reproduction.json").write_text(text, encoding="utf-8")
+
+
+def _by_text(pairs: Iterable[tuple[str, str]]) -> list[str]:
+    """Texts, each once, behind the names that it is of."""
+    names: dict[str, list[str]] = {}
+    for text, name in pairs:
+        if text:
+            names.setdefault(text, []).append(name)
+    return [f"{'; '.join(those)}: {text}" for text, those in names.items()]

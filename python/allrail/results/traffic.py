@@ -16,10 +16,10 @@ from allrail import _core
 from allrail.files import staged_folder
 from allrail.results.frames import write_frame
 from allrail.results.write import (
+    ALL_FILES,
     MADE_BY,
     RESULT_FILE,
     check_folder,
-    remove_others,
     write_json,
 )
 
@@ -47,6 +47,7 @@ COLUMNS = {
     "injection_gbps": "Float64",
     "phases_simulated": "Int64",
     "phases": "Int64",
+    "sample_error": "Float64",
     "steps_simulated": "Int64",
     "steps": "Int64",
     "messages": "Int64",
@@ -77,15 +78,13 @@ def write_traffic(
         name, figure = traffic.DISTRIBUTION, traffic.distribution(each)
     else:
         name, figure = traffic.SHARES, traffic.shares(results)
-    with staged_folder(folder) as staged:
+    with staged_folder(folder, ours=ALL_FILES) as staged:
         (staged / f"{name}.svg").write_text(style.svg(figure, name=name), encoding="utf-8")
         (staged / f"{name}.png").write_bytes(style.png(figure, name=name))
         write_frame(traffic_frame(results), folder=staged, name="traffic")
         if each:
             write_frame(npus_frame(each), folder=staged, name="npus")
         write_json(staged / RESULT_FILE, _tree(results, scenarios))
-        made = {entry.name for entry in staged.iterdir()}
-    remove_others(folder, made)
 
 
 def traffic_frame(results: Mapping[str, TrafficResult]) -> pl.DataFrame:

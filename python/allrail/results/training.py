@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ from allrail import _core
 from allrail.files import staged_folder
 from allrail.results.frames import DIMENSION_TYPES, write_frame
 from allrail.results.kineto import Named, compressed, first_ranks, trace_of
-from allrail.results.write import MADE_BY, RESULT_FILE, check_folder, remove_others, write_json
+from allrail.results.write import ALL_FILES, MADE_BY, RESULT_FILE, check_folder, write_json
 from allrail.training_result import TrainingResult
 
 if TYPE_CHECKING:
@@ -54,6 +55,12 @@ COLUMNS = {
     "bound_step_time_us": "Float64",
     "utilisation": "Float64",
     "memory_per_npu_bytes": "Int64",
+    "global_batch": "Int64",
+    "samples_per_s": "Float64",
+    "tokens_per_s_per_npu": "Float64",
+    "tflops_per_npu": "Float64",
+    "mfu": "Float64",
+    "hfu": "Float64",
 }
 _LINKS = {
     "name": "String",
@@ -128,7 +135,7 @@ def write_training(
 
     check_folder(folder)
     shown = {name: describe(scenario) for name, scenario in scenarios.items()}
-    with staged_folder(folder) as staged:
+    with staged_folder(folder, ours=ALL_FILES) as staged:
         pictures = {}
         for name, figure in _drawn(results, what_ifs).items():
             pictures[name] = style.svg(figure, name=name)
@@ -142,14 +149,6 @@ def write_training(
         )
         (staged / "report.html").write_text(html, encoding="utf-8")
         write_json(staged / RESULT_FILE, _tree(results, scenarios, what_ifs))
-        made = {entry.name for entry in staged.iterdir()}
-        traces = {entry.name for entry in (staged / KINETO).glob("*")}
-    remove_others(folder, made)
-    for entry in (folder / KINETO).glob("rank_*.json.gz"):
-        if entry.name not in traces:
-            entry.unlink()
-    if (folder / KINETO).is_dir() and not any((folder / KINETO).iterdir()):
-        (folder / KINETO).rmdir()
 
 
 def frames(
@@ -249,6 +248,8 @@ def _precision(scenario: Scenario) -> str:
 
 def _columns(result: TrainingResult, scenario: Scenario) -> dict[str, Any]:
     row = {name: getattr(result, name, None) for name in COLUMNS}
+    if result.throughput is not None:
+        row |= asdict(result.throughput)
     title = scenario.workload.title if scenario.workload is not None else None
     named = {"workload": title, "fabric": scenario.fabric.name, "what_if": scenario.what_if}
     return {**row, **named}

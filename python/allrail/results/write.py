@@ -57,6 +57,10 @@ TRAINING_FILES = tuple(
     for ending in endings
 )
 """What may be written of training steps, beside some of the others."""
+TRACES = "kineto/rank_*.json.gz"
+"""The same: a trace a rank."""
+ALL_FILES = (*FILES, *TRAFFIC_FILES, *TRAINING_FILES, TRACES)
+"""What an earlier run may have left in a folder."""
 
 
 def write_results(
@@ -83,7 +87,7 @@ def write_results(
     if any(result.timeline for result in results.values()):
         drawn[gantt.NAME] = gantt.gantt(results)
         drawn[activity.NAME] = activity.activity(results)
-    with staged_folder(folder) as staged:
+    with staged_folder(folder, ours=ALL_FILES) as staged:
         pictures = {}
         for name, figure in drawn.items():
             pictures[name] = style.svg(figure, name=name)
@@ -97,20 +101,6 @@ def write_results(
         html = page(results, inputs=inputs, pictures=pictures, version=_core.version())
         (staged / "report.html").write_text(html, encoding="utf-8")
         write_json(staged / RESULT_FILE, result_tree(results, inputs=inputs))
-        made = {entry.name for entry in staged.iterdir()}
-    remove_others(folder, made)
-
-
-def remove_others(folder: Path, made: set[str]) -> None:
-    """Remove an earlier run's files that this run did not make.
-
-    Args:
-        folder: Of the results.
-        made: The names of those that it made.
-    """
-    for name in (*FILES, *TRAFFIC_FILES, *TRAINING_FILES):
-        if name not in made:
-            (folder / name).unlink(missing_ok=True)
 
 
 def _input(scenario: Scenario) -> dict[str, Any]:

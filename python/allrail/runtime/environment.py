@@ -27,7 +27,7 @@ from allrail.runtime.agreement import Store
 ADDRESS = "ALLRAIL_STORE"
 TOKEN = "ALLRAIL_STORE_TOKEN"  # noqa: S105 - the name of a variable
 
-_SHORTEST_TOKEN = 16
+SHORTEST_TOKEN = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,13 +91,13 @@ class Place:
         if self.launcher is TORCHRUN and ADDRESS not in environment:
             return _store_of_torch()
         address, token = environment.get(ADDRESS, ""), environment.get(TOKEN, "")
-        if not address or len(token) < _SHORTEST_TOKEN:
+        if not address or len(token) < SHORTEST_TOKEN:
             missing = ADDRESS if not address else TOKEN
             raise InputError(
                 "it says nothing" if not environment.get(missing) else "it is short to guess",
                 field=missing,
                 hint="give all ranks an address that rank 0 can serve, and a secret of"
-                f" {_SHORTEST_TOKEN} characters or more, such as: export"
+                f" {SHORTEST_TOKEN} characters or more, such as: export"
                 f" {ADDRESS}=http://127.0.0.1:29400 {TOKEN}=$(openssl rand -hex 16); with mpirun,"
                 f" also -x {ADDRESS} -x {TOKEN}; or start the ranks with `allrail launch`",
             )

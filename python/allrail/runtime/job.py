@@ -13,7 +13,7 @@ import os
 import secrets
 import stat
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -97,6 +97,18 @@ class Job:
             last = {**fabric["dimensions"][-1], "kind": "switch", "size": ranks}
             fabric = {**fabric, "dimensions": [last]}
         return replace(self, keys=keys, fabric=fabric, plans=[])
+
+    def over(self, sizes: Sequence[int]) -> Job:
+        """Return the job with alike dimensions of these sizes, where it names none itself.
+
+        Args:
+            sizes: How many ranks each joins, the innermost first.
+        """
+        if self.fabric is not None or self.plans:
+            return self
+        alike = {"kind": "switch", "bandwidth": "10 Gb/s", "latency": "50 us"}
+        dimensions = [{**alike, "size": size} for size in sizes]
+        return replace(self, fabric={"name": "mesh", "dimensions": dimensions})
 
     def reached_by(self, interface: str) -> Job:
         """Return the job as where a file says neither how ranks reach each other nor their secret.
@@ -296,6 +308,7 @@ def settings_of_all(
 _ALIKE = {
     "allrail": "install the same version of allrail on every host",
     "plan": "give every rank the same plan file",
+    "mesh of `schedule`": "make the same `DeviceMesh` on every rank",
 }
 
 

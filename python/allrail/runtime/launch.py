@@ -1,4 +1,4 @@
-"""Ranks as processes of this host: started, heard, ended together.
+"""Ranks as processes of this host: started, heard, ended together; of several, one launcher each.
 
 Each rank is the leader of a process group of its own, so that what it has started ends with it. One
 loop reads what all of them print, and looks who has ended; nothing else runs beside it but the
@@ -21,6 +21,7 @@ from typing import IO, Any, TextIO
 
 from allrail.errors import InputError
 from allrail.runtime.environment import ADDRESS, OURS, TOKEN
+from allrail.runtime.several import Hosts
 from allrail.runtime.store import Server
 
 # Seconds that ranks have to end by themselves once they are asked to; of a look at who has ended.
@@ -31,7 +32,7 @@ _ENDED = os.WEXITED | os.WNOHANG | os.WNOWAIT
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def launch(command: Sequence[str], *, ranks: int) -> int:
+def launch(command: Sequence[str], *, ranks: int, hosts: Hosts | None = None) -> int:
     """Run a command as so many ranks, and return when all have ended.
 
     What they print is printed line by line, each line behind the rank's number. When one fails, or
@@ -40,7 +41,8 @@ def launch(command: Sequence[str], *, ranks: int) -> int:
 
     Args:
         command: The program and its arguments.
-        ranks: How often it is started.
+        ranks: How often it is started on this host.
+        hosts: The hosts of the job; None for this one alone.
 
     Returns:
         0, or the status of the rank that failed first; 128 and a signal's number where that ended
@@ -49,20 +51,30 @@ def launch(command: Sequence[str], *, ranks: int) -> int:
     Raises:
         InputError: The command cannot be started.
     """
-    token = secrets.token_hex(32)
-    server = Server(token)
+    if hosts is None:
+        token = secrets.token_hex(32)
+        server: Server | None = (mine := Server(token))
+        address, number, count = mine.address, 0, 1
+    else:
+        token, address, number, count = hosts.token, hosts.address, hosts.mine, hosts.count
+        server = hosts.serve()
     try:
-        job = _Ranks(command, ranks, {ADDRESS: server.address, TOKEN: token})
+        environment = {ADDRESS: address, TOKEN: token, OURS.ranks: str(count * ranks)}
+        job = _Ranks(command, range(number * ranks, (number + 1) * ranks), environment)
         with contextlib.closing(job):
-            return job.run()
+            status = job.run()
+        if hosts is not None:
+            hosts.end(status)
+        return status
     finally:
-        server.close()
+        if server is not None:
+            server.close()
 
 
 class _Ranks:
-    """The processes of a job."""
+    """The processes of a job on this host, from its lowest rank on."""
 
-    def __init__(self, command: Sequence[str], ranks: int, environment: dict[str, str]) -> None:
+    def __init__(self, command: Sequence[str], ranks: range, environment: dict[str, str]) -> None:
         self._selector = selectors.DefaultSelector()
         self._processes: list[subprocess.Popen[bytes]] = []
         self._command = command
@@ -84,15 +96,15 @@ class _Ranks:
 
     def run(self) -> int:
         with self._signals():
-            for rank in range(self._ranks):
-                self._start(rank)
-            left = set(range(self._ranks))
+            for place in range(len(self._ranks)):
+                self._start(place)
+            left = set(range(len(self._ranks)))
             while left:
                 self._print(_LOOK)
-                left -= {rank for rank in left if self._has_ended(rank)}
+                left -= {place for place in left if self._has_ended(place)}
                 if time.monotonic() > self._until:
-                    for rank in left:
-                        self._signal(self._processes[rank], signal.SIGKILL)
+                    for place in left:
+                        self._signal(self._processes[place], signal.SIGKILL)
             # What they have started may still hold their output: it ends with them.
             for process in self._processes:
                 self._signal(process, signal.SIGKILL)
@@ -102,9 +114,10 @@ class _Ranks:
                 self._end_of(key)
         return self._status or 0
 
-    def _start(self, rank: int) -> None:
-        ours = {OURS.rank: rank, OURS.ranks: self._ranks, OURS.local_rank: rank}
-        environment = os.environ | self._environment | {key: str(one) for key, one in ours.items()}
+    def _start(self, place: int) -> None:
+        rank = self._ranks[place]
+        ours = {OURS.rank: str(rank), OURS.local_rank: str(place)}
+        environment = os.environ | self._environment | ours
         # Lines are to come when they are printed, not when the rank ends.
         environment.setdefault("PYTHONUNBUFFERED", "1")
         try:
@@ -145,15 +158,15 @@ class _Ranks:
         key.data.end()
         self._selector.unregister(key.fileobj)
 
-    def _has_ended(self, rank: int) -> bool:
+    def _has_ended(self, place: int) -> bool:
         # It stays a zombie until `close`: so nobody else can get its number, or its group's.
-        found = os.waitid(os.P_PID, self._processes[rank].pid, _ENDED)
+        found = os.waitid(os.P_PID, self._processes[place].pid, _ENDED)
         if found is None:
             return False
         status = found.si_status if found.si_code == os.CLD_EXITED else -found.si_status
         if status != 0 and self._status is None:
             how = f"with status {status}" if status > 0 else f"by {signal.Signals(-status).name}"
-            print(f"rank {rank} has ended {how}; ending the others", file=sys.stderr)  # noqa: T201
+            print(f"rank {self._ranks[place]} has ended {how}; ending the others", file=sys.stderr)  # noqa: T201
             self._end(status if status > 0 else 128 - status, signal.SIGTERM)
         return True
 

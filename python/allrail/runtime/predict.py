@@ -109,7 +109,7 @@ def scenario(record: Record, steps: Sequence[Step]) -> dict[str, Any]:
         "workload": {
             "model": {"layers": layers},
             "precision": "fp32",
-            "batch_per_npu": 1,
+            "batch_per_replica": 1,
             "parallelism": {"dp": record["ranks"]},
             "optimizer": "none",
             "iterations": _ITERATIONS,

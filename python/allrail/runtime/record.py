@@ -75,7 +75,7 @@ class Record(TypedDict):
     one counts the users of parameters; `transport` by its class; `crosses`
     says whether steps wait as late as the next forward pass; `settings` are those of the node,
     `timeline` and `report` what it says, all three None where there is none; `exchange` is what
-    came of trying ways to exchange.
+    came of trying ways to exchange, or of planning anew.
     """
 
     schema_version: int

@@ -13,7 +13,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import groupby
 from statistics import median, quantiles
@@ -30,7 +30,7 @@ _LATE_OF_STEP = 0.02
 """by more than this share of a step."""
 _SLOW = 0.5
 """A dimension is slow that carries less than this share of what was planned with, at its best:"""
-_ENOUGH = 1 << 18
+ENOUGH = 1 << 18
 """over so many bytes at a time."""
 
 
@@ -74,7 +74,7 @@ class Report:
         findings: Who is late, which dimension is slow: a line each.
         barriers: How many steps waited for a whole view, by cause.
         lost: Records of the node that were overwritten.
-        exchange: What came of trying ways to exchange; empty if none was tried.
+        exchange: What came of trying ways to exchange, or of planning anew; empty if neither was.
     """
 
     rank: int
@@ -187,13 +187,13 @@ def _uses(record: Record, steps: Sequence[Step]) -> tuple[Use, ...]:
         spans = merged((each["start"], each["end"], each["bytes"]) for each in stages)
         busy = sum(last - first for first, last, _ in spans)
         sent = sum(amount for *_, amount in spans)
-        large = [_rate(*span) for span in spans if span[2] >= _ENOUGH]
+        large = [rate(*span) for span in spans if span[2] >= ENOUGH]
         uses.append(
             Use(
                 dimension=dimension,
                 busy=busy / max(1, end - begin),
                 bytes_per_step=sent / max(1, count),
-                gbps=_rate(0, busy, sent),
+                gbps=rate(0, busy, sent),
                 best_gbps=quantiles(large, n=4)[2] if len(large) >= 4 else None,
                 planned_gbps=_planned(record, dimension),
             )
@@ -201,20 +201,28 @@ def _uses(record: Record, steps: Sequence[Step]) -> tuple[Use, ...]:
     return tuple(uses)
 
 
-def _rate(start: int, end: int, sent: int) -> float:
-    """Bits per nanosecond are Gb/s."""
+def rate(start: int, end: int, sent: int) -> float:
+    """Return Gb/s, which are bits per nanosecond; `sent` is in bytes, times in ns."""
     return 8 * sent / max(1, end - start)
 
 
 def _planned(record: Record, dimension: int) -> float | None:
-    from allrail.scenario.fields import parse_quantity
-
     dimensions = (record["settings"] or {}).get("dimensions", [])
     if dimension >= len(dimensions):
         return None
-    one = dimensions[dimension]
-    bandwidth = parse_quantity("bandwidth", str(one["bandwidth"]))
-    return 8e-9 * bandwidth * int(one.get("links", 1))
+    return planned_gbps(dimensions[dimension])
+
+
+def planned_gbps(dimension: Mapping[str, Any]) -> float:
+    """Return what plans are made with, Gb/s.
+
+    Args:
+        dimension: Of a node's settings.
+    """
+    from allrail.scenario.fields import parse_quantity
+
+    bandwidth = parse_quantity("bandwidth", str(dimension["bandwidth"]))
+    return 8e-9 * bandwidth * int(dimension.get("links", 1))
 
 
 def _late(record: Record, step_ms: float) -> list[str]:

@@ -240,9 +240,17 @@ class OneOf(_Field):
 class Number(_Field):
     """A number in a range."""
 
-    def __init__(self, *, above: float = -math.inf, low: float = -math.inf, example: str) -> None:
+    def __init__(
+        self,
+        *,
+        above: float = -math.inf,
+        low: float = -math.inf,
+        high: float = math.inf,
+        example: str,
+    ) -> None:
         self.above = above
         self.low = low
+        self.high = high
         self.hint = f"for example `{example}`"
 
     def check(self, value: Any) -> float:
@@ -255,11 +263,13 @@ class Number(_Field):
             refuse(f"it is not above {self.above:g}", hint=self.hint)
         if value < self.low:
             refuse(f"it is below {self.low:g}", hint=self.hint)
+        if value > self.high:
+            refuse(f"it is above {self.high:g}", hint=self.hint)
         return value
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema."""
-        bounds = {"exclusiveMinimum": self.above, "minimum": self.low}
+        bounds = {"exclusiveMinimum": self.above, "minimum": self.low, "maximum": self.high}
         return {"type": "number", **{k: one for k, one in bounds.items() if math.isfinite(one)}}
 
 

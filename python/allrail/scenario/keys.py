@@ -18,6 +18,7 @@ from allrail.scenario.sugar import (
     Mapped,
     Message,
     Model,
+    OneByOperation,
     Phases,
     Rows,
 )
@@ -42,6 +43,11 @@ class Dimension(Node):
         description="Latency of one step of an algorithm: from sending a message to its "
         "arrival, without its serialisation. On a switch that is two links."
     )
+    message_latency: Annotated[str, Quantity("time")] = Field(
+        default="0 ps",
+        description="What a message waits for beside, once, however many links it crosses: its "
+        "network interfaces.",
+    )
     in_network_reduction: Annotated[bool, Flag()] = Field(
         default=False, description="Whether the switch reduces; `kind: switch` only."
     )
@@ -58,6 +64,13 @@ class Fabric(Described):
     name: Annotated[str, Text()] = Field(default="inline", description="What people call it.")
     dimensions: tuple[Dimension, ...] = Field(
         min_length=1, max_length=6, description="Innermost (package, node) first."
+    )
+    memory_bandwidth: Annotated[str, Quantity("bandwidth")] | None = Field(
+        default=None,
+        description="Of an NPU's memory. A step that reduces waits for what it has received to "
+        "be read, with what it is added to, and for the sum to be written: three "
+        "times its bytes; messages of one step side by side. If left out, reducing "
+        "takes no time.",
     )
 
 
@@ -91,6 +104,19 @@ class Collective(Node):
     )
 
 
+class GroupSchedule(Node):
+    """What process groups smaller than the job run."""
+
+    algorithms: Annotated[dict[str, str], OneByOperation()] = Field(
+        default={},
+        description="The algorithm of a kind of collective; `ring_unidirectional` where none is"
+        " named.",
+    )
+    endpoint_delay: Annotated[str, Quantity("time")] = Field(
+        default="0 ps", description="In place of the schedule's."
+    )
+
+
 class Schedule(Node):
     """How collectives are scheduled."""
 
@@ -104,6 +130,18 @@ class Schedule(Node):
     )
     chunks: Annotated[int, Count(1, hint="64 is a good start")] = Field(
         default=64, description="How many parts each collective is cut into."
+    )
+    cut: Annotated[str, OneOf("even", "rest", "full", what="a cut")] = Field(
+        default="even",
+        description="How a collective is cut into `chunks`. `even`: parts that differ by one "
+        "byte at most. `rest`: parts of the size divided by `chunks`, rounded down,"
+        " and the rest as one more. `full`: the same, and the last part is padded "
+        "to the size of the others. A part of an all-gather is what its NPUs bring.",
+    )
+    smallest_chunk: Annotated[str, Quantity("size")] = Field(
+        default="0 B",
+        description="A chunk has so many bytes at least, and the collective then as many as its"
+        " chunks; an all-gather's do not count.",
     )
     threshold: Annotated[int, Count(1, hint="Themis uses 16")] = Field(
         default=16,
@@ -146,6 +184,12 @@ class Schedule(Node):
     )
     loads: Annotated[str, OneOf("fixed_delay", "zero", what="a start of the loads")] = Field(
         default="fixed_delay", description="Where Themis' load tracker starts."
+    )
+    groups: GroupSchedule | None = Field(
+        default=None,
+        description="Of a workload in `links`: process groups smaller than the job run one "
+        "algorithm over all their ranks in order, whatever dimensions these differ "
+        "on.",
     )
     accept_plan: Annotated[str, OneOf("same_fabric", "same_shape", what="a rule for plans")] = (
         Field(
@@ -307,10 +351,17 @@ class Workload(Node):
     model: Annotated[dict[str, Any], Model()] = Field(
         description="A preset's name, a `config.json`, a preset's file, or a mapping with one form."
     )
-    batch_per_npu: Annotated[int, Count(1)] | None = Field(
+    batch_per_replica: Annotated[int, Count(1)] | None = Field(
         default=None,
         description="Samples per iteration of a replica: the NPUs of `tp`, `pp` and `op` work "
         "on them together, those of `dp` and `ep` each have their own.",
+    )
+    global_batch: Annotated[int, Count(1)] | None = Field(
+        default=None,
+        description="Samples per iteration of the whole job, instead of those of a replica.",
+    )
+    micro_batch: Annotated[int, Count(1)] | None = Field(
+        default=None, description="Samples of a microbatch, instead of `parallelism.microbatches`."
     )
     sequence_length: Annotated[int, Count(1)] | None = Field(
         default=None, description="Tokens per sample; the model's own if left out."
@@ -339,6 +390,12 @@ class Workload(Node):
             default="adam",
             description="What is kept beside parameters and gradients, and what an update costs.",
         )
+    )
+    issue: Annotated[str, OneOf("at_once", "in_turn", what="a rule of issue")] = Field(
+        default="at_once",
+        description="When an NPU begins what is ready: `at_once`, or `in_turn`, one "
+        "communication after the other (receives aside), and one delay, of those "
+        "that are ready the one that stands first.",
     )
     iterations: Annotated[int, Count(1)] = Field(
         default=2, description="How many are simulated; the first is warm-up where there are more."
@@ -396,6 +453,11 @@ class Messages(Node):
     overhead: Annotated[str, Quantity("time")] = Field(
         default="0 ps",
         description="What every message waits for at its ends: processors, network interfaces.",
+    )
+    acknowledged: Annotated[bool, Flag()] = Field(
+        default=False,
+        description="Whether a send is over when its message has arrived; if not, when it has "
+        "left.",
     )
     steady: Annotated[bool, Flag()] = Field(
         default=False,

@@ -88,10 +88,11 @@ class Scenario(Node):
     workload: Workload | None = Field(
         default=None, description="What is trained; instead of `collective`."
     )
-    what_if: Annotated[str, WhatIfName()] | None = Field(
+    what_if: Annotated[str | dict[str, float], WhatIfName()] | None = Field(
         default=None,
         description="Of a workload: an assumption that is not so. `infinite_bandwidth`, "
-        "`ideal_schedule`, `dim1_x2` (twice the bandwidth of a dimension), `no_straggler`.",
+        "`ideal_schedule`, `dim1_x2` (twice the bandwidth of a dimension), `no_straggler`, or "
+        "`{utilisation: 0.6}`: collectives take that part of the bandwidth of their dimensions.",
     )
     packets: Annotated[dict[str, Any], PacketSettings()] | None = Field(
         default=None, description="Switches and packets, in the world `packets`."
@@ -114,6 +115,7 @@ class Scenario(Node):
         default=0, description="Of everything random; it is in every result."
     )
     _places: Places = PrivateAttr(default_factory=Places)
+    _notes: tuple[str, ...] = PrivateAttr(default=())
 
     @model_validator(mode="after")
     def _fits_the_fabric(self) -> Self:

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 from allrail import _core
 from allrail.errors import InputError, did_you_mean, show
 from allrail.scenario.choices import FORMS, OPERATIONS, PLACEMENTS
-from allrail.scenario.fields import U32_MAX, Count, OneOf, Quantity, _Field, refuse
+from allrail.scenario.fields import U32_MAX, Count, Number, OneOf, Quantity, _Field, refuse
 from allrail.scenario.places import Places
 
 AXES = ("tp", "op", "ep", "pp", "dp")
@@ -93,28 +93,37 @@ class Mapped(_Field):
 
 
 class WhatIfName(_Field):
-    """An assumption that is not so, by name."""
+    """An assumption that is not so: by name, or `{utilisation: x}`."""
 
     _DOUBLED = re.compile(r"dim([1-9]\d{0,2})_x2")
     _NAMES = ("infinite_bandwidth", "ideal_schedule", "dim1_x2", "no_straggler")
 
-    def check(self, value: Any) -> str:
-        """Return the name."""
-        known = value in self._NAMES or (
-            isinstance(value, str) and self._DOUBLED.fullmatch(value) is not None
-        )
-        if not known:
+    _USED = Number(above=0, high=1, example="0.6")
+
+    def check(self, value: Any) -> str | dict[str, float]:
+        """Return the name, or the mapping."""
+        if isinstance(value, dict) and set(value) == {"utilisation"}:
+            return {"utilisation": self._USED.check(value["utilisation"])}
+        if not isinstance(value, str) or (
+            value not in self._NAMES and self._DOUBLED.fullmatch(value) is None
+        ):
             near = did_you_mean(show(value), self._NAMES, others="the assumptions are")
             refuse("there is no such assumption", hint=near)
-        return str(value)
+        return value
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema."""
         doubled = {"type": "string", "pattern": f"^{self._DOUBLED.pattern}$"}
-        return {"anyOf": [{"type": "string", "enum": list(self._NAMES)}, doubled]}
+        used = {
+            "type": "object",
+            "properties": {"utilisation": self._USED.schema()},
+            "required": ["utilisation"],
+            "additionalProperties": False,
+        }
+        return {"anyOf": [{"type": "string", "enum": list(self._NAMES)}, doubled, used]}
 
     @classmethod
-    def fits(cls, name: str, count: int) -> None:
+    def fits(cls, name: str | Mapping[str, float], count: int) -> None:
         """Refuse a dimension that the fabric has not.
 
         Args:
@@ -124,22 +133,24 @@ class WhatIfName(_Field):
         Raises:
             InputError: It names none of them.
         """
-        doubled = cls._DOUBLED.fullmatch(name)
+        doubled = cls._DOUBLED.fullmatch(name) if isinstance(name, str) else None
         if doubled is not None and int(doubled[1]) > count:
             raise InputError(
                 f"the fabric has no dimension {doubled[1]}",
                 hint=f"its dimensions are `dim1` to `dim{count}`",
                 field="what_if",
-                value=name,
+                value=show(name),
             )
 
     @classmethod
-    def tree(cls, name: str) -> str | dict[str, int]:
+    def tree(cls, name: str | Mapping[str, float]) -> str | dict[str, int]:
         """Return what the Rust core reads.
 
         Args:
             name: The assumption.
         """
+        if not isinstance(name, str):
+            return {"utilisation": max(1, round(1e6 * name["utilisation"]))}
         doubled = cls._DOUBLED.fullmatch(name)
         if doubled is not None:
             return {"double": int(doubled[1]) - 1}
@@ -167,6 +178,24 @@ class ByOperation(_Field):
         """Return the JSON schema."""
         each = {"type": "array", "items": OneOf(table="algorithms").schema()}
         properties = dict.fromkeys(OPERATIONS, each)
+        return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+class OneByOperation(_Field):
+    """Operation to one algorithm."""
+
+    _HINT = "for example `{all_reduce: direct}`"
+
+    def check(self, value: Any) -> dict[str, str]:
+        """Return the mapping."""
+        if not isinstance(value, Mapping):
+            refuse("it is not a mapping of operations to an algorithm", hint=self._HINT)
+        operation, algorithm = OneOf(*OPERATIONS, what="a collective"), OneOf(table="algorithms")
+        return {operation.check(key): algorithm.check(one) for key, one in value.items()}
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        properties = dict.fromkeys(OPERATIONS, OneOf(table="algorithms").schema())
         return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
@@ -293,13 +322,18 @@ class PacketSettings(_Field):
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema, without references."""
         schema = _packets_schema()
-        texts = {
-            key: {"type": "string", **{k: v for k, v in row.items() if k not in ("$ref", "anyOf")}}
-            if "$ref" in row or "anyOf" in row
-            else row
-            for key, row in schema["properties"].items()
-        }
+        texts = {key: _without_references(row) for key, row in schema["properties"].items()}
         return {"type": "object", "properties": texts, "additionalProperties": False}
+
+
+def _without_references(row: Any) -> Any:
+    """A schema in which every reference, of a quantity, is a text, however deep it lies."""
+    if isinstance(row, list):
+        return [_without_references(one) for one in row]
+    if not isinstance(row, dict):
+        return row
+    plain = {key: _without_references(value) for key, value in row.items() if key != "$ref"}
+    return {"type": "string", **plain} if "$ref" in row else plain
 
 
 @cache

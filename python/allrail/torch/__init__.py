@@ -17,14 +17,14 @@ import os
 import weakref
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 from torch import nn
 
 from allrail.errors import InputError, TrainingError, did_you_mean
 from allrail.runtime.agreement import Agreement
-from allrail.runtime.job import JobLike, job_of_all
+from allrail.runtime.job import Job, JobLike, job_of_all
 from allrail.runtime.record import folder
 from allrail.runtime.report import Report, report_of
 from allrail.torch.auto import AUTO, Auto, ways_of
@@ -34,9 +34,15 @@ from allrail.torch.choice import Carrier, plain
 from allrail.torch.compression import Compression, compression_of
 from allrail.torch.compression.compressed import Compressed, same_compression
 from allrail.torch.local import Local, check_every, same_every
+from allrail.torch.mesh import said_of, shape_of
+from allrail.torch.replan import Replan
 from allrail.torch.scheduled import Scheduled
 from allrail.torch.store import store_of_job
+from allrail.torch.switch import Switch, Way
 from allrail.torch.transport import Transport
+
+if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
 
 __all__ = [
     "BarrierWarning",
@@ -72,6 +78,7 @@ def schedule(
     job: JobLike | None = None,
     sparse: Literal["refuse", "densify", "gather"] = "refuse",
     transport: Literal["auto", "native", "c10d"] | Transport = "auto",
+    mesh: DeviceMesh | None = None,
     compression: str | Mapping[str, Any] | Compression | None = None,
     every: int | None = None,
     undo: bool = False,
@@ -96,6 +103,10 @@ def schedule(
             ranks; `"auto"` is what the job file says, or else the first where parameters are not on
             a GPU and ranks are on one machine, or the job file says by which interfaces they reach
             each other.
+        mesh: Which ranks each dimension of the network joins, and over which backends: a
+            `DeviceMesh` of all ranks, whose last dimension is the innermost. Gradients then travel
+            over process groups (`"c10d"`), one for each of its dimensions, with the same ranks and
+            backends as the mesh's own. None: the dimensions of the job file's `fabric`.
         compression: What makes gradients smaller on their way: `"fp16"`, `"bf16"`,
             `{"kind": "top_k", "share": 0.01}`, `{"kind": "power_sgd", "rank": 4}`. None: as the job
             file says, which says nothing of it by itself.
@@ -138,6 +149,8 @@ def schedule(
             value=transport,
             hint=did_you_mean(transport, _TRANSPORTS),
         )
+    if mesh is not None:
+        transport = _over_groups(mesh, transport)
     store, rank, ranks = store_of_job()
     if ranks == 1:
         return model, optimizer
@@ -148,7 +161,10 @@ def schedule(
     chosen = None if isinstance(transport, str) else transport
     trace = folder()
     if isinstance(transport, str):
-        found = job_of_all(job, agreement, more={"transport of `schedule`": transport})
+        more: dict[str, Any] = {"transport of `schedule`": transport}
+        if mesh is not None:
+            more["mesh of `schedule`"] = said_of(mesh, ranks)
+        found = job_of_all(job, agreement, more=more)
         every = found.keys.get("every") if every is None else every
         if smaller is None:
             smaller = compression_of(found.keys.get("compression"))
@@ -159,9 +175,11 @@ def schedule(
         if disabled:
             chosen = plain(store, agreement)
         else:
-            carrier = Carrier(transport, found, agreement, parameters, store=store)
+            carrier = Carrier(transport, found, agreement, parameters, store=store, mesh=mesh)
             ways = ways_of(exchange, native=carrier.native)
-            if exchange != AUTO:
+            if replans := _replans(found, carrier, ways[0]):
+                _check_together(every, smaller, exchange, replan=True)
+            elif exchange != AUTO:
                 chosen = carrier.of(ways[0], agreement)
                 cross_barrier = cross_barrier and ways[0].crosses
     apart = agreement.on("every", every or 1, same_every) > 1
@@ -181,7 +199,7 @@ def schedule(
         chosen = Compressed(chosen, smaller)
 
     def scheduled(
-        transport: Transport, agreement: Agreement, *, crosses: bool, auto: Auto | None = None
+        transport: Transport, agreement: Agreement, *, crosses: bool, auto: Switch | None = None
     ) -> Scheduled:
         return Scheduled(
             model,
@@ -200,22 +218,41 @@ def schedule(
     def installed(one: Scheduled) -> None:
         _scheduled[id(model)] = one
 
+    def made(way: Way, agreed: Agreement, auto: Switch) -> Scheduled:
+        return scheduled(carrier.of(way, agreed), agreed, crosses=way.crosses, auto=auto)
+
+    def agreed(n: int) -> Agreement:
+        return Agreement(store, rank, ranks, f"{name}.{n}")
+
     if chosen is not None:
         installed(scheduled(chosen, agreement, crosses=not disabled))
+    elif replans:
+        sizes, fabric = zip(*carrier.dimensions, strict=True)
+        Replan(ways[0], sizes, fabric, carrier.plan_with, made, agreed, installed)
     else:
-        Auto(
-            ways,
-            lambda way, agreed, auto: scheduled(
-                carrier.of(way, agreed), agreed, crosses=way.crosses, auto=auto
-            ),
-            lambda n: Agreement(store, rank, ranks, f"{name}.{n}"),
-            installed,
-        )
+        Auto(ways, made, agreed, installed)
     return model, optimizer
 
 
+def _over_groups(mesh: DeviceMesh, transport: str | Transport) -> Literal["c10d"]:
+    """Return the transport that has process groups, unless another one is asked for."""
+    shape_of(mesh)
+    if transport not in ("auto", "c10d"):
+        raise InputError(
+            "a mesh is of process groups, and another transport is asked for",
+            field="mesh",
+            hint='leave `transport` out or say `"c10d"`; with `"native"`, `fabric` in the job file'
+            " says which ranks each dimension joins",
+        )
+    return "c10d"
+
+
 def _check_together(
-    every: int | None, compression: Compression | None, exchange: str = "overlap"
+    every: int | None,
+    compression: Compression | None,
+    exchange: str = "overlap",
+    *,
+    replan: bool = False,
 ) -> None:
     """Refuse what does not go together."""
     apart = check_every(1 if every is None else every) > 1
@@ -233,6 +270,24 @@ def _check_together(
             value=exchange,
             hint="leave `every` and `compression` out, or name one way",
         )
+    if replan and (exchange == AUTO or apart or compression is not None):
+        raise InputError(
+            "nodes are made anew in the middle of training, and something else counts on them",
+            field="replan",
+            value="true",
+            hint="leave `every`, `compression` and `exchange: auto` out, or `replan`",
+        )
+
+
+def _replans(job: Job, carrier: Carrier, way: Way) -> bool:
+    """Whether plans may be made anew: they are ours, and there is something to plan around."""
+    return (
+        bool(job.keys.get("replan"))
+        and carrier.native
+        and not way.plain
+        and not job.plans
+        and len(carrier.dimensions) > 1
+    )
 
 
 def synchronize(model: nn.Module | None = None) -> None:

@@ -19,14 +19,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
 from statistics import median
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from allrail.errors import InputError
 from allrail.runtime.agreement import Agreement
+from allrail.torch.switch import Switch, Way
 
 if TYPE_CHECKING:
     from allrail.torch.scheduled import Scheduled
@@ -37,25 +36,6 @@ STEPS = 10
 """Steps of a way that are measured."""
 MARGIN = 0.02
 """By how much of its time another way must be faster than `plain`."""
-
-
-@dataclass(frozen=True)
-class Way:
-    """One way to exchange gradients.
-
-    Attributes:
-        name: The word in the job file.
-        crosses: Whether a step may be made as late as the next forward pass.
-        settings: What differs in a node's settings.
-        ordered: Whether it goes over process groups of torch.distributed.
-        plain: Whether it needs no node at all.
-    """
-
-    name: str
-    crosses: bool = True
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    ordered: bool = False
-    plain: bool = False
 
 
 WAYS = (
@@ -104,7 +84,7 @@ def fastest(times: Mapping[str, float]) -> str:
     return best if plain is None or times[best] < plain * (1 - MARGIN) else "plain"
 
 
-class Auto:
+class Auto(Switch):
     """Tries ways one after the other, and goes on with the fastest.
 
     Args:
@@ -112,44 +92,22 @@ class Auto:
         make: Schedules the model for a way, with an agreement of its own.
         agree: Returns the agreement of the n-th that is made.
         installed: Told of each that stands in the place of the one before.
-
-    Attributes:
-        goes_on: Whether the model was scheduled before, so that ranks are alike.
-        said: What came of it, in a line; empty before.
     """
 
     def __init__(
         self,
         ways: Sequence[Way],
-        make: Callable[[Way, Agreement, Auto], Scheduled],
+        make: Callable[[Way, Agreement, Switch], Scheduled],
         agree: Callable[[int], Agreement],
         installed: Callable[[Scheduled], None],
     ) -> None:
-        self.goes_on = False
-        self.said = ""
+        super().__init__(make, agree, installed)
         self._left = list(ways)
         self._ways = {way.name: way for way in ways}
-        self._make = make
-        self._agree = agree
-        self._installed = installed
-        self._made = 0
         self._times: dict[str, float] = {}
         self._steps: list[float] = []
-        self._rounds = 0
         self._since = 0.0
-        self._agreement: Agreement
-        self._now: Scheduled
-        self._way: Way
         self._begin(self._left.pop(0))
-
-    @contextmanager
-    def no_sync(self) -> Iterator[None]:
-        """Within it, backward passes exchange nothing, whichever way is tried then."""
-        before, self._now.exchange.synchronised = self._now.exchange.synchronised, False
-        try:
-            yield
-        finally:
-            self._now.exchange.synchronised = before
 
     def other(self) -> Scheduled | None:
         """A forward pass begins: return what is now in the place of the one that asks, if any."""
@@ -179,20 +137,8 @@ class Auto:
         return None if best == name else self._begin(self._ways[best])
 
     def _begin(self, way: Way) -> Scheduled:
-        before = self._now if self.goes_on else None
-        if before is not None:
-            before.release()
-        self._way = way
-        self._agreement = self._agree(self._made)
-        self._made += 1
-        self._now = self._make(way, self._agreement, self)
         self._rounds, self._since, self._steps = 0, 0.0, []
-        if before is not None:
-            self._now.exchange.synchronised = before.exchange.synchronised
-            self._now.barriers.counts.update(before.barriers.counts)
-        self.goes_on = True
-        self._installed(self._now)
-        return self._now
+        return super()._begin(way)
 
 
 def _said(best: str, times: Mapping[str, float], ranks: int) -> str:

@@ -11,6 +11,7 @@ later.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from functools import partial, reduce
@@ -69,6 +70,10 @@ class Group(dist.ProcessGroup):
         self._rank, self._size = rank, size
         self._name = ""
         self._timeout = timeout.total_seconds()
+        # A group that is made again, after `destroy_process_group`, finds the keys that the one
+        # before has left.
+        made = (store.add("allrail", 1) - 1) // size
+        store = dist.PrefixStore(str(made), store)
         agreement = Agreement(store, rank, size, "group")
         # Read by each rank before all compare theirs: a group of one has nobody to compare with.
         job = find_job() if size == 1 else job_of_all(None, agreement)
@@ -77,6 +82,7 @@ class Group(dist.ProcessGroup):
         if size > 1:
             settings = settings_of_group(job if of_all else job.within(size), agreement)
             self._calls = Calls(settings, agreement)
+        self._begun: tuple[int, int] | None = None
         self._peers = Peers(store, rank, job.within(2))
         self._follower = Follower()
 
@@ -260,6 +266,8 @@ class Group(dist.ProcessGroup):
         after: Callable[[], None] | None = None,
     ) -> Work:
         """One work of several operations; `after` runs once all are over."""
+        if after is None and len(parts) == 1:
+            return Work(parts[0], value, self._follower, self._timeout)
         left = list(parts)
 
         def finish(timeout: float) -> bool:
@@ -281,31 +289,48 @@ class Group(dist.ProcessGroup):
         root: int = 0,
     ) -> Callable[[float], bool]:
         """Begin an operation in place in a contiguous buffer; `after` runs when it is over."""
-        ticket = None
-        if self._calls is not None and buffer.numel():
-            ticket = self._calls.begin(kind, memory_of(buffer), root=root)
+        calls = self._calls
+        if calls is None or not buffer.numel():
+            return partial(_finish, after)
+        thread = threading.get_ident()
+        self._check_order(thread, kind, calls)
+        ticket = calls.begin(kind, memory_of(buffer), root=root)
+        self._begun = thread, ticket
 
         def finish(timeout: float) -> bool:
-            if ticket is not None and self._calls is not None:
-                if not self._calls.wait(ticket, timeout):
-                    return False
-                torch.autograd.graph.increment_version(buffer)
-            if after is not None:
-                with torch.no_grad():
-                    after()
-            return True
+            if not calls.wait(ticket, timeout):
+                return False
+            torch.autograd.graph.increment_version(buffer)
+            return _finish(after)
 
         return finish
 
+    def _check_order(self, thread: int, kind: str, calls: Calls) -> None:
+        """Ranks pair collectives by their order, which those of two threads at once have not.
+
+        One thread after another is right: so what counts is whether the other's is under way.
+        """
+        if self._begun is None or self._begun[0] == thread or calls.is_over(self._begun[1]):
+            return
+        raise InputError(
+            "it begins while one of another thread is under way, and ranks could pair them wrongly",
+            field=kind,
+            hint="give each thread a process group of its own (`torch.distributed.new_group`), or"
+            " wait for the one before the other begins",
+        )
+
     def _all_reduce(self, tensor: torch.Tensor, op: Any) -> Callable[[float], bool]:
-        tensor = _real(tensor.detach())
-        if op not in {Op.SUM, Op.AVG} or tensor.dtype not in _SUMMED:
+        tensor = _real(_checked(tensor.detach() if tensor.requires_grad else tensor))
+        averaged = op == Op.AVG
+        if not (averaged or op == Op.SUM) or tensor.dtype not in _SUMMED:
             every = [torch.empty_like(tensor) for _ in range(self._size)]
             return self._all_gather(every, tensor, lambda: tensor.copy_(self._combine(every, op)))
         buffer = tensor.contiguous()
+        if buffer is tensor and not averaged:
+            return self._call("all_reduce", buffer)
 
         def after() -> None:
-            if op == Op.AVG:
+            if averaged:
                 _divide(buffer, self._size)
             if buffer is not tensor:
                 tensor.copy_(buffer)
@@ -315,7 +340,7 @@ class Group(dist.ProcessGroup):
     def _reduce_scatter(
         self, output: torch.Tensor, tensor: torch.Tensor, op: Any
     ) -> Callable[[float], bool]:
-        output, tensor = _real(output.detach()), _real(tensor.detach())
+        output, tensor = _real(_checked(output.detach())), _real(tensor.detach())
         if op not in {Op.SUM, Op.AVG} or tensor.dtype not in _SUMMED:
             every = [torch.empty_like(output) for _ in range(self._size)]
             parts = tensor.reshape(self._size, *output.shape)
@@ -332,7 +357,7 @@ class Group(dist.ProcessGroup):
         return self._call("reduce_scatter", buffer, after)
 
     def _broadcast(self, tensor: torch.Tensor, root: int) -> Callable[[float], bool]:
-        tensor = tensor.detach()
+        tensor = _checked(tensor.detach())
         buffer = tensor.contiguous()
         back = None if buffer is tensor else partial(_copy_all, [tensor], [buffer])
         return self._call("broadcast", _bytes(buffer), back, root)
@@ -402,10 +427,39 @@ class Group(dist.ProcessGroup):
         return list(tensor.chunk(self._size))
 
 
+def _finish(after: Callable[[], None] | None, timeout: float = 0.0) -> bool:
+    """What is left to do once an operation is over; there is nothing to wait for."""
+    del timeout
+    if after is not None:
+        with torch.no_grad():
+            after()
+    return True
+
+
 def _op(opts: Any) -> Any:
     """The reduction that options ask for."""
     op = Op.SUM if opts is None else opts.reduceOp
     return getattr(op, "op", op)
+
+
+def _checked(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor that an operation may read and write: dense, with elements that are apart."""
+    if tensor.layout is not torch.strided:
+        raise InputError(
+            "it is sparse",
+            field="tensor",
+            value=str(tensor.layout).removeprefix("torch."),
+            hint="give `tensor.to_dense()`; gradients of embeddings travel as rows with"
+            ' `allrail.torch.schedule(..., sparse="gather")`',
+        )
+    if not tensor.is_contiguous() and torch._debug_has_internal_overlap(tensor) == 1:
+        raise InputError(
+            "its elements overlap in memory, so there is no one place for each result",
+            field="tensor",
+            value=f"strides {tuple(tensor.stride())} for shape {tuple(tensor.shape)}",
+            hint="give `tensor.contiguous()`, as of what `expand` has made",
+        )
+    return tensor
 
 
 def _real(tensor: torch.Tensor) -> torch.Tensor:

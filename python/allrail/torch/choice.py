@@ -6,6 +6,7 @@ import atexit
 import shutil
 import tempfile
 import warnings
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,13 @@ from allrail.runtime.agreement import Agreement
 from allrail.runtime.environment import local_rank
 from allrail.runtime.job import Job, settings_of_all
 from allrail.runtime.nodes import same_machine
-from allrail.torch.auto import BUCKETS, Way
+from allrail.runtime.report import planned_gbps
+from allrail.torch.auto import BUCKETS
+from allrail.torch.mesh import backends_of, shape_of
 from allrail.torch.native import Native
 from allrail.torch.ordered import Ordered, reach
+from allrail.torch.staging import Cuda, Staged
+from allrail.torch.switch import Way
 from allrail.torch.transport import Transport
 from allrail.torch.whole import Whole
 
@@ -33,6 +38,8 @@ class Carrier:
         agreement: Among all ranks.
         parameters: The model's, by name.
         store: Where ranks tell each other things.
+        mesh: A `DeviceMesh` that says which ranks each dimension joins, and over which backends;
+            it asks for process groups.
 
     Attributes:
         native: Whether it is allrail's own transport; alike on all ranks.
@@ -46,6 +53,7 @@ class Carrier:
         parameters: dict[str, nn.Parameter],
         *,
         store: Any,
+        mesh: Any = None,
     ) -> None:
         rank, ranks = agreement.rank, agreement.ranks
         one_host = same_machine(agreement)
@@ -53,7 +61,10 @@ class Carrier:
         if not (self.native or one_host or job.names_interfaces):
             # Another's transport carries gradients; what ranks agree on goes where they have met.
             job = job.reached_by(reach())
-        self._store = store
+        self._store, self._mesh = store, mesh
+        self._staged = any(each.device.type == "cuda" for each in parameters.values())
+        if mesh is not None:
+            job = job.over(shape_of(mesh))
         self._settings = settings_of_all(
             job,
             agreement,
@@ -63,6 +74,25 @@ class Carrier:
             local_rank=local_rank(),
             size=sum(each.numel() * each.element_size() for each in parameters.values()),
         )
+        if mesh is not None:
+            backends_of(mesh, [each["size"] for each in self._settings["dimensions"]])
+
+    @property
+    def dimensions(self) -> list[tuple[int, float]]:
+        """Of each dimension how many ranks it joins, and what plans are made with, Gb/s."""
+        return [(each["size"], planned_gbps(each)) for each in self._settings["dimensions"]]
+
+    def plan_with(self, gbps: Sequence[float]) -> None:
+        """Have transports that are made from now on plan with other bandwidths.
+
+        Args:
+            gbps: Of each dimension, over all its links.
+        """
+        dimensions = [
+            {**one, "bandwidth": f"{round(1e9 * each / one.get('links', 1))} b/s"}
+            for one, each in zip(self._settings["dimensions"], gbps, strict=True)
+        ]
+        self._settings = {**self._settings, "dimensions": dimensions}
 
     def of(self, way: Way, agreement: Agreement) -> Transport:
         """Return a transport for a way to exchange gradients, which it has."""
@@ -70,9 +100,10 @@ class Carrier:
         if way.plain:
             return plain(self._store, agreement, buckets=BUCKETS)
         if self.native:
-            return Native(rank, ranks, agreement, {**self._settings, **way.settings})
+            native = Native(rank, ranks, agreement, {**self._settings, **way.settings})
+            return Staged(native, Cuda()) if self._staged else native
         _group_of_all(self._store, agreement)
-        return Ordered(rank, ranks, agreement, self._settings)
+        return Ordered(rank, ranks, agreement, self._settings, mesh=self._mesh)
 
 
 def plain(store: Any, agreement: Agreement, *, buckets: tuple[int, int] | None = None) -> Transport:

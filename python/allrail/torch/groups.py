@@ -15,6 +15,7 @@ import torch.distributed as dist
 from allrail.runtime.agreement import Agreement
 
 Lines = tuple[tuple[int, ...], ...]
+_Kind = tuple[Lines, str | None]
 
 
 @dataclass(frozen=True)
@@ -23,39 +24,43 @@ class Group:
 
     Attributes:
         lines: All ranks, by the group that they are in.
-        number: Which of those of these lines; alike on all ranks.
+        number: Which of those of these lines and backends; alike on all ranks.
         group: The group with this rank.
+        backend: Its backends, as torch.distributed names them; None for the job's own.
     """
 
     lines: Lines
     number: int
     group: dist.ProcessGroup
+    backend: str | None = None
 
 
-_free: dict[Lines, dict[int, Group]] = {}
-_made: dict[Lines, int] = {}
+_free: dict[_Kind, dict[int, Group]] = {}
+_made: dict[_Kind, int] = {}
 # Of a job that has failed: to destroy one may hang, so they stay.
 _broken: list[Group] = []
 
 
-def take(agreement: Agreement, topic: str, lines: Lines) -> Group:
+def take(agreement: Agreement, topic: str, lines: Lines, backend: str | None = None) -> Group:
     """Return a group that nobody uses, made if there is none; all ranks call it alike.
 
     Args:
         agreement: How ranks agree on which they take.
         topic: What the agreement is called.
         lines: All ranks, by the group that they shall be in.
+        backend: Its backends; None for those of the job.
     """
-    free = _free.setdefault(lines, {})
+    kind = (lines, backend)
+    free = _free.setdefault(kind, {})
     common = agreement.on(topic, sorted(free), _in_common)
     if common:
         return free.pop(common[0])
-    number = _made.get(lines, 0)
-    _made[lines] = number + 1
+    number = _made.get(kind, 0)
+    _made[kind] = number + 1
     # Every rank takes part in making every group.
-    groups = [dist.new_group(list(line)) for line in lines]
+    groups = [dist.new_group(list(line), backend=backend) for line in lines]
     mine = next(place for place, line in enumerate(lines) if dist.get_rank() in line)
-    return Group(lines, number, groups[mine])
+    return Group(lines, number, groups[mine], backend)
 
 
 def give_back(groups: Sequence[Group], *, broken: bool) -> None:
@@ -64,7 +69,7 @@ def give_back(groups: Sequence[Group], *, broken: bool) -> None:
         if broken:
             _broken.append(group)
         else:
-            _free[group.lines][group.number] = group
+            _free[group.lines, group.backend][group.number] = group
 
 
 def along(sizes: Sequence[int], dimension: int) -> Lines:

@@ -38,6 +38,7 @@ from allrail.runtime.nodes import (
 from allrail.torch.carrier import Carrier, Submitted
 from allrail.torch.gather import Gathers
 from allrail.torch.groups import Group, along, give_back, take
+from allrail.torch.mesh import backends_of
 from allrail.torch.transport import in_memory_order
 
 _LOOK = 0.1
@@ -55,19 +56,28 @@ class Ordered:
         agreement: How ranks tell each other where they listen, and which groups they take.
         settings: Of the node, beyond rank, ranks, job and group; `dimensions` are those of the
             groups, the first one innermost. None for one dimension with all ranks, on one machine.
+        mesh: A `DeviceMesh` whose groups have the backends that each dimension shall have; None for
+            those of the job.
     """
 
     def __init__(
-        self, rank: int, ranks: int, agreement: Agreement, settings: dict[str, Any] | None = None
+        self,
+        rank: int,
+        ranks: int,
+        agreement: Agreement,
+        settings: dict[str, Any] | None = None,
+        *,
+        mesh: Any = None,
     ) -> None:
         self.rank = rank
         self.ranks = ranks
         known = settings_of(rank, ranks, agreement, settings)
         sizes = [each["size"] for each in known["dimensions"]]
+        backends = [None] * len(sizes) if mesh is None else backends_of(mesh, sizes)
         self._everyone = take(agreement, "group of all", (tuple(range(ranks)),))
         groups = [
-            take(agreement, f"group of dimension {place}", along(sizes, place))
-            for place in range(len(sizes))
+            take(agreement, f"group of dimension {place}", along(sizes, place), backend)
+            for place, backend in enumerate(backends)
         ]
         self._node = connected(known | {"elsewhere": True, "group": 2}, agreement, "order")
         self.settings = {key: value for key, value in known.items() if key != "secret"}

@@ -34,11 +34,12 @@ from allrail.torch.hooks import Hook
 from allrail.torch.observed import Observed
 from allrail.torch.optimizer import Stepper, clear
 from allrail.torch.parameter import Slot, unwatch, watch
+from allrail.torch.replan import measured, table_of
 from allrail.torch.transport import Transport
 from allrail.torch.used import Recorder, entries, is_compiled, open_modules, places
 
 if TYPE_CHECKING:
-    from allrail.torch.auto import Auto
+    from allrail.torch.switch import Switch
 
 
 class Scheduled:
@@ -71,7 +72,7 @@ class Scheduled:
         sparse: str,
         undo: bool,
         trace: Path | None,
-        auto: Auto | None = None,
+        auto: Switch | None = None,
     ) -> None:
         self.model = model
         self.optimizers = list(optimizers)
@@ -146,6 +147,18 @@ class Scheduled:
         if self._auto is not None:
             record["exchange"] = self._auto.said
         return record
+
+    def measured(self, dimensions: int, since: int) -> tuple[list[float], int]:
+        """Return what dimensions of its node have carried since a time, Gb/s, and the time now."""
+        timeline = getattr(self._carrier, "timeline")()  # noqa: B009 - of a native one
+        return measured(timeline, dimensions, since), time.monotonic_ns()
+
+    def gathered(self, mine: Sequence[float]) -> list[list[float]]:
+        """Return what every rank says, by rank; all ranks call it at the same step."""
+        table = table_of(mine, self._transport.rank, self._transport.ranks)
+        self._transport.gathered(self._transport.gather(table))
+        rows: list[list[float]] = table.tolist()
+        return rows
 
     def no_sync(self) -> AbstractContextManager[None]:
         """Within it, backward passes exchange nothing."""

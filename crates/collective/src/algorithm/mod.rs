@@ -5,9 +5,11 @@
 //! Reduce-scatter leaves shard `i` with rank `i` and all-gather starts from there; shard `i` is blocks
 //! `i·B/P .. (i + 1)·B/P`. An algorithm's reduce-scatter and all-gather have the same `B`.
 
+pub mod binary_trees;
 pub mod direct;
 pub mod double_binary_tree;
 pub mod halving_doubling;
+pub mod halving_doubling_near;
 pub mod parameter_server;
 pub mod ring;
 pub mod ring_unidirectional;
@@ -92,10 +94,12 @@ pub trait Algorithm: Sync {
         OnLinks::default()
     }
 
-    /// Whether one rank does more than the others, so that ranks are counted from another one on in each
-    /// chunk, and in each collective of a runtime. Only for all-reduces.
-    fn turns(&self) -> bool {
-        false
+    /// Where one rank does more than the others: how many of `ranks` take its place in turn, chunk by chunk,
+    /// and in each collective of a runtime; ranks are then counted from another one on. 1 where all are
+    /// alike. Only for all-reduces.
+    fn turns(&self, ranks: u32) -> u32 {
+        let _ = ranks;
+        1
     }
 }
 
@@ -111,7 +115,9 @@ pub static ALL: &[&dyn Algorithm] = &[
     &ring_unidirectional::RingUnidirectional,
     &direct::Direct,
     &halving_doubling::HalvingDoubling,
+    &halving_doubling_near::HalvingDoublingNear,
     &double_binary_tree::DoubleBinaryTree,
+    &binary_trees::BinaryTrees,
     &parameter_server::ParameterServer,
 ];
 

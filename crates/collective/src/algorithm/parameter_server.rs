@@ -23,7 +23,7 @@
 //! let server = named("parameter_server")?;
 //! let program = server.program(Operation::AllReduce, 4);
 //! assert_eq!((program.blocks_sent(0), program.blocks_sent(3)), (12, 4));
-//! assert!(server.turns());
+//! assert_eq!(server.turns(8), 8);
 //! # Ok::<(), allrail_collective::CollectiveError>(())
 //! ```
 
@@ -63,8 +63,8 @@ impl Algorithm for ParameterServer {
         OnLinks { time: fits.then_some(LinkTime { busy: all, fill: all }), ..OnLinks::default() }
     }
 
-    fn turns(&self) -> bool {
-        true
+    fn turns(&self, ranks: u32) -> u32 {
+        ranks
     }
 
     fn program(&self, _operation: Operation, ranks: u32) -> Program {

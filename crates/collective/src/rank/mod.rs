@@ -67,11 +67,11 @@
 //! # let stage = |operation| Stage { operation, dimension: DimensionId(0) };
 //! # let dimension = Dimension {
 //! #     kind: Kind::Ring, size: 3, links: 2, bandwidth: Bandwidth::from_bytes_per_second(1 << 30).expect("some"),
-//! #     latency: Time::ZERO, in_network_reduction: false, contention: Contention::Shared,
+//! #     latency: Time::ZERO, message_latency: Time::ZERO, in_network_reduction: false, contention: Contention::Shared,
 //! # };
 //! # let plan = CollectivePlan {
 //! #     schema_version: SCHEMA_VERSION, policy: "baseline".into(), operation: Operation::AllReduce,
-//! #     fabric: Fabric { name: "three".into(), dimensions: vec![dimension] },
+//! #     fabric: Fabric { memory_bandwidth: None, name: "three".into(), dimensions: vec![dimension] },
 //! #     size: Bytes::new(4000), sizes: None, dimensions: vec![DimensionId(0)],
 //! #     algorithms: vec!["direct".into()], endpoint_delay: Time::ZERO,
 //! #     chunks: vec![ChunkPlan {

@@ -127,7 +127,7 @@ impl RankPlanner {
         let (mut place, mut ranks) = (0, 1);
         for position in &mut positions {
             place += position.coordinate * ranks;
-            if plan.operation.has_root() || plan.turns(position.dimension) {
+            if plan.operation.has_root() || plan.turns(position.dimension) > 1 {
                 position.root = first / ranks % position.size;
             }
             ranks *= position.size;
@@ -222,7 +222,7 @@ impl RankPlanner {
 /// Where a rank stands in chunk `i`: where ranks take turns, each chunk counts from the next one on.
 fn in_chunk(plan: &CollectivePlan, positions: &[Position], i: usize) -> Vec<Position> {
     let turned = |position: &Position| {
-        let by = if plan.turns(position.dimension) { i % position.size as usize } else { 0 };
+        let by = i % plan.turns(position.dimension) as usize;
         let by = u32::try_from(by).expect("less than its size");
         Position { root: (position.root + by) % position.size, ..*position }
     };

@@ -132,7 +132,8 @@ impl Plans {
     /// Whether any plan has ranks take turns.
     #[must_use]
     pub fn take_turns(&self) -> bool {
-        let turns = |entry: &Entry| entry.plan.dimensions.iter().any(|one| entry.plan.turns(*one));
+        let turns =
+            |entry: &Entry| entry.plan.dimensions.iter().any(|one| entry.plan.turns(*one) > 1);
         self.entries.iter().any(turns)
     }
 

@@ -90,11 +90,11 @@
 //! # use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 //! # use allrail_schedule::{Order, Request, chunk::Parameters};
 //! # let dimension = Dimension {
-//! #     kind: Kind::Switch, size: 2, links: 1, latency: Time::ZERO, in_network_reduction: false,
+//! #     kind: Kind::Switch, size: 2, links: 1, latency: Time::ZERO, message_latency: Time::ZERO, in_network_reduction: false,
 //! #     bandwidth: Bandwidth::from_bytes_per_second(1 << 30).unwrap(), contention: Contention::Shared,
 //! # };
 //! # let request = Request {
-//! #     fabric: Fabric { name: "pair".to_owned(), dimensions: vec![dimension] },
+//! #     fabric: Fabric { memory_bandwidth: None, name: "pair".to_owned(), dimensions: vec![dimension] },
 //! #     operation: Operation::AllReduce, size: Bytes::new(1024), dimensions: Vec::new(),
 //! #     policy: "baseline".to_owned(), order: Order::FIFO, chunks: 1, algorithms: None,
 //! #     active_chunks: None, endpoint_delay: Time::ZERO, parameters: Parameters::default(), seed: 1,

@@ -24,6 +24,7 @@ fn part() -> Arc<RankPlan> {
         schema_version: SCHEMA_VERSION,
         policy: "test".to_owned(),
         fabric: Fabric {
+            memory_bandwidth: None,
             name: "test".to_owned(),
             dimensions: vec![Dimension {
                 kind: Kind::Switch,
@@ -31,6 +32,7 @@ fn part() -> Arc<RankPlan> {
                 links: 1,
                 bandwidth: Bandwidth::from_bytes_per_second(1).expect("a bandwidth"),
                 latency: Time::ZERO,
+                message_latency: Time::ZERO,
                 in_network_reduction: false,
                 contention: Contention::Shared,
             }],

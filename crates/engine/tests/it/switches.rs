@@ -20,12 +20,14 @@ pub(crate) fn plan(
         links: 1,
         bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000).expect("a bandwidth"),
         latency: Time::ZERO,
+        message_latency: Time::ZERO,
         in_network_reduction: false,
         contention: Contention::Shared,
     };
     let request = Request {
         plugins: Default::default(),
         fabric: Fabric {
+            memory_bandwidth: None,
             name: "switches".to_owned(),
             dimensions: sizes.iter().map(dimension).collect(),
         },

@@ -118,6 +118,7 @@ mod tests {
             links: 2,
             bandwidth: "50 GB/s".parse().expect("a bandwidth"),
             latency: Time::from_ns(500),
+            message_latency: Time::ZERO,
             in_network_reduction: false,
             contention: crate::Contention::Shared,
         }

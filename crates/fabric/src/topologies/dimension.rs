@@ -14,7 +14,16 @@ pub(super) fn dimension(
     latency: Time,
 ) -> Dimension {
     let contention = Contention::Shared;
-    Dimension { kind, size, links, bandwidth, latency, in_network_reduction: false, contention }
+    Dimension {
+        kind,
+        size,
+        links,
+        bandwidth,
+        latency,
+        message_latency: Time::ZERO,
+        in_network_reduction: false,
+        contention,
+    }
 }
 
 /// A ring whose hops are unlike: `hops` has how many there are of each, and what they are. A step of

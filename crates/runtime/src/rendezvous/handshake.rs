@@ -8,10 +8,11 @@
 //!                                   ◄─    welcome
 //! ```
 //!
-//! Facts are a little JSON, 1 KiB at most. No byte beyond these is read, so that the first frame stays for
+//! Facts are a little JSON, 4 KiB at most. No byte beyond these is read, so that the first frame stays for
 //! whoever reads frames. Where both are on one host, who has dialled then sends a byte with the memory that
 //! they exchange data through ([`Mapping`]). A proof is over all that both have said before it ([`auth`](crate::auth)).
 
+use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,10 +33,10 @@ use crate::port::link::{Link, Mapping, Memory, Tcp};
 use crate::{RuntimeError, Settings};
 
 const MAGIC: [u8; 4] = *b"arhs";
-const VERSION: u8 = 1;
+pub(super) const VERSION: u8 = 2;
 /// Magic, version, nonce, and the length of the facts.
 const HEAD: usize = 5 + auth::LENGTH + 2;
-const MOST_FACTS: usize = 1024;
+const MOST_FACTS: usize = 4096;
 const DIALS: &str = "allrail dials";
 const ANSWERS: &str = "allrail answers";
 const WELCOME: u8 = 1;
@@ -51,8 +52,8 @@ pub(crate) struct Facts {
     pub(crate) job: String,
     pub(crate) epoch: u32,
     pub(crate) ranks: u32,
-    /// Of its settings, as far as ranks have them in common.
-    pub(crate) plan: String,
+    /// Of its settings, those that ranks have in common.
+    pub(crate) settings: BTreeMap<String, String>,
     pub(crate) rank: u32,
     /// Whom it means to talk with.
     pub(crate) to: u32,
@@ -67,31 +68,37 @@ impl Facts {
             job: settings.job.clone(),
             epoch: settings.epoch,
             ranks: settings.ranks,
-            plan: settings.digest(),
+            settings: settings.alike(),
             rank: settings.rank,
             to,
             dimension,
         }
     }
 
-    /// What of this is not as another rank has it.
-    fn differs(&self, other: &Self) -> Option<String> {
-        let mine = [
+    /// What ranks must have alike; what explains the rest comes first.
+    fn named(&self) -> Vec<(String, String)> {
+        let whole = [
             ("version of allrail", self.allrail.clone()),
             ("job", format!("`{}`", self.job)),
             ("epoch", self.epoch.to_string()),
             ("number of ranks", self.ranks.to_string()),
-            ("plan", self.plan.clone()),
         ];
-        let theirs = [
-            other.allrail.clone(),
-            format!("`{}`", other.job),
-            other.epoch.to_string(),
-            other.ranks.to_string(),
-            other.plan.clone(),
-        ];
-        let (theirs, mine) = theirs.into_iter().zip(mine).find(|(a, b)| *a != b.1)?;
-        let (what, mine) = mine;
+        let settings = self.settings.iter().map(|(key, value)| (format!("`{key}`"), value.clone()));
+        whole.map(|(what, value)| (what.to_owned(), value)).into_iter().chain(settings).collect()
+    }
+
+    /// What of this is not as another rank has it.
+    fn differs(&self, other: &Self) -> Option<String> {
+        let (mine, theirs) = (self.named(), other.named());
+        let of = |all: &[(String, String)], what: &str| {
+            let found = all.iter().find(|(name, _)| name == what);
+            found.map_or_else(|| "none".to_owned(), |(_, value)| value.clone())
+        };
+        let (what, mine, theirs) = mine
+            .iter()
+            .chain(&theirs)
+            .map(|(what, _)| (what, of(&mine, what), of(&theirs, what)))
+            .find(|(_, mine, theirs)| mine != theirs)?;
         let (rank, me) = (other.rank, self.rank);
         Some(format!("rank {rank} has another {what} than rank {me}: {theirs}, and not {mine}"))
     }

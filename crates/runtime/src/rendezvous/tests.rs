@@ -59,7 +59,7 @@ fn ranks_that_are_not_of_one_job_say_what_differs() {
     type Change = fn(&mut Settings);
     let table: [(Change, &str); 5] = [
         (|one| one.job = "other".to_owned(), "rank 2 has another job than rank"),
-        (|one| one.chunks = 7, "rank 2 has another plan than rank"),
+        (|one| one.chunks = 7, "rank 2 has another `chunks` than rank"),
         (|one| one.epoch = 3, "rank 2 has another epoch than rank"),
         (|one| one.secret = secret("5b"), "it does not have the secret of this job"),
         (|one| (one.tls, one.shared_memory) = (true, false), "it speaks TLS, and this rank does"),
@@ -151,7 +151,7 @@ fn strangers_cost_a_note() {
             0 => b"GET / HTTP/1.1\r\n\r\n",
             1 => b"arhs",
             2 => &[0xff; 4096],
-            _ => b"arhs\x01",
+            _ => b"arhs\x02",
         };
         let _ = stream.write_all(words);
         open.push(stream);
@@ -251,4 +251,39 @@ fn who_is_between_two_ranks_has_no_part_in_their_session() {
         ends.into_iter().filter_map(Result::err).map(|error| error.to_string()).collect();
     let wanted = "it does not have the secret of this job";
     assert!(texts.iter().any(|text| text.contains(wanted)), "{texts:?}");
+}
+
+/// A rank with a build of another handshake: whoever it meets says which version it speaks.
+#[test]
+fn another_version_of_the_handshake_is_named() {
+    let other = [b"arhs\x01".as_slice(), &[0; 64]].concat();
+    let said = |rank: u32, fake: &TcpListener| {
+        let mut settings = local(rank, &[2]);
+        settings.timeouts.connect = allrail_core::Time::from_us(500_000);
+        settings.shared_memory = false;
+        let listening = Listening::new(&settings).expect("a free port");
+        let mine = listening.addresses()[0];
+        let mut table = vec![vec![fake.local_addr().expect("its address").to_string()]; 2];
+        table[rank as usize] = vec![mine.to_string()];
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let stream = match rank {
+                    0 => TcpStream::connect(mine),
+                    _ => fake.accept().map(|(stream, _)| stream),
+                };
+                let mut stream = stream.expect("they meet");
+                stream.write_all(&other).expect("it is there");
+                std::thread::sleep(Duration::from_millis(300));
+            });
+            let ended = listening.connect(&settings, &table, &mut || true);
+            let error = ended.err().expect("they have two versions");
+            assert!(error.hint().is_some());
+            error.to_string()
+        })
+    };
+    let fake = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    for rank in [0, 1] {
+        let text = said(rank, &fake);
+        assert!(text.contains("it speaks version 1 of the handshake"), "{text}");
+    }
 }

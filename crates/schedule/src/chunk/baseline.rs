@@ -6,7 +6,7 @@
 use allrail_collective::{Operation, Stage};
 use allrail_core::DimensionId;
 
-use super::{ChunkScheduler, Composition, Problem, stages};
+use super::{ChunkScheduler, Composition, Problem, composed, stages};
 use crate::error::ScheduleError;
 
 pub(super) struct Baseline;
@@ -24,7 +24,7 @@ impl ChunkScheduler for Baseline {
         1
     }
 
-    fn composes(&self) -> bool {
+    fn composes(&self, _composition: Composition) -> bool {
         true
     }
 
@@ -43,16 +43,7 @@ pub(super) fn order(
     let outwards = dimensions.to_vec();
     let inwards: Vec<DimensionId> = dimensions.iter().rev().copied().collect();
     match (operation, composition) {
-        (Operation::AllReduce, Composition::Stages) => stages(operation, &outwards, &inwards),
-        (Operation::AllReduce, Composition::Merged) => {
-            let mut order = stages(operation, &outwards, &inwards);
-            let last = dimensions.len();
-            order.splice(last - 1..=last, [Stage { operation, dimension: dimensions[last - 1] }]);
-            order
-        }
-        (Operation::AllReduce, Composition::Sequential) => {
-            outwards.iter().map(|d| Stage { operation, dimension: *d }).collect()
-        }
+        (Operation::AllReduce, _) => composed(operation, &outwards, &inwards, composition),
         (Operation::AllGather | Operation::Broadcast, _) => stages(operation, &inwards, &[]),
         _ => stages(operation, &outwards, &[]),
     }

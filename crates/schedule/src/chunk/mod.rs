@@ -2,10 +2,12 @@
 //! [`ALL`].
 
 mod baseline;
+mod cut;
 mod plugins;
 mod search;
 mod themis;
 
+pub use cut::Cut;
 pub use plugins::Plugins;
 #[doc(hidden)]
 pub use search::expected_in_links;
@@ -48,13 +50,29 @@ pub struct Parameters {
     pub threshold: u32,
     /// `themis`: what the load tracker starts at.
     pub loads: Loads,
-    /// `baseline`: how an all-reduce is made of stages.
+    /// `baseline`, `themis`: how an all-reduce is made of stages.
     pub composition: Composition,
+    /// How a buffer is cut into chunks.
+    #[serde(skip_serializing_if = "Cut::is_default")]
+    pub cut: Cut,
+    /// A chunk has so many bytes at least, whatever the buffer has.
+    #[serde(skip_serializing_if = "is_nothing")]
+    pub smallest_chunk: Bytes,
+}
+
+fn is_nothing(bytes: &Bytes) -> bool {
+    *bytes == Bytes::default()
 }
 
 impl Default for Parameters {
     fn default() -> Self {
-        Self { threshold: 16, loads: Loads::default(), composition: Composition::default() }
+        Self {
+            threshold: 16,
+            loads: Loads::default(),
+            composition: Composition::default(),
+            cut: Cut::default(),
+            smallest_chunk: Bytes::default(),
+        }
     }
 }
 
@@ -70,7 +88,7 @@ pub enum Loads {
     Zero,
 }
 
-/// How the baseline makes an all-reduce of stages.
+/// How the baseline and Themis make an all-reduce of stages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(extend("x-what" = "a composition"))]
@@ -110,9 +128,9 @@ pub trait ChunkScheduler: Send + Sync {
         Order::default()
     }
 
-    /// Whether it reads `schedule.composition`.
-    fn composes(&self) -> bool {
-        false
+    /// Whether it composes an all-reduce so.
+    fn composes(&self, composition: Composition) -> bool {
+        composition == Composition::Stages
     }
 
     /// The stages of every chunk.
@@ -141,5 +159,30 @@ pub fn stages(operation: Operation, scatter: &[DimensionId], gather: &[Dimension
         scatters.chain(gather.iter().map(|d| visit(Operation::AllGather, d))).collect()
     } else {
         scatter.iter().map(|d| visit(operation, d)).collect()
+    }
+}
+
+/// The stages of an all-reduce's chunk that visits `scatter` on the way out and `gather` on the way back,
+/// composed as asked; of another operation, that visits `scatter`.
+fn composed(
+    operation: Operation,
+    scatter: &[DimensionId],
+    gather: &[DimensionId],
+    composition: Composition,
+) -> Vec<Stage> {
+    let mut order = stages(operation, scatter, gather);
+    if operation != Operation::AllReduce {
+        return order;
+    }
+    match composition {
+        Composition::Stages => order,
+        Composition::Merged => {
+            let last = scatter.len();
+            order.splice(last - 1..=last, [Stage { operation, dimension: scatter[last - 1] }]);
+            order
+        }
+        Composition::Sequential => {
+            scatter.iter().map(|d| Stage { operation, dimension: *d }).collect()
+        }
     }
 }

@@ -8,13 +8,16 @@
 //! reduce-scatter order and gathers in reverse. Then the predicted `N_K·B_K` of the chunk is added
 //! to each load; for an all-reduce both halves are equal, and one is counted.
 //!
+//! Where an all-reduce is composed of whole all-reduces (`sequential`), these are what is predicted; the
+//! authors' implementation looks at reduce-scatters all the same.
+//!
 //! All-to-all and broadcast move the same bytes in any order: the baseline's.
 
 use allrail_collective::model::DimensionSet;
 use allrail_collective::{Operation, Stage};
 use allrail_core::{Bytes, DimensionId, Time};
 
-use super::{ChunkScheduler, Composition, Loads, Problem, baseline, stages};
+use super::{ChunkScheduler, Composition, Loads, Problem, baseline, composed, stages};
 use crate::error::ScheduleError;
 use crate::queue::Order;
 
@@ -31,6 +34,11 @@ impl ChunkScheduler for Themis {
 
     fn version(&self) -> u32 {
         1
+    }
+
+    fn composes(&self, composition: Composition) -> bool {
+        // The dimension that would be merged is the last of an order that every chunk has for itself.
+        composition != Composition::Merged
     }
 
     fn default_order(&self) -> Order {
@@ -50,7 +58,14 @@ impl ChunkScheduler for Themis {
         if problem.parameters.loads == Loads::Zero {
             return Ok(zero_loads(problem, gathers));
         }
-        let part = if gathers { Operation::AllGather } else { Operation::ReduceScatter };
+        let composition = problem.parameters.composition;
+        let whole =
+            problem.operation == Operation::AllReduce && composition == Composition::Sequential;
+        let part = match (gathers, whole) {
+            (true, _) => Operation::AllGather,
+            (false, true) => Operation::AllReduce,
+            (false, false) => Operation::ReduceScatter,
+        };
         let mut loads: Vec<(Time, DimensionId)> =
             problem.dimensions.iter().map(|d| (problem.model.fixed_delay(part, *d), *d)).collect();
         problem
@@ -73,11 +88,13 @@ impl ChunkScheduler for Themis {
                         .stage(*bytes, part, *dimension, scattered)
                         .ok_or(ScheduleError::TooLong)?;
                     *load = load.checked_add(time.occupancy).ok_or(ScheduleError::TooLong)?;
-                    scattered = scattered.with(*dimension);
+                    if !whole {
+                        scattered = scattered.with(*dimension);
+                    }
                 }
                 Ok(match problem.operation {
                     Operation::AllGather => stages(problem.operation, &gather, &[]),
-                    _ => stages(problem.operation, &scatter, &gather),
+                    _ => composed(problem.operation, &scatter, &gather, composition),
                 })
             })
             .collect()
@@ -152,7 +169,7 @@ fn zero_loads(problem: &Problem<'_>, gathers: bool) -> Vec<Vec<Stage>> {
             left = if gathers { left.saturating_mul(size(*d)) } else { left / size(*d) };
         }
         let back: Vec<DimensionId> = order.iter().rev().copied().collect();
-        stages(problem.operation, &order, &back)
+        composed(problem.operation, &order, &back, problem.parameters.composition)
     };
     problem.chunks.iter().map(schedule).collect()
 }

@@ -94,7 +94,7 @@ fn any_fabric() -> impl Strategy<Value = Fabric> {
         let dimensions = dimensions
             .into_iter()
             .map(|(kind, size, bandwidth, latency)| dimension(kind, size, bandwidth, latency));
-        Fabric { name: String::new(), dimensions: dimensions.collect() }
+        Fabric { memory_bandwidth: None, name: String::new(), dimensions: dimensions.collect() }
     })
 }
 

@@ -41,6 +41,7 @@ fn any_dimension(operation: Operation, rng: &mut Pcg64Mcg) -> Dimension {
         links: rng.random_range(1..=4),
         bandwidth: Bandwidth::from_bytes_per_second(rate as u64).expect("not zero"),
         latency: Time::from_ns(*[0, 20, 700, 1_700, 50_000].choose(rng).expect("some")),
+        message_latency: Time::ZERO,
         in_network_reduction: kind == Kind::Switch && rng.random_bool(0.1),
         contention,
     }
@@ -59,7 +60,12 @@ fn any_request(seed: u64) -> Request {
         chunks: *[2, 3, 4, 7, 8, 16, 31, 64].choose(&mut rng).expect("some"),
         active_chunks: rng.random_bool(0.2).then(|| rng.random_range(1..=4)),
         seed,
-        ..request(Fabric { name: String::new(), dimensions }, operation, "1 kB", "search")
+        ..request(
+            Fabric { memory_bandwidth: None, name: String::new(), dimensions },
+            operation,
+            "1 kB",
+            "search",
+        )
     }
 }
 
@@ -118,7 +124,7 @@ fn on_a_cluster_of_its_day_in_few_chunks() {
         dimension(Kind::Switch, 16, "1200 Gb/s", "700 ns"),
         dimension(Kind::Switch, 64, "100 Gb/s", "1700 ns"),
     ];
-    let fabric = Fabric { name: "today".into(), dimensions };
+    let fabric = Fabric { memory_bandwidth: None, name: "today".into(), dimensions };
     for chunks in [8, 16] {
         let request =
             Request { chunks, ..request(fabric.clone(), Operation::AllReduce, "1 GiB", "search") };

@@ -4,7 +4,7 @@ use crate::common::*;
 use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::{Contention, Kind};
-use allrail_schedule::chunk::{Composition, Loads, Parameters};
+use allrail_schedule::chunk::{Composition, Cut, Loads, Parameters};
 use allrail_schedule::{Order, Request};
 
 fn base() -> Request {
@@ -46,6 +46,10 @@ const CHANGES: &[Change] = &[
     ("endpoint delay", |r| r.endpoint_delay = Time::from_ps(1)),
     ("threshold", |r| r.parameters.threshold = 17),
     ("loads", |r| r.parameters.loads = Loads::Zero),
+    ("cut", |r| r.parameters.cut = Cut::Full),
+    ("smallest chunk", |r| r.parameters.smallest_chunk = Bytes::new(1)),
+    ("memory", |r| r.fabric.memory_bandwidth = "1 TB/s".parse().ok()),
+    ("message latency", |r| r.fabric.dimensions[0].message_latency = Time::from_ps(1)),
     ("composition", |r| r.parameters.composition = Composition::Merged),
     ("seed", |r| r.seed = 1),
 ];
@@ -63,7 +67,7 @@ fn key(request: &Request) -> String {
         algorithms: _,
         active_chunks: _,
         endpoint_delay: _,
-        parameters: Parameters { threshold: _, loads: _, composition: _ },
+        parameters: Parameters { threshold: _, loads: _, composition: _, cut: _, smallest_chunk: _ },
         seed: _,
         // Of its plugins, the one that is named counts, by its tag and version.
         plugins: _,

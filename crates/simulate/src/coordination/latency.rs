@@ -40,7 +40,7 @@ impl Default for Latency {
             bandwidth: Bandwidth::from_bytes_per_second(12_500_000_000).expect("not zero"),
             send: Time::from_ns(500),
             receive: Time::from_ns(500),
-            entry: Time::from_ns(1_260),
+            entry: Time::from_ns(370),
             entry_bytes: Bytes::new(100),
         }
     }

@@ -39,6 +39,17 @@ pub trait MessageSteps {
 
     /// How many messages a position receives in a step.
     fn expected(&self, position: u32, at: StageRef, step: u32) -> u32;
+
+    /// How long an endpoint takes over a step, if not as long as usual.
+    fn endpoint_delay(&self) -> Option<Time> {
+        None
+    }
+
+    /// How long a position reduces what it has received in a step, before the next begins.
+    fn reducing(&self, position: u32, at: StageRef, step: u32) -> Time {
+        let _ = (position, at, step);
+        Time::ZERO
+    }
 }
 
 /// A stage as one transfer.

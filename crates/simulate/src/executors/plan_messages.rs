@@ -8,8 +8,9 @@ use std::sync::Arc;
 
 use allrail_collective::model::DimensionSet;
 use allrail_collective::plan::scattered_at_start;
+use allrail_collective::program::Combine;
 use allrail_collective::{CollectivePlan, Operation, Program, Stage, StageRef, algorithm};
-use allrail_core::{Bytes, DimensionId};
+use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_engine::{StageTask, Stages};
 use allrail_fabric::kinds::{self, Reach};
 use allrail_fabric::{Fabric, Kind};
@@ -111,6 +112,8 @@ struct PlanMessages {
     shape: Vec<(u32, u32)>,
     reaches: Vec<Reach>,
     stages: Vec<Expanded>,
+    /// Of an NPU, where reducing takes time.
+    memory: Option<Bandwidth>,
     /// `starts[chunk]` is its first stage.
     starts: Vec<u32>,
 }
@@ -138,6 +141,7 @@ pub fn lower(
         shape: fabric.dimensions.iter().map(place).collect(),
         reaches: fabric.dimensions.iter().map(|d| kinds::of(d.kind).reach()).collect(),
         stages: Vec::new(),
+        memory: fabric.memory_bandwidth,
         starts: Vec::new(),
     };
     // For every stage of a broadcast, the dimensions on which the data has not spread yet.
@@ -162,7 +166,7 @@ pub fn lower(
                 program,
                 dimension: dimension.index(),
                 first,
-                turn: if plan.turns(dimension) { number % on.size } else { 0 },
+                turn: number % plan.turns(dimension),
             });
             first += steps;
             match operation {
@@ -316,6 +320,18 @@ impl MessageSteps for PlanMessages {
         let (_, counted) = self.coordinate(position, stage);
         let receives = &stage.program.steps[counted][step as usize].receives;
         u32::try_from(receives.len()).expect("few messages")
+    }
+
+    fn reducing(&self, position: u32, at: StageRef, step: u32) -> Time {
+        let Some(memory) = self.memory else { return Time::ZERO };
+        let stage = self.expanded(at);
+        let (_, counted) = self.coordinate(position, stage);
+        let receives = &stage.program.steps[counted][step as usize].receives;
+        let reduced = receives.iter().filter(|receive| receive.combine == Combine::Reduce);
+        // Messages of one step are reduced side by side; read twice, written once.
+        let most = reduced.map(|receive| u64::from(receive.blocks.len())).max().unwrap_or(0);
+        let bytes = 3 * u128::from(stage.block.count()) * u128::from(most);
+        memory.time_for_fraction(bytes, 1).expect("the driver bounds the time of a message")
     }
 }
 

@@ -175,22 +175,27 @@ impl<W: World> Executors<W> {
             }
             let task = flight.lowered.stages(position).tasks()[state.task as usize];
             let at = StageRef { chunk, stage: task.stage };
-            let delay = self.settings.endpoint_delay;
+            let delay = steps.endpoint_delay().unwrap_or(self.settings.endpoint_delay);
+            let reducing = steps.reducing(position, at, state.run.step() - 1);
             if state.run.step() < steps.steps(at) {
-                if delay == Time::ZERO {
+                if delay + reducing == Time::ZERO {
                     self.send(now, id, position, chunk);
                     continue;
                 }
-                self.timers.push(now + delay, SEND, Inner::Send { flight: id, position, chunk });
+                self.timers.push(
+                    now + delay + reducing,
+                    SEND,
+                    Inner::Send { flight: id, position, chunk },
+                );
                 return;
             }
             state.run.end();
-            if delay == Time::ZERO {
+            if delay + reducing == Time::ZERO {
                 self.stage_over(now, id, position, at);
             } else {
                 // The last step's, and the stage's own.
                 let over = Inner::StageOver { flight: id, position, chunk };
-                self.timers.push(now + delay + delay, BEFORE, over);
+                self.timers.push(now + delay + delay + reducing, BEFORE, over);
             }
             return;
         }

@@ -39,6 +39,10 @@ pub struct TrafficResult {
     /// `all_to_all`: shift phases that there are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phases: Option<u32>,
+    /// `all_to_all` in `flows`, with a barrier, where phases were drawn: the standard error of time and
+    /// share, as a part of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample_error: Option<f64>,
     /// `all_to_all`: whether a phase waited for the one before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase_barrier: Option<bool>,

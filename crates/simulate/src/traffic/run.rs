@@ -100,6 +100,8 @@ pub(super) struct PatternResult {
     /// Of each NPU that sends, the bytes and when the last one arrived.
     pub(super) each: Vec<(u64, Time)>,
     pub(super) phases: Option<(u32, u32)>,
+    /// Of the time, as a part of it, where phases were drawn.
+    pub(super) sample_error: Option<f64>,
     pub(super) steps: Option<(u32, u32)>,
     pub(super) shape: Option<[u32; 2]>,
     pub(super) latencies: Option<Distribution>,
@@ -259,6 +261,7 @@ impl TrafficRun<'_> {
             let sum = phases::shifts(&graph, splitting, detours, &shifts, bytes, observer)?;
             outcome.seconds = sum.seconds * scale;
             outcome.lower_bound = sum.lower_bound * scale;
+            outcome.sample_error = sum.error(taken, all).filter(|_| taken < all);
             return Ok(outcome);
         }
         let to = |npu: u32, k: u32| Some((npu + shifts[k as usize]) % npus);

@@ -65,6 +65,7 @@ impl TrafficRun<'_> {
             injection_gbps: injection * planes * 8e-9,
             phases_simulated: outcome.phases.map(|(simulated, _)| simulated),
             phases: outcome.phases.map(|(_, all)| all),
+            sample_error: outcome.sample_error,
             phase_barrier: outcome.phases.map(|_| barrier),
             window: windowed.then(|| traffic.window.unwrap_or(WINDOW)),
             paths: flows.then(|| tag(&self.splitting())),

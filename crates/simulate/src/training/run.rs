@@ -8,15 +8,15 @@ use allrail_collective::Operation;
 use allrail_core::Bytes;
 use allrail_schedule::Request;
 use allrail_schedule::tensor::TensorParameters;
-use allrail_workload::spec::{Model, Workload};
-use allrail_workload::{ActorId, Built, Memory, NodeId, Perturbation, StepGraph, Work};
+use allrail_workload::spec::{Issue, Model, Workload};
+use allrail_workload::{ActorId, Built, Memory, NodeId, Perturbation, StepGraph, StepWork, Work};
 use allrail_world::flows::Splitting;
 use allrail_world::{Links, World};
 
 use crate::SimulateError;
 use crate::driver::Observer;
 use crate::scenario::{CollectiveOrder, Schedule, WorldKind, field};
-use crate::training::communicator::classes::{ClassCommunicator, Idealisation};
+use crate::training::communicator::classes::ClassCommunicator;
 use crate::training::communicator::graph::GraphNetwork;
 use crate::training::communicator::ranks::algorithms::Algorithms;
 use crate::training::communicator::ranks::{RankCommunicator, Wiring};
@@ -44,6 +44,8 @@ pub struct Job<'a> {
     pub perturbation: Perturbation,
     /// How many iterations.
     pub iterations: u32,
+    /// What a step does, where it is said.
+    pub work: Option<StepWork>,
 }
 
 /// Simulates a training scenario.
@@ -69,6 +71,7 @@ pub fn simulate(
         notes: built.notes.clone(),
         perturbation: built.perturbation(&workload, scenario.seed),
         iterations: workload.iterations,
+        work: built.work,
     };
     let building = begin.elapsed();
     let mut result = run(&job, scenario, timeline, observer)?;
@@ -121,7 +124,7 @@ pub fn run(
         ));
     }
     // No world is faster than an ideal schedule, which `dims` carries.
-    let world = if network == Idealisation::Ideal { WorldKind::Dims } else { scenario.world };
+    let world = if network.is_ideal() { WorldKind::Dims } else { scenario.world };
     let slow = job.perturbation.slow_links.as_ref();
     match world {
         WorldKind::Dims => {
@@ -140,7 +143,7 @@ pub fn run(
                 network,
                 timeline,
             )
-            .sending_ahead(if network == Idealisation::Ideal {
+            .sending_ahead(if network.is_ideal() {
                 // It waits for nothing.
                 Bytes::default()
             } else {
@@ -184,7 +187,9 @@ pub fn run(
         }
         WorldKind::Links => {
             let players = Players::ranks(job.graph, &sizes)?;
-            let wiring = Wiring::Dimensions(&request);
+            let algorithms = &scenario.schedule.algorithms_by_operation;
+            let groups = scenario.schedule.groups.as_ref();
+            let wiring = Wiring::Dimensions { request: &request, algorithms, groups };
             let mut world = Links::new(&request.fabric);
             if let Some(drawn) = slow {
                 slow::check(drawn, &request.fabric, job.graph)?;
@@ -394,6 +399,8 @@ fn drive(
             .then_some(&disturbed as &dyn Fn(u32, NodeId, u32) -> f64),
         lag: scenario.workload.lag,
         every: scenario.workload.every,
+        in_turn: scenario.workload.issue == Issue::InTurn,
+        acknowledged: scenario.messages.acknowledged,
         slowdown: scenario.workload.exchange_slowdown,
         timeline,
     };

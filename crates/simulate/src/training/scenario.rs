@@ -53,7 +53,7 @@ pub struct TrainingScenario {
     #[serde(default)]
     pub seed: u64,
     /// Of a workload: an assumption that is not so. `infinite_bandwidth`, `ideal_schedule`,
-    /// `dim1_x2` (twice the bandwidth of a dimension), `no_straggler`.
+    /// `dim1_x2` (twice the bandwidth of a dimension), `no_straggler`, `{utilisation: 0.6}`.
     #[serde(default)]
     pub what_if: Option<WhatIf>,
 }
@@ -68,6 +68,8 @@ pub struct MessageSettings {
     pub paths: Option<Splitting>,
     /// What every message waits for at its ends: processors, network interfaces.
     pub overhead: Time,
+    /// Whether a send is over when its message has arrived; if not, when it has left.
+    pub acknowledged: bool,
     /// `flows`: one message for alike steps of an algorithm, exact while nothing disturbs them.
     pub steady: bool,
     /// What collectives are made of on graphs, instead of the chunks of a plan on the topology's
@@ -83,6 +85,8 @@ pub enum WhatIf {
     InfiniteBandwidth,
     /// A collective keeps all dimensions of its group busy from its first byte to its last.
     Ideal,
+    /// A collective takes so many millionths of the bandwidth of all dimensions of its group.
+    Utilisation(u32),
     /// A dimension has twice the bandwidth.
     Double(DimensionId),
     /// No rank is slower than another.
@@ -215,11 +219,12 @@ fn job_on(topology: &Topology, sizes: &[u32]) -> Result<Fabric, SimulateError> {
         links: 1,
         bandwidth,
         latency: Time::ZERO,
+        message_latency: Time::ZERO,
         in_network_reduction: false,
         contention: Contention::Shared,
     };
     let dimensions = sizes.iter().map(dimension).collect();
-    Ok(Fabric { name: topology.0.tag().to_owned(), dimensions })
+    Ok(Fabric { memory_bandwidth: None, name: topology.0.tag().to_owned(), dimensions })
 }
 
 fn tag(placement: &Placement) -> String {

@@ -199,7 +199,7 @@ fn step(world: &str, tensor: &Value, send_ahead: &str) -> TrainingScenario {
         "workload": {
             "model": {"layers": (0..12).map(layer).collect::<Vec<_>>()},
             "compute": {"forward": "5 ms", "backward": "11 ms"},
-            "batch_per_npu": 8,
+            "batch_per_replica": 8,
             "precision": "fp32",
             "iterations": 4,
         },

@@ -38,6 +38,7 @@ fn run_it(graph: &StepGraph, scenario: &TrainingScenario, iterations: u32) -> Tr
         notes: Vec::new(),
         perturbation: Perturbation::default(),
         iterations,
+        work: None,
     };
     run(&job, scenario, false, &mut |_, _| ControlFlow::Continue(())).expect("it runs")
 }

@@ -39,7 +39,7 @@ fn run(workload: &Value, sizes: &[u32], world: &str) -> TrainingResult {
 fn transformer(parallelism: Value) -> Value {
     json!({"model": {"transformer": {"layers": 8, "hidden": 64, "heads": 8, "vocabulary": 256,
                                      "sequence_length": 32, "tied": true}},
-        "batch_per_npu": 8, "parallelism": parallelism, "iterations": 3,
+        "batch_per_replica": 8, "parallelism": parallelism, "iterations": 3,
         "compute": {"peak": "1 TFLOP/s", "memory_bandwidth": "1 TB/s"}})
 }
 
@@ -55,14 +55,14 @@ fn images(parallelism: Value) -> Value {
             {"kernel": [3, 3], "channels": [8, 8], "output": [16, 16]}})
     };
     let dense = json!({"name": "dense", "dense": {"inputs": 2048, "outputs": 8}, "gathered": 2048});
-    json!({"model": {"layers": [convolution(128), convolution(0), dense]}, "batch_per_npu": 4,
+    json!({"model": {"layers": [convolution(128), convolution(0), dense]}, "batch_per_replica": 4,
         "parallelism": parallelism, "iterations": 3, "compute": {"device": "v100"}})
 }
 
 fn clicks(parallelism: Value) -> Value {
     json!({"model": {"dlrm": {"tables": 8, "rows": 1000, "width": 16, "bottom": [13, 32, 16],
                               "top": [32, 1]}},
-        "batch_per_npu": 64, "parallelism": parallelism, "iterations": 3,
+        "batch_per_replica": 64, "parallelism": parallelism, "iterations": 3,
         "compute": {"device": "a100"}})
 }
 
@@ -133,7 +133,7 @@ fn pipelines_without_time_for_bytes_have_the_papers_bubbles() {
         let layer = json!({"name": "layer", "repeat": p, "flops": 1000, "parameters": 10,
             "output": 5, "forward": format!("{m} ms"),
             "backward": format!("{} ms", m * backward)});
-        json!({"model": {"layers": [layer]}, "batch_per_npu": m, "optimizer": "none",
+        json!({"model": {"layers": [layer]}, "batch_per_replica": m, "optimizer": "none",
             "iterations": 3,
             "parallelism": {"pp": p, "microbatches": m, "schedule": schedule}})
     };

@@ -1,6 +1,8 @@
 //! The communicator of worlds of messages: what it carries takes as long as the same on its own, all bytes
 //! arrive, nothing is faster than its bound, and steady flows take as long as message by message.
 
+use std::collections::BTreeMap;
+
 use crate::common::{dimension, exact, fabric, in_links, run, scenario};
 use allrail_collective::Operation;
 use allrail_collective::grid::{self, GridAllReduce};
@@ -8,6 +10,7 @@ use allrail_core::{Bytes, DimensionId, Rank, Time};
 use allrail_fabric::Kind;
 use allrail_fabric::graph::NodeId;
 use allrail_fabric::topologies;
+use allrail_schedule::Request;
 use allrail_simulate::traffic::{self, TrafficScenario};
 use allrail_simulate::training::communicator::graph::{GraphNetwork, Placement};
 use allrail_simulate::training::communicator::ranks::{RankCommunicator, Wiring};
@@ -231,7 +234,7 @@ fn a_collective_in_links_takes_as_long_as_by_its_plan() {
             let players = Players::ranks(&graph, &sizes).expect("players");
             let request = scenario.request(&scenario.collective[0]);
             let world = Box::new(Links::new(&fabric));
-            let wiring = Wiring::Dimensions(&request);
+            let wiring = dimensions(&request);
             let mut communicator =
                 RankCommunicator::new(&graph, &players, wiring, world, Time::ZERO);
             let ends = carry(&mut communicator, &[ask(operation, 3 << 20, 0)]);
@@ -242,6 +245,12 @@ fn a_collective_in_links_takes_as_long_as_by_its_plan() {
             );
         }
     }
+}
+
+/// Every collective by the request's algorithms.
+fn dimensions(request: &Request) -> Wiring<'_> {
+    static NONE: BTreeMap<Operation, Vec<String>> = BTreeMap::new();
+    Wiring::Dimensions { request, algorithms: &NONE, groups: None }
 }
 
 #[test]
@@ -257,7 +266,7 @@ fn a_message_in_links_takes_one_dimension_after_the_other() {
     let mut communicator = RankCommunicator::new(
         &graph,
         &players,
-        Wiring::Dimensions(&request),
+        dimensions(&request),
         Box::new(Links::new(&fabric)),
         Time::ZERO,
     );

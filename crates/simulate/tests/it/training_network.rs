@@ -25,7 +25,7 @@ fn torus() -> Value {
 fn transformer(parallelism: Value) -> Value {
     json!({"model": {"transformer": {"layers": 4, "hidden": 64, "heads": 8, "vocabulary": 256,
                                      "sequence_length": 32, "tied": true}},
-        "batch_per_npu": 8, "parallelism": parallelism, "iterations": 3,
+        "batch_per_replica": 8, "parallelism": parallelism, "iterations": 3,
         "compute": {"peak": "10 TFLOP/s", "memory_bandwidth": "1 TB/s"}})
 }
 

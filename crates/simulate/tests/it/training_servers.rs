@@ -87,6 +87,7 @@ fn driven(
         notes: Vec::new(),
         perturbation: Perturbation::default(),
         iterations,
+        work: None,
     };
     run(&job, &scenario, false, &mut |_, _| ControlFlow::Continue(()))
 }
@@ -340,6 +341,7 @@ fn refused(sizes: &[u32], operation: Operation, tensor: &Value) -> (String, Stri
             notes: Vec::new(),
             perturbation: Perturbation::default(),
             iterations: 2,
+            work: None,
         };
         run(&job, &scenario, false, &mut |_, _| ControlFlow::Continue(()))
     });
@@ -378,6 +380,7 @@ fn servers_are_modelled_in_dims_and_have_no_ideal_schedule() {
             notes: Vec::new(),
             perturbation: Perturbation::default(),
             iterations: 2,
+            work: None,
         };
         let result = run(&job, scenario, false, &mut |_, _| ControlFlow::Continue(()));
         result.expect_err("it is refused").report().field
@@ -401,6 +404,7 @@ fn with_infinite_bandwidth_latencies_and_overheads_remain() {
         notes: Vec::new(),
         perturbation: Perturbation::default(),
         iterations: 2,
+        work: None,
     };
     let result = run(&job, &infinite, false, &mut |_, _| ControlFlow::Continue(()));
     // Push and pull: each 3 us of overhead and 2 us of latency, and next to nothing for the bytes.

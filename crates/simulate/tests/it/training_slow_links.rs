@@ -25,7 +25,7 @@ fn job(fabric: &Value, world: &str, parallelism: &Value) -> Value {
         "schedule": {"chunks": 4}, "workload": {
             "model": {"transformer": {"layers": 4, "hidden": 64, "heads": 8, "vocabulary": 256,
                                       "sequence_length": 32, "tied": true}},
-            "batch_per_npu": 4, "parallelism": parallelism, "iterations": 3,
+            "batch_per_replica": 4, "parallelism": parallelism, "iterations": 3,
             "compute": {"peak": "100 TFLOP/s", "memory_bandwidth": "10 TB/s"}}})
 }
 

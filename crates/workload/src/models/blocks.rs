@@ -91,6 +91,7 @@ impl TransformerSpec {
             divisible,
             kv_heads: Some(sizes.kv_heads),
             notes: Vec::new(),
+            tokens: Some(sizes.tokens),
         })
     }
 

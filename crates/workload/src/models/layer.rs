@@ -136,6 +136,8 @@ pub struct ModelLayers {
     pub kv_heads: Option<u64>,
     /// What was assumed.
     pub notes: Vec<String>,
+    /// Tokens of a sample, where it has tokens.
+    pub tokens: Option<u64>,
 }
 
 impl Layer {

@@ -2,6 +2,7 @@
 //!
 //! - [`layout`]: which degree of parallelism lies on which dimensions.
 //! - `pieces`: where the model is cut. `plan`: that, and the times of its layers.
+//! - [`batch`]: samples of the job, of a replica, of a microbatch.
 //! - [`order`]: in which order a stage runs its microbatches.
 //! - `emit`, `passes`, `gradients`: the nodes.
 //! - [`split`]: actors of their own for slow ranks.
@@ -9,6 +10,7 @@
 //! A replica's batch is cut into microbatches; each runs forward and backward through the pieces of
 //! the model. Actors are the positions of the pipeline: all ranks of one are alike.
 
+mod batch;
 mod compressed;
 pub(crate) mod emit;
 mod gradients;
@@ -26,6 +28,7 @@ use crate::models::ModelLayers;
 use crate::perturbation::Perturbation;
 use crate::slow_links::SlowLinks;
 use crate::spec::Workload;
+use crate::throughput::StepWork;
 use emit::Emitter;
 use gradients::Pending;
 use order::Slot;
@@ -45,6 +48,8 @@ pub struct Built {
     pub slow: Vec<f64>,
     /// What was assumed, in words.
     pub notes: Vec<String>,
+    /// What a step does, where the workload says it.
+    pub work: Option<StepWork>,
 }
 
 impl Built {
@@ -52,7 +57,7 @@ impl Built {
     #[must_use]
     pub fn of_graph(graph: StepGraph) -> Self {
         let (memory, model) = (Memory::default(), ModelLayers::default());
-        Self { graph, memory, model, slow: Vec::new(), notes: Vec::new() }
+        Self { graph, memory, model, slow: Vec::new(), notes: Vec::new(), work: None }
     }
 
     /// With an actor of its own for every rank that is slow.
@@ -101,7 +106,11 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError>
     let mut notes = vec![plan.layout.words()];
     notes.extend(plan.model.notes.iter().cloned());
     notes.extend(plan.compression_notes());
-    Ok(Built { graph, memory, slow, notes, model: plan.model })
+    let work = Some(plan.work());
+    if let Some(tokens) = plan.model.tokens {
+        notes.push(format!("{tokens} tokens a sample"));
+    }
+    Ok(Built { graph, memory, slow, notes, work, model: plan.model })
 }
 
 /// The nodes, in an order in which everything follows what it waits for.

@@ -6,6 +6,7 @@ use std::ops::Range;
 
 use allrail_core::Time;
 
+use super::batch::Batches;
 use super::compressed;
 use super::layout::Layout;
 use super::order::Pipeline;
@@ -15,6 +16,7 @@ use crate::compute::{self, Cost, Device};
 use crate::error::WorkloadError;
 use crate::models::{self, Cut, Layer, ModelLayers};
 use crate::spec::{Axis, Optimizer, PipelineSchedule, Precision, Workload};
+use crate::throughput::StepWork;
 
 /// Everything that the nodes are made from.
 #[derive(Debug)]
@@ -83,23 +85,10 @@ impl<'w> Plan<'w> {
         let layout = Layout::new(&workload.parallelism, sizes)?;
         let parallelism = &workload.parallelism;
         let pp = layout.degree(Axis::Pp);
-        let microbatches = parallelism.microbatches.unwrap_or(pp);
-        let batch = workload.batch_per_npu.ok_or_else(|| {
-            wrong(
-                "batch_per_npu",
-                "absent",
-                "a model needs it",
-                "samples of one iteration, such as 32",
-            )
-        })?;
-        for (field, value) in [
-            ("batch_per_npu", batch),
-            ("parallelism.microbatches", microbatches),
-            ("iterations", workload.iterations),
-        ] {
-            if value == 0 {
-                return Err(wrong(field, 0, "it is zero", "at least 1"));
-            }
+        let replicas = layout.degree(Axis::Dp) * layout.degree(Axis::Ep);
+        let Batches { replica: batch, microbatches } = Batches::new(workload, replicas, pp)?;
+        if workload.iterations == 0 {
+            return Err(wrong("iterations", 0, "it is zero", "at least 1"));
         }
         compressed::check_apart(workload)?;
         let passes = model.layers.len() as u64 * u64::from(microbatches);
@@ -108,11 +97,6 @@ impl<'w> Plan<'w> {
                 format!("{passes} passes of a layer are more than {MOST_PASSES} an iteration");
             let hint = "take fewer and larger microbatches";
             return Err(wrong("parallelism.microbatches", microbatches, &why, hint));
-        }
-        if !batch.is_multiple_of(microbatches) {
-            let why = format!("it is cut into {microbatches} microbatches");
-            let hint = "a multiple of `microbatches` (as many as stages, if left out)";
-            return Err(wrong("batch_per_npu", batch, &why, hint));
         }
         let pieces = match (parallelism.schedule, parallelism.virtual_stages) {
             (PipelineSchedule::Interleaved, given) => given.unwrap_or(2),
@@ -149,6 +133,19 @@ impl<'w> Plan<'w> {
         plan.times = plan.times()?;
         plan.is_run_to_its_end()?;
         Ok(plan)
+    }
+
+    /// What a step of all replicas does.
+    pub(crate) fn work(&self) -> StepWork {
+        let replicas = self.degree(Axis::Dp) * self.degree(Axis::Ep);
+        let samples = self.samples * u64::from(self.pipeline.microbatches) * replicas;
+        let flops = self.model.flops() as f64 * samples as f64;
+        StepWork {
+            samples,
+            tokens: self.model.tokens,
+            flops: (flops > 0.0).then_some(flops),
+            peak: self.device.peak,
+        }
     }
 
     pub(crate) fn degree(&self, axis: Axis) -> u64 {

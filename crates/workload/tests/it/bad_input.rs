@@ -81,7 +81,7 @@ fn every_mistake_names_its_field() {
         (
             "microbatches",
             with("parallelism", json!({"microbatches": 3})),
-            "workload.batch_per_npu",
+            "workload.batch_per_replica",
             "3 microbatches",
         ),
         (
@@ -176,14 +176,19 @@ fn every_mistake_names_its_field() {
             "passes",
             {
                 let mut all = with("parallelism", json!({"microbatches": 4_000_000_000u32}));
-                all["batch_per_npu"] = json!(4_000_000_000u32);
+                all["batch_per_replica"] = json!(4_000_000_000u32);
                 all
             },
             "workload.parallelism.microbatches",
             "passes",
         ),
-        ("batch", with("batch_per_npu", json!(0)), "workload.batch_per_npu", "zero"),
-        ("no batch", with("batch_per_npu", Value::Null), "workload.batch_per_npu", "needs it"),
+        ("batch", with("batch_per_replica", json!(0)), "workload.batch_per_replica", "zero"),
+        (
+            "no batch",
+            with("batch_per_replica", Value::Null),
+            "workload.batch_per_replica",
+            "needs it",
+        ),
         ("iterations", with("iterations", json!(0)), "workload.iterations", "zero"),
         (
             "efficiency",
@@ -336,7 +341,7 @@ fn every_mistake_names_its_field() {
             "",
             "negative",
         ),
-        ("negative batch", with("batch_per_npu", json!(-1)), "", "invalid value"),
+        ("negative batch", with("batch_per_replica", json!(-1)), "", "invalid value"),
         ("schedule", with("parallelism", json!({"schedule": "zigzag"})), "", "zigzag"),
         ("precision", with("precision", json!("fp12")), "", "fp12"),
     ];
@@ -395,7 +400,7 @@ proptest! {
             "n_shared_experts": n[7], "num_experts_per_tok": n[8], "kv_lora_rank": n[9],
             "qk_rope_head_dim": n[10], "qk_nope_head_dim": n[11], "v_head_dim": n[12]}});
         for model in [transformer, layers, dlrm, config] {
-            let value = json!({"model": model, "batch_per_npu": n[18] & 0xFFFF_FFFF,
+            let value = json!({"model": model, "batch_per_replica": n[18] & 0xFFFF_FFFF,
                 "parallelism": {"tp": n[19] % 5, "pp": n[20] % 5, "sp": sp,
                                 "microbatches": n[21].min(64)},
                 "iterations": n[22] & 0xFFFF_FFFF, "compute": {"device": "a100"}});

@@ -13,7 +13,7 @@ fn pipeline(parallelism: Value, pieces: u64, microbatches: u64, backward: u64) -
     let layer = json!({"name": "layer", "repeat": pieces, "flops": 1000, "parameters": 10,
         "output": 5, "forward": format!("{microbatches} ms"),
         "backward": format!("{} ms", microbatches * backward)});
-    json!({"model": {"layers": [layer]}, "batch_per_npu": microbatches, "optimizer": "none",
+    json!({"model": {"layers": [layer]}, "batch_per_replica": microbatches, "optimizer": "none",
            "parallelism": parallelism})
 }
 
@@ -160,7 +160,7 @@ fn shards_in_space_exchange_borders_with_both_neighbours() {
         {"name": "b", "flops": 4_000_000, "parameters": 100, "output": 64, "halo": 0},
         {"name": "c", "dense": {"inputs": 64, "outputs": 8}, "gathered": 64},
     ]);
-    let value = json!({"model": {"layers": layers}, "batch_per_npu": 2, "precision": "fp32",
+    let value = json!({"model": {"layers": layers}, "batch_per_replica": 2, "precision": "fp32",
         "optimizer": "none", "parallelism": {"op": 4},
         "compute": {"peak": "1 GFLOP/s", "efficiency": 1.0}});
     let graph = built(value, &[4, 8]).graph;
@@ -192,7 +192,7 @@ fn shards_in_space_exchange_borders_with_both_neighbours() {
 fn embeddings_travel_while_the_bottom_computes() {
     let value = json!({"model": {"dlrm": {"tables": 8, "rows": 8000, "width": 16,
             "bottom": [13, 32, 16], "top": [32, 1]}},
-        "batch_per_npu": 64, "parallelism": {},
+        "batch_per_replica": 64, "parallelism": {},
         "compute": {"device": "a100", "efficiency": 1.0}});
     let graph = built(value, &[8]).graph;
     let named = |name: &str| {

@@ -110,7 +110,7 @@ fn every_number_has_a_source_and_every_preset_runs() {
         assert_eq!(preset["name"], json!(name));
         assert_eq!(preset["schema_version"], json!(1));
         let sources = preset["sources"].as_object().expect("sources");
-        assert!(sources.contains_key("batch_per_npu"), "{name}");
+        assert!(sources.contains_key("batch_per_replica"), "{name}");
         assert!(sources.values().all(|text| text.as_str().is_some_and(|t| t.len() > 8)), "{name}");
         let built = built(of(&name, json!({})), &[4]);
         assert!(!built.graph.is_empty(), "{name}");
@@ -123,7 +123,7 @@ fn gpt3_sends_what_hammingmesh_counts() {
     // 25,165,824 elements of 4 bytes: its all-reduces over 4 shards and its sends.
     let mut value = of("gpt3_175b", json!({"tp": 4, "pp": 96}));
     value["precision"] = json!("fp32");
-    value["batch_per_npu"] = json!(96);
+    value["batch_per_replica"] = json!(96);
     let graph = built(value, &[4, 96]).graph;
     let inner = collectives(&graph, ActorId(50));
     let sums: Vec<_> = inner.iter().filter(|c| c.3 == Purpose::Tensor).collect();
@@ -163,7 +163,7 @@ fn cosmoflows_gradients_and_borders_are_hammingmeshs() {
 fn recurrent_layers_read_their_weights_per_step_and_not_per_sample() {
     let forward = |batch: u32| {
         let mut value = of("gnmt", json!({}));
-        value["batch_per_npu"] = json!(batch);
+        value["batch_per_replica"] = json!(batch);
         let graph = built(value, &[1]).graph;
         let named = graph.ids().find(|id| graph.name(*id) == "encoder.2 forward").expect("a layer");
         match graph.node(named).work {

@@ -31,10 +31,11 @@ fn ring_of_two(latency: u64) -> Fabric {
         links: 1,
         bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000).expect("not zero"),
         latency: Time::from_ns(latency),
+        message_latency: Time::ZERO,
         in_network_reduction: false,
         contention: Contention::Shared,
     };
-    Fabric { name: "two".into(), dimensions: vec![dimension] }
+    Fabric { memory_bandwidth: None, name: "two".into(), dimensions: vec![dimension] }
 }
 
 fn two_npus(latency: u64) -> Arc<Graph> {

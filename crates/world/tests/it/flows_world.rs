@@ -128,10 +128,10 @@ proptest! {
             links: 2,
             bandwidth,
             latency: Time::from_ns(300),
-            in_network_reduction: false,
+            message_latency: Time::ZERO, in_network_reduction: false,
             contention: Contention::Shared,
         };
-        let fabric = Fabric { name: "ring".into(), dimensions: vec![dimension.clone()] };
+        let fabric = Fabric { memory_bandwidth: None, name: "ring".into(), dimensions: vec![dimension.clone()] };
         let topology = allrail_fabric::kinds::of(dimension.kind);
         let wire = Wire { bandwidth: topology.link_bandwidth(&dimension), latency: dimension.latency };
         let mut builder = Builder::new(size);

@@ -119,6 +119,7 @@ fn any_dimension() -> impl Strategy<Value = Dimension> {
             // A byte takes 1 ps on a link.
             bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000_000).expect("not zero"),
             latency: Time::from_ps(2 * GRID * latency),
+            message_latency: Time::ZERO,
             in_network_reduction: false,
             contention: Contention::Shared,
         }
@@ -130,7 +131,7 @@ fn any_traffic() -> impl Strategy<Value = (Fabric, Vec<Message>)> {
     let draws = (0u64..60, any::<u32>(), any::<u32>(), any::<u32>(), 1u64..12);
     (prop::collection::vec(any_dimension(), 1..=3), prop::collection::vec(draws, 1..60)).prop_map(
         |(dimensions, draws)| {
-            let fabric = Fabric { name: String::new(), dimensions };
+            let fabric = Fabric { memory_bandwidth: None, name: String::new(), dimensions };
             let npus = u32::try_from(fabric.npus()).expect("few NPUs");
             let mut messages: Vec<Message> = draws
                 .into_iter()

@@ -3,8 +3,7 @@
 What changes its form on the way:
 
 - An all-gather's bytes are what each NPU puts in; ours are the whole gathered buffer.
-- A chunk has `floor(bytes / preferred-dataset-splits)` bytes, and the number of chunks is what
-  that makes; ours is given the number.
+- A chunk has `floor(bytes / preferred-dataset-splits)` bytes, and one the rest (`cut: rest`).
 - `localBWAware` with the baseline scheduler all-reduces on the last dimension in one stage
   (`composition: merged`), with Themis it scatters and gathers there too (`stages`); without it,
   every dimension does a full all-reduce (`sequential`).
@@ -20,15 +19,16 @@ from pathlib import Path
 from typing import Any
 
 from allrail.errors import InputError
-from allrail.formats.astra_sim import training
+from allrail.formats.astra_sim import traces, training
+from allrail.formats.astra_sim.dimensions import dimension_of
 from allrail.formats.astra_sim.implementations import (
     Implementation,
-    on_dimension,
+    is_staged,
     operations_of,
 )
 from allrail.formats.astra_sim.layers import LARGEST_SIZE
 from allrail.formats.astra_sim.micro import AstraCollective, micro
-from allrail.formats.astra_sim.network import AstraDimension, AstraNetwork
+from allrail.formats.astra_sim.network import AstraNetwork
 from allrail.formats.astra_sim.notes import Notes
 from allrail.formats.astra_sim.read_network import read_network
 from allrail.formats.astra_sim.source import plain
@@ -68,6 +68,7 @@ def read_case(
     comm_scale: float = 1.0,
     compute_scale: float = 1.0,
     num_passes: int = 1,
+    comm_group: str | Path | None = None,
     world: str = "dims",
 ) -> AstraCase:
     """Read one ASTRA-sim run.
@@ -75,10 +76,11 @@ def read_case(
     Args:
         network: Its network file, of 1.0 or 2.x.
         system: Its system file, of 1.0 or 2.x.
-        workload: Its workload file.
+        workload: Its workload file of layers, or what the names of its trace's files begin with.
         comm_scale: Multiplies the bytes of collectives.
         compute_scale: Multiplies compute times; `MICRO` has none.
         num_passes: How often the workload runs.
+        comm_group: The process groups of a trace; without it, it names none.
         world: `dims` for the congestion-unaware backend, `links` for the congestion-aware one.
 
     Raises:
@@ -96,14 +98,33 @@ def read_case(
     notes = Notes()
     net = read_network(network, notes=notes)
     sys = read_system(system, notes=notes)
+    if traces.is_prefix(workload):
+        prefix = Path(workload)
+        scales = {"comm_scale": comm_scale, "compute_scale": compute_scale}
+        model = traces.workload(prefix, comm_group, num_passes=num_passes, sys=sys, **scales)
+        carried = traces.carried(net, prefix, comm_group, world)
+        scenario = traces.scenario(net, sys, world=carried, aware=world == "links")
+        scenario["workload"] = model
+        return AstraCase(
+            f"{net.name}-{prefix.name}", scenario, notes.warning(), 0, passes=num_passes
+        )
+    if comm_group is not None:
+        raise InputError(
+            "layers name no process groups",
+            field="--comm-group",
+            value=str(comm_group),
+            hint="leave it out, or run a Chakra trace: the files' path without `.<rank>.et`",
+        )
     file = read_workload(workload, notes=notes)
     name = f"{net.name}-{Path(workload).stem}"
     if file.header.loop == "MICRO":
         work = micro(file, notes=notes)
-        scenario = _collective(net, sys, work, comm_scale, num_passes, world)
+        carried = _carried(sys, (work.kind,), world)
+        scenario = _collective(net, sys, work, comm_scale, num_passes, carried, world == "links")
         return AstraCase(name, scenario, notes.warning(), work.update_time)
     scales = {"comm_scale": comm_scale, "compute_scale": compute_scale}
-    scenario = _training(net, sys, file, world, notes) | {
+    carried = _carried(sys, training.kinds(file), world)
+    scenario = _training(net, sys, file, carried, world == "links", notes) | {
         "workload": training.workload(
             file, name=Path(workload).stem, num_passes=num_passes, **scales
         )
@@ -120,12 +141,14 @@ def _collective(
     comm_scale: float,
     num_passes: int,
     world: str,
+    aware: bool,  # noqa: FBT001
 ) -> dict[str, Any]:
     """The scenario of a collective on its own."""
     by_loads = sys.by_loads and work.kind != "all_to_all"
     composition = _composition(sys, work.kind)
     implementations = _implementations(net, sys, work.kind)
-    algorithms, dimensions = _dimensions(net, sys, {work.kind: implementations}, composition, world)
+    used = {work.kind: implementations}
+    algorithms, dimensions = _dimensions(net, sys, used, composition, world, aware)
     size = _size(work, net, comm_scale)
     return {
         "schema_version": 1,
@@ -153,7 +176,12 @@ def _collective(
 
 
 def _training(
-    net: AstraNetwork, sys: AstraSystem, file: AstraWorkload, world: str, notes: Notes
+    net: AstraNetwork,
+    sys: AstraSystem,
+    file: AstraWorkload,
+    world: str,
+    aware: bool,  # noqa: FBT001
+    notes: Notes,
 ) -> dict[str, Any]:
     """The scenario of a training loop, without its workload."""
     used = training.kinds(file)
@@ -164,7 +192,7 @@ def _training(
             kind: (*names[: cut + 1], *names[cut:]) for kind, names in implementations.items()
         }
     composition = _composition(sys, "all_reduce")
-    algorithms, dimensions = _dimensions(cut_net, sys, implementations, composition, world)
+    algorithms, dimensions = _dimensions(cut_net, sys, implementations, composition, world, aware)
     return {
         "schema_version": 1,
         "fabric": {"name": net.name, "dimensions": dimensions},
@@ -183,6 +211,12 @@ def _training(
     }
 
 
+def _carried(sys: AstraSystem, kinds: tuple[str, ...], world: str) -> str:
+    """The world of ours: what `dims` does not count as they do is simulated as messages."""
+    names = [name for kind in kinds for name in sys.implementations.get(kind, ())]
+    return world if all(is_staged(name.algorithm) for name in names) else "links"
+
+
 def _schedule(sys: AstraSystem, chunks: int, world: str) -> dict[str, Any]:
     """What the system file says for every collective."""
     # The rules of one queue; in `links` every rank has its own, and they may block each other.
@@ -191,6 +225,7 @@ def _schedule(sys: AstraSystem, chunks: int, world: str) -> dict[str, Any]:
         "policy": sys.policy,
         "order": sizes if sys.by_size else sys.order,
         "chunks": chunks,
+        "cut": "rest",
         "threshold": sys.threshold,
         "active_chunks": sys.active_chunks,
         "endpoint_delay": f"{plain(sys.endpoint_delay, decimals=3)} ns",
@@ -207,6 +242,7 @@ def _dimensions(
     implementations: dict[str, tuple[Implementation, ...]],
     composition: str,
     world: str,
+    aware: bool,  # noqa: FBT001
 ) -> tuple[dict[str, list[str]], list[dict[str, Any]]]:
     """The algorithms of each kind of collective, and the dimensions of more than one NPU."""
     kept = [i for i, dimension in enumerate(net.dimensions) if dimension.size > 1]
@@ -220,7 +256,9 @@ def _dimensions(
     for i in kept:
         forms = []
         for kind, names in implementations.items():
-            algorithm, dimension = _dimension(net.dimensions[i], names[i], world)
+            algorithm, dimension = dimension_of(
+                net.dimensions[i], names[i], world=world, aware=aware
+            )
             composed = composition if kind == "all_reduce" else "stages"
             _check_algorithm(i, i == kept[-1], names[i], composed, kind, sys)
             algorithms[kind].append(algorithm)
@@ -232,13 +270,10 @@ def _dimensions(
                 at=IMPLEMENTATION_KEYS[next(iter(implementations))],
                 hint="use `ring`, `direct` or `halvingDoubling` for every kind of collective",
             )
-        dimensions.append(forms[0] if forms else _plain(net.dimensions[i]))
+        plain_form = Implementation("direct", "direct", whole=False)
+        unused = dimension_of(net.dimensions[i], plain_form, world=world, aware=aware)[1]
+        dimensions.append(forms[0] if forms else unused)
     return algorithms, dimensions
-
-
-def _plain(dimension: AstraDimension) -> dict[str, Any]:
-    """A dimension that no collective uses."""
-    return _dimension(dimension, Implementation("direct", "direct", whole=False), "dims")[1]
 
 
 def _check_scale(option: str, scale: float) -> None:
@@ -364,19 +399,4 @@ def _chunks(work: AstraCollective, sys: AstraSystem, comm_scale: float) -> int:
             value=sys.splits,
             hint=f"{LARGEST_CHUNKS} at most; 64 is usual",
         )
-    return chunks
-
-
-def _dimension(
-    dimension: AstraDimension, implementation: Implementation, world: str
-) -> tuple[str, dict[str, Any]]:
-    algorithm, links, contention = on_dimension(implementation, dimension=dimension, world=world)
-    return algorithm, {
-        "kind": dimension.topology.value,
-        "size": dimension.size,
-        "links": links,
-        "bandwidth": f"{plain(dimension.bandwidth)} GiB/s",
-        "latency": f"{plain(dimension.step_latency, decimals=3)} ns",
-        "in_network_reduction": False,
-        "contention": contention,
-    }
+    return sys.splits

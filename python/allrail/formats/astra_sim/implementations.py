@@ -24,11 +24,11 @@ ONE_WAY = {"ring": "ring_unidirectional", "oneRing": "ring_unidirectional"}
 NAMES = {
     "ring": "ring",
     "direct": "direct",
-    "halvingDoubling": "halving_doubling",
-    "doubleBinaryTree": "double_binary_tree",
+    "halvingDoubling": "halving_doubling_near",
+    "doubleBinaryTree": "binary_trees",
     "oneRing": "ring",
     "oneDirect": "direct",
-    "oneHalvingDoubling": "halving_doubling",
+    "oneHalvingDoubling": "halving_doubling_near",
 }
 
 WINDOWED = re.compile(r"(direct|oneDirect)(-?[0-9]{1,9})", re.ASCII)
@@ -88,33 +88,46 @@ def operations_of(algorithm: str) -> list[str]:
     return list(_row(algorithm)["operations"])
 
 
+def is_staged(algorithm: str) -> bool:
+    """Whether `dims` counts one of our algorithms as the congestion-unaware backend does.
+
+    Args:
+        algorithm: Its name.
+    """
+    return bool(_row(algorithm)["without_contention"])
+
+
 def _row(algorithm: str) -> dict[str, Any]:
     return next(row for row in table("algorithms") if row["name"] == algorithm)
 
 
 def on_dimension(
-    implementation: Implementation, *, dimension: AstraDimension, world: str
+    implementation: Implementation, *, dimension: AstraDimension, world: str, aware: bool
 ) -> tuple[str, int, str]:
     """How one of our dimensions gives an algorithm's messages what ASTRA-sim gives them.
 
     Args:
         implementation: The algorithm.
         dimension: The dimension that it runs on.
-        world: `dims` is the congestion-unaware backend, `links` the congestion-aware one.
+        world: Ours that carries it: stages in `dims`, messages in `links`.
+        aware: Whether the backend is the congestion-aware one.
 
     Returns:
         The name of our algorithm, the links per NPU, and the dimension's `contention`.
     """
     algorithm = implementation.algorithm
     one_way = ONE_WAY.get(implementation.name, algorithm)
-    if world == "dims" and _row(algorithm)["without_contention"]:
+    if not aware and (world == "links" or _row(algorithm)["without_contention"]):
         # A message has all links of a ring or a switch; on a ring that is both directions at once.
         default = dimension.size - 1 if dimension.topology is Topology.FULLY_CONNECTED else 1
-        return algorithm, dimension.links or default, "none"
+        name = one_way if world == "links" else algorithm
+        return name, dimension.links or default, "none"
     if dimension.topology is Topology.RING and dimension.links is None:
         # 2.x gives each direction one link and lets an algorithm use one of them.
         return one_way, 2, "shared"
     if dimension.topology is Topology.FULLY_CONNECTED:
         # A message of a ring crosses one link to one peer, whole.
         return one_way, dimension.links or dimension.size - 1, "shared"
+    if dimension.topology is Topology.SWITCH:
+        return one_way, dimension.links or 1, "shared"
     return algorithm, dimension.links or 1, "shared"

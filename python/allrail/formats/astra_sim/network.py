@@ -34,7 +34,9 @@ class AstraDimension:
         links: Links per NPU; None where the file has no such key (2.x).
         bandwidth: Of one link and direction, GiB/s.
         link_latency: Of one link, ns.
-        other_latency: What else a message waits for (network cards, the switch), ns.
+        other_latency: What else a step waits for (the switch), ns.
+        message_latency: What a message waits for once, however many links it crosses (network
+            cards), ns.
     """
 
     topology: Topology
@@ -43,6 +45,7 @@ class AstraDimension:
     bandwidth: float
     link_latency: float
     other_latency: float = 0.0
+    message_latency: float = 0.0
 
     @property
     def step_latency(self) -> float:

@@ -146,9 +146,7 @@ def _dimension(
                 hint=f"write {size - 1} or a multiple of it",
             )
         links -= links % (size - 1)
-    other = 2 * delays["nic-latency"][i]
-    if topology is Topology.SWITCH:
-        other += delays["router-latency"][i]
+    router = delays["router-latency"][i] if topology is Topology.SWITCH else 0.0
     return AstraDimension(
         topology=topology,
         size=size,
@@ -167,7 +165,8 @@ def _dimension(
             at_least=0,
             at_most=LONGEST_DELAY,
         ),
-        other_latency=other,
+        other_latency=router,
+        message_latency=2 * delays["nic-latency"][i],
     )
 
 

@@ -29,6 +29,9 @@ IMPLEMENTATION_KEYS = {
 """Which key says how a kind of collective is carried out."""
 
 COLLECTIVE_ORDERS = {"LIFO": "lifo", "FIFO": "fifo"}
+PRIORITISED = COLLECTIVE_ORDERS | {"EXPLICIT": "fifo"}
+"""2.x: by the `comm_priority` of nodes. An NPU has one collective under way there, so that there is
+nothing to choose from."""
 BY_SIZE = ("SCF", "smallestFirst")
 """They serve small chunks first, by rules of their own."""
 
@@ -62,9 +65,25 @@ MODELLED = (
     "intra-dimension-scheduling",
     "inter-dimension-scheduling",
     "gap-denominator",
+    "local-mem-bw",
 )
-SILENT = ("boost-mode", "seprate-log", "trace-enabled", "replay-only", "track-local-mem")
-"""They change how ASTRA-sim runs or what it writes, not what it models."""
+SILENT = (
+    "boost-mode",
+    "seprate-log",
+    "trace-enabled",
+    "replay-only",
+    "track-local-mem",
+    "local-mem-trace-filename",
+    "peak-perf",
+    "roofline-enabled",
+)
+"""They change how ASTRA-sim runs or what it writes, not what it models; or are asked for apart."""
+
+CUSTOM = (
+    *(f"{key}-custom" for key in IMPLEMENTATION_KEYS.values()),
+    "per-node-custom-implementation",
+)
+"""2.x: collectives as traces of their own."""
 
 NOT_MODELLED = {
     "local-reduction-delay": ("1", "the delay of a reduction"),
@@ -75,9 +94,6 @@ NOT_MODELLED = {
     "G": ("0", "the bus of an NPU"),
     "packet-routing": ("software", "routing of all-to-all"),
     "direct-collective-window": ("-1", "messages of a direct step leave at once"),
-    "local-mem-bw": ("0", "memory of an NPU"),
-    "peak-perf": ("0", "compute"),
-    "roofline-enabled": ("0", "compute"),
 }
 """What is not modelled: the value that asks for nothing, and a remark."""
 
@@ -98,6 +114,8 @@ class AstraSystem:
         by_loads: Whether it looks at what the dimensions have been given.
         apart: Whether an all-reduce scatters and gathers on the last dimension in two stages.
         threshold: Themis' divisor.
+        memory: Bandwidth of an NPU's memory, GB/s; None where the file has none.
+        peak: Of an NPU, TFLOP/s, where compute nodes are timed by the roofline; else None.
         implementations: One list per kind of collective that the file has.
         source: For errors about it.
     """
@@ -113,6 +131,8 @@ class AstraSystem:
     by_loads: bool
     apart: bool
     threshold: int
+    memory: float | None
+    peak: float | None
     implementations: dict[str, tuple[Implementation, ...]]
     source: Source
 
@@ -127,7 +147,8 @@ def read_system(path: str | Path, *, notes: Notes) -> AstraSystem:
     Raises:
         InputError: Anything in it is wrong.
     """
-    values, source = read_tree(path) if Path(path).suffix == ".json" else _read_text(path)
+    is_second = Path(path).suffix == ".json"
+    values, source = read_tree(path) if is_second else _read_text(path)
     for key, value in values.items():
         _check_key(key, value, values, source, notes)
     policy = _choice(values, "inter-dimension-scheduling", POLICIES | OTHER_POLICIES, source)
@@ -139,13 +160,14 @@ def read_system(path: str | Path, *, notes: Notes) -> AstraSystem:
         ("intra-dimension-scheduling", dict.fromkeys(OTHER_ORDERS, "FIFO")),
     ):
         name = values.get(key)
-        if isinstance(name, str) and name in others:
+        if not is_second and isinstance(name, str) and name in others:
             notes.add(f"{key}: {name}", f"`{others[name]}` is run instead")
     optimization = _choice(
         values, "collective-optimization", {"baseline": "", "localBWAware": "yes"}, source
     )
+    orders = PRIORITISED if is_second else COLLECTIVE_ORDERS
     return AstraSystem(
-        collective_order=_choice(values, "scheduling-policy", COLLECTIVE_ORDERS, source) or "lifo",
+        collective_order=_choice(values, "scheduling-policy", orders, source) or "lifo",
         endpoint_delay=_delay(values, "endpoint-delay", 10.0, source),
         active_chunks=_count(values, "active-chunks-per-dimension", 1, source),
         splits=_count(values, "preferred-dataset-splits", 1, source),
@@ -156,6 +178,8 @@ def read_system(path: str | Path, *, notes: Notes) -> AstraSystem:
         by_loads=values.get("inter-dimension-scheduling") in BY_LOADS,
         apart=values.get("inter-dimension-scheduling") in APART,
         threshold=_count(values, "gap-denominator", 16, source),
+        memory=_memory(values, source),
+        peak=_peak(values, source),
         implementations={
             kind: _implementations(values[key], key, source, notes)
             for kind, key in IMPLEMENTATION_KEYS.items()
@@ -191,12 +215,19 @@ def _check_key(
 ) -> None:
     if key in MODELLED or key in SILENT:
         return
+    if key in CUSTOM:
+        raise source.error(
+            "collectives that are traces of their own are not run",
+            at=key,
+            value=value,
+            hint="leave it out, and name an implementation such as `ring`",
+        )
     if key in NOT_MODELLED:
         nothing, remark = NOT_MODELLED[key]
         if str(value) not in (nothing, "0"):
             notes.add(key, remark)
         return
-    near = near_miss(key, (*MODELLED, *NOT_MODELLED))
+    near = near_miss(key, (*MODELLED, *NOT_MODELLED, *CUSTOM))
     if near is not None and near not in values:
         raise source.error(
             "there is no such key", at=key, value=value, hint=f"did you mean `{near}`?"
@@ -219,6 +250,24 @@ def _delay(values: dict[str, object], key: str, default: float, source: Source) 
     if key not in values:
         return default
     return source.number(values[key], at=key, unit="ns", at_least=0, at_most=LONGEST_DELAY)
+
+
+def _memory(values: dict[str, object], source: Source) -> float | None:
+    if "local-mem-bw" not in values:
+        return None
+    found = source.number(
+        values["local-mem-bw"], at="local-mem-bw", unit="GB/s", at_least=0, at_most=1e15
+    )
+    # The core takes 1 PB/s at most, which is no time beside any network.
+    return min(found, 1e6) or None
+
+
+def _peak(values: dict[str, object], source: Source) -> float | None:
+    if str(values.get("roofline-enabled", 0)) == "0" or "peak-perf" not in values:
+        return None
+    return source.number(
+        values["peak-perf"], at="peak-perf", unit="TFLOP/s", at_least=1e-3, at_most=1e9
+    )
 
 
 def _implementations(

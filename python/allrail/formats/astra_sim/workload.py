@@ -60,7 +60,7 @@ def read_workload(path: str | Path, *, notes: Notes) -> AstraWorkload:
     if Path(path).suffix == ".et":
         raise Source(str(path)).error(
             "it is a Chakra trace, not a layer file",
-            hint="give a 1.0 workload `.txt`; a trace is `workload: {model: {trace: DIR/NAME}}`",
+            hint="give a trace without its `.<rank>.et`, or a 1.0 workload `.txt`",
         )
     lines, source = read_lines(path)
     header = read_header(*lines[0], source=source, notes=notes)

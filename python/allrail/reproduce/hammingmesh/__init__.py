@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from allrail.report import hammingmesh
-from allrail.reproduce.hammingmesh import allocation, gpt3
+from allrail.reproduce.hammingmesh import allocation, claims, gpt3
 from allrail.reproduce.hammingmesh.allocation import Allocation, PlaceCase
 from allrail.reproduce.hammingmesh.cases import Scope, TrafficCase, cases_of
 from allrail.reproduce.hammingmesh.curves import Curves
@@ -53,8 +53,8 @@ def run(
     )
     results = {case: found[case] for case in found if isinstance(case, TrafficCase)}
     table = TableTwo(scope, results, measured)
-    rows, details = [*table.rows(), gpt3.row()], table.details()
-    if scope.curves and "small" in scope.sizes:
+    rows, details = [*table.rows(), gpt3.row(), *claims.rows(jobs=scope.jobs)], table.details()
+    if scope.curves:
         curves = Curves(scope, results)
         rows += curves.rows()
         details += curves.details()
@@ -121,5 +121,5 @@ def _notes(scope: Scope, results: Results) -> list[str]:
             "(L - 2K) (t_2K - t_K) / K is added, K = 8"
         )
     if scope.curves and "small" in scope.sizes:
-        notes.append("Fig. 11, 12 and 13 are printed without numbers: ours are reported")
+        notes.append("Fig. 11, 12, 13 and 17 are pictures without numbers: ours stand alone")
     return notes

@@ -14,11 +14,20 @@ from functools import partial
 from typing import Any
 
 from allrail.reproduce.hammingmesh import gaps
-from allrail.reproduce.hammingmesh.published import HX2, HX4, TABLE_TWO, Published, Size
-from allrail.reproduce.rows import Cells, Detail, Kind, Picture, Row
+from allrail.reproduce.hammingmesh.published import (
+    HX2,
+    HX4,
+    PLACEMENT,
+    TABLE_TWO,
+    Published,
+    Size,
+)
+from allrail.reproduce.published import COMPUTED, Made, chosen, less_than, more_than, number, span
+from allrail.reproduce.published import Published as Value
+from allrail.reproduce.rows import Cells, Detail, Picture, Row
 
 MIXES = ("alibaba-2020-fractional", "alibaba-2020", "powers-of-two")
-JUDGED_MIX = MIXES[0]
+DRAWN_MIX = MIXES[0]
 
 OPTIONS: dict[str, dict[str, Any]] = {
     "none": {},
@@ -40,15 +49,19 @@ JUMP = 5.0
 LEAF_BOARDS = 16
 """Boards under a leaf switch, for the upper level's share."""
 
-UNOPTIMISED = 90.0
-TRANSPOSED = 5.0
-SORTED_LEAST = 98.0
-FAILED_LEAST = 70.0
+UNOPTIMISED = number(90.0, PLACEMENT)
+TRANSPOSED = span(5.0, 8.0, PLACEMENT)
+SORTED_LEAST = more_than(98.0, PLACEMENT)
+P99_LEAST = more_than(95.0, PLACEMENT)
+FAILED_LEAST = more_than(70.0, PLACEMENT)
 UPPER_MOST = {HX2: (SORTED, 50.0), HX4: (LOCAL, 25.0)}
 """With which options, and how many per cent at most."""
 
-MEAN_TOLERANCE = 2.0
-"""In points."""
+POINTS = 2.0
+"""How far a claim may be missed."""
+
+MIX = chosen("distribution of job sizes", by="the claims about sorted mixes and failed boards")
+"""`alibaba-2020` is the trace as it is; that of fractional GPUs was chosen."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +102,11 @@ class PlaceCase:
 
 
 Results = Mapping[PlaceCase, Mapping[str, Any]]
+
+
+def _made(mix: str) -> Made:
+    """How a number of a distribution came about."""
+    return COMPUTED if mix == MIXES[1] else MIX
 
 
 def _meshes(sizes: Sequence[Size]) -> list[Published]:
@@ -145,7 +163,7 @@ class Allocation:
             for mix in MIXES:
                 rows += self._claims(cluster, mix)
             if cluster.size == "large":
-                rows.append(self._crossing(cluster))
+                rows += self._crossing(cluster)
             elif cluster.name == HX4:
                 rows += [self._failures(cluster, mix) for mix in MIXES[:2]]
                 rows += self._jumps(cluster)
@@ -156,32 +174,40 @@ class Allocation:
         plain = self.use(cases[NONE], "mean")
         gain = self.use(cases[TRANSPOSE], "mean") - plain
         label, told = f"{cluster.label}, {mix}", f"{COUNT[cluster.size]} mixes, unit boards"
-        why = "" if mix == JUDGED_MIX else gaps.MIX
-        least: Kind = "at_least" if mix == JUDGED_MIX else "report"
-        values: tuple[tuple[str, float, float, Kind, float, str], ...] = (
-            ("use, no options", plain, UNOPTIMISED, "report", 0.0, NONE),
-            ("gain by transposing", gain, TRANSPOSED, "report", 0.0, TRANSPOSE),
-            (
-                "mean use, sorted",
-                self.use(cases[SORTED], "mean"),
-                SORTED_LEAST,
-                least,
-                MEAN_TOLERANCE,
-                SORTED,
-            ),
-            (
-                "median use, sorted",
-                self.use(cases[SORTED], "median"),
-                SORTED_LEAST,
-                least,
-                0.0,
-                SORTED,
-            ),
+        values: tuple[tuple[str, float, Value, str], ...] = (
+            ("use, no options", plain, UNOPTIMISED, NONE),
+            ("gain by transposing", gain, TRANSPOSED, TRANSPOSE),
+            ("mean use, sorted", self.use(cases[SORTED], "mean"), SORTED_LEAST, SORTED),
+            ("median use, sorted", self.use(cases[SORTED], "median"), SORTED_LEAST, SORTED),
+            ("99th percentile of use, sorted", self.use(cases[SORTED], "p99"), P99_LEAST, SORTED),
         )
-        return [
-            Row(f"{label}, {name}", ours, claim, "%", kind, within, how=f"{told}; {opts}", why=why)
-            for name, ours, claim, kind, within, opts in values
+        rows = [
+            Row(
+                f"{label}, {name}",
+                ours,
+                claim,
+                "%",
+                within=POINTS,
+                absolute=True,
+                how=f"{told}; {options}",
+                why=gaps.MIX,
+                made=_made(mix),
+            )
+            for name, ours, claim, options in values
         ]
+        lower = self.use(cases[SORTED], "p1")
+        how = f"{told}; {SORTED}: 99 of 100 mixes use more"
+        name = f"{label}, 1st percentile of use, sorted"
+        rows.append(Row(name, lower, None, "%", how=how, made=_made(mix)))
+        if cluster.size == "large":
+            loss = self.use(cases[SORTED], "mean") - self.use(cases[ARRIVAL], "mean")
+            name = f"{label}, lost in order of arrival"
+            most = less_than(10.0, PLACEMENT)
+            how = f"{told}; {ARRIVAL} against {SORTED}"
+            rows.append(
+                Row(name, loss, most, "%", within=0.0, absolute=True, how=how, made=_made(mix))
+            )
+        return rows
 
     def _failures(self, cluster: Published, mix: str) -> Row:
         case = PlaceCase(cluster, mix, SORTED, FAILED[-1])
@@ -190,9 +216,11 @@ class Allocation:
             self.use(case, "median"),
             FAILED_LEAST,
             "%",
-            "at_least" if mix == JUDGED_MIX else "report",
+            within=0.0,
+            absolute=True,
             how=f"{COUNT[cluster.size]} mixes, unit boards; {SORTED}; of the boards that work",
-            why="" if mix == JUDGED_MIX else gaps.MIX,
+            why=gaps.MIX,
+            made=_made(mix),
         )
 
     def _range(self, case: PlaceCase) -> tuple[float, float]:
@@ -229,18 +257,28 @@ class Allocation:
             if case.cluster == cluster and case.failed and not case.seed
         ]
 
-    def _crossing(self, cluster: Published) -> Row:
+    def _crossing(self, cluster: Published) -> list[Row]:
+        """What crosses the upper level: all-to-all's pairs, and the edges of all-reduces' rings."""
         options, most = UPPER_MOST[cluster.name]
         case = _upper(cluster)
-        ours = 100 * float(self.results[case]["upper_level"]["all_to_all"]["mean"])
-        return Row(
-            f"{cluster.label}, {case.mix}, all-to-all pairs across the upper level",
-            ours,
-            most,
-            "%",
-            "at_most",
-            how=f"{COUNT['large']} mixes, {LEAF_BOARDS} boards a leaf; {options}",
-        )
+        shares = self.results[case]["upper_level"]
+        how = f"{COUNT['large']} mixes, {LEAF_BOARDS} boards a leaf; {options}"
+        label = f"{cluster.label}, {case.mix}"
+        return [
+            Row(
+                f"{label}, {name} across the upper level",
+                100 * float(shares[key]["mean"]),
+                published,
+                "%",
+                within=0.0,
+                absolute=True,
+                how=how,
+            )
+            for name, key, published in (
+                ("all-to-all pairs", "all_to_all", less_than(most, "SC'22, Fig. 9")),
+                ("all-reduce ring edges", "rings", None),
+            )
+        ]
 
     def pictures(self) -> list[Picture]:
         """A map of boards, many of them failed; if small meshes are placed."""
@@ -250,7 +288,7 @@ class Allocation:
             case
             for case in self.results
             if (case.mix, case.options, case.failed, case.seed)
-            == (JUDGED_MIX, SORTED, FAILED[-1], 0)
+            == (DRAWN_MIX, SORTED, FAILED[-1], 0)
         ]
         return [
             Picture(
@@ -286,7 +324,7 @@ class Allocation:
         each: list[Cells] = [
             (case.cluster.label, case.mix, case.options, 100 * float(mix["utilisation"]))
             for case, result in self.results.items()
-            if case.mix == JUDGED_MIX and not case.failed and not case.leaf_boards
+            if case.mix == DRAWN_MIX and not case.failed and not case.leaf_boards
             for mix in result["mixes"]
         ]
         columns = ("cluster", "mix", "options", "use_%")

@@ -30,8 +30,8 @@ from allrail.scenario import GraphFabric, load_any_fabric
 Pattern = Literal["all_to_all", "all_reduce", "permutation"]
 WorldName = Literal["flows", "packets"]
 
-ALL_TO_ALL_SIZE = 1 << 18
-"""Of a message from one NPU to another in one plane, bytes: 1 MiB over 4 planes."""
+ALL_TO_ALL_SIZE = "1 MiB"
+"""Of a message from one NPU to another, over all planes: as printed."""
 ALL_REDUCE_SIZE = "32 GB"
 """Of an NPU's buffer, over all planes."""
 PERMUTATION_SIZE = 1 << 20
@@ -39,6 +39,8 @@ PERMUTATION_SIZE = 1 << 20
 MESSAGE_SIZES = (1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17)
 """Fig. 11, besides Table II's; in one plane, bytes. The figure's own are not printed."""
 BUFFER_SIZES = ("64 MB", "256 MB", "1 GB", "4 GB", "16 GB", ALL_REDUCE_SIZE)
+"""Fig. 17; the figure's own are not printed."""
+LARGE_BUFFER_SIZES = ("1 KiB", "64 KiB", "1 MiB", "64 MiB", "1 GiB", "16 GiB")
 """Fig. 13; the figure's own are not printed."""
 CURVE_PHASES = 128
 """Of an all-to-all in Fig. 11, unless all are asked for."""
@@ -47,6 +49,8 @@ BUFFER_MOST = {("torus", "packets"): 1e9}
 """Up to where, by algorithm and world: its few long steps would be too many packets."""
 LARGE_PART = 32
 """Large clusters run one phase for so many that small ones run."""
+FREE_PHASES = 16
+"""Without a barrier in `flows`, where every message counts alone."""
 BARRIER_PART = 4
 """With a barrier after each, small clusters run one phase for so many that they run without."""
 
@@ -83,7 +87,7 @@ class TrafficCase:
         size: As the scenario writes it, over all planes.
         phases: Of an all-to-all: how many; all if None.
         algorithm: Of an all-reduce.
-        barrier: Whether a phase waits until the one before is over, which it does in `flows`.
+        barrier: Whether a phase waits until the one before is over; if None, in `flows` alone.
         rows: How a HammingMesh joins the rows of its boards; the preset's way if empty.
         seed: Of what is drawn.
     """
@@ -94,7 +98,7 @@ class TrafficCase:
     size: str
     phases: int | None = None
     algorithm: str = ""
-    barrier: bool = False
+    barrier: bool | None = None
     rows: str = ""
     seed: int = 0
 
@@ -104,10 +108,11 @@ class TrafficCase:
         traffic: dict[str, Any] = {"pattern": self.pattern, "size": self.size}
         if self.pattern == "all_to_all":
             traffic["phases"] = "all" if self.phases is None else self.phases
-            if self.barrier:
-                traffic["phase_barrier"] = True
+            if self.barrier is not None:
+                traffic["phase_barrier"] = self.barrier
         if self.world == "flows":
-            traffic["paths"] = "ideal"
+            # Without a barrier messages come and go, and no splitting is the best for all of them.
+            traffic["paths"] = "ecmp" if self.barrier is False else "ideal"
         if self.algorithm:
             traffic["algorithm"] = self.algorithm
         fabric: str | dict[str, Any] = self.cluster.fabric
@@ -128,6 +133,8 @@ class TrafficCase:
         name, size = self.cluster.name, self.cluster.size
         phases = self.phases or npus - 1 if self.pattern == "all_to_all" else 1
         if self.world == "flows":
+            if self.pattern == "all_to_all" and self.barrier is False:
+                return 5.0
             if self.pattern == "all_to_all":
                 return 0.1 + phases * _PHASE_SECONDS[size].get(name, 0.001)
             return 0.3 if size == "small" else 10.0
@@ -157,6 +164,17 @@ def with_barrier(cluster: Published, scope: Scope) -> TrafficCase:
     """
     case = all_to_all(cluster, "packets", scope)
     return replace(case, barrier=True, phases=scope.part(BARRIER_PART))
+
+
+def without_barrier(cluster: Published, scope: Scope) -> TrafficCase:
+    """Return the all-to-all in `flows` without a barrier, as `packets` has it.
+
+    Args:
+        cluster: Where; a small one.
+        scope: Says how many phases.
+    """
+    case = all_to_all(cluster, "flows", scope)
+    return replace(case, barrier=False, phases=min(FREE_PHASES, scope.phases or FREE_PHASES))
 
 
 @cache
@@ -197,7 +215,7 @@ class Scope:
         worlds: Where traffic runs.
         phases: Shift phases of an all-to-all in `packets`; a part of them on large clusters, and
             with a barrier after each; all if None.
-        curves: Whether Figures 11, 12 and 13 are computed.
+        curves: Whether Figures 11, 12, 13 and 17 are computed.
         jobs: Whether the claims about jobs are computed.
     """
 
@@ -231,8 +249,8 @@ def all_to_all(cluster: Published, world: WorldName, scope: Scope) -> TrafficCas
     """
     whole = world == "flows" and cluster.size == "small"
     phases = None if whole else scope.part(LARGE_PART if cluster.size == "large" else 1)
-    size = planes_size(cluster, ALL_TO_ALL_SIZE)
-    return TrafficCase(cluster, "all_to_all", world, size, phases, rows=rows_of(cluster))
+    rows = rows_of(cluster)
+    return TrafficCase(cluster, "all_to_all", world, ALL_TO_ALL_SIZE, phases, rows=rows)
 
 
 def all_reduce(cluster: Published, world: WorldName) -> TrafficCase:
@@ -311,13 +329,23 @@ def message_sizes(cluster: Published, world: WorldName, scope: Scope) -> list[Tr
 
 
 def buffer_sizes(cluster: Published, world: WorldName) -> list[TrafficCase]:
-    """Return Fig. 13's cases.
+    """Return the cases of an all-reduce over sizes: Fig. 17, small clusters; Fig. 13, large ones.
+
+    On a large fat tree, dragonfly or HyperX rows and columns take minutes a size, and are left out:
+    the paper's own torus algorithm is for meshes and tori.
 
     Args:
         cluster: Where.
         world: What carries it.
     """
     rows = rows_of(cluster)
+    if cluster.size == "large":
+        mesh = cluster.name in (HX2, HX4, TORUS)
+        return [
+            TrafficCase(cluster, "all_reduce", world, size, algorithm=algorithm)
+            for algorithm in algorithms(cluster)[: 2 if mesh else 1]
+            for size in LARGE_BUFFER_SIZES
+        ]
     return [
         TrafficCase(cluster, "all_reduce", world, size, algorithm=algorithm, rows=rows)
         for algorithm in algorithms(cluster)
@@ -335,6 +363,7 @@ def cases_of(scope: Scope) -> Sequence[TrafficCase]:
     pairs = [(cluster, world) for cluster in scope.clusters for world in scope.worlds_of(cluster)]
     table = [case for c, w in pairs for case in (all_to_all(c, w, scope), all_reduce(c, w))]
     table += [with_barrier(c, scope) for c, w in pairs if w == "packets"]
+    table += [without_barrier(c, scope) for c, w in pairs if w == "flows" and c.size == "small"]
     table += [merged(all_to_all(c, w, scope)) for c, w in pairs if rows_of(c)]
     if not scope.curves:
         return table
@@ -347,5 +376,11 @@ def cases_of(scope: Scope) -> Sequence[TrafficCase]:
             *message_sizes(cluster, world, scope),
             *buffer_sizes(cluster, world),
         )
+    ]
+    curves += [
+        case
+        for cluster, world in pairs
+        if cluster.size == "large"
+        for case in buffer_sizes(cluster, world)
     ]
     return list(dict.fromkeys([*table, *curves]))

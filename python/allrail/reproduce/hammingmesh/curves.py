@@ -1,4 +1,4 @@
-"""Figures 11, 12 and 13 of HammingMesh: bandwidth against message size, and a permutation.
+"""Figures 11, 12, 13 and 17 of HammingMesh: bandwidth against message size, and a permutation.
 
 The paper shows them as pictures without numbers, so that there is nothing to put beside ours.
 """
@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from allrail.reproduce.hammingmesh import cases
+from allrail.reproduce.hammingmesh import cases as kinds
+from allrail.reproduce.hammingmesh import gaps
 from allrail.reproduce.hammingmesh.cases import Scope, TrafficCase
 from allrail.reproduce.hammingmesh.table_two import Results, how, percent
 from allrail.reproduce.rows import Cells, Detail, Row
@@ -17,7 +18,7 @@ QUANTILES = ("min", "p1", "median", "p99", "max", "mean")
 
 @dataclass(frozen=True)
 class Curves:
-    """What was simulated for the three figures, small clusters only.
+    """What was simulated for the figures: small clusters, and all-reduces of large ones (Fig. 13).
 
     Attributes:
         scope: How much.
@@ -27,22 +28,22 @@ class Curves:
     scope: Scope
     results: Results
 
-    def of(self, pattern: str) -> list[TrafficCase]:
-        """The cases of a pattern, in order."""
+    def of(self, pattern: str, size: str = "small") -> list[TrafficCase]:
+        """The cases of a pattern on small or large clusters, in order."""
         pairs = [
             (cluster, world)
             for cluster in self.scope.clusters
-            if cluster.size == "small"
+            if cluster.size == size
             for world in self.scope.worlds_of(cluster)
         ]
         found: list[TrafficCase] = []
         for cluster, world in pairs:
             if pattern == "permutation":
-                found.append(cases.permutation(cluster, world))
+                found.append(kinds.permutation(cluster, world))
             elif pattern == "all_to_all":
-                found += cases.message_sizes(cluster, world, self.scope)
+                found += kinds.message_sizes(cluster, world, self.scope)
             else:
-                found += cases.buffer_sizes(cluster, world)
+                found += kinds.buffer_sizes(cluster, world)
         return found
 
     def rows(self) -> list[Row]:
@@ -54,20 +55,39 @@ class Curves:
                 ours = 100 * result["npu_bandwidth_gbps"][name] / result["injection_gbps"]
                 label = f"{case.cluster.label}, permutation, {name} NPU, {case.world}"
                 rows.append(Row(label, ours, None, "%", how=how(case, result)))
+        return rows + self._orders()
+
+    def _orders(self) -> list[Row]:
+        """From which size on rings beat rows and columns, on large meshes (Fig. 13)."""
+        found: dict[str, dict[str, dict[str, float]]] = {}
+        for case in self.of("all_reduce", "large"):
+            times = found.setdefault(case.cluster.label, {}).setdefault(case.size, {})
+            times[case.algorithm] = self.results[case]["time_us"]
+        rows = []
+        for label, sizes in found.items():
+            both = {size: times for size, times in sizes.items() if len(times) == 2}
+            if not both:
+                continue
+            wins = [size for size, times in both.items() if times["rings"] <= times["torus"]]
+            told = f"rings win at {', '.join(wins) or 'none'} of {', '.join(both)}"
+            count = float(len(wins))
+            case_ = f"{label}, all-reduce, sizes at which rings beat rows and columns"
+            rows.append(Row(case_, count, None, "sizes", digits=0, how=told, why=gaps.RINGS))
         return rows
 
     def details(self) -> list[Detail]:
         """One table a figure."""
         return [
-            self._sizes("message_sizes", "all_to_all"),
-            self._sizes("buffer_sizes", "all_reduce"),
+            self._sizes("message_sizes", self.of("all_to_all")),
+            self._sizes("buffer_sizes", self.of("all_reduce")),
+            self._sizes("buffer_sizes_large", self.of("all_reduce", "large")),
             *self._permutation(),
         ]
 
-    def _sizes(self, name: str, pattern: str) -> Detail:
+    def _sizes(self, name: str, cases: list[TrafficCase]) -> Detail:
         header = ("cluster", "world", "algorithm", "size", "bytes", "share_%", "time_us", "how")
         rows: list[Cells] = []
-        for case in self.of(pattern):
+        for case in cases:
             result = self.results[case]
             rows.append(
                 (

@@ -46,10 +46,15 @@ pub(crate) fn fabric(sizes: &[u32]) -> Fabric {
         links: 1,
         bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000).expect("a bandwidth"),
         latency: Time::ZERO,
+        message_latency: Time::ZERO,
         in_network_reduction: false,
         contention: Contention::Shared,
     };
-    Fabric { name: "test".to_owned(), dimensions: sizes.iter().map(dimension).collect() }
+    Fabric {
+        memory_bandwidth: None,
+        name: "test".to_owned(),
+        dimensions: sizes.iter().map(dimension).collect(),
+    }
 }
 
 /// A plan of these chunks, in the order in which they stand.

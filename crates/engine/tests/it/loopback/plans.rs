@@ -29,10 +29,15 @@ fn fabric(draw: &mut Draw, sizes: &[u32]) -> Fabric {
         bandwidth: Bandwidth::from_bytes_per_second(draw.one_of(&[1, 2, 5]) * 1_000_000_000)
             .expect("a bandwidth"),
         latency: Time::from_us(1),
+        message_latency: Time::ZERO,
         in_network_reduction: false,
         contention: Contention::Shared,
     };
-    Fabric { name: "test".to_owned(), dimensions: sizes.iter().map(dimension).collect() }
+    Fabric {
+        memory_bandwidth: None,
+        name: "test".to_owned(),
+        dimensions: sizes.iter().map(dimension).collect(),
+    }
 }
 
 /// What a chunk scheduler makes of this, with any algorithms, for any size.
@@ -45,7 +50,7 @@ pub(super) fn any_plan(
 ) -> CollectivePlan {
     let policy = chunk::ALL[draw.below(chunk::ALL.len())];
     let mut parameters = Parameters::default();
-    if policy.composes() {
+    if policy.composes(Composition::Merged) {
         let all = [Composition::Stages, Composition::Merged, Composition::Sequential];
         parameters.composition = draw.one_of(&all);
     }

@@ -282,10 +282,11 @@ mod tests {
             links: 1,
             bandwidth: format!("{gbps} Gb/s").parse().expect("a bandwidth"),
             latency: Time::from_ns(*ns),
+            message_latency: Time::ZERO,
             in_network_reduction: false,
             contention: Contention::Shared,
         });
-        Fabric { name: String::new(), dimensions: dimensions.collect() }
+        Fabric { memory_bandwidth: None, name: String::new(), dimensions: dimensions.collect() }
     }
 
     proptest! {

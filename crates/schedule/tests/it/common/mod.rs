@@ -14,6 +14,7 @@ pub(crate) fn dimension(kind: Kind, size: u32, bandwidth: &str, latency: &str) -
         links: 1,
         bandwidth: bandwidth.parse().expect("a bandwidth"),
         latency: latency.parse().expect("a time"),
+        message_latency: Time::ZERO,
         in_network_reduction: false,
         contention: Contention::Shared,
     }
@@ -24,7 +25,7 @@ pub(crate) fn switches(dimensions: &[(u32, &str)]) -> Fabric {
     let dimensions = dimensions
         .iter()
         .map(|(size, bandwidth)| dimension(Kind::Switch, *size, bandwidth, "0 ns"));
-    Fabric { name: "test".into(), dimensions: dimensions.collect() }
+    Fabric { memory_bandwidth: None, name: "test".into(), dimensions: dimensions.collect() }
 }
 
 pub(crate) fn request(fabric: Fabric, operation: Operation, size: &str, policy: &str) -> Request {

@@ -210,10 +210,12 @@ mod tests {
                 links: 6,
                 bandwidth: "10 GB/s".parse().expect("a bandwidth"),
                 latency: Time::ZERO,
+                message_latency: Time::ZERO,
                 in_network_reduction: false,
                 contention: allrail_fabric::Contention::Shared,
             };
-            let fabric = Fabric { name: "one".into(), dimensions: vec![dimension] };
+            let fabric =
+                Fabric { memory_bandwidth: None, name: "one".into(), dimensions: vec![dimension] };
             let mut found = Found::new(&drawn, &fabric);
             assert_eq!(found.slow[0].len() as u64, found.links[0], "all of them");
             found.slow[0] = vec![link.map(Some)];

@@ -5,13 +5,14 @@ use std::cmp::Reverse;
 use allrail_core::Time;
 use allrail_workload::Work;
 
-use super::Driver;
+use super::{Driver, Turn};
 use crate::training::driver::record::{Gap, Idle, Ran};
 
 impl Driver<'_> {
     pub(super) fn attend(&mut self, player: u32) {
         let engine = &mut self.engines[player as usize];
-        if engine.running.is_none() && !engine.choosing && !engine.ready.is_empty() {
+        let can = engine.running.is_none() && !engine.ready.is_empty();
+        if (can || engine.turns.iter().any(Turn::can)) && !engine.choosing {
             engine.choosing = true;
             self.choosing.push(player);
         }
@@ -24,6 +25,11 @@ impl Driver<'_> {
         for player in choosing.drain(..) {
             let engine = &mut self.engines[player as usize];
             engine.choosing = false;
+            self.take_turns(now, player);
+            let engine = &mut self.engines[player as usize];
+            if engine.running.is_some() {
+                continue;
+            }
             let Some(Reverse((iteration, node))) = engine.ready.pop() else { continue };
             let ran = Ran { player, node, iteration };
             let (idle_since, last) = (engine.idle_since, engine.last);
@@ -37,7 +43,7 @@ impl Driver<'_> {
             held.records[index].start = now;
             let cause = held.records[index].cause;
             if idle_since < now {
-                let gaps = self.attribute(idle_since, now, cause);
+                let gaps = self.attribute(player, (idle_since, now), cause);
                 self.out.gaps[player as usize].extend(gaps);
             }
             let Work::Compute { time } = self.graph.node(node).work else { continue };
@@ -51,36 +57,58 @@ impl Driver<'_> {
         self.choosing = choosing;
     }
 
-    /// Why an engine had nothing to do from `start` to `end`: what it waited for last.
-    pub(super) fn attribute(&self, start: Time, end: Time, cause: Option<Ran>) -> Vec<Gap> {
-        let waiting = vec![Gap { start, end, idle: Idle::Waiting }];
-        let mut cause = cause;
-        // A join of dependencies has a cause of its own.
-        let (ran, record) = loop {
-            let Some(ran) = cause else { return waiting };
-            let Some(record) = self.record(ran) else { return waiting };
-            match self.graph.node(ran.node).work {
-                Work::Compute { .. }
-                    if record.start == record.finish || self.graph.is_delay(ran.node) =>
-                {
-                    cause = record.cause;
-                }
-                _ => break (ran, record),
+    /// Why an engine had nothing to do from `start` to `end`: what it waited for last, what that
+    /// waited for last, and so on back to `start`. Communication of its own actor is exposed; all else
+    /// is waiting. What a delay takes counts to what it follows.
+    pub(super) fn attribute(
+        &self,
+        player: u32,
+        (start, end): (Time, Time),
+        cause: Option<Ran>,
+    ) -> Vec<Gap> {
+        let actor = self.players.actors[player as usize];
+        let mut gaps: Vec<Gap> = Vec::new();
+        let mut until = end;
+        let mut add = |from: Time, until: &mut Time, idle: Idle| {
+            let from = from.clamp(start, *until);
+            match gaps.last_mut() {
+                Some(later) if later.idle == idle => later.start = from,
+                _ if from < *until => gaps.push(Gap { start: from, end: *until, idle }),
+                _ => {}
             }
+            *until = from;
         };
-        let (purpose, begun) = match self.graph.node(ran.node).work {
-            Work::Compute { .. } => return waiting,
-            Work::Collective { purpose, .. }
-            | Work::Send { purpose, .. }
-            | Work::Receive { purpose, .. } => (purpose, record.start),
-        };
-        let begun = begun.max(start).min(end);
-        let mut gaps = Vec::new();
-        if start < begun {
-            gaps.push(Gap { start, end: begun, idle: Idle::Waiting });
+        let mut at = cause;
+        let mut delayed = false;
+        while until > start {
+            let Some((ran, record)) = at.and_then(|ran| Some((ran, self.record(ran)?))) else {
+                break;
+            };
+            at = record.cause;
+            let work = self.graph.node(ran.node).work;
+            let delay = self.graph.is_delay(ran.node);
+            if matches!(work, Work::Compute { .. }) && (record.start == record.finish || delay) {
+                delayed |= delay;
+                continue;
+            }
+            if record.finish < until && !delayed {
+                add(record.finish, &mut until, Idle::Waiting);
+            }
+            delayed = false;
+            let idle = match work {
+                Work::Collective { purpose, .. }
+                | Work::Send { purpose, .. }
+                | Work::Receive { purpose, .. }
+                    if self.players.actors[ran.player as usize] == actor =>
+                {
+                    Idle::Exposed(purpose)
+                }
+                _ => Idle::Waiting,
+            };
+            add(record.start, &mut until, idle);
         }
-        if begun < end {
-            gaps.push(Gap { start: begun, end, idle: Idle::Exposed(purpose) });
+        if until > start {
+            add(start, &mut until, Idle::Waiting);
         }
         gaps
     }

@@ -11,6 +11,9 @@
 //! - a *send* is handed to the communicator and is over when it has left; a *receive* is over when its
 //!   message has arrived: the k-th from a peer takes the k-th that the peer sends.
 //!
+//! Issued *in turn*, a player's collectives and sends run one after the other, and so do its delays: of those
+//! that are ready the one of the earliest iteration and node.
+//!
 //! The next iteration's nodes wait for those of this one that the graph says; with a *global barrier*
 //! they wait for all of these. A node that waits for nothing at all waits for its player's last
 //! iteration to end. With a *lag* both wait for the computing of this iteration and for all of the one before:
@@ -28,6 +31,7 @@ mod pace;
 pub mod record;
 mod shape;
 mod stall;
+mod turns;
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -69,9 +73,20 @@ struct Engine {
     /// How many exchanges of gradients are under way.
     exchanges: u32,
     last: Option<Ran>,
+    /// What was over last of all its player's nodes.
+    over: Option<Ran>,
     idle_since: Time,
     ready: BinaryHeap<Reverse<(u32, NodeId)>>,
     choosing: bool,
+    /// What is run in turn: communications, then delays.
+    turns: [Turn; 2],
+}
+
+/// What of one kind a player runs one after the other.
+#[derive(Default)]
+struct Turn {
+    running: Option<Ran>,
+    ready: BinaryHeap<Reverse<(u32, NodeId)>>,
 }
 
 /// What a tag stands for.
@@ -117,6 +132,8 @@ pub struct Driver<'a> {
     /// Over, and not yet told to those that wait for them.
     over: Vec<Ran>,
     choosing: Vec<u32>,
+    /// Whether something was issued in its turn since that was last looked at.
+    took_turns: bool,
     issued: i64,
     nodes_done: u64,
     out: Outcome,
@@ -153,6 +170,7 @@ impl<'a> Driver<'a> {
             timers: EventQueue::new(),
             over: Vec::new(),
             choosing: Vec::new(),
+            took_turns: false,
             issued: 0,
             nodes_done: 0,
             out: Outcome { gaps: vec![Vec::new(); players.len()], ..Outcome::default() },
@@ -186,6 +204,10 @@ impl<'a> Driver<'a> {
                 continue;
             }
             self.choose(now);
+            if std::mem::take(&mut self.took_turns) {
+                // What was issued may be over, or wait for a tensor scheduler's word.
+                continue;
+            }
             self.communicator.choose(now);
             if !self.tensors.are_coordinated() {
                 // Whatever comes before a timer is the communicator's own.
@@ -207,10 +229,14 @@ impl<'a> Driver<'a> {
         }
         for (player, engine) in self.engines.iter().enumerate() {
             if engine.idle_since < now {
-                // What was over last is what everybody waited for.
-                let cause = self.out.last;
-                let start = engine.idle_since;
-                let gaps = self.attribute(start, now, cause);
+                // What was over last is what all that are alike waited for.
+                let actor = |ran: &Ran| self.players.actors[ran.player as usize];
+                let alike = self.out.last.filter(|ran| actor(ran) == self.players.actors[player]);
+                let gaps = self.attribute(
+                    u32::try_from(player).expect("few players"),
+                    (engine.idle_since, now),
+                    alike.or(engine.over),
+                );
                 self.out.gaps[player].extend(gaps);
             }
         }
@@ -264,7 +290,8 @@ impl<'a> Driver<'a> {
         match event {
             Event::Sent { tag } => {
                 let tag = usize::try_from(tag).expect("a tag is an index");
-                if let Flying::Message { sender, .. } = &mut self.flying[tag]
+                if !self.settings.acknowledged
+                    && let Flying::Message { sender, .. } = &mut self.flying[tag]
                     && let Some(ran) = sender.take()
                 {
                     self.over.push(ran);
@@ -320,10 +347,12 @@ impl<'a> Driver<'a> {
             iteration.total_left -= 1;
             let (player_over, all_over) =
                 (iteration.left[ran.player as usize] == 0, iteration.total_left == 0);
+            self.engines[ran.player as usize].over = Some(ran);
             if self.settings.lag > 0 {
                 self.lag_on(now, ran, player_over);
             }
             self.nodes_done += 1;
+            self.end_turn(ran);
             let (from, to) = (
                 self.shape.successors.0[ran.node.index()] as usize,
                 self.shape.successors.0[ran.node.index() + 1] as usize,

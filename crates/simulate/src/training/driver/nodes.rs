@@ -16,6 +16,15 @@ impl Driver<'_> {
         let index = self.shape.index(ran.player, ran.node);
         let iteration = self.iteration(ran.iteration).expect("it is under way");
         iteration.records[index] = Record { start: now, finish: now, cause };
+        match self.turn(ran.node) {
+            Some(turn) => self.await_turn(ran, turn),
+            None => self.issue(now, ran),
+        }
+    }
+
+    /// A node is run, or waits for others.
+    pub(super) fn issue(&mut self, now: Time, ran: Ran) {
+        let cause = self.record(ran).and_then(|record| record.cause);
         let node = self.graph.node(ran.node);
         match node.work {
             Work::Compute { time } if time == Time::ZERO => self.over.push(ran),

@@ -25,6 +25,10 @@ pub struct Settings<'a> {
     /// Gradients, or the parameters of replicas that train apart, are exchanged in the last of every
     /// so many iterations.
     pub every: u32,
+    /// Whether a player runs one communication, and one delay, after the other.
+    pub in_turn: bool,
+    /// Whether a send is over when its message has arrived, not when it has left.
+    pub acknowledged: bool,
     /// By how much longer computing takes while gradients are exchanged.
     pub slowdown: f64,
     /// Whether compute spans are kept.

@@ -29,7 +29,7 @@ pub struct Record {
 /// Why a compute engine had nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
-    /// It waited for a communication that was under way.
+    /// It waited for communication of its own, or for something that waited for that.
     Exposed(Purpose),
     /// It waited for others to come: a pipeline bubble, or a straggler.
     Waiting,

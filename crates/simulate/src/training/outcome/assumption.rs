@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | infinite bandwidth | stages take their latency | messages of no bytes | messages of no bytes |
 //! | ideal | dimensions always busy | as in `dims` | as in `dims`, on the topology's dimensions |
+//! | a utilisation | dimensions busy for that part | as in `dims` | as in `dims`, likewise |
 //! | a dimension twice as fast | yes | yes | no: a cable may serve several dimensions |
 
 use allrail_fabric::Fabric;
@@ -11,7 +12,7 @@ use allrail_workload::spec::Model;
 
 use crate::SimulateError;
 use crate::scenario::{WorldKind, field};
-use crate::training::communicator::classes::Idealisation;
+use crate::training::communicator::classes::{Idealisation, WHOLE};
 use crate::training::scenario::{TrainingScenario, WhatIf};
 
 /// The network under the scenario's assumption; a fabric that it changes is changed.
@@ -32,13 +33,19 @@ pub(crate) fn apply(
             "in this world a topology's cables have bandwidths, and dimensions have none",
             "use `world: dims`, or give the topology other cables",
         ),
-        Some(WhatIf::Ideal) if graph && steps => refuse(
+        Some(WhatIf::Ideal | WhatIf::Utilisation(_)) if graph && steps => refuse(
             "ideal_schedule",
             "it is said of dimensions, and those of written steps are not the topology's",
             "ask for `infinite_bandwidth`",
         ),
         Some(WhatIf::Double(dimension)) => double(fabric, dimension).map(|()| Idealisation::Real),
-        Some(WhatIf::Ideal) => Ok(Idealisation::Ideal),
+        Some(WhatIf::Ideal) => Ok(Idealisation::Ideal { millionths: WHOLE }),
+        Some(WhatIf::Utilisation(millionths)) if (1..=WHOLE).contains(&millionths) => {
+            Ok(Idealisation::Ideal { millionths })
+        }
+        Some(WhatIf::Utilisation(millionths)) => {
+            refuse(&millionths.to_string(), "it is no part of a million", "write 1 to 1000000")
+        }
         Some(WhatIf::InfiniteBandwidth) => Ok(Idealisation::Infinite),
         Some(WhatIf::NoStraggler) | None => Ok(Idealisation::Real),
     }
@@ -46,8 +53,8 @@ pub(crate) fn apply(
 
 /// What a result should say where another world has carried it.
 pub(crate) fn note(scenario: &TrainingScenario) -> Option<String> {
-    let other = scenario.what_if == Some(WhatIf::Ideal) && scenario.world != WorldKind::Dims;
-    other.then(|| {
+    let ideal = matches!(scenario.what_if, Some(WhatIf::Ideal | WhatIf::Utilisation(_)));
+    (ideal && scenario.world != WorldKind::Dims).then(|| {
         "ideal: every dimension of a group works from its first byte to its last, as in `dims`"
             .to_owned()
     })

@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use allrail_workload::Throughput;
 use serde::Serialize;
 
 use crate::result::{DimensionResult, Host};
@@ -21,9 +22,9 @@ pub struct TrainingResult {
     pub first_step_time_us: f64,
     /// Every iteration, from the end of the one before.
     pub steps_us: Vec<f64>,
-    /// Of the actor that ends last: its compute engine works.
+    /// A compute engine works: the mean over all ranks.
     pub compute_us: f64,
-    /// It waits for a communication that is under way.
+    /// It waits for communication of its own: the same mean.
     pub exposed_communication_us: f64,
     /// The same by what the communication is for.
     pub exposed_us: BTreeMap<String, f64>,
@@ -79,6 +80,8 @@ pub struct TrainingResult {
     pub iterations: u32,
     /// Per class of ranks.
     pub actors: Vec<ActorResult>,
+    /// What it does a second, where the workload says how much a step is.
+    pub throughput: Option<Throughput>,
     /// What was assumed.
     pub notes: Vec<String>,
     /// What was communicated otherwise than the scenario says.
@@ -89,6 +92,9 @@ pub struct TrainingResult {
     /// Every span, where asked for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeline: Option<Vec<SpanResult>>,
+    /// How many there are, where they were asked for and are too many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeline_left_out: Option<usize>,
 }
 
 /// What coordinators did.
@@ -155,8 +161,10 @@ pub struct ActorResult {
     pub first_rank: u32,
     /// Its compute engine works.
     pub compute_us: f64,
-    /// It waits for a communication under way.
+    /// It waits for communication of its own.
     pub exposed_communication_us: f64,
+    /// The same by what the communication is for.
+    pub exposed_us: BTreeMap<String, f64>,
     /// It waits for others to come.
     pub waiting_us: f64,
 }

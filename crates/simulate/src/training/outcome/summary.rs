@@ -31,10 +31,45 @@ struct Account {
     waiting: Time,
 }
 
-impl Account {
-    fn exposed(&self) -> Time {
-        self.exposed.values().copied().sum()
+/// The mean of accounts, µs a step.
+#[derive(Clone, Default)]
+struct Mean {
+    compute: f64,
+    exposed: BTreeMap<String, f64>,
+    waiting: f64,
+}
+
+impl Mean {
+    fn add(&mut self, account: &Account, each: f64) {
+        self.compute += account.compute.as_us() * each;
+        self.waiting += account.waiting.as_us() * each;
+        for purpose in Purpose::ALL {
+            let time = account.exposed.get(&purpose).copied().unwrap_or_default();
+            *self.exposed.entry(tag(&purpose)).or_default() += time.as_us() * each;
+        }
     }
+
+    fn exposed(&self) -> f64 {
+        self.exposed.values().sum()
+    }
+}
+
+/// The mean over the players of each actor, and over all ranks.
+fn means(job: &Job<'_>, players: &Players, accounts: &[Account], steps: f64) -> (Vec<Mean>, Mean) {
+    let mut counts = vec![0_u32; job.graph.actors().len()];
+    for actor in &players.actors {
+        counts[actor.index()] += 1;
+    }
+    let ranks: usize = job.graph.actors().iter().map(|actor| actor.ranks.len()).sum();
+    let mut actors = vec![Mean::default(); counts.len()];
+    let mut all = Mean::default();
+    for (account, actor) in accounts.iter().zip(&players.actors) {
+        let part = 1.0 / f64::from(counts[actor.index()]);
+        let weight = job.graph.actors()[actor.index()].ranks.len() as f64 / ranks as f64;
+        actors[actor.index()].add(account, part / steps);
+        all.add(account, part * weight / steps);
+    }
+    (actors, all)
 }
 
 #[expect(clippy::too_many_arguments, reason = "everything that a result is made of")]
@@ -71,7 +106,7 @@ pub(crate) fn summarise(
     };
     let accounts: Vec<Account> = (0..players.len()).map(account).collect();
     let last = outcome.last.expect("a step has a node");
-    let own = &accounts[last.player as usize];
+    let (of_actors, all) = means(job, players, &accounts, steps);
     let each = |time: Time| time.as_us() / steps;
     let actor_name =
         |player: u32| job.graph.actors()[players.actors[player as usize].index()].name.clone();
@@ -83,6 +118,25 @@ pub(crate) fn summarise(
     };
     let mut known: BTreeMap<(Operation, Bytes, u32), Option<u32>> = BTreeMap::new();
     let what = |ran: Ran| match job.graph.node(ran.node).work {
+        // What a delay takes counts to what it follows.
+        Work::Compute { .. } if job.graph.is_delay(ran.node) => {
+            let mut at = look(ran).and_then(|(_, _, cause)| cause);
+            while let Some(ran) = at {
+                match job.graph.node(ran.node).work {
+                    Work::Collective { purpose, .. }
+                    | Work::Send { purpose, .. }
+                    | Work::Receive { purpose, .. } => {
+                        return What::Communication(purpose, None);
+                    }
+                    Work::Compute { .. } => {
+                        at = look(ran).and_then(|(start, end, cause)| {
+                            cause.filter(|_| start == end || job.graph.is_delay(ran.node))
+                        });
+                    }
+                }
+            }
+            What::Compute
+        }
         Work::Compute { .. } => What::Compute,
         Work::Collective { operation, bytes, group, purpose } => {
             let process_group = players.process_group(ran.player, group);
@@ -135,10 +189,6 @@ pub(crate) fn summarise(
     }
     let longest = accounts.iter().map(|account| account.compute).max().unwrap_or(Time::ZERO);
     let bytes_bound = sent / bandwidths.iter().sum::<f64>() * 1e6 / steps;
-    let mut exposed_us: BTreeMap<String, f64> = BTreeMap::new();
-    for purpose in Purpose::ALL {
-        exposed_us.insert(tag(&purpose), own.exposed.get(&purpose).map_or(0.0, |t| each(*t)));
-    }
     let (links, busiest_links) =
         wires.map(|wires| links::busy(wires, &used.links, span)).unwrap_or_default();
     let mut notes = job.notes.clone();
@@ -164,10 +214,10 @@ pub(crate) fn summarise(
         step_time_us: each(span),
         first_step_time_us: ends[0].as_us(),
         steps_us,
-        compute_us: each(own.compute),
-        exposed_communication_us: each(own.exposed()),
-        exposed_us,
-        waiting_us: each(own.waiting),
+        compute_us: all.compute,
+        exposed_communication_us: all.exposed(),
+        exposed_us: all.exposed,
+        waiting_us: all.waiting,
         dimensions,
         utilisation: ratio(sent, capacity(span.as_s())),
         links,
@@ -208,24 +258,25 @@ pub(crate) fn summarise(
             .graph
             .actors()
             .iter()
-            .enumerate()
-            .map(|(i, actor)| {
-                // Of an actor whose ranks are players of their own, the first stands for all.
-                let player = players.actors.iter().position(|a| a.index() == i).unwrap_or(0);
-                ActorResult {
-                    name: actor.name.clone(),
-                    ranks: actor.ranks.len() as u64,
-                    first_rank: actor.ranks.first().map_or(0, |rank| rank.0),
-                    compute_us: each(accounts[player].compute),
-                    exposed_communication_us: each(accounts[player].exposed()),
-                    waiting_us: each(accounts[player].waiting),
-                }
+            .zip(of_actors)
+            .map(|(actor, mean)| ActorResult {
+                name: actor.name.clone(),
+                ranks: actor.ranks.len() as u64,
+                first_rank: actor.ranks.first().map_or(0, |rank| rank.0),
+                compute_us: mean.compute,
+                exposed_communication_us: mean.exposed(),
+                exposed_us: mean.exposed,
+                waiting_us: mean.waiting,
             })
             .collect(),
+        throughput: job
+            .work
+            .and_then(|work| work.each_second(each(span) / 1e6, request.fabric.npus())),
         notes,
         what_if: scenario.what_if,
         host: Host::default(),
         timeline: timeline.then(|| timeline_of(job.graph, players, outcome, spans)),
+        timeline_left_out: None,
     })
 }
 

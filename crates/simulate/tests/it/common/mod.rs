@@ -23,6 +23,7 @@ pub(crate) fn dimension(kind: Kind, size: u32, links: u32, rate: u64, latency: T
         links,
         bandwidth: Bandwidth::from_bytes_per_second(rate).expect("not zero"),
         latency,
+        message_latency: Time::ZERO,
         in_network_reduction: false,
         contention: Contention::Shared,
     }
@@ -39,7 +40,7 @@ pub(crate) fn exact(kind: Kind, size: u32, latency: Time) -> Dimension {
 }
 
 pub(crate) fn fabric(dimensions: Vec<Dimension>) -> Fabric {
-    Fabric { name: "test".into(), dimensions }
+    Fabric { memory_bandwidth: None, name: "test".into(), dimensions }
 }
 
 /// The six platforms of the Themis paper, with at most 8 NPUs in a dimension.

@@ -39,7 +39,7 @@ pub(crate) fn small() -> Value {
 
 /// `small` over some degrees; no memory roof, efficiency 1, updates take no time.
 pub(crate) fn job(parallelism: Value) -> Value {
-    json!({"model": small(), "batch_per_npu": 8, "parallelism": parallelism, "optimizer": "none",
+    json!({"model": small(), "batch_per_replica": 8, "parallelism": parallelism, "optimizer": "none",
            "compute": {"peak": "1 GFLOP/s", "efficiency": 1.0}})
 }
 

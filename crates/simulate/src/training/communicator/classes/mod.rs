@@ -9,7 +9,7 @@
 //! that joins them there.
 //!
 //! With [`Idealisation::Ideal`], a collective keeps all dimensions of its group equally busy from its
-//! first byte to its last, without latency: its bytes over the sum of their bandwidths. With
+//! first byte to its last, without latency: its bytes over the sum of their bandwidths, or over a part of it. With
 //! [`Idealisation::Infinite`], bytes take no time, and latencies remain.
 //!
 //! Ignored: where several players meet in a collective, each runs it on its own servers from their
@@ -31,8 +31,8 @@ use crate::executors::{self, Cargo, Executors, Kept, Settings};
 use crate::training::communicator::slow::Felt;
 use crate::training::communicator::{Ask, Communicator, Event, Span, Submission, Usage};
 use crate::training::players::Players;
-pub use schedules::Idealisation;
 use schedules::Schedules;
+pub use schedules::{Idealisation, WHOLE};
 
 /// See the module.
 pub struct ClassCommunicator<'a> {

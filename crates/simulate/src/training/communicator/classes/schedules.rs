@@ -21,10 +21,33 @@ pub enum Idealisation {
     /// The scenario's.
     #[default]
     Real,
-    /// The scenario's, all dimensions of a group kept busy without latency: no schedule is faster.
-    Ideal,
+    /// The scenario's, all dimensions of a group kept busy without latency: no schedule is faster. Or
+    /// kept busy for a part of the time, in millionths.
+    Ideal {
+        /// All of it is a million.
+        millionths: u32,
+    },
     /// Bytes take no time.
     Infinite,
+}
+
+/// All of something, in millionths.
+pub const WHOLE: u32 = 1_000_000;
+
+impl Idealisation {
+    /// Whether collectives ask no schedule, but take a part of the bandwidth.
+    #[must_use]
+    pub fn is_ideal(self) -> bool {
+        matches!(self, Self::Ideal { .. })
+    }
+
+    /// A time at full bandwidth, at the part of it that is used.
+    fn stretched(self, seconds: f64) -> f64 {
+        match self {
+            Self::Ideal { millionths } => seconds * f64::from(WHOLE) / f64::from(millionths),
+            Self::Real | Self::Infinite => seconds,
+        }
+    }
 }
 
 fn too_long() -> SimulateError {
@@ -107,8 +130,7 @@ impl Schedules<'_> {
             operation,
             size: bytes,
             dimensions: dimensions.clone(),
-            // A chunk has one byte at least.
-            chunks: self.request.chunks.min(u32::try_from(bytes.count()).unwrap_or(u32::MAX)),
+            chunks: self.request.chunks_of(bytes),
             algorithms: match self.algorithms.get(&operation) {
                 Some(names) => Some(names.clone()),
                 None => self.request.algorithms.clone(),
@@ -117,7 +139,7 @@ impl Schedules<'_> {
         };
         let scheduled = planner::schedule(&request)?;
         let work = scheduled.work()?;
-        if self.network == Idealisation::Ideal {
+        if self.network.is_ideal() {
             return Ok(self.ideal(&request, &dimensions, &work, group));
         }
         let planned = if request.order.keeps_to_plans() {
@@ -154,7 +176,7 @@ impl Schedules<'_> {
     fn network_of(&self, group: u32) -> Result<(Fabric, Vec<DimensionId>), SimulateError> {
         let group = &self.graph.groups()[group as usize];
         if group.parts.is_empty() {
-            let ideal = self.network == Idealisation::Ideal;
+            let ideal = self.network.is_ideal();
             return Err(SimulateError::Field {
                 field: if ideal { "what_if" } else { "world" }.to_owned(),
                 value: if ideal { "ideal_schedule" } else { "dims" }.to_owned(),
@@ -224,8 +246,10 @@ impl Schedules<'_> {
             let time = links.link_bandwidth(dimension).time_for(bytes);
             let time = time.and_then(|time| self.occupancy(group, d, time));
             let occupancy = time.ok_or_else(too_long)?;
-            let latency = dimension.latency.checked_mul(steps).ok_or_else(too_long)?;
-            let latency = if self.network == Idealisation::Ideal { Time::ZERO } else { latency };
+            let latency = dimension.latency.checked_mul(steps);
+            let latency = latency.and_then(|time| time.checked_add(dimension.message_latency));
+            let latency = latency.ok_or_else(too_long)?;
+            let latency = if self.network.is_ideal() { Time::ZERO } else { latency };
             let sent = bytes.count() as f64;
             let times = StageTimes { occupancy, latency, served: occupancy, sent };
             let task = StageTask {
@@ -259,7 +283,8 @@ impl Schedules<'_> {
         let mut stages = Scheduled::default();
         for chunk in 0..work.chunks() {
             let bytes: f64 = work.chunk(chunk).iter().map(|task| task.sent.0).sum();
-            let time = Time::from_ps((bytes / total * 1e12).ceil() as u64);
+            let seconds = self.network.stretched(bytes / total);
+            let time = Time::from_ps((seconds * 1e12).ceil() as u64);
             let part = Bytes::new((bytes / dimensions.len() as f64) as u64);
             for dimension in dimensions {
                 let task = StageTask {

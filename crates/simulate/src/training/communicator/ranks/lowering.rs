@@ -13,8 +13,8 @@ use std::sync::Arc;
 use allrail_collective::{CollectivePlan, Operation, Stage, StageRef, Steps};
 use allrail_core::{Bytes, Rank, Time};
 use allrail_engine::{StageTask, Stages};
-use allrail_fabric::Dimension;
 use allrail_fabric::graph::NodeId;
+use allrail_fabric::{Contention, Dimension};
 use allrail_schedule::{Request, planner};
 use allrail_workload::{Part, StepGraph};
 use allrail_world::packets::Settings as PacketSettings;
@@ -24,8 +24,9 @@ use crate::executors::lowered::{Carried, Lowered, MessageSteps, Outgoing};
 use crate::executors::plan_messages::{self, Programs};
 use crate::executors::{self};
 use crate::order_in_world;
-use crate::scenario::WorldKind;
+use crate::scenario::{GroupSchedule, WorldKind};
 use crate::training::communicator::ranks::algorithms::{Algorithms, on_graph};
+use crate::training::communicator::ranks::group;
 use crate::training::communicator::ranks::steady::Steady;
 use crate::training::players::Players;
 use crate::world_settings::WorldSettings;
@@ -50,24 +51,39 @@ pub enum Wiring<'a> {
         /// For groups that are no product of dimensions.
         algorithms: &'a Algorithms,
     },
-    /// Ranks of a fabric of dimensions, and plans on them; with everything of the schedule but what is
-    /// communicated.
-    Dimensions(&'a Request),
+    /// Ranks of a fabric of dimensions, and plans on them.
+    Dimensions {
+        /// Everything of the schedule but what is communicated.
+        request: &'a Request,
+        /// Of a kind of collective, where they differ from the request's.
+        algorithms: &'a BTreeMap<Operation, Vec<String>>,
+        /// What groups smaller than the job run, where that is not a plan on their dimensions.
+        groups: Option<&'a GroupSchedule>,
+    },
 }
 
 impl Wiring<'_> {
     fn request(&self) -> Option<&Request> {
         match self {
             Wiring::Graph { .. } => None,
-            Wiring::Planned { request, .. } | Wiring::Dimensions(request) => Some(request),
+            Wiring::Planned { request, .. } | Wiring::Dimensions { request, .. } => Some(request),
         }
     }
 
     fn places(&self) -> Option<&[NodeId]> {
         match self {
             Wiring::Graph { places, .. } | Wiring::Planned { places, .. } => Some(places),
-            Wiring::Dimensions(_) => None,
+            Wiring::Dimensions { .. } => None,
         }
+    }
+
+    /// The algorithms of a kind of collective on each dimension, where they are named.
+    fn algorithms(&self, operation: Operation) -> Option<&[String]> {
+        let own = match self {
+            Wiring::Dimensions { algorithms, .. } => algorithms.get(&operation),
+            Wiring::Graph { .. } | Wiring::Planned { .. } => None,
+        };
+        own.or(self.request()?.algorithms.as_ref()).map(Vec::as_slice)
     }
 
     /// How executors run.
@@ -106,7 +122,7 @@ impl<'a> Lowering<'a> {
     pub(super) fn new(graph: &'a StepGraph, players: &'a Players, wiring: Wiring<'a>) -> Self {
         let sizes = match &wiring {
             Wiring::Graph { sizes, .. } => sizes.to_vec(),
-            Wiring::Planned { request, .. } | Wiring::Dimensions(request) => {
+            Wiring::Planned { request, .. } | Wiring::Dimensions { request, .. } => {
                 request.fabric.dimensions.iter().map(|dimension| dimension.size).collect()
             }
         };
@@ -152,14 +168,27 @@ impl<'a> Lowering<'a> {
             let algorithms = match &self.wiring {
                 Wiring::Graph { algorithms, .. } => Some(*algorithms),
                 Wiring::Planned { algorithms, .. } => group.parts.is_empty().then_some(*algorithms),
-                Wiring::Dimensions(_) => None,
+                Wiring::Dimensions { .. } => None,
+            };
+            let one = match &self.wiring {
+                Wiring::Dimensions { request, groups: Some(groups), .. } => {
+                    Some((*request, *groups)).filter(|_| (ranks as usize) < self.players.len())
+                }
+                _ => None,
             };
             Some(Rc::new(match (algorithms, self.wiring.request()) {
+                _ if one.is_some() => {
+                    let (request, groups) = one.expect("asked for");
+                    let ranks = held.ranks.clone();
+                    let programs = &mut self.programs;
+                    group::lower(request, groups, &self.sizes, ranks, operation, bytes, programs)?
+                }
                 (None, Some(request)) => {
-                    let in_links = matches!(self.wiring, Wiring::Dimensions(_));
+                    let in_links = matches!(self.wiring, Wiring::Dimensions { .. });
+                    let names = self.wiring.algorithms(operation);
                     let orders = in_links.then_some((self.send_ahead, &mut self.orders));
                     let programs = &mut self.programs;
-                    on_dimensions(request, &group.parts, operation, bytes, programs, orders)?
+                    on_dimensions(request, names, &group.parts, operation, bytes, programs, orders)?
                 }
                 (algorithms, _) => {
                     let algorithms = algorithms.expect("a graph has them");
@@ -232,15 +261,26 @@ impl<'a> Lowering<'a> {
         }
         let mut passed = Vec::new();
         let (mut at, mut stride) = (from.0, 1);
-        for size in &self.sizes {
+        for (d, size) in self.sizes.iter().enumerate() {
             let place = |rank: u32| rank / stride % size;
             if place(at) != place(to.0) {
+                if self.is_alone(d) {
+                    // It counts there alone.
+                    return vec![to];
+                }
                 at = at - place(at) * stride + place(to.0) * stride;
                 passed.push(Rank(at));
             }
             stride *= size;
         }
         passed
+    }
+
+    /// Whether messages share nothing on a dimension.
+    fn is_alone(&self, d: usize) -> bool {
+        let request = self.wiring.request();
+        let dimension = request.and_then(|request| request.fabric.dimensions.get(d));
+        dimension.is_some_and(|dimension| dimension.contention == Contention::None)
     }
 
     /// What a steady collective waits for after its last byte.
@@ -261,7 +301,7 @@ impl<'a> Lowering<'a> {
 }
 
 /// The dimension on which a message counts: the first on which its ranks differ.
-fn dimension(sizes: &[u32], from: Rank, to: Rank) -> u32 {
+pub(super) fn dimension(sizes: &[u32], from: Rank, to: Rank) -> u32 {
     let (mut from, mut to) = (from.0, to.0);
     for (d, size) in (0u32..).zip(sizes) {
         if from % size != to % size {
@@ -277,6 +317,7 @@ fn dimension(sizes: &[u32], from: Rank, to: Rank) -> u32 {
 /// on the parts, the first part fastest. In `links`, `orders` are those fixed so far, with `send_ahead`.
 fn on_dimensions(
     request: &Request,
+    algorithms: Option<&[String]>,
     parts: &[Part],
     operation: Operation,
     bytes: Bytes,
@@ -293,7 +334,7 @@ fn on_dimensions(
             dimension
         })
         .collect();
-    let algorithms = request.algorithms.as_ref().map(|names| {
+    let algorithms = algorithms.map(|names| {
         parts.iter().filter_map(|part| names.get(part.dimension.index()).cloned()).collect()
     });
     let request = &Request {
@@ -302,8 +343,7 @@ fn on_dimensions(
         size: bytes,
         dimensions: Vec::new(),
         algorithms,
-        // A chunk has one byte at least.
-        chunks: request.chunks.min(u32::try_from(bytes.count()).unwrap_or(u32::MAX)),
+        chunks: request.chunks_of(bytes),
         ..request.clone()
     };
     let mut plan = planner::plan(request)?;

@@ -12,6 +12,7 @@
 //! else waiting.
 
 pub mod algorithms;
+mod group;
 mod log;
 mod lowering;
 mod steady;

@@ -57,7 +57,7 @@ impl<'a> ServerCommunicator<'a> {
         network: Idealisation,
         slow: Option<&Felt<'_>>,
     ) -> Result<Self, SimulateError> {
-        if network == Idealisation::Ideal {
+        if network.is_ideal() {
             return Err(field(
                 "what_if".to_owned(),
                 "ideal",

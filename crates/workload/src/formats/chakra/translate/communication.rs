@@ -83,8 +83,11 @@ impl Translator<'_> {
         };
         let npus = i64::from(self.scaling.ranks) * i64::from(self.scaling.factor);
         let home = |rank| i64::from(self.scaling.home(rank, 0));
-        let distance = (home(peer) - home(self.rank)).rem_euclid(npus);
-        let distance = if distance > npus / 2 { distance - npus } else { distance };
+        // Both ends count it as the sender does: half way round is one way then, too.
+        let (from, to) = if sends { (self.rank, peer) } else { (peer, self.rank) };
+        let ahead = (home(to) - home(from)).rem_euclid(npus);
+        let ahead = if ahead > npus / 2 { ahead - npus } else { ahead };
+        let distance = if sends { ahead } else { -ahead };
         self.mix(distance.cast_unsigned());
         self.mix(bytes);
         self.mix(u64::from(sends));

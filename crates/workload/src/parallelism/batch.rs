@@ -1,0 +1,100 @@
+//! How many samples: of the job, of a replica, of a microbatch. Any of them follows from the others.
+//!
+//! ```text
+//! global_batch = batch_per_replica × replicas      replicas = dp × ep
+//! batch_per_replica = micro_batch × microbatches   microbatches: as many as stages, if left out
+//! ```
+//!
+//! What is said twice must agree: nothing is dropped in silence.
+
+use super::plan::wrong;
+use crate::error::WorkloadError;
+use crate::spec::Workload;
+
+/// The sizes of a step's batches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Batches {
+    /// Samples of a replica.
+    pub(super) replica: u32,
+    /// Into how many microbatches they are cut.
+    pub(super) microbatches: u32,
+}
+
+impl Batches {
+    /// Reads a workload's, over so many replicas of so many stages.
+    ///
+    /// # Errors
+    /// None is given, one is zero, one does not divide another, two contradict each other.
+    pub(super) fn new(
+        workload: &Workload,
+        replicas: u32,
+        stages: u32,
+    ) -> Result<Self, WorkloadError> {
+        let parallelism = &workload.parallelism;
+        for (field, value) in [
+            ("global_batch", workload.global_batch),
+            ("batch_per_replica", workload.batch_per_replica),
+            ("micro_batch", workload.micro_batch),
+            ("parallelism.microbatches", parallelism.microbatches),
+        ] {
+            if value == Some(0) {
+                return Err(wrong(field, 0, "it is zero", "at least 1"));
+            }
+        }
+        let own = match (workload.batch_per_replica, workload.micro_batch, parallelism.microbatches)
+        {
+            (None, Some(micro), Some(count)) => Some(micro.saturating_mul(count)),
+            (batch, _, _) => batch,
+        };
+        let replica = match (workload.global_batch, own) {
+            (None, None) => {
+                return Err(wrong(
+                    "batch_per_replica",
+                    "absent",
+                    "a model needs it",
+                    "samples of one iteration of a replica, such as 32, or `global_batch` of all",
+                ));
+            }
+            (None, Some(own)) => own,
+            (Some(global), None) => {
+                if !global.is_multiple_of(replicas) {
+                    let why = format!("{replicas} replicas (`dp` × `ep`) share it");
+                    let hint = format!("a multiple of {replicas}");
+                    return Err(wrong("global_batch", global, &why, &hint));
+                }
+                global / replicas
+            }
+            (Some(global), Some(own)) => {
+                if u64::from(own) * u64::from(replicas) != u64::from(global) {
+                    let all = u64::from(own) * u64::from(replicas);
+                    let why = format!("{replicas} replicas of {own} samples are {all}");
+                    let hint = format!("write {all}, or leave out what is said of a replica");
+                    return Err(wrong("global_batch", global, &why, &hint));
+                }
+                own
+            }
+        };
+        let microbatches = match (workload.micro_batch, parallelism.microbatches) {
+            (None, count) => count.unwrap_or(stages),
+            (Some(micro), count) => {
+                if !replica.is_multiple_of(micro) {
+                    let why = format!("a replica has {replica} samples");
+                    return Err(wrong("micro_batch", micro, &why, "a divisor of that"));
+                }
+                let cut = replica / micro;
+                if let Some(count) = count.filter(|count| *count != cut) {
+                    let why = format!("{replica} samples in {count} microbatches are not so many");
+                    let hint = "leave out `micro_batch` or `parallelism.microbatches`";
+                    return Err(wrong("micro_batch", micro, &why, hint));
+                }
+                cut
+            }
+        };
+        if !replica.is_multiple_of(microbatches) {
+            let why = format!("it is cut into {microbatches} microbatches");
+            let hint = "a multiple of `microbatches` (as many as stages, if left out)";
+            return Err(wrong("batch_per_replica", replica, &why, hint));
+        }
+        Ok(Self { replica, microbatches })
+    }
+}

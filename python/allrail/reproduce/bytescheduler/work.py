@@ -1,0 +1,75 @@
+"""Comparing the two schedulers on one testbed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from allrail.reproduce.bytescheduler.testbed import Case, Network
+from allrail.reproduce.rows import Progress
+from allrail.training import simulate_training_many
+from allrail.training_result import TrainingResult
+
+
+@dataclass(frozen=True, slots=True)
+class Best:
+    """One pair of policies compared.
+
+    Attributes:
+        fifo: First come, first served.
+        ours: `bytescheduler` with its best partition and credit.
+        untuned: `bytescheduler` with those it starts from.
+        partition: The best.
+        credit: The best.
+    """
+
+    fifo: TrainingResult
+    ours: TrainingResult
+    untuned: TrainingResult
+    partition: str
+    credit: str
+
+    @property
+    def gain(self) -> float:
+        """How much faster, per cent."""
+        return 100 * (self.fifo.step_time_us / self.ours.step_time_us - 1)
+
+    @property
+    def untuned_gain(self) -> float:
+        """How much faster without tuning, per cent."""
+        return 100 * (self.fifo.step_time_us / self.untuned.step_time_us - 1)
+
+
+class Work:
+    """Simulates, and counts."""
+
+    def __init__(self, progress: Progress | None, total: int) -> None:
+        self._progress, self._done, self._total = progress, 0, total
+
+    def compare(self, network: Network, cases: Iterable[Case]) -> list[Best]:
+        """Return the baseline and the best of `bytescheduler` for each model.
+
+        Args:
+            network: Workers, servers and links.
+            cases: Models.
+        """
+        cases = list(cases)
+        tensors = network.candidates()
+        scenarios = [network.scenario(case, tensor) for case in cases for tensor in tensors]
+        results = self.simulate(scenarios)
+        found = []
+        for index in range(len(cases)):
+            fifo, *cut = results[index * len(tensors) : (index + 1) * len(tensors)]
+            order = sorted(range(len(cut)), key=lambda i: (cut[i].step_time_us, i))
+            tensor = tensors[1 + order[0]]
+            found.append(Best(fifo, cut[order[0]], cut[0], tensor["partition"], tensor["credit"]))
+        return found
+
+    def simulate(self, scenarios: list[dict[str, Any]]) -> list[TrainingResult]:
+        """Return the results of scenarios."""
+        results = simulate_training_many(scenarios)
+        self._done += len(scenarios)
+        if self._progress is not None:
+            self._progress(min(self._done, self._total), self._total)
+        return results

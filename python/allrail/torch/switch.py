@@ -1,0 +1,96 @@
+"""Exchanging a scheduled model for another one of the same model, in the middle of training.
+
+It is done at the beginning of a forward pass, when all ranks have closed as many rounds: gradients
+are there, all steps are made, and what comes next is as if the model had just been scheduled. Who
+decides when, and for what, is a `Switch`: `auto.Auto`, `replan.Replan`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from allrail.runtime.agreement import Agreement
+
+if TYPE_CHECKING:
+    from allrail.torch.scheduled import Scheduled
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to exchange gradients.
+
+    Attributes:
+        name: The word in the job file.
+        crosses: Whether a step may be made as late as the next forward pass.
+        settings: What differs in a node's settings.
+        ordered: Whether it goes over process groups of torch.distributed.
+        plain: Whether it needs no node at all.
+    """
+
+    name: str
+    crosses: bool = True
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    ordered: bool = False
+    plain: bool = False
+
+
+class Switch:
+    """Puts one scheduled model in the place of another.
+
+    Args:
+        make: Schedules the model for a way, with an agreement of its own.
+        agree: Returns the agreement of the n-th that is made.
+        installed: Told of each that stands in the place of the one before.
+
+    Attributes:
+        goes_on: Whether the model was scheduled before, so that ranks are alike.
+        said: What came of it, in a line; empty before.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[Way, Agreement, Switch], Scheduled],
+        agree: Callable[[int], Agreement],
+        installed: Callable[[Scheduled], None],
+    ) -> None:
+        self.goes_on = False
+        self.said = ""
+        self._make = make
+        self._agree = agree
+        self._installed = installed
+        self._made = 0
+        self._rounds = 0
+        self._agreement: Agreement
+        self._now: Scheduled
+        self._way: Way
+
+    @contextmanager
+    def no_sync(self) -> Iterator[None]:
+        """Within it, backward passes exchange nothing, whichever is installed then."""
+        before, self._now.exchange.synchronised = self._now.exchange.synchronised, False
+        try:
+            yield
+        finally:
+            self._now.exchange.synchronised = before
+
+    def other(self) -> Scheduled | None:
+        """A forward pass begins: return what is now in the place of the one that asks, if any."""
+        raise NotImplementedError
+
+    def _begin(self, way: Way) -> Scheduled:
+        before = self._now if self.goes_on else None
+        if before is not None:
+            before.release()
+        self._way = way
+        self._agreement = self._agree(self._made)
+        self._made += 1
+        self._now = self._make(way, self._agreement, self)
+        if before is not None:
+            self._now.exchange.synchronised = before.exchange.synchronised
+            self._now.barriers.counts.update(before.barriers.counts)
+        self.goes_on = True
+        self._installed(self._now)
+        return self._now

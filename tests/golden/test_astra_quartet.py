@@ -1,0 +1,138 @@
+"""ASTRA-sim 2.x's quartet: a trace under a network, a system and process groups, as it is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import allrail
+from allrail.errors import InputError
+from allrail.formats.astra_sim import read_case
+from allrail.formats.traces import export_chakra
+from allrail.scenario import load_scenario
+
+NETWORK = "topology: [ Ring ]\nnpus_count: [ {} ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n"
+SYSTEM = {
+    "scheduling-policy": "LIFO",
+    "endpoint-delay": 10,
+    "active-chunks-per-dimension": 1,
+    "preferred-dataset-splits": 4,
+    **{
+        f"{kind}-implementation": ["ring"]
+        for kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    },
+    "collective-optimization": "localBWAware",
+    "local-mem-bw": 1600,
+}
+LAYER = {"parameters": 2**18, "output": 1024, "forward": "1 ms", "backward": "2 ms"}
+
+
+def trained(npus: int, **parallelism):
+    """A step of a small model on a ring."""
+    return load_scenario(
+        {
+            "schema_version": 1,
+            "fabric": {
+                "name": "ring",
+                "dimensions": [
+                    {"kind": "ring", "size": npus, "bandwidth": "50 GB/s", "latency": "500 ns"}
+                ],
+            },
+            "workload": {
+                "model": {"layers": [{"name": "one", "repeat": 2, **LAYER}]},
+                "precision": "fp32",
+                "batch_per_replica": 1,
+                "iterations": 1,
+                "parallelism": parallelism,
+            },
+        }
+    )
+
+
+@pytest.fixture
+def quartet(tmp_path):
+    """Writes the files for so many NPUs; the trace is data parallel."""
+
+    def write(npus: int = 4, **system):
+        (tmp_path / "network.yml").write_text(NETWORK.format(npus))
+        (tmp_path / "system.json").write_text(json.dumps(SYSTEM | system))
+        export_chakra(trained(npus), folder=tmp_path, name="w")
+
+        def read(**options):
+            network = options.pop("network", tmp_path / "network.yml")
+            named = {"system": tmp_path / "system.json", "workload": tmp_path / "w"} | options
+            return read_case(network, **named)
+
+        return read
+
+    return write
+
+
+def refused(read, **options) -> str:
+    with pytest.raises(InputError) as told:
+        allrail.simulate_training(read(**options).scenario)
+    return str(told.value)
+
+
+def test_alike_ranks_are_a_class_and_links_are_asked_for(quartet):
+    read = quartet()
+    assert read().scenario["world"] == "dims"
+    unaware = allrail.simulate_training(read().scenario).to_dict()["steps_us"]
+    aware = allrail.simulate_training(read(world="links").scenario).to_dict()["steps_us"]
+    # A ring's messages cross one link each and meet nobody.
+    assert sum(aware) == pytest.approx(sum(unaware), rel=0.005)
+
+
+def test_a_reduction_waits_for_memory(quartet):
+    fast = allrail.simulate_training(quartet()().scenario).to_dict()["steps_us"]
+    slow = allrail.simulate_training(quartet(**{"local-mem-bw": 50})().scenario).to_dict()[
+        "steps_us"
+    ]
+    # A gradient's all-reduce is exposed: a quarter of 1 MiB in each of three steps, read twice and
+    # written once.
+    more = 3 * 3 * 2**20 / 4 * (1 / 50e3 - 1 / 1600e3)
+    assert sum(slow) - sum(fast) == pytest.approx(more, rel=0.1)
+
+
+class TestMistakes:
+    def test_no_such_trace(self, quartet, tmp_path):
+        assert "no such file" in refused(quartet(), workload=tmp_path / "other")
+
+    def test_a_rank_is_missing(self, quartet, tmp_path):
+        read = quartet()
+        (tmp_path / "w.2.et").unlink()
+        assert "rank 2 is missing" in refused(read)
+
+    def test_a_truncated_rank(self, quartet, tmp_path):
+        read = quartet()
+        whole = (tmp_path / "w.1.et").read_bytes()
+        (tmp_path / "w.1.et").write_bytes(whole[: len(whole) - 3])
+        assert "w.1.et" in refused(read)
+
+    def test_another_number_of_npus(self, quartet, tmp_path):
+        read = quartet()
+        (tmp_path / "network.yml").write_text(NETWORK.format(6))
+        told = refused(read)
+        assert "4 ranks" in told
+        assert "6 NPUs" in told
+
+    def test_no_process_groups(self, quartet, tmp_path):
+        told = refused(quartet(), comm_group=tmp_path / "groups.json")
+        assert "groups.json" in told
+
+    def test_process_groups_of_other_ranks(self, quartet, tmp_path):
+        (tmp_path / "groups.json").write_text('{"1": [0, 1, 2, 9]}')
+        assert "it has rank 9" in refused(quartet(), comm_group=tmp_path / "groups.json")
+
+    def test_sizes_are_the_traces_own(self, quartet):
+        assert "--comm-scale" in refused(quartet(), comm_scale=2.0)
+
+    def test_a_collective_of_its_own(self, quartet):
+        told = refused(quartet(**{"all-reduce-implementation-custom": ["x"]}))
+        assert "all-reduce-implementation-custom" in told
+
+    def test_nothing_but_one_npu(self, quartet, tmp_path):
+        read = quartet()
+        (tmp_path / "network.yml").write_text(NETWORK.format(1))
+        assert "nobody to talk to" in refused(read)
