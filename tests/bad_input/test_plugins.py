@@ -104,14 +104,25 @@ class TestAnswers:
         assert "Traceback" not in outcome.stderr
 
     @pytest.mark.parametrize("rest", ["    return 1 / 0", "    while True: pass"])
-    @pytest.mark.parametrize("verb", ["plan", "compare"])
-    def test_in_every_verb(self, rest, verb, folder, allrail_cli):
+    def test_in_a_plan(self, rest, folder, allrail_cli):
         (folder / "mine.py").write_text(HEAD + rest + "\n")
         outcome = allrail_cli(
-            *(verb, "scenario.yaml", "--set", "schedule.policy=mine", "--plugin", "mine.py")
+            *("plan", "scenario.yaml", "--set", "schedule.policy=mine", "--plugin", "mine.py")
         )
         assert outcome.status == 2
         assert outcome.stderr.startswith("error: mine.py:")
+
+    @pytest.mark.parametrize("rest", ["    return 1 / 0", "    while True: pass"])
+    def test_in_a_comparison_it_is_a_row_and_the_others_run(self, rest, folder, allrail_cli):
+        (folder / "mine.py").write_text(HEAD + rest + "\n")
+        outcome = allrail_cli(
+            *("compare", "scenario.yaml", "--set", "schedule.policy=mine", "--plugin", "mine.py")
+        )
+        assert outcome.status == 1
+        rows = {line.split()[0]: line for line in outcome.stdout.splitlines()}
+        assert "error_1" in rows["mine"]
+        assert "error_1" not in rows["baseline"]
+        assert "# error_1: mine.py:" in outcome.stdout
 
     @pytest.mark.parametrize("rest", ["    return 1 / 0", "    return good[1:]"])
     @pytest.mark.parametrize("world", ["dims", "links"])

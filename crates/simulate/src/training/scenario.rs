@@ -53,7 +53,8 @@ pub struct TrainingScenario {
     #[serde(default)]
     pub seed: u64,
     /// Of a workload: an assumption that is not so. `infinite_bandwidth`, `ideal_schedule`,
-    /// `dim1_x2` (twice the bandwidth of a dimension), `no_straggler`, `{utilisation: 0.6}`.
+    /// `dim1_x2` (twice the bandwidth of a dimension), `no_straggler`, or `{utilisation: 0.6}`:
+    /// collectives take that part of the bandwidth of their dimensions.
     #[serde(default)]
     pub what_if: Option<WhatIf>,
 }

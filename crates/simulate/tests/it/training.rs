@@ -171,9 +171,11 @@ fn a_bubble_is_waiting_and_a_transfer_is_exposed() {
     let result = run_it(&graph, &scenario(&one_switch(), &json!({"chunks": 1})), 1);
     // 100 + 10 + 100 + 10 + 200.
     assert_eq!(result.step_time_us, 420.0);
-    assert_eq!(result.compute_us, 300.0);
-    assert_eq!(result.exposed_us["pipeline"], 10.0);
-    assert_eq!(result.waiting_us, 110.0);
+    // Means over the ranks of both stages, which compute 300 and 100, and stand still for 20 and 10 of their
+    // own messages.
+    assert_eq!(result.compute_us, 200.0);
+    assert_eq!(result.exposed_us["pipeline"], 15.0);
+    assert_eq!(result.waiting_us, 205.0);
     let path: Vec<_> = result.critical_path.iter().map(|e| (e.what, e.time_us)).collect();
     let expected = [
         ("compute", 100.0),
