@@ -18,10 +18,8 @@
 //!   that channel's share of the port's buffer (32 MB). Its first packet blocks those behind it.
 //! - **Routing.** A packet's hop is chosen once, when it is first in its queue and the input is free:
 //!   of those that [`Routing::hops`] allows and the [`choice`] leaves, the one of the least load times
-//!   weight; of equals one with the fewest links to go. If there are several still, an NPU takes the first.
-//!   With `adaptive` a switch takes the link of number `destination mod links` (`destination / links` where no
-//!   NPU hangs on it): shifts then meet nowhere. If that one is not among them, it draws: were it the first,
-//!   the NPUs of a leaf, in step, would each keep to an uplink by their place, wherever they send. A link's load is what waits to be sent on it plus what its channel holds on credit.
+//!   weight; of equals one with the fewest links to go. If there are several still, an NPU takes the first,
+//!   and a switch draws: else the NPUs of a leaf, in step, would each keep one uplink to themselves. A link's load is what waits to be sent on it plus what its channel holds on credit.
 //! - **Crossbar.** An input passes one packet at a time to an output, and an output takes one at a
 //!   time, `crossbar_speedup` (2) times as fast as the output's link. A queue asks for one packet at a
 //!   time, and each channel of an output serves who asked first, the channels in turn: so every queue
@@ -85,8 +83,6 @@ pub struct Packets {
     routing: Box<dyn Routing>,
     draws: u32,
     random: Pcg64Mcg,
-    /// For each node whether NPUs hang on it, if destinations have links of their own.
-    own: Option<Vec<bool>>,
     /// If it leaves hops out.
     choice: Option<&'static dyn PathChoice>,
     control: Control,
@@ -152,11 +148,6 @@ impl Packets {
         Ok(Self {
             draws: routing.draws(),
             random: Pcg64Mcg::seed_from_u64(seed),
-            own: settings.choice.prefers_own().then(|| {
-                let switches = (0..graph.nodes() as u32).map(|node| graph.neighbours(NodeId(node)));
-                let npus = graph.npus();
-                switches.map(|next| next.iter().any(|(node, _)| node.0 < npus)).collect()
-            }),
             choice: Some(settings.choice.0).filter(|choice| choice.narrows()),
             control: Control::new(settings, &graph),
             seed,

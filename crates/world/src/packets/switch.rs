@@ -137,12 +137,12 @@ impl Packets {
             let fork = Fork { node: at, source, destination: to, sequence, seed: self.seed };
             choice.narrow(&fork, &mut self.hops);
         }
-        let best = if self.hops.len() > 1 { self.least_loaded(node, destination) } else { 0 };
+        let best = if self.hops.len() > 1 { self.least_loaded(node) } else { 0 };
         *self.hops.get(best).expect("a routing knows a way from every node")
     }
 
     /// Which of the hops from `node` is.
-    fn least_loaded(&mut self, node: u32, destination: u32) -> usize {
+    fn least_loaded(&mut self, node: u32) -> usize {
         let mut best = (f64::INFINITY, u8::MAX);
         self.equals.clear();
         for (number, hop) in (0u32..).zip(&self.hops) {
@@ -165,17 +165,8 @@ impl Packets {
             }
         }
         // The rules of boards and tori prefer their first hop; uplinks of a switch are alike.
-        let place = if node < self.graph.npus() || self.equals.len() == 1 {
-            0
-        } else {
-            let own = self.own.as_ref().and_then(|above_npus| {
-                let count = self.hops.len() as u32;
-                let number =
-                    if above_npus[node as usize] { destination } else { destination / count };
-                self.equals.binary_search(&(number % count)).ok()
-            });
-            own.unwrap_or_else(|| self.random.random_range(0..self.equals.len()))
-        };
+        let drawn = node >= self.graph.npus() && self.equals.len() > 1;
+        let place = if drawn { self.random.random_range(0..self.equals.len()) } else { 0 };
         self.equals[place] as usize
     }
 

@@ -103,20 +103,12 @@ impl Plain<'_> {
         };
         let cost = |hop: &Hop| (load(hop), hop.weight);
         let best = hops.iter().map(cost).min_by(|a, b| a.partial_cmp(b).expect("numbers"));
-        let equals: Vec<usize> =
-            (0..hops.len()).filter(|&place| Some(cost(&hops[place])) == best).collect();
-        // Of equals NPUs take the first, switches the destination's own, and draw if it is not there.
-        if node.0 < self.graph.npus() || equals.len() == 1 {
-            return hops[equals[0]];
+        hops.retain(|hop| Some(cost(hop)) == best);
+        // Of equals NPUs take the first, switches draw.
+        if node.0 < self.graph.npus() || hops.len() == 1 {
+            return hops[0];
         }
-        let neighbours = self.graph.neighbours(node);
-        let above_npus = neighbours.iter().any(|(next, _)| next.0 < self.graph.npus());
-        let number =
-            if above_npus { destination as usize } else { destination as usize / hops.len() };
-        if equals.contains(&(number % hops.len())) {
-            return hops[number % hops.len()];
-        }
-        hops[equals[self.random.random_range(0..equals.len())]]
+        hops[self.random.random_range(0..hops.len())]
     }
 
     fn first(&self, asker: Asker) -> usize {

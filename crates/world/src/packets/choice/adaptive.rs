@@ -19,9 +19,5 @@ impl PathChoice for Adaptive {
         false
     }
 
-    fn prefers_own(&self) -> bool {
-        true
-    }
-
     fn narrow(&self, _: &Fork, _: &mut Vec<Hop>) {}
 }

@@ -1,7 +1,7 @@
 //! Which of the hops that a routing allows a packet considers. One file a policy, one line in [`ALL`].
 //!
-//! What a policy leaves is compared by load (`switch.rs`): the least loaded is taken, of equals the
-//! destination's own or one that is drawn. So a policy that leaves one hop decides alone, and one that leaves all lets queues decide.
+//! What a policy leaves is compared by load (`switch.rs`): the least loaded is taken, of equals one that
+//! is drawn. So a policy that leaves one hop decides alone, and one that leaves all lets queues decide.
 
 mod adaptive;
 mod ecmp;
@@ -37,11 +37,6 @@ pub trait PathChoice: Sync {
 
     /// Whether it ever leaves a hop out; else it is not asked.
     fn narrows(&self) -> bool;
-
-    /// Whether a switch prefers, of equally loaded links, the one that is the destination's; else it draws.
-    fn prefers_own(&self) -> bool {
-        false
-    }
 
     /// Whether packets of one message take different paths.
     fn spreads(&self) -> bool {

@@ -2,8 +2,9 @@
 //!
 //! At a node with `n` hops every `n` packets of a message take each hop once, in an order that is drawn for
 //! them, as NDP's senders do with paths (SIGCOMM'17): if every packet were drawn alone, queues would grow
-//! with the root of their number. The order is a permutation that is computed, not kept. The
-//! packets of eight turns take the least loaded of those eight hops each. Further up, where not every packet of a message comes by, it is as if drawn.
+//! with the root of their number. The order is a permutation that is computed, not kept. A packet takes the
+//! least loaded of the eight hops whose turns come together. Further up, where not every packet of a message
+//! comes by, it is as if drawn.
 
 use allrail_fabric::routing::Hop;
 
@@ -11,7 +12,8 @@ use super::{Fork, PathChoice, keep_shortest};
 
 pub(super) struct Spray;
 
-/// So many packets of a message that follow each other choose among the hops whose turn it is.
+/// So many packets of a message that follow each other choose among the hops whose turn it is. Chosen with
+/// permutations on fat trees in view: 1 ends a hundredth later, all hops are `adaptive`.
 const TOGETHER: u32 = 8;
 
 impl PathChoice for Spray {
