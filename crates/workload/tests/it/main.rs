@@ -11,4 +11,5 @@ mod kineto;
 mod layout;
 mod parallelism;
 mod presets;
+mod recompute;
 mod steps;
