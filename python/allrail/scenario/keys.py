@@ -174,6 +174,13 @@ class Schedule(Node):
     collective_order: Annotated[str, OneOf("fifo", "lifo", what="a collective order")] = Field(
         default="fifo", description="Which of several waiting collectives a dimension serves first."
     )
+    communicators: Annotated[str, OneOf("share", "queue", what="what communicators do")] = Field(
+        default="share",
+        description="Of a workload: what its communicators do where they meet on a dimension. "
+        "Every process group has one for its collectives and one for its messages. "
+        "`share`: they take turns, chunk by chunk, for equal times. `queue`: all "
+        "wait in one queue.",
+    )
     composition: Annotated[str, OneOf("stages", "merged", "sequential", what="a composition")] = (
         Field(
             default="stages",
