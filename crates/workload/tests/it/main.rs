@@ -8,6 +8,7 @@ mod disturbances;
 mod fuzz;
 mod hugging_face;
 mod kineto;
+mod kineto_host;
 mod layout;
 mod parallelism;
 mod presets;
