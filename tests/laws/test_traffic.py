@@ -1,4 +1,4 @@
-"""What holds of traffic on any graph: `ideal` is never the slower, and no share is above what is possible."""
+"""What holds of traffic on any graph: `ideal` is never slower, no share is above the possible."""
 
 from __future__ import annotations
 

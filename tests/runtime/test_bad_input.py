@@ -25,11 +25,14 @@ class OnGpu:
 
 
 def overlapping(group):
+    """What a rank begins first its peer begins last: so it is under way for sure."""
     whole = np.ones(100)
-    handle = group.all_reduce(whole[:60])
+    mine, other = (f"of rank {(group.rank + step) % 2}" for step in range(2))
+    handle = group.all_reduce(whole[:60], name=mine)
     try:
-        group.all_reduce(whole[40:])
+        group.all_reduce(whole[40:], name="overlapping")
     finally:
+        group.all_reduce(np.ones(60), name=other).wait()
         handle.wait()
 
 

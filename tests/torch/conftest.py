@@ -5,6 +5,7 @@ Where torch is not installed, every file of tests here is skipped, and says so.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
 import gc
 import importlib.util
@@ -81,6 +82,19 @@ class Ranks:
         return [said if kind == "ok" else kind for kind, said in answers]
 
     def start(self):
+        """Fork the ranks; now and then those of gloo wait for each other for good as they begin."""
+        for attempt in reversed(range(3)):
+            self.fork()
+            until = time.monotonic() + 20
+            if all(pipe.poll(max(0.1, until - time.monotonic())) for _, pipe in self.workers):
+                for _, pipe in self.workers:
+                    with contextlib.suppress(EOFError, ConnectionResetError):  # a call says so
+                        pipe.recv_bytes()
+                return
+            self.stop()
+            assert attempt, "ranks have not made a process group three times"
+
+    def fork(self):
         # As torchrun's agent does, this process keeps the store: no port has to be guessed.
         self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         sys.stdout.flush()
@@ -118,6 +132,7 @@ class Ranks:
             warnings.simplefilter("ignore")
             if self.group:
                 dist.init_process_group("gloo", rank=rank, world_size=self.ranks)
+            pipe.send_bytes(b"begun")
             while True:
                 arguments = pipe.recv()
                 try:

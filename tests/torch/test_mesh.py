@@ -81,12 +81,13 @@ def test_a_dimension_joins_the_ranks_of_its_group(on_ranks):
 def refused(rank):
     model = built()
     sgd = torch.optim.SGD(model.parameters(), lr=0.01)
-    square, line = init_device_mesh("cpu", (2, 2)), init_device_mesh("cpu", (4,))
+    square = init_device_mesh("cpu", (2, 2), mesh_dim_names=("outer", "inner"))
+    line = init_device_mesh("cpu", (4,))
     said = {}
     for name, options in {
         "no mesh": {"mesh": [[0, 1], [2, 3]]},
         "other sizes": {"mesh": square, "job": fabric(4)},
-        "a part": {"mesh": DeviceMesh("cpu", [[0, 1], [2, 3]][rank // 2])},
+        "a part": {"mesh": square["inner"]},
         "native": {"mesh": square, "transport": "native"},
         "ranks differ": {"mesh": line if rank == 3 else square},
     }.items():

@@ -42,7 +42,7 @@ def percent(result: Mapping[str, Any]) -> float:
     """
     if result["pattern"] != "all_reduce":
         return 100 * float(result["share_of_injection"])
-    npus = int(result["built"]["npus"])
+    npus = int(result["npus"])
     return 100 * float(result["share_of_optimum"]) * npus / (npus - 1)
 
 
