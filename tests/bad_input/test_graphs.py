@@ -61,6 +61,16 @@ CASES = [
     ("hammingmesh", "planes: 4", "planes: 0", "planes", "0", "below 1"),
     ("hammingmesh", "planes: 4", "planes: 4\nrows: shared", "rows", "shared", "per_accelerator"),
     ("hammingmesh", "planes: 4", "planes: 4\ntaper: 0.5", "taper", "0.5", "no uplinks"),
+    ("hammingmesh", "planes: 4", "planes: 4\nglobal: ring", "global", "ring", "slim_fly"),
+    ("hammingmesh", "planes: 4", "planes: 4\njoined_lines: 3", "joined_lines", "3", "multiple"),
+    (
+        "hammingmesh",
+        "planes: 4",
+        "planes: 4\njoined_lines: 4\nrows: merged",
+        "joined_lines",
+        "4",
+        "`rows`",
+    ),
     ("hammingmesh", "1 ns}", "1}", "board_link.latency", "1", "unit"),
     (
         "hammingmesh",

@@ -94,13 +94,18 @@ class FakeCore:
                 use - self._factors.get("jump", 0.0) * scenario["place"]["seed"] for use in uses
             ]
         upper = {"mean": 0.2}
+        moved = None
+        if scenario["place"].get("memory"):
+            moved = {"jobs_placed": 1, "jobs_moved": 2, "bytes": 1, "time_ps": 500_000_000_000}
         return {
             "name": scenario["fabric"],
             "fabric": {"rows": 2, "columns": 2},
             "map": {"jobs": [{"job": 0, "rows": [0], "columns": [0, 1]}], "failed": [[1, 1]]},
             "utilisation": dict.fromkeys(("mean", "median", "p1", "p99"), uses[0]),
             "upper_level": {"all_to_all": upper, "rings": upper},
-            "mixes": [{"utilisation": use, "placed": 1, "left_out": 0} for use in uses],
+            "mixes": [
+                {"utilisation": use, "placed": 1, "left_out": 0, "moved": moved} for use in uses
+            ],
         }
 
 
@@ -212,8 +217,18 @@ def test_claims_about_jobs_are_judged_on_all_distributions(whole):
 
 def test_the_order_of_networks_is_the_published_one_where_shares_are(whole):
     orders = rows(whole, "pairs in the wrong order")
-    assert len(orders) == 2 * 3
+    assert len(orders) == 2 * 3 + 1
     assert all(row.ours == 0 and row.how == "reversed: none" for row in orders)
+
+
+def test_moving_and_failed_boards_of_large_meshes_are_judged(whole):
+    moving = rows(whole, "moving jobs")
+    assert len(moving) == 4 * 2 * 3
+    assert {(row.ours, row.ok) for row in moving} == {(0.5, True)}
+    assert all("3 of 1" in row.how and "moving placed 3 jobs" in row.how for row in moving)
+    large = [row for row in rows(whole, "boards failed") if row.case.startswith("large")]
+    assert len(large) == 2 * 2 * 3 * 2
+    assert {row.published.text for row in large} == {">70", "<10"}
 
 
 def test_a_median_that_jumps_with_the_seed_is_printed_with_its_range(whole):

@@ -233,6 +233,48 @@ def test_a_step_over_an_assumed_utilisation():
     assert exposed[0] - exposed[1] == pytest.approx(2 * (exposed[1] - exposed[2]), rel=0.01)
 
 
+def test_switches_that_sum_halve_what_gradients_wait_for():
+    """In `flows`, over any fabric whose NPUs hang below switches."""
+    leaves = {f"x{i}": [f"n{4 * i + j}" for j in range(4)] for i in range(4)}
+    own = {
+        "topology": "graph",
+        "npus": [npu for npus in leaves.values() for npu in npus],
+        "switches": [*leaves, "root"],
+        "link": {"bandwidth": "10 GB/s"},
+        "links": [{"from": npu, "to": leaf} for leaf, npus in leaves.items() for npu in npus]
+        + [{"from": leaf, "to": "root", "bandwidth": "40 GB/s"} for leaf in leaves],
+    }
+    tree = {"topology": "fat_tree", "npus": 16, "switch_radix": 8, "levels": 2}
+    layers = {"model": "vgg16", "batch_per_replica": 1, "parallelism": {"dp": 16}}
+    layers["compute"] = {"device": "h100", "efficiency": 1.0}
+    # A graph is no product of dimensions: its job's steps are written out.
+    written = [{"compute": "1 us"}, {"all_reduce": 25_000_000, "over": "all", "tensor": 0}]
+    steps = {"ranks": [{"rank": 16}], "element": "4 B", "groups": {"all": ["rank"]}}
+    steps |= {"steps": {"npu": written}}
+    for fabric, workload in ((tree, layers), (own, {"model": {"steps": steps}})):
+        scenario = {
+            "schema_version": 1,
+            "fabric": {**fabric, "in_network_reduction": True},
+            "workload": workload,
+            "world": "flows",
+            "messages": {"algorithms": {"all_reduce": "ring"}},
+        }
+        ring = allrail.simulate_training(scenario)
+        summed = {"messages.algorithms.all_reduce": "in_network"}
+        switches = allrail.simulate_training(scenario, sets=summed)
+        share = switches.exposed_communication_us / ring.exposed_communication_us
+        assert 0.4 < share < 0.65, (fabric["topology"], share)
+        for changed, told in [
+            ({"world": "packets"}, "world: flows"),
+            ({"fabric": {**fabric, "in_network_reduction": False}}, "in_network_reduction: true"),
+            ({"fabric": {"topology": "torus", "shape": [4, 4]}}, "in_network_reduction: true"),
+        ]:
+            with pytest.raises(InputError) as refused:
+                allrail.simulate_training({**scenario, **changed}, sets=summed)
+            assert refused.value.field == "messages.algorithms.all_reduce"
+            assert told in (refused.value.hint or "")
+
+
 def test_all_what_ifs():
     names = [one.name for one in allrail.what_ifs(SMALL)]
     assert names == [

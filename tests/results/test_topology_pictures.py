@@ -19,6 +19,8 @@ WHOLE = {
         "switch_radix": 8,
         "rows": "per_accelerator",
     },
+    "hammingmesh of 1D": {"board": [2, 3], "grid": [4, 1]},
+    "hammingmesh_3d": {"board": [2, 1, 2], "grid": [2, 2, 2]},
     "torus": {"shape": [6, 4], "board": [2, 2]},
     "torus 3D": {"shape": [4, 3, 2]},
     "mesh": {"shape": [4, 3], "npus_per_switch": 5},

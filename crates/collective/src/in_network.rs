@@ -19,6 +19,9 @@
 //! Source: Graham et al., "Scalable hierarchical aggregation protocol (SHArP)", COMHPC 2016. One plane
 //! is looked at: alike planes take a share of the buffer each.
 //!
+//! Of a part of the NPUs, as in a training step, `plan.rs` has the tree, its proof, and the messages that
+//! stand for it in `flows`.
+//!
 //! Ignored: the time that a switch takes to add, its memory, the filling of the pipeline by a segment,
 //! headers, other traffic.
 //!
@@ -39,12 +42,15 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod plan;
+
 use std::cmp::Ordering;
 
 use allrail_core::{Bandwidth, Bytes, Time};
 use allrail_fabric::graph::{Graph, NodeId};
 
 use crate::CollectiveError;
+pub use plan::{Around, SumTree, Violation};
 
 /// The tag in scenario files.
 pub const TAG: &str = "in_network";
@@ -161,6 +167,22 @@ impl Distances {
 
     /// Breadth first, NPUs not passed; the distance of the farthest NPU if all are reached.
     fn search(&mut self, graph: &Graph, root: NodeId) -> Option<u32> {
+        self.around(graph, root);
+        let farthest = self.of[..graph.npus() as usize].iter().max().copied();
+        farthest.filter(|distance| *distance != Self::FAR)
+    }
+
+    /// A node next to `node` and nearer to where the search began, a switch or that very place.
+    fn nearer(&self, graph: &Graph, node: NodeId) -> Option<NodeId> {
+        let distance = self.of[node.index()].checked_sub(1)?;
+        let nearer = |next: &NodeId| self.of[next.index()] == distance;
+        let passed = |next: &NodeId| next.0 >= graph.npus() || distance == 0;
+        let next = graph.neighbours(node).iter().map(|(next, _)| *next);
+        next.filter(|next| nearer(next) && passed(next)).min()
+    }
+
+    /// Breadth first from `root`, NPUs but itself not passed.
+    fn around(&mut self, graph: &Graph, root: NodeId) {
         self.of.fill(Self::FAR);
         self.of[root.index()] = 0;
         self.queue.clear();
@@ -168,7 +190,7 @@ impl Distances {
         let mut at = 0;
         while let Some(&node) = self.queue.get(at) {
             at += 1;
-            if node.0 < graph.npus() {
+            if node.0 < graph.npus() && node != root {
                 continue;
             }
             for &(next, _) in graph.neighbours(node) {
@@ -178,8 +200,6 @@ impl Distances {
                 }
             }
         }
-        let farthest = self.of[..graph.npus() as usize].iter().max().copied();
-        farthest.filter(|distance| *distance != Self::FAR)
     }
 }
 

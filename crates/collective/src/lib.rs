@@ -1,4 +1,4 @@
-//! Collective algorithms: what every rank sends and receives, proved right, and how long it takes.
+//! Collective algorithms: what every rank sends and receives, proved right (for sizes of tests, and of plans up to 1,024 ranks), and how long it takes.
 //!
 //! - [`program`]: the common form of an algorithm, steps of sends and receives per rank.
 //! - [`steps`]: what worlds need of it: who sends how much to whom in each step.

@@ -449,7 +449,9 @@ class Algorithms(Node):
     """Which algorithms collectives take on graph fabrics."""
 
     all_reduce: Annotated[str, OneOf(table="grid_algorithms")] = Field(
-        default="ring", description="Of all-reduces, over a group's ranks in a grid."
+        default="ring",
+        description="Of all-reduces: over a group's ranks in a grid, or `in_network` where "
+        "switches reduce.",
     )
     all_to_all: Annotated[str, OneOf("direct", "pairwise", what="an all-to-all")] = Field(
         default="direct",

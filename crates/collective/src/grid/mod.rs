@@ -48,6 +48,8 @@ mod rings;
 mod torus;
 mod tree;
 
+pub use ring::Ring;
+
 use allrail_core::{Bandwidth, Bytes, Time};
 
 use crate::{CollectiveError, Program, Steps};

@@ -16,7 +16,8 @@ use crate::{Algorithm, CollectiveError, Operation, Program, Steps};
 /// The tag in scenario files.
 const TAG: &str = "ring";
 
-pub(super) struct Ring;
+/// One ring through all ranks, both ways.
+pub struct Ring;
 
 impl GridAllReduce for Ring {
     fn tag(&self) -> &'static str {

@@ -75,6 +75,7 @@ fn a_dragonfly_sums_as_fast() {
         planes: 1,
         link,
         routing: Route::default(),
+        in_network_reduction: true,
     };
     let sum = sum(&dragonfly.build().expect("a graph"));
     assert_eq!((sum.busiest_link, sum.roots.len()), (SIZE, 1));
@@ -149,6 +150,8 @@ fn npus_that_are_no_leaves_are_refused_with_the_reason() {
         planes: 1,
         switch_radix: 64,
         rows: None,
+        global: allrail_fabric::topologies::global::Global::FatTree,
+        joined_lines: None,
         taper: 0.0,
         link: Wire::cable(),
         board_link: Wire::trace(),
@@ -157,8 +160,14 @@ fn npus_that_are_no_leaves_are_refused_with_the_reason() {
     assert!(why(&boards([2, 2]).build().expect("a graph")).contains("no leaf"));
     assert!(why(&boards([1, 1]).build().expect("a graph")).contains("no switch reaches all NPUs"));
     // Direct HyperX: an NPU at each router.
-    let hyperx =
-        HyperX { shape: [4, 4], planes: 1, switch_radix: 64, link: Wire::cable(), npu_link: None };
+    let hyperx = HyperX {
+        shape: [4, 4],
+        planes: 1,
+        switch_radix: 64,
+        link: Wire::cable(),
+        npu_link: None,
+        in_network_reduction: true,
+    };
     assert_eq!(sum(&hyperx.direct().expect("a graph")).height, 3);
 }
 

@@ -84,7 +84,20 @@ impl Floor {
         Self {
             topology: hammingmesh::TAG,
             board: mesh.board.map(u64::from).to_vec(),
-            board_bandwidth: at_edges(&mesh.board, mesh.planes, mesh.link),
+            board_bandwidth: {
+                // Along an axis of one board cables lead back to it.
+                let [x, y] = mesh.grid;
+                let sides: Vec<u32> = (mesh.board.into_iter().zip([y, x]))
+                    .filter(|(_, boards)| *boards > 1 || x * y == 1)
+                    .map(|(side, _)| side)
+                    .collect();
+                at_edges(
+                    &sides,
+                    mesh.board.iter().map(|&side| u64::from(side)).product(),
+                    mesh.planes,
+                    mesh.link,
+                )
+            },
             failed: mesh.failed_boards.iter().map(|&[column, row]| [row, column]).collect(),
             leaves: Leaves { of_rows: mesh.leaves(1), of_columns: mesh.leaves(0) },
             rule: Rule::SubGrid,
@@ -103,6 +116,7 @@ impl Floor {
             board: (0..sides.len()).map(|d| u64::from(on_board(d))).collect(),
             board_bandwidth: at_edges(
                 &(0..sides.len()).map(on_board).collect::<Vec<u32>>(),
+                (0..sides.len()).map(|d| u64::from(on_board(d))).product(),
                 torus.planes,
                 torus.link,
             ),
@@ -216,10 +230,9 @@ impl Floor {
     }
 }
 
-/// Two cables at the ends of every line of NPUs of a board, in every plane.
-fn at_edges(board: &[u32], planes: u32, link: Wire) -> Bandwidth {
-    let npus: u64 = board.iter().map(|&side| u64::from(side)).product();
-    let cables: u64 = board.iter().map(|&side| 2 * npus / u64::from(side)).sum();
+/// Two cables at the ends of every line of the `npus` NPUs of a board along these sides, in every plane.
+fn at_edges(sides: &[u32], npus: u64, planes: u32, link: Wire) -> Bandwidth {
+    let cables: u64 = sides.iter().map(|&side| 2 * npus / u64::from(side)).sum();
     times(link.bandwidth, cables * u64::from(planes))
 }
 

@@ -67,6 +67,9 @@ pub struct Dragonfly {
     /// Which paths packets take.
     #[serde(default)]
     pub routing: Route,
+    /// Whether switches sum what passes through them (all-reduce `in_network`).
+    #[serde(default)]
+    pub in_network_reduction: bool,
 }
 
 impl Dragonfly {
@@ -154,6 +157,10 @@ impl GraphTopology for Dragonfly {
             ));
         }
         Ok(())
+    }
+
+    fn reduces(&self) -> bool {
+        self.in_network_reduction
     }
 
     fn counts(&self) -> Counts {

@@ -68,6 +68,9 @@ pub struct UserGraph {
     /// Cables that do not work, each as the names of the two nodes that it joins.
     #[serde(default)]
     pub failed_links: Vec<[String; 2]>,
+    /// Whether switches sum what passes through them (all-reduce `in_network`).
+    #[serde(default)]
+    pub in_network_reduction: bool,
 }
 
 /// What links are that do not say it themselves.
@@ -223,6 +226,10 @@ impl GraphTopology for UserGraph {
             return Err(FabricError::new("fabric.links", value, why, "join fewer nodes"));
         }
         self.build().map(drop)
+    }
+
+    fn reduces(&self) -> bool {
+        self.in_network_reduction
     }
 
     fn counts(&self) -> Counts {

@@ -18,7 +18,14 @@
 //! merged switches too: a small Hx4Mesh carries a quarter less all-to-all with them.
 //!
 //! The formula of the diameter counts one switch per row: a merged switch may shorten it (6 instead
-//! of 8 on the small Hx4Mesh), and with `x = 1` or `y = 1` it is too long.
+//! of 8 on the small Hx4Mesh).
+//!
+//! **One board along an axis** (`x = 1` or `y = 1`, a 1D `HammingMesh`) needs no switches there: a copper
+//! cable leads around the board and closes each line to a ring, `floor(n / 2)` in the diameter.
+//!
+//! **Trees over several rows.** `joined_lines: n` lets one network join the ends of `n` rows (and of `n`
+//! columns), with as many levels as it takes: packets may change rows in it. `global` says what the
+//! network is, where more than one switch is needed: a `fat_tree`, a `dragonfly` or a `slim_fly`.
 //!
 //! To planners it is two rings, along the rows (innermost) and along the columns. A ring is what an
 //! NPU has towards its row: a port east and a port west in each plane, to its neighbour on the board
@@ -30,13 +37,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
-use super::dimension::{cables, ring};
-use super::tree::Tree;
+use super::global::Global;
+use super::lines::{self, Axis};
 use super::{Counts, Drawing, GraphTopology, Picture, or_adaptive};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use crate::placement::Floor;
 use crate::routing::hammingmesh::Variant;
-use crate::routing::{HammingMeshRouting, Routing};
+use crate::routing::{Adaptive, HammingMeshRouting, Routing};
 use crate::{Dimension, FabricError};
 
 /// The tag in fabric files.
@@ -46,6 +53,11 @@ pub(super) const EXAMPLES: &[&str] = &[
     r#"{"board": [2, 2], "grid": [3, 3]}"#,
     r#"{"board": [1, 1], "grid": [4, 3]}"#,
     r#"{"board": [2, 3], "grid": [2, 4], "planes": 2}"#,
+    r#"{"board": [2, 2], "grid": [1, 3]}"#,
+    r#"{"board": [3, 4], "grid": [2, 1], "planes": 2}"#,
+    r#"{"board": [2, 2], "grid": [4, 4], "joined_lines": 4, "switch_radix": 8}"#,
+    r#"{"board": [2, 2], "grid": [3, 3], "global": "dragonfly", "joined_lines": 6, "switch_radix": 8}"#,
+    r#"{"board": [2, 1], "grid": [5, 5], "global": "slim_fly", "joined_lines": 5, "switch_radix": 8}"#,
 ];
 
 /// Whether the rows of a row of boards share a switch.
@@ -75,6 +87,12 @@ pub struct HammingMesh {
     /// Whether rows (and columns) share switches; if left out, where they fit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rows: Option<Rows>,
+    /// What joins the ends of a row (or column).
+    #[serde(default)]
+    pub global: Global,
+    /// How many rows (and columns) of NPUs one network joins; it has as many levels as that takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub joined_lines: Option<u32>,
     /// Share of the uplinks left out in trees of more than one level, from 0 to below 1.
     #[serde(default)]
     pub taper: f64,
@@ -89,35 +107,63 @@ pub struct HammingMesh {
     pub failed_boards: Vec<[u32; 2]>,
 }
 
-/// The trees of all rows, or of all columns.
-struct Trees {
-    /// How many there are.
-    count: u64,
-    /// Rows (or columns) that share one.
-    shared: u32,
-    tree: Tree,
-}
-
 impl HammingMesh {
-    /// Rows (0) or columns (1): what the trees of `across` NPUs per board and `boards` boards need.
-    fn trees(&self, axis: usize) -> Option<Trees> {
-        let (across, boards, others) = (self.board[axis], self.grid[axis], self.grid[1 - axis]);
+    /// Lines of NPUs along rows (0) and columns (1): how many, NPUs of a board along and across them, and
+    /// boards along them.
+    fn lines(&self, axis: usize) -> (u64, u32, u32, u32) {
+        let (across, along) = (self.board[axis], self.board[1 - axis]);
+        let (boards, others) = (self.grid[axis], self.grid[1 - axis]);
+        (u64::from(across) * u64::from(others), along, across, boards)
+    }
+
+    /// Rows (0) or columns (1), and what joins them; `None` if switches are too small for it.
+    fn axis(&self, axis: usize) -> Option<Axis> {
+        let (lines, along, across, boards) = self.lines(axis);
+        let kind = [CableKind::Dac, CableKind::Aoc][axis];
+        if boards == 1 {
+            return Some(Axis { lines, along, boards, shared: 1, network: None, kind });
+        }
         let ends = 2 * u64::from(boards);
         let merged = ends * u64::from(across) <= u64::from(self.switch_radix);
-        let shared = if merged && self.rows != Some(Rows::PerAccelerator) { across } else { 1 };
-        let tree = Tree::lowest(ends * u64::from(shared), self.switch_radix, self.taper)?;
-        Some(Trees { count: u64::from(across / shared) * u64::from(others), shared, tree })
+        let shared = match (self.joined_lines, self.rows) {
+            (Some(joined), _) => u64::from(joined),
+            (None, Some(Rows::PerAccelerator)) => 1,
+            (None, _) if merged => u64::from(across),
+            (None, _) => 1,
+        };
+        let network = self.global.plan(ends * shared, self.switch_radix, self.taper)?;
+        Some(Axis { lines, along, boards, shared, network: Some(network), kind })
     }
 
-    fn both(&self) -> [Trees; 2] {
-        [0, 1].map(|axis| self.trees(axis).expect("a validated HammingMesh fits its trees"))
+    fn both(&self) -> [Axis; 2] {
+        [0, 1].map(|axis| self.axis(axis).expect("a validated HammingMesh fits its networks"))
     }
 
-    /// The leaf of each board in its row's tree (axis 0) or its column's (axis 1), by its first end.
+    /// The leaf of each board in its row's network (axis 0) or its column's (axis 1), by its first end.
     pub(crate) fn leaves(&self, axis: usize) -> Vec<u32> {
-        let tree = self.both()[axis].tree;
-        let leaf = |board| if tree.levels == 1 { 0 } else { tree.leaf_of(2 * board) as u32 };
+        let [rows, columns] = self.both();
+        let network = if axis == 0 { rows.network } else { columns.network };
+        let leaf = |board| network.as_ref().map_or(0, |one| one.leaf_of(2 * board) as u32);
         (0..u64::from(self.grid[axis])).map(leaf).collect()
+    }
+
+    fn check_joined(&self) -> Result<(), FabricError> {
+        let Some(joined) = self.joined_lines else { return Ok(()) };
+        let refuse = |why: String, hint: &str| {
+            Err(FabricError::new("fabric.joined_lines", joined, why, hint))
+        };
+        if self.rows.is_some() {
+            let why = "`rows` says already how many lines share a switch".to_owned();
+            return refuse(why, "leave `rows` out");
+        }
+        for (axis, name) in ["rows", "columns"].into_iter().enumerate() {
+            let (lines, _, _, boards) = self.lines(axis);
+            if boards > 1 && (joined == 0 || !lines.is_multiple_of(u64::from(joined))) {
+                let why = format!("the {lines} {name} of NPUs are no multiple of it");
+                return refuse(why, "write a number that divides rows and columns");
+            }
+        }
+        Ok(())
     }
 
     fn too_small(&self, why: String, hint: &str) -> FabricError {
@@ -203,16 +249,19 @@ impl GraphTopology for HammingMesh {
         checks::planes(self.planes)?;
         checks::switch_radix(self.switch_radix)?;
         checks::taper(self.taper)?;
+        self.check_joined()?;
         for (axis, name) in ["row", "column"].into_iter().enumerate() {
-            let (across, boards) = (self.board[axis], self.grid[axis]);
-            let Some(trees) = self.trees(axis) else {
+            let (_, _, across, boards) = self.lines(axis);
+            let ends = 2 * u64::from(boards);
+            let Some(lines) = self.axis(axis) else {
+                let ends = ends * u64::from(self.joined_lines.unwrap_or(1));
                 return Err(self.too_small(
-                    format!("the {} ends of a {name} do not fit three levels", 2 * boards),
+                    format!("the {ends} ends of a {name} do not fit its network of switches"),
                     "take larger switches or a smaller grid",
                 ));
             };
-            if self.rows == Some(Rows::Merged) && trees.shared != across {
-                let ends = 2 * u64::from(boards) * u64::from(across);
+            if self.rows == Some(Rows::Merged) && boards > 1 && lines.shared != u64::from(across) {
+                let ends = ends * u64::from(across);
                 return Err(self.too_small(
                     format!(
                         "`rows: merged` needs {ends} ports for the {name}s of a {name} of boards"
@@ -221,59 +270,46 @@ impl GraphTopology for HammingMesh {
                 ));
             }
         }
-        if self.both().iter().all(|trees| trees.tree.levels == 1) {
+        if self.both().iter().all(|axis| !axis.tapers()) {
             checks::nothing_to_taper(self.taper)?;
         }
         self.check_failed()
     }
 
     fn counts(&self) -> Counts {
-        let [a, b, x, y] =
-            [self.board[0], self.board[1], self.grid[0], self.grid[1]].map(u64::from);
-        let trees = self.both();
-        let sum = |of: fn(&Tree) -> u64| trees.iter().map(|t| t.count * of(&t.tree)).sum::<u64>();
-        Counts {
-            npus: a * b * x * y,
-            switches: sum(Tree::switches),
-            aoc: trees[1].count * trees[1].tree.ends + sum(Tree::inner_cables),
-            dac: trees[0].count * trees[0].tree.ends,
-            pcb: x * y * (a * (b - 1) + b * (a - 1)),
-            planes: 1,
-            ports: 4,
+        let npus =
+            [self.board, self.grid].as_flattened().iter().map(|&side| u64::from(side)).product();
+        let mut counts = Counts { npus, switches: 0, aoc: 0, dac: 0, pcb: 0, planes: 1, ports: 0 };
+        for axis in self.both() {
+            axis.count(&mut counts);
         }
-        .of_planes(self.planes)
+        counts.of_planes(self.planes)
     }
 
     fn diameter_formula(&self) -> Option<u32> {
-        if !self.failed_boards.is_empty() || self.grid.contains(&1) {
-            return None;
-        }
-        let across = self.board.iter().map(|side| 2 * ((side - 1) / 2)).sum::<u32>();
-        Some(across + self.both().iter().map(|trees| trees.tree.span()).sum::<u32>())
+        let whole = self.failed_boards.is_empty();
+        whole.then(|| self.both().iter().map(Axis::span).sum())
     }
 
     /// Between the left and the right half of the boards.
     fn half_plane_cut_links(&self) -> Option<u64> {
-        if !self.failed_boards.is_empty() || self.grid[0] % 2 == 1 {
+        if !self.failed_boards.is_empty() {
             return None;
         }
         let [rows, _] = self.both();
-        Some(rows.count * rows.tree.half_cut())
+        rows.half_cut()
     }
 
     fn dimensions(&self) -> Result<Vec<Dimension>, String> {
         if !self.failed_boards.is_empty() {
             return Err("boards of it have failed: its NPUs are no longer alike".to_owned());
         }
-        let ([a, b], [x, y]) = (self.board, self.grid);
-        let through = Wire { latency: cables(2, self.link), ..self.link };
-        let line = |(on_board, boards): (u32, u32)| {
-            let traces = u64::from(boards) * u64::from(on_board - 1);
-            let hops = [(traces, self.board_link), (u64::from(boards), through)];
-            ring(on_board * boards, 2 * self.planes, &hops)
-        };
-        let lines = [(b, x), (a, y)].into_iter().filter(|(on_board, boards)| on_board * boards > 1);
-        Ok(lines.map(line).collect())
+        let axes = self.both();
+        if axes.iter().any(|axis| !axis.is_ruled_by_trees()) {
+            return Err(lines::NO_RINGS.to_owned());
+        }
+        let ring = |axis: &Axis| axis.ring(self.planes, self.link, self.board_link);
+        Ok(axes.iter().filter_map(ring).collect())
     }
 
     fn grid(&self) -> Option<[u32; 2]> {
@@ -296,6 +332,9 @@ impl GraphTopology for HammingMesh {
         }
         if self.taper > 0.0 {
             smaller.push(("taper", 0.0.into()));
+        }
+        if self.joined_lines.is_some() {
+            smaller.push(("joined_lines", serde_json::Value::Null));
         }
         Drawing {
             picture: Picture::OnBoards {
@@ -325,27 +364,8 @@ impl GraphTopology for HammingMesh {
             }
         }
         let [rows, columns] = self.both();
-        for (trees, [lines, boards, along], kind) in
-            [(&rows, [a * y, x, b], CableKind::Dac), (&columns, [b * x, y, a], CableKind::Aoc)]
-        {
-            let end = |line: u32, place: u32| match kind {
-                CableKind::Dac => npu(line, place),
-                _ => npu(place, line),
-            };
-            for first in (0..lines).step_by(trees.shared as usize) {
-                let leaves = trees.tree.build(&mut builder, self.link)?;
-                let mut number = 0;
-                for line in first..first + trees.shared {
-                    for place in (0..boards).flat_map(|i| [i * along, i * along + along - 1]) {
-                        let leaf = leaves[trees.tree.leaf_of(number)];
-                        number += 1;
-                        if let Some(npu) = end(line, place) {
-                            builder.parallel(npu, leaf, kind, self.link)?;
-                        }
-                    }
-                }
-            }
-        }
+        rows.build(&mut builder, self.link, |row, place| npu(row as u32, place))?;
+        columns.build(&mut builder, self.link, |column, place| npu(place, column as u32))?;
         builder.build()
     }
 
@@ -358,14 +378,19 @@ impl GraphTopology for HammingMesh {
 
     /// Table II's prices are those of merged switches and its bandwidths those of one tree per row.
     fn simulated_as(&self) -> Option<&'static str> {
-        let merges = || self.both().iter().any(|trees| trees.shared > 1);
-        (self.rows.is_none() && merges()).then_some(
+        let merges = || self.both().iter().any(|axis| axis.shared > 1);
+        (self.rows.is_none() && self.joined_lines.is_none() && merges()).then_some(
             "costed with merged switches, simulated with a tree for each row and column of NPUs \
              (`rows: per_accelerator`)",
         )
     }
 
     fn routing(&self, graph: &Graph) -> Result<Box<dyn Routing>, FabricError> {
+        // Its rule is one of meshes and trees: a cable around a board makes a ring, and other networks have
+        // circles of their own.
+        if self.both().iter().any(|axis| axis.wraps() || !axis.is_ruled_by_trees()) {
+            return Ok(Box::new(Adaptive::new(graph)?));
+        }
         or_adaptive(HammingMeshRouting::new(graph, &self.places(), Variant::default())?, graph)
     }
 }

@@ -43,6 +43,9 @@ pub struct HyperX {
     /// What joins an NPU and its router where links are direct; as `link` where absent.
     #[serde(default)]
     pub npu_link: Option<Wire>,
+    /// Whether switches sum what passes through them (all-reduce `in_network`).
+    #[serde(default)]
+    pub in_network_reduction: bool,
 }
 
 impl HyperX {
@@ -53,6 +56,8 @@ impl HyperX {
             planes: self.planes,
             switch_radix: self.switch_radix,
             rows: None,
+            global: super::global::Global::FatTree,
+            joined_lines: None,
             taper: 0.0,
             link: self.link,
             board_link: self.link,
@@ -102,6 +107,10 @@ impl GraphTopology for HyperX {
         }
         checks::npus("shape", &self.shape)?;
         self.as_costed().validate()
+    }
+
+    fn reduces(&self) -> bool {
+        self.in_network_reduction
     }
 
     fn counts(&self) -> Counts {

@@ -48,6 +48,9 @@ pub struct Mesh {
     /// The trace from an NPU to its switch.
     #[serde(default = "Wire::trace")]
     pub board_link: Wire,
+    /// Whether switches sum what passes through them (all-reduce `in_network`).
+    #[serde(default)]
+    pub in_network_reduction: bool,
 }
 
 impl Mesh {
@@ -87,6 +90,10 @@ impl GraphTopology for Mesh {
             ));
         }
         Ok(())
+    }
+
+    fn reduces(&self) -> bool {
+        self.in_network_reduction
     }
 
     fn counts(&self) -> Counts {

@@ -17,9 +17,12 @@ pub mod dragonfly;
 mod drawing;
 mod failed;
 pub mod fat_tree;
+pub mod global;
 pub mod graph;
 pub mod hammingmesh;
+pub mod hammingmesh_3d;
 pub mod hyperx;
+mod lines;
 pub mod mesh;
 pub mod torus;
 mod tree;
@@ -226,6 +229,11 @@ pub const ALL: &[Entry] = &[
     entry::<torus::Torus>(torus::TAG, torus::ABOUT, torus::EXAMPLES),
     entry::<hyperx::HyperX>(hyperx::TAG, hyperx::ABOUT, hyperx::EXAMPLES),
     entry::<hammingmesh::HammingMesh>(hammingmesh::TAG, hammingmesh::ABOUT, hammingmesh::EXAMPLES),
+    entry::<hammingmesh_3d::HammingMesh3d>(
+        hammingmesh_3d::TAG,
+        hammingmesh_3d::ABOUT,
+        hammingmesh_3d::EXAMPLES,
+    ),
     entry::<mesh::Mesh>(mesh::TAG, mesh::ABOUT, mesh::EXAMPLES),
     graph::ENTRY,
 ];

@@ -39,6 +39,116 @@ fn hammingmesh_diameter_and_cut() {
     }
 }
 
+/// One board along an axis: cables around it instead of switches, and lines that are rings.
+#[test]
+fn hammingmesh_of_one_dimension_wraps_cables() {
+    for (a, b) in (1..=5).flat_map(|a| (1..=4).map(move |b| (a, b))) {
+        for (x, y) in [(1u32, 4u32), (5, 1), (1, 1)] {
+            if a * b * x * y == 1 {
+                continue;
+            }
+            let mesh = topology(json!({
+                "topology": "hammingmesh", "board": [a, b], "grid": [x, y], "switch_radix": 64,
+                "rows": "per_accelerator",
+            }));
+            let case = format!("{a}x{b} boards, {x}x{y}");
+            let (graph, counts) = (graph(&*mesh), mesh.counts());
+            assert_eq!(Some(measure::diameter(&graph)), mesh.diameter_formula(), "{case}");
+            let switches = if x > 1 { a * y } else { 0 } + if y > 1 { b * x } else { 0 };
+            assert_eq!(counts.switches, u64::from(switches), "{case}");
+            let around =
+                if x == 1 && b > 1 { a * y } else { 0 } + if y == 1 && a > 1 { b * x } else { 0 };
+            let rows = if x > 1 { 2 * x * a * y } else { 0 };
+            assert_eq!(counts.dac, u64::from(around + rows), "{case}");
+            assert_eq!(counts.aoc, u64::from(if y > 1 { 2 * y * b * x } else { 0 }), "{case}");
+        }
+    }
+}
+
+/// A row of 8 boards of 2 x 2: 32 ends in two rows, or 256 in all sixteen. Switches of 16 ports.
+#[test]
+fn boards_are_joined_by_any_network() {
+    let mesh = |more: serde_json::Value| {
+        let mut keys = json!({
+            "topology": "hammingmesh", "board": [2, 2], "grid": [8, 8], "switch_radix": 16,
+        });
+        for (key, value) in more.as_object().expect("keys") {
+            keys[key] = value.clone();
+        }
+        topology(keys)
+    };
+    let own = mesh(json!({}));
+    let two = mesh(json!({ "joined_lines": 4 }));
+    let all = mesh(json!({ "joined_lines": 16 }));
+    // 16 ends fit a switch; 64 take 8 leaves and 4 spines, 256 take 32, 32 and 16 on three levels.
+    assert_eq!(own.counts().switches, 2 * 16);
+    assert_eq!(two.counts().switches, 2 * 4 * 12);
+    assert_eq!(all.counts().switches, 2 * 80);
+    assert_eq!(two.half_plane_cut_links(), None, "ends of several rows are on a leaf");
+    // p = 4, a = 8, two groups; q = 5, 7 cables and 4 ends at a switch.
+    for (global, joined, switches) in [("dragonfly", 4, 2 * 4 * 16), ("slim_fly", 8, 2 * 2 * 50)] {
+        let other = mesh(json!({ "joined_lines": joined, "global": global }));
+        assert_eq!(other.counts().switches, switches, "{global}");
+        let found = measure::diameter(&graph(&*other));
+        let most = other.diameter_formula().expect("a bound");
+        assert!(found <= most && most <= 10, "{global}: {found}, {most}");
+        assert!(other.dimensions().expect_err("no rings").contains("far apart"));
+    }
+    // Where one switch is enough, it is a switch.
+    assert_eq!(mesh(json!({ "global": "slim_fly" })).counts(), own.counts());
+    let refused = |more| {
+        let mut keys = json!({ "topology": "hammingmesh", "board": [2, 2], "grid": [8, 6] });
+        for (key, value) in serde_json::Value::as_object(&more).expect("keys") {
+            keys[key] = value.clone();
+        }
+        allrail_fabric::topologies::read(keys).err().expect("it is refused")
+    };
+    assert_eq!(refused(json!({ "joined_lines": 8 })).field, "fabric.joined_lines");
+    assert_eq!(refused(json!({ "joined_lines": 0 })).field, "fabric.joined_lines");
+    let both = refused(json!({ "joined_lines": 4, "rows": "merged" }));
+    assert_eq!(both.field, "fabric.joined_lines");
+    let small = json!({ "joined_lines": 4, "switch_radix": 4, "global": "slim_fly" });
+    assert_eq!(refused(small).field, "fabric.switch_radix");
+    assert_eq!(refused(json!({ "global": "dragonfly", "taper": 0.5 })).field, "fabric.taper");
+}
+
+/// Three dimensions: formulas of distance and cut against searches, and one board thick it is the mesh of
+/// two.
+#[test]
+fn hammingmesh_of_three_dimensions() {
+    for (board, grid) in [
+        ([2, 2, 2], [2, 3, 2]),
+        ([3, 1, 2], [2, 2, 4]),
+        ([1, 1, 1], [3, 3, 2]),
+        ([4, 2, 3], [2, 1, 2]),
+    ] {
+        let keys = json!({ "topology": "hammingmesh_3d", "board": board, "grid": grid });
+        let mesh = topology(keys.clone());
+        let graph = graph(&*mesh);
+        assert_eq!(Some(measure::diameter(&graph)), mesh.diameter_formula(), "{keys}");
+        let half = graph.npus() / 2;
+        let cut = measure::flow_between(&graph, |npu| npu.0 < half);
+        assert_eq!(mesh.half_plane_cut_links(), Some(cut), "{keys}");
+    }
+    let flat = topology(json!({ "topology": "hammingmesh", "board": [3, 2], "grid": [4, 5],
+                                "rows": "per_accelerator" }));
+    let thin = topology(json!({ "topology": "hammingmesh_3d", "board": [2, 3, 1],
+                                "grid": [4, 5, 1] }));
+    assert_eq!(thin.counts(), flat.counts());
+    let joined = |mesh: &dyn GraphTopology| {
+        let mut ends: Vec<_> = graph(mesh).cables().iter().map(|cable| cable.ends).collect();
+        ends.sort_unstable();
+        ends
+    };
+    assert!(joined(&*thin) == joined(&*flat), "other cables");
+    let refused = |keys| allrail_fabric::topologies::read(keys).err().expect("it is refused").field;
+    let zero = json!({ "topology": "hammingmesh_3d", "board": [2, 0, 1], "grid": [4, 5, 1] });
+    assert_eq!(refused(zero), "fabric.board");
+    let odd = json!({ "topology": "hammingmesh_3d", "board": [2, 1, 1], "grid": [4, 5, 1],
+                      "joined_lines": 3 });
+    assert_eq!(refused(odd), "fabric.joined_lines");
+}
+
 #[test]
 fn tapered_trees_carry_what_the_formula_says() {
     for (npus, taper) in [(24u32, 0.0), (24, 0.5), (32, 0.5), (20, 0.75), (32, 0.0), (28, 0.5)] {

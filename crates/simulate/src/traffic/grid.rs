@@ -31,8 +31,18 @@ impl AllReduce {
         }
     }
 
+    /// Whose halves stand for a reduce-scatter and an all-gather. Switches do whole sums only: then a
+    /// ring's.
+    #[must_use]
+    pub(crate) fn halves(self) -> &'static dyn GridAllReduce {
+        match self {
+            Self::Grid(algorithm) => algorithm.halves(),
+            Self::InNetwork => &grid::Ring,
+        }
+    }
+
     /// The all-reduce with this tag.
-    pub(super) fn named(name: &str) -> Result<Self, SimulateError> {
+    pub(crate) fn named(name: &str) -> Result<Self, SimulateError> {
         let found = Self::all().find(|algorithm| algorithm.tag() == name);
         found.map_or_else(|| grid::named(name).map(Self::Grid), Ok).map_err(|e| explain(name, &e))
     }

@@ -389,7 +389,7 @@ impl TrafficRun<'_> {
             Err(wrong("traffic.algorithm", in_network::TAG, why.to_owned(), hint))
         };
         if !self.topology.reduces() {
-            let hint = "write `in_network_reduction: true` in a fabric of `topology: fat_tree`";
+            let hint = "write `in_network_reduction: true` in a fabric whose NPUs hang below switches, such as a `fat_tree`";
             return refuse("the switches do not reduce", hint);
         }
         if self.scenario.world != WorldKind::Flows {

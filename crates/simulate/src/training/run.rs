@@ -242,10 +242,13 @@ pub fn run(
             let algorithms = settings.algorithms.as_ref();
             let named = algorithms.is_some() || steady || scenario.has_own_dimensions();
             let algorithms = algorithms.unwrap_or(&fallback);
+            let graph = Arc::clone(&network.graph);
+            let sums = network.topology.reduces() && scenario.world == WorldKind::Flows;
+            let reducing = sums.then_some(&*graph);
             let wiring = if named {
-                Wiring::Graph { places: &places, algorithms, sizes: &sizes }
+                Wiring::Graph { places: &places, algorithms, sizes: &sizes, reducing }
             } else {
-                Wiring::Planned { places: &places, request: &request, algorithms }
+                Wiring::Planned { places: &places, request: &request, algorithms, reducing }
             };
             let overhead = settings.overhead;
             let mut communicator =

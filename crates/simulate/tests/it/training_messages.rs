@@ -110,8 +110,12 @@ impl OnGraph {
         let ranks = self.sizes.iter().product();
         let npus = self.network.graph.npus();
         let places: Vec<NodeId> = self.placement.places(ranks, npus, 1).expect("room");
-        let wiring =
-            Wiring::Graph { places: &places, algorithms: &self.algorithms, sizes: &self.sizes };
+        let wiring = Wiring::Graph {
+            places: &places,
+            algorithms: &self.algorithms,
+            sizes: &self.sizes,
+            reducing: self.network.topology.reduces().then_some(&*self.network.graph),
+        };
         let splitting = Splitting::Ecmp;
         let world = Box::new(self.network.flows(splitting));
         let mut communicator =
@@ -159,6 +163,95 @@ fn one_all_reduce_takes_as_long_as_the_same_traffic() {
             assert!(difference < 1e-3, "{algorithm} on {fabric}: {} {published}", ends[0]);
         }
     }
+}
+
+/// Fabrics whose switches sum: trees of two and three levels, tapered ones, a dragonfly, a graph of one's
+/// own with unlike leaves.
+fn reducing() -> Vec<(Value, u32)> {
+    let own = json!({
+        "topology": "graph", "npus": ["a", "b", "c", "d", "e"], "switches": ["x", "y", "z"],
+        "links": [{ "from": "a", "to": "x" }, { "from": "b", "to": "y" }, { "from": "c", "to": "x" },
+                  { "from": "d", "to": "y" }, { "from": "e", "to": "z" },
+                  { "from": "x", "to": "y" }, { "from": "y", "to": "z" }],
+    });
+    let mut deep = tree(64);
+    (deep["levels"], deep["switch_radix"]) = (3.into(), 8.into());
+    let mut tapered = tree(40);
+    tapered["taper"] = json!(0.5);
+    let dragonfly = json!({ "topology": "dragonfly", "a": 4, "p": 2, "h": 2, "groups": 9 });
+    let all = [(tree(32), 32), (deep, 64), (tapered, 40), (dragonfly, 72), (own, 5)];
+    let reduces = |(mut fabric, npus): (Value, u32)| {
+        fabric["in_network_reduction"] = true.into();
+        (fabric, npus)
+    };
+    all.map(reduces).to_vec()
+}
+
+#[test]
+fn switches_sum_as_fast_in_training_as_on_their_own() {
+    let size = 8u64 << 20;
+    for (fabric, npus) in reducing() {
+        let run = OnGraph::new(fabric.clone(), &[npus], &[0], "in_network");
+        let (ends, (messages, bytes)) = run.run(&[ask(Operation::AllReduce, size, 0)], false);
+        assert_eq!((messages, bytes), (npus.into(), u64::from(npus) * size));
+        let published = alone(
+            &fabric,
+            json!({ "pattern": "all_reduce", "algorithm": "in_network", "size": format!("{size} B") }),
+        );
+        // A dragonfly has shorter ways between some NPUs than by way of the root.
+        let difference = ends[0].as_us() / published - 1.0;
+        assert!(difference.abs() < 1e-3, "{fabric}: {} {published}", ends[0]);
+    }
+}
+
+#[test]
+fn groups_whose_sums_meet_share_the_cables() {
+    let size = 8u64 << 20;
+    let time = |taper: f64| {
+        let mut fabric = tree(64);
+        fabric["in_network_reduction"] = true.into();
+        fabric["taper"] = taper.into();
+        // Eight groups, each with every eighth NPU.
+        let run = OnGraph::new(fabric, &[8, 8], &[1], "in_network");
+        let asks: Vec<Ask> = (0..8).map(|group| ask(Operation::AllReduce, size, group)).collect();
+        run.run(&asks, false).0.into_iter().max().expect("eight").as_us()
+    };
+    // 8 MiB at 50 GB/s where every leaf has an uplink for each of its NPUs. With six for ten NPUs it is the
+    // eight sums that share them, not what ten NPUs have sent.
+    let least = size as f64 / 50e3;
+    assert!((time(0.0) / least - 1.0).abs() < 0.01, "{}", time(0.0));
+    assert!((time(0.5) / least - 8.0 / 6.0).abs() < 0.01, "{}", time(0.5));
+}
+
+#[test]
+fn switches_that_do_not_sum_are_refused() {
+    let refused = |fabric: Value| {
+        let run = OnGraph::new(fabric, &[16], &[0], "in_network");
+        let players = Players::ranks(&run.graph, &run.sizes).expect("players");
+        let places: Vec<NodeId> = run.placement.places(16, 16, 1).expect("room");
+        let wiring = Wiring::Graph {
+            places: &places,
+            algorithms: &run.algorithms,
+            sizes: &run.sizes,
+            reducing: run.network.topology.reduces().then_some(&*run.network.graph),
+        };
+        let world = Box::new(run.network.flows(Splitting::Ecmp));
+        let mut communicator =
+            RankCommunicator::new(&run.graph, &players, wiring, world, Time::ZERO);
+        let error = communicator.prepare(ask(Operation::AllReduce, 1, 0)).expect_err("refused");
+        error.report().why
+    };
+    assert_eq!(refused(tree(16)), "the switches do not reduce");
+    // A switch for each NPU, which are joined to each other: but NPUs that are joined directly are none.
+    let mut direct = json!({
+        "topology": "graph", "npus": (0..16).map(|i| format!("n{i}")).collect::<Vec<_>>(),
+        "in_network_reduction": true,
+    });
+    direct["links"] = (0..15)
+        .map(|i| json!({ "from": format!("n{i}"), "to": format!("n{}", i + 1) }))
+        .collect::<Vec<_>>()
+        .into();
+    assert!(refused(direct).contains("switches alone do not join its ranks"));
 }
 
 #[test]
@@ -296,13 +389,23 @@ fn what_cannot_run_is_refused_with_its_group() {
     let run = OnGraph::new(torus(4, 4), &[4, 4], &[0], "torus");
     let players = Players::ranks(&run.graph, &run.sizes).expect("players");
     let places: Vec<NodeId> = (0..16).map(NodeId).collect();
-    let wiring = Wiring::Graph { places: &places, algorithms: &run.algorithms, sizes: &run.sizes };
+    let wiring = Wiring::Graph {
+        places: &places,
+        algorithms: &run.algorithms,
+        sizes: &run.sizes,
+        reducing: None,
+    };
     let world = Box::new(run.network.flows(Splitting::Ecmp));
     let mut communicator = RankCommunicator::new(&run.graph, &players, wiring, world, Time::ZERO);
     // Four ranks in a row are a grid of 2 x 2.
     communicator.prepare(ask(Operation::AllReduce, 1 << 20, 0)).expect("it runs");
     let algorithms = Algorithms { all_reduce: "star".into(), ..Algorithms::default() };
-    let wiring = Wiring::Graph { places: &places, algorithms: &algorithms, sizes: &run.sizes };
+    let wiring = Wiring::Graph {
+        places: &places,
+        algorithms: &algorithms,
+        sizes: &run.sizes,
+        reducing: None,
+    };
     let world = Box::new(run.network.flows(Splitting::Ecmp));
     let mut communicator = RankCommunicator::new(&run.graph, &players, wiring, world, Time::ZERO);
     let refused =
@@ -412,7 +515,12 @@ fn packets_carry_the_same_collective() {
     let players = Players::ranks(&run.graph, &run.sizes).expect("players");
     let places: Vec<NodeId> = (0..16).map(NodeId).collect();
     let world = run.network.packets(&Default::default(), 0).expect("a world");
-    let wiring = Wiring::Graph { places: &places, algorithms: &run.algorithms, sizes: &run.sizes };
+    let wiring = Wiring::Graph {
+        places: &places,
+        algorithms: &run.algorithms,
+        sizes: &run.sizes,
+        reducing: None,
+    };
     let mut communicator =
         RankCommunicator::new(&run.graph, &players, wiring, Box::new(world), Time::ZERO);
     let asks = [ask(Operation::AllReduce, 4 << 20, 0)];

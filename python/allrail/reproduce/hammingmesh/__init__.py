@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from allrail.report import hammingmesh
-from allrail.reproduce.hammingmesh import allocation, claims, gpt3
+from allrail.reproduce.hammingmesh import allocation, claims, gpt3, making_room
 from allrail.reproduce.hammingmesh.allocation import Allocation, PlaceCase
 from allrail.reproduce.hammingmesh.cases import Scope, TrafficCase, cases_of
 from allrail.reproduce.hammingmesh.curves import Curves
@@ -41,9 +41,10 @@ def run(
         progress: Told how much work is done and how much there is.
     """
     scope = scope or Scope()
-    measured = _measured(scope)
+    measures = measured(scope)
     placed = allocation.cases_of(scope.sizes) if scope.jobs else []
-    cases: list[TrafficCase | PlaceCase] = [*cases_of(scope), *placed]
+    moving = making_room.cases_of(scope.sizes) if scope.jobs else []
+    cases: list[TrafficCase | PlaceCase] = [*cases_of(scope), *placed, *moving]
     found = carry_out(
         cases,
         simulate=simulate,
@@ -52,7 +53,7 @@ def run(
         progress=progress,
     )
     results = {case: found[case] for case in found if isinstance(case, TrafficCase)}
-    table = TableTwo(scope, results, measured)
+    table = TableTwo(scope, results, measures)
     rows, details = [*table.rows(), gpt3.row(), *claims.rows(jobs=scope.jobs)], table.details()
     if scope.curves:
         curves = Curves(scope, results)
@@ -63,13 +64,16 @@ def run(
         jobs_placed = Allocation(scope.sizes, {case: found[case] for case in placed})
         rows += jobs_placed.rows()
         details += jobs_placed.details()
+        room = making_room.MakingRoom({case: found[case] for case in moving})
+        rows += room.rows()
+        details += room.details()
         more = jobs_placed.pictures()
     details.append(_cases(results))
     pictures = hammingmesh.pictures({detail.name: detail for detail in details}) + more
     return Reproduction(TITLE, rows, _notes(scope, results), details, pictures)
 
 
-def _measured(scope: Scope) -> dict[str, dict[str, Any]]:
+def measured(scope: Scope) -> dict[str, dict[str, Any]]:
     """Also the nonblocking fat tree's, which savings are relative to."""
     from allrail.graphs import measure
 

@@ -42,8 +42,9 @@ COUNT = {"small": 1000, "large": 100}
 """Mixes that are placed."""
 
 FAILED = (0, 10, 20, 30, 40)
+FAILED_LARGE = (25, 50, 100)
 SEEDS = 12
-"""With failed boards."""
+"""With failed boards, on small meshes."""
 JUMP = 5.0
 """A median that differs by more between seeds, in points, is printed with its range."""
 LEAF_BOARDS = 16
@@ -54,6 +55,7 @@ TRANSPOSED = span(5.0, 8.0, PLACEMENT)
 SORTED_LEAST = more_than(98.0, PLACEMENT)
 P99_LEAST = more_than(95.0, PLACEMENT)
 FAILED_LEAST = more_than(70.0, PLACEMENT)
+LOST_MOST = less_than(10.0, PLACEMENT)
 UPPER_MOST = {HX2: (SORTED, 50.0), HX4: (LOCAL, 25.0)}
 """With which options, and how many per cent at most."""
 
@@ -74,6 +76,7 @@ class PlaceCase:
         options: A name of `OPTIONS`.
         failed: How many boards do not work.
         leaf_boards: Boards under one leaf switch; the mesh's own if 0.
+        memory: What a board holds, if jobs move to make room for others.
         seed: Of what is drawn.
     """
 
@@ -82,6 +85,7 @@ class PlaceCase:
     options: str
     failed: int = 0
     leaf_boards: int = 0
+    memory: str = ""
     seed: int = 0
 
     @property
@@ -93,6 +97,8 @@ class PlaceCase:
             place["failed"] = self.failed
         if self.leaf_boards:
             place["leaf_boards"] = self.leaf_boards
+        if self.memory:
+            place["memory"] = self.memory
         return {"fabric": self.cluster.fabric, "place": place}
 
     @property
@@ -104,12 +110,17 @@ class PlaceCase:
 Results = Mapping[PlaceCase, Mapping[str, Any]]
 
 
-def _made(mix: str) -> Made:
+def made(mix: str) -> Made:
     """How a number of a distribution came about."""
     return COMPUTED if mix == MIXES[1] else MIX
 
 
-def _meshes(sizes: Sequence[Size]) -> list[Published]:
+def meshes(sizes: Sequence[Size]) -> list[Published]:
+    """Return the HammingMeshes.
+
+    Args:
+        sizes: The halves of Table II.
+    """
     return [c for c in TABLE_TWO if c.size in sizes and c.name in (HX2, HX4)]
 
 
@@ -124,9 +135,9 @@ def cases_of(sizes: Sequence[Size]) -> list[PlaceCase]:
     Args:
         sizes: The halves of Table II.
     """
-    meshes = _meshes(sizes)
-    cases = [PlaceCase(c, mix, options) for c in meshes for mix in MIXES for options in OPTIONS]
-    for cluster in meshes:
+    on = meshes(sizes)
+    cases = [PlaceCase(c, mix, options) for c in on for mix in MIXES for options in OPTIONS]
+    for cluster in on:
         if cluster.size == "small":
             cases += [
                 PlaceCase(cluster, mix, options, failed, seed=seed)
@@ -137,6 +148,12 @@ def cases_of(sizes: Sequence[Size]) -> list[PlaceCase]:
             ]
         else:
             cases.append(_upper(cluster))
+            cases += [
+                PlaceCase(cluster, mix, options, failed)
+                for mix in MIXES[:2]
+                for options in (SORTED, ARRIVAL)
+                for failed in FAILED_LARGE
+            ]
     return list(dict.fromkeys(cases))
 
 
@@ -159,17 +176,19 @@ class Allocation:
     def rows(self) -> list[Row]:
         """Every claim on every mesh."""
         rows = []
-        for cluster in _meshes(self.sizes):
+        for cluster in meshes(self.sizes):
             for mix in MIXES:
-                rows += self._claims(cluster, mix)
+                rows += self.claims(cluster, mix)
             if cluster.size == "large":
                 rows += self._crossing(cluster)
+                rows += [row for mix in MIXES[:2] for row in self._large_failures(cluster, mix)]
             elif cluster.name == HX4:
-                rows += [self._failures(cluster, mix) for mix in MIXES[:2]]
+                rows += [self.failures(cluster, mix) for mix in MIXES[:2]]
                 rows += self._jumps(cluster)
         return rows
 
-    def _claims(self, cluster: Published, mix: str) -> list[Row]:
+    def claims(self, cluster: Published, mix: str) -> list[Row]:
+        """Every claim about mixes on a mesh whose boards all work."""
         cases = {options: PlaceCase(cluster, mix, options) for options in OPTIONS}
         plain = self.use(cases[NONE], "mean")
         gain = self.use(cases[TRANSPOSE], "mean") - plain
@@ -191,25 +210,25 @@ class Allocation:
                 absolute=True,
                 how=f"{told}; {options}",
                 why=gaps.MIX,
-                made=_made(mix),
+                made=made(mix),
             )
             for name, ours, claim, options in values
         ]
         lower = self.use(cases[SORTED], "p1")
         how = f"{told}; {SORTED}: 99 of 100 mixes use more"
         name = f"{label}, 1st percentile of use, sorted"
-        rows.append(Row(name, lower, None, "%", how=how, made=_made(mix)))
+        rows.append(Row(name, lower, None, "%", how=how, made=made(mix)))
         if cluster.size == "large":
             loss = self.use(cases[SORTED], "mean") - self.use(cases[ARRIVAL], "mean")
             name = f"{label}, lost in order of arrival"
-            most = less_than(10.0, PLACEMENT)
             how = f"{told}; {ARRIVAL} against {SORTED}"
             rows.append(
-                Row(name, loss, most, "%", within=0.0, absolute=True, how=how, made=_made(mix))
+                Row(name, loss, LOST_MOST, "%", within=0.0, absolute=True, how=how, made=made(mix))
             )
         return rows
 
-    def _failures(self, cluster: Published, mix: str) -> Row:
+    def failures(self, cluster: Published, mix: str) -> Row:
+        """The claim about the most failed boards of a small mesh."""
         case = PlaceCase(cluster, mix, SORTED, FAILED[-1])
         return Row(
             f"{cluster.label}, {mix}, median use, {FAILED[-1]} of 64 boards failed",
@@ -220,8 +239,42 @@ class Allocation:
             absolute=True,
             how=f"{COUNT[cluster.size]} mixes, unit boards; {SORTED}; of the boards that work",
             why=gaps.MIX,
-            made=_made(mix),
+            made=made(mix),
         )
+
+    def _large_failures(self, cluster: Published, mix: str) -> list[Row]:
+        """With the most failed boards: the median use, and what the order of arrival loses."""
+        rows = []
+        for failed in FAILED_LARGE:
+            sorted_, arrival = (
+                self.use(PlaceCase(cluster, mix, options, failed), "median")
+                for options in (SORTED, ARRIVAL)
+            )
+            label = f"{cluster.label}, {mix}"
+            told = f"{COUNT['large']} mixes, unit boards, {failed} boards failed"
+            values = (
+                (f"median use, {failed} boards failed", sorted_, FAILED_LEAST, SORTED),
+                (
+                    f"lost in order of arrival, {failed} boards failed",
+                    sorted_ - arrival,
+                    LOST_MOST,
+                    f"medians, {ARRIVAL} against {SORTED}",
+                ),
+            )
+            rows += [
+                Row(
+                    f"{label}, {name}",
+                    ours,
+                    claim,
+                    "%",
+                    within=0.0,
+                    absolute=True,
+                    how=f"{told}; {options}",
+                    made=made(mix),
+                )
+                for name, ours, claim, options in values
+            ]
+        return rows
 
     def _range(self, case: PlaceCase) -> tuple[float, float]:
         """The least and the largest median over the seeds."""
@@ -314,17 +367,18 @@ class Allocation:
                 *(self.use(case, quantile) for quantile in quantiles),
             )
             for case in self.results
-            if not case.leaf_boards and not case.seed
+            if not case.leaf_boards and not case.seed and not case.memory
         ]
         failures: list[Cells] = [
             (case.cluster.label, case.mix, case.options, case.failed, SEEDS, *self._range(case))
-            for cluster in _meshes(self.sizes)
+            for cluster in meshes(self.sizes)
+            if cluster.size == "small"
             for case in self._failed(cluster)
         ]
         each: list[Cells] = [
             (case.cluster.label, case.mix, case.options, 100 * float(mix["utilisation"]))
             for case, result in self.results.items()
-            if case.mix == DRAWN_MIX and not case.failed and not case.leaf_boards
+            if case.mix == DRAWN_MIX and not (case.failed or case.leaf_boards or case.memory)
             for mix in result["mixes"]
         ]
         columns = ("cluster", "mix", "options", "use_%")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Literal
 
+from allrail.reproduce.hammingmesh import samples
 from allrail.reproduce.hammingmesh.published import (
     DRAGONFLY,
     HX2,
@@ -34,6 +35,8 @@ ALL_TO_ALL_SIZE = "1 MiB"
 """Of a message from one NPU to another, over all planes: as printed."""
 ALL_REDUCE_SIZE = "32 GB"
 """Of an NPU's buffer, over all planes."""
+PLANE_SIZE = 2_000_000_000
+"""The same in one plane, where all networks have as many bytes in a plane."""
 PERMUTATION_SIZE = 1 << 20
 """Of a message in one plane, bytes."""
 MESSAGE_SIZES = (1 << 13, 1 << 14, 1 << 15, 1 << 16, 1 << 17)
@@ -260,11 +263,18 @@ def all_reduce(cluster: Published, world: WorldName) -> TrafficCase:
         cluster: Where.
         world: What carries it.
     """
-    algorithm = algorithms(cluster)[0]
-    size = ALL_REDUCE_SIZE
-    return TrafficCase(
-        cluster, "all_reduce", world, size, algorithm=algorithm, rows=rows_of(cluster)
-    )
+    algorithm, rows = algorithms(cluster)[0], rows_of(cluster)
+    return TrafficCase(cluster, "all_reduce", world, ALL_REDUCE_SIZE, None, algorithm, None, rows)
+
+
+def all_reduce_a_plane(cluster: Published) -> TrafficCase:
+    """Return the all-reduce in `flows` with as many bytes in a plane on every network.
+
+    Args:
+        cluster: Where; a large one.
+    """
+    gigabytes = _counts(cluster.fabric)[1] * PLANE_SIZE // 10**9
+    return replace(all_reduce(cluster, "flows"), size=f"{gigabytes} GB")
 
 
 def rows_of(cluster: Published) -> str:
@@ -364,6 +374,8 @@ def cases_of(scope: Scope) -> Sequence[TrafficCase]:
     table = [case for c, w in pairs for case in (all_to_all(c, w, scope), all_reduce(c, w))]
     table += [with_barrier(c, scope) for c, w in pairs if w == "packets"]
     table += [without_barrier(c, scope) for c, w in pairs if w == "flows" and c.size == "small"]
+    table += [all_reduce_a_plane(c) for c, w in pairs if w == "flows" and c.size == "large"]
+    table += [one for c, w in pairs for one in samples.cases_of(all_to_all(c, w, scope))]
     table += [merged(all_to_all(c, w, scope)) for c, w in pairs if rows_of(c)]
     if not scope.curves:
         return table

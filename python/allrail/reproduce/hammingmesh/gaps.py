@@ -12,6 +12,7 @@ from allrail.reproduce.hammingmesh.published import (
     TREE_75,
     Published,
 )
+from allrail.reproduce.published import chosen
 
 COSTS = {
     ("large", TREE_50): "the paper's text counts 390 leaves, which hold 16,380 NPUs, and 418.3 M$",
@@ -38,6 +39,11 @@ JUMPS = (
     "stands on one side or the other, as the seed has it"
 )
 
+ROUNDS = (
+    "moves that wait for boards which others leave go in rounds, and all moves of a mix are added "
+    "up; a round, all boards of a job at once, takes 0.17 s on boards of 2x2 and 0.34 s of 4x4"
+)
+
 MERGED = (
     "the paper prices one switch per row of boards and simulates one tree per row of NPUs: the "
     "links between such a switch and a board are the same, but a packet that arrives there may "
@@ -50,10 +56,19 @@ SAVINGS = (
 )
 
 RINGS = (
-    "both algorithms send the same bytes over every cable of a square, so rings never win on "
-    "bytes, and they have more steps; where the paper has them win, its simulator's queues at "
-    "turns decide, which no fluid has"
+    "both algorithms send the same bytes over every cable of a square, and rings have more steps, "
+    "so they never win, in packets on the small clusters neither. The paper's formula for rows and "
+    "columns has S(1 + 2q)/(4q) of bytes, q the root of p, where its own terms give "
+    "S(1 + q)/(2q) and the exact count S/2 (1 - 1/p): with the former rings win on large buffers"
 )
+
+ORDER = (
+    "what an all-reduce loses is latency, and how much depends on the bytes in a plane: with 32 GB "
+    "over all planes a tree's 16 planes have 2 GB each, and the 4 of the others 8; with 2 GB in "
+    "every plane trees are above meshes and tori as printed. The paper does not print the size"
+)
+
+A_PLANE = chosen("bytes in a plane", by="the order of the large all-reduces")
 
 SAVED = "a saving goes with our cost and two of our shares; what it differs by, they differ by"
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from allrail.reproduce.hammingmesh import cases, gaps
+from allrail.reproduce.hammingmesh import cases, gaps, samples
 from allrail.reproduce.hammingmesh.cases import Scope, TrafficCase, WorldName
 from allrail.reproduce.hammingmesh.published import (
     FLOWS_TOLERANCE,
@@ -46,20 +46,22 @@ def percent(result: Mapping[str, Any]) -> float:
     return 100 * float(result["share_of_optimum"]) * npus / (npus - 1)
 
 
-def how(case: TrafficCase, result: Mapping[str, Any]) -> str:
+def how(case: TrafficCase, result: Mapping[str, Any], error: float | None = None) -> str:
     """What a simulated number was computed with, in words.
 
     Args:
         case: What was simulated.
         result: What came out.
+        error: Of a sample, as a part of its share, if the result itself does not say it.
     """
     words = [str(result["world"])]
     if case.world == "flows":
         words.append(f"{result['paths']} paths")
     if case.pattern == "all_to_all":
         words.append(f"{result['phases_simulated']} of {result['phases']} phases")
-        if result.get("sample_error") is not None:
-            words.append(f"sample error {100 * result['sample_error']:.1f} %")
+        error = result.get("sample_error", error)
+        if error is not None:
+            words.append(f"sample error {100 * error:.1f} %")
         words.append("a barrier after each" if result["phase_barrier"] else "no barrier")
         words.append(f"{case.size} a pair")
     elif case.pattern == "all_reduce":
@@ -131,17 +133,19 @@ class TableTwo:
 
     def rows(self) -> list[Row]:
         """Every number of the table."""
-        rows = [self._cost(cluster) for cluster in self.clusters]
-        rows += [row for cluster in self.clusters for row in self._diameters(cluster)]
+        rows = [self.cost_row(cluster) for cluster in self.clusters]
+        rows += [row for cluster in self.clusters for row in self.diameters(cluster)]
         rows += [self._cut(cluster) for cluster in self.clusters if "Mesh" in cluster.name]
         for kind in KINDS:
             rows += [
-                self._share(cluster, kind, world)
+                self.share_row(cluster, kind, world)
                 for cluster in self.clusters
                 for world in self.scope.worlds_of(cluster)
             ]
             if kind == "all-to-all":
                 rows += self._barriers() + self._merged()
+            else:
+                rows += self._a_plane()
             rows += self._orders(kind)
         for kind in KINDS:
             rows += [
@@ -151,7 +155,8 @@ class TableTwo:
             ]
         return rows + self._savings()
 
-    def _cost(self, cluster: Published) -> Row:
+    def cost_row(self, cluster: Published) -> Row:
+        """The cost, judged to the printed digits."""
         printed, half = cluster.cost, half_digit(cluster.cost)
         return Row(
             f"{cluster.label}, cost",
@@ -165,7 +170,8 @@ class TableTwo:
             why=gaps.COSTS.get((cluster.size, cluster.name), ""),
         )
 
-    def _diameters(self, cluster: Published) -> list[Row]:
+    def diameters(self, cluster: Published) -> list[Row]:
+        """The diameter by the formula, and by a search."""
         measured = self.measured[cluster.fabric]
         key = (cluster.size, cluster.name)
         wanted = number(float(cluster.diameter), TABLE)
@@ -196,7 +202,8 @@ class TableTwo:
         how_ = "largest flow, one plane"
         return Row(case, ours, wanted, "%", within=1e-9, absolute=True, how=how_)
 
-    def _share(self, cluster: Published, kind: str, world: WorldName) -> Row:
+    def share_row(self, cluster: Published, kind: str, world: WorldName) -> Row:
+        """A share of bandwidth."""
         case = self.case(cluster, kind, world)
         result = self.results[case]
         ours, published = percent(result), _published(cluster, kind)[0]
@@ -210,7 +217,7 @@ class TableTwo:
             number(published, TABLE),
             "%",
             within=within,
-            how=how(case, result),
+            how=how(case, result, samples.error(case, self.results)),
             why=gaps.share(cluster, kind, world, ours, published),
         )
 
@@ -230,9 +237,31 @@ class TableTwo:
         for cluster, kind, case in asked:
             result = self.results[case]
             label, published = f"{cluster.label}, all-to-all, {kind}", cluster.all_to_all
-            ours, told = percent(result), how(case, result)
+            ours = percent(result)
+            told = how(case, result, samples.error(case, self.results))
             why = gaps.share(cluster, KINDS[0], kind, ours, published)
             rows.append(Row(label, ours, number(published, TABLE), "%", how=told, why=why))
+        return rows
+
+    def _a_plane(self) -> list[Row]:
+        """The large all-reduces with as many bytes in a plane on every network."""
+        rows = []
+        ours: dict[str, float] = {}
+        some = [cluster for cluster in self.clusters if cluster.size == "large"]
+        for cluster in some if "flows" in self.scope.worlds else ():
+            case = cases.all_reduce_a_plane(cluster)
+            result = self.results[case]
+            ours[cluster.name] = percent(result)
+            if case == cases.all_reduce(cluster, "flows"):
+                continue
+            published = number(cluster.all_reduce, TABLE)
+            label, told = f"{cluster.label}, all-reduce, 2 GB a plane, flows", how(case, result)
+            why = gaps.share(cluster, KINDS[1], "flows", ours[cluster.name], cluster.all_reduce)
+            rows.append(
+                Row(label, ours[cluster.name], published, "%", how=told, why=why, made=gaps.A_PLANE)
+            )
+        if ours:
+            rows.append(_order("large clusters, all-reduce, 2 GB a plane, flows", some, ours))
         return rows
 
     def _orders(self, kind: str) -> list[Row]:
@@ -241,16 +270,8 @@ class TableTwo:
         for size in self.scope.sizes:
             some = [cluster for cluster in self.clusters if cluster.size == size]
             for world in self.scope.worlds_of(some[0]):
-                wrong = [
-                    f"{low.name} > {high.name}"
-                    for low in some
-                    for high in some
-                    if _published(low, kind)[0] < _published(high, kind)[0]
-                    and (self.share(low, kind, world) or 0) > (self.share(high, kind, world) or 0)
-                ]
-                case = f"{size} clusters, {kind} in {world}: pairs in the wrong order"
-                told = f"reversed: {', '.join(wrong) or 'none'}"
-                rows.append(Row(case, float(len(wrong)), None, "pairs", digits=0, how=told))
+                ours = {one.name: self.share(one, kind, world) or 0 for one in some}
+                rows.append(_order(f"{size} clusters, {kind} in {world}", some, ours, kind))
         return rows
 
     def _merged(self) -> list[Row]:
@@ -320,6 +341,21 @@ class TableTwo:
             wide.append((*cells, *ends))
         columns = ("cluster", "kind", "published", "from_published_shares", *SIDES)
         return [Detail("table_two", header, wide), Detail("savings", columns, savings)]
+
+
+def _order(
+    label: str, some: list[Published], ours: Mapping[str, float], kind: str = KINDS[1]
+) -> Row:
+    """How many pairs of networks ours puts the other way round than the printed shares."""
+    wrong = [
+        f"{low.name} > {high.name}"
+        for low in some
+        for high in some
+        if _published(low, kind)[0] < _published(high, kind)[0] and ours[low.name] > ours[high.name]
+    ]
+    case, told = f"{label}: pairs in the wrong order", f"reversed: {', '.join(wrong) or 'none'}"
+    why = gaps.ORDER if wrong and kind == KINDS[1] else ""
+    return Row(case, float(len(wrong)), None, "pairs", digits=0, how=told, why=why)
 
 
 SIDES: tuple[WorldName, ...] = ("flows", "packets")

@@ -1,28 +1,31 @@
 //! A collective of a training step as the messages of its algorithm, on a graph.
 //!
 //! An all-reduce is one of `allrail_collective::grid` over the
-//! process group's ranks in a grid; reduce-scatter and all-gather are each half of a ring's all-reduce;
+//! process group's ranks in a grid, or done by switches that sum (`in_network`, in `flows`); reduce-scatter and all-gather are each half of a ring's all-reduce;
 //! an all-to-all sends to everyone at once (`direct`) or step by step (`pairwise`); a broadcast is
 //! a double binary tree.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use allrail_collective::grid::{self, GridAllReduce, hamiltonian};
+use allrail_collective::grid::{GridAllReduce, hamiltonian};
+use allrail_collective::in_network::{self, Around, SumTree};
 use allrail_collective::steps::Sized as SizedProgram;
 use allrail_collective::{Operation, Program, Steps, algorithm};
 use allrail_core::Bytes;
+use allrail_fabric::graph::{Graph, NodeId};
 use allrail_workload::Group;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::SimulateError;
+use crate::traffic::AllReduce;
 
 /// Which algorithms collectives take on graph fabrics.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Algorithms {
-    /// Of all-reduces, over a group's ranks in a grid.
+    /// Of all-reduces: over a group's ranks in a grid, or `in_network` where switches reduce.
     pub all_reduce: String,
     /// `direct`: to everyone at once; `pairwise`: to one after the other, each when the last one's
     /// message has come.
@@ -57,26 +60,53 @@ pub enum AllToAll {
     Pairwise,
 }
 
+/// Where a process group is, and whether switches sum there.
+pub(super) struct Switches<'a> {
+    /// The NPU of each rank.
+    pub(super) npus: &'a [NodeId],
+    /// The network, if they do.
+    pub(super) reducing: Option<&'a Graph>,
+}
+
+impl Switches<'_> {
+    /// An all-reduce by the switches: messages that load every cable of a proven tree as its sums do.
+    fn sum(&self, group: &Group, bytes: Bytes) -> Result<Arc<dyn Steps>, SimulateError> {
+        let graph = self.reducing.ok_or_else(|| SimulateError::Field {
+            field: "messages.algorithms.all_reduce".to_owned(),
+            value: format!("{} in group `{}`", in_network::TAG, group.name),
+            why: "the switches do not reduce".to_owned(),
+            hint: "write `in_network_reduction: true` in the fabric, and `world: flows`".to_owned(),
+        })?;
+        let tree = SumTree::over(graph, self.npus)
+            .map_err(|error| explain(group, in_network::TAG, &error.into()))?;
+        Ok(Arc::new(Around::new(&tree, bytes)))
+    }
+}
+
 /// A collective over a group on a graph.
 pub(super) fn on_graph(
     algorithms: &Algorithms,
     group: &Group,
-    ranks: u32,
+    on: &Switches<'_>,
     operation: Operation,
     bytes: Bytes,
 ) -> Result<Arc<dyn Steps>, SimulateError> {
     let tag = algorithms.groups.get(&group.name).unwrap_or(&algorithms.all_reduce);
+    let ranks = u32::try_from(on.npus.len()).expect("fewer than 2^32 ranks");
     let shape = shape(algorithms, group, ranks)?;
-    let chosen = || grid::named(tag).map_err(|error| explain(group, tag, &error.into()));
+    let named = AllReduce::named(tag).map_err(|error| explain(group, tag, &error))?;
     let of_grid = |algorithm: &dyn GridAllReduce| -> Result<Arc<dyn Steps>, SimulateError> {
         let ([rows, columns], tag) = (shape, algorithm.tag());
         algorithm.check(rows, columns).map_err(|error| explain(group, tag, &error.into()))?;
         Ok(algorithm.steps(rows, columns, bytes).into())
     };
     Ok(match operation {
-        Operation::AllReduce => of_grid(chosen()?)?,
+        Operation::AllReduce => match named {
+            AllReduce::Grid(algorithm) => of_grid(algorithm)?,
+            AllReduce::InNetwork => on.sum(group, bytes)?,
+        },
         Operation::ReduceScatter | Operation::AllGather => {
-            Arc::new(Half { whole: of_grid(chosen()?.halves())? })
+            Arc::new(Half { whole: of_grid(named.halves())? })
         }
         Operation::AllToAll => {
             let bytes = Bytes::new(bytes.count().div_ceil(u64::from(ranks)));

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use allrail_collective::{CollectivePlan, Operation, Stage, StageRef, Steps};
 use allrail_core::{Bytes, Rank, Time};
 use allrail_engine::{StageTask, Stages};
-use allrail_fabric::graph::NodeId;
+use allrail_fabric::graph::{Graph, NodeId};
 use allrail_fabric::kinds;
 use allrail_fabric::{Contention, Dimension};
 use allrail_schedule::{Request, planner};
@@ -26,7 +26,7 @@ use crate::executors::plan_messages::{self, Programs};
 use crate::executors::{self};
 use crate::order_in_world;
 use crate::scenario::{GroupSchedule, WorldKind};
-use crate::training::communicator::ranks::algorithms::{Algorithms, on_graph};
+use crate::training::communicator::ranks::algorithms::{Algorithms, Switches, on_graph};
 use crate::training::communicator::ranks::group;
 use crate::training::communicator::ranks::steady::Steady;
 use crate::training::players::Players;
@@ -42,6 +42,8 @@ pub enum Wiring<'a> {
         algorithms: &'a Algorithms,
         /// The job's dimensions: where messages count, not where they go.
         sizes: &'a [u32],
+        /// The network, if its switches sum what passes through them.
+        reducing: Option<&'a Graph>,
     },
     /// NPUs of a graph that has dimensions, and plans on them.
     Planned {
@@ -51,6 +53,8 @@ pub enum Wiring<'a> {
         request: &'a Request,
         /// For groups that are no product of dimensions.
         algorithms: &'a Algorithms,
+        /// As of [`Wiring::Graph`].
+        reducing: Option<&'a Graph>,
     },
     /// Ranks of a fabric of dimensions, and plans on them.
     Dimensions {
@@ -74,6 +78,14 @@ impl Wiring<'_> {
     fn places(&self) -> Option<&[NodeId]> {
         match self {
             Wiring::Graph { places, .. } | Wiring::Planned { places, .. } => Some(places),
+            Wiring::Dimensions { .. } => None,
+        }
+    }
+
+    /// The network, if its switches sum what passes through them.
+    fn reducing(&self) -> Option<&Graph> {
+        match self {
+            Wiring::Graph { reducing, .. } | Wiring::Planned { reducing, .. } => *reducing,
             Wiring::Dimensions { .. } => None,
         }
     }
@@ -156,7 +168,9 @@ impl<'a> Lowering<'a> {
     ) -> Result<Option<Rc<Lowered>>, SimulateError> {
         let held = &self.players.process_groups[process_group as usize];
         // What is added to a steady one depends on where it is.
-        let place = if self.latency.is_some() { process_group } else { held.group.0 };
+        // So does the tree of switches that sum.
+        let placed = self.latency.is_some() || self.wiring.reducing().is_some();
+        let place = if placed { process_group } else { held.group.0 };
         let key = (operation, bytes, place);
         if let Some(known) = self.known.get(&key) {
             return Ok(known.clone());
@@ -193,7 +207,9 @@ impl<'a> Lowering<'a> {
                 }
                 (algorithms, _) => {
                     let algorithms = algorithms.expect("a graph has them");
-                    let steps = on_graph(algorithms, group, ranks, operation, bytes)?;
+                    let npus: Vec<NodeId> = held.ranks.iter().map(|rank| self.npu(*rank)).collect();
+                    let on = Switches { npus: &npus, reducing: self.wiring.reducing() };
+                    let steps = on_graph(algorithms, group, &on, operation, bytes)?;
                     self.whole(steps, operation, bytes, process_group)
                 }
             }))
