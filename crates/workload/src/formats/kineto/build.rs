@@ -7,6 +7,7 @@ use allrail_core::{Bytes, Rank, Time};
 
 use super::account::Account;
 use super::events::Events;
+use super::execution::NO_TIMES;
 use super::said::MOST_RANKS;
 use super::trace::{Collective, Does, Item, Message, Trace, trace};
 use super::{Imported, meet, words, wrong};
@@ -41,6 +42,7 @@ struct Importer {
 
 pub(super) fn build(files: Vec<(PathBuf, Events)>) -> Result<Imported, WorkloadError> {
     let world = world(&files)?;
+    let execution = files.iter().any(|(_, events)| events.execution);
     let alike = files.len() == 1;
     let mut dropped: BTreeMap<&'static str, u64> = BTreeMap::new();
     let ranks = ranks(&files);
@@ -102,10 +104,18 @@ pub(super) fn build(files: Vec<(PathBuf, Events)>) -> Result<Imported, WorkloadE
     let now: Vec<GroupId> =
         (0..u32::try_from(importer.defined.len()).expect("few groups")).map(GroupId).collect();
     importer.builder.regroup(importer.defined, &now);
+    let mut warnings = warnings(&importer.account, world);
+    if execution {
+        let left = dropped.get(NO_TIMES).copied().unwrap_or_default();
+        warnings.push(format!(
+            "an execution trace holds no times: its {left} operators take none here, only its \
+             communication is simulated; the profiler's trace of the same run has both"
+        ));
+    }
     Ok(Imported {
         graph: importer.builder.finish()?,
         world,
-        warnings: warnings(&importer.account, world),
+        warnings,
         account: importer.account,
         dropped,
         notes,
