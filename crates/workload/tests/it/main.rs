@@ -12,4 +12,5 @@ mod kineto_host;
 mod layout;
 mod parallelism;
 mod presets;
+mod recompute;
 mod steps;
