@@ -193,6 +193,14 @@ fn a_trace_without_most_of_its_communication_is_refused() {
     assert!(error.why.contains("none of that is in it"), "{error}");
 }
 
+#[test]
+fn a_lone_trace_of_a_later_rank_stands_for_itself() {
+    let folder = Folder::new();
+    let tree = json!({"distributedInfo": {"rank": 3}, "traceEvents": [kernel("k", 7, 0.0, 1.0)]});
+    let read = read(&[folder.put("r.json", tree.to_string().as_bytes())], None).expect("a trace");
+    assert_eq!((read.world, read.account.kept["kernels"].count), (1, 1));
+}
+
 /// Gloo, with PyTorch 2: the backend's threads communicate while the host computes.
 #[test]
 fn a_host_that_trains_computes_and_communicates() {

@@ -70,7 +70,7 @@ impl Nodes {
             inputs("shapes").or(node.input_shapes),
             inputs("types").or(node.input_types),
             inputs("values").or(Some(node.inputs.clone())),
-            node.attrs.into_iter().map(|attribute| (attribute.name, attribute.value)).collect(),
+            &node.attrs.into_iter().map(|attribute| (attribute.name, attribute.value)).collect(),
         );
         let said = words::of_host(&node.name, &arguments);
         match (node.id, said) {

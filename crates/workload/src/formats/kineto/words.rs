@@ -69,7 +69,7 @@ impl Args {
         dims: Option<Value>,
         types: Option<Value>,
         inputs: Option<Value>,
-        attributes: BTreeMap<String, Value>,
+        attributes: &BTreeMap<String, Value>,
     ) -> Self {
         let said = |name: &str| attributes.get(name).cloned();
         Self {
