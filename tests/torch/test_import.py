@@ -7,6 +7,7 @@ import json
 import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[torch]`")
+pytest.importorskip("pydantic", reason="an environment for the runtime alone reads no scenarios")
 import torch.distributed as dist  # noqa: E402
 from torch.profiler import ExecutionTraceObserver, ProfilerActivity, profile  # noqa: E402
 
