@@ -40,7 +40,7 @@ LONG = {
 """Commands that `--quick` leaves out, by how they begin, and why."""
 NEVER = {
     "make test": "it runs this test",
-    "make reproduce": "an hour; its parts are commands of the same page",
+    "make reproduce": "the better part of an hour",
 }
 """Commands that only a person runs."""
 STATUSES = {"allrail reproduce": (0, 1)}

@@ -25,7 +25,7 @@ def write_text(path: Path, text: str) -> None:
     """
     import tempfile
 
-    with _explained(path):
+    with _explained(path, "--out"):
         if path.exists() and not path.is_file() and not path.is_dir():
             path.write_text(text, encoding="utf-8", newline="\n")
             return
@@ -43,7 +43,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 @contextmanager
-def staged_folder(path: Path, *, ours: Iterable[str] = ()) -> Iterator[Path]:
+def staged_folder(path: Path, *, ours: Iterable[str] = (), option: str = "--out") -> Iterator[Path]:
     """Give an empty folder whose files move to `path` at the end, and vanish if that fails.
 
     Two that move their files to one folder do so one after the other, so that it holds those of
@@ -52,6 +52,7 @@ def staged_folder(path: Path, *, ours: Iterable[str] = ()) -> Iterator[Path]:
     Args:
         path: Where the files shall be; other files there stay.
         ours: Patterns of files of an earlier run: they go where this one does not make them.
+        option: Which option named `path`.
 
     Yields:
         The folder to write to.
@@ -62,14 +63,14 @@ def staged_folder(path: Path, *, ours: Iterable[str] = ()) -> Iterator[Path]:
     import shutil
     import tempfile
 
-    with _explained(path):
+    with _explained(path, option):
         if path.exists() and not path.is_dir():
-            raise InputError("it is a file", source="--out", value=str(path), hint="name a folder")
+            raise InputError("it is a file", source=option, value=str(path), hint="name a folder")
         path.parent.mkdir(parents=True, exist_ok=True)
         staged = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
         staged.chmod(0o777 & ~_umask())
     try:
-        with _explained(path):
+        with _explained(path, option):
             yield staged
             path.mkdir(exist_ok=True)
             with _alone(path):
@@ -117,13 +118,13 @@ def _umask() -> int:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explained(path: Path, option: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
         raise InputError(
             f"it cannot be written: {error.strerror or error}",
-            source="--out",
+            source=option,
             value=str(path),
             hint="name a place where you may write and that has room",
         ) from None

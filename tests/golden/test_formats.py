@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import resource
 import shlex
 import shutil
+import signal
+import subprocess
+import sys
 
 import pytest
 import yaml
@@ -180,6 +184,68 @@ def test_a_layer_file_gets_a_scenario(folder, allrail_cli):
     assert json.loads(outcome.stdout)["kept"] == {"layers": 1, "all_reduce": 1}
     run = allrail_cli("simulate", "out/layers.yaml", "--json")
     assert run.status == 0, run.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["import", "r.json", "-o", "out"], ["export", "scenario.yaml", "--chakra", "out"]],
+    ids=["import", "export"],
+)
+def test_a_full_disk_leaves_no_half_trace(folder, command):
+    profile(folder, "r.json", 4, [("gemm", 7, 9 * i, 5, {}) for i in range(200)])
+
+    def no_more():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+
+    outcome = subprocess.run(
+        [sys.executable, "-m", "allrail", *command],
+        cwd=folder,
+        text=True,
+        capture_output=True,
+        check=False,
+        preexec_fn=no_more,
+    )
+    assert outcome.returncode == 2, outcome
+    assert outcome.stderr.startswith("error: "), outcome
+    assert "Traceback" not in outcome.stderr
+    assert not list(folder.glob("**/*.et"))
+
+
+def test_a_smaller_trace_replaces_a_larger_one(folder, allrail_cli):
+    for world in (8, 2):
+        profile(folder, "r.json", world, [("gemm", 7, 0, 100, {})])
+        told = json.loads(allrail_cli("import", "r.json", "-o", "out", "--json").stdout)
+        assert len(list((folder / "out").glob("r.*.et"))) == world
+        assert allrail_cli("simulate", told["scenario"]).status == 0
+
+
+def test_a_model_gets_a_scenario_and_says_what_it_leaves_open(folder, allrail_cli):
+    config = {
+        "model_type": "llama",
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "intermediate_size": 128,
+        "vocab_size": 1000,
+        "max_position_embeddings": 131072,
+        "num_nextn_predict_layers": 1,
+    }
+    (folder / "config.json").write_text(json.dumps(config))
+    outcome = allrail_cli("import", "config.json", "-o", "out")
+    assert outcome.status == 0, outcome.stderr
+    assert "4096 tokens a sample, of 131072 positions" in outcome.stdout
+    assert "`tie_word_embeddings` false" in outcome.stdout
+    assert "not read: `num_nextn_predict_layers` (1)" in outcome.stdout
+    assert "# assumed, to be replaced by yours: 1 sample a replica, an A100" in outcome.stdout
+    run = allrail_cli(*shlex.split(outcome.stdout.splitlines()[-1].removeprefix("# run it: "))[1:])
+    assert run.status == 0, run.stderr
+    assert "not read: `num_nextn_predict_layers` (1)" in run.stdout
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "mamba"}))
+    outcome = allrail_cli("import", "config.json", "-o", "other")
+    assert outcome.status == 2
+    assert "is `mamba`" in outcome.stderr
+    assert not list((folder / "other").glob("*"))
 
 
 BAD = {

@@ -10,6 +10,7 @@ scenario file that points to what was written.
 
 from __future__ import annotations
 
+import glob
 import json
 import re
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allrail.errors import InputError
+from allrail.files import staged_folder
 
 if TYPE_CHECKING:
     from allrail.scenario import Scenario
@@ -25,6 +27,11 @@ if TYPE_CHECKING:
 LAYERS = "astra-sim"
 """The one format that is read here, and not in the core: a file of layers, and no trace."""
 
+MODEL = "hugging-face"
+"""The one that is a model, and no trace."""
+
+_MODEL_ABOUT = "a Hugging Face `config.json`: a `.json` with `model_type`"
+_LARGEST_MODEL = 1 << 20
 _LAYERS_ABOUT = "an ASTRA-sim 1.0 layer file, also SimAI's: `.txt`"
 
 
@@ -34,7 +41,10 @@ def formats() -> dict[str, dict[str, Any]]:
     from allrail import _core
 
     rows = {row["name"]: row for row in json.loads(_core.formats())}
-    return rows | {LAYERS: {"name": LAYERS, "about": _LAYERS_ABOUT, "options": []}}
+    ours = {LAYERS: _LAYERS_ABOUT, MODEL: _MODEL_ABOUT}
+    return rows | {
+        name: {"name": name, "about": about, "options": []} for name, about in ours.items()
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +134,8 @@ def _in_order(file: Path) -> list[str | int]:
 def _format(file: Path) -> str:
     from allrail import _core
 
+    if _is_model(file):
+        return MODEL
     known = _core.recognise(str(file))
     if known is not None:
         return known
@@ -172,6 +184,8 @@ def import_trace(
     name = name or _name(files[0])
     if source == LAYERS:
         return _layer_file(files, folder, name)
+    if source == MODEL:
+        return _model(files, folder, name)
     read: dict[str, Any] = {
         "files": [str(file) for file in files],
         "step": step,
@@ -179,8 +193,9 @@ def import_trace(
         "npus": npus,
         "scale": None if npus is None else {"at": at, "grow": list(grow) or None},
     }
-    request = {"format": source, "source": read, "folder": str(folder), "name": name}
-    told = _ask("import_trace", json.dumps(request))
+    request = {"format": source, "source": read, "name": name}
+    with staged_folder(folder, ours=[f"{glob.escape(name)}.*.et"]) as staged:
+        told = _ask("import_trace", json.dumps(request | {"folder": str(staged)}))
     scenario = folder / f"{name}.yaml"
     _write_scenario(scenario, npus=told["npus"], model=f"trace: {json.dumps(name)}")
     return Imported(
@@ -223,9 +238,11 @@ def export_chakra(scenario: Scenario, *, folder: Path, name: str) -> dict[str, i
     from allrail.scenario.explain import from_core
 
     try:
-        told: dict[str, int] = json.loads(
-            _core.export_chakra(scenario.to_json(), str(folder), name)
-        )
+        ours = [f"{glob.escape(name)}.*.et"]
+        with staged_folder(folder, ours=ours, option="--chakra") as staged:
+            told: dict[str, int] = json.loads(
+                _core.export_chakra(scenario.to_json(), str(staged), name)
+            )
     except _core.InputError as error:
         raise from_core(error, places=scenario._places) from None
     return told
@@ -311,7 +328,57 @@ def _layer_file(files: list[Path], folder: Path, name: str) -> Imported:
     )
 
 
-def _write_scenario(path: Path, *, npus: int | None, model: str) -> None:
+def _is_model(file: Path) -> bool:
+    """Whether a file is a model's `config.json`; traces are larger, or have no `model_type`."""
+    if file.suffix != ".json" or not file.is_file() or file.stat().st_size > _LARGEST_MODEL:
+        return False
+    try:
+        tree = json.loads(file.read_bytes())
+    except ValueError:
+        return False
+    return isinstance(tree, dict) and "model_type" in tree
+
+
+_ASSUMED = {"batch_per_replica": 1, "compute": {"device": "a100"}}
+"""What a model does not say, and a step needs."""
+
+
+def _model(files: list[Path], folder: Path, name: str) -> Imported:
+    """A model's scenario, and what its file leaves open."""
+    from allrail.training import simulate_training
+
+    if len(files) > 1:
+        raise InputError(
+            "a model is one file", hint="import one", source="allrail import", value=str(files[1])
+        )
+    scenario = folder / f"{name}.yaml"
+    path = files[0].resolve()
+    _write_scenario(scenario, npus=8, model="", workload={"model": str(path), **_ASSUMED})
+    try:
+        notes = simulate_training(str(scenario)).to_dict()["notes"]
+    except InputError:
+        scenario.unlink()
+        raise
+    assumed = "assumed, to be replaced by yours: 1 sample a replica, an A100, 8 NPUs"
+    return Imported(
+        source=MODEL,
+        npus=None,
+        kept={"models": 1},
+        measured={},
+        measured_us={},
+        dropped={},
+        notes=(*notes, assumed),
+        warnings=(),
+        files=0,
+        nodes=0,
+        bytes=0,
+        scenario=scenario,
+    )
+
+
+def _write_scenario(
+    path: Path, *, npus: int | None, model: str, workload: dict[str, Any] | None = None
+) -> None:
     """A scenario that runs what was imported, on a network to be replaced."""
     from allrail.files import write_text
 
@@ -328,8 +395,7 @@ fabric:
   name: one-switch
   dimensions:
     - {{kind: switch, size: {size}, bandwidth: 400 Gb/s, latency: 1 us}}
-workload:
-  model: {{{model}}}
+workload: {json.dumps(workload) if workload else f"{{model: {{{model}}}}}"}
 schedule: {{policy: baseline, chunks: 16}}
 """
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -193,6 +193,14 @@ fn a_trace_without_most_of_its_communication_is_refused() {
     assert!(error.why.contains("none of that is in it"), "{error}");
 }
 
+#[test]
+fn a_lone_trace_of_a_later_rank_stands_for_itself() {
+    let folder = Folder::new();
+    let tree = json!({"distributedInfo": {"rank": 3}, "traceEvents": [kernel("k", 7, 0.0, 1.0)]});
+    let read = read(&[folder.put("r.json", tree.to_string().as_bytes())], None).expect("a trace");
+    assert_eq!((read.world, read.account.kept["kernels"].count), (1, 1));
+}
+
 /// Gloo, with PyTorch 2: the backend's threads communicate while the host computes.
 #[test]
 fn a_host_that_trains_computes_and_communicates() {
@@ -225,4 +233,53 @@ fn a_host_that_trains_computes_and_communicates() {
     );
     assert!(after("aten::add_").contains(&"gloo:all_reduce"));
     assert!((read.account.us() - 54.0).abs() < 1e-9, "20 + 4 of the host, 30 of gloo");
+}
+
+/// `ExecutionTraceObserver`, in the forms of PyTorch 2.0 and 2.3: sizes and order, and no times.
+#[test]
+fn an_execution_trace_has_its_communication() {
+    let newer = json!({"schema": "1.1.0-chakra.0.0.4", "pid": 1, "nodes": [
+        {"id": 4, "name": "## process_group:init ##", "ctrl_deps": 3, "attrs": [],
+         "inputs": {"values": ["[{\"pg_name\": \"0\", \"ranks\": [], \"group_size\": 4}]"]}},
+        {"id": 6, "name": "aten::mm", "ctrl_deps": 3, "inputs": {}, "attrs": []},
+        {"id": 7, "name": "c10d::allreduce_", "ctrl_deps": 3, "attrs": [], "inputs": {
+            "values": [[[434, 435, 0, 100, 4, "cuda:1"]]], "shapes": [[[100]]],
+            "types": ["GenericList[Tensor(float)]"]}},
+        {"id": 8, "name": "record_param_comms", "ctrl_deps": 7, "inputs": {}, "attrs": [
+            {"name": "collective_name", "type": "string", "value": "allreduce"},
+            {"name": "dtype", "type": "string", "value": "BFloat16"},
+            {"name": "in_msg_nelems", "type": "uint64", "value": 100},
+            {"name": "out_msg_nelems", "type": "uint64", "value": 100},
+            {"name": "global_rank_start", "type": "uint64", "value": 0},
+            {"name": "global_rank_stride", "type": "uint64", "value": 2},
+            {"name": "pg_size", "type": "uint64", "value": 2}]},
+        {"id": 9, "name": "nccl:all_reduce", "ctrl_deps": 8, "attrs": [], "inputs": {
+            "values": [], "shapes": [[100]], "types": ["Tensor(c10::BFloat16)"]}}]});
+    let older = json!({"schema": "1.0.1", "pid": 1, "nodes": [
+        {"id": 5, "name": "c10d::alltoall_base_", "parent": 2,
+         "inputs": [], "input_shapes": [[96], [64]], "input_types": ["Tensor(float)", "Tensor(float)"]},
+        {"id": 6, "name": "nccl:all_to_all", "parent": 5,
+         "inputs": [], "input_shapes": [[64]], "input_types": ["Tensor(float)"]}]});
+    let folder = Folder::new();
+    let seen = |tree: &Value| {
+        let read =
+            read(&[folder.put("e.json", tree.to_string().as_bytes())], None).expect("a trace");
+        let [Work::Collective { operation, bytes, group, .. }] = works(&read)[..] else {
+            panic!("{read:?}")
+        };
+        let parts = &read.graph.groups()[group.index()].parts;
+        let shape = parts.first().map(|part| (part.size, part.stride));
+        (operation, bytes.count(), read.world, shape, read.warnings)
+    };
+    let (operation, bytes, world, shape, warnings) = seen(&newer);
+    assert_eq!((operation, bytes, world), (Operation::AllReduce, 200, 4));
+    assert_eq!(shape, Some((2, 2)), "ranks 0 and 2");
+    assert!(warnings[0].contains("its 1 operators take none here"), "{warnings:?}");
+    let mut two = older.clone();
+    two["distributedInfo"] = json!({"world_size": 8});
+    let (operation, bytes, world, ..) = seen(&two);
+    assert_eq!((operation, bytes, world), (Operation::AllToAll, 384, 8));
+    let none = json!({"schema": "1.0.1", "nodes": [{"id": 1, "name": "aten::mm"}]}).to_string();
+    let error = read(&[folder.put("n.json", none.as_bytes())], None).expect_err("no communication");
+    assert!(error.why.contains("an execution trace, which holds no times"), "{error}");
 }

@@ -184,9 +184,6 @@ impl Reader<'_> {
             let mut messages = Messages::open(file)?;
             let mut after = Vec::new();
             let (schema, recorded) = first(&mut messages)?;
-            if recorded {
-                translator.leaves_nodes_out();
-            }
             if schema == Schema::Fields {
                 // Its first message is a node already.
                 messages = Messages::open(file)?;
@@ -194,7 +191,7 @@ impl Reader<'_> {
             loop {
                 let offset = messages.offset();
                 let Some(message) = messages.next_message()? else { break };
-                let node = record::read(schema, message, &mut after)
+                let node = record::read(schema, recorded, message, &mut after)
                     .map_err(|why| corrupt(file, offset, &why))?;
                 let into = into.as_mut().map(|(builder, actor)| (&mut **builder, *actor));
                 if !translator.add(&node, &mut after, into)? {
@@ -217,7 +214,7 @@ impl Reader<'_> {
 /// Every id of a file with its place, ascending.
 fn ids_of(file: &Path) -> Result<Vec<(u64, u32)>, TraceError> {
     let mut messages = Messages::open(file)?;
-    let (schema, _) = first(&mut messages)?;
+    let (schema, recorded) = first(&mut messages)?;
     if schema == Schema::Fields {
         messages = Messages::open(file)?;
     }
@@ -225,8 +222,8 @@ fn ids_of(file: &Path) -> Result<Vec<(u64, u32)>, TraceError> {
     loop {
         let offset = messages.offset();
         let Some(message) = messages.next_message()? else { break };
-        let node =
-            record::read(schema, message, &mut after).map_err(|why| corrupt(file, offset, &why))?;
+        let node = record::read(schema, recorded, message, &mut after)
+            .map_err(|why| corrupt(file, offset, &why))?;
         let place = u32::try_from(ids.len()).expect("fewer than 2^32 nodes");
         ids.push((node.id.unwrap_or_default(), place));
     }

@@ -93,7 +93,8 @@ pub(super) struct Ours<'a> {
 }
 
 /// Whether the first message of a file names a process: the trace was recorded from PyTorch and
-/// converted. The converter leaves nodes out that others wait for.
+/// converted. Then `ctrl_deps` are callers, of which the converter has left some out; what is waited
+/// for stands in `data_deps` alone.
 pub(super) fn of_a_process(first: &[u8]) -> bool {
     let mut found = false;
     let _ = fields(first, |tag, field| {
@@ -130,6 +131,7 @@ pub(super) fn schema(first: &[u8]) -> Result<Schema, String> {
 /// Reads a node; its dependencies go to `after`, which is emptied first.
 pub(super) fn read<'a>(
     schema: Schema,
+    recorded: bool,
     message: &'a [u8],
     after: &mut Vec<u64>,
 ) -> Result<Record<'a>, String> {
@@ -140,6 +142,7 @@ pub(super) fn read<'a>(
             (1, _) => node.id = field.number(),
             (2, _) => node.name = text(field)?,
             (3, _) => node.kind = kind(schema, field.number().unwrap_or_default()),
+            (4, Schema::Current) if recorded => {}
             (4, _) | (5, Schema::Current) => numbers(field, |id| after.push(id))?,
             (7, Schema::Current) => node.duration = field.number().unwrap_or_default(),
             (10, Schema::Current) | (11, Schema::Attributes) => {
@@ -398,11 +401,14 @@ mod tests {
             }
             .encode_to_vec();
             let mut after = Vec::new();
-            let node = read(Schema::Current, &written, &mut after).expect("a node");
+            let node = read(Schema::Current, false, &written, &mut after).expect("a node");
             prop_assert_eq!(node.id.unwrap_or_default(), id);
             prop_assert_eq!(node.name, name);
             prop_assert_eq!(node.kind, super::kind(Schema::Current, kind as u64));
-            prop_assert_eq!(&after, &[control, data].concat());
+            prop_assert_eq!(&after, &[control, data.clone()].concat());
+            // Recorded from PyTorch, it waits for data alone.
+            read(Schema::Current, true, &written, &mut after).expect("a node");
+            prop_assert_eq!(&after, &data);
             prop_assert_eq!(node.duration, duration);
             prop_assert_eq!(node.bytes, number(&bytes));
             prop_assert_eq!(node.collective, number(&collective));
@@ -423,7 +429,7 @@ mod tests {
         fn any_bytes_are_read_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
             let mut after = Vec::new();
             for version in [Schema::Current, Schema::Attributes, Schema::Fields] {
-                let _ = read(version, &bytes, &mut after);
+                let _ = read(version, false, &bytes, &mut after);
             }
             let _ = schema(&bytes);
         }
@@ -444,7 +450,7 @@ mod tests {
         // id 1, name `a`, COMM_COLL_NODE, waits for 0, ALL_TO_ALL of 5 bytes.
         let fields = [8, 1, 0x12, 1, b'a', 0x18, 7, 0x20, 0, 0x68, 2, 0x90, 1, 5];
         let mut after = Vec::new();
-        let node = read(Schema::Fields, &fields, &mut after).expect("a node");
+        let node = read(Schema::Fields, false, &fields, &mut after).expect("a node");
         assert_eq!((node.kind, node.collective, node.bytes), (Kind::Collective, Some(6), Some(5)));
         assert_eq!(after, [0]);
         // The same with attributes: `comm_type` 1 and `comm_size` 5, as INT and UINT.
@@ -459,7 +465,7 @@ mod tests {
         let mut message = vec![8, 1, 0x12, 1, b'a', 0x18, 7, 0x20, 0];
         message.extend(attribute("comm_type", 0x38, 1));
         message.extend(attribute("comm_size", 0x30, 5));
-        let node = read(Schema::Attributes, &message, &mut after).expect("a node");
+        let node = read(Schema::Attributes, false, &message, &mut after).expect("a node");
         assert_eq!((node.kind, node.collective, node.bytes), (Kind::Collective, Some(6), Some(5)));
     }
 }

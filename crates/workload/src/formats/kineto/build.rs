@@ -7,6 +7,7 @@ use allrail_core::{Bytes, Rank, Time};
 
 use super::account::Account;
 use super::events::Events;
+use super::execution::NO_TIMES;
 use super::said::MOST_RANKS;
 use super::trace::{Collective, Does, Item, Message, Trace, trace};
 use super::{Imported, meet, words, wrong};
@@ -41,6 +42,7 @@ struct Importer {
 
 pub(super) fn build(files: Vec<(PathBuf, Events)>) -> Result<Imported, WorkloadError> {
     let world = world(&files)?;
+    let execution = files.iter().any(|(_, events)| events.execution);
     let alike = files.len() == 1;
     let mut dropped: BTreeMap<&'static str, u64> = BTreeMap::new();
     let ranks = ranks(&files);
@@ -48,6 +50,9 @@ pub(super) fn build(files: Vec<(PathBuf, Events)>) -> Result<Imported, WorkloadE
     let mut traces = Vec::new();
     for ((path, mut events), rank) in files.into_iter().zip(ranks) {
         let hint = "give one trace, or one of each rank";
+        // Where nothing is said of other ranks, its own number says nothing, either.
+        let lone = alike && world == 1 && events.world.is_none();
+        let rank = if lone { 0 } else { rank };
         if rank >= world {
             let why = format!("it is of rank {rank}, and there are {world}");
             return Err(wrong(&path, why, hint));
@@ -67,7 +72,7 @@ pub(super) fn build(files: Vec<(PathBuf, Events)>) -> Result<Imported, WorkloadE
             leave(words::OPERATORS, events.work.len());
             leave("communication of the host's own backends", events.own.len());
         }
-        traces.push(trace(&path, rank, world, events)?);
+        traces.push(trace(&path, rank, world, &events)?);
     }
     let mut importer = Importer {
         builder: Builder::default(),
@@ -96,16 +101,24 @@ pub(super) fn build(files: Vec<(PathBuf, Events)>) -> Result<Imported, WorkloadE
             "ranks put different amounts into {uneven} collectives: the largest counts"
         ));
     }
-    for trace in traces {
-        importer.rank(trace)?;
+    for trace in &traces {
+        importer.rank(trace);
     }
     let now: Vec<GroupId> =
         (0..u32::try_from(importer.defined.len()).expect("few groups")).map(GroupId).collect();
     importer.builder.regroup(importer.defined, &now);
+    let mut warnings = warnings(&importer.account, world);
+    if execution {
+        let left = dropped.get(NO_TIMES).copied().unwrap_or_default();
+        warnings.push(format!(
+            "an execution trace holds no times: its {left} operators take none here, only its \
+             communication is simulated; the profiler's trace of the same run has both"
+        ));
+    }
     Ok(Imported {
         graph: importer.builder.finish()?,
         world,
-        warnings: warnings(&importer.account, world),
+        warnings,
         account: importer.account,
         dropped,
         notes,
@@ -202,7 +215,7 @@ impl Importer {
         }
     }
 
-    fn rank(&mut self, trace: Trace) -> Result<(), WorkloadError> {
+    fn rank(&mut self, trace: &Trace) {
         let rank = trace.rank;
         let (name, ranks) = if self.alike && self.world > 1 {
             ("all ranks".to_owned(), (0..self.world).map(Rank).collect())
@@ -214,7 +227,6 @@ impl Importer {
         for item in &trace.items {
             self.place(actor, rank, item, &mut streams);
         }
-        Ok(())
     }
 
     /// Adds an item after all that it waited for.

@@ -16,7 +16,7 @@ use serde_json::Value;
 
 use super::calls::HostEvent;
 use super::said::{Said, number, ranks, text};
-use super::words;
+use super::{execution, words};
 use crate::error::WorkloadError;
 
 /// Something that ran on the accelerator.
@@ -61,6 +61,8 @@ pub(super) struct Events {
     /// (number, start, end) of profiler steps, in microseconds; on the accelerator if it says them.
     pub(super) steps: Vec<(u32, f64, f64)>,
     on_accelerator: bool,
+    /// Whether it is an execution trace, without times.
+    pub(super) execution: bool,
     /// What was left out, by why.
     pub(super) dropped: BTreeMap<&'static str, u64>,
 }
@@ -158,6 +160,12 @@ impl<'de> Visitor<'de> for Top<'_> {
                     seen = true;
                     map.next_value_seed(List(self.0))?;
                 }
+                // An execution trace: `{"schema": …, "nodes": […]}`.
+                "nodes" => {
+                    seen = true;
+                    self.0.execution = true;
+                    map.next_value_seed(Nodes(self.0))?;
+                }
                 "distributedInfo" => {
                     let said: Distributed = map.next_value()?;
                     self.0.rank = said.rank;
@@ -189,6 +197,34 @@ impl<'de> DeserializeSeed<'de> for List<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
         deserializer.deserialize_seq(Top(self.0))
+    }
+}
+
+/// The nodes of an execution trace.
+struct Nodes<'a>(&'a mut Events);
+
+impl<'de> DeserializeSeed<'de> for Nodes<'_> {
+    type Value = ();
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Nodes<'_> {
+    type Value = ();
+
+    fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str("a list of nodes")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
+        let mut nodes = execution::Nodes::default();
+        while let Some(node) = list.next_element::<execution::Node>()? {
+            nodes.take(node, self.0);
+        }
+        nodes.finish(self.0);
+        Ok(())
     }
 }
 

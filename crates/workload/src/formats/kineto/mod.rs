@@ -5,7 +5,8 @@
 //! (`calls`), and never guessed: where it remains unknown, the kernel keeps its measured time as
 //! communication. So every event on the accelerator is accounted for, and the times add up to the
 //! trace's (`account`). A trace without an accelerator is that of a host that trains: its operators
-//! compute, and what gloo or MPI does communicates (`host`).
+//! compute, and what gloo or MPI does communicates (`host`). Of an execution trace, which has no times, there
+//! is the communication alone (`execution`).
 //!
 //! What a kernel waits for is read off the timeline, since a trace does not hold all the events that
 //! streams wait for:
@@ -28,6 +29,7 @@ mod account;
 mod build;
 mod calls;
 mod events;
+mod execution;
 pub(super) mod format;
 mod host;
 mod meet;
@@ -72,6 +74,15 @@ pub fn read(files: &[PathBuf], step: Option<u32>) -> Result<Imported, WorkloadEr
         whole(path, &events)?;
         if let Some(step) = step {
             cut(path, &mut events, step)?;
+        }
+        if events.execution && events.own.is_empty() {
+            return Err(wrong(
+                path,
+                "it is an execution trace, which holds no times, and there is no communication in it"
+                    .to_owned(),
+                "import the profiler's trace of the same run: \
+                 `prof.export_chrome_trace(\"rank0.json.gz\")`",
+            ));
         }
         if events.kernels.is_empty() && events.work.is_empty() && events.own.is_empty() {
             return Err(wrong(

@@ -83,13 +83,13 @@ pub(super) fn trace(
     path: &Path,
     rank: u32,
     world: u32,
-    events: Events,
+    events: &Events,
 ) -> Result<Trace, WorkloadError> {
     let mut reader = Reader { path, rank, world, groups: &events.groups, groupless: 0 };
     let mut items = if events.kernels.is_empty() {
-        reader.host(&events)?
+        reader.host(events)?
     } else {
-        reader.accelerator(&events)?
+        reader.accelerator(events)?
     };
     items.sort_by(|a, b| a.start.total_cmp(&b.start));
     Ok(Trace { rank, items, groupless: reader.groupless })

@@ -1,5 +1,7 @@
 //! The words of events: which of them speak of communication, and what their arguments say of it.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -61,6 +63,33 @@ pub(super) struct Args {
     inputs: Option<Value>,
 }
 
+impl Args {
+    /// Of a node of an execution trace: shapes, types and values of its inputs, and its attributes.
+    pub(super) fn of_execution(
+        dims: Option<Value>,
+        types: Option<Value>,
+        inputs: Option<Value>,
+        attributes: &BTreeMap<String, Value>,
+    ) -> Self {
+        let said = |name: &str| attributes.get(name).cloned();
+        Self {
+            collective: said("collective_name"),
+            dtype: said("dtype"),
+            in_elements: said("in_msg_nelems"),
+            out_elements: said("out_msg_nelems"),
+            size: said("pg_size"),
+            group: said("pg_name"),
+            about: said("pg_desc"),
+            first: said("global_rank_start"),
+            apart: said("global_rank_stride"),
+            dims,
+            types,
+            inputs,
+            ..Self::default()
+        }
+    }
+}
+
 /// Whether an event is a backend's, and if so, whether of a backend of accelerators.
 pub(super) fn backend(name: &str) -> Option<bool> {
     BACKENDS.iter().find(|(prefix, _)| name.starts_with(prefix)).map(|(_, on)| *on)
@@ -78,10 +107,19 @@ pub(super) fn of_kernel(name: &str, args: &Args) -> Option<Said> {
 pub(super) fn of_host(name: &str, args: &Args) -> Option<(Said, u8)> {
     let shapes = shapes(args.dims.as_ref());
     let types = args.types.as_ref().and_then(Value::as_array).into_iter().flatten();
-    let dtype = types
-        .filter_map(Value::as_str)
-        .find(|word| !word.is_empty() && *word != "Scalar" && !word.ends_with("List"));
-    let dtype = dtype.unwrap_or_default().to_owned();
+    // An execution trace has `Tensor(float)`, also in lists.
+    let inside = |word: &'_ str| -> Option<String> {
+        let (_, rest) = word.split_once("Tensor(")?;
+        Some(rest.split([')', ',']).next().unwrap_or_default().to_owned())
+    };
+    let dtype = types.filter_map(Value::as_str).find_map(|word| {
+        let plain = !word.is_empty()
+            && !["Scalar", "Int", "Bool", "Object", "String"].contains(&word)
+            && !word.ends_with("List")
+            && !word.contains(['[', '(']);
+        inside(word).or_else(|| plain.then(|| word.to_owned()))
+    });
+    let dtype = dtype.unwrap_or_default();
     // Shapes are those of the inputs; what comes out, `c10d` says or follows from the collective.
     let inputs = (!shapes.is_empty())
         .then(|| (shapes.iter().fold(0u64, |sum, one| sum.saturating_add(*one)), 0));

@@ -65,8 +65,6 @@ pub(super) struct Translator<'a> {
     count: u32,
     base: usize,
     scattered: bool,
-    /// Whether nodes were left out of the file that others wait for.
-    leaves_out: bool,
     /// The furthest dependency, if it is ahead: its place, and who waits for it.
     ahead: Option<(u64, String)>,
     hash: (u64, u64),
@@ -96,7 +94,6 @@ impl<'a> Translator<'a> {
             count: 0,
             base: 0,
             scattered: false,
-            leaves_out: false,
             ahead: None,
             hash: (0, 0),
             known: Vec::new(),
@@ -111,16 +108,10 @@ impl<'a> Translator<'a> {
         self.count = 0;
         self.base = base;
         self.scattered = false;
-        self.leaves_out = false;
         self.ahead = None;
         self.hash = (0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F);
         self.shapes.clear();
         self.messages = None;
-    }
-
-    /// Says of the file that was begun: a node that is waited for may have been left out of it.
-    pub(super) fn leaves_nodes_out(&mut self) {
-        self.leaves_out = true;
     }
 
     /// Whether the ids turned out not to be consecutive.
@@ -215,14 +206,7 @@ impl<'a> Translator<'a> {
                     self.scattered = true;
                     return Ok(false);
                 }
-                if !self.leaves_out {
-                    return Err(self.missing(title(node), *before));
-                }
-                self.mix(u64::MAX);
-                if into.is_some() {
-                    self.note("a node that it waits for was left out of the file: not waited for");
-                }
-                continue;
+                return Err(self.missing(title(node), *before));
             };
             if place > here && self.ahead.as_ref().is_none_or(|(most, _)| place > *most) {
                 self.ahead = Some((place, title(node)));
