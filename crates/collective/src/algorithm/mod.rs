@@ -12,6 +12,7 @@ pub mod halving_doubling;
 pub mod halving_doubling_near;
 pub mod parameter_server;
 pub mod ring;
+pub mod ring_by_block;
 pub mod ring_unidirectional;
 
 use allrail_fabric::Kind;
@@ -50,6 +51,8 @@ pub struct OnLinks {
     pub messages: Option<u64>,
     /// As what ASTRA-sim counts it without contention; `None` where it does not know it.
     pub unaware: Option<Pattern>,
+    /// Whether the blocks of a step leave as messages of their own, each when the one before it has arrived.
+    pub block_by_block: bool,
 }
 
 /// How long the links of a dimension take, in the time that `s` bytes take at its whole bandwidth.
@@ -113,6 +116,7 @@ impl std::fmt::Debug for dyn Algorithm {
 pub static ALL: &[&dyn Algorithm] = &[
     &ring::Ring,
     &ring_unidirectional::RingUnidirectional,
+    &ring_by_block::RingByBlock,
     &direct::Direct,
     &halving_doubling::HalvingDoubling,
     &halving_doubling_near::HalvingDoublingNear,
@@ -170,7 +174,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "`double_binary_tree` does not do `all_to_all`; `ring`, `ring_unidirectional`, \
-             `direct` do"
+             `ring_by_block`, `direct` do"
         );
     }
 }

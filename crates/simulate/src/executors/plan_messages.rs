@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use allrail_collective::model::DimensionSet;
 use allrail_collective::plan::scattered_at_start;
-use allrail_collective::program::Combine;
+use allrail_collective::program::{Blocks, Combine, Send};
 use allrail_collective::{CollectivePlan, Operation, Program, Stage, StageRef, algorithm};
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_engine::{StageTask, Stages};
@@ -58,10 +58,36 @@ impl Programs {
                 format!("`{name}` on it has {messages} messages per stage"),
             ));
         }
-        let program = Arc::new(algorithm.program(operation, size));
+        let mut program = algorithm.program(operation, size);
+        if algorithm.on_links(kind, operation, size).block_by_block {
+            program = block_by_block(&program);
+        }
+        let program = Arc::new(program);
         self.0.push((name.to_owned(), operation, size, Arc::clone(&program)));
         Ok(program)
     }
+}
+
+/// Every step as so many as its messages have blocks, one of each message in each.
+fn block_by_block(program: &Program) -> Program {
+    let lengths = |step: usize| {
+        let of_rank = program.steps.iter().flat_map(move |steps| &steps[step].sends);
+        of_rank.map(|send| send.blocks.len()).max().unwrap_or(1)
+    };
+    let parts: Vec<(usize, usize)> = (0..program.step_count())
+        .flat_map(|step| (0..lengths(step) as usize).map(move |part| (step, part)))
+        .collect();
+    let mut spread = Program::empty(program.ranks, program.blocks, parts.len());
+    for (rank, steps) in (0u32..).zip(&program.steps) {
+        for (place, (step, part)) in parts.iter().enumerate() {
+            for Send { to, blocks } in &steps[*step].sends {
+                let Some(block) = blocks.iter(program.blocks).nth(*part) else { continue };
+                let one = Blocks::Wrapped { start: block, count: 1 };
+                spread.message(place, (rank, one.clone()), (*to, one), Combine::Replace);
+            }
+        }
+    }
+    spread
 }
 
 fn too_large(field: String, value: String, why: String) -> SimulateError {
@@ -328,10 +354,12 @@ impl MessageSteps for PlanMessages {
         let (_, counted) = self.coordinate(position, stage);
         let receives = &stage.program.steps[counted][step as usize].receives;
         let reduced = receives.iter().filter(|receive| receive.combine == Combine::Reduce);
-        // Messages of one step are reduced side by side; read twice, written once.
+        // Messages of one step are reduced side by side; read twice, written once, each in whole ns.
         let most = reduced.map(|receive| u64::from(receive.blocks.len())).max().unwrap_or(0);
-        let bytes = 3 * u128::from(stage.block.count()) * u128::from(most);
-        memory.time_for_fraction(bytes, 1).expect("the driver bounds the time of a message")
+        let bytes = u128::from(stage.block.count()) * u128::from(most);
+        let access = memory.time_for_fraction(bytes, 1);
+        let access = access.expect("the driver bounds the time of a message");
+        Time::from_ns(3 * (access.as_ps() / 1_000))
     }
 }
 

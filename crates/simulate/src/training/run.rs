@@ -200,7 +200,8 @@ pub fn run(
             let overhead = scenario.messages.overhead;
             let communicator =
                 RankCommunicator::new(job.graph, &players, wiring, Box::new(world), overhead)
-                    .sending_ahead(scenario.schedule.send_ahead);
+                    .sending_ahead(scenario.schedule.send_ahead)
+                    .with_message_delay(scenario.messages.endpoint_delay);
             let wires = Wires::Dimensions(&request.fabric, slow);
             let mut result = by_messages(
                 job,

@@ -1,8 +1,8 @@
 //! Makes step graphs, node by node, and checks them at the end.
 
 use super::{
-    Actor, ActorId, DELAY, Group, GroupId, Kind, NO_TENSOR, Names, Node, NodeId, Packed, Peer,
-    Purpose, SECOND, StepGraph, URGENT, Work,
+    Actor, ActorId, CLOSES, DELAY, Group, GroupId, Kind, NO_TENSOR, Names, Node, NodeId, OPENS,
+    Packed, Peer, Purpose, SECOND, StepGraph, URGENT, WITHIN, Work,
 };
 use crate::error::WorkloadError;
 
@@ -144,6 +144,30 @@ impl Builder {
     /// If the node was not added.
     pub fn second(&mut self, node: NodeId) {
         self.nodes[node.index()].marks |= SECOND;
+    }
+
+    /// Lets a node begin a collective that is nodes of its own; see [`StepGraph::opens`].
+    ///
+    /// # Panics
+    /// If the node was not added.
+    pub fn open(&mut self, node: NodeId) {
+        self.nodes[node.index()].marks |= OPENS;
+    }
+
+    /// Lets a node end such a collective; see [`StepGraph::closes`].
+    ///
+    /// # Panics
+    /// If the node was not added.
+    pub fn close(&mut self, node: NodeId) {
+        self.nodes[node.index()].marks |= CLOSES;
+    }
+
+    /// Makes a node part of such a collective; see [`StepGraph::is_within`].
+    ///
+    /// # Panics
+    /// If the node was not added.
+    pub fn within(&mut self, node: NodeId) {
+        self.nodes[node.index()].marks |= WITHIN;
     }
 
     /// Marks a node as another one is marked in its graph.

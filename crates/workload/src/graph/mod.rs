@@ -232,7 +232,7 @@ struct Packed {
     kind: Kind,
     purpose: Purpose,
     pass: Pass,
-    /// [`DELAY`], [`URGENT`], [`SECOND`].
+    /// [`DELAY`], [`URGENT`], [`SECOND`], [`OPENS`], [`CLOSES`], [`WITHIN`].
     marks: u8,
 }
 
@@ -242,6 +242,12 @@ const DELAY: u8 = 1;
 const URGENT: u8 = 2;
 /// Of a gradient, not the first collective.
 const SECOND: u8 = 4;
+/// Begins a collective that is nodes of its own.
+const OPENS: u8 = 8;
+/// Ends it.
+const CLOSES: u8 = 16;
+/// Between the two.
+const WITHIN: u8 = 32;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -349,6 +355,25 @@ impl StepGraph {
     #[must_use]
     pub fn is_second(&self, id: NodeId) -> bool {
         self.nodes[id.index()].marks & SECOND != 0
+    }
+
+    /// Whether a node begins a collective that is sends and receives of its own: it takes the turn of a
+    /// player's communication, which the node that [`closes`](Self::closes) it gives back.
+    #[must_use]
+    pub fn opens(&self, id: NodeId) -> bool {
+        self.nodes[id.index()].marks & OPENS != 0
+    }
+
+    /// Whether a node ends such a collective.
+    #[must_use]
+    pub fn closes(&self, id: NodeId) -> bool {
+        self.nodes[id.index()].marks & CLOSES != 0
+    }
+
+    /// Whether a node is part of such a collective, and so waits for no turn.
+    #[must_use]
+    pub fn is_within(&self, id: NodeId) -> bool {
+        self.nodes[id.index()].marks & (CLOSES | WITHIN) != 0
     }
 
     /// What a node waits for within its iteration.

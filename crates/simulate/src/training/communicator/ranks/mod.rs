@@ -100,6 +100,13 @@ impl<'a> RankCommunicator<'a> {
         self
     }
 
+    /// Lets endpoints take otherwise long over a message between two ranks than over a collective's.
+    #[must_use]
+    pub fn with_message_delay(mut self, delay: Option<Time>) -> Self {
+        self.lowering.message_delay = delay;
+        self
+    }
+
     /// Carries bytes in no time; latencies and the overhead remain.
     #[must_use]
     pub fn infinite(mut self) -> Self {
