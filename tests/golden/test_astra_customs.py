@@ -68,18 +68,25 @@ def chain(steps) -> list[bytes]:
 def custom(tmp_path):
     """Writes a quartet of so many NPUs, and a ring of so many ranks as its collective."""
 
-    def make(npus: int = 4, *, key="all-reduce-implementation-custom", group=None, **system):
+    def make(
+        npus: int = 4,
+        *,
+        key="all-reduce-implementation-custom",
+        kind=0,
+        topology="Ring",
+        **system,
+    ):
         (tmp_path / "network.yml").write_text(
-            f"topology: [ Ring ]\nnpus_count: [ {npus} ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n"
+            f"topology: [ {topology} ]\nnpus_count: [ {npus} ]\n"
+            "bandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n"
         )
         named = {key: ["own"]} if key else {}
         keys = {"endpoint-delay": 10, "preferred-dataset-splits": 1, **named, **system}
         (tmp_path / "system.json").write_text(json.dumps(keys))
-        options = {"comm_type": 0, "comm_size": SIZE}
+        options = {"comm_type": kind, "comm_size": SIZE}
         for rank in range(npus):
             write(tmp_path / f"w.{rank}.et", [node(3, COLLECTIVE, **options)])
-        for rank in range(group or npus):
-            write(tmp_path / f"own.{rank}.et", chain(ring(rank, group or npus)))
+            write(tmp_path / f"own.{rank}.et", chain(ring(rank, npus)))
 
         def read(**options):
             files = {"system": tmp_path / "system.json", "workload": tmp_path / "w"}
@@ -107,10 +114,38 @@ def expected(ranks: int) -> float:
     return 2 * (ranks - 1) * step + (ranks - 1) * 7000
 
 
-@pytest.mark.parametrize(("npus", "world"), [(2, "dims"), (4, "dims"), (4, "links"), (5, "links")])
+RUNS = [(2, "dims"), (4, "dims"), (4, "links"), (5, "links")]
+
+
+@pytest.mark.parametrize(("npus", "world"), RUNS)
 def test_its_messages_and_reductions_are_what_it_takes(custom, npus, world):
     # On a ring messages meet nobody, and those of a trace wait at no endpoint.
     assert total(custom(npus)(world=world)) == pytest.approx(expected(npus), rel=0.001)
+
+
+def test_an_all_to_all_of_a_ring_sends_each_block_by_itself(custom):
+    keys = {"preferred-dataset-splits": 4, "all-to-all-implementation": ["ring"]}
+    case = custom(8, key=None, kind=6, **keys)(world="links")
+    # ASTRA-sim 2.x's congestion-aware backend (518bd51) says 125,480 ns.
+    assert total(case) == pytest.approx(125_480, rel=0.001)
+
+
+# An all-reduce of 1 MiB over 8 NPUs on a switch, two chunks, 50 GB/s of memory: what ASTRA-sim 2.x
+# (518bd51) says. In halving, a rank reduces what it sends on before it does; in a tree, what it
+# passes down goes through its memory, too.
+@pytest.mark.parametrize(
+    ("name", "world", "expected"),
+    [
+        ("halvingDoubling", "dims", 69_898),
+        ("halvingDoubling", "links", 104_070),
+        ("doubleBinaryTree", "dims", 433_095),
+        ("doubleBinaryTree", "links", 608_855),
+    ],
+)
+def test_reductions_wait_for_memory(custom, name, world, expected):
+    keys = {"preferred-dataset-splits": 2, "all-reduce-implementation": [name], "local-mem-bw": 50}
+    case = custom(8, key=None, topology="Switch", **keys)(world=world)
+    assert total(case) == pytest.approx(expected, rel=0.005)
 
 
 def test_one_node_has_its_own(custom, tmp_path):

@@ -5,6 +5,7 @@
 //! Reduce-scatter leaves shard `i` with rank `i` and all-gather starts from there; shard `i` is blocks
 //! `i·B/P .. (i + 1)·B/P`. An algorithm's reduce-scatter and all-gather have the same `B`.
 
+pub mod binary_tree;
 pub mod binary_trees;
 pub mod direct;
 pub mod double_binary_tree;
@@ -53,6 +54,9 @@ pub struct OnLinks {
     pub unaware: Option<Pattern>,
     /// Whether the blocks of a step leave as messages of their own, each when the one before it has arrived.
     pub block_by_block: bool,
+    /// Whether what a rank passes on goes through its memory as what it reduces does: read twice, written
+    /// once.
+    pub relays: bool,
 }
 
 /// How long the links of a dimension take, in the time that `s` bytes take at its whole bandwidth.
@@ -121,6 +125,7 @@ pub static ALL: &[&dyn Algorithm] = &[
     &halving_doubling::HalvingDoubling,
     &halving_doubling_near::HalvingDoublingNear,
     &double_binary_tree::DoubleBinaryTree,
+    &binary_tree::BinaryTree,
     &binary_trees::BinaryTrees,
     &parameter_server::ParameterServer,
 ];

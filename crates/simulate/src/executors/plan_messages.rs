@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use allrail_collective::model::DimensionSet;
 use allrail_collective::plan::scattered_at_start;
-use allrail_collective::program::{Blocks, Combine, Send};
+use allrail_collective::program::{Blocks, Combine, Receive, Send};
 use allrail_collective::{CollectivePlan, Operation, Program, Stage, StageRef, algorithm};
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_engine::{StageTask, Stages};
@@ -128,6 +128,9 @@ struct Expanded {
     /// Bytes of one block of the program.
     block: Bytes,
     first: u64,
+    /// Whether what is passed on goes through memory, and whether the next step sends a part of it.
+    relays: bool,
+    halving: bool,
     /// From which coordinate on the program counts its ranks.
     turn: u32,
 }
@@ -187,7 +190,10 @@ pub fn lower(
             unreached.push(left);
             let outside = scattered.without(dimension);
             let steps = program.step_count() as u64;
+            let known = algorithm::named(name)?.on_links(on.kind, operation, on.size);
             messages.stages.push(Expanded {
+                relays: known.relays,
+                halving: known.halving,
                 block: block(chunk.bytes, &messages.shape, outside, program.blocks),
                 program,
                 dimension: dimension.index(),
@@ -352,10 +358,21 @@ impl MessageSteps for PlanMessages {
         let Some(memory) = self.memory else { return Time::ZERO };
         let stage = self.expanded(at);
         let (_, counted) = self.coordinate(position, stage);
-        let receives = &stage.program.steps[counted][step as usize].receives;
-        let reduced = receives.iter().filter(|receive| receive.combine == Combine::Reduce);
+        let (step, steps) = (step as usize, &stage.program.steps[counted]);
+        let receives = &steps[step].receives;
+        let relayed = stage.relays && steps[step + 1..].iter().any(|later| !later.sends.is_empty());
+        let reduces = |one: &Receive| one.combine == Combine::Reduce;
+        let reduced = receives.iter().filter(|one| relayed || reduces(one));
         // Messages of one step are reduced side by side; read twice, written once, each in whole ns.
-        let most = reduced.map(|receive| u64::from(receive.blocks.len())).max().unwrap_or(0);
+        let received = reduced.map(|one| u64::from(one.blocks.len())).max().unwrap_or(0);
+        let next = steps.get(step + 1).filter(|next| next.receives.iter().any(reduces));
+        let sent = next.map(|next| next.sends.iter().map(|one| u64::from(one.blocks.len())));
+        // Where a rank sends on a part of it, only that part has to be reduced before.
+        let most = if stage.halving {
+            received.min(sent.and_then(Iterator::max).unwrap_or(0))
+        } else {
+            received
+        };
         let bytes = u128::from(stage.block.count()) * u128::from(most);
         let access = memory.time_for_fraction(bytes, 1);
         let access = access.expect("the driver bounds the time of a message");

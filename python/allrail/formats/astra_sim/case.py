@@ -22,6 +22,7 @@ from allrail.errors import InputError
 from allrail.formats.astra_sim import traces, training
 from allrail.formats.astra_sim.dimensions import dimension_of
 from allrail.formats.astra_sim.implementations import (
+    ONE_TREE,
     Implementation,
     is_staged,
     of_kind,
@@ -103,7 +104,7 @@ def read_case(
         prefix = Path(workload)
         scales = {"comm_scale": comm_scale, "compute_scale": compute_scale}
         model = traces.workload(prefix, comm_group, num_passes=num_passes, sys=sys, **scales)
-        carried = traces.carried(net, prefix, comm_group, "links" if sys.customs else world)
+        carried = traces.carried(net, sys, prefix, comm_group, world)
         scenario = traces.scenario(net, sys, world=carried, aware=world == "links")
         scenario["workload"] = model
         return AstraCase(
@@ -118,8 +119,7 @@ def read_case(
         )
     if sys.customs:
         raise sys.source.error(
-            "collectives that are traces of their own replace nodes of a trace, and the workload is "
-            "layers",
+            "collectives that are traces of their own replace nodes of a trace; this one is layers",
             at=", ".join(sys.customs),
             hint="leave it out, and name an implementation such as `ring`",
         )
@@ -269,7 +269,7 @@ def _dimensions(
             )
             composed = composition if kind == "all_reduce" else "stages"
             _check_algorithm(i, i == kept[-1], names[i], composed, kind, sys)
-            algorithms[kind].append(of_kind(algorithm, kind))
+            algorithms[kind].append(ONE_TREE.get(algorithm, of_kind(algorithm, kind)))
             forms.append(dimension)
         if any(form != forms[0] for form in forms):
             raise sys.source.error(

@@ -21,6 +21,9 @@ from allrail.scenario.fields import table
 ONE_WAY = {"ring": "ring_unidirectional", "oneRing": "ring_unidirectional"}
 """What a name means where its messages have the links of one direction only."""
 
+ONE_TREE = {"binary_trees": "binary_tree"}
+"""1.0: every chunk takes the same tree."""
+
 BY_BLOCK = {"all_to_all": {"ring_unidirectional": "ring_by_block"}}
 """By kind of collective, what a ring's messages are: an all-to-all's blocks leave one by one."""
 

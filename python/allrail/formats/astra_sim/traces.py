@@ -27,6 +27,7 @@ from allrail.formats.astra_sim.dimensions import dimension_of
 from allrail.formats.astra_sim.implementations import (
     ONE_WAY,
     Implementation,
+    is_staged,
     of_kind,
     operations_of,
 )
@@ -104,21 +105,26 @@ def workload(
     }
 
 
-def carried(net: AstraNetwork, prefix: Path, comm_group: str | Path | None, world: str) -> str:
+def carried(
+    net: AstraNetwork, sys: AstraSystem, prefix: Path, comm_group: str | Path | None, world: str
+) -> str:
     """The world of ours that carries a trace.
 
-    Where ranks send to each other, or process groups are smaller than the job, messages of ranks
-    (`links`); else stages of ranks that are alike (`dims`), whose cost does not depend on how many
-    there are.
+    Where ranks send to each other, process groups are smaller than the job, or an algorithm's
+    ranks are not alike (trees), messages of ranks (`links`); else stages of ranks that are alike
+    (`dims`), whose cost does not depend on how many there are.
 
     Args:
         net: The network.
+        sys: The system.
         prefix: The trace.
         comm_group: Its process groups.
         world: As it was asked for; `links` is the congestion-aware backend.
     """
     groups = prefix.parent / BESIDE if comm_group is None else Path(comm_group)
-    if world == "links" or _has_parts(groups, net.npus):
+    names = [name for listed in sys.implementations.values() for name in listed]
+    alike = all(is_staged(name.algorithm) for name in names)
+    if world == "links" or sys.customs or not alike or _has_parts(groups, net.npus):
         return "links"
     named = prefix.parent.glob(f"{prefix.name}.*.et")
     return "links" if any(_has_messages(file) for file in named) else "dims"
