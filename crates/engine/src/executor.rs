@@ -1,7 +1,7 @@
 //! The executor: the chunks of collectives on the ports of one rank.
 //!
 //! A port is what the rank has on one dimension; a class of ranks that are alike has one executor for
-//! all. Each port has a dimension queue (a decider). A chunk waits in the queue of the port of its
+//! all. On each port every communicator has a dimension queue (a decider), and [`Shared`] says whose turn it is. A chunk waits in the queue of the port of its
 //! stage; a port that is free, and on which fewer than `active_chunks` stages are under way, lets its
 //! queue choose. The stage that is chosen keeps the port until the driver says that it is free again,
 //! and is under way until the driver says that it is over; then its chunk goes on to the queue of its
@@ -31,10 +31,10 @@
 //!
 //! let mut executor = Executor::new(Order::FIFO, 1, None);
 //! let (operation, buffer) = (Operation::AllReduce, Bytes::new(64));
-//! let task = StageTask { stage: 0, port: 0, operation, buffer, brought: buffer };
+//! let task = StageTask { stage: 0, port: 0, operation, buffer, brought: buffer, load: 64 };
 //! let mut stages = Stages::new(Vec::new());
 //! stages.push([task]);
-//! let (id, _) = executor.issue(Arc::new(stages), 0)?;
+//! let (id, _) = executor.issue(Arc::new(stages), 0, 0)?;
 //! let run = executor.choose().expect("a free port and a stage for it");
 //! assert_eq!((run.collective, executor.choose()), (id, None));
 //! assert_eq!(executor.stage_over(id, run.at)?, Progress::Over);
@@ -46,9 +46,12 @@ use std::sync::Arc;
 
 use allrail_collective::StageRef;
 use allrail_schedule::Order;
-use allrail_schedule::queue::{self, DimensionQueue, Waiting};
+use allrail_schedule::queue::{Shared, Waiting};
 
 use crate::{Broken, Stages};
+
+/// The communicator of an executor that has one only.
+pub const ALONE: u32 = 0;
 
 /// A collective on an executor. Numbers are not used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,7 +98,7 @@ pub enum Progress {
 }
 
 struct Port {
-    queue: Box<dyn DimensionQueue>,
+    queue: Shared,
     free: bool,
     /// How many stages are in the queue.
     waiting: u32,
@@ -116,6 +119,7 @@ struct Chunk {
 
 struct Flight {
     stages: Arc<Stages>,
+    communicator: u32,
     priority: i64,
     chunks: Vec<Chunk>,
     chunks_left: u32,
@@ -143,17 +147,15 @@ impl Executor {
     /// Of a rank with so many ports, all free; a port runs at most `active_chunks` stages at once.
     #[must_use]
     pub fn new(order: Order, ports: usize, active_chunks: Option<u32>) -> Self {
-        let ports: Vec<Port> = queue::queues(order, ports, &[])
-            .into_iter()
-            .map(|queue| Port {
-                queue,
-                free: true,
-                waiting: 0,
-                active: 0,
-                choosing: false,
-                awaited: false,
-            })
-            .collect();
+        let port = |_| Port {
+            queue: Shared::new(order),
+            free: true,
+            waiting: 0,
+            active: 0,
+            choosing: false,
+            awaited: false,
+        };
+        let ports: Vec<Port> = (0..ports).map(port).collect();
         Self {
             eager: ports.first().is_some_and(|port| port.queue.is_eager()),
             ports,
@@ -173,22 +175,24 @@ impl Executor {
         self.eager
     }
 
-    /// A collective begins on this rank. Higher priorities go first. One without a stage is over.
+    /// A collective begins on this rank. Of a communicator's, higher priorities go first; between
+    /// communicators nobody does. One without a stage is over.
     ///
     /// # Errors
     /// [`Broken::UnknownPort`].
     pub fn issue(
         &mut self,
         stages: Arc<Stages>,
+        communicator: u32,
         priority: i64,
     ) -> Result<(CollectiveId, Progress), Broken> {
         if stages.ports() as usize > self.ports.len() {
             return Err(self.unknown_port(&stages));
         }
-        let id = self.open(stages, priority);
+        let id = self.open(stages, communicator, priority);
         let flight = &self.flights[id.slot as usize];
         for (port, order) in self.ports.iter_mut().zip(flight.stages.planned()) {
-            port.queue.begin(id.slot, order);
+            port.queue.begin(communicator, id.slot, order);
         }
         if flight.chunks_left == 0 {
             self.close(id.slot);
@@ -220,11 +224,12 @@ impl Executor {
     }
 
     /// A place for a collective, used again where there is one.
-    fn open(&mut self, stages: Arc<Stages>, priority: i64) -> CollectiveId {
+    fn open(&mut self, stages: Arc<Stages>, communicator: u32, priority: i64) -> CollectiveId {
         let chunks = stages.chunks();
         let slot = self.free.pop().unwrap_or_else(|| {
             self.flights.push(Flight {
                 stages: Arc::clone(&stages),
+                communicator,
                 priority,
                 chunks: Vec::new(),
                 chunks_left: 0,
@@ -239,7 +244,7 @@ impl Executor {
         flight.chunks.extend((0..chunks).map(first));
         flight.chunks_left = stages.with_stages();
         flight.stages = stages;
-        flight.priority = priority;
+        (flight.communicator, flight.priority) = (communicator, priority);
         flight.open = true;
         CollectiveId { slot, generation: flight.generation }
     }
@@ -270,14 +275,15 @@ impl Executor {
         }
         let task = flight.stages.tasks()[place as usize];
         let port = &mut self.ports[task.port as usize];
-        port.queue.push(Waiting {
+        let stage = Waiting {
             collective: slot,
             at: StageRef { chunk, stage: task.stage },
             priority: flight.priority,
             operation: task.operation,
             buffer: task.buffer,
             brought: task.brought,
-        });
+        };
+        port.queue.push(flight.communicator, stage);
         port.waiting += 1;
         self.attend(task.port);
         Progress::Running
@@ -376,9 +382,10 @@ impl Executor {
             self.ports[run.port as usize].active -= 1;
         }
         self.unissued.retain(|(other, _)| *other != id);
+        let communicator = flight.communicator;
         for index in 0..self.ports.len() {
             let port = &mut self.ports[index];
-            port.waiting -= port.queue.withdraw(id.slot);
+            port.waiting -= port.queue.withdraw(communicator, id.slot);
             self.attend(u32::try_from(index).expect("few ports"));
         }
         self.close(id.slot);
@@ -408,9 +415,15 @@ impl Executor {
         while let Some(index) = self.round.last().copied() {
             let port = &mut self.ports[index as usize];
             port.choosing = false;
+            let flights = &self.flights;
+            let load = |stage: &Waiting| {
+                let flight = &flights[stage.collective as usize];
+                let task = flight.chunks[stage.at.chunk as usize].task;
+                flight.stages.tasks()[task as usize].load
+            };
             if port.free
                 && port.active < self.active_chunks
-                && let Some(Waiting { collective: slot, at, .. }) = port.queue.pop()
+                && let Some(Waiting { collective: slot, at, .. }) = port.queue.pop(load)
             {
                 port.waiting -= 1;
                 port.active += 1;

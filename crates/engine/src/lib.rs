@@ -28,7 +28,7 @@ pub mod stages;
 pub use chunk_run::{ChunkRun, FrameAt, Misfit, Work};
 pub use engine::{Action, Call, Engine, Event, Home, Ordering, Registration, Settings, Slice};
 pub use error::Broken;
-pub use executor::{CollectiveId, Executor, Progress, Run, UnderWay};
+pub use executor::{ALONE, CollectiveId, Executor, Progress, Run, UnderWay};
 pub use operations::{FrameName, Operations, Refused};
 pub use reduce::Dtype;
 pub use signature_hash::SignatureHash;

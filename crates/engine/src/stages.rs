@@ -17,6 +17,8 @@ pub struct StageTask {
     pub buffer: Bytes,
     /// What the rank brings to it.
     pub brought: Bytes,
+    /// How much of the port it takes, in a unit that all stages on it share: communicators take turns by it.
+    pub load: u64,
 }
 
 /// The stages of a collective on one rank, or on ranks that are alike.

@@ -7,6 +7,7 @@ use std::rc::Rc;
 
 use allrail_collective::CollectivePlan;
 use allrail_core::{Bytes, EventQueue, Rank, Time};
+use allrail_engine::ALONE;
 use allrail_schedule::queue::Order;
 use allrail_world::World;
 
@@ -97,7 +98,15 @@ pub fn run(
             let (members, tag) = (Rc::clone(&members), collective as u64);
             let priority = job.priorities[collective];
             let overhead = Time::ZERO;
-            let cargo = Cargo { lowered, members, priority, overhead, tag, tell_left: false };
+            let cargo = Cargo {
+                lowered,
+                members,
+                communicator: ALONE,
+                priority,
+                overhead,
+                tag,
+                tell_left: false,
+            };
             executors.carry(now, cargo);
         }
         while let Some((time, event)) = executors.next_event(now) {

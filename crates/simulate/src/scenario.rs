@@ -116,6 +116,10 @@ pub struct Schedule {
     pub algorithms_by_operation: BTreeMap<Operation, Vec<String>>,
     /// Which of several waiting collectives a dimension serves first.
     pub collective_order: CollectiveOrder,
+    /// Of a workload: what its communicators do where they meet on a dimension. Every process group has one for
+    /// its collectives and one for its messages. `share`: they take turns, chunk by chunk, for equal times.
+    /// `queue`: all wait in one queue.
+    pub communicators: Communicators,
     /// How an all-reduce is composed over dimensions. `stages`: reduce-scatters, then all-gathers;
     /// `merged`: the last dimension all-reduces in one stage; `sequential`: a whole all-reduce per
     /// dimension.
@@ -155,6 +159,7 @@ impl Default for Schedule {
             algorithms: None,
             algorithms_by_operation: BTreeMap::new(),
             collective_order: CollectiveOrder::default(),
+            communicators: Communicators::default(),
             composition: parameters.composition,
             loads: parameters.loads,
             groups: None,
@@ -220,6 +225,18 @@ pub enum CollectiveOrder {
     Fifo,
     /// The one issued last.
     Lifo,
+}
+
+/// What communicators do where they meet on a dimension.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "what communicators do"))]
+pub enum Communicators {
+    /// They take turns, for equal times.
+    #[default]
+    Share,
+    /// All wait in one queue.
+    Queue,
 }
 
 /// Which plans a simulation takes.

@@ -174,6 +174,13 @@ class Schedule(Node):
     collective_order: Annotated[str, OneOf("fifo", "lifo", what="a collective order")] = Field(
         default="fifo", description="Which of several waiting collectives a dimension serves first."
     )
+    communicators: Annotated[str, OneOf("share", "queue", what="what communicators do")] = Field(
+        default="share",
+        description="Of a workload: what its communicators do where they meet on a dimension. "
+        "Every process group has one for its collectives and one for its messages. "
+        "`share`: they take turns, chunk by chunk, for equal times. `queue`: all "
+        "wait in one queue.",
+    )
     composition: Annotated[str, OneOf("stages", "merged", "sequential", what="a composition")] = (
         Field(
             default="stages",
@@ -247,6 +254,23 @@ class Parallelism(Node):
     ] = Field(default="1f1b", description="In which order a stage runs its microbatches.")
     virtual_stages: Annotated[int, Count(1)] | None = Field(
         default=None, description="`interleaved`: pieces of the model per stage; 2 if left out."
+    )
+    stages: tuple[Annotated[int, Count(0)], ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="How many layers each stage has, the first one first (of `interleaved` each"
+        " piece); as even as it goes if left out.",
+    )
+    ends_as_layers: Annotated[bool, Flag()] = Field(
+        default=False,
+        description="Whether the embedding and the head count as a layer each where layers are "
+        "shared out.",
+    )
+    recompute: Annotated[
+        str, OneOf("none", "selective", "full", what="a way to recompute activations")
+    ] = Field(
+        default="none",
+        description="Which activations the backward pass computes again instead of keeping them.",
     )
     map: Annotated[dict[str, tuple[int | str, ...]], Mapped()] = Field(
         default={},

@@ -24,7 +24,7 @@ use super::event::{Action, CallReport, Home};
 use super::parts::{Parts, Wanted};
 use super::running::Running;
 use crate::signature_hash::{Differs, SignatureHash};
-use crate::{Broken, CollectiveId, Progress};
+use crate::{ALONE, Broken, CollectiveId, Progress};
 
 /// What a call does, alike on every rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,7 +153,7 @@ impl Running {
         let Call { operation, root, dtype, shape, width, priority } = *call;
         let elements = call.elements()?;
         let of_size = parts.of(Wanted { operation, root, turn: 0, elements, width })?;
-        let (id, progress) = self.executor.issue(of_size.stages, priority)?;
+        let (id, progress) = self.executor.issue(of_size.stages, ALONE, priority)?;
         let (epoch, group) = (self.epoch, self.group);
         let name = OperationName { epoch, group, key, generation, part: 0 };
         let signature = SignatureHash::new(operation, root, dtype, shape, &[]);

@@ -121,6 +121,7 @@ fn stages(plan: &CollectivePlan, size: Bytes) -> Stages {
                     operation: of.operation,
                     buffer: Bytes::new(if gathers { divided(scattered) } else { before }),
                     brought: Bytes::new(before),
+                    load: before,
                 }
             })
             .collect();

@@ -9,7 +9,7 @@ use super::operations::Share;
 use super::parts::{Parts, Wanted};
 use super::running::Running;
 use super::tensors::TensorState;
-use crate::{Broken, Progress, SignatureHash};
+use crate::{ALONE, Broken, Progress, SignatureHash};
 
 /// How many of these pieces, from the first on, share a buffer: tensors of one type. Where every rank has
 /// a shard, tensors have no buffer in common.
@@ -139,7 +139,7 @@ impl Running {
         let turn = key.0.wrapping_add(u64::from(part)) % ranks.max(1);
         let turn = u32::try_from(turn).expect("below the number of ranks");
         let of_size = parts.of(Wanted { operation: kind, root: 0, turn, elements, width })?;
-        let (id, progress) = self.executor.issue(of_size.stages, priority)?;
+        let (id, progress) = self.executor.issue(of_size.stages, ALONE, priority)?;
         let all = &self.tensors.all;
         let shares = pieces.iter().filter_map(|piece| {
             let tensor = &all[piece.tensor as usize];

@@ -12,7 +12,7 @@ fn on_port(port: u32, chunks: u32) -> Arc<Stages> {
     let (operation, buffer) = (Operation::AllReduce, Bytes::new(64));
     let mut stages = Stages::new(Vec::new());
     for _ in 0..chunks {
-        stages.push([StageTask { stage: 0, port, operation, buffer, brought: buffer }]);
+        stages.push([StageTask { stage: 0, port, operation, buffer, brought: buffer, load: 64 }]);
     }
     Arc::new(stages)
 }
@@ -20,12 +20,12 @@ fn on_port(port: u32, chunks: u32) -> Arc<Stages> {
 #[test]
 fn a_taken_port_is_awaited_once_until_it_is_free() -> Result<(), Broken> {
     let mut executor = Executor::new(Order::FIFO, 2, None);
-    executor.issue(on_port(1, 3), 0)?;
+    executor.issue(on_port(1, 3), 0, 0)?;
     assert_eq!(executor.awaited(), None, "the port is free");
     assert!(executor.choose().is_some());
     assert_eq!(executor.choose(), None);
     assert_eq!(executor.awaited(), Some(1), "two chunks wait for it");
-    executor.issue(on_port(1, 1), 0)?;
+    executor.issue(on_port(1, 1), 0, 0)?;
     assert_eq!(executor.awaited(), None, "that was said");
     executor.port_free(1)?;
     assert!(executor.choose().is_some());
@@ -37,7 +37,7 @@ fn a_taken_port_is_awaited_once_until_it_is_free() -> Result<(), Broken> {
 #[test]
 fn a_port_is_not_awaited_for_nothing() -> Result<(), Broken> {
     let mut executor = Executor::new(Order::FIFO, 1, Some(1));
-    let (id, _) = executor.issue(on_port(0, 2), 0)?;
+    let (id, _) = executor.issue(on_port(0, 2), 0, 0)?;
     let run = executor.choose().expect("a free port and a stage for it");
     assert_eq!(executor.choose(), None);
     assert_eq!(executor.awaited(), None, "it runs one stage at most, and one is under way");
@@ -54,7 +54,7 @@ fn a_port_is_not_awaited_for_nothing() -> Result<(), Broken> {
 #[test]
 fn a_port_that_became_free_is_awaited_no_more() -> Result<(), Broken> {
     let mut executor = Executor::new(Order::FIFO, 1, None);
-    executor.issue(on_port(0, 2), 0)?;
+    executor.issue(on_port(0, 2), 0, 0)?;
     assert!(executor.choose().is_some());
     assert_eq!(executor.choose(), None);
     executor.port_free(0)?;
@@ -68,8 +68,14 @@ fn under_gather_late_what_is_gathered_waits_for_what_is_scattered() -> Result<()
     let order = allrail_schedule::queue::named("gather_late").expect("known");
     let halves = || {
         let buffer = Bytes::new(64);
-        let half =
-            |stage, operation| StageTask { stage, port: 0, operation, buffer, brought: buffer };
+        let half = |stage, operation| StageTask {
+            stage,
+            port: 0,
+            operation,
+            buffer,
+            brought: buffer,
+            load: 64,
+        };
         let mut stages = Stages::new(Vec::new());
         stages.push([half(0, Operation::ReduceScatter), half(1, Operation::AllGather)]);
         Arc::new(stages)
@@ -77,11 +83,11 @@ fn under_gather_late_what_is_gathered_waits_for_what_is_scattered() -> Result<()
     let launched = |order| -> Result<Vec<(i64, u32)>, Broken> {
         let mut executor = Executor::new(order, 1, None);
         let mut launched = Vec::new();
-        let (first, _) = executor.issue(halves(), 1)?;
+        let (first, _) = executor.issue(halves(), 0, 1)?;
         while let Some(run) = executor.choose() {
             launched.push((i64::from(run.collective == first), run.at.stage));
             if launched.len() == 1 {
-                executor.issue(halves(), 0)?;
+                executor.issue(halves(), 0, 0)?;
             }
             executor.stage_over(run.collective, run.at)?;
             executor.port_free(0)?;

@@ -1,7 +1,8 @@
 //! Dimension queues: which waiting stage a dimension serves next. One file a policy, one line in
 //! [`ALL`].
 //!
-//! Across collectives the higher priority goes first, whatever the policy; within a collective the
+//! Each communicator of a rank has a queue of its own on every port; [`Shared`] is what they have in common.
+//! Across collectives of one the higher priority goes first, whatever the policy; within a collective the
 //! policy decides. Ties go to the chunk issued first, then to the stage that has waited longest. Only
 //! `astra_sim`, `gather_late` (by what a stage does) and `strict`, which goes by the order of issue, have
 //! rules of their own.
@@ -13,6 +14,7 @@ mod lifo;
 mod order;
 mod planned;
 mod ranked;
+mod shared;
 mod smallest_first;
 mod strict;
 
@@ -25,6 +27,7 @@ pub use gather_late::GatherLate;
 pub use lifo::Lifo;
 pub use order::Order;
 pub use planned::Planned;
+pub use shared::Shared;
 pub use smallest_first::SmallestFirst;
 pub use strict::Strict;
 

@@ -11,6 +11,7 @@ mod plan_key;
 mod plugins;
 mod purity;
 mod queues;
+mod shared_queue;
 mod tensor_common;
 mod tensor_laws;
 mod tensor_parameters;

@@ -20,6 +20,7 @@ pub(super) struct Flight {
     /// Positions that are not over.
     pub(super) left: u32,
     pub(super) tag: u64,
+    pub(super) communicator: u32,
     pub(super) priority: i64,
     /// Before the first byte of its first chunk.
     pub(super) overhead: Time,

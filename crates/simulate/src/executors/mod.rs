@@ -90,7 +90,9 @@ pub struct Cargo {
     pub lowered: Rc<Lowered>,
     /// The actor at each position.
     pub members: Rc<[u32]>,
-    /// Higher goes first where a port can choose.
+    /// Whose: those of different communicators share ports by turns.
+    pub communicator: u32,
+    /// Of a communicator's, higher goes first where a port can choose.
     pub priority: i64,
     /// Before its first byte: in `dims` on the first port, elsewhere on none.
     pub overhead: Time,
@@ -246,7 +248,7 @@ impl<W: World> Executors<W> {
 
     /// Carries what was lowered, on an actor a position; its events bring the tag back.
     pub fn carry(&mut self, now: Time, cargo: Cargo) {
-        let Cargo { lowered, members, priority, overhead, tag, tell_left } = cargo;
+        let Cargo { lowered, members, communicator, priority, overhead, tag, tell_left } = cargo;
         let left = u32::try_from(members.len()).expect("fewer than 2^32 members");
         let messages = matches!(lowered.carried, Carried::Messages(_));
         let is_kept = messages || self.settings.kept != Kept::None;
@@ -259,6 +261,7 @@ impl<W: World> Executors<W> {
                 first_slot: 0,
                 left: 0,
                 tag,
+                communicator,
                 priority,
                 overhead,
                 tell_left,
@@ -270,7 +273,7 @@ impl<W: World> Executors<W> {
         flight.first_slot = self.slots.take(lowered.chunks(), id);
         (flight.lowered, flight.members, flight.left) = (lowered, members, left);
         (flight.tag, flight.overhead, flight.tell_left) = (tag, overhead, tell_left);
-        flight.priority = priority;
+        (flight.communicator, flight.priority) = (communicator, priority);
         flight.chunks.clear();
         flight.chunks.resize(chunks, Chunk::default());
         flight.ids.clear();
@@ -287,7 +290,8 @@ impl<W: World> Executors<W> {
             let flight = &mut self.flights[id as usize];
             let stages = flight.lowered.stages(position);
             let actor = &mut self.actors[*member as usize];
-            let issued = actor.executor.issue(Arc::clone(stages), flight.priority);
+            let issued =
+                actor.executor.issue(Arc::clone(stages), flight.communicator, flight.priority);
             let (collective, progress) = issued.expect("what is lowered is on the fabric's ports");
             let slot = collective.slot as usize;
             if actor.flights.len() <= slot {

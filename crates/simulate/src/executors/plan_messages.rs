@@ -291,6 +291,7 @@ pub(crate) fn stages(
             operation: task.operation,
             buffer: task.buffer,
             brought: task.brought,
+            load: task.served.as_ps(),
         }));
     }
     stages

@@ -149,6 +149,7 @@ pub fn run(
             } else {
                 scenario.schedule.send_ahead
             })
+            .sharing(scenario.schedule.communicators)
             .slowed(felt.as_ref());
             prepare(job.graph, &players, |ask| communicator.prepare(ask))?;
             let parameters = scenario.tensor();
@@ -201,6 +202,7 @@ pub fn run(
             let communicator =
                 RankCommunicator::new(job.graph, &players, wiring, Box::new(world), overhead)
                     .sending_ahead(scenario.schedule.send_ahead)
+                    .sharing(scenario.schedule.communicators)
                     .with_message_delay(scenario.messages.endpoint_delay);
             let wires = Wires::Dimensions(&request.fabric, slow);
             let mut result = by_messages(
@@ -248,7 +250,8 @@ pub fn run(
             };
             let overhead = settings.overhead;
             let mut communicator =
-                RankCommunicator::new(job.graph, &players, wiring, world, overhead);
+                RankCommunicator::new(job.graph, &players, wiring, world, overhead)
+                    .sharing(scenario.schedule.communicators);
             if steady && scenario.world == WorldKind::Flows {
                 communicator = communicator.steady(network.latency(paths));
             }

@@ -16,6 +16,7 @@ mod servers_oracle;
 mod stall;
 mod traffic;
 mod training;
+mod training_communicators;
 mod training_coordination;
 mod training_layouts;
 mod training_messages;

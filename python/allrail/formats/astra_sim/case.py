@@ -211,6 +211,8 @@ def _training(
             "algorithms_by_operation": algorithms,
             "composition": composition,
             "loads": "zero" if sys.by_loads else "fixed_delay",
+            # A dimension has one queue for all.
+            "communicators": "queue",
             # A layer's forward pass waits for its own gradient only.
             "tensor": {"policy": "fifo", "barrier": False},
         },

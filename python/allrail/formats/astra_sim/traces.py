@@ -11,6 +11,7 @@ scenario:
   (`messages.acknowledged`);
 - a process group smaller than the job runs one ring, or on one dimension what the job runs
   (`schedule.groups`);
+- a dimension has one queue for all (`schedule.communicators`);
 - a step that reduces waits for memory (`fabric.memory_bandwidth`);
 - every stage of the `active-chunks-per-dimension` hands its messages to the links at once
   (`schedule.send_ahead`, in `links`).
@@ -190,6 +191,7 @@ def scenario(net: AstraNetwork, sys: AstraSystem, *, world: str, aware: bool) ->
         "algorithms": None,
         "algorithms_by_operation": algorithms,
         "collective_order": sys.collective_order,
+        "communicators": "queue",
         "composition": "merged" if sys.local_bw_aware else "sequential",
         "tensor": {"policy": "fifo", "barrier": False},
     }

@@ -58,7 +58,7 @@ impl Bare {
         let number = self.tensors.iter().position(|tensor| tensor.key == key);
         let number = number.ok_or(Broken::UnknownTensor(key))?;
         let tensor = &mut self.tensors[number];
-        let (id, progress) = self.executor.issue(Arc::clone(&tensor.stages), tensor.priority)?;
+        let (id, progress) = self.executor.issue(Arc::clone(&tensor.stages), 0, tensor.priority)?;
         let generation = tensor.submitted;
         tensor.submitted += 1;
         tensor.running = Some(id);
@@ -143,6 +143,7 @@ fn stages(tensor: &Tensor) -> Stages {
             operation: task.operation,
             buffer: task.buffer,
             brought: task.brought,
+            load: task.served.as_ps(),
         }));
     }
     stages

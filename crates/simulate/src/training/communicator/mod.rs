@@ -15,7 +15,11 @@ pub mod slow;
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, Rank, Time};
+use allrail_engine::ALONE;
 use allrail_schedule::tensor::{Leg, Piece};
+
+use crate::scenario::Communicators;
+use crate::training::players::Players;
 
 /// What is to be carried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,12 +48,30 @@ pub enum Ask {
     },
 }
 
+impl Ask {
+    /// The number of the communicator that it is for, where these share the network: each process group has
+    /// one for collectives and one for messages, as PyTorch makes them.
+    #[must_use]
+    pub fn communicator(self, players: &Players, sharing: Communicators) -> u32 {
+        let (process_group, is_message) = match self {
+            Self::Collective { process_group, .. } => (process_group, 0),
+            Self::Message { process_group, .. } => (process_group, 1),
+        };
+        match sharing {
+            Communicators::Queue => ALONE,
+            Communicators::Share => {
+                players.process_groups[process_group as usize].group.0 << 1 | is_message
+            }
+        }
+    }
+}
+
 /// A request with what the driver says of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submission {
     /// What is to be carried.
     pub ask: Ask,
-    /// Higher goes first where a communicator can choose.
+    /// Of one communicator's, higher goes first where it can choose.
     pub priority: i64,
     /// For how long it occupies its first server before its bytes do.
     pub overhead: Time,

@@ -28,6 +28,7 @@ use allrail_workload::StepGraph;
 use crate::SimulateError;
 use crate::executors::lowered::{Carried, Lowered};
 use crate::executors::{self, Cargo, Executors, Kept, Settings};
+use crate::scenario::Communicators;
 use crate::training::communicator::slow::Felt;
 use crate::training::communicator::{Ask, Communicator, Event, Span, Submission, Usage};
 use crate::training::players::Players;
@@ -40,6 +41,7 @@ pub struct ClassCommunicator<'a> {
     dimensions: usize,
     executors: Executors<allrail_world::Dims>,
     schedules: Schedules<'a>,
+    sharing: Communicators,
     /// The players of each process group.
     members: Vec<Rc<[u32]>>,
     under_way: u32,
@@ -81,6 +83,7 @@ impl<'a> ClassCommunicator<'a> {
                 slow: None,
                 known: BTreeMap::new(),
             },
+            sharing: Communicators::default(),
             members: players.process_groups.iter().map(|i| i.players.as_slice().into()).collect(),
             under_way: 0,
             active_since: Time::ZERO,
@@ -92,6 +95,13 @@ impl<'a> ClassCommunicator<'a> {
     #[must_use]
     pub fn sending_ahead(mut self, bytes: Bytes) -> Self {
         self.executors.set_send_ahead(bytes);
+        self
+    }
+
+    /// What communicators do where they meet.
+    #[must_use]
+    pub fn sharing(mut self, sharing: Communicators) -> Self {
+        self.sharing = sharing;
         self
     }
 
@@ -150,7 +160,9 @@ impl Communicator for ClassCommunicator<'_> {
             }
             Ask::Message { source, .. } => (Rc::from([source]), true),
         };
-        let cargo = Cargo { lowered, members, priority, overhead, tag, tell_left: is_message };
+        let communicator = ask.communicator(self.players, self.sharing);
+        let tell_left = is_message;
+        let cargo = Cargo { lowered, members, communicator, priority, overhead, tag, tell_left };
         self.executors.carry(now, cargo);
     }
 

@@ -166,7 +166,8 @@ impl Schedules<'_> {
                 };
                 let port = task.dimension;
                 let (operation, buffer, brought) = (task.operation, task.buffer, task.brought);
-                stages.push(StageTask { stage, port, operation, buffer, brought }, times);
+                let load = served.as_ps();
+                stages.push(StageTask { stage, port, operation, buffer, brought, load }, times);
             }
         }
         Ok(stages)
@@ -258,6 +259,7 @@ impl Schedules<'_> {
                 operation: Operation::Broadcast,
                 buffer: bytes,
                 brought: bytes,
+                load: occupancy.as_ps(),
             };
             stages.push(task, times);
         }
@@ -293,6 +295,7 @@ impl Schedules<'_> {
                     operation: request.operation,
                     buffer: part,
                     brought: part,
+                    load: time.as_ps(),
                 };
                 let sent = bytes * bandwidth(dimension) / total;
                 let times = StageTimes { occupancy: time, latency: Time::ZERO, served: time, sent };

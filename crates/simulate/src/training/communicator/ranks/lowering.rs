@@ -14,6 +14,7 @@ use allrail_collective::{CollectivePlan, Operation, Stage, StageRef, Steps};
 use allrail_core::{Bytes, Rank, Time};
 use allrail_engine::{StageTask, Stages};
 use allrail_fabric::graph::NodeId;
+use allrail_fabric::kinds;
 use allrail_fabric::{Contention, Dimension};
 use allrail_schedule::{Request, planner};
 use allrail_workload::{Part, StepGraph};
@@ -220,7 +221,9 @@ impl<'a> Lowering<'a> {
             added = self.added(operation, process_group, &steady);
             steps = Arc::new(steady);
         }
-        let task = StageTask { stage: 0, port: 0, operation, buffer: bytes, brought: bytes };
+        // No port is ever taken.
+        let load = 0;
+        let task = StageTask { stage: 0, port: 0, operation, buffer: bytes, brought: bytes, load };
         let mut stages = Stages::new(Vec::new());
         stages.push([task]);
         let whole = Whole { steps, ranks, sizes: self.sizes.clone() };
@@ -232,10 +235,11 @@ impl<'a> Lowering<'a> {
         let dimension = dimension(&self.sizes, from, to);
         let (exclusive, delay) = (self.is_exclusive(), self.message_delay);
         let key = (bytes, dimension);
+        let load = self.time_on_link(dimension, bytes);
         let make = || {
             let operation = Operation::Broadcast;
-            let task =
-                StageTask { stage: 0, port: dimension, operation, buffer: bytes, brought: bytes };
+            let (port, buffer, brought) = (dimension, bytes, bytes);
+            let task = StageTask { stage: 0, port, operation, buffer, brought, load };
             let (mut sender, mut receiver) = (Stages::new(Vec::new()), Stages::new(Vec::new()));
             sender.push([task]);
             receiver.push([]);
@@ -244,6 +248,14 @@ impl<'a> Lowering<'a> {
             Rc::new(Lowered::of_kinds(vec![sender, receiver], vec![0, 1], carried))
         };
         Rc::clone(self.messages.entry(key).or_insert_with(make))
+    }
+
+    /// How long a message keeps the link of a port, in picoseconds.
+    fn time_on_link(&self, dimension: u32, bytes: Bytes) -> u64 {
+        let request = self.wiring.request();
+        let on = request.and_then(|request| request.fabric.dimensions.get(dimension as usize));
+        let time = on.and_then(|on| kinds::of(on.kind).link_bandwidth(on).time_for(bytes));
+        time.map_or(0, Time::as_ps)
     }
 
     /// Where a rank is.

@@ -26,6 +26,7 @@ use allrail_world::World;
 
 use crate::SimulateError;
 use crate::executors::{self, Cargo, Executors};
+use crate::scenario::Communicators;
 use crate::training::communicator::{Ask, Communicator, Event, Span, Submission, Usage};
 use crate::training::players::Players;
 use log::Log;
@@ -37,12 +38,14 @@ struct Way {
     at: Rank,
     left: VecDeque<Rank>,
     bytes: Bytes,
+    communicator: u32,
     priority: i64,
 }
 
 /// See the module.
 pub struct RankCommunicator<'a> {
     lowering: Lowering<'a>,
+    sharing: Communicators,
     executors: Executors<Box<dyn World + 'a>>,
     /// The players of each process group.
     members: Vec<Rc<[u32]>>,
@@ -73,6 +76,7 @@ impl<'a> RankCommunicator<'a> {
         Self {
             executors: Executors::new(world, npus, lowering.dimensions(), settings),
             lowering,
+            sharing: Communicators::default(),
             members: players.process_groups.iter().map(|i| i.players.as_slice().into()).collect(),
             ways: BTreeMap::new(),
             log: None,
@@ -104,6 +108,13 @@ impl<'a> RankCommunicator<'a> {
     #[must_use]
     pub fn with_message_delay(mut self, delay: Option<Time>) -> Self {
         self.lowering.message_delay = delay;
+        self
+    }
+
+    /// What communicators do where they meet.
+    #[must_use]
+    pub fn sharing(mut self, sharing: Communicators) -> Self {
+        self.sharing = sharing;
         self
     }
 
@@ -159,14 +170,15 @@ impl<'a> RankCommunicator<'a> {
             return false;
         };
         let from = std::mem::replace(&mut way.at, next);
-        let (bytes, priority) = (way.bytes, way.priority);
+        let (bytes, communicator, priority) = (way.bytes, way.communicator, way.priority);
         let player = |rank: Rank| {
             // A rank that runs nothing passes messages on all the same.
             self.lowering.players.of(rank).expect("every rank on the way has a player")
         };
         let members: Rc<[u32]> = Rc::from([player(from), player(next)]);
         let lowered = self.lowering.message(bytes, from, next);
-        let cargo = Cargo { lowered, members, priority, overhead, tag, tell_left: is_first };
+        let tell_left = is_first;
+        let cargo = Cargo { lowered, members, communicator, priority, overhead, tag, tell_left };
         self.executors.carry(now, cargo);
         true
     }
@@ -194,14 +206,22 @@ impl Communicator for RankCommunicator<'_> {
             self.since = now + overhead;
         }
         self.open += 1;
+        let communicator = ask.communicator(self.lowering.players, self.sharing);
         let (bytes, at, to) = match ask {
             Ask::Collective { operation, bytes, process_group } => {
                 let lowered = self.lowering.collective(operation, bytes, process_group);
                 match lowered.expect("what is asked was looked at before the run") {
                     Some(lowered) => {
                         let members = Rc::clone(&self.members[process_group as usize]);
-                        let tell_left = false;
-                        let cargo = Cargo { lowered, members, priority, overhead, tag, tell_left };
+                        let cargo = Cargo {
+                            lowered,
+                            members,
+                            communicator,
+                            priority,
+                            overhead,
+                            tag,
+                            tell_left: false,
+                        };
                         self.executors.carry(now, cargo);
                     }
                     None => self.over(now, tag),
@@ -211,7 +231,7 @@ impl Communicator for RankCommunicator<'_> {
             Ask::Message { bytes, ranks: (from, to), .. } => (bytes, from, to),
         };
         let left: VecDeque<Rank> = self.lowering.passed(at, to).into();
-        self.ways.insert(tag, Way { at, left, bytes, priority });
+        self.ways.insert(tag, Way { at, left, bytes, communicator, priority });
         if !self.pass_on(now, tag, overhead, true) {
             // To itself.
             self.over(now, tag);
