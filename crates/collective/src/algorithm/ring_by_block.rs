@@ -12,7 +12,7 @@
 //!
 //! Source: ASTRA-sim's ring.
 //!
-//! Ignored: in `dims` with shared links, and on graphs, that they are apart.
+//! Ignored: on graphs, that they are apart.
 //!
 //! ```
 //! use allrail_collective::{Operation, algorithm::named};
