@@ -186,7 +186,12 @@ impl Builder {
     /// # Panics
     /// If either was not added.
     pub fn mark_as(&mut self, node: NodeId, graph: &StepGraph, other: NodeId) {
-        self.nodes[node.index()].marks = graph.nodes[other.index()].marks;
+        let (packed, like) = (&mut self.nodes[node.index()], &graph.nodes[other.index()]);
+        packed.marks = like.marks;
+        if packed.kind == Kind::Compute {
+            // What measured time was for.
+            packed.purpose = like.purpose;
+        }
     }
 
     /// Lets `node` wait for `before` of the previous iteration.
