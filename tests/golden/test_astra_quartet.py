@@ -128,10 +128,6 @@ class TestMistakes:
     def test_sizes_are_the_traces_own(self, quartet):
         assert "--comm-scale" in refused(quartet(), comm_scale=2.0)
 
-    def test_a_collective_of_its_own(self, quartet):
-        told = refused(quartet(**{"all-reduce-implementation-custom": ["x"]}))
-        assert "all-reduce-implementation-custom" in told
-
     def test_nothing_but_one_npu(self, quartet, tmp_path):
         read = quartet()
         (tmp_path / "network.yml").write_text(NETWORK.format(1))

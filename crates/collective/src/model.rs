@@ -297,13 +297,20 @@ fn charge(
         let links = step.and_then(|step| step.checked_mul(steps));
         links.zip(endpoints).and_then(|(a, b)| a.checked_add(b)).ok_or_else(overflow)
     };
-    let latency = fixed_delay(u64::from(cost.steps))?;
+    let known = algorithm.on_links(dimension.kind, operation, size);
+    // Block by block, each that the busiest rank sends is a step.
+    let steps = if known.block_by_block {
+        cost.sent.0 * u64::from(size) / cost.sent.1
+    } else {
+        u64::from(cost.steps)
+    };
+    let latency = fixed_delay(steps)?;
     let mut charge = Charge {
         sent: cost.sent,
         busy: cost.sent,
         fill: cost.fill,
-        steps: cost.steps,
-        halving: algorithm.on_links(dimension.kind, operation, size).halving,
+        steps: u32::try_from(steps).unwrap_or(u32::MAX),
+        halving: known.halving,
         latency,
         below_physical: false,
         reduced: reduced(&cost, operation, u64::from(size)),

@@ -170,10 +170,7 @@ def _from_files(model: dict[str, Any], folder: FilePath) -> dict[str, Any]:
         found["trace"] = str(folder / trace)
     elif isinstance(trace, dict):
         found.setdefault("name", FilePath(str(trace.get("path", "trace"))).name)
-        found["trace"] = {
-            key: str(folder / value) if key in ("path", "groups") and value is not None else value
-            for key, value in trace.items()
-        }
+        found["trace"] = {key: _placed(key, value, folder) for key, value in trace.items()}
     if isinstance(layers, str):
         from allrail.formats.astra_sim.notes import Notes
         from allrail.formats.astra_sim.workload import read_workload
@@ -181,3 +178,13 @@ def _from_files(model: dict[str, Any], folder: FilePath) -> dict[str, Any]:
         found.setdefault("name", FilePath(layers).stem)
         found["astra_sim"] = read_workload(folder / layers, notes=Notes()).to_json()
     return found
+
+
+def _placed(key: str, value: Any, folder: FilePath) -> Any:
+    """A value of `trace`, its paths from the scenario's folder on."""
+    if key == "collectives" and isinstance(value, dict):
+        return {kind: _placed(kind, one, folder) for kind, one in value.items()}
+    if key == "nodes" and isinstance(value, dict):
+        return {node: str(folder / str(one)) for node, one in value.items()}
+    paths = ("path", "groups", "all_reduce", "reduce_scatter", "all_gather", "all_to_all")
+    return str(folder / str(value)) if key in paths and value is not None else value

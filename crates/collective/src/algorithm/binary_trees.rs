@@ -23,7 +23,9 @@
 //! # Ok::<(), allrail_collective::CollectiveError>(())
 //! ```
 
-use super::{Algorithm, Cost};
+use allrail_fabric::Kind;
+
+use super::{Algorithm, Cost, OnLinks};
 use crate::program::{Blocks, Combine};
 use crate::{Operation, Program};
 
@@ -71,6 +73,10 @@ impl Algorithm for BinaryTrees {
             program.message(down, (parent, whole()), (child, whole()), Combine::Replace);
         }
         program
+    }
+
+    fn on_links(&self, _kind: Kind, _operation: Operation, _ranks: u32) -> OnLinks {
+        OnLinks { relays: true, ..OnLinks::default() }
     }
 
     fn turns(&self, ranks: u32) -> u32 {

@@ -5,6 +5,7 @@
 //! Reduce-scatter leaves shard `i` with rank `i` and all-gather starts from there; shard `i` is blocks
 //! `i·B/P .. (i + 1)·B/P`. An algorithm's reduce-scatter and all-gather have the same `B`.
 
+pub mod binary_tree;
 pub mod binary_trees;
 pub mod direct;
 pub mod double_binary_tree;
@@ -12,6 +13,7 @@ pub mod halving_doubling;
 pub mod halving_doubling_near;
 pub mod parameter_server;
 pub mod ring;
+pub mod ring_by_block;
 pub mod ring_unidirectional;
 
 use allrail_fabric::Kind;
@@ -50,6 +52,11 @@ pub struct OnLinks {
     pub messages: Option<u64>,
     /// As what ASTRA-sim counts it without contention; `None` where it does not know it.
     pub unaware: Option<Pattern>,
+    /// Whether the blocks of a step leave as messages of their own, each when the one before it has arrived.
+    pub block_by_block: bool,
+    /// Whether what a rank passes on goes through its memory as what it reduces does: read twice, written
+    /// once.
+    pub relays: bool,
 }
 
 /// How long the links of a dimension take, in the time that `s` bytes take at its whole bandwidth.
@@ -113,10 +120,12 @@ impl std::fmt::Debug for dyn Algorithm {
 pub static ALL: &[&dyn Algorithm] = &[
     &ring::Ring,
     &ring_unidirectional::RingUnidirectional,
+    &ring_by_block::RingByBlock,
     &direct::Direct,
     &halving_doubling::HalvingDoubling,
     &halving_doubling_near::HalvingDoublingNear,
     &double_binary_tree::DoubleBinaryTree,
+    &binary_tree::BinaryTree,
     &binary_trees::BinaryTrees,
     &parameter_server::ParameterServer,
 ];
@@ -170,7 +179,7 @@ mod tests {
         assert_eq!(
             error.to_string(),
             "`double_binary_tree` does not do `all_to_all`; `ring`, `ring_unidirectional`, \
-             `direct` do"
+             `ring_by_block`, `direct` do"
         );
     }
 }

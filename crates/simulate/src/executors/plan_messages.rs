@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use allrail_collective::model::DimensionSet;
 use allrail_collective::plan::scattered_at_start;
-use allrail_collective::program::Combine;
+use allrail_collective::program::{Blocks, Combine, Receive, Send};
 use allrail_collective::{CollectivePlan, Operation, Program, Stage, StageRef, algorithm};
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_engine::{StageTask, Stages};
@@ -58,10 +58,36 @@ impl Programs {
                 format!("`{name}` on it has {messages} messages per stage"),
             ));
         }
-        let program = Arc::new(algorithm.program(operation, size));
+        let mut program = algorithm.program(operation, size);
+        if algorithm.on_links(kind, operation, size).block_by_block {
+            program = block_by_block(&program);
+        }
+        let program = Arc::new(program);
         self.0.push((name.to_owned(), operation, size, Arc::clone(&program)));
         Ok(program)
     }
+}
+
+/// Every step as so many as its messages have blocks, one of each message in each.
+fn block_by_block(program: &Program) -> Program {
+    let lengths = |step: usize| {
+        let of_rank = program.steps.iter().flat_map(move |steps| &steps[step].sends);
+        of_rank.map(|send| send.blocks.len()).max().unwrap_or(1)
+    };
+    let parts: Vec<(usize, usize)> = (0..program.step_count())
+        .flat_map(|step| (0..lengths(step) as usize).map(move |part| (step, part)))
+        .collect();
+    let mut spread = Program::empty(program.ranks, program.blocks, parts.len());
+    for (rank, steps) in (0u32..).zip(&program.steps) {
+        for (place, (step, part)) in parts.iter().enumerate() {
+            for Send { to, blocks } in &steps[*step].sends {
+                let Some(block) = blocks.iter(program.blocks).nth(*part) else { continue };
+                let one = Blocks::Wrapped { start: block, count: 1 };
+                spread.message(place, (rank, one.clone()), (*to, one), Combine::Replace);
+            }
+        }
+    }
+    spread
 }
 
 fn too_large(field: String, value: String, why: String) -> SimulateError {
@@ -102,6 +128,9 @@ struct Expanded {
     /// Bytes of one block of the program.
     block: Bytes,
     first: u64,
+    /// Whether what is passed on goes through memory, and whether the next step sends a part of it.
+    relays: bool,
+    halving: bool,
     /// From which coordinate on the program counts its ranks.
     turn: u32,
 }
@@ -161,7 +190,10 @@ pub fn lower(
             unreached.push(left);
             let outside = scattered.without(dimension);
             let steps = program.step_count() as u64;
+            let known = algorithm::named(name)?.on_links(on.kind, operation, on.size);
             messages.stages.push(Expanded {
+                relays: known.relays,
+                halving: known.halving,
                 block: block(chunk.bytes, &messages.shape, outside, program.blocks),
                 program,
                 dimension: dimension.index(),
@@ -327,12 +359,25 @@ impl MessageSteps for PlanMessages {
         let Some(memory) = self.memory else { return Time::ZERO };
         let stage = self.expanded(at);
         let (_, counted) = self.coordinate(position, stage);
-        let receives = &stage.program.steps[counted][step as usize].receives;
-        let reduced = receives.iter().filter(|receive| receive.combine == Combine::Reduce);
-        // Messages of one step are reduced side by side; read twice, written once.
-        let most = reduced.map(|receive| u64::from(receive.blocks.len())).max().unwrap_or(0);
-        let bytes = 3 * u128::from(stage.block.count()) * u128::from(most);
-        memory.time_for_fraction(bytes, 1).expect("the driver bounds the time of a message")
+        let (step, steps) = (step as usize, &stage.program.steps[counted]);
+        let receives = &steps[step].receives;
+        let relayed = stage.relays && steps[step + 1..].iter().any(|later| !later.sends.is_empty());
+        let reduces = |one: &Receive| one.combine == Combine::Reduce;
+        let reduced = receives.iter().filter(|one| relayed || reduces(one));
+        // Messages of one step are reduced side by side; read twice, written once, each in whole ns.
+        let received = reduced.map(|one| u64::from(one.blocks.len())).max().unwrap_or(0);
+        let next = steps.get(step + 1).filter(|next| next.receives.iter().any(reduces));
+        let sent = next.map(|next| next.sends.iter().map(|one| u64::from(one.blocks.len())));
+        // Where a rank sends on a part of it, only that part has to be reduced before.
+        let most = if stage.halving {
+            received.min(sent.and_then(Iterator::max).unwrap_or(0))
+        } else {
+            received
+        };
+        let bytes = u128::from(stage.block.count()) * u128::from(most);
+        let access = memory.time_for_fraction(bytes, 1);
+        let access = access.expect("the driver bounds the time of a message");
+        Time::from_ns(3 * (access.as_ps() / 1_000))
     }
 }
 

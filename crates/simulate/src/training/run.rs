@@ -202,7 +202,8 @@ pub fn run(
             let communicator =
                 RankCommunicator::new(job.graph, &players, wiring, Box::new(world), overhead)
                     .sending_ahead(scenario.schedule.send_ahead)
-                    .sharing(scenario.schedule.communicators);
+                    .sharing(scenario.schedule.communicators)
+                    .with_message_delay(scenario.messages.endpoint_delay);
             let wires = Wires::Dimensions(&request.fabric, slow);
             let mut result = by_messages(
                 job,

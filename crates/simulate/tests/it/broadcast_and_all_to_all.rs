@@ -87,8 +87,13 @@ fn messages(scenario: &Scenario) -> u64 {
         let algorithm = allrail_collective::algorithm::named(name).expect("known");
         let ranks = u32::try_from(*size).expect("small");
         let program = algorithm.program(kind, ranks);
-        let sends = |rank: &Vec<allrail_collective::program::Step>| {
-            rank.iter().map(|step| step.sends.len() as u64).sum::<u64>()
+        let apart = algorithm.on_links(Kind::Ring, kind, ranks).block_by_block;
+        let of_step = |step: &allrail_collective::program::Step| -> u64 {
+            let of_send = |send: &allrail_collective::program::Send| u64::from(send.blocks.len());
+            if apart { step.sends.iter().map(of_send).sum() } else { step.sends.len() as u64 }
+        };
+        let sends = |rank: &Vec<allrail_collective::program::Step>| -> u64 {
+            rank.iter().map(of_step).sum()
         };
         let per_line: u64 = program.steps.iter().map(sends).sum();
         total += per_line * if kind == Operation::Broadcast { lines } else { npus / size };

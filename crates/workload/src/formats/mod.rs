@@ -146,6 +146,9 @@ pub struct TraceSpec {
     /// Repeats it over as many NPUs as the fabric has.
     #[serde(default)]
     pub scale: Option<chakra::Scale>,
+    /// Collectives that are traces of their own.
+    #[serde(default)]
+    pub collectives: Option<chakra::Customs>,
 }
 
 /// The step graph of a workload whose model another tool wrote, or that is written out, on dimensions of these sizes;
@@ -197,7 +200,7 @@ pub fn trace(
     sizes: &[u32],
 ) -> Result<chakra::Trace, WorkloadError> {
     let spec = match value.as_str() {
-        Some(path) => TraceSpec { path: path.into(), groups: None, scale: None },
+        Some(path) => TraceSpec { path: path.into(), groups: None, scale: None, collectives: None },
         None => TraceSpec::deserialize(value).map_err(|error| {
             WorkloadError::new(
                 "workload.model.trace",
@@ -212,6 +215,7 @@ pub fn trace(
         device: Some(Device::new(&workload.compute, workload.precision)?),
         groups: spec.groups,
         scale: spec.scale,
+        collectives: spec.collectives,
     };
     chakra::read(&spec.path, &options)
 }

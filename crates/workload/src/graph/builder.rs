@@ -1,8 +1,8 @@
 //! Makes step graphs, node by node, and checks them at the end.
 
 use super::{
-    Actor, ActorId, DELAY, Group, GroupId, Kind, MEASURED, NO_TENSOR, Names, Node, NodeId, Packed,
-    Peer, Purpose, SECOND, StepGraph, URGENT, Work,
+    Actor, ActorId, CLOSES, DELAY, Group, GroupId, Kind, MEASURED, NO_TENSOR, Names, Node, NodeId,
+    OPENS, Packed, Peer, Purpose, SECOND, StepGraph, URGENT, WITHIN, Work,
 };
 use crate::error::WorkloadError;
 
@@ -157,12 +157,41 @@ impl Builder {
         self.nodes[node.index()].marks |= SECOND;
     }
 
+    /// Lets a node begin a collective that is nodes of its own; see [`StepGraph::opens`].
+    ///
+    /// # Panics
+    /// If the node was not added.
+    pub fn open(&mut self, node: NodeId) {
+        self.nodes[node.index()].marks |= OPENS;
+    }
+
+    /// Lets a node end such a collective; see [`StepGraph::closes`].
+    ///
+    /// # Panics
+    /// If the node was not added.
+    pub fn close(&mut self, node: NodeId) {
+        self.nodes[node.index()].marks |= CLOSES;
+    }
+
+    /// Makes a node part of such a collective; see [`StepGraph::is_within`].
+    ///
+    /// # Panics
+    /// If the node was not added.
+    pub fn within(&mut self, node: NodeId) {
+        self.nodes[node.index()].marks |= WITHIN;
+    }
+
     /// Marks a node as another one is marked in its graph.
     ///
     /// # Panics
     /// If either was not added.
     pub fn mark_as(&mut self, node: NodeId, graph: &StepGraph, other: NodeId) {
-        self.nodes[node.index()].marks = graph.nodes[other.index()].marks;
+        let (packed, like) = (&mut self.nodes[node.index()], &graph.nodes[other.index()]);
+        packed.marks = like.marks;
+        if packed.kind == Kind::Compute {
+            // What measured time was for.
+            packed.purpose = like.purpose;
+        }
     }
 
     /// Lets `node` wait for `before` of the previous iteration.

@@ -232,7 +232,7 @@ struct Packed {
     kind: Kind,
     purpose: Purpose,
     pass: Pass,
-    /// [`DELAY`], [`URGENT`], [`SECOND`], [`MEASURED`].
+    /// [`DELAY`], [`URGENT`], [`SECOND`], [`MEASURED`], [`OPENS`], [`CLOSES`], [`WITHIN`].
     marks: u8,
 }
 
@@ -244,6 +244,12 @@ const URGENT: u8 = 2;
 const SECOND: u8 = 4;
 /// A delay that is a communication.
 const MEASURED: u8 = 8;
+/// Begins a collective that is nodes of its own.
+const OPENS: u8 = 16;
+/// Ends it.
+const CLOSES: u8 = 32;
+/// Between the two.
+const WITHIN: u8 = 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -359,6 +365,25 @@ impl StepGraph {
     #[must_use]
     pub fn is_second(&self, id: NodeId) -> bool {
         self.nodes[id.index()].marks & SECOND != 0
+    }
+
+    /// Whether a node begins a collective that is sends and receives of its own: it takes the turn of a
+    /// player's communication, which the node that [`closes`](Self::closes) it gives back.
+    #[must_use]
+    pub fn opens(&self, id: NodeId) -> bool {
+        self.nodes[id.index()].marks & OPENS != 0
+    }
+
+    /// Whether a node ends such a collective.
+    #[must_use]
+    pub fn closes(&self, id: NodeId) -> bool {
+        self.nodes[id.index()].marks & CLOSES != 0
+    }
+
+    /// Whether a node is part of such a collective, and so waits for no turn.
+    #[must_use]
+    pub fn is_within(&self, id: NodeId) -> bool {
+        self.nodes[id.index()].marks & (CLOSES | WITHIN) != 0
     }
 
     /// What a node waits for within its iteration.

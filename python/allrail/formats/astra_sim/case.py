@@ -22,8 +22,10 @@ from allrail.errors import InputError
 from allrail.formats.astra_sim import traces, training
 from allrail.formats.astra_sim.dimensions import dimension_of
 from allrail.formats.astra_sim.implementations import (
+    ONE_TREE,
     Implementation,
     is_staged,
+    of_kind,
     operations_of,
 )
 from allrail.formats.astra_sim.layers import LARGEST_SIZE
@@ -31,7 +33,7 @@ from allrail.formats.astra_sim.micro import AstraCollective, micro
 from allrail.formats.astra_sim.network import AstraNetwork
 from allrail.formats.astra_sim.notes import Notes
 from allrail.formats.astra_sim.read_network import read_network
-from allrail.formats.astra_sim.source import plain
+from allrail.formats.astra_sim.source import plain, times
 from allrail.formats.astra_sim.system import IMPLEMENTATION_KEYS, AstraSystem, read_system
 from allrail.formats.astra_sim.workload import AstraWorkload, read_workload
 
@@ -102,7 +104,7 @@ def read_case(
         prefix = Path(workload)
         scales = {"comm_scale": comm_scale, "compute_scale": compute_scale}
         model = traces.workload(prefix, comm_group, num_passes=num_passes, sys=sys, **scales)
-        carried = traces.carried(net, prefix, comm_group, world)
+        carried = traces.carried(net, sys, prefix, comm_group, world)
         scenario = traces.scenario(net, sys, world=carried, aware=world == "links")
         scenario["workload"] = model
         return AstraCase(
@@ -114,6 +116,12 @@ def read_case(
             field="--comm-group",
             value=str(comm_group),
             hint="leave it out, or run a Chakra trace: the files' path without `.<rank>.et`",
+        )
+    if sys.customs:
+        raise sys.source.error(
+            "collectives that are traces of their own replace nodes of a trace; this one is layers",
+            at=", ".join(sys.customs),
+            hint="leave it out, and name an implementation such as `ring`",
         )
     file = read_workload(workload, notes=notes)
     name = f"{net.name}-{Path(workload).stem}"
@@ -263,7 +271,7 @@ def _dimensions(
             )
             composed = composition if kind == "all_reduce" else "stages"
             _check_algorithm(i, i == kept[-1], names[i], composed, kind, sys)
-            algorithms[kind].append(algorithm)
+            algorithms[kind].append(ONE_TREE.get(algorithm, of_kind(algorithm, kind)))
             forms.append(dimension)
         if any(form != forms[0] for form in forms):
             raise sys.source.error(
@@ -354,7 +362,7 @@ def _check_algorithm(
 
 
 def _scaled(work: AstraCollective, comm_scale: float) -> int:
-    scaled = work.size * comm_scale
+    scaled = times(work.size, comm_scale)
     if not 1 <= scaled <= LARGEST_SIZE:
         raise work.source.error(
             f"with `--comm-scale {comm_scale:g}` it is outside 1 B to 1 PiB",

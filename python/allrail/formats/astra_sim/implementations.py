@@ -21,6 +21,12 @@ from allrail.scenario.fields import table
 ONE_WAY = {"ring": "ring_unidirectional", "oneRing": "ring_unidirectional"}
 """What a name means where its messages have the links of one direction only."""
 
+ONE_TREE = {"binary_trees": "binary_tree"}
+"""1.0: every chunk takes the same tree."""
+
+BY_BLOCK = {"all_to_all": {"ring_unidirectional": "ring_by_block"}}
+"""By kind of collective, what a ring's messages are: an all-to-all's blocks leave one by one."""
+
 NAMES = {
     "ring": "ring",
     "direct": "direct",
@@ -77,6 +83,16 @@ def read_implementation(
             hint=did_you_mean(str(name), NAMES, others="it is one of"),
         )
     return Implementation(str(name), NAMES[text], text.startswith("one"))
+
+
+def of_kind(algorithm: str, kind: str) -> str:
+    """The algorithm of ours that sends what one does for a kind of collective.
+
+    Args:
+        algorithm: From `on_dimension`.
+        kind: What the collective does.
+    """
+    return BY_BLOCK.get(kind, {}).get(algorithm, algorithm)
 
 
 def operations_of(algorithm: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import struct
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -195,6 +196,26 @@ def near_miss(word: str, known: Iterable[str]) -> str | None:
     """
     near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.85)
     return near[0] if near else None
+
+
+def times(number: float, scale: float) -> float:
+    """A number times a scale as ASTRA-sim 1.0 computes it: in 32-bit floats.
+
+    Of a size above 16 MiB the last digits change, and so whether it divides into chunks.
+
+    Args:
+        number: Bytes or nanoseconds of a workload.
+        scale: Of the command line.
+    """
+    return _single(_single(number) * _single(scale))
+
+
+def _single(number: float) -> float:
+    """The nearest 32-bit float; itself where it is out of their range."""
+    try:
+        return float(struct.unpack("f", struct.pack("f", number))[0])
+    except OverflowError:
+        return number
 
 
 def plain(number: float, *, decimals: int = 12) -> str:

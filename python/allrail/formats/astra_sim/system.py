@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from allrail.formats.astra_sim.customs import PER_NODE, read_customs
 from allrail.formats.astra_sim.implementations import Implementation, read_implementation
 from allrail.formats.astra_sim.notes import Notes
 from allrail.formats.astra_sim.source import (
@@ -81,7 +83,7 @@ SILENT = (
 
 CUSTOM = (
     *(f"{key}-custom" for key in IMPLEMENTATION_KEYS.values()),
-    "per-node-custom-implementation",
+    PER_NODE,
 )
 """2.x: collectives as traces of their own."""
 
@@ -117,6 +119,7 @@ class AstraSystem:
         memory: Bandwidth of an NPU's memory, GB/s; None where the file has none.
         peak: Of an NPU, TFLOP/s, where compute nodes are timed by the roofline; else None.
         implementations: One list per kind of collective that the file has.
+        customs: Traces of collectives, by kind and by node; see `customs`.
         source: For errors about it.
     """
 
@@ -134,6 +137,7 @@ class AstraSystem:
     memory: float | None
     peak: float | None
     implementations: dict[str, tuple[Implementation, ...]]
+    customs: dict[str, Any]
     source: Source
 
 
@@ -185,6 +189,7 @@ def read_system(path: str | Path, *, notes: Notes) -> AstraSystem:
             for kind, key in IMPLEMENTATION_KEYS.items()
             if key in values
         },
+        customs=read_customs(values, kinds=IMPLEMENTATION_KEYS, system=path, source=source),
         source=source,
     )
 
@@ -213,15 +218,8 @@ def _read_text(path: str | Path) -> tuple[dict[str, object], Source]:
 def _check_key(
     key: str, value: object, values: dict[str, object], source: Source, notes: Notes
 ) -> None:
-    if key in MODELLED or key in SILENT:
+    if key in MODELLED or key in SILENT or key in CUSTOM:
         return
-    if key in CUSTOM:
-        raise source.error(
-            "collectives that are traces of their own are not run",
-            at=key,
-            value=value,
-            hint="leave it out, and name an implementation such as `ring`",
-        )
     if key in NOT_MODELLED:
         nothing, remark = NOT_MODELLED[key]
         if str(value) not in (nothing, "0"):

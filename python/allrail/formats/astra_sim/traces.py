@@ -25,13 +25,24 @@ from typing import Any
 
 from allrail.errors import InputError
 from allrail.formats.astra_sim.dimensions import dimension_of
-from allrail.formats.astra_sim.implementations import Implementation, operations_of
+from allrail.formats.astra_sim.implementations import (
+    ONE_WAY,
+    Implementation,
+    is_staged,
+    of_kind,
+    operations_of,
+)
 from allrail.formats.astra_sim.network import AstraNetwork
 from allrail.formats.astra_sim.source import plain
 from allrail.formats.astra_sim.system import AstraSystem
 
 BESIDE = "comm_group.json"
 """The process groups of a trace that none are named for."""
+
+PEERS = (b"comm_dst", b"comm_src")
+"""Attributes that only messages have."""
+
+PIECE = 1 << 18
 
 GROUP_DELAY = "10 ns"
 """What a message of a process group waits for at its ends, whatever the system file says."""
@@ -79,6 +90,8 @@ def workload(
     trace: dict[str, Any] = {"path": str(prefix.absolute())}
     if comm_group is not None:
         trace["groups"] = str(Path(comm_group).absolute())
+    if sys.customs:
+        trace["collectives"] = sys.customs
     roofline: dict[str, Any] = {}
     if sys.peak is not None:
         roofline = {"peak": f"{plain(sys.peak)} TFLOP/s", "efficiency": 1.0}
@@ -93,21 +106,26 @@ def workload(
     }
 
 
-def carried(net: AstraNetwork, prefix: Path, comm_group: str | Path | None, world: str) -> str:
+def carried(
+    net: AstraNetwork, sys: AstraSystem, prefix: Path, comm_group: str | Path | None, world: str
+) -> str:
     """The world of ours that carries a trace.
 
-    Where ranks send to each other, or process groups are smaller than the job, messages of ranks
-    (`links`); else stages of ranks that are alike (`dims`), whose cost does not depend on how many
-    there are.
+    Where ranks send to each other, process groups are smaller than the job, or an algorithm's
+    ranks are not alike (trees), messages of ranks (`links`); else stages of ranks that are alike
+    (`dims`), whose cost does not depend on how many there are.
 
     Args:
         net: The network.
+        sys: The system.
         prefix: The trace.
         comm_group: Its process groups.
         world: As it was asked for; `links` is the congestion-aware backend.
     """
     groups = prefix.parent / BESIDE if comm_group is None else Path(comm_group)
-    if world == "links" or _has_parts(groups, net.npus):
+    names = [name for listed in sys.implementations.values() for name in listed]
+    alike = all(is_staged(name.algorithm) for name in names)
+    if world == "links" or sys.customs or not alike or _has_parts(groups, net.npus):
         return "links"
     named = prefix.parent.glob(f"{prefix.name}.*.et")
     return "links" if any(_has_messages(file) for file in named) else "dims"
@@ -125,9 +143,17 @@ def _has_parts(groups: Path, npus: int) -> bool:
 
 
 def _has_messages(file: Path) -> bool:
-    """Whether a rank sends or receives: of all versions of the format, two name an attribute."""
-    content = file.read_bytes()
-    return b"comm_dst" in content or b"comm_src" in content
+    """Whether a rank sends or receives: of all versions of the format, two name an attribute.
+
+    Read in pieces, up to the first that does: traces are large, and pipelines begin with a message.
+    """
+    rest = b""
+    with file.open("rb", buffering=0) as opened:
+        while piece := opened.read(PIECE):
+            if any(name in rest + piece for name in PEERS):
+                return True
+            rest = piece[-len(PEERS[0]) :]
+    return False
 
 
 def scenario(net: AstraNetwork, sys: AstraSystem, *, world: str, aware: bool) -> dict[str, Any]:
@@ -150,7 +176,8 @@ def scenario(net: AstraNetwork, sys: AstraSystem, *, world: str, aware: bool) ->
     algorithms = {}
     for kind, names in sys.implementations.items():
         used = [(names[min(i, len(names) - 1)], net.dimensions[i]) for i in kept]
-        listed = [dimension_of(one, name, world=world, aware=aware)[0] for name, one in used]
+        given = [dimension_of(one, name, world=world, aware=aware)[0] for name, one in used]
+        listed = [of_kind(algorithm, kind) for algorithm in given]
         if kind != "all_to_all" or all(kind in operations_of(name) for name in listed):
             algorithms[kind] = listed
     schedule = {
@@ -172,14 +199,15 @@ def scenario(net: AstraNetwork, sys: AstraSystem, *, world: str, aware: bool) ->
         # Every stage that is chosen sends at once; links serve in the order in which it came.
         schedule["send_ahead"] = "1 PiB"
         # Of several dimensions, a part of them is a ring; of one, it runs what all run.
-        own = {kind: listed[0] for kind, listed in algorithms.items()} if len(kept) == 1 else {}
+        own = {kind: listed[0] for kind, listed in algorithms.items() if len(kept) == 1}
+        own = {"all_to_all": of_kind(ONE_WAY["ring"], "all_to_all")} | own
         schedule["groups"] = {"algorithms": own, "endpoint_delay": GROUP_DELAY}
     memory = {} if sys.memory is None else {"memory_bandwidth": f"{plain(sys.memory)} GB/s"}
     return {
         "schema_version": 1,
         "fabric": {"name": net.name, "dimensions": dimensions, **memory},
         "schedule": schedule,
-        "messages": {"acknowledged": True},
+        "messages": {"acknowledged": True, "endpoint_delay": "0 ns"},
         "world": world,
         "seed": 0,
     }

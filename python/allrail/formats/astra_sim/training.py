@@ -18,6 +18,7 @@ from allrail.formats.astra_sim.header import DLRMS, TRANSFORMERS
 from allrail.formats.astra_sim.layers import LARGEST_SIZE, AstraLayer
 from allrail.formats.astra_sim.network import AstraDimension, AstraNetwork, Topology
 from allrail.formats.astra_sim.notes import Notes
+from allrail.formats.astra_sim.source import times
 from allrail.formats.astra_sim.system import AstraSystem
 from allrail.formats.astra_sim.workload import AstraWorkload
 
@@ -87,7 +88,8 @@ def compute_ns(work: AstraWorkload, *, compute_scale: float) -> int:
         compute_scale: Multiplies every time, which is then rounded down.
     """
     forward, inputs, weights = (
-        [int(layer.phases[i].compute_ns * compute_scale) for layer in work.layers] for i in range(3)
+        [int(times(layer.phases[i].compute_ns, compute_scale)) for layer in work.layers]
+        for i in range(3)
     )
     loop = work.header.loop
     if loop == "DISTRIBUTED_INFERENCE":
@@ -135,7 +137,7 @@ def check_sizes(work: AstraWorkload, sys: AstraSystem, *, comm_scale: float, npu
         for phase in layer.phases:
             if phase.kind is None or phase.size == 0:
                 continue
-            size = int(phase.size * comm_scale)
+            size = int(times(phase.size, comm_scale))
             if size < sys.splits:
                 raise sys.source.error(
                     f"a collective of {size} B (layer `{layer.name}`) has no {sys.splits} chunks",

@@ -24,7 +24,11 @@ impl Driver<'_> {
         if !self.settings.in_turn {
             return None;
         }
+        if self.graph.opens(node) {
+            return Some(COMMUNICATION);
+        }
         match self.graph.node(node).work {
+            _ if self.graph.is_within(node) => None,
             Work::Collective { .. } | Work::Send { .. } => Some(COMMUNICATION),
             Work::Compute { time } if self.graph.is_delay(node) && time > Time::ZERO => Some(DELAY),
             Work::Compute { .. } | Work::Receive { .. } => None,
@@ -58,9 +62,15 @@ impl Driver<'_> {
 
     /// A node is over: if it had the turn, the next may begin.
     pub(super) fn end_turn(&mut self, ran: Ran) {
-        let Some(turn) = self.turn(ran.node) else { return };
-        let turn = &mut self.engines[ran.player as usize].turns[turn];
-        if turn.running == Some(ran) {
+        if !self.settings.in_turn || self.graph.opens(ran.node) {
+            // What a collective's first node has taken its last one gives back.
+            return;
+        }
+        let closes = self.graph.closes(ran.node);
+        let place = if closes { Some(COMMUNICATION) } else { self.turn(ran.node) };
+        let Some(place) = place else { return };
+        let turn = &mut self.engines[ran.player as usize].turns[place];
+        if closes || turn.running == Some(ran) {
             turn.running = None;
             self.attend(ran.player);
         }

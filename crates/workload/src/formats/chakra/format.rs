@@ -37,6 +37,7 @@ impl Format for Chakra {
             device: None,
             groups: asked.groups.clone(),
             scale: asked.scale.clone(),
+            collectives: None,
         };
         let trace = read(&path, &options)?;
         let told = |(what, count): (&String, &u64)| format!("{what} ({count} nodes)");

@@ -7,6 +7,7 @@
 //! - [`mod@proto`]: prost's generated code, which [`write()`] uses; `et_def.proto` is its source.
 //! - `record`: a node in one form, whichever of three versions of the schema wrote it.
 //! - `translate`: a node of a trace as a node of the graph.
+//! - `custom`: collectives that are traces of their own.
 //! - `groups`, `assemble`: who meets whom. [`scale`]: a trace of a few ranks as one of many.
 //! - [`mod@read`], [`mod@write`]: the files.
 //!
@@ -14,6 +15,7 @@
 //! and shows the low-level decoding that reading millions of nodes a second takes.
 
 mod assemble;
+mod custom;
 pub mod error;
 pub(super) mod format;
 mod groups;
@@ -25,6 +27,7 @@ mod translate;
 pub mod wire;
 pub mod write;
 
+pub use custom::Customs;
 pub use error::TraceError;
 pub(crate) use groups::product;
 pub use read::{Options, Trace, files, read};

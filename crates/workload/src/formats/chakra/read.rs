@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use allrail_core::Rank;
 
 use super::assemble::{self, Class};
+use super::custom::{self, Customs};
 use super::error::TraceError;
 use super::groups::{self, ProcessGroups};
 use super::record::{self, Schema};
@@ -36,6 +37,8 @@ pub struct Options {
     pub groups: Option<PathBuf>,
     /// Repeats the trace over more NPUs.
     pub scale: Option<Scale>,
+    /// Collectives that are traces of their own; ranks are not folded where there are any.
+    pub collectives: Option<Customs>,
 }
 
 /// A trace that was read.
@@ -112,8 +115,16 @@ pub fn read(prefix: &Path, options: &Options) -> Result<Trace, WorkloadError> {
         None if beside.is_file() => groups::read(&beside, ranks)?,
         None => ProcessGroups::new(),
     };
+    if let (Some(_), Some(scale)) = (&options.collectives, &options.scale) {
+        return Err(WorkloadError::new(
+            "workload.model.trace.scale",
+            format!("{scale:?}"),
+            "a collective that is a trace of its own has as many ranks as it has",
+            "leave it out, or name an algorithm for the collective",
+        ));
+    }
     let reader = Reader { files: &files, options, scaling: &scaling, groups: &groups };
-    match reader.read(true)? {
+    match reader.read(options.collectives.is_none())? {
         Some(trace) => Ok(trace),
         None => Ok(reader.read(false)?.expect("nothing is folded")),
     }
@@ -135,6 +146,7 @@ impl Reader<'_> {
         let (mut nodes, mut bytes) = (0, 0);
         let mut translator =
             Translator::new(&self.options.sizes, self.options.device, self.scaling, self.groups);
+        translator.customs = self.options.collectives.as_ref();
         for (rank, file) in (0u32..).zip(self.files) {
             if fold && rank > 0 {
                 let (hash, many, read) = self.pass(&mut translator, file, rank, None)?;
@@ -164,7 +176,10 @@ impl Reader<'_> {
             assemble::name(builder.actor_mut(class.actor), &class.ranks, self.scaling);
         }
         builder.regroup(groups.groups, &groups.now);
-        let graph = builder.finish()?;
+        let mut graph = builder.finish()?;
+        if self.options.collectives.is_some() {
+            graph = custom::expand(&graph, &self.options.sizes, &translator.take_customs())?;
+        }
         let ranks = self.scaling.ranks;
         Ok(Some(Trace { graph, ranks, nodes, bytes, notes }))
     }
@@ -211,22 +226,35 @@ impl Reader<'_> {
     }
 }
 
-/// Every id of a file with its place, ascending.
-fn ids_of(file: &Path) -> Result<Vec<(u64, u32)>, TraceError> {
+/// Hands every node of a file and what it waits for to `take`.
+pub(super) fn records(
+    file: &Path,
+    mut take: impl FnMut(&record::Record<'_>, &[u64]) -> Result<(), TraceError>,
+) -> Result<(), TraceError> {
     let mut messages = Messages::open(file)?;
     let (schema, recorded) = first(&mut messages)?;
     if schema == Schema::Fields {
+        // Its first message is a node already.
         messages = Messages::open(file)?;
     }
-    let (mut ids, mut after) = (Vec::new(), Vec::new());
+    let mut after = Vec::new();
     loop {
         let offset = messages.offset();
-        let Some(message) = messages.next_message()? else { break };
-        let node = record::read(schema, recorded, message, &mut after)
-            .map_err(|why| corrupt(file, offset, &why))?;
+        let Some(message) = messages.next_message()? else { return Ok(()) };
+        let node =
+            record::read(schema, recorded, message, &mut after).map_err(|why| corrupt(file, offset, &why))?;
+        take(&node, &after)?;
+    }
+}
+
+/// Every id of a file with its place, ascending.
+fn ids_of(file: &Path) -> Result<Vec<(u64, u32)>, TraceError> {
+    let mut ids = Vec::new();
+    records(file, |node, _| {
         let place = u32::try_from(ids.len()).expect("fewer than 2^32 nodes");
         ids.push((node.id.unwrap_or_default(), place));
-    }
+        Ok(())
+    })?;
     ids.sort_unstable();
     if let Some(pair) = ids.windows(2).find(|pair| pair[0].0 == pair[1].0) {
         return Err(TraceError::new(

@@ -125,6 +125,8 @@ pub(super) struct Lowering<'a> {
     orders: Orders,
     /// What links may have yet to send when a port chooses.
     pub(super) send_ahead: Bytes,
+    /// What an endpoint takes over a message between two ranks, if not as long as over a collective's.
+    pub(super) message_delay: Option<Time>,
     /// Of steady flows: how long messages are under way, and what each waits for at its ends.
     pub(super) latency: Option<(Latency<'a>, Time)>,
     /// What is added to a steady collective's end, by what it does and where, whatever its size.
@@ -149,6 +151,7 @@ impl<'a> Lowering<'a> {
             programs: Programs::default(),
             orders: Orders::new(),
             send_ahead: Bytes::default(),
+            message_delay: None,
             latency: None,
             added: BTreeMap::new(),
         }
@@ -246,7 +249,7 @@ impl<'a> Lowering<'a> {
     /// A message from a rank to another that the world joins to it, as the stage of a port.
     pub(super) fn message(&mut self, bytes: Bytes, from: Rank, to: Rank) -> Rc<Lowered> {
         let dimension = dimension(&self.sizes, from, to);
-        let exclusive = self.is_exclusive();
+        let (exclusive, delay) = (self.is_exclusive(), self.message_delay);
         let key = (bytes, dimension);
         let load = self.time_on_link(dimension, bytes);
         let make = || {
@@ -256,7 +259,7 @@ impl<'a> Lowering<'a> {
             let (mut sender, mut receiver) = (Stages::new(Vec::new()), Stages::new(Vec::new()));
             sender.push([task]);
             receiver.push([]);
-            let lone = Lone { bytes, dimension, exclusive };
+            let lone = Lone { bytes, dimension, exclusive, delay };
             let carried = Carried::Messages(Box::new(lone));
             Rc::new(Lowered::of_kinds(vec![sender, receiver], vec![0, 1], carried))
         };
@@ -451,6 +454,7 @@ struct Lone {
     bytes: Bytes,
     dimension: u32,
     exclusive: bool,
+    delay: Option<Time>,
 }
 
 impl MessageSteps for Lone {
@@ -469,5 +473,9 @@ impl MessageSteps for Lone {
 
     fn expected(&self, _: u32, _: StageRef, _: u32) -> u32 {
         1
+    }
+
+    fn endpoint_delay(&self) -> Option<Time> {
+        self.delay
     }
 }

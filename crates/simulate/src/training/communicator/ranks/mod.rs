@@ -104,6 +104,13 @@ impl<'a> RankCommunicator<'a> {
         self
     }
 
+    /// Lets endpoints take otherwise long over a message between two ranks than over a collective's.
+    #[must_use]
+    pub fn with_message_delay(mut self, delay: Option<Time>) -> Self {
+        self.lowering.message_delay = delay;
+        self
+    }
+
     /// What communicators do where they meet.
     #[must_use]
     pub fn sharing(mut self, sharing: Communicators) -> Self {

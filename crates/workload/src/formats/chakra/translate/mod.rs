@@ -22,6 +22,7 @@ use std::path::{Path, PathBuf};
 use allrail_core::Time;
 
 use super::assemble::Use;
+use super::custom::Customs;
 use super::error::TraceError;
 use super::groups::ProcessGroups;
 use super::record::{Kind, Record};
@@ -69,6 +70,9 @@ pub(super) struct Translator<'a> {
     ahead: Option<(u64, String)>,
     hash: (u64, u64),
     known: Vec<NodeId>,
+    /// Which collectives are traces of their own, and the nodes that are.
+    pub(super) customs: Option<&'a Customs>,
+    custom: Vec<(NodeId, PathBuf)>,
 }
 
 impl<'a> Translator<'a> {
@@ -97,6 +101,8 @@ impl<'a> Translator<'a> {
             ahead: None,
             hash: (0, 0),
             known: Vec::new(),
+            customs: None,
+            custom: Vec::new(),
         }
     }
 
@@ -112,6 +118,12 @@ impl<'a> Translator<'a> {
         self.hash = (0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F);
         self.shapes.clear();
         self.messages = None;
+        self.custom.retain(|(node, _)| node.index() < base);
+    }
+
+    /// The nodes that are traces of their own, ascending, each with that trace.
+    pub(super) fn take_customs(&mut self) -> Vec<(NodeId, PathBuf)> {
+        std::mem::take(&mut self.custom)
     }
 
     /// Whether the ids turned out not to be consecutive.
@@ -225,6 +237,10 @@ impl<'a> Translator<'a> {
         if let Some((builder, actor)) = into {
             let (tensor, pass) = fields;
             let id = builder.node(node.name, Node { actor, work, tensor, pass }, &self.known);
+            if let (Work::Collective { operation, .. }, Some(customs)) = (work, self.customs) {
+                let path = customs.of(operation, node.id.unwrap_or_default());
+                self.custom.extend(path.map(|path| (id, path.to_owned())));
+            }
             if delay {
                 builder.delay(id);
                 if node.ours.measured {
