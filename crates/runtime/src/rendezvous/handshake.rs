@@ -196,10 +196,11 @@ impl Handshake {
 
     /// What the two have between them now.
     pub(crate) fn into_link(self, settings: &Settings) -> io::Result<Box<dyn Link>> {
+        let dimension = self.mine.dimension;
         Ok(match (self.stream, self.memory) {
-            (Stream::Tcp(socket), _) => Box::new(Tcp::new(socket, settings)?),
+            (Stream::Tcp(socket), _) => Box::new(Tcp::new(socket, settings, dimension)?),
             (Stream::Tls(mut tls), _) => {
-                tls.set(settings)?;
+                tls.set(settings, dimension)?;
                 tls
             }
             (Stream::Local(socket), Some(mapping)) => Box::new(Memory::new(socket, mapping)),

@@ -141,10 +141,10 @@ fn invalid(error: rustls::Error) -> io::Error {
 
 impl Tls {
     /// Before it carries frames: as much as `send_ahead` waits in the session, and in the socket.
-    pub(crate) fn set(&mut self, settings: &Settings) -> io::Result<()> {
+    pub(crate) fn set(&mut self, settings: &Settings, dimension: Option<u32>) -> io::Result<()> {
         let ahead = usize::try_from(settings.send_ahead.count()).unwrap_or(usize::MAX);
         self.session.set_buffer_limit(Some(ahead));
-        set_ahead(&self.socket, settings)
+        set_ahead(&self.socket, settings, dimension)
     }
 
     /// Bytes that both sides of this session have, and of no other.

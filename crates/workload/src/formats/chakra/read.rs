@@ -241,8 +241,8 @@ pub(super) fn records(
     loop {
         let offset = messages.offset();
         let Some(message) = messages.next_message()? else { return Ok(()) };
-        let node =
-            record::read(schema, recorded, message, &mut after).map_err(|why| corrupt(file, offset, &why))?;
+        let node = record::read(schema, recorded, message, &mut after)
+            .map_err(|why| corrupt(file, offset, &why))?;
         take(&node, &after)?;
     }
 }
