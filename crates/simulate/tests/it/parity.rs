@@ -8,7 +8,7 @@ use allrail_core::{Bytes, Time};
 use allrail_fabric::{Fabric, Kind};
 use allrail_schedule::chunk::{Parameters, Plugins};
 use allrail_schedule::evaluate::{Evaluation, evaluate};
-use allrail_schedule::{Order, Request, queue};
+use allrail_schedule::{ActiveChunks, Order, Request, queue};
 use allrail_simulate::Scenario;
 use allrail_simulate::driver::{self, Collectives};
 use allrail_simulate::lowering::{Lowering, work};
@@ -16,7 +16,7 @@ use allrail_world::Dims;
 use proptest::prelude::*;
 
 /// What the driver makes of a plan in `dims`.
-fn driven(plan: &CollectivePlan, order: Order, active_chunks: Option<u32>) -> Evaluation {
+fn driven(plan: &CollectivePlan, order: Order, active_chunks: Option<ActiveChunks>) -> Evaluation {
     let plans = std::slice::from_ref(plan);
     let (_, works) = work(&plan.fabric, plans).expect("a planned plan");
     let job = Collectives {
@@ -43,7 +43,11 @@ fn driven(plan: &CollectivePlan, order: Order, active_chunks: Option<u32>) -> Ev
 }
 
 /// What the planners' evaluator makes of it.
-fn evaluated(plan: &CollectivePlan, order: Order, active_chunks: Option<u32>) -> Evaluation {
+fn evaluated(
+    plan: &CollectivePlan,
+    order: Order,
+    active_chunks: Option<ActiveChunks>,
+) -> Evaluation {
     let (_, works) = work(&plan.fabric, std::slice::from_ref(plan)).expect("a planned plan");
     let orders = std::slice::from_ref(&plan.dimension_order);
     let mut queues = queue::queues(order, plan.fabric.dimensions.len(), orders);
@@ -70,10 +74,6 @@ fn request(fabric: Fabric, operation: Operation, size: u64, chunks: u32) -> Requ
         seed: 1,
         plugins: Plugins::default(),
     }
-}
-
-fn any_limit() -> impl Strategy<Value = Option<u32>> {
-    prop::sample::select(vec![None, Some(1), Some(2), Some(3)])
 }
 
 fn any_eager_order() -> impl Strategy<Value = Order> {

@@ -43,6 +43,7 @@ impl Builder {
             purpose: Purpose::Other,
             pass: node.pass,
             marks: 0,
+            priority: 0,
         };
         let peer_of = |peer: Peer, at: Kind, next: Kind| match peer {
             Peer::At(position) => (at, position.cast_signed()),
@@ -138,6 +139,14 @@ impl Builder {
         self.nodes[node.index()].marks |= URGENT;
     }
 
+    /// Says how a communication stands to others; see [`StepGraph::priority`].
+    ///
+    /// # Panics
+    /// If the node was not added.
+    pub fn prioritise(&mut self, node: NodeId, priority: i32) {
+        self.nodes[node.index()].priority = priority;
+    }
+
     /// Says that a gradient's collective waits for another of it; see [`StepGraph::is_second`].
     ///
     /// # Panics
@@ -151,7 +160,8 @@ impl Builder {
     /// # Panics
     /// If either was not added.
     pub fn mark_as(&mut self, node: NodeId, graph: &StepGraph, other: NodeId) {
-        self.nodes[node.index()].marks = graph.nodes[other.index()].marks;
+        let (node, other) = (&mut self.nodes[node.index()], &graph.nodes[other.index()]);
+        (node.marks, node.priority) = (other.marks, other.priority);
     }
 
     /// Lets `node` wait for `before` of the previous iteration.

@@ -30,6 +30,8 @@ fn fabric(draw: &mut Draw, sizes: &[u32]) -> Fabric {
             .expect("a bandwidth"),
         latency: Time::from_us(1),
         message_latency: Time::ZERO,
+        payload: Bytes::default(),
+        header: Bytes::default(),
         in_network_reduction: false,
         contention: Contention::Shared,
     };

@@ -219,7 +219,8 @@ impl<'a> Translator<'a> {
         let (work, delay) = self.work(node, collects)?;
         let fields = self.ours(node);
         let second = u64::from(node.ours.second) << 2;
-        self.mix(u64::from(delay) | u64::from(node.ours.urgent) << 1 | second);
+        let priority = u64::from(node.priority.cast_unsigned()) << 3;
+        self.mix(u64::from(delay) | u64::from(node.ours.urgent) << 1 | second | priority);
         if let Some((builder, actor)) = into {
             let (tensor, pass) = fields;
             let id = builder.node(node.name, Node { actor, work, tensor, pass }, &self.known);
@@ -228,6 +229,9 @@ impl<'a> Translator<'a> {
             }
             if node.ours.urgent {
                 builder.urgent(id);
+            }
+            if node.priority != 0 {
+                builder.prioritise(id, node.priority);
             }
             if node.ours.second {
                 builder.second(id);
