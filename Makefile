@@ -159,6 +159,10 @@ docs: build ## write the scenario's keys, docs/reference and the examples' expec
 	$(BIN)/python docs/generate.py
 	ALLRAIL_UPDATE_EXAMPLES=1 $(BIN)/python -m pytest -q tests/golden/test_examples.py
 
+.PHONY: docs-test
+docs-test: build $(TORCH_DEPENDENCIES) ## run every command of README and the guides as it stands there: PAGES="README.md"
+	$(BIN)/python docs/commands.py $(PAGES)
+
 .PHONY: demo
 demo: build ## three schedulers on 512 NPUs: a table, a picture, a report
 	@$(BIN)/allrail compare examples/02-compare-policies/scenario.yaml --out $(OUT)/demo

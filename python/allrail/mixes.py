@@ -8,6 +8,7 @@ read_mix("alibaba-2020").rows
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
@@ -22,8 +23,13 @@ _FOR_PEOPLE = ("schema_version", "name", "about", "licence", "sources", "unit")
 HEADERS = ("size", "sizes", "gpus", "npus", "boards", "arrive")
 """What the first cell of a CSV file's header may be."""
 
-MixLike = str | os.PathLike[str] | Sequence[tuple[int, int]]
-"""A preset's name, a CSV or YAML file, or (size, number of jobs) pairs."""
+Size = int | tuple[int, int]
+"""Of a job: how many boards or NPUs, or rows and columns of them."""
+
+MixLike = str | os.PathLike[str] | Sequence[tuple[int | str | tuple[int, int], int]]
+"""A preset's name, a CSV or YAML file, or (size, number of jobs) pairs; a size may be `"2x4"`."""
+
+_SHAPE = re.compile(r"(\d+)\s*[xX×]\s*(\d+)")
 
 
 class Mix:
@@ -38,7 +44,7 @@ class Mix:
 
     def __init__(
         self,
-        rows: list[tuple[int, int]],
+        rows: list[tuple[Size, int]],
         *,
         unit: str | None = None,
         source: str = "",
@@ -61,13 +67,14 @@ def read_mix(mix: MixLike) -> Mix:
 
     Args:
         mix: A preset's name, a CSV file of `size,jobs` lines (perhaps below a header), a YAML
-            file with `jobs: {size: jobs}` and perhaps `unit: npus`, or pairs.
+            file with `jobs: {size: jobs}` and perhaps `unit: npus`, or pairs. A size is a number
+            or a shape, such as `2x4` for 2 rows and 4 columns.
 
     Raises:
         InputError: There is no such mix, or a size or a number is none.
     """
     if not isinstance(mix, str | os.PathLike):
-        return Mix([(whole(size, {}), whole(jobs, {})) for size, jobs in mix])
+        return Mix([(job_size(size, {}), whole(jobs, {})) for size, jobs in mix])
     name = os.fspath(mix)
     if name in mix_names():
         return _yaml_mix(MIXES / f"{name}.yaml")
@@ -106,21 +113,40 @@ def whole(value: object, where: dict[str, Any], *, low: int = 0) -> int:
     raise InputError(why, hint=hint, **{"value": show(value), **where})
 
 
-def whole_text(text: str, where: dict[str, Any]) -> int:
-    """Return a whole number from text.
-
-    Args:
-        text: What stands in a file.
-        where: What the error says of its place.
-
-    Raises:
-        InputError: It is none, or negative.
-    """
+def _whole_text(text: str, where: dict[str, Any]) -> int:
     try:
         value: object = int(text)
     except ValueError:
         value = text
     return whole(value, where)
+
+
+def job_size(value: object, where: dict[str, Any]) -> Size:
+    """Return what a job asks for: a number, or a shape of rows and columns.
+
+    Args:
+        value: Such as `8`, `"8"`, `"2x4"` or `(2, 4)`.
+        where: What the error says of its place.
+
+    Raises:
+        InputError: It is neither.
+    """
+    if isinstance(value, tuple | list) and len(value) == 2:
+        return whole(value[0], where), whole(value[1], where)
+    if not isinstance(value, str):
+        return whole(value, where)
+    if shape := _SHAPE.fullmatch(value.strip()):
+        sides = (int(side) for side in shape.groups())
+        return whole(next(sides), where), whole(next(sides), where)
+    try:
+        number: object = int(value)
+    except ValueError:
+        raise InputError(
+            "it is neither a whole number nor a shape",
+            hint="for example `16`, or `2x4` for 2 rows and 4 columns",
+            **{"value": show(value), **where},
+        ) from None
+    return whole(number, where)
 
 
 def at(path: Path, line: int | None, field: str) -> dict[str, Any]:
@@ -178,7 +204,7 @@ def read_csv(path: Path, names: tuple[str, ...]) -> tuple[list[list[str]], list[
 def _csv_mix(path: Path) -> Mix:
     rows, lines = read_csv(path, ("size", "jobs"))
     pairs = [
-        (whole_text(size, at(path, line, "size")), whole_text(jobs, at(path, line, "jobs")))
+        (job_size(size, at(path, line, "size")), _whole_text(jobs, at(path, line, "jobs")))
         for (size, jobs), line in zip(rows, lines, strict=True)
     ]
     return Mix(pairs, source=str(path), lines=lines)
@@ -208,7 +234,7 @@ def _yaml_mix(path: Path) -> Mix:
     rows, lines = [], []
     for size, count in jobs.items():
         where = _placed(places, ("jobs", size), path)
-        rows.append((whole_text(str(size), {**where, "value": show(size)}), whole(count, where)))
+        rows.append((job_size(str(size), {**where, "value": show(size)}), whole(count, where)))
         lines.append(where["line"])
     unit = tree.get("unit")
     return Mix(rows, unit=None if unit is None else show(unit), source=source, lines=lines)

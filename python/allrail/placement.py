@@ -18,7 +18,7 @@ from typing import Any
 from allrail import _core
 from allrail.errors import InputError, did_you_mean, show
 from allrail.graphs import GraphLike, graph_fabric
-from allrail.mixes import Mix, MixLike, at, mix_names, read_csv, read_mix, whole, whole_text
+from allrail.mixes import Mix, MixLike, at, job_size, mix_names, read_csv, read_mix, whole
 from allrail.scenario.places import parse_path, show_path
 
 __all__ = ["fold", "mix_names", "place", "queue", "read_mix"]
@@ -49,7 +49,7 @@ def place(
 
     Args:
         fabric: A HammingMesh, a torus or a fat tree: a preset's name, a file, or a `GraphFabric`.
-        mix: Sizes of jobs: a preset's name, a file, or pairs.
+        mix: Sizes of jobs: a preset's name, a file, or pairs; a size may be a shape, `2x4`.
         count: How many mixes; if None 1000, or 1 with `run`.
         unit: What a size counts, `boards` or `npus`; what the mix says, else boards, if None.
         sort: The largest job first.
@@ -116,7 +116,8 @@ def queue(
 
     Args:
         fabric: A HammingMesh, a torus or a fat tree: a preset's name, a file, or a `GraphFabric`.
-        trace: A CSV file of `arrive,duration,size` lines, times with units (`10 s,1.5 s,16`).
+        trace: A CSV file of `arrive,duration,size` lines, times with units (`10 s,1.5 s,16` or
+            `10 s,1.5 s,2x4`).
             If None, jobs are drawn from `mix`, with exponential gaps and durations.
         mix: Sizes of jobs.
         jobs: How many are drawn.
@@ -152,7 +153,7 @@ def queue(
             (
                 _quantity("time", arrive, at(path, line, "arrive")),
                 _quantity("time", length, at(path, line, "duration")),
-                whole_text(size, at(path, line, "size")),
+                job_size(size, at(path, line, "size")),
             )
             for (arrive, length, size), line in zip(rows, lines, strict=True)
         ]

@@ -54,7 +54,7 @@ class TrafficResult(_Record):
         lower_bound_time_us: No time is below it, µs.
         share_of_injection: Bytes that an NPU sends (incast: that the destination receives) over
             what its cables carry in that time.
-        share_of_optimum: all_reduce: twice the buffer over the same; None otherwise.
+        share_of_optimum: all_reduce: what an NPU must send over the same; None otherwise.
         bytes_per_npu: Sent by an NPU over all planes, on average.
         injection_gbps: What an NPU's cables carry over all planes, Gb/s.
         messages: In one plane.

@@ -223,7 +223,7 @@ class Throughput(_Record):
         tflops_per_npu: FLOPs of one forward and one backward pass of the model, TFLOP/s of an NPU;
             None where its shapes are not known.
         mfu: Those over the device's peak, 0 to 1 (PaLM, appendix B).
-        hfu: The same with what is recomputed (Korthikanti et al.): nothing is, so it equals `mfu`.
+        hfu: The same with what is recomputed (Korthikanti et al.).
     """
 
     global_batch: int

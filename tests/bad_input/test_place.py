@@ -20,8 +20,13 @@ MIXES = [
     ("size,jobs\n4,1.5\n", 2, "jobs", "whole number"),
     ("size,jobs\n4,10\n4,1\n", 3, "size", "twice"),
     ("size,jobs\n4\n", 2, "", "1 columns"),
-    ("size,jobs\n257,10\n", None, "mix", "larger than the 256 boards"),
+    ("size,jobs\n257,10\n", None, "mix", "does not fit the 256 boards"),
     ("size,jobs\n4,99999999999999999999\n", 2, "jobs", "above"),
+    ("size,jobs\n2x,10\n", 2, "size", "shape"),
+    ("size,jobs\n2x4x2,10\n", 2, "size", "shape"),
+    ("size,jobs\n2x4,10\n2 x 4,1\n", 3, "size", "twice"),
+    ("size,jobs\n0x4,10\n", 2, "size", "not empty"),
+    ("size,jobs\n17x1,10\n", None, "mix", "does not fit the 256 boards"),
 ]
 
 

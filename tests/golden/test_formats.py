@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import shutil
 
 import pytest
@@ -98,13 +99,76 @@ def test_a_profile_of_pytorch_is_counted_and_runs(folder, allrail_cli):
     outcome = allrail_cli("import", "rank0.json", "-o", "out")
     assert outcome.status == 0, outcome.stderr
     lines = [line.split() for line in outcome.stdout.splitlines()]
-    assert ["kept", "1", "kernels"] in lines
-    assert ["kept", "1", "collectives"] in lines
-    assert ["dropped", "1", "operators_of_the_host:_their_kernels_stand_for_them"] in lines
+    assert ["kept", "1", "100.0", "kernels"] in lines
+    assert ["kept", "1", "50.0", "collectives"] in lines
+    assert ["sum", "-", "150.0", "as_the_trace_measured_it"] in lines
+    left = "operators_of_the_host:_their_kernels_stand_for_them"
+    assert ["dropped", "1", "-", left] in lines
     assert "# the trace of one rank stands for all 4" in outcome.stdout
     run = allrail_cli("simulate", "out/rank0.yaml", "--json")
     assert run.status == 0, run.stderr
     assert json.loads(run.stdout)["compute_us"] == pytest.approx(100)
+
+
+def profile(folder, name, world, kernels, rank=0):
+    """A trace of PyTorch's profiler: kernels as (name, stream, start, length, arguments)."""
+    events = [
+        {
+            "ph": "X",
+            "cat": "kernel",
+            "name": kernel,
+            "ts": start,
+            "dur": length,
+            "args": {"stream": stream, **said},
+        }
+        for kernel, stream, start, length, said in kernels
+    ]
+    tree = {"distributedInfo": {"rank": rank, "world_size": world}, "traceEvents": events}
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_text(json.dumps(tree))
+
+
+def test_what_is_not_understood_is_exposed_communication_and_no_compute(folder, allrail_cli):
+    unknown = ("ncclDevKernel_Generic", 20, 100, 60, {})
+    profile(folder, "r.json", 4, [("gemm", 7, 0, 100, {}), unknown, ("step", 7, 160, 40, {})])
+    outcome = allrail_cli("import", "r.json", "-o", "out", "--json")
+    told = json.loads(outcome.stdout)
+    assert told["measured"] == {"communication whose collective is not known": 1}
+    assert sum(told["measured_us"].values()) == pytest.approx(200), "the trace's"
+    assert outcome.stderr.startswith("warning: 1 of 1 communications, 100 % of their time")
+    run = json.loads(allrail_cli("simulate", told["scenario"], "--json").stdout)
+    assert run["compute_us"] == pytest.approx(140)
+    assert run["exposed_us"]["other"] == pytest.approx(60)
+
+
+@pytest.mark.parametrize("name", ["plain", "with a space", "it's"])
+@pytest.mark.parametrize("world", [1, 4])
+def test_the_command_that_is_printed_runs(folder, allrail_cli, name, world):
+    profile(folder, f"{name}.json", world, [("gemm", 7, 0, 100, {})])
+    outcome = allrail_cli("import", f"{name}.json", "-o", f"out {name}")
+    printed = outcome.stdout.splitlines()[-1]
+    assert printed.startswith("# run it: allrail simulate ")
+    run = allrail_cli(*shlex.split(printed.removeprefix("# run it: "))[1:])
+    assert run.status == 0, run.stderr
+    assert "compute_us" in run.stdout
+
+
+def test_a_folder_has_one_trace_a_rank(folder, allrail_cli):
+    ranks = 12
+    said = {
+        "Collective name": "allreduce",
+        "In msg nelems": 256,
+        "Out msg nelems": 256,
+        "dtype": "Half",
+    }
+    for rank in range(ranks):
+        kernels = [("gemm", 7, 0, 10 + rank, {}), ("ncclDevKernel_Generic", 20, 30, 5, said)]
+        profile(folder, f"traces/rank{rank}.json", ranks, kernels, rank=rank)
+    told = json.loads(allrail_cli("import", "traces", "-o", "out", "--json").stdout)
+    assert (told["npus"], told["kept"]["collectives"]) == (ranks, ranks)
+    assert told["scenario"] == "out/traces.yaml"
+    run = json.loads(allrail_cli("simulate", told["scenario"], "--json").stdout)
+    assert run["npus"] == ranks
 
 
 def test_a_layer_file_gets_a_scenario(folder, allrail_cli):

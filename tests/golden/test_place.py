@@ -78,6 +78,21 @@ def test_a_size_counts_boards_unless_npus_are_meant(folder):
     assert place("hx2mesh-1k", mix="mine.yaml", unit="boards", count=1)["jobs"]["mean"] == 4
 
 
+def test_a_job_may_ask_for_a_shape(folder, allrail_cli):
+    (folder / "mine.csv").write_text("size,jobs\n2x4,1\n")
+    (folder / "mine.yaml").write_text("jobs: {2x4: 1}\n")
+    for mix in ("mine.csv", "mine.yaml", [("2x4", 1)], [((2, 4), 1)]):
+        found = place("hx2mesh-1k", mix=mix, count=1)
+        assert found["jobs"]["mean"] == 32
+        assert {(len(job["rows"]), len(job["columns"])) for job in found["map"]["jobs"]} == {(2, 4)}
+    job = place("hx2mesh-1k", mix=[("7x31", 1)], unit="npus", count=1)["map"]["jobs"][0]
+    assert (len(job["rows"]), len(job["columns"])) == (4, 16)
+    # A number of 8 boards would be 4 x 2, and two of them fit beside each other.
+    (folder / "jobs.csv").write_text("0 s,1 s,9x16\n0 s,1 s,16x7\n0 s,1 s,2x4\n")
+    ran = told(allrail_cli, "--fabric", "hx2mesh-1k", "--trace", "jobs.csv")
+    assert ran["makespan_s"] == 2
+
+
 def test_moving_jobs_makes_room():
     options = {"count": 200, "transpose": True, "seed": 1}
     still = place("hx2mesh-1k", **options)

@@ -155,6 +155,6 @@ def test_a_frame_takes_as_long_as_its_network_is_told(delay):
         return min(trips)
 
     trip = cluster.run(work).results[1]
-    assert 2 * delay <= trip < 2 * delay + 0.005
+    assert 2 * delay <= trip < 2 * delay + 0.05
     for one in cluster.run(lambda worker: received(cluster, worker, 0, 0.7)).results:
         assert 0.3 * rate < 8 * one < 1.1 * rate

@@ -35,7 +35,7 @@ fn main() {
                                      "grid": [1000, 1000], "switch_radix": 64 });
     let floor = Floor::read(&fabric).expect("a mesh");
     let plain = Options::default();
-    for side in [1000, 500] {
+    for side in [1000u32, 500] {
         let time = best(20, || place(&floor, &mut floor.empty(), &[side * side], plain));
         println!("one job of {side} x {side} boards: {:.3} ms", 1e3 * time.as_secs_f64());
     }

@@ -21,6 +21,7 @@ pub mod memory;
 pub mod models;
 pub mod parallelism;
 pub mod perturbation;
+pub mod recompute;
 pub mod slow_links;
 pub mod spec;
 pub mod steps;

@@ -5,7 +5,7 @@
 //! | parameters | parameters on the NPU × width, over the replicas with ZeRO 3 |
 //! | gradients | the same × width of gradients, over the replicas with ZeRO 2 and 3 |
 //! | optimizer | Adam: 12 per parameter below fp32 (a copy and two moments), 8 at fp32; over the replicas with ZeRO 1 to 3 |
-//! | activations | what the backward pass needs of a microbatch × the most microbatches in flight |
+//! | activations | what the backward pass needs of a microbatch × the most microbatches in flight; with `recompute: full` the inputs of blocks, and all of one block |
 //!
 //! So mixed-precision Adam keeps 16 bytes a parameter (Rajbhandari et al., SC'20, §3.1). The position
 //! of a pipeline that needs most is given. How many microbatches are in flight follows from the
@@ -16,7 +16,7 @@
 
 use allrail_core::Bytes;
 
-use crate::models::Cut;
+use crate::models::{Cut, Layer};
 use crate::parallelism::order::Slot;
 use crate::parallelism::plan::Plan;
 use crate::spec::{Axis, PipelineSchedule};
@@ -124,25 +124,52 @@ fn add(plan: &Plan<'_>, piece: u32, tied: bool, memory: &mut Memory) {
     more(&mut memory.optimizer, 1, plan.optimizer_bytes());
 }
 
-/// The most that is kept at once, following the order of passes.
+/// The most that is kept at once, following the order of passes: what forward passes have kept, and, while a
+/// block is repeated, all of its own activations.
 fn activations(plan: &Plan<'_>, order: &[Slot]) -> Bytes {
-    let of_piece = |piece: u32| -> u64 {
+    let recompute = plan.workload.parallelism.recompute;
+    // (what its layers keep, what they keep if one of them is being repeated) of a microbatch.
+    let of_piece = |piece: u32| -> (u64, u64) {
         let layers = &plan.model.layers[plan.pieces[piece as usize].clone()];
-        layers
-            .iter()
-            .map(|layer| {
-                let shares = plan.shares(layer);
-                let kept = layer.saved / shares.cut + layer.saved_whole / shares.whole;
-                kept.saturating_mul(plan.samples).saturating_mul(plan.width())
-            })
-            .fold(0, u64::saturating_add)
+        let (mut kept, mut most) = (0u64, 0u64);
+        let blocks = layers
+            .chunk_by(|a, b| a.unit == b.unit && recompute.repeats(a) && recompute.repeats(b));
+        for block in blocks {
+            let all =
+                block.iter().fold(0, |sum: u64, layer| sum.saturating_add(saved(plan, layer)));
+            let Some(last) = block.last().filter(|last| recompute.repeats(last)) else {
+                kept = kept.saturating_add(all);
+                continue;
+            };
+            // Its input, which has the shape of its output.
+            let input = bytes(plan, last.output / plan.shares(last).whole).min(all);
+            kept = kept.saturating_add(input);
+            most = most.max(all - input);
+        }
+        (kept, most)
     };
-    let pieces: Vec<u64> = (0..plan.pipeline.total_pieces()).map(of_piece).collect();
+    let pieces: Vec<(u64, u64)> = (0..plan.pipeline.total_pieces()).map(of_piece).collect();
     let (mut now, mut most) = (0u64, 0u64);
     for slot in order {
-        let bytes = pieces[slot.piece as usize];
-        now = if slot.forward { now.saturating_add(bytes) } else { now.saturating_sub(bytes) };
-        most = most.max(now);
+        let (kept, repeated) = pieces[slot.piece as usize];
+        if slot.forward {
+            now = now.saturating_add(kept);
+            most = most.max(now);
+        } else {
+            most = most.max(now.saturating_add(repeated));
+            now = now.saturating_sub(kept);
+        }
     }
     Bytes::new(most)
+}
+
+/// What a layer keeps for its gradient, of a microbatch.
+fn saved(plan: &Plan<'_>, layer: &Layer) -> u64 {
+    let shares = plan.shares(layer);
+    bytes(plan, layer.saved / shares.cut + layer.saved_whole / shares.whole)
+}
+
+/// Of so many elements of a sample, of a microbatch.
+fn bytes(plan: &Plan<'_>, elements: u64) -> u64 {
+    elements.saturating_mul(plan.samples).saturating_mul(plan.width())
 }

@@ -7,8 +7,6 @@
 //!
 //! `trace`, `astra_sim` and `steps` say the whole step graph themselves and are read elsewhere.
 
-use std::collections::BTreeMap;
-
 use allrail_core::{Bandwidth, Bytes, DimensionId, Rank, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -18,6 +16,8 @@ pub use crate::compression::CompressionSpec;
 pub use crate::models::{
     ConvolutionSpec, DenseSpec, DlrmSpec, EmbeddingSpec, LayerSpec, LstmSpec, TransformerSpec,
 };
+pub use crate::parallelism::spec::{Axis, Map, Parallelism, PipelineSchedule, Place};
+pub use crate::recompute::Recompute;
 
 /// What is trained; see the module.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -176,143 +176,6 @@ impl Precision {
             Self::Fp8 => "fp8",
         }
     }
-}
-
-/// How the model is cut. The product of all degrees is the number of NPUs.
-#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct Parallelism {
-    /// Data: replicas; what remains of the NPUs if left out.
-    #[schemars(range(min = 1))]
-    pub dp: Option<u32>,
-    /// Tensor: each layer cut as Megatron does.
-    #[schemars(range(min = 1))]
-    pub tp: u32,
-    /// Pipeline: stages.
-    #[schemars(range(min = 1))]
-    pub pp: u32,
-    /// Expert: replicas that share one set of experts; the rest is replicated.
-    #[schemars(range(min = 1))]
-    pub ep: u32,
-    /// Operator: shards of the space of an image, with halos.
-    #[schemars(range(min = 1))]
-    pub op: u32,
-    /// Sequence: with `tp`, reduce-scatter and all-gather instead of all-reduce.
-    pub sp: bool,
-    /// ZeRO: 1 cuts the optimizer's state over replicas, 2 the gradients too, 3 the parameters too.
-    #[schemars(range(min = 0, max = 3))]
-    #[schemars(extend("x-hint" = "ZeRO has the stages 0 to 3"))]
-    pub zero: u8,
-    /// Into how many parts the batch is cut; the number of stages if left out.
-    #[schemars(range(min = 1))]
-    pub microbatches: Option<u32>,
-    /// In which order a stage runs its microbatches.
-    pub schedule: PipelineSchedule,
-    /// `interleaved`: pieces of the model per stage; 2 if left out.
-    #[schemars(range(min = 1))]
-    pub virtual_stages: Option<u32>,
-    /// Over which dimensions, from 0, each degree lies. `1[0:8]` is the inner 8 of dimension 1,
-    /// `1[8:]` the rest; parts of a dimension share its bandwidth.
-    pub map: Map,
-}
-
-impl Default for Parallelism {
-    fn default() -> Self {
-        Self {
-            dp: None,
-            tp: 1,
-            pp: 1,
-            ep: 1,
-            op: 1,
-            sp: false,
-            zero: 0,
-            microbatches: None,
-            schedule: PipelineSchedule::default(),
-            virtual_stages: None,
-            map: Map::new(),
-        }
-    }
-}
-
-/// In which order a stage runs its microbatches.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-#[schemars(extend("x-what" = "a schedule of a pipeline"))]
-pub enum PipelineSchedule {
-    /// All forward, then all backward.
-    #[serde(rename = "gpipe")]
-    GPipe,
-    /// One forward, one backward, once the pipeline is full.
-    #[default]
-    #[serde(rename = "1f1b")]
-    OneForwardOneBackward,
-    /// The same with several pieces of the model per stage.
-    Interleaved,
-    /// Two pipelines in opposite directions.
-    Chimera,
-}
-
-impl PipelineSchedule {
-    /// The tag in files.
-    #[must_use]
-    pub const fn tag(self) -> &'static str {
-        match self {
-            Self::GPipe => "gpipe",
-            Self::OneForwardOneBackward => "1f1b",
-            Self::Interleaved => "interleaved",
-            Self::Chimera => "chimera",
-        }
-    }
-}
-
-/// Degree to places: `{tp: [0], dp: ["1[8:]", 2]}`.
-pub type Map = BTreeMap<Axis, Vec<Place>>;
-
-/// A degree of parallelism.
-#[derive(
-    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
-)]
-#[serde(rename_all = "snake_case")]
-pub enum Axis {
-    /// Tensor.
-    Tp,
-    /// Operator.
-    Op,
-    /// Expert.
-    Ep,
-    /// Pipeline.
-    Pp,
-    /// Data.
-    Dp,
-}
-
-impl Axis {
-    /// All, innermost first where nothing else is said.
-    pub const ALL: [Self; 5] = [Self::Tp, Self::Op, Self::Ep, Self::Pp, Self::Dp];
-
-    /// The tag in files.
-    #[must_use]
-    pub const fn tag(self) -> &'static str {
-        match self {
-            Self::Tp => "tp",
-            Self::Op => "op",
-            Self::Ep => "ep",
-            Self::Pp => "pp",
-            Self::Dp => "dp",
-        }
-    }
-}
-
-/// A dimension, or a factor of one as text: of 64, `"1[0:8]"` is the inner 8 and `"1[8:]"` the rest.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum Place {
-    /// A whole dimension, from 0.
-    Dimension(u32),
-    /// `"D[A:B]"`: coordinates on D that differ by multiples of A (1 where 0) below B.
-    Factor(String),
 }
 
 /// How long compute takes: from a roofline, or measured.

@@ -7,7 +7,7 @@
 //!
 //! MFU is of Chowdhery et al. (PaLM, 2022, appendix B), HFU beside it of Korthikanti et al. ("Reducing
 //! activation recomputation", 2022): the first counts one forward and one backward pass, the second
-//! what is recomputed, too. No workload here recomputes activations, so the two are equal. FLOPs are
+//! what the backward pass computes again, too (`recompute.rs`). FLOPs are
 //! those of the model's matrices, a multiply-add as two; attention counts whole, not its causal half,
 //! as in PaLM. The peak is the device's, without `efficiency`.
 
@@ -22,6 +22,8 @@ pub struct StepWork {
     pub tokens: Option<u64>,
     /// FLOPs of one forward and one backward pass over all samples; `None` where shapes are not known.
     pub flops: Option<f64>,
+    /// FLOPs beside these, of what the backward pass computes again.
+    pub recomputed: f64,
     /// FLOP/s of an NPU at best.
     pub peak: Option<f64>,
 }
@@ -54,13 +56,14 @@ impl StepWork {
         let samples_per_s = self.samples as f64 / step_s;
         let rate = self.flops.map(|flops| flops / step_s / npus as f64);
         let share = rate.zip(self.peak).map(|(rate, peak)| rate / peak);
+        let again = self.flops.map_or(0.0, |flops| self.recomputed / flops);
         Some(Throughput {
             global_batch: self.samples,
             samples_per_s,
             tokens_per_s_per_npu: self.tokens.map(|t| samples_per_s * t as f64 / npus as f64),
             tflops_per_npu: rate.map(|rate| rate / 1e12),
             mfu: share,
-            hfu: share,
+            hfu: share.map(|share| share * (1.0 + again)),
         })
     }
 }
@@ -71,11 +74,19 @@ mod tests {
 
     #[test]
     fn half_of_the_peak_is_half_used() {
-        let work = StepWork { samples: 8, tokens: Some(100), flops: Some(4e12), peak: Some(1e12) };
+        let work = StepWork {
+            samples: 8,
+            tokens: Some(100),
+            flops: Some(4e12),
+            recomputed: 0.0,
+            peak: Some(1e12),
+        };
         let found = work.each_second(2.0, 4).expect("it takes time");
         assert_eq!((found.samples_per_s, found.tokens_per_s_per_npu), (4.0, Some(100.0)));
         assert_eq!((found.tflops_per_npu, found.mfu, found.hfu), (Some(0.5), Some(0.5), Some(0.5)));
         assert_eq!(work.each_second(0.0, 4), None);
+        let again = StepWork { recomputed: 1e12, ..work }.each_second(2.0, 4).expect("time");
+        assert_eq!((again.mfu, again.hfu), (Some(0.5), Some(0.625)));
         let unknown = StepWork { flops: None, ..work };
         assert_eq!(unknown.each_second(2.0, 4).and_then(|found| found.mfu), None);
     }

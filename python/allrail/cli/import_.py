@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 
 import click
@@ -41,9 +42,11 @@ def command(
     FILE is recognised by its name:
       NAME.0.et, or NAME       a Chakra trace of all its ranks
       *.json, *.json.gz        PyTorch's profiler (Kineto): one rank for all, or every rank
+      a folder                 of such files, one a rank
       *.txt                    an ASTRA-sim layer file, also SimAI's
 
-    What was read is counted, and what was left out, each with why.
+    What was read is counted and timed, and what was left out counted, each with why. Communication
+    that is not understood keeps the time that was measured.
 
     \b
     Examples:
@@ -67,18 +70,30 @@ def command(
         at=at,
         grow=grow,
     )
+    for warning in done.warnings:
+        output.warn(warning)
     if as_json:
         output.print_json(done.to_dict())
         return
-    rows = [["kept", str(count), what.replace(" ", "_")] for what, count in done.kept.items()]
-    rows += [
-        ["dropped", str(count), what.replace(" ", "_")] for what, count in done.dropped.items()
+    sets = (("kept", done.kept), ("measured", done.measured), ("dropped", done.dropped))
+    rows = [
+        [what, str(count), _time(done.measured_us.get(kind)), kind.replace(" ", "_")]
+        for what, counts in sets
+        for kind, count in counts.items()
     ]
-    output.table(["what", "count", "of"], rows)
+    if done.measured_us:
+        rows.append(["sum", "-", _time(sum(done.measured_us.values())), "as_the_trace_measured_it"])
+        output.table(["what", "count", "measured_us", "of"], rows)
+    else:
+        output.table(["what", "count", "of"], [[row[0], row[1], row[3]] for row in rows])
     for note in done.notes:
         output.note(note)
     if done.files:
         output.note(
             f"{done.files:,} files with {done.nodes:,} nodes, {done.bytes:,} bytes in {folder}"
         )
-    output.note(f"run it: allrail simulate {done.scenario}")
+    output.note(f"run it: {shlex.join(['allrail', 'simulate', str(done.scenario)])}")
+
+
+def _time(us: float | None) -> str:
+    return "-" if us is None else f"{us:.1f}"

@@ -319,6 +319,8 @@ def _workload(scenario: Scenario) -> str:
         degrees.append("sp")
     if cut.zero:
         degrees.append(f"zero {cut.zero}")
+    if cut.recompute != "none":
+        degrees.append(f"recompute {cut.recompute}")
     if cut.pp > 1:
         degrees.append(cut.schedule)
     batches = (

@@ -11,6 +11,7 @@ scenario file that points to what was written.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -44,8 +45,12 @@ class Imported:
         source: The format that was read.
         npus: How many NPUs the job has; None if its file does not say.
         kept: Nodes by kind.
+        measured: Communication of which only the measured time was kept, by why.
+        measured_us: Microseconds that the trace measured, by what was kept and what is only
+            measured: together the trace's. Empty where a trace measures nothing.
         dropped: What was left out, by why.
         notes: What was taken otherwise than written, or assumed.
+        warnings: What makes the result less than it seems.
         files: How many files were written.
         nodes: Nodes in them.
         bytes: Bytes in them.
@@ -55,8 +60,11 @@ class Imported:
     source: str
     npus: int | None
     kept: dict[str, int]
+    measured: dict[str, int]
+    measured_us: dict[str, float]
     dropped: dict[str, int]
     notes: tuple[str, ...]
+    warnings: tuple[str, ...]
     files: int
     nodes: int
     bytes: int
@@ -64,9 +72,9 @@ class Imported:
 
     def to_dict(self) -> dict[str, Any]:
         """As plain values."""
-        names = [name for name in self.__slots__ if name not in ("scenario", "notes")]
-        tree = {name: getattr(self, name) for name in names}
-        return tree | {"notes": list(self.notes), "scenario": str(self.scenario)}
+        tree = {name: getattr(self, name) for name in self.__slots__}
+        lists = {"notes": list(self.notes), "warnings": list(self.warnings)}
+        return tree | lists | {"scenario": str(self.scenario)}
 
 
 def recognise(files: list[Path]) -> str:
@@ -87,6 +95,30 @@ def recognise(files: list[Path]) -> str:
             value=" ".join(str(file) for file in files),
         )
     return found.pop()
+
+
+def _expanded(files: list[Path]) -> list[Path]:
+    """The files, and of folders the traces in them: of a Chakra trace one rank's file."""
+    found: list[Path] = []
+    for file in files:
+        if not file.is_dir():
+            found.append(file)
+            continue
+        ranks = sorted(file.glob("*.et"))
+        inside = ranks[:1] or sorted([*file.glob("*.json"), *file.glob("*.json.gz")], key=_in_order)
+        if not inside:
+            raise InputError(
+                "the folder has no trace in it",
+                hint="name the files, or a folder with one `.json`, `.json.gz` or `.et` a rank",
+                source=str(file),
+            )
+        found.extend(inside)
+    return found
+
+
+def _in_order(file: Path) -> list[str | int]:
+    """Numbers in a name count as numbers: `rank2` comes before `rank10`."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", file.name)]
 
 
 def _format(file: Path) -> str:
@@ -132,6 +164,9 @@ def import_trace(
     Raises:
         InputError: Anything in it is wrong, or an option does not belong to its format.
     """
+    if name is None and len(files) == 1 and files[0].is_dir():
+        name = files[0].resolve().name
+    files = _expanded(files)
     source = recognise(files)
     _check_options(source, step=step, groups=groups, npus=npus, at=at, grow=grow)
     name = name or _name(files[0])
@@ -152,8 +187,11 @@ def import_trace(
         source=source,
         npus=told["npus"],
         kept=told["kept"],
+        measured=told["measured"],
+        measured_us=told["measured_us"],
         dropped=told["dropped"],
         notes=tuple(told["notes"]),
+        warnings=tuple(told["warnings"]),
         files=told["files"],
         nodes=told["nodes"],
         bytes=told["bytes"],
@@ -261,8 +299,11 @@ def _layer_file(files: list[Path], folder: Path, name: str) -> Imported:
         npus=work.header.all_gpus,
         kept={"layers": len(work.layers)}
         | {kind: kinds.count(kind) for kind in sorted(set(kinds))},
+        measured={},
+        measured_us={},
         dropped={},
         notes=(warning,) if warning else (),
+        warnings=(),
         files=0,
         nodes=0,
         bytes=0,
@@ -274,13 +315,19 @@ def _write_scenario(path: Path, *, npus: int | None, model: str) -> None:
     """A scenario that runs what was imported, on a network to be replaced."""
     from allrail.files import write_text
 
+    about = "Imported; the network is an example, to be replaced by yours."
+    size = npus or 64
+    if npus == 1:
+        # A network joins two NPUs at least.
+        size, model = 2, f"trace: {{path: {model.removeprefix('trace: ')}, scale: {{}}}}"
+        about += " One NPU has none: it is on both."
     text = f"""\
-# Imported; the network is an example, to be replaced by yours.
+# {about}
 schema_version: 1
 fabric:
   name: one-switch
   dimensions:
-    - {{kind: switch, size: {npus or 64}, bandwidth: 400 Gb/s, latency: 1 us}}
+    - {{kind: switch, size: {size}, bandwidth: 400 Gb/s, latency: 1 us}}
 workload:
   model: {{{model}}}
 schedule: {{policy: baseline, chunks: 16}}

@@ -278,6 +278,23 @@ class Parallelism(Node):
     virtual_stages: Annotated[int, Count(1)] | None = Field(
         default=None, description="`interleaved`: pieces of the model per stage; 2 if left out."
     )
+    stages: tuple[Annotated[int, Count(0)], ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="How many layers each stage has, the first one first (of `interleaved` each"
+        " piece); as even as it goes if left out.",
+    )
+    ends_as_layers: Annotated[bool, Flag()] = Field(
+        default=False,
+        description="Whether the embedding and the head count as a layer each where layers are "
+        "shared out.",
+    )
+    recompute: Annotated[
+        str, OneOf("none", "selective", "full", what="a way to recompute activations")
+    ] = Field(
+        default="none",
+        description="Which activations the backward pass computes again instead of keeping them.",
+    )
     map: Annotated[dict[str, tuple[int | str, ...]], Mapped()] = Field(
         default={},
         description="Over which dimensions, from 0, each degree lies. `1[0:8]` is the inner 8 "

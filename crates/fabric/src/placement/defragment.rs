@@ -22,6 +22,7 @@ use allrail_core::{Bandwidth, Bytes, Time};
 use super::boards::{Block, Boards};
 use super::floor::Floor;
 use super::place::{Options, Placed, Placement, Shapes, place};
+use super::request::Request;
 use crate::FabricError;
 
 /// What a board holds and how long it takes to move it.
@@ -76,18 +77,20 @@ pub struct Defragmentation {
     pub time: Time,
 }
 
-/// Makes room for a job of so many boards among the jobs of `placement`; `free` is what they leave, and
-/// both are changed. `None`, and nothing changed, where no way was found. No moves where it fits as it is.
+/// Makes room for a job among the jobs of `placement`; `asked` says what each of them, and the new one, asks
+/// for, so that a job that moves keeps its shape if it asked for one. `free` is what the jobs leave, and it
+/// and `placement` are changed. `None`, and nothing changed, where no way was found. No moves where it fits as it is.
 pub fn defragment(
     floor: &Floor,
     free: &mut Boards,
     placement: &mut Placement,
-    (job, boards): (u32, u32),
+    job: u32,
+    asked: &dyn Fn(u32) -> Request,
     options: Options,
     mover: Mover,
 ) -> Option<Defragmentation> {
     let mut shapes = Shapes::new(floor, options.choice);
-    let wanted = shapes.of(boards).to_vec();
+    let wanted = shapes.of(asked(job)).to_vec();
     if u64::from(wanted.first()?.iter().product::<u32>()) > free.free() {
         return None;
     }
@@ -98,7 +101,8 @@ pub fn defragment(
         None => Vec::new(),
     };
     for target in targets {
-        let Some(after) = clear(floor, free, placement, &target, &mut shapes, options) else {
+        let Some(after) = clear(floor, free, placement, &target, asked, &mut shapes, options)
+        else {
             continue;
         };
         let moved = moved(placement, &after);
@@ -109,7 +113,7 @@ pub fn defragment(
     }
     let jobs = match best {
         Some((_, jobs)) => jobs,
-        None => anew(floor, free, placement, (job, boards), options)?,
+        None => anew(floor, free, placement, job, asked, options)?,
     };
     let mut after = jobs;
     let at = after.iter().position(|placed| placed.job == job).expect("the new job is placed");
@@ -196,6 +200,7 @@ fn clear(
     free: &Boards,
     placement: &Placement,
     target: &Block,
+    asked: &dyn Fn(u32) -> Request,
     shapes: &mut Shapes<'_>,
     options: Options,
 ) -> Option<Vec<Placed>> {
@@ -212,7 +217,7 @@ fn clear(
     free.take(target);
     leaving.sort_by_key(|&at| std::cmp::Reverse(after[at].boards()));
     for at in leaving {
-        let block = floor.find(&free, shapes.of(after[at].boards()), options.locality)?;
+        let block = floor.find(&free, shapes.of(asked(after[at].job)), options.locality)?;
         free.take(&block);
         after[at] = Placed::new(after[at].job, block);
     }
@@ -224,7 +229,8 @@ fn anew(
     floor: &Floor,
     free: &Boards,
     placement: &Placement,
-    (job, boards): (u32, u32),
+    job: u32,
+    asked: &dyn Fn(u32) -> Request,
     options: Options,
 ) -> Option<Vec<Placed>> {
     let mut empty = free.clone();
@@ -232,7 +238,7 @@ fn anew(
         empty.release(&placed.block());
     }
     let ids: Vec<u32> = placement.jobs.iter().map(|placed| placed.job).chain([job]).collect();
-    let sizes: Vec<u32> = placement.jobs.iter().map(Placed::boards).chain([boards]).collect();
+    let sizes: Vec<Request> = ids.iter().map(|&job| asked(job)).collect();
     let again = place(floor, &mut empty, &sizes, Options { sort: true, ..options });
     if !again.left_out.is_empty() {
         return None;

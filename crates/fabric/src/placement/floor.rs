@@ -14,7 +14,8 @@ use serde_json::Value;
 use super::boards::{Block, Boards};
 use super::greedy::find;
 use super::locality::{Leaves, find_near};
-use super::shape::{Choice, Shape, shapes};
+use super::request::{Request, Size};
+use super::shape::{Choice, Shape, shapes, turned};
 use super::torus;
 use crate::FabricError;
 use crate::graph::Wire;
@@ -34,8 +35,7 @@ enum Rule {
 pub struct Floor {
     /// Such as `hammingmesh`.
     pub topology: &'static str,
-    /// NPUs of a board.
-    pub per_board: u64,
+    board: Vec<u64>,
     /// Boards that the fabric's file names as failed, as row and column.
     pub failed: Vec<[u32; 2]>,
     /// What a board can send into the network, over all planes.
@@ -83,7 +83,7 @@ impl Floor {
     pub fn of_mesh(mesh: &hammingmesh::HammingMesh) -> Self {
         Self {
             topology: hammingmesh::TAG,
-            per_board: mesh.board.iter().map(|&side| u64::from(side)).product(),
+            board: mesh.board.map(u64::from).to_vec(),
             board_bandwidth: at_edges(&mesh.board, mesh.planes, mesh.link),
             failed: mesh.failed_boards.iter().map(|&[column, row]| [row, column]).collect(),
             leaves: Leaves { of_rows: mesh.leaves(1), of_columns: mesh.leaves(0) },
@@ -100,7 +100,7 @@ impl Floor {
         let columns: u32 = sides[1..].iter().product();
         Self {
             topology: topologies::torus::TAG,
-            per_board: (0..sides.len()).map(|d| u64::from(on_board(d))).product(),
+            board: (0..sides.len()).map(|d| u64::from(on_board(d))).collect(),
             board_bandwidth: at_edges(
                 &(0..sides.len()).map(on_board).collect::<Vec<u32>>(),
                 torus.planes,
@@ -117,12 +117,39 @@ impl Floor {
     pub fn of_tree(tree: &fat_tree::FatTree) -> Self {
         Self {
             topology: fat_tree::TAG,
-            per_board: 1,
+            board: vec![1, 1],
             board_bandwidth: times(tree.link.bandwidth, u64::from(tree.planes)),
             failed: Vec::new(),
             leaves: Leaves { of_rows: vec![0], of_columns: tree.leaves() },
             rule: Rule::SubGrid,
         }
+    }
+
+    /// NPUs of a board.
+    #[must_use]
+    pub fn per_board(&self) -> u64 {
+        self.board.iter().product()
+    }
+
+    /// Rows and columns of NPUs of a board.
+    pub(super) fn board(&self) -> [u64; 2] {
+        [self.board[0], self.board[1..].iter().product()]
+    }
+
+    /// Checks that a job can ask for a size here.
+    ///
+    /// # Errors
+    /// It is a shape of rows and columns, and the floor has more dimensions.
+    pub(super) fn check(&self, field: String, size: Size) -> Result<(), FabricError> {
+        let two = match &self.rule {
+            Rule::SubGrid => true,
+            Rule::Contiguous(sides) => sides.len() == 2,
+        };
+        if two || matches!(size, Size::Count(_)) {
+            return Ok(());
+        }
+        let why = "a shape has rows and columns, and this torus three dimensions";
+        Err(FabricError::new(field, size, why, "write how many boards the job has"))
     }
 
     /// Whether any rows crossed with any columns are a block.
@@ -158,15 +185,21 @@ impl Floor {
         boards
     }
 
-    /// The shapes of a job of so many boards, the first choice first.
+    /// The shapes of a job that asks for this, the first choice first; none if it is larger than the
+    /// floor.
     #[must_use]
-    pub fn shapes(&self, boards: u32, choice: Choice) -> Vec<Sides> {
-        match &self.rule {
-            Rule::SubGrid => shapes(boards, self.rows(), self.columns(), choice)
-                .into_iter()
-                .map(|shape| vec![shape.rows, shape.columns])
-                .collect(),
-            Rule::Contiguous(sides) => torus::shapes(boards, sides, choice),
+    pub fn shapes(&self, request: Request, choice: Choice) -> Vec<Sides> {
+        let pairs = |shapes: Vec<Shape>| {
+            shapes.into_iter().map(|shape| vec![shape.rows, shape.columns]).collect()
+        };
+        match (request, &self.rule) {
+            (Request::Sides(shape), _) => pairs(turned(shape, self.rows(), self.columns(), choice)),
+            (Request::Boards(boards), Rule::SubGrid) => {
+                pairs(shapes(boards, self.rows(), self.columns(), choice))
+            }
+            (Request::Boards(boards), Rule::Contiguous(sides)) => {
+                torus::shapes(boards, sides, choice)
+            }
         }
     }
 

@@ -1,9 +1,10 @@
 //! Job mixes: sizes drawn from a histogram until the boards of a mesh are spoken for.
 //!
-//! A histogram has sizes and how many jobs had each. Its unit is the board, or the NPU: then a job
-//! takes `ceil(size / NPUs of a board)` boards. That is rounded up to a size that has a shape
-//! (`shape.rs`); a size larger than the mesh is never drawn. A mix asks for exactly as many boards as the mesh has: what was drawn and is larger than what
-//! is left waits for the next mix, where it comes first. So large jobs are as frequent as in the
+//! A histogram has sizes and how many jobs had each; a size is a number or a shape (`2x4`). Its unit is
+//! the board, or the NPU: then a job takes `ceil(size / NPUs of a board)` boards, or as many for each
+//! side of its shape. A number is rounded up to a size that has a shape
+//! (`shape.rs`); a size that does not fit the mesh is never drawn. A mix asks for exactly as many boards
+//! as the mesh has: what was drawn and is larger than what is left waits for the next mix, where it comes first. So large jobs are as frequent as in the
 //! histogram, over all mixes. A mix ends early where no size fits what is left, or after 10,000 draws
 //! in a row that did not.
 
@@ -13,6 +14,7 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
 
 use super::floor::Floor;
+use super::request::{Request, Size};
 use super::shape::Choice;
 use crate::FabricError;
 
@@ -23,7 +25,7 @@ const MOST_MISFITS: u32 = 10_000;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Histogram {
     /// Size and number of jobs, ascending by size; neither is 0.
-    rows: Vec<(u64, u64)>,
+    rows: Vec<(Size, u64)>,
 }
 
 impl Histogram {
@@ -31,21 +33,29 @@ impl Histogram {
     ///
     /// # Errors
     /// A size is 0 or stands twice, or there are no jobs or too many.
-    pub fn new(rows: &[(u64, u64)]) -> Result<Self, FabricError> {
-        let mut sorted: Vec<(u64, u64)> = Vec::new();
+    pub fn new<S: Copy + Into<Size>>(rows: &[(S, u64)]) -> Result<Self, FabricError> {
+        let mut sorted: Vec<(Size, u64)> = Vec::new();
         let mut total = 0u64;
         for (index, &(size, count)) in rows.iter().enumerate() {
-            let refuse = |key: &str, value: u64, why: &str, hint: &str| {
+            let size = size.into();
+            let refuse = |key: &str, value: String, why: &str, hint: &str| {
                 FabricError::new(format!("mix[{index}].{key}"), value, why, hint)
             };
-            if size == 0 {
-                return Err(refuse("size", size, "a job is not empty", "leave the row out"));
+            if size.count() == 0 {
+                let (why, hint) = ("a job is not empty", "leave the row out");
+                return Err(refuse("size", size.to_string(), why, hint));
             }
-            if rows[..index].iter().any(|&(other, _)| other == size) {
-                return Err(refuse("size", size, "the size stands twice", "add up its jobs"));
+            if rows[..index].iter().any(|&(other, _)| other.into() == size) {
+                let (why, hint) = ("the size stands twice", "add up its jobs");
+                return Err(refuse("size", size.to_string(), why, hint));
             }
             total = total.checked_add(count).ok_or_else(|| {
-                refuse("jobs", count, "these are more than 2^64 jobs", "divide all counts")
+                refuse(
+                    "jobs",
+                    count.to_string(),
+                    "these are more than 2^64 jobs",
+                    "divide all counts",
+                )
             })?;
             if count > 0 {
                 sorted.push((size, count));
@@ -65,37 +75,43 @@ impl Histogram {
 
     /// Sizes and numbers of jobs, ascending.
     #[must_use]
-    pub fn rows(&self) -> &[(u64, u64)] {
+    pub fn rows(&self) -> &[(Size, u64)] {
         &self.rows
     }
 
     /// The same jobs by the boards that they take on `floor`.
     ///
     /// # Errors
-    /// Every size is larger than the fabric.
+    /// Every size is larger than the fabric, or a shape is asked for where there is none.
     pub fn on(&self, floor: &Floor, unit: Unit) -> Result<Sizes, FabricError> {
         let whole = floor.boards();
-        let mut sizes = Sizes { boards: Vec::new(), until: Vec::new(), whole, dropped: 0 };
+        let mut sizes = Sizes { jobs: Vec::new(), until: Vec::new(), whole, dropped: 0 };
         let mut total = 0;
         for &(size, count) in &self.rows {
-            let boards = unit.boards(size, floor);
-            if boards > whole {
+            floor.check("mix".to_owned(), size)?;
+            // A shape that only fits with rows and columns exchanged waits for `transpose`.
+            let turn = Choice { transpose: true, aspect: None };
+            let fits = size.on(floor, unit).and_then(|request| {
+                let first = floor.shapes(request, turn).into_iter().next()?;
+                Some((request, first.iter().product()))
+            });
+            let Some((request, boards)) = fits else {
                 sizes.dropped += count;
                 continue;
-            }
-            let boards = u32::try_from(boards).expect("no more than the fabric has");
-            let shapes = floor.shapes(boards, Choice::default());
-            let first = shapes.first().expect("it is not larger than the fabric");
+            };
             total += count;
-            sizes.boards.push(first.iter().product());
+            sizes.jobs.push(match request {
+                Request::Boards(_) => Request::Boards(boards),
+                Request::Sides(_) => request,
+            });
             sizes.until.push(total);
         }
-        if sizes.boards.is_empty() {
+        if sizes.jobs.is_empty() {
             let (least, _) = self.rows[0];
             return Err(FabricError::new(
                 "mix",
                 least,
-                format!("the smallest job is larger than the {whole} boards"),
+                format!("the smallest job does not fit the {whole} boards"),
                 "take smaller jobs or a larger fabric, or say what a size counts: `unit: npus`",
             ));
         }
@@ -114,21 +130,10 @@ pub enum Unit {
     Npus,
 }
 
-impl Unit {
-    /// The boards of a job of that size.
-    #[must_use]
-    pub fn boards(self, size: u64, floor: &Floor) -> u64 {
-        match self {
-            Self::Boards => size,
-            Self::Npus => size.div_ceil(floor.per_board),
-        }
-    }
-}
-
-/// A histogram of boards, to draw from.
+/// A histogram of what jobs ask for in boards, to draw from.
 #[derive(Clone, Debug)]
 pub struct Sizes {
-    boards: Vec<u32>,
+    jobs: Vec<Request>,
     /// Jobs up to each of them.
     until: Vec<u64>,
     whole: u64,
@@ -137,34 +142,38 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    pub(super) fn draw(&self, random: &mut Pcg64Mcg) -> u32 {
+    pub(super) fn draw(&self, random: &mut Pcg64Mcg) -> Request {
         let total = *self.until.last().expect("a histogram has jobs");
         let at = random.random_range(0..total);
-        self.boards[self.until.partition_point(|&until| until <= at)]
+        self.jobs[self.until.partition_point(|&until| until <= at)]
     }
 
     /// The mean of a job's boards.
     pub(super) fn mean(&self) -> f64 {
         let mut before = 0;
-        let weighted = self.boards.iter().zip(&self.until).map(|(&boards, &until)| {
+        let weighted = self.jobs.iter().zip(&self.until).map(|(&job, &until)| {
             let jobs = until - before;
             before = until;
-            f64::from(boards) * jobs as f64
+            boards_of(job) as f64 * jobs as f64
         });
         weighted.sum::<f64>() / *self.until.last().expect("a histogram has jobs") as f64
     }
 
     /// The smallest job.
-    fn least(&self) -> u32 {
-        self.boards.iter().copied().min().expect("a histogram has jobs")
+    fn least(&self) -> u64 {
+        self.jobs.iter().map(|&job| boards_of(job)).min().expect("a histogram has jobs")
     }
+}
+
+fn boards_of(job: Request) -> u64 {
+    job.boards().expect("it fits the fabric").into()
 }
 
 /// An endless source of mixes; the same seed gives the same ones.
 pub struct Mixes {
     sizes: Sizes,
     random: Pcg64Mcg,
-    waiting: VecDeque<u32>,
+    waiting: VecDeque<Request>,
 }
 
 impl Mixes {
@@ -176,30 +185,30 @@ impl Mixes {
 }
 
 impl Iterator for Mixes {
-    type Item = Vec<u32>;
+    type Item = Vec<Request>;
 
-    /// The boards of each job of the next mix, in the order of arrival.
-    fn next(&mut self) -> Option<Vec<u32>> {
+    /// What each job of the next mix asks for, in the order of arrival.
+    fn next(&mut self) -> Option<Vec<Request>> {
         let mut left = self.sizes.whole;
         let mut mix = Vec::new();
         let mut waiting = std::mem::take(&mut self.waiting);
-        waiting.retain(|&boards| {
-            let fits = u64::from(boards) <= left;
+        waiting.retain(|&job| {
+            let fits = boards_of(job) <= left;
             if fits {
-                left -= u64::from(boards);
-                mix.push(boards);
+                left -= boards_of(job);
+                mix.push(job);
             }
             !fits
         });
-        let (least, mut misfits) = (u64::from(self.sizes.least()), 0);
+        let (least, mut misfits) = (self.sizes.least(), 0);
         while left >= least && misfits < MOST_MISFITS {
-            let boards = self.sizes.draw(&mut self.random);
-            if u64::from(boards) <= left {
-                left -= u64::from(boards);
-                mix.push(boards);
+            let job = self.sizes.draw(&mut self.random);
+            if boards_of(job) <= left {
+                left -= boards_of(job);
+                mix.push(job);
                 misfits = 0;
             } else {
-                waiting.push_back(boards);
+                waiting.push_back(job);
                 misfits += 1;
             }
         }

@@ -9,7 +9,7 @@
 //! use allrail_fabric::placement::{Floor, Options, place};
 //! let fabric = serde_json::json!({ "topology": "hammingmesh", "board": [2, 2], "grid": [4, 4] });
 //! let floor = Floor::read(&fabric).unwrap();
-//! let placement = place(&floor, &mut floor.empty(), &[6, 9], Options::default());
+//! let placement = place(&floor, &mut floor.empty(), &[6u32, 9], Options::default());
 //! assert_eq!(placement.jobs[0].rows, [0, 1, 2]);
 //! assert_eq!(placement.left_out, [1], "3 x 3 do not fit beside 3 x 2");
 //! ```
@@ -25,6 +25,7 @@ mod npus;
 mod place;
 mod queue;
 mod report;
+mod request;
 mod shape;
 mod study;
 mod torus;
@@ -41,6 +42,7 @@ pub use npus::{Numbering, VirtualGrid};
 pub use place::{Options, Placed, Placement, place};
 pub use queue::{Arrival, Queue, Ran, Run, arrivals};
 pub use report::{place_mixes, run_queue};
+pub use request::{Request, Size};
 pub use shape::{Choice, Shape, shapes};
 pub use study::{Found, Map, Moved, PlacedMix, Study};
 pub use upper::{Upper, upper};

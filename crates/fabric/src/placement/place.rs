@@ -5,6 +5,7 @@
 
 use super::boards::{Block, Boards};
 use super::floor::Floor;
+use super::request::Request;
 use super::shape::Choice;
 
 /// A job on its boards. Its sub-grid is `rows × columns`: on a `HammingMesh` neighbours in it are
@@ -65,11 +66,17 @@ pub struct Options {
     pub locality: bool,
 }
 
-/// Places jobs of so many boards each where `free` has room, and takes their boards.
-pub fn place(floor: &Floor, free: &mut Boards, jobs: &[u32], options: Options) -> Placement {
+/// Places jobs where `free` has room for what they ask for, and takes their boards.
+pub fn place<J: Copy + Into<Request>>(
+    floor: &Floor,
+    free: &mut Boards,
+    jobs: &[J],
+    options: Options,
+) -> Placement {
+    let jobs: Vec<Request> = jobs.iter().map(|&job| job.into()).collect();
     let mut order: Vec<u32> = (0..jobs.len() as u32).collect();
     if options.sort {
-        order.sort_by_key(|&job| std::cmp::Reverse(jobs[job as usize]));
+        order.sort_by_key(|&job| std::cmp::Reverse(jobs[job as usize].boards()));
     }
     let mut shapes = Shapes::new(floor, options.choice);
     let mut placement = Placement::default();
@@ -89,7 +96,7 @@ pub fn place(floor: &Floor, free: &mut Boards, jobs: &[u32], options: Options) -
 pub(super) struct Shapes<'a> {
     floor: &'a Floor,
     choice: Choice,
-    known: std::collections::BTreeMap<u32, Vec<Vec<u32>>>,
+    known: std::collections::BTreeMap<Request, Vec<Vec<u32>>>,
 }
 
 impl<'a> Shapes<'a> {
@@ -97,8 +104,8 @@ impl<'a> Shapes<'a> {
         Self { floor, choice, known: std::collections::BTreeMap::new() }
     }
 
-    pub(super) fn of(&mut self, boards: u32) -> &[Vec<u32>] {
+    pub(super) fn of(&mut self, request: Request) -> &[Vec<u32>] {
         let Self { floor, choice, known } = self;
-        known.entry(boards).or_insert_with(|| floor.shapes(boards, *choice))
+        known.entry(request).or_insert_with(|| floor.shapes(request, *choice))
     }
 }

@@ -20,6 +20,7 @@ use super::boards::Boards;
 use super::floor::Floor;
 use super::mix::Sizes;
 use super::place::{Options, Placed, Shapes};
+use super::request::Request;
 use crate::FabricError;
 
 /// Jobs behind the head that backfilling looks at.
@@ -32,8 +33,8 @@ pub struct Arrival {
     pub at: Time,
     /// How long it runs.
     pub duration: Time,
-    /// Boards that it asks for.
-    pub boards: u32,
+    /// What it asks for.
+    pub asks: Request,
 }
 
 /// How the queue is served; `options.sort` means nothing here.
@@ -170,15 +171,15 @@ impl Queue {
                     "such as `3600 s`",
                 );
             }
-            if fit.contains(&job.boards) {
+            if fit.contains(&job.asks) {
                 continue;
             }
-            if self.floor.find(&empty, shapes.of(job.boards), false).is_none() {
+            if self.floor.find(&empty, shapes.of(job.asks), false).is_none() {
                 let why = format!("it never fits: {} boards work", empty.free());
                 let hint = "take a smaller job, or `transpose` and `aspect` for more shapes";
-                return refuse(index, "size", job.boards.to_string(), why, hint);
+                return refuse(index, "size", job.asks.to_string(), why, hint);
             }
-            fit.insert(job.boards);
+            fit.insert(job.asks);
         }
         Ok(())
     }
@@ -224,7 +225,7 @@ impl Now<'_> {
     fn try_one(&mut self, job: u32, at: Time) -> bool {
         let arrival = self.arrivals[job as usize];
         let near = self.queue.options.locality;
-        let shapes = self.shapes.of(arrival.boards);
+        let shapes = self.shapes.of(arrival.asks);
         let Some(block) = self.queue.floor.find(&self.free, shapes, near) else { return false };
         self.free.take(&block);
         let end = at.checked_add(arrival.duration).unwrap_or(Time::MAX);
@@ -235,7 +236,7 @@ impl Now<'_> {
 
     /// When the head finds room if nobody else starts.
     fn first_room(&mut self) -> Time {
-        let head = self.arrivals[self.waiting[0] as usize].boards;
+        let head = self.arrivals[self.waiting[0] as usize].asks;
         let mut free = self.free.clone();
         let mut ends: Vec<(Time, u32)> = self.ends.iter().map(|Reverse(end)| *end).collect();
         ends.sort_unstable();
@@ -281,7 +282,7 @@ pub fn arrivals(
         let times = [gap, duration.as_ps() as f64].map(|mean| mean * exponential(&mut random));
         at = u64::saturating_add(at, times[0].round() as u64);
         let duration = Time::from_ps((times[1].round() as u64).max(1));
-        Arrival { at: Time::from_ps(at), duration, boards: sizes.draw(&mut random) }
+        Arrival { at: Time::from_ps(at), duration, asks: sizes.draw(&mut random) }
     };
     Ok((0..count).map(&mut draw).collect())
 }

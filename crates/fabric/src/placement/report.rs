@@ -12,6 +12,7 @@ use super::locality::Leaves;
 use super::mix::{Histogram, Unit};
 use super::place::Options;
 use super::queue::{Arrival, Queue, arrivals};
+use super::request::{Request, Size};
 use super::shape::Choice;
 use super::study::{Found, Study};
 use crate::FabricError;
@@ -39,7 +40,7 @@ struct Common {
     seed: u64,
     /// Sizes and numbers of jobs.
     #[serde(default)]
-    mix: Vec<(u64, u64)>,
+    mix: Vec<(Size, u64)>,
     /// Mixes, or jobs that arrive.
     #[serde(default)]
     count: u64,
@@ -50,7 +51,7 @@ struct Common {
     memory: Option<Bytes>,
     /// Jobs that arrive: arrival, duration, size.
     #[serde(default)]
-    trace: Vec<(Time, Time, u64)>,
+    trace: Vec<(Time, Time, Size)>,
     #[serde(default)]
     backfill: bool,
     #[serde(default)]
@@ -121,7 +122,7 @@ fn shown(floor: &Floor) -> Value {
         "rows": floor.rows(),
         "columns": floor.columns(),
         "boards": floor.boards(),
-        "npus_per_board": floor.per_board,
+        "npus_per_board": floor.per_board(),
         "failed_boards": floor.failed,
         "leaves": [count(&floor.leaves.of_rows), count(&floor.leaves.of_columns)],
         "board_bandwidth": floor.board_bandwidth,
@@ -202,9 +203,13 @@ pub fn run_queue(
 ) -> Result<Option<Value>, FabricError> {
     let (read, floor) = Common::read(request)?;
     let jobs = if read.mix.is_empty() {
-        let boards = |size: u64| u32::try_from(read.unit.boards(size, &floor)).unwrap_or(u32::MAX);
-        let job = |&(at, duration, size)| Arrival { at, duration, boards: boards(size) };
-        read.trace.iter().map(job).collect()
+        let job = |(index, &(at, duration, size)): (usize, &(Time, Time, Size))| {
+            floor.check(format!("trace[{index}].size"), size)?;
+            // What is larger than the floor never fits, however much larger.
+            let asks = size.on(&floor, read.unit).unwrap_or(Request::Boards(u32::MAX));
+            Ok(Arrival { at, duration, asks })
+        };
+        read.trace.iter().enumerate().map(job).collect::<Result<Vec<_>, FabricError>>()?
     } else {
         let sizes = Histogram::new(&read.mix)?.on(&floor, read.unit)?;
         let count = u32::try_from(read.count).ok().filter(|count| (1..=10_000_000).contains(count));

@@ -3,12 +3,13 @@
 //! A job of `n` boards takes `u × v = n`, `u` rows and `v` columns. The first choice is the most square
 //! pair of factors that fits the mesh, tall (`u ≥ v`) where that fits. A job without such a pair (17
 //! boards on 16 × 16) takes the next larger size that has one. Further choices, in this order:
-//! `transpose` adds `v × u`, `aspect` the other pairs up to `u/v = aspect`, the most square first.
+//! `transpose` adds `v × u`, `aspect` the other pairs up to `u/v = aspect`, the most square first. A job
+//! that asks for a shape has it and, with `transpose`, its `v × u` as choices (`request.rs`).
 
 use crate::FabricError;
 
 /// Rows and columns of boards.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 pub struct Shape {
     /// How many rows.
     pub rows: u32,
@@ -73,6 +74,13 @@ pub fn shapes(boards: u32, rows: u32, columns: u32, choice: Choice) -> Vec<Shape
         .map(|size| of_size(size, rows, columns, choice))
         .find(|shapes| !shapes.is_empty())
         .expect("the whole mesh is a shape that fits")
+}
+
+/// A shape that a job asks for, and with `transpose` the same exchanged; those that fit.
+#[must_use]
+pub(super) fn turned(shape: Shape, rows: u32, columns: u32, choice: Choice) -> Vec<Shape> {
+    let other = Some(shape.transposed()).filter(|&other| choice.transpose && other != shape);
+    std::iter::once(shape).chain(other).filter(|shape| shape.fits(rows, columns)).collect()
 }
 
 fn of_size(size: u32, rows: u32, columns: u32, choice: Choice) -> Vec<Shape> {

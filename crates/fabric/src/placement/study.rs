@@ -16,6 +16,7 @@ use super::defragment::{Mover, defragment};
 use super::floor::Floor;
 use super::mix::{Histogram, Mixes, Unit};
 use super::place::{Options, Placement, place};
+use super::request::Request;
 use super::upper::{Upper, upper};
 use crate::FabricError;
 
@@ -74,8 +75,8 @@ pub struct PlacedMix {
 /// The boards of one mix, for a picture.
 #[derive(Clone, Debug, serde::Serialize)]
 pub struct Map {
-    /// Boards of each job, by its place in the mix.
-    pub sizes: Vec<u32>,
+    /// What each job asks for, by its place in the mix: a number of boards, or rows and columns.
+    pub sizes: Vec<Request>,
     /// Where they are.
     #[serde(flatten)]
     pub placement: Placement,
@@ -114,7 +115,7 @@ impl Study {
         let mut map = None;
         while (found.len() as u64) < self.count {
             let left = self.count - found.len() as u64;
-            let cases: Vec<(Vec<u32>, Vec<[u32; 2]>)> = mixes
+            let cases: Vec<(Vec<Request>, Vec<[u32; 2]>)> = mixes
                 .by_ref()
                 .take(batch.min(left) as usize)
                 .map(|jobs| (jobs, self.fail(&mut random)))
@@ -171,7 +172,7 @@ impl Study {
         failed
     }
 
-    fn place(&self, (jobs, failed): &(Vec<u32>, Vec<[u32; 2]>)) -> (Placement, Option<Moved>) {
+    fn place(&self, (jobs, failed): &(Vec<Request>, Vec<[u32; 2]>)) -> (Placement, Option<Moved>) {
         let mut free = Boards::new(self.floor.rows(), self.floor.columns());
         for &[row, column] in failed {
             free.take(&Block { rows: vec![row], columns: vec![column] });
@@ -180,9 +181,10 @@ impl Study {
         let moved = self.mover.map(|mover| {
             let mut moved = Moved::default();
             for job in placement.left_out.clone() {
-                let new = (job, jobs[job as usize]);
+                let asked = |job: u32| jobs[job as usize];
+                let (floor, options) = (&self.floor, self.options);
                 let made =
-                    defragment(&self.floor, &mut free, &mut placement, new, self.options, mover);
+                    defragment(floor, &mut free, &mut placement, job, &asked, options, mover);
                 if let Some(made) = made {
                     moved.jobs_placed += 1;
                     moved.jobs_moved += made.moves.len() as u64;

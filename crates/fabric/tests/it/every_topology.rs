@@ -101,7 +101,7 @@ fn grids_and_floors_hold_all_npus() {
             assert!(npus.is_multiple_of(u64::from(rows) * u64::from(columns)), "{keys}");
         }
         if let Some(floor) = topology.floor() {
-            assert_eq!(floor.boards() * floor.per_board, npus, "{keys}");
+            assert_eq!(floor.boards() * floor.per_board(), npus, "{keys}");
             assert_eq!(floor.topology, topology.tag(), "{keys}");
         }
     }

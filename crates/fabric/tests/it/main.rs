@@ -6,6 +6,7 @@ mod every_topology;
 mod own_graphs;
 mod placement_oracle;
 mod placement_queue;
+mod placement_shapes;
 mod placement_table;
 mod routing_acyclic;
 mod routing_paths;

@@ -22,7 +22,7 @@ fn run(floor: Floor, backfill: bool, jobs: &[(u64, u64, u32)]) -> Result<Run, Fa
         .map(|&(at, duration, boards)| Arrival {
             at: Time::from_us(at),
             duration: Time::from_us(duration),
-            boards,
+            asks: boards.into(),
         })
         .collect();
     let queue = Queue { floor, options: Options::default(), backfill };
@@ -116,8 +116,11 @@ proptest! {
         let (before, before_free) = (placement.clone(), free.clone());
         let mover = Mover::new(Bytes::new(1000), Bandwidth::from_bytes_per_second(1000).expect("not 0"))
             .expect("a second");
+        let asked = |job: u32| {
+            sizes.get(job as usize).copied().unwrap_or(boards).into()
+        };
         let made = defragment(
-            &floor, &mut free, &mut placement, (99, boards), Options::default(), mover,
+            &floor, &mut free, &mut placement, 99, &asked, Options::default(), mover,
         );
         let Some(made) = made else {
             prop_assert_eq!((placement, free), (before, before_free));
@@ -165,7 +168,7 @@ fn a_board_that_takes_more_than_a_day_is_refused() {
 fn one_move_makes_room() {
     let floor = mesh(3);
     let mut free = floor.empty();
-    let mut placement = place(&floor, &mut free, &[1; 9], Options::default());
+    let mut placement = place(&floor, &mut free, &[1u32; 9], Options::default());
     let keep = [(0, 0), (1, 1), (2, 2)];
     placement.jobs.retain(|job| {
         let stays = keep.contains(&(job.rows[0], job.columns[0]));
@@ -180,7 +183,8 @@ fn one_move_makes_room() {
         &floor,
         &mut free,
         &mut placement,
-        (9, 4),
+        9,
+        &|job| if job == 9 { 4u32 } else { 1 }.into(),
         Options::default(),
         mover.expect("a second"),
     )
@@ -191,14 +195,17 @@ fn one_move_makes_room() {
 #[test]
 fn seeded_arrivals_ask_for_the_load() {
     let floor = mesh(8);
-    let sizes = Histogram::new(&[(1, 60), (4, 30), (16, 10)])
+    let sizes = Histogram::new(&[(1u64, 60), (4, 30), (16, 10)])
         .expect("a histogram")
         .on(&floor, Unit::Boards)
         .expect("they fit");
     let hour = Time::from_us(3_600_000_000);
     let jobs = arrivals(&sizes, 64, 20_000, 0.8, hour, 7).expect("arrivals");
     assert_eq!(jobs, arrivals(&sizes, 64, 20_000, 0.8, hour, 7).expect("arrivals"));
-    let area: f64 = jobs.iter().map(|job| f64::from(job.boards) * job.duration.as_s()).sum();
+    let area: f64 = jobs
+        .iter()
+        .map(|job| f64::from(job.asks.boards().expect("few")) * job.duration.as_s())
+        .sum();
     let load = area / (jobs.last().expect("there are jobs").at.as_s() * 64.0);
     assert!((load - 0.8).abs() < 0.03, "{load}");
     let mean = jobs.iter().map(|job| job.duration.as_s()).sum::<f64>() / 20_000.0;

@@ -25,8 +25,8 @@ pub struct TrafficResult {
     /// Bytes that an NPU sends (`incast`: that the destination receives) over what its cables carry in
     /// that time.
     pub share_of_injection: f64,
-    /// `all_reduce`: twice the buffer over what an NPU's cables carry in that time: 1 is the best that
-    /// an all-reduce without reduction in the network can do with many NPUs.
+    /// `all_reduce`: what an NPU must send at least, over what its cables carry in that time. Of `p` NPUs
+    /// that is `2 (p - 1) / p` of the buffer; the buffer once where switches reduce.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share_of_optimum: Option<f64>,
     /// Bytes that an NPU sends over all planes, on average.

@@ -60,8 +60,7 @@ impl TrafficRun<'_> {
             time_us: outcome.seconds * 1e6,
             lower_bound_time_us: outcome.lower_bound.max(least) * 1e6,
             share_of_injection: share(outcome.bytes_per_npu),
-            share_of_optimum: (traffic.pattern == Pattern::AllReduce)
-                .then(|| share(2.0 * self.size().count() as f64)),
+            share_of_optimum: outcome.least_bytes.map(share),
             bytes_per_npu: outcome.bytes_per_npu * planes,
             injection_gbps: injection * planes * 8e-9,
             phases_simulated: outcome.phases.map(|(simulated, _)| simulated),

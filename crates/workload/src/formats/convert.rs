@@ -34,10 +34,16 @@ pub struct Report {
     pub actors: u64,
     /// Nodes that were kept, by kind; of ranks that do the same, once.
     pub kept: BTreeMap<String, u64>,
+    /// Communication of which only the measured time was kept, by why.
+    pub measured: BTreeMap<String, u64>,
+    /// Microseconds that the trace measured, by what was kept and what is only measured.
+    pub measured_us: BTreeMap<String, f64>,
     /// What was left out, by why.
     pub dropped: BTreeMap<String, u64>,
     /// What was taken otherwise than written, or assumed.
     pub notes: Vec<String>,
+    /// What makes the result less than it seems.
+    pub warnings: Vec<String>,
     /// Files written.
     pub files: u64,
     /// Nodes in them.
@@ -53,15 +59,18 @@ pub struct Report {
 /// # Errors
 /// There is no such format, the source is wrong, or the folder cannot be written.
 pub fn import(request: &Import) -> Result<Report, WorkloadError> {
-    let Read { graph, npus, kept, dropped, notes } =
+    let Read { graph, npus, kept, measured, measured_us, dropped, notes, warnings } =
         named(&request.format)?.read(&request.source)?;
     let written = chakra::write(&graph, &[npus], &request.folder, &request.name)?;
     Ok(Report {
         npus,
         actors: graph.actors().len() as u64,
         kept,
+        measured,
+        measured_us,
         dropped,
         notes,
+        warnings,
         files: written.files,
         nodes: written.nodes,
         bytes: written.bytes,

@@ -104,10 +104,17 @@ pub struct Read {
     pub npus: u32,
     /// What was kept, by kind.
     pub kept: BTreeMap<String, u64>,
+    /// Communication of which only the measured time was kept, by why.
+    pub measured: BTreeMap<String, u64>,
+    /// Microseconds that the trace measured, of what was kept and of what is only measured; empty where
+    /// a trace measures nothing.
+    pub measured_us: BTreeMap<String, f64>,
     /// What was left out, by why.
     pub dropped: BTreeMap<String, u64>,
     /// What was taken otherwise than written, or assumed.
     pub notes: Vec<String>,
+    /// What makes the result less than it seems.
+    pub warnings: Vec<String>,
 }
 
 /// How many nodes of each kind a graph has.

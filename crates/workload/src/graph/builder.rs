@@ -1,8 +1,8 @@
 //! Makes step graphs, node by node, and checks them at the end.
 
 use super::{
-    Actor, ActorId, DELAY, Group, GroupId, Kind, NO_TENSOR, Names, Node, NodeId, Packed, Peer,
-    Purpose, SECOND, StepGraph, URGENT, Work,
+    Actor, ActorId, DELAY, Group, GroupId, Kind, MEASURED, NO_TENSOR, Names, Node, NodeId, Packed,
+    Peer, Purpose, SECOND, StepGraph, URGENT, Work,
 };
 use crate::error::WorkloadError;
 
@@ -129,6 +129,17 @@ impl Builder {
     /// If the node was not added.
     pub fn delay(&mut self, node: NodeId) {
         self.nodes[node.index()].marks |= DELAY;
+    }
+
+    /// Makes a compute node a communication of which only the time is known: a delay whose time is
+    /// exposed communication; see [`StepGraph::communication`].
+    ///
+    /// # Panics
+    /// If the node was not added.
+    pub fn measured(&mut self, node: NodeId, purpose: Purpose) {
+        let packed = &mut self.nodes[node.index()];
+        packed.marks |= DELAY | MEASURED;
+        packed.purpose = purpose;
     }
 
     /// Lets a communication overtake all that are not urgent; see [`StepGraph::is_urgent`].

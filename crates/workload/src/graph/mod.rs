@@ -232,7 +232,7 @@ struct Packed {
     kind: Kind,
     purpose: Purpose,
     pass: Pass,
-    /// [`DELAY`], [`URGENT`], [`SECOND`].
+    /// [`DELAY`], [`URGENT`], [`SECOND`], [`MEASURED`].
     marks: u8,
     /// Higher goes first where a scenario asks for it.
     priority: i32,
@@ -244,6 +244,8 @@ const DELAY: u8 = 1;
 const URGENT: u8 = 2;
 /// Of a gradient, not the first collective.
 const SECOND: u8 = 4;
+/// A delay that is a communication.
+const MEASURED: u8 = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -338,6 +340,14 @@ impl StepGraph {
     #[must_use]
     pub fn is_delay(&self, id: NodeId) -> bool {
         self.nodes[id.index()].marks & DELAY != 0
+    }
+
+    /// What a node's time counts to where it communicates: its purpose. Also of a delay that is a
+    /// communication of which only the time is known, as a trace measured it.
+    #[must_use]
+    pub fn communication(&self, id: NodeId) -> Option<Purpose> {
+        let packed = &self.nodes[id.index()];
+        (packed.kind != Kind::Compute || packed.marks & MEASURED != 0).then_some(packed.purpose)
     }
 
     /// Whether a communication overtakes all that are not, whatever the order of collectives.

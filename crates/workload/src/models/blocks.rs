@@ -69,6 +69,7 @@ impl TransformerSpec {
             }
             for mut layer in block {
                 layer.unit = i;
+                layer.block = true;
                 layers.push(layer);
             }
         }
@@ -239,7 +240,7 @@ impl Sizes<'_> {
         let linear = 2 * self.tokens * projection;
         Layer {
             name: "embedding".to_owned(),
-            flops: Flops { forward: linear, input: linear, weight: linear },
+            flops: Flops::linear(linear),
             parameters: spec.vocabulary * width,
             replicated: projection + norm + tables,
             matrices: vec![[spec.vocabulary, width]],

@@ -89,7 +89,7 @@ impl DlrmSpec {
         let products = 2 * vectors * vectors * self.width;
         layers.push(Layer {
             name: "interaction".to_owned(),
-            flops: Flops { forward: products, input: 2 * products, weight: 0 },
+            flops: Flops { forward: products, input: 2 * products, weight: 0, product: 0 },
             moved: vectors * self.width + interaction,
             output: interaction,
             saved: vectors * self.width,

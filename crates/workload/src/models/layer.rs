@@ -41,6 +41,9 @@ pub struct Layer {
     pub joins: bool,
     /// Layers of one unit stay on one pipeline stage; ascending.
     pub unit: u32,
+    /// Whether it is part of a block, which activation recomputation may repeat: the layers of a unit that
+    /// are make one.
+    pub block: bool,
     /// Measured times of a whole batch: forward and backward.
     pub times: Option<(Time, Time)>,
 }
@@ -54,19 +57,21 @@ pub struct Flops {
     pub input: u64,
     /// Backward, for the gradient of the weights.
     pub weight: u64,
+    /// Forward, of these: of products of two activations, which have no weights.
+    pub product: u64,
 }
 
 impl Flops {
     /// Of a linear map with weights.
     #[must_use]
     pub const fn linear(forward: u64) -> Self {
-        Self { forward, input: forward, weight: forward }
+        Self { forward, input: forward, weight: forward, product: 0 }
     }
 
     /// Of a linear map with weights and a product of two activations.
     #[must_use]
     pub const fn attention(linear: u64, product: u64) -> Self {
-        Self { forward: linear + product, input: linear + 2 * product, weight: linear }
+        Self { forward: linear + product, input: linear + 2 * product, weight: linear, product }
     }
 
     /// All three.

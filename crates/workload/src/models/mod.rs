@@ -32,7 +32,12 @@ pub fn model(workload: &Workload) -> Result<ModelLayers, WorkloadError> {
         Model::Layers(specs) => return shapes::model(name, specs),
         Model::Dlrm(spec) => return spec.model(name),
         Model::Transformer(spec) => spec.clone(),
-        Model::HuggingFace(config) => hugging_face::transformer(config)?,
+        Model::HuggingFace(config) => {
+            let (transformer, notes) = hugging_face::transformer(config, tokens)?;
+            let mut layers = transformer.model(name, tokens)?;
+            layers.notes = notes;
+            return Ok(layers);
+        }
         Model::Trace(path) | Model::AstraSim(path) | Model::Steps(path) => {
             return Err(WorkloadError::new(
                 "workload.model",

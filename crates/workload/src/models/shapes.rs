@@ -173,6 +173,7 @@ pub fn model(name: &str, specs: &[LayerSpec]) -> Result<ModelLayers, WorkloadErr
     }
     for (layer, unit) in model.layers.iter_mut().zip(0u32..) {
         layer.unit = unit;
+        layer.block = true;
     }
     #[expect(clippy::cast_precision_loss, reason = "a bound")]
     let sum = |number: fn(&Layer) -> u64| -> f64 {
@@ -352,7 +353,7 @@ impl LayerSpec {
         let backward = (flops as f64 * factor) as u64;
         let weight = if parameters == 0 { 0 } else { backward.min(flops) };
         Ok(Layer {
-            flops: Flops { forward: flops, input: backward - weight, weight },
+            flops: Flops { forward: flops, input: backward - weight, weight, product: 0 },
             parameters,
             moved: 2 * output,
             output,

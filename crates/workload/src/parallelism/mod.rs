@@ -1,6 +1,6 @@
 //! From a model and a layout to a step graph.
 //!
-//! - [`layout`]: which degree of parallelism lies on which dimensions.
+//! - [`spec`]: what a file says. [`layout`]: which degree of parallelism lies on which dimensions.
 //! - `pieces`: where the model is cut. `plan`: that, and the times of its layers.
 //! - [`batch`]: samples of the job, of a replica, of a microbatch.
 //! - [`order`]: in which order a stage runs its microbatches.
@@ -19,6 +19,7 @@ pub mod order;
 mod passes;
 mod pieces;
 pub(crate) mod plan;
+pub mod spec;
 pub mod split;
 
 use crate::error::WorkloadError;
@@ -106,6 +107,7 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError>
     let mut notes = vec![plan.layout.words()];
     notes.extend(plan.model.notes.iter().cloned());
     notes.extend(plan.compression_notes());
+    notes.extend(plan.uneven_stages());
     let work = Some(plan.work());
     if let Some(tokens) = plan.model.tokens {
         notes.push(format!("{tokens} tokens a sample"));

@@ -13,8 +13,13 @@
 //! layer's input, hidden behind the gradient of its output, is left out). With ZeRO 3 a layer's
 //! parameters are gathered before each pass, one layer ahead.
 //!
+//! A block whose activations are not kept is computed again before its gradient, with all that it exchanges
+//! (`recompute.rs`).
+//!
 //! A stage sends the whole output of its last layer to the next one, from each rank of a tensor
 //! group; with `sp` its share.
+
+use std::ops::Range;
 
 use allrail_collective::Operation::{AllGather, AllReduce, AllToAll, ReduceScatter};
 use allrail_core::Time;
@@ -44,6 +49,20 @@ impl Handed {
     }
 }
 
+/// Which run of a forward pass it is.
+#[derive(Clone, Copy, Debug)]
+struct Run {
+    /// In names of nodes.
+    word: &'static str,
+    /// What it is part of.
+    pass: Pass,
+}
+
+impl Run {
+    const FIRST: Self = Self { word: "forward", pass: Pass::Forward };
+    const AGAIN: Self = Self { word: "recomputed", pass: Pass::Backward };
+}
+
 /// The last node that gives a layer's gradient, of the last microbatch.
 pub(crate) type Done = Vec<(usize, NodeId)>;
 
@@ -70,7 +89,7 @@ impl Emitter<'_> {
             if layer.joins {
                 data.append(&mut rows);
             }
-            data = self.layer_forward(position, i, slot, data);
+            data = self.layer_forward(position, i, slot, Run::FIRST, data);
             if matches!(layer.cut, Cut::Tables { .. }) {
                 rows = std::mem::take(&mut data);
             }
@@ -108,14 +127,15 @@ impl Emitter<'_> {
         position: usize,
         i: usize,
         slot: Slot,
+        Run { word, pass }: Run,
         mut data: Vec<NodeId>,
     ) -> Vec<NodeId> {
         let plan = self.plan;
         let layer = &plan.model.layers[i];
         let sp = plan.workload.parallelism.sp;
-        let name = format!("{} forward{}", layer.name, suffix(self, slot));
-        let kind = |purpose: Purpose| (purpose, None, Pass::Forward);
-        let parameters = self.gather_parameters(position, i, &name, Pass::Forward);
+        let name = format!("{} {word}{}", layer.name, suffix(self, slot));
+        let kind = |purpose: Purpose| (purpose, None, pass);
+        let parameters = self.gather_parameters(position, i, &name, pass);
         match layer.cut {
             Cut::Tensor { backward, .. } if sp && backward > 0 => {
                 let what = (AllGather, self.bytes(backward, 1), Span::Tensor);
@@ -133,16 +153,15 @@ impl Emitter<'_> {
             }
             _ => {}
         }
-        data = self.exchange_tokens(position, layer, &name, Pass::Forward, data);
+        data = self.exchange_tokens(position, layer, &name, pass, data);
         data.extend(parameters);
-        let time = (plan.times[i].forward, Pass::Forward);
+        let time = (plan.times[i].forward, pass);
         let computed = self.compute(position, &name, time, &data);
         let users = self.stages[position].users.entry(i).or_default();
         if users.is_empty() {
             users.push(parameters.unwrap_or(computed));
         }
-        let mut output =
-            self.exchange_tokens(position, layer, &name, Pass::Forward, vec![computed]);
+        let mut output = self.exchange_tokens(position, layer, &name, pass, vec![computed]);
         match layer.cut {
             Cut::Tensor { forward, .. } if forward > 0 => {
                 let operation = if sp { ReduceScatter } else { AllReduce };
@@ -152,8 +171,7 @@ impl Emitter<'_> {
             }
             Cut::Spatial { halo } => {
                 let bytes = self.bytes(halo, 1);
-                let borders =
-                    self.halo(position, &format!("{name} halo"), bytes, Pass::Forward, &output);
+                let borders = self.halo(position, &format!("{name} halo"), bytes, pass, &output);
                 output.extend(borders);
             }
             Cut::Tables { exchanged } => {
@@ -226,6 +244,13 @@ impl Emitter<'_> {
             if matches!(layer.cut, Cut::Tables { .. }) {
                 data.append(&mut rows);
             }
+            if let Some(block) = self.repeated(&layers, i) {
+                let mut again = data.clone();
+                for j in block {
+                    again = self.layer_forward(position, j, slot, Run::AGAIN, again);
+                }
+                data.extend(again);
+            }
             let mut gradient;
             (data, gradient) = self.layer_backward(position, i, slot, data);
             let before = if last { self.before_leaving(layer) } else { Time::ZERO };
@@ -256,6 +281,19 @@ impl Emitter<'_> {
         done
     }
 
+    /// The block that ends with a layer, if it is computed again before that layer's gradient.
+    fn repeated(&self, layers: &Range<usize>, i: usize) -> Option<Range<usize>> {
+        let all = &self.plan.model.layers;
+        let recompute = self.plan.workload.parallelism.recompute;
+        let same = |other: &Layer| other.unit == all[i].unit && recompute.repeats(other);
+        let ends = i + 1 == layers.end || !same(&all[i + 1]);
+        if !same(&all[i]) || !ends {
+            return None;
+        }
+        let before = all[layers.start..i].iter().rev().take_while(|other| same(other)).count();
+        Some(i - before..i + 1)
+    }
+
     /// The gradients of embeddings travel to their tables.
     fn rows_back(&mut self, position: usize, i: usize, slot: Slot, data: &[NodeId]) -> Vec<NodeId> {
         let layers = &self.plan.model.layers[..i];
@@ -282,7 +320,12 @@ impl Emitter<'_> {
         let sp = plan.workload.parallelism.sp;
         let name = format!("{} backward{}", layer.name, suffix(self, slot));
         let kind = |purpose: Purpose| (purpose, None, Pass::Backward);
-        let parameters = self.gather_parameters(position, i, &name, Pass::Backward);
+        // A block that was repeated still has its parameters.
+        let parameters = if plan.workload.parallelism.recompute.repeats(layer) {
+            None
+        } else {
+            self.gather_parameters(position, i, &name, Pass::Backward)
+        };
         match layer.cut {
             Cut::Tensor { forward, .. } if sp && forward > 0 => {
                 let what = (AllGather, self.bytes(forward, 1), Span::Tensor);

@@ -1,40 +1,111 @@
-//! A pipeline's pieces are consecutive layers: as many transformer layers each, or, of other models,
-//! split so that the FLOPs before each cut are nearest to their share.
+//! A pipeline's pieces are consecutive layers: as the user says, or as many transformer layers each as it
+//! goes (the first pieces one more), or, of other models, split so that the FLOPs before each cut are nearest
+//! to their share.
+//!
+//! With `ends_as_layers` the embedding and the head take the place of a layer each, as Megatron-LM has it
+//! (`--account-for-embedding-in-pipeline-split`, `--account-for-loss-in-pipeline-split`).
 
 use std::ops::Range;
 
 use crate::error::WorkloadError;
 use crate::models::{Layer, ModelLayers};
+use crate::spec::Parallelism;
 
 /// The layers of each piece.
-pub(super) fn cut(model: &ModelLayers, pieces: u32) -> Result<Vec<Range<usize>>, WorkloadError> {
+pub(super) fn cut(
+    model: &ModelLayers,
+    pieces: u32,
+    parallelism: &Parallelism,
+) -> Result<Vec<Range<usize>>, WorkloadError> {
     let layers = &model.layers;
     let units = layers.last().map_or(0, |layer| layer.unit + 1);
-    let fail = |why: String, hint: &str| {
-        Err(WorkloadError::new("workload.parallelism.pp", pieces, why, hint))
-    };
     if units < pieces {
         let hint = "stages times `virtual_stages` are at most as many";
-        return fail(format!("the model has {units} layers to cut"), hint);
+        let why = format!("the model has {units} layers to cut");
+        return Err(WorkloadError::new("workload.parallelism.pp", pieces, why, hint));
     }
-    let mut pieces_of: Vec<Range<usize>> = Vec::new();
-    // The last unit of each piece.
-    let ends: Vec<u32> = if model.kv_heads.is_some() {
-        if !units.is_multiple_of(pieces) {
-            let hint = "stages times `virtual_stages` divide the layers";
-            return fail(format!("it does not divide the {units} layers"), hint);
-        }
-        (1..=pieces).map(|k| k * (units / pieces) - 1).collect()
-    } else {
-        balanced(layers, units, pieces)
+    let ends = if parallelism.ends_as_layers { 1 } else { 0 };
+    let counts = match &parallelism.stages {
+        Some(given) => checked(given, pieces, units, ends)?,
+        // Of a transformer all units are alike.
+        None if model.kv_heads.is_some() => even(pieces, units, ends)?,
+        None => return Ok(ranges(layers, &balanced(layers, units, pieces))),
     };
+    let mut end = 0;
+    let last_units: Vec<u32> = counts
+        .iter()
+        .map(|count| {
+            end += count;
+            end - 1
+        })
+        .collect();
+    Ok(ranges(layers, &last_units))
+}
+
+/// As many units each as it goes, the first pieces one more, where `ends` places at either end are taken.
+fn even(pieces: u32, units: u32, ends: u32) -> Result<Vec<u32>, WorkloadError> {
+    let all = units + 2 * ends;
+    let mut counts: Vec<u32> =
+        (0..pieces).map(|k| all / pieces + u32::from(k < all % pieces)).collect();
+    take_ends(&mut counts, ends)?;
+    Ok(counts)
+}
+
+/// The user's own counts.
+fn checked(given: &[u32], pieces: u32, units: u32, ends: u32) -> Result<Vec<u32>, WorkloadError> {
+    let shown = || {
+        let counts: Vec<String> = given.iter().map(u32::to_string).collect();
+        format!("[{}]", counts.join(", "))
+    };
+    let fail = |why: String, hint: &str| {
+        Err(WorkloadError::new("workload.parallelism.stages", shown(), why, hint))
+    };
+    if given.len() != pieces as usize {
+        let why = format!("it has {} numbers for {pieces} pieces of the model", given.len());
+        return fail(why, "one number a stage, with `virtual_stages` one a piece");
+    }
+    let sum: u64 = given.iter().map(|count| u64::from(*count)).sum();
+    let all = u64::from(units + 2 * ends);
+    if sum != all {
+        let of = if ends > 0 { " with the embedding and the head" } else { "" };
+        let why = format!("its numbers add up to {sum}, and the model has {all} layers{of}");
+        return fail(why, "every layer is on one stage");
+    }
+    if given.contains(&0) {
+        return fail("a stage has no layer".to_owned(), "at least 1 each");
+    }
+    let mut counts = given.to_vec();
+    take_ends(&mut counts, ends)?;
+    Ok(counts)
+}
+
+/// Takes the places of the embedding and the head.
+fn take_ends(counts: &mut [u32], ends: u32) -> Result<(), WorkloadError> {
+    let last = counts.len() - 1;
+    for place in [0, last] {
+        counts[place] = counts[place].saturating_sub(ends);
+    }
+    if counts.contains(&0) {
+        return Err(WorkloadError::new(
+            "workload.parallelism.ends_as_layers",
+            true,
+            "a stage would have the embedding or the head alone",
+            "a stage has one layer of the model at least",
+        ));
+    }
+    Ok(())
+}
+
+/// Ranges of layers, given the last unit of each piece.
+fn ranges(layers: &[Layer], last_units: &[u32]) -> Vec<Range<usize>> {
     let mut start = 0;
-    for end in ends {
-        let after = layers.partition_point(|layer| layer.unit <= end);
-        pieces_of.push(start..after);
+    let mut ranges = Vec::new();
+    for end in last_units {
+        let after = layers.partition_point(|layer| layer.unit <= *end);
+        ranges.push(start..after);
         start = after;
     }
-    Ok(pieces_of)
+    ranges
 }
 
 /// Cuts where the FLOPs before are nearest to their share.

@@ -118,7 +118,7 @@ impl<'w> Plan<'w> {
             Pipeline { positions: pp, microbatches, pieces, schedule: parallelism.schedule };
         pipeline.check()?;
         let mut plan = Self {
-            pieces: pieces::cut(&model, pipeline.total_pieces())?,
+            pieces: pieces::cut(&model, pipeline.total_pieces(), parallelism)?,
             device: Device::new(&workload.compute, workload.precision)?,
             samples: u64::from(batch / microbatches),
             times: Vec::new(),
@@ -130,6 +130,7 @@ impl<'w> Plan<'w> {
             pipeline,
         };
         plan.divides()?;
+        plan.has_what_is_recomputed()?;
         plan.times = plan.times()?;
         plan.is_run_to_its_end()?;
         Ok(plan)
@@ -144,8 +145,22 @@ impl<'w> Plan<'w> {
             samples,
             tokens: self.model.tokens,
             flops: (flops > 0.0).then_some(flops),
+            recomputed: self.recomputed() * samples as f64,
             peak: self.device.peak,
         }
+    }
+
+    /// How many layers each piece of a transformer has, where they are not as many.
+    pub(crate) fn uneven_stages(&self) -> Option<String> {
+        let layers = |piece: &Range<usize>| {
+            let units = self.model.layers[piece.clone()].chunk_by(|a, b| a.unit == b.unit);
+            units.filter(|unit| unit.iter().any(|layer| layer.block)).count()
+        };
+        let counts: Vec<usize> = self.pieces.iter().map(layers).collect();
+        let even = counts.iter().all(|count| *count == counts[0]);
+        let shown: Vec<String> = counts.iter().map(usize::to_string).collect();
+        let transformer = self.model.kv_heads.is_some();
+        (transformer && !even).then(|| format!("stages have {} layers", shown.join(", ")))
     }
 
     pub(crate) fn degree(&self, axis: Axis) -> u64 {
@@ -327,6 +342,7 @@ impl<'w> Plan<'w> {
             let even = 1.0 / layers.len() as f64;
             (if total > 0.0 { part / total } else { even }) / microbatches
         };
+        let recompute = self.workload.parallelism.recompute;
         let of = |layer: &Layer, cost: &[Cost; 3]| {
             let (input, weight) = (weigh(cost[1]), weigh(cost[2]));
             let [forward, input, weight] = if let Some((forward, backward)) = layer.times {
@@ -342,6 +358,9 @@ impl<'w> Plan<'w> {
             } else {
                 cost.map(|cost| self.device.picoseconds(cost))
             };
+            // As much of the forward pass's time as of its FLOPs.
+            let again = recompute.within(layer) as f64 / layer.flops.forward.max(1) as f64;
+            let input = input + forward * again;
             Times {
                 forward: compute::time(forward),
                 input: compute::time(input),

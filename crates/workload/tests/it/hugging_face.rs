@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 fn parameters(config: &Value) -> u64 {
     let object = config.as_object().expect("an object");
-    let spec = transformer(object).unwrap_or_else(|error| panic!("{error}; {}", error.hint));
+    let (spec, _) =
+        transformer(object, None).unwrap_or_else(|error| panic!("{error}; {}", error.hint));
     spec.model("", None).unwrap_or_else(|error| panic!("{error}; {}", error.hint)).parameters()
 }
 
@@ -163,4 +164,36 @@ fn parameters_are_the_published_ones() {
     assert_eq!(wrong, Vec::<String>::new());
     // Rounded as its card gives it.
     assert_eq!(parameters(&falcon_40b) / 100_000_000, 418);
+}
+
+/// What a file leaves open, and what of it is passed over, is said.
+#[test]
+fn what_is_assumed_and_what_is_not_read_is_said() {
+    let config = json!({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "intermediate_size": 128, "vocab_size": 1000,
+        "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5, "rope_theta": 5e5,
+        "torch_dtype": "bfloat16", "num_nextn_predict_layers": 1, "mystery": {"a": 1}});
+    let notes =
+        |tokens| transformer(config.as_object().expect("an object"), tokens).expect("a model").1;
+    assert_eq!(
+        notes(None),
+        [
+            "its config.json leaves open, and assumed is: 4096 tokens a sample, of 131072 positions \
+             (`workload.sequence_length`), `num_key_value_heads` 4, `tie_word_embeddings` false",
+            "keys of its config.json that are not read: `mystery`, `num_nextn_predict_layers` (1)",
+        ]
+    );
+    assert!(!notes(Some(2048))[0].contains("tokens a sample"), "the workload says it");
+    let mut whole = config.clone();
+    for (name, value) in [
+        ("max_position_embeddings", json!(2048)),
+        ("num_key_value_heads", json!(4)),
+        ("tie_word_embeddings", json!(false)),
+        ("num_nextn_predict_layers", Value::Null),
+        ("mystery", Value::Null),
+    ] {
+        whole[name] = value;
+    }
+    let (_, notes) = transformer(whole.as_object().expect("an object"), None).expect("a model");
+    assert_eq!(notes, Vec::<String>::new());
 }

@@ -11,10 +11,10 @@ use allrail_workload::formats::kineto::{Imported, read};
 use allrail_workload::{NodeId, Peer, Purpose, Work, WorkloadError};
 use serde_json::{Value, json};
 
-struct Folder(PathBuf);
+pub(crate) struct Folder(PathBuf);
 
 impl Folder {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path =
@@ -23,7 +23,7 @@ impl Folder {
         Self(path)
     }
 
-    fn put(&self, name: &str, bytes: &[u8]) -> PathBuf {
+    pub(crate) fn put(&self, name: &str, bytes: &[u8]) -> PathBuf {
         let path = self.0.join(name);
         fs::write(&path, bytes).expect("a file");
         path
@@ -36,7 +36,7 @@ impl Drop for Folder {
     }
 }
 
-fn kernel(name: &str, stream: u32, start: f64, length: f64) -> Value {
+pub(crate) fn kernel(name: &str, stream: u32, start: f64, length: f64) -> Value {
     json!({"ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": stream, "ts": start,
         "dur": length, "args": {"stream": stream, "correlation": 1}})
 }
@@ -56,7 +56,7 @@ fn nccl(
         "Process Group Ranks": ranks}})
 }
 
-fn trace(rank: u32, world: u32, events: &[Value]) -> Vec<u8> {
+pub(crate) fn trace(rank: u32, world: u32, events: &[Value]) -> Vec<u8> {
     json!({"schemaVersion": 1, "distributedInfo": {"backend": "nccl", "rank": rank,
         "world_size": world}, "traceEvents": events, "traceName": "t"})
     .to_string()
@@ -102,7 +102,7 @@ fn streams_wait_for_one_another_where_one_was_idle() {
     let host = seen.iter().find(|node| node.0 == "host").expect("a gap");
     assert_eq!(host.2, Work::Compute { time: Time::from_us(5) });
     assert_eq!(host.1, ["update"]);
-    assert_eq!(read.kept["gaps of the host"], 1);
+    assert_eq!(read.account.gaps.count, 1);
     let reduced = read.graph.node(NodeId(1)).work;
     assert!(
         matches!(reduced, Work::Collective { operation: Operation::AllReduce, bytes, purpose: Purpose::Data, .. } if bytes == Bytes::new(2000)),
@@ -139,7 +139,7 @@ fn bytes_are_ours_for_every_collective() {
 }
 
 #[test]
-fn what_is_left_out_is_counted_by_why() {
+fn what_is_not_understood_keeps_its_time_and_what_is_left_out_is_counted() {
     let read = one(&[
         kernel("k", 7, 0.0, 1.0),
         json!({"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "python"}}),
@@ -147,7 +147,7 @@ fn what_is_left_out_is_counted_by_why() {
         json!({"ph": "X", "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 0, "dur": 5}),
         json!({"ph": "s", "cat": "ac2g", "name": "ac2g", "id": 1, "ts": 0}),
         nccl("send", 2.0, 1.0, (5, 5), "[0, 1, 2, 3]", ""),
-        nccl("mystery", 3.0, 1.0, (5, 5), "[0, 1, 2, 3]", ""),
+        nccl("mystery", 3.0, 1.5, (5, 5), "[0, 1, 2, 3]", "dp"),
     ])
     .expect("a trace");
     let dropped: Vec<(&str, u64)> =
@@ -156,13 +156,28 @@ fn what_is_left_out_is_counted_by_why() {
         dropped,
         [
             ("flows: which launch belongs to which kernel", 1),
-            ("kernels of NCCL whose collective is not known", 1),
             ("launches by the host: gaps on the accelerator stand for them", 1),
             ("metadata: names of processes and threads", 1),
             ("operators of the host: their kernels stand for them", 1),
-            ("sends and receives whose peer is not known", 1),
         ]
     );
+    let measured: Vec<(&str, u64, f64)> =
+        read.account.measured.iter().map(|(why, a)| (*why, a.count, a.us)).collect();
+    assert_eq!(
+        measured,
+        [
+            ("communication whose collective is not known", 1, 1.5),
+            ("messages whose peer is not known", 1, 1.0),
+        ]
+    );
+    assert!((read.account.us() - 3.5).abs() < 1e-9, "the sum is the trace's");
+    assert!(read.warnings[0].starts_with("2 of 2 communications, 100 % of their time"), "{read:?}");
+    let graph = &read.graph;
+    let mystery =
+        graph.ids().find(|id| graph.node(*id).work == Work::Compute { time: Time::from_ns(1500) });
+    let mystery = mystery.expect("its time is kept");
+    assert!(graph.is_delay(mystery));
+    assert_eq!(graph.communication(mystery), Some(Purpose::Data), "and counts as communication");
 }
 
 #[test]
@@ -223,13 +238,15 @@ fn mistakes_are_named() {
     assert!(of(&[a, c.clone()]).contains("2 traces are given, and the job has 8 ranks"));
     assert!(of(&[folder.put("d.json", &good(9, 8))]).contains("rank 9, and there are 8"));
     assert!(of(&[folder.put("e.json", b"{\"traceEvents\": [")]).contains("no trace of Kineto"));
+    let whole = good(0, 2);
+    assert!(of(&[folder.put("k.json", &whole[..whole.len() - 12])]).contains("it is cut off"));
     assert!(of(&[folder.put("f.json", b"{\"a\": 1}")]).contains("no `traceEvents`"));
-    assert!(of(&[folder.put("g.json", &trace(0, 1, &[]))]).contains("no kernels"));
+    assert!(
+        of(&[folder.put("g.json", &trace(0, 1, &[]))]).contains("neither kernels nor operators")
+    );
     assert!(of(&[folder.0.join("none.json")]).contains("file"));
     let cut = &[0x1f, 0x8b, 8, 0, 0];
     assert!(of(&[folder.put("h.json.gz", cut)]).contains("no trace of Kineto"));
     let strange = [nccl("allreduce", 0.0, 1.0, (1, 1), "[4, 5, 6, 7]", "dp")];
     assert!(of(&[folder.put("i.json", &trace(0, 8, &strange))]).contains("rank 0 is not in"));
-    let uneven = [nccl("allreduce", 0.0, 1.0, (1, 1), "[0, 1, 5]", "odd")];
-    assert!(of(&[folder.put("j.json", &trace(0, 8, &uneven))]).contains("not evenly spaced"));
 }

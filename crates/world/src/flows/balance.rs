@@ -183,6 +183,9 @@ pub(super) fn balance(
         greatest: 0.0,
         moved: vec![0.0; capacities.len()],
     };
+    // It may stop within the gap, and yet above where it began.
+    let first = commodities.to_vec();
+    let mut of_first = None;
     let mut beta = 20.0;
     let (mut bound, mut path, mut work) = (0.0f64, Vec::new(), 0);
     for round in 0.. {
@@ -197,8 +200,13 @@ pub(super) fn balance(
         }
         let loads = state.loads.iter().zip(capacities).map(|(load, capacity)| load / capacity);
         state.greatest = loads.fold(0.0, f64::max);
+        let began = *of_first.get_or_insert(state.greatest);
         let aim = floor.max(bound * (1.0 + GAP)) * (1.0 + 1e-12);
         if state.greatest <= aim || round == ROUNDS || work > WORK {
+            if state.greatest > began {
+                commodities.clone_from_slice(&first);
+                state.greatest = began;
+            }
             break;
         }
         state.steepness = beta / state.greatest;

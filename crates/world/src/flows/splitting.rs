@@ -32,3 +32,15 @@ pub enum Splitting {
     /// One shortest path.
     Single,
 }
+
+impl Splitting {
+    /// Those that take some of its paths by plainer rules.
+    #[must_use]
+    pub const fn plainer(self) -> &'static [Self] {
+        match self {
+            Self::Ideal => &[Self::Minimal, Self::Ecmp, Self::Single],
+            Self::Minimal => &[Self::Ecmp, Self::Single],
+            Self::Ecmp | Self::Single => &[],
+        }
+    }
+}

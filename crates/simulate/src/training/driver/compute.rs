@@ -85,9 +85,9 @@ impl Driver<'_> {
                 break;
             };
             at = record.cause;
-            let work = self.graph.node(ran.node).work;
+            let purpose = self.graph.communication(ran.node);
             let delay = self.graph.is_delay(ran.node);
-            if matches!(work, Work::Compute { .. }) && (record.start == record.finish || delay) {
+            if purpose.is_none() && (record.start == record.finish || delay) {
                 delayed |= delay;
                 continue;
             }
@@ -95,12 +95,8 @@ impl Driver<'_> {
                 add(record.finish, &mut until, Idle::Waiting);
             }
             delayed = false;
-            let idle = match work {
-                Work::Collective { purpose, .. }
-                | Work::Send { purpose, .. }
-                | Work::Receive { purpose, .. }
-                    if self.players.actors[ran.player as usize] == actor =>
-                {
+            let idle = match purpose {
+                Some(purpose) if self.players.actors[ran.player as usize] == actor => {
                     Idle::Exposed(purpose)
                 }
                 _ => Idle::Waiting,

@@ -118,22 +118,16 @@ pub(crate) fn summarise(
     };
     let mut known: BTreeMap<(Operation, Bytes, u32), Option<u32>> = BTreeMap::new();
     let what = |ran: Ran| match job.graph.node(ran.node).work {
-        // What a delay takes counts to what it follows.
+        // What a delay takes counts to what it follows, unless it is a communication itself.
         Work::Compute { .. } if job.graph.is_delay(ran.node) => {
-            let mut at = look(ran).and_then(|(_, _, cause)| cause);
+            let mut at = Some(ran);
             while let Some(ran) = at {
-                match job.graph.node(ran.node).work {
-                    Work::Collective { purpose, .. }
-                    | Work::Send { purpose, .. }
-                    | Work::Receive { purpose, .. } => {
-                        return What::Communication(purpose, None);
-                    }
-                    Work::Compute { .. } => {
-                        at = look(ran).and_then(|(start, end, cause)| {
-                            cause.filter(|_| start == end || job.graph.is_delay(ran.node))
-                        });
-                    }
+                if let Some(purpose) = job.graph.communication(ran.node) {
+                    return What::Communication(purpose, None);
                 }
+                at = look(ran).and_then(|(start, end, cause)| {
+                    cause.filter(|_| start == end || job.graph.is_delay(ran.node))
+                });
             }
             What::Compute
         }

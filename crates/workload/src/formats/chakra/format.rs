@@ -43,7 +43,10 @@ impl Format for Chakra {
         Ok(Read {
             npus,
             kept: kinds(&trace.graph),
+            measured: BTreeMap::new(),
+            measured_us: BTreeMap::new(),
             dropped: BTreeMap::new(),
+            warnings: Vec::new(),
             notes: trace.notes.iter().map(told).collect(),
             graph: trace.graph,
         })

@@ -183,7 +183,10 @@ impl Reader<'_> {
             translator.start(file, rank, ids, before);
             let mut messages = Messages::open(file)?;
             let mut after = Vec::new();
-            let schema = first(&mut messages)?;
+            let (schema, recorded) = first(&mut messages)?;
+            if recorded {
+                translator.leaves_nodes_out();
+            }
             if schema == Schema::Fields {
                 // Its first message is a node already.
                 messages = Messages::open(file)?;
@@ -214,7 +217,7 @@ impl Reader<'_> {
 /// Every id of a file with its place, ascending.
 fn ids_of(file: &Path) -> Result<Vec<(u64, u32)>, TraceError> {
     let mut messages = Messages::open(file)?;
-    let schema = first(&mut messages)?;
+    let (schema, _) = first(&mut messages)?;
     if schema == Schema::Fields {
         messages = Messages::open(file)?;
     }
@@ -239,10 +242,14 @@ fn ids_of(file: &Path) -> Result<Vec<(u64, u32)>, TraceError> {
     Ok(ids)
 }
 
-fn first(messages: &mut Messages) -> Result<Schema, TraceError> {
+/// The schema, and whether the trace was recorded from a process and converted.
+fn first(messages: &mut Messages) -> Result<(Schema, bool), TraceError> {
     let path = messages.path().to_owned();
     match messages.next_message()? {
-        Some(message) => record::schema(message).map_err(|why| corrupt(&path, 0, &why)),
+        Some(message) => match record::schema(message) {
+            Ok(schema) => Ok((schema, record::of_a_process(message))),
+            Err(why) => Err(corrupt(&path, 0, &why)),
+        },
         None => Err(TraceError::new(&path, "the file", "it is empty", "is it the right file?")),
     }
 }

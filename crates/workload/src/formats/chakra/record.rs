@@ -86,10 +86,28 @@ pub(super) struct Ours<'a> {
     pub(super) pass: Option<&'a str>,
     pub(super) tensor: Option<u64>,
     pub(super) delay: bool,
+    /// Of a delay: whether it is a communication of which only the time is known.
+    pub(super) measured: bool,
     pub(super) urgent: bool,
     pub(super) second: bool,
     /// Packed: nodes of the iteration before.
     pub(super) previous: Option<&'a [u8]>,
+}
+
+/// Whether the first message of a file names a process: the trace was recorded from PyTorch and
+/// converted. The converter leaves nodes out that others wait for.
+pub(super) fn of_a_process(first: &[u8]) -> bool {
+    let mut found = false;
+    let _ = fields(first, |tag, field| {
+        if let (2, Field::Bytes(attribute)) = (tag, field) {
+            let _ = fields(attribute, |tag, field| {
+                found |= matches!((tag, field), (1, Field::Bytes(b"pid")));
+                Ok(())
+            });
+        }
+        Ok(())
+    });
+    found
 }
 
 /// The version by the first message of a file, and whether that message is metadata.
@@ -289,6 +307,7 @@ fn attribute<'a>(schema: Schema, message: &'a [u8], node: &mut Record<'a>) -> Re
         b"allrail_pass" => node.ours.pass = value.text(),
         b"allrail_tensor" => node.ours.tensor = value.number(),
         b"allrail_delay" => node.ours.delay = value.flag(),
+        b"allrail_measured" => node.ours.measured = value.flag(),
         b"allrail_urgent" => node.ours.urgent = value.flag(),
         b"allrail_second" => node.ours.second = value.flag(),
         b"allrail_previous" => node.ours.previous = value.packed(),

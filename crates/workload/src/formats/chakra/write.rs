@@ -2,7 +2,7 @@
 //!
 //! Each rank of each actor gets a file. Times are whole microseconds in the schema; ours are
 //! picoseconds and stand beside them in an attribute of our own, as do purposes, passes, tensors'
-//! places, delays, urgency, and dependencies on the iteration before (`allrail_…`): other readers skip
+//! places, delays, measured communication, urgency, and dependencies on the iteration before (`allrail_…`): other readers skip
 //! them and get the nodes, times, bytes, dependencies and groups.
 
 use std::collections::BTreeMap;
@@ -193,6 +193,10 @@ impl Instances<'_> {
         }
         if graph.is_delay(id) {
             attributes.put("allrail_delay", Value::BoolVal(true));
+            if let Some(purpose) = graph.communication(id) {
+                attributes.put("allrail_measured", Value::BoolVal(true));
+                attributes.text("allrail_purpose", &purpose);
+            }
         }
         if graph.is_urgent(id) {
             attributes.put("allrail_urgent", Value::BoolVal(true));

@@ -1,25 +1,28 @@
-//! From kernels on a timeline to nodes that wait for one another; see the module above.
+//! From what ranks did on a timeline to nodes that wait for one another; see the module above.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use allrail_collective::Operation;
 use allrail_core::{Bytes, Rank, Time};
 
-use super::Imported;
-use super::events::{Collective, Events, Kernel, MOST_RANKS};
+use super::account::Account;
+use super::events::Events;
+use super::said::MOST_RANKS;
+use super::trace::{Collective, Does, Item, Message, Trace, trace};
+use super::{Imported, meet, words, wrong};
 use crate::error::WorkloadError;
 use crate::formats::chakra::product;
-use crate::graph::{
-    Actor, ActorId, Builder, Group, GroupId, Node, NodeId, Part, Pass, Peer, Purpose, Work,
-};
+use crate::graph::{Actor, ActorId, Builder, Group, GroupId, Node, NodeId, Part, Pass, Peer, Work};
 
 /// Microseconds that a time may be off by.
 const SLACK: f64 = 1e-3;
 /// Microseconds below which a gap is nobody's.
 const GAP: f64 = 1.0;
+/// Microseconds that an event takes at most: a day.
+const LONGEST: f64 = 86_400e6;
+const UNEVEN: &str = "process groups whose ranks are not evenly spaced, in one rank's trace";
 
-/// The last kernels of a stream: (when over, node).
+/// The last events of a stream: (when over, node).
 #[derive(Clone, Copy, Default)]
 struct Stream {
     last: Option<(f64, NodeId)>,
@@ -33,51 +36,124 @@ struct Importer {
     alike: bool,
     groups: BTreeMap<Vec<u32>, GroupId>,
     defined: Vec<Group>,
-    kept: BTreeMap<&'static str, u64>,
-    dropped: BTreeMap<&'static str, u64>,
+    account: Account,
 }
 
-pub(super) fn build(traces: Vec<(PathBuf, Events)>) -> Result<Imported, WorkloadError> {
-    let world = world(&traces)?;
-    let alike = traces.len() == 1;
+pub(super) fn build(files: Vec<(PathBuf, Events)>) -> Result<Imported, WorkloadError> {
+    let world = world(&files)?;
+    let alike = files.len() == 1;
+    let mut dropped: BTreeMap<&'static str, u64> = BTreeMap::new();
+    let ranks = ranks(&files);
+    let mut placed: BTreeMap<u32, String> = BTreeMap::new();
+    let mut traces = Vec::new();
+    for ((path, mut events), rank) in files.into_iter().zip(ranks) {
+        let hint = "give one trace, or one of each rank";
+        if rank >= world {
+            let why = format!("it is of rank {rank}, and there are {world}");
+            return Err(wrong(&path, why, hint));
+        }
+        if let Some(other) = placed.insert(rank, path.display().to_string()) {
+            return Err(wrong(&path, format!("it is of rank {rank}, and so is {other}"), hint));
+        }
+        for (why, count) in std::mem::take(&mut events.dropped) {
+            *dropped.entry(why).or_default() += count;
+        }
+        if !events.kernels.is_empty() {
+            let mut leave = |why, count: usize| {
+                if count > 0 {
+                    *dropped.entry(why).or_default() += count as u64;
+                }
+            };
+            leave(words::OPERATORS, events.work.len());
+            leave("communication of the host's own backends", events.own.len());
+        }
+        traces.push(trace(&path, rank, world, events)?);
+    }
     let mut importer = Importer {
         builder: Builder::default(),
         world,
         alike,
         groups: BTreeMap::new(),
         defined: Vec::new(),
-        kept: BTreeMap::new(),
-        dropped: BTreeMap::new(),
+        account: Account::default(),
     };
-    let mut placed = BTreeMap::new();
-    for (place, (path, events)) in (0u32..).zip(traces) {
-        let rank = events.rank.unwrap_or(place);
-        let wrong = |why: String| {
-            WorkloadError::new("file", path.display(), why, "give one trace, or one of each rank")
-        };
-        if rank >= world {
-            return Err(wrong(format!("it is of rank {rank}, and there are {world}")));
-        }
-        if let Some(other) = placed.insert(rank, path.display().to_string()) {
-            return Err(wrong(format!("it is of rank {rank}, and so is {other}")));
-        }
-        importer.rank(&path, rank, events)?;
+    if alike {
+        traces.iter_mut().for_each(|trace| importer.even(trace));
     }
-    let notes = if alike && world > 1 {
-        vec![format!("the trace of one rank stands for all {world}")]
-    } else {
-        Vec::new()
-    };
+    let uneven = meet::meet(&mut traces, world, alike);
+    let mut notes = Vec::new();
+    if alike && world > 1 {
+        notes.push(format!("the trace of one rank stands for all {world}"));
+    }
+    let groupless: u64 = traces.iter().map(|trace| trace.groupless).sum();
+    if groupless > 0 && world > 1 {
+        notes.push(format!(
+            "{groupless} communications do not say their process group: taken over all {world} ranks"
+        ));
+    }
+    if uneven > 0 {
+        notes.push(format!(
+            "ranks put different amounts into {uneven} collectives: the largest counts"
+        ));
+    }
+    for trace in traces {
+        importer.rank(trace)?;
+    }
     let now: Vec<GroupId> =
         (0..u32::try_from(importer.defined.len()).expect("few groups")).map(GroupId).collect();
     importer.builder.regroup(importer.defined, &now);
     Ok(Imported {
         graph: importer.builder.finish()?,
         world,
-        kept: importer.kept,
-        dropped: importer.dropped,
+        warnings: warnings(&importer.account, world),
+        account: importer.account,
+        dropped,
         notes,
     })
+}
+
+/// Says aloud how much of the communication a simulation will not touch.
+fn warnings(account: &Account, world: u32) -> Vec<String> {
+    let (understood, measured) = account.communication();
+    let mut warnings = Vec::new();
+    if measured.count > 0 {
+        let all = understood.us + measured.us;
+        let part = if all > 0.0 { 100.0 * measured.us / all } else { 100.0 };
+        warnings.push(format!(
+            "{} of {} communications, {part:.0} % of their time, keep the {:.1} us that the trace \
+             measured: a simulation moves none of their bytes, and another network does not change them",
+            measured.count,
+            measured.count + understood.count,
+            measured.us,
+        ));
+    }
+    if world > 1 && understood.count + measured.count == 0 {
+        warnings.push(format!("there is no communication in it, though the job has {world} ranks"));
+    }
+    warnings
+}
+
+/// Of which rank each file is: as it says, by the number after `rank` or `worker` in its name if all
+/// have another one there, or in the order in which they are given.
+fn ranks(files: &[(PathBuf, Events)]) -> Vec<u32> {
+    let named: Vec<Option<u32>> = files.iter().map(|(path, _)| rank_in_name(path)).collect();
+    let mut distinct: Vec<u32> = named.iter().flatten().copied().collect();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let by_name = files.len() > 1 && distinct.len() == files.len();
+    (0u32..)
+        .zip(files.iter().zip(named))
+        .map(|(place, ((_, events), named))| {
+            events.rank.or(named.filter(|_| by_name)).unwrap_or(place)
+        })
+        .collect()
+}
+
+fn rank_in_name(path: &Path) -> Option<u32> {
+    let name = path.file_name()?.to_str()?.to_lowercase();
+    let after = ["rank", "worker"].iter().find_map(|word| name.split_once(word))?.1;
+    let digits = after.trim_start_matches(['-', '_', '.']);
+    digits.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
 /// How many ranks there are: as the traces say, or as their groups show.
@@ -85,15 +161,13 @@ fn world(traces: &[(PathBuf, Events)]) -> Result<u32, WorkloadError> {
     let mut world = 1;
     for (_, events) in traces {
         let mut least = events.world.unwrap_or(1);
-        let named = events.groups.values();
-        let used =
-            events.kernels.iter().filter_map(|kernel| Some(&kernel.collective.as_ref()?.ranks));
-        for ranks in named.chain(used) {
+        let kernels = events.kernels.iter().filter_map(|kernel| kernel.said.as_ref());
+        let said = || kernels.clone().chain(events.host.iter().map(|event| &event.said));
+        for ranks in events.groups.values().chain(said().map(|said| &said.ranks)) {
             least = least.max(ranks.iter().max().map_or(0, |rank| rank.saturating_add(1)));
         }
-        for kernel in &events.kernels {
-            let size = kernel.collective.as_ref().and_then(|collective| collective.size);
-            least = least.max(u32::try_from(size.unwrap_or(1)).unwrap_or(u32::MAX));
+        for said in said() {
+            least = least.max(u32::try_from(said.size.unwrap_or(1)).unwrap_or(u32::MAX));
         }
         world = world.max(least);
     }
@@ -103,6 +177,10 @@ fn world(traces: &[(PathBuf, Events)]) -> Result<u32, WorkloadError> {
     if world > MOST_RANKS {
         return Err(wrong(format!("its groups name {world} ranks")));
     }
+    // Without a word of any group, as many as there are files.
+    if world == 1 && traces.iter().all(|(_, events)| events.world.is_none()) {
+        return Ok(given.min(MOST_RANKS));
+    }
     if given > 1 && given != world {
         return Err(wrong(format!("{given} traces are given, and the job has {world} ranks")));
     }
@@ -110,70 +188,115 @@ fn world(traces: &[(PathBuf, Events)]) -> Result<u32, WorkloadError> {
 }
 
 impl Importer {
-    fn rank(
-        &mut self,
-        path: &std::path::Path,
-        rank: u32,
-        events: Events,
-    ) -> Result<(), WorkloadError> {
+    /// In a trace that stands for all ranks, a group whose ranks are not evenly spaced does not say
+    /// who else has such a group: what is done in it keeps its time.
+    fn even(&self, trace: &mut Trace) {
+        let world = self.world;
+        for item in &mut trace.items {
+            if let Does::Collective(one) = &item.does
+                && one.ranks.len() < world as usize
+                && product(&one.ranks, &[world]).is_none()
+            {
+                item.does = Does::Measured(UNEVEN, one.purpose);
+            }
+        }
+    }
+
+    fn rank(&mut self, trace: Trace) -> Result<(), WorkloadError> {
+        let rank = trace.rank;
         let (name, ranks) = if self.alike && self.world > 1 {
             ("all ranks".to_owned(), (0..self.world).map(Rank).collect())
         } else {
             (format!("rank {rank}"), vec![Rank(rank)])
         };
         let actor = self.builder.actor(Actor { name, ranks });
-        for (why, count) in &events.dropped {
-            *self.dropped.entry(why).or_default() += count;
-        }
-        let mut kernels = events.kernels;
-        kernels.sort_by(|a, b| a.start.total_cmp(&b.start));
         let mut streams: BTreeMap<i64, Stream> = BTreeMap::new();
-        for kernel in &kernels {
-            let work = match &kernel.collective {
-                None => {
-                    let length = (kernel.end - kernel.start).min(86_400e6);
-                    Work::Compute { time: time(length) }
-                }
-                Some(collective) => {
-                    match self.collective(path, rank, actor, kernel, collective, &events.groups)? {
-                        Some(work) => work,
-                        None => continue,
-                    }
-                }
-            };
-            let what = match work {
-                Work::Compute { .. } if kernel.copies => "copies",
-                Work::Compute { .. } => "kernels",
-                Work::Collective { .. } => "collectives",
-                Work::Send { .. } => "sends",
-                Work::Receive { .. } => "receives",
-            };
-            *self.kept.entry(what).or_default() += 1;
-            self.place(actor, kernel, work, &mut streams);
+        for item in &trace.items {
+            self.place(actor, rank, item, &mut streams);
         }
         Ok(())
     }
 
-    /// Adds a kernel after all that it waited for.
+    /// Adds an item after all that it waited for.
     fn place(
         &mut self,
         actor: ActorId,
-        kernel: &Kernel,
-        work: Work,
+        rank: u32,
+        item: &Item,
         streams: &mut BTreeMap<i64, Stream>,
     ) {
-        let own = streams.get(&kernel.stream).copied().unwrap_or_default();
+        let after = self.after(actor, item, streams);
+        let length = item.end - item.start;
+        let lasts = Work::Compute { time: time(length) };
+        let plain = |work| Node { actor, work, tensor: None, pass: Pass::Unknown };
+        let kept = match &item.does {
+            Does::Compute => "kernels",
+            Does::Copy => "copies",
+            Does::Collective(_) => "collectives",
+            Does::Messages(_) => "messages",
+            Does::Measured(..) => "",
+        };
+        if !kept.is_empty() {
+            self.account.kept.entry(kept).or_default().add(length);
+        }
+        let id = match &item.does {
+            Does::Compute => self.builder.node(&item.name, plain(lasts), &after),
+            Does::Copy => {
+                let id = self.builder.node(&item.name, plain(lasts), &after);
+                self.builder.delay(id);
+                id
+            }
+            Does::Measured(why, purpose) => {
+                self.account.measured.entry(why).or_default().add(length);
+                let id = self.builder.node(&item.name, plain(lasts), &after);
+                self.builder.measured(id, *purpose);
+                id
+            }
+            Does::Collective(one) => {
+                let work = self.collective(actor, one);
+                self.builder.node(&item.name, plain(work), &after)
+            }
+            Does::Messages(list) => {
+                let ends: Vec<NodeId> = list
+                    .iter()
+                    .map(|one| {
+                        let work = self.message(actor, rank, one);
+                        self.builder.node(&item.name, plain(work), &after)
+                    })
+                    .collect();
+                match ends[..] {
+                    [one] => one,
+                    _ => {
+                        let join = plain(Work::Compute { time: Time::ZERO });
+                        self.builder.node(&item.name, join, &ends)
+                    }
+                }
+            }
+        };
+        let stream = streams.entry(item.stream).or_default();
+        stream.before = stream.last;
+        stream.last = Some((item.end, id));
+    }
+
+    /// What an item waited for, with a delay where that was the host.
+    fn after(
+        &mut self,
+        actor: ActorId,
+        item: &Item,
+        streams: &BTreeMap<i64, Stream>,
+    ) -> Vec<NodeId> {
+        let own = streams.get(&item.stream).copied().unwrap_or_default();
         let idle_since = own.last.map_or(f64::NEG_INFINITY, |(over, _)| over);
         let mut after: Vec<NodeId> = own.last.iter().map(|(_, node)| *node).collect();
         let mut released = own.last.map(|(over, _)| over);
-        for (stream, other) in streams.iter() {
-            if *stream == kernel.stream {
+        for (stream, other) in streams {
+            if *stream == item.stream {
                 continue;
             }
             let over = [other.last, other.before]
                 .into_iter()
                 .flatten()
-                .find(|(over, _)| *over <= kernel.start + SLACK);
+                .find(|(over, _)| *over <= item.start + SLACK);
             if let Some((over, node)) = over
                 && over > idle_since
             {
@@ -181,139 +304,46 @@ impl Importer {
                 released = Some(released.map_or(over, |before: f64| before.max(over)));
             }
         }
-        let gap = released.map_or(0.0, |released| kernel.start - released);
-        if gap >= GAP {
-            let node = Node {
-                actor,
-                work: Work::Compute { time: time(gap.min(86_400e6)) },
-                tensor: None,
-                pass: Pass::Unknown,
-            };
-            let host = self.builder.node("host", node, &after);
-            self.builder.delay(host);
-            *self.kept.entry("gaps of the host").or_default() += 1;
-            after = vec![host];
+        let gap = released.map_or(0.0, |released| item.start - released);
+        if gap < GAP {
+            return after;
         }
+        let work = Work::Compute { time: time(gap) };
         let node = Node { actor, work, tensor: None, pass: Pass::Unknown };
-        let id = self.builder.node(&kernel.name, node, &after);
-        if kernel.copies {
-            self.builder.delay(id);
-        }
-        let stream = streams.entry(kernel.stream).or_default();
-        stream.before = stream.last;
-        stream.last = Some((kernel.end, id));
+        let host = self.builder.node("host", node, &after);
+        self.builder.delay(host);
+        self.account.gaps.add(gap);
+        vec![host]
     }
 
-    /// What a kernel of NCCL does; `None` where it does not say enough.
-    fn collective(
-        &mut self,
-        path: &std::path::Path,
-        rank: u32,
-        actor: ActorId,
-        kernel: &Kernel,
-        said: &Collective,
-        named: &BTreeMap<String, Vec<u32>>,
-    ) -> Result<Option<Work>, WorkloadError> {
-        let mut drop = |why| {
-            *self.dropped.entry(why).or_default() += 1;
-            Ok(None)
-        };
-        let Some(kind) = kind(&said.name, &kernel.name) else {
-            return drop("kernels of NCCL whose collective is not known");
-        };
-        let Some(width) = width(&said.dtype, &kernel.name) else {
-            return drop("kernels of NCCL whose type of element is not known");
-        };
-        if said.elements == (0, 0) && kind != Kind::Barrier {
-            return drop("kernels of NCCL that do not say how many elements they have");
-        }
-        let listed = if said.ranks.is_empty() { named.get(&said.group) } else { Some(&said.ranks) };
-        let mut ranks = match listed {
-            Some(ranks) => ranks.clone(),
-            None => match said.size {
-                Some(size) if size != u64::from(self.world) => {
-                    return drop("kernels of NCCL whose process group is not known");
-                }
-                _ => (0..self.world).collect(),
-            },
-        };
-        ranks.sort_unstable();
-        ranks.dedup();
-        if ranks.len() < 2 {
-            return Ok(Some(Work::Compute { time: Time::ZERO }));
-        }
-        if ranks.binary_search(&rank).is_err() {
-            return Err(WorkloadError::new(
-                "file",
-                path.display(),
-                format!(
-                    "kernel `{}` is of process group `{}`, which rank {rank} is not in",
-                    kernel.name, said.group
-                ),
-                "is it the trace of this rank?",
-            ));
-        }
-        let purpose = purpose(&said.about);
-        let counted = |elements: u64| elements.checked_mul(width);
-        let (Some(sent), Some(received)) = (counted(said.elements.0), counted(said.elements.1))
-        else {
-            return drop("kernels of NCCL of more bytes than can be counted");
-        };
-        let operation = match kind {
-            Kind::Operation(operation) => operation,
-            Kind::Barrier => Operation::AllReduce,
-            Kind::Send | Kind::Receive => {
-                let peer = if kind == Kind::Send { said.destination } else { said.source };
-                // The peer is a rank of the job where that is in the group, else a place in it.
-                let Some(peer) = peer.filter(|peer| ranks.contains(peer) && *peer != rank) else {
-                    return drop("sends and receives whose peer is not known");
-                };
-                let here = i64::from(rank);
-                let by = i32::try_from(i64::from(peer) - here).unwrap_or(0);
-                let everyone: Vec<u32> = (0..self.world).collect();
-                let group = self.group(&everyone, "messages", actor)?;
-                let bytes = Bytes::new(sent.max(received));
-                let peer = Peer::Next(by);
-                return Ok(Some(if kind == Kind::Send {
-                    Work::Send { bytes, group, peer, purpose }
-                } else {
-                    Work::Receive { bytes, group, peer, purpose }
-                }));
-            }
-        };
-        let bytes = match operation {
-            Operation::AllGather => received.max(sent.saturating_mul(ranks.len() as u64)),
-            _ => sent.max(if operation == Operation::ReduceScatter { 0 } else { received }),
-        };
-        let bytes = Bytes::new(if kind == Kind::Barrier { 0 } else { bytes });
-        let label = if said.about.is_empty() { &said.group } else { &said.about };
-        let group = self.group(&ranks, label, actor)?;
-        Ok(Some(Work::Collective { operation, bytes, group, purpose }))
+    fn collective(&mut self, actor: ActorId, one: &Collective) -> Work {
+        let group = self.group(&one.ranks, &one.label, actor);
+        let (operation, purpose) = (one.operation, one.purpose);
+        Work::Collective { operation, bytes: Bytes::new(one.bytes), group, purpose }
     }
 
-    fn group(
-        &mut self,
-        ranks: &[u32],
-        label: &str,
-        actor: ActorId,
-    ) -> Result<GroupId, WorkloadError> {
-        let shape = product(ranks, &[self.world]);
-        if self.alike && shape.is_none() && ranks.len() < self.world as usize {
-            return Err(WorkloadError::new(
-                "file",
-                label,
-                "its ranks are not evenly spaced, so that one rank's trace does not say who else \
-                 has such a group",
-                "give the traces of all ranks",
-            ));
+    fn message(&mut self, actor: ActorId, rank: u32, one: &Message) -> Work {
+        let by = i32::try_from(i64::from(one.peer) - i64::from(rank)).unwrap_or(0);
+        let everyone: Vec<u32> = (0..self.world).collect();
+        let group = self.group(&everyone, "messages", actor);
+        let (bytes, peer) = (Bytes::new(one.bytes), Peer::Next(by));
+        let purpose = one.purpose;
+        if one.sends {
+            Work::Send { bytes, group, peer, purpose }
+        } else {
+            Work::Receive { bytes, group, peer, purpose }
         }
+    }
+
+    fn group(&mut self, ranks: &[u32], label: &str, actor: ActorId) -> GroupId {
         if let Some(id) = self.groups.get(ranks) {
             let actors = &mut self.defined[id.index()].actors;
             if !actors.contains(&actor) {
                 actors.push(actor);
             }
-            return Ok(*id);
+            return *id;
         }
+        let shape = product(ranks, &[self.world]);
         let parts: Vec<Part> = shape.clone().unwrap_or_default();
         let kept =
             if shape.is_none() { ranks.iter().copied().map(Rank).collect() } else { Vec::new() };
@@ -325,82 +355,11 @@ impl Importer {
         self.defined.push(group.clone());
         let id = self.builder.group(group);
         self.groups.insert(ranks.to_vec(), id);
-        Ok(id)
-    }
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Operation(Operation),
-    Barrier,
-    Send,
-    Receive,
-}
-
-/// By what PyTorch calls it, or by NCCL's name of the kernel.
-fn kind(said: &str, kernel: &str) -> Option<Kind> {
-    let said = said.trim_start_matches('_').to_lowercase().replace('_', "");
-    let kernel = kernel.to_lowercase();
-    let is = |words: &[&str]| words.iter().any(|word| said.starts_with(word));
-    let runs = |word: &str| said.is_empty() && kernel.contains(word);
-    Some(if is(&["allreduce"]) || runs("allreduce") {
-        Kind::Operation(Operation::AllReduce)
-    } else if is(&["allgather"]) || runs("allgather") {
-        Kind::Operation(Operation::AllGather)
-    } else if is(&["reducescatter"]) || runs("reducescatter") {
-        Kind::Operation(Operation::ReduceScatter)
-    } else if is(&["alltoall"]) {
-        Kind::Operation(Operation::AllToAll)
-    } else if is(&["broadcast", "reduce"]) || runs("broadcast") || runs("reduce") {
-        Kind::Operation(Operation::Broadcast)
-    } else if is(&["barrier"]) {
-        Kind::Barrier
-    } else if is(&["send"]) {
-        Kind::Send
-    } else if is(&["recv", "receive"]) {
-        Kind::Receive
-    } else {
-        return None;
-    })
-}
-
-/// Bytes of an element, by PyTorch's name of the type or the end of NCCL's name of the kernel.
-fn width(dtype: &str, kernel: &str) -> Option<u64> {
-    let dtype = dtype.to_lowercase();
-    Some(match dtype.as_str() {
-        "double" | "float64" | "long" | "int64" | "complexfloat" => 8,
-        "float" | "float32" | "int" | "int32" => 4,
-        "half" | "float16" | "bfloat16" | "short" | "int16" => 2,
-        "byte" | "char" | "bool" | "int8" | "uint8" => 1,
-        other if other.starts_with("float8") => 1,
-        "" if kernel.contains("_f32") => 4,
-        "" if kernel.contains("_f16") || kernel.contains("bf16") => 2,
-        "" if kernel.contains("_f64") => 8,
-        _ => return None,
-    })
-}
-
-/// By what a process group is called: Megatron's names, and those of device meshes.
-fn purpose(about: &str) -> Purpose {
-    let about = about.to_lowercase();
-    let is = |long: &str, short: &str| {
-        about.contains(long)
-            || about.split(|c: char| !c.is_alphanumeric()).any(|word| word == short)
-    };
-    if is("expert", "ep") {
-        Purpose::Expert
-    } else if is("tensor", "tp") {
-        Purpose::Tensor
-    } else if is("pipeline", "pp") {
-        Purpose::Pipeline
-    } else if is("data", "dp") || is("fsdp", "fsdp") {
-        Purpose::Data
-    } else {
-        Purpose::Other
+        id
     }
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a day at most")]
 fn time(micros: f64) -> Time {
-    Time::from_ps((micros.max(0.0) * 1e6).round() as u64)
+    Time::from_ps((micros.clamp(0.0, LONGEST) * 1e6).round() as u64)
 }

@@ -1,8 +1,9 @@
 //! The events of a Kineto trace (Chrome's trace format), as they stream by.
 //!
 //! A file is `{"distributedInfo": …, "traceEvents": […]}` or the list alone, gzipped or not. Of
-//! millions of events, those on the accelerator are kept, and the others counted by why they are not;
-//! fields that are not needed are not even built.
+//! millions of events, those on the accelerator are kept, what launched them, what the host says of
+//! communication, and, until a kernel is met, when the host worked; the others are counted by why they
+//! are not.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,6 +14,9 @@ use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
+use super::calls::HostEvent;
+use super::said::{Said, number, ranks, text};
+use super::words;
 use crate::error::WorkloadError;
 
 /// Something that ran on the accelerator.
@@ -24,21 +28,18 @@ pub(super) struct Kernel {
     pub(super) start: f64,
     pub(super) end: f64,
     pub(super) copies: bool,
-    pub(super) collective: Option<Collective>,
+    /// What a kernel of NCCL says of itself.
+    pub(super) said: Option<Said>,
+    pub(super) correlation: Option<u64>,
 }
 
-/// What a kernel of NCCL says of its collective.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Collective {
+/// When a thread of the host did something.
+#[derive(Clone, Debug)]
+pub(super) struct HostWork {
     pub(super) name: String,
-    pub(super) elements: (u64, u64),
-    pub(super) dtype: String,
-    pub(super) size: Option<u64>,
-    pub(super) group: String,
-    pub(super) about: String,
-    pub(super) ranks: Vec<u32>,
-    pub(super) source: Option<u32>,
-    pub(super) destination: Option<u32>,
+    pub(super) thread: String,
+    pub(super) start: f64,
+    pub(super) end: f64,
 }
 
 /// One file.
@@ -49,6 +50,14 @@ pub(super) struct Events {
     /// Ranks of process groups by name.
     pub(super) groups: BTreeMap<String, Vec<u32>>,
     pub(super) kernels: Vec<Kernel>,
+    /// Thread and time of launches, by correlation.
+    pub(super) launches: BTreeMap<u64, (String, f64)>,
+    /// What the host says of communication.
+    pub(super) host: Vec<HostEvent>,
+    /// Operators of the host, of a trace without kernels.
+    pub(super) work: Vec<HostWork>,
+    /// Communication of the host's own backends, with when it ran.
+    pub(super) own: Vec<(HostWork, Said)>,
     /// (number, start, end) of profiler steps, in microseconds; on the accelerator if it says them.
     pub(super) steps: Vec<(u32, f64, f64)>,
     on_accelerator: bool,
@@ -65,36 +74,13 @@ struct Event {
     #[serde(default)]
     name: String,
     #[serde(default)]
+    tid: Option<Value>,
+    #[serde(default)]
     ts: Option<Value>,
     #[serde(default)]
     dur: Option<f64>,
     #[serde(default)]
-    args: Args,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Args {
-    stream: Option<Value>,
-    dtype: Option<String>,
-    #[serde(rename = "Collective name")]
-    collective: Option<String>,
-    #[serde(rename = "In msg nelems")]
-    in_elements: Option<Value>,
-    #[serde(rename = "Out msg nelems")]
-    out_elements: Option<Value>,
-    #[serde(rename = "Group size")]
-    size: Option<Value>,
-    #[serde(rename = "Process Group Name")]
-    group: Option<Value>,
-    #[serde(rename = "Process Group Description")]
-    about: Option<String>,
-    #[serde(rename = "Process Group Ranks")]
-    ranks: Option<Value>,
-    #[serde(rename = "Src Rank")]
-    source: Option<Value>,
-    #[serde(rename = "Dst Rank")]
-    destination: Option<Value>,
+    args: words::Args,
 }
 
 #[derive(Default, Deserialize)]
@@ -105,10 +91,12 @@ struct Distributed {
     pg_config: Option<Value>,
 }
 
+const LAUNCHES: &str = "launches by the host: gaps on the accelerator stand for them";
+
 /// Reads a file.
 ///
 /// # Errors
-/// It is missing, not JSON, or holds no events.
+/// It is missing, cut off, not JSON, or holds no events.
 pub(super) fn read(path: &Path) -> Result<Events, WorkloadError> {
     let wrong = |why: String, hint: &str| WorkloadError::new("file", path.display(), why, hint);
     let open = || File::open(path).map_err(|error| wrong(error.to_string(), "is it there?"));
@@ -122,6 +110,14 @@ pub(super) fn read(path: &Path) -> Result<Events, WorkloadError> {
         parse(file, &mut events)
     };
     done.map_err(|error| {
+        let ends =
+            error.is_eof() || error.io_error_kind() == Some(std::io::ErrorKind::UnexpectedEof);
+        if ends && !events.is_empty() {
+            return wrong(
+                format!("it is cut off: {error}"),
+                "was the job ended while the profiler wrote it? copy it again, or profile again",
+            );
+        }
         wrong(
             format!("it is no trace of Kineto: {error}"),
             "PyTorch's profiler writes one: \
@@ -197,6 +193,10 @@ impl<'de> DeserializeSeed<'de> for List<'_> {
 }
 
 impl Events {
+    fn is_empty(&self) -> bool {
+        self.kernels.is_empty() && self.host.is_empty() && self.dropped.is_empty()
+    }
+
     fn drop(&mut self, why: &'static str) {
         *self.dropped.entry(why).or_default() += 1;
     }
@@ -205,7 +205,7 @@ impl Events {
         let Some(list) = config.as_array() else { return };
         for group in list {
             let name = text(group.get("pg_name"));
-            let ranks = ranks(group.get("ranks"), number(group.get("pg_size")));
+            let (ranks, _) = ranks(group.get("ranks"), number(group.get("pg_size")));
             if !name.is_empty() && !ranks.is_empty() {
                 self.groups.insert(name, ranks);
             }
@@ -228,6 +228,7 @@ impl Events {
                 _ => "no start or duration",
             });
         };
+        let end = start + length.max(0.0);
         if let Some(step) = step {
             let accelerator = event.cat.starts_with("gpu");
             if accelerator && !self.on_accelerator {
@@ -235,120 +236,70 @@ impl Events {
                 self.steps.clear();
             }
             if accelerator == self.on_accelerator {
-                self.steps.push((step, start, start + length));
+                self.steps.push((step, start, end));
             }
         }
-        match event.cat.as_str() {
-            "kernel" | "gpu_memcpy" | "gpu_memset" => {
-                self.kernels.push(kernel(event, start, length));
+        // Versions of Kineto differ in case.
+        match event.cat.to_lowercase().as_str() {
+            "kernel" | "gpu_memcpy" | "gpu_memset" | "memcpy" | "memset" => {
+                self.kernels.push(kernel(event, start, end));
             }
-            "cpu_op" | "Operator" => {
-                self.drop("operators of the host: their kernels stand for them");
+            "cpu_op" | "operator" => self.host_event(event, start, end),
+            "cuda_runtime" | "cuda_driver" | "hip_runtime" | "runtime" => {
+                if let Some(correlation) = number(event.args.correlation.as_ref()) {
+                    self.launches.insert(correlation, (text(event.tid.as_ref()), start));
+                }
+                self.drop(LAUNCHES);
             }
-            "cuda_runtime" | "cuda_driver" | "hip_runtime" | "Runtime" => {
-                self.drop("launches by the host: gaps on the accelerator stand for them");
-            }
+            other if other.ends_with("_runtime") => self.drop(LAUNCHES),
             "cuda_sync" => self.drop("waits of streams and events: seen by when kernels run"),
             "python_function" => self.drop("functions of Python"),
+            "user_annotation" if words::backend(&event.name).is_some() => {
+                self.host_event(event, start, end);
+            }
             "user_annotation" | "gpu_user_annotation" => self.drop("annotations"),
             "overhead" => self.drop("overheads of the profiler"),
-            "Trace" => self.drop("spans of the trace itself"),
+            "trace" => self.drop("spans of the trace itself"),
             _ => self.drop("other categories"),
         }
     }
+
+    /// Whether the host launched anything on an accelerator.
+    pub(super) fn launched(&self) -> bool {
+        self.dropped.contains_key(LAUNCHES)
+    }
+
+    fn host_event(&mut self, event: Event, start: f64, end: f64) {
+        let thread = text(event.tid.as_ref());
+        if let Some((said, rank)) = words::of_host(&event.name, &event.args) {
+            let backend = words::backend(&event.name);
+            let on_accelerator = backend == Some(true);
+            if backend == Some(false) {
+                let work = HostWork { name: event.name, thread: thread.clone(), start, end };
+                self.own.push((work, said.clone()));
+            } else if self.kernels.is_empty() {
+                let name = event.name;
+                self.work.push(HostWork { name, thread: thread.clone(), start, end });
+            }
+            self.host.push(HostEvent { thread, start, end, said, rank, on_accelerator });
+        } else if self.kernels.is_empty() {
+            self.work.push(HostWork { name: event.name, thread, start, end });
+        } else {
+            self.drop(words::OPERATORS);
+        }
+    }
 }
 
-fn kernel(event: Event, start: f64, length: f64) -> Kernel {
-    let args = event.args;
-    let is_nccl = event.cat == "kernel"
-        && (args.collective.is_some()
-            || ["nccl", "ncclDevKernel", "ncclKernel", "rccl"]
-                .iter()
-                .any(|prefix| event.name.starts_with(prefix)));
-    let collective = is_nccl.then(|| {
-        let size = number(args.size.as_ref());
-        Collective {
-            name: args.collective.clone().unwrap_or_default(),
-            elements: (
-                number(args.in_elements.as_ref()).unwrap_or_default(),
-                number(args.out_elements.as_ref()).unwrap_or_default(),
-            ),
-            dtype: args.dtype.clone().unwrap_or_default(),
-            size,
-            group: text(args.group.as_ref()),
-            about: args.about.clone().unwrap_or_default(),
-            ranks: ranks(args.ranks.as_ref(), size),
-            source: number(args.source.as_ref()).and_then(|rank| u32::try_from(rank).ok()),
-            destination: number(args.destination.as_ref())
-                .and_then(|rank| u32::try_from(rank).ok()),
-        }
-    });
+fn kernel(event: Event, start: f64, end: f64) -> Kernel {
+    let copies = !event.cat.eq_ignore_ascii_case("kernel");
+    let said = (!copies).then(|| words::of_kernel(&event.name, &event.args)).flatten();
     Kernel {
-        copies: event.cat != "kernel",
-        stream: args.stream.as_ref().and_then(Value::as_i64).unwrap_or(-1),
+        copies,
+        stream: event.args.stream.as_ref().and_then(Value::as_i64).unwrap_or(-1),
+        correlation: number(event.args.correlation.as_ref()),
         name: event.name,
         start,
-        end: start + length.max(0.0),
-        collective,
-    }
-}
-
-fn text(value: Option<&Value>) -> String {
-    match value {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Number(number)) => number.to_string(),
-        _ => String::new(),
-    }
-}
-
-fn number(value: Option<&Value>) -> Option<u64> {
-    match value? {
-        Value::Number(number) => number.as_u64(),
-        Value::String(text) => text.trim().parse().ok(),
-        _ => None,
-    }
-}
-
-/// Jobs of more ranks are refused.
-pub(super) const MOST_RANKS: u32 = 1 << 20;
-
-/// A list of ranks, or its text. PyTorch cuts the text after 30 ranks (`…, 93, ...]`): the rest goes
-/// on as it began, up to the size of the group. Of a group that no job can have only its size is
-/// kept, as its last rank: a size is one number of a file, and a list of it may be 16 GiB.
-fn ranks(value: Option<&Value>, size: Option<u64>) -> Vec<u32> {
-    let mut ranks: Vec<u32> = match value {
-        Some(Value::Array(list)) => {
-            list.iter().filter_map(|rank| u32::try_from(rank.as_u64()?).ok()).collect()
-        }
-        Some(Value::String(text)) => {
-            text.split(|c: char| !c.is_ascii_digit()).filter_map(|rank| rank.parse().ok()).collect()
-        }
-        _ => Vec::new(),
-    };
-    let cut = matches!(value, Some(Value::String(text)) if text.contains("..."));
-    if let (true, Some(size), [first, second, ..]) = (cut, size, ranks.as_slice()) {
-        let (first, apart) = (*first, second.saturating_sub(*first));
-        let many = u32::try_from(size).unwrap_or(u32::MAX);
-        if many > MOST_RANKS {
-            ranks.push(many - 1);
-            return ranks;
-        }
-        ranks = (0..many).map(|i| first.saturating_add(i.saturating_mul(apart))).collect();
-    }
-    ranks
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn lists_that_pytorch_cuts_go_on() {
-        let text = Value::String("[64, 66, 68, ...]".into());
-        assert_eq!(ranks(Some(&text), Some(5)), [64, 66, 68, 70, 72]);
-        assert_eq!(ranks(Some(&Value::String("[3, 1]".into())), Some(2)), [3, 1]);
-        assert_eq!(ranks(Some(&serde_json::json!([0, 4])), None), [0, 4]);
-        let (text, size) = (Value::String("[0, 1, ...]".into()), Some(u64::from(u32::MAX)));
-        assert_eq!(ranks(Some(&text), size), [0, 1, u32::MAX - 1]);
+        end,
+        said,
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::read;
+use super::{Amount, read};
 use crate::error::WorkloadError;
 use crate::formats::{Files, Format, Read};
 
@@ -30,16 +30,30 @@ impl Format for Kineto {
 
     fn read(&self, asked: &Files) -> Result<Read, WorkloadError> {
         let found = read(&asked.files, asked.step)?;
+        let account = found.account;
+        let mut kept = counts(&account.kept);
+        let mut measured_us = times(&account.kept);
+        measured_us.extend(times(&account.measured));
+        if account.gaps.count > 0 {
+            kept.insert("gaps of the host".to_owned(), account.gaps.count);
+        }
         Ok(Read {
             graph: found.graph,
             npus: found.world,
-            kept: owned(&found.kept),
-            dropped: owned(&found.dropped),
+            kept,
+            measured: counts(&account.measured),
+            measured_us,
+            dropped: found.dropped.iter().map(|(what, n)| ((*what).to_owned(), *n)).collect(),
             notes: found.notes,
+            warnings: found.warnings,
         })
     }
 }
 
-fn owned(counts: &BTreeMap<&'static str, u64>) -> BTreeMap<String, u64> {
-    counts.iter().map(|(what, count)| ((*what).to_owned(), *count)).collect()
+fn counts(amounts: &BTreeMap<&'static str, Amount>) -> BTreeMap<String, u64> {
+    amounts.iter().map(|(what, amount)| ((*what).to_owned(), amount.count)).collect()
+}
+
+fn times(amounts: &BTreeMap<&'static str, Amount>) -> BTreeMap<String, f64> {
+    amounts.iter().map(|(what, amount)| ((*what).to_owned(), amount.us)).collect()
 }

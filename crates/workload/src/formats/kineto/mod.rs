@@ -1,6 +1,12 @@
 //! PyTorch's profiler traces (Kineto's JSON) as step graphs.
 //!
-//! Kernels become compute nodes of their measured time, kernels of NCCL collectives, copies delays.
+//! Kernels become compute nodes of their measured time, kernels of NCCL collectives and messages, copies
+//! delays. What a kernel of NCCL does is asked of its arguments, of the host's call that launched it
+//! (`calls`), and never guessed: where it remains unknown, the kernel keeps its measured time as
+//! communication. So every event on the accelerator is accounted for, and the times add up to the
+//! trace's (`account`). A trace without an accelerator is that of a host that trains: its operators
+//! compute, and what gloo or MPI does communicates (`host`).
+//!
 //! What a kernel waits for is read off the timeline, since a trace does not hold all the events that
 //! streams wait for:
 //!
@@ -8,9 +14,9 @@
 //! - on every other stream, the last kernel that was over when it began, if that one ended while its
 //!   own stream had nothing to do.
 //!
-//! What remains of a gap is the host's: a delay of that length, if it is a microsecond or more. A
-//! collective's own time is not kept: it is what a simulation is for. One rank's trace stands for
-//! all; several traces are one rank each.
+//! What remains of a gap is the host's: a delay of that length, if it is a microsecond or more. The
+//! time of a collective that is understood is not kept: it is what a simulation is for. One rank's
+//! trace stands for all; several traces are one rank each, and `meet` says who meets whom.
 //!
 //! Read in Rust, since traces of a step have hundreds of megabytes of JSON, most of it to be skipped:
 //! `serde_json` streams the events one at a time.
@@ -18,13 +24,22 @@
 //! Ignored: kernels that run at the same time on two streams (they take turns here), and the wait of
 //! an NCCL kernel for its peers (a simulation has its own).
 
+mod account;
 mod build;
+mod calls;
 mod events;
 pub(super) mod format;
+mod host;
+mod meet;
+mod said;
+mod trace;
+mod words;
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+pub use self::account::{Account, Amount};
+use self::events::Events;
 use crate::error::WorkloadError;
 use crate::graph::StepGraph;
 
@@ -35,48 +50,95 @@ pub struct Imported {
     pub graph: StepGraph,
     /// How many ranks the job has.
     pub world: u32,
-    /// What was kept, by kind.
-    pub kept: BTreeMap<&'static str, u64>,
+    /// What the trace's events became.
+    pub account: Account,
     /// What was left out, by why.
     pub dropped: BTreeMap<&'static str, u64>,
     /// What was assumed.
     pub notes: Vec<String>,
+    /// What makes the result less than it seems.
+    pub warnings: Vec<String>,
 }
 
 /// Reads one trace for all ranks, or one for each. `step` takes the kernels of one profiler step.
 ///
 /// # Errors
-/// A file that is no trace, of an unknown or repeated rank, without kernels or without that step;
-/// ranks that are missing; groups that disagree.
+/// A file that is no trace, of an unknown or repeated rank, without kernels or without that step, or
+/// without most kernels of its communication; ranks that are missing; groups that disagree.
 pub fn read(files: &[PathBuf], step: Option<u32>) -> Result<Imported, WorkloadError> {
     let mut traces = Vec::new();
     for path in files {
         let mut events = events::read(path)?;
-        let wrong = |why: String, hint: &str| WorkloadError::new("file", path.display(), why, hint);
+        whole(path, &events)?;
         if let Some(step) = step {
-            let found = events.steps.iter().find(|(number, ..)| *number == step).copied();
-            let Some((_, start, end)) = found else {
-                let known: Vec<String> =
-                    events.steps.iter().map(|(number, ..)| number.to_string()).collect();
-                return Err(wrong(
-                    format!("it has no profiler step {step}"),
-                    &format!("it has the steps {}", known.join(", ")),
-                ));
-            };
-            let before = events.kernels.len();
-            events.kernels.retain(|kernel| kernel.start >= start && kernel.start < end);
-            let left = (before - events.kernels.len()) as u64;
-            if left > 0 {
-                events.dropped.insert("kernels of other profiler steps", left);
-            }
+            cut(path, &mut events, step)?;
         }
-        if events.kernels.is_empty() {
+        if events.kernels.is_empty() && events.work.is_empty() && events.own.is_empty() {
             return Err(wrong(
-                "it has no kernels".to_owned(),
-                "profile with `activities=[ProfilerActivity.CUDA]`",
+                path,
+                "it has neither kernels nor operators".to_owned(),
+                "profile with `activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`",
             ));
         }
         traces.push((path.clone(), events));
     }
     build::build(traces)
+}
+
+fn wrong(path: &Path, why: String, hint: &str) -> WorkloadError {
+    WorkloadError::new("file", path.display(), why, hint)
+}
+
+/// Refuses a trace whose communication, or whose kernels, are mostly not in it.
+fn whole(path: &Path, events: &Events) -> Result<(), WorkloadError> {
+    if events.kernels.is_empty() && events.launched() {
+        return Err(wrong(
+            path,
+            "its host launched work on an accelerator, and none of that is in it".to_owned(),
+            "profile with `activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`; of accelerators, \
+             `kernel` events of CUDA and ROCm are read",
+        ));
+    }
+    if events.world == Some(1) {
+        return Ok(());
+    }
+    let asked = calls::Calls::new(events.host.clone()).on_accelerator();
+    let seen = events.kernels.iter().filter(|kernel| kernel.said.is_some()).count();
+    if asked > 2 * seen {
+        return Err(wrong(
+            path,
+            format!(
+                "most of its communication is lost: its host called for {asked} communications on \
+                 the accelerator, and {seen} of their kernels are in it"
+            ),
+            "profile with `activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`, and fewer steps \
+             if the profiler's buffer was full",
+        ));
+    }
+    Ok(())
+}
+
+/// Leaves only what began within one profiler step.
+fn cut(path: &Path, events: &mut Events, step: u32) -> Result<(), WorkloadError> {
+    let found = events.steps.iter().find(|(number, ..)| *number == step).copied();
+    let Some((_, start, end)) = found else {
+        let known: Vec<String> =
+            events.steps.iter().map(|(number, ..)| number.to_string()).collect();
+        let hint = if known.is_empty() {
+            "it has none: leave `--step` out".to_owned()
+        } else {
+            format!("it has the steps {}", known.join(", "))
+        };
+        return Err(wrong(path, format!("it has no profiler step {step}"), &hint));
+    };
+    let within = |at: f64| at >= start && at < end;
+    let before = events.kernels.len() + events.work.len() + events.own.len();
+    events.kernels.retain(|kernel| within(kernel.start));
+    events.work.retain(|work| within(work.start));
+    events.own.retain(|(work, _)| within(work.start));
+    let left = before - events.kernels.len() - events.work.len() - events.own.len();
+    if left > 0 {
+        events.dropped.insert("events of other profiler steps", left as u64);
+    }
+    Ok(())
 }

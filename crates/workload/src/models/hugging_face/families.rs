@@ -90,8 +90,9 @@ fn qwen(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadE
     let attention = config.flag(&["attention_bias"], false);
     spec.biases.qkv |= attention;
     spec.biases.output |= attention;
+    let window = config.size(&["sliding_window"])?;
     if config.flag(&["use_sliding_window"], false) {
-        spec.window = config.size(&["sliding_window"])?;
+        spec.window = window;
     }
     if config.text("model_type").starts_with("qwen3") {
         spec.norms.query_key = spec.head_size.unwrap_or(128).saturating_mul(2);
@@ -215,7 +216,7 @@ fn mpt(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadEr
     }
     spec.feed_forward =
         config.size(&["expansion_ratio"])?.map(|ratio| spec.hidden.saturating_mul(ratio));
-    let attention = config.0.get("attn_config");
+    let attention = config.get("attn_config").map(|(_, value)| value);
     let heads = attention.and_then(|keys| keys.get("kv_n_heads")).and_then(Value::as_u64);
     spec.kv_heads = heads;
     Ok(())

@@ -10,6 +10,9 @@
 
 mod families;
 
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+
 use serde_json::{Map as Object, Value};
 
 use families::FAMILIES;
@@ -17,16 +20,147 @@ use families::FAMILIES;
 use super::transformer::{Norms, TransformerSpec};
 use crate::error::WorkloadError;
 
-/// A `config.json`.
-struct Config<'a>(&'a Object<String, Value>);
+/// A `config.json`, and which of its keys were asked for.
+struct Config<'a> {
+    object: &'a Object<String, Value>,
+    asked: RefCell<BTreeSet<&'a str>>,
+}
+
+/// Keys that change neither sizes nor operations: beginnings, ends and whole names.
+const HARMLESS: [&str; 43] = [
+    "_name_or_path",
+    "_attn_implementation",
+    "architectures",
+    "auto_map",
+    "torch_dtype",
+    "dtype",
+    "transformers_version",
+    "initializer_",
+    "hidden_act",
+    "activation",
+    "rope_",
+    "rotary_",
+    "partial_rotary_factor",
+    "max_window_layers",
+    "original_max_position_embeddings",
+    "use_cache",
+    "pretraining_tp",
+    "tokenizer_class",
+    "task_specific_params",
+    "id2label",
+    "label2id",
+    "gradient_checkpointing",
+    "quantization_config",
+    "output_",
+    "return_dict",
+    "problem_type",
+    "scale_attn",
+    "reorder_and_upcast_attn",
+    "summary_",
+    "is_decoder",
+    "is_encoder_decoder",
+    "router_aux_loss_coef",
+    "aux_loss_alpha",
+    "seq_aux",
+    "norm_topk_prob",
+    "routed_scaling_factor",
+    "scoring_func",
+    "topk_method",
+    "topk_group",
+    "n_group",
+    "ep_size",
+    "position_embedding_type",
+    "classifier_dropout",
+];
+const HARMLESS_ENDS: [&str; 9] = [
+    "_token_id",
+    "_dropout",
+    "_pdrop",
+    "_eps",
+    "_epsilon",
+    "dropout",
+    "_softcapping",
+    "_multiplier",
+    "_scaling",
+];
 
 fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadError {
     WorkloadError::new(format!("workload.model.hugging_face.{field}"), value, why, hint)
 }
 
-impl Config<'_> {
-    fn value(&self, names: &[&str]) -> Option<(&str, &Value)> {
-        let found = names.iter().find_map(|name| self.0.get_key_value(*name));
+impl<'a> Config<'a> {
+    /// A key with its value, which now counts as read.
+    fn get(&self, name: &str) -> Option<(&'a String, &'a Value)> {
+        let found = self.object.get_key_value(name)?;
+        self.asked.borrow_mut().insert(found.0);
+        Some(found)
+    }
+
+    /// What was assumed or passed over, for whoever reads the result. `positions` are the model's, where
+    /// the length of a sample is taken from them; `groups_heads` where its family has fewer heads of keys.
+    fn notes(
+        &self,
+        spec: &TransformerSpec,
+        positions: Option<Option<u64>>,
+        groups_heads: bool,
+    ) -> Vec<String> {
+        let absent = |names: &[&str]| self.value(names).is_none();
+        let mut assumed = Vec::new();
+        let sequence = spec.sequence_length;
+        match positions {
+            Some(None) => assumed.push(format!("{sequence} tokens a sample")),
+            Some(Some(many)) if many > sequence => assumed.push(format!(
+                "{sequence} tokens a sample, of {many} positions (`workload.sequence_length`)"
+            )),
+            _ => {}
+        }
+        if spec.feed_forward.is_none() && absent(FEED_FORWARD) {
+            assumed.push(format!("`{}` {}", FEED_FORWARD[0], spec.hidden.saturating_mul(4)));
+        }
+        let grouped = groups_heads && spec.latent.is_none();
+        if grouped && spec.kv_heads.is_none() && absent(KV_HEADS) {
+            assumed.push(format!("`{}` {}", KV_HEADS[0], spec.heads));
+        }
+        if absent(&["tie_word_embeddings"]) {
+            assumed.push(format!("`tie_word_embeddings` {}", spec.tied));
+        }
+        let asked = self.asked.borrow();
+        let matters = |name: &&String| {
+            let name = name.as_str();
+            let harmless = HARMLESS
+                .iter()
+                .any(|one| if one.ends_with('_') { name.starts_with(one) } else { name == *one });
+            !asked.contains(name)
+                && !harmless
+                && !HARMLESS_ENDS.iter().any(|end| name.ends_with(end))
+                && !self.object[name].is_null()
+        };
+        let ignored: Vec<String> = self
+            .object
+            .keys()
+            .filter(matters)
+            .map(|name| {
+                let value = &self.object[name];
+                let short = value.is_number() || value.is_boolean() || value.is_string();
+                if short { format!("`{name}` ({value})") } else { format!("`{name}`") }
+            })
+            .collect();
+        let mut notes = Vec::new();
+        if !assumed.is_empty() {
+            notes.push(format!(
+                "its config.json leaves open, and assumed is: {}",
+                assumed.join(", ")
+            ));
+        }
+        if !ignored.is_empty() {
+            notes
+                .push(format!("keys of its config.json that are not read: {}", ignored.join(", ")));
+        }
+        notes
+    }
+
+    fn value(&self, names: &[&str]) -> Option<(&'a str, &'a Value)> {
+        let found = names.iter().find_map(|name| self.get(name));
         found.map(|(name, value)| (name.as_str(), value)).filter(|(_, value)| !value.is_null())
     }
 
@@ -58,27 +192,27 @@ impl Config<'_> {
         self.value(names).and_then(|(_, value)| value.as_bool()).unwrap_or(otherwise)
     }
 
-    fn text(&self, name: &str) -> &str {
-        self.0.get(name).and_then(Value::as_str).unwrap_or("")
+    fn text(&self, name: &str) -> &'a str {
+        self.get(name).and_then(|(_, value)| value.as_str()).unwrap_or("")
     }
 
     /// The first of `architectures`.
-    fn architecture(&self) -> &str {
-        let first = self.0.get("architectures").and_then(|list| list.get(0));
+    fn architecture(&self) -> &'a str {
+        let first = self.object.get("architectures").and_then(|list| list.get(0));
         first.and_then(Value::as_str).unwrap_or("")
     }
 
     /// Refuses a key that changes the model in a way that is not read.
     fn refuse(&self, name: &str, why: &str) -> Result<(), WorkloadError> {
-        let empty = match self.0.get(name) {
-            None | Some(Value::Null | Value::Bool(false)) => true,
-            Some(Value::Array(list)) => list.is_empty(),
-            Some(_) => false,
+        let empty = |value: &Value| match value {
+            Value::Null | Value::Bool(false) => true,
+            Value::Array(list) => list.is_empty(),
+            _ => false,
         };
-        if empty {
+        let Some((_, value)) = self.get(name).filter(|(_, value)| !empty(value)) else {
             return Ok(());
-        }
-        Err(wrong(name, &self.0[name], why, "describe the model as `transformer` instead"))
+        };
+        Err(wrong(name, value, why, "describe the model as `transformer` instead"))
     }
 }
 
@@ -92,13 +226,16 @@ const POSITIONS: &[&str] =
     &["max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"];
 const EXPERTS: &[&str] = &["num_local_experts", "num_experts", "n_routed_experts"];
 
-/// The transformer that a `config.json` describes.
+/// The transformer that a `config.json` describes, for samples of `tokens` if the workload says it, and what was assumed or passed over for it.
 ///
 /// # Errors
 /// Its architecture is not known, a size is missing or no number, or a key changes the model in a
 /// way that is not read.
-pub fn transformer(object: &Object<String, Value>) -> Result<TransformerSpec, WorkloadError> {
-    let config = Config(object);
+pub fn transformer(
+    object: &Object<String, Value>,
+    tokens: Option<u32>,
+) -> Result<(TransformerSpec, Vec<String>), WorkloadError> {
+    let config = Config { object, asked: RefCell::default() };
     let kind = config.text("model_type");
     let found = FAMILIES.iter().find(|family| family.types.contains(&kind));
     let Some(family) = found else { return Err(unknown(&config)) };
@@ -119,12 +256,14 @@ pub fn transformer(object: &Object<String, Value>) -> Result<TransformerSpec, Wo
         ..TransformerSpec::default()
     };
     (family.read)(&config, &mut spec)?;
-    Ok(spec)
+    let positions = tokens.is_none().then_some(positions);
+    let notes = config.notes(&spec, positions, family.gated);
+    Ok((spec, notes))
 }
 
 fn unknown(config: &Config<'_>) -> WorkloadError {
     let kind = config.text("model_type");
-    if kind.is_empty() && !config.0.contains_key("architectures") {
+    if kind.is_empty() && !config.object.contains_key("architectures") {
         return wrong(
             "model_type",
             "absent",
@@ -134,7 +273,7 @@ fn unknown(config: &Config<'_>) -> WorkloadError {
     }
     let mut known: Vec<&str> = FAMILIES.iter().flat_map(|f| f.types).copied().collect();
     known.sort_unstable();
-    let nested = if config.0.contains_key("text_config") {
+    let nested = if config.object.contains_key("text_config") {
         "it has a `text_config`: give that part alone; "
     } else {
         ""

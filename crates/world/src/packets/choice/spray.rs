@@ -2,14 +2,19 @@
 //!
 //! At a node with `n` hops every `n` packets of a message take each hop once, in an order that is drawn for
 //! them, as NDP's senders do with paths (SIGCOMM'17): if every packet were drawn alone, queues would grow
-//! with the root of their number. The order is a permutation that is computed, not kept. Loads are not
-//! looked at. Further up, where not every packet of a message comes by, it is as if drawn.
+//! with the root of their number. The order is a permutation that is computed, not kept. A packet takes the
+//! least loaded of the eight hops whose turns come together. Further up, where not every packet of a message
+//! comes by, it is as if drawn.
 
 use allrail_fabric::routing::Hop;
 
 use super::{Fork, PathChoice, keep_shortest};
 
 pub(super) struct Spray;
+
+/// So many packets of a message that follow each other choose among the hops whose turn it is. Chosen with
+/// permutations on fat trees in view: 1 ends a hundredth later, all hops are `adaptive`.
+const TOGETHER: u32 = 8;
 
 impl PathChoice for Spray {
     fn tag(&self) -> &'static str {
@@ -26,17 +31,21 @@ impl PathChoice for Spray {
 
     fn narrow(&self, packet: &Fork, hops: &mut Vec<Hop>) {
         keep_shortest(hops);
-        let taken = place(packet, hops.len() as u32);
-        hops.swap(0, taken as usize);
-        hops.truncate(1);
+        let count = hops.len() as u32;
+        let first = packet.sequence / TOGETHER * TOGETHER;
+        for sequence in first..first + TOGETHER.min(count) {
+            let hop = hops[place(packet, sequence, count) as usize];
+            hops.push(hop);
+        }
+        hops.drain(..count as usize);
     }
 }
 
-/// The hop of `count` that the packet takes.
-fn place(packet: &Fork, count: u32) -> u32 {
+/// The hop of `count` that is the turn of the packet with this place in the same message.
+fn place(packet: &Fork, sequence: u32, count: u32) -> u32 {
     let bits = count.next_power_of_two().trailing_zeros();
-    let keys = packet.draw(packet.sequence / count);
-    let mut turn = packet.sequence % count;
+    let keys = packet.draw(sequence / count);
+    let mut turn = sequence % count;
     loop {
         turn = permuted(turn, bits, keys);
         // What lies beyond is permuted again, until it comes back: each turn ends at a hop of its own.
@@ -72,7 +81,11 @@ mod tests {
                 let order: Vec<u32> = (round * count..(round + 1) * count)
                     .map(|sequence| {
                         let [node, source, destination] = [70, 1, 2].map(NodeId);
-                        place(&Fork { node, source, destination, sequence, seed: 5 }, count)
+                        place(
+                            &Fork { node, source, destination, sequence, seed: 5 },
+                            sequence,
+                            count,
+                        )
                     })
                     .collect();
                 let mut sorted = order.clone();

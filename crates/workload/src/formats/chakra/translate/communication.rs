@@ -117,6 +117,8 @@ impl Translator<'_> {
     fn group(&mut self, node: &Record<'_>) -> Result<(GroupId, u64, u64), TraceError> {
         let named = match (node.group, node.involved) {
             (Some(name), _) => Named::Group(name.to_owned()),
+            // All dimensions are everyone, however many the trace was made for.
+            (None, Some(flags)) if flags.iter().all(|flag| *flag != 0) => Named::Everyone,
             (None, Some(flags)) => Named::Involved(flags.to_vec()),
             (None, None) => Named::Everyone,
         };
@@ -167,7 +169,7 @@ impl Translator<'_> {
     }
 }
 
-fn purpose(node: &Record<'_>) -> Purpose {
+pub(super) fn purpose(node: &Record<'_>) -> Purpose {
     match node.ours.purpose {
         Some("data") => Purpose::Data,
         Some("tensor") => Purpose::Tensor,

@@ -6,6 +6,7 @@
 //! | the same with `is_cpu_op` | a delay: processors work beside the accelerator |
 //! | `MEM_LOAD_NODE`, `MEM_STORE_NODE` | a delay, of its duration or its bytes over memory bandwidth |
 //! | `METADATA_NODE` | a join of no time |
+//! | `COMM_COLL_NODE` with `is_cpu_op`, without type and size | a delay: the host's call, whose kernel is another node |
 //! | `COMM_COLL_NODE` | a collective; `comm_size` is what a rank puts in, so an all-gather's result is as many times as large |
 //! | `COMM_SEND_NODE`, `COMM_RECV_NODE` | a message; the k-th between two ranks meets the k-th, tags are not looked at |
 //!
@@ -64,6 +65,8 @@ pub(super) struct Translator<'a> {
     count: u32,
     base: usize,
     scattered: bool,
+    /// Whether nodes were left out of the file that others wait for.
+    leaves_out: bool,
     /// The furthest dependency, if it is ahead: its place, and who waits for it.
     ahead: Option<(u64, String)>,
     hash: (u64, u64),
@@ -93,6 +96,7 @@ impl<'a> Translator<'a> {
             count: 0,
             base: 0,
             scattered: false,
+            leaves_out: false,
             ahead: None,
             hash: (0, 0),
             known: Vec::new(),
@@ -107,10 +111,16 @@ impl<'a> Translator<'a> {
         self.count = 0;
         self.base = base;
         self.scattered = false;
+        self.leaves_out = false;
         self.ahead = None;
         self.hash = (0x9E37_79B9_7F4A_7C15, 0xC2B2_AE3D_27D4_EB4F);
         self.shapes.clear();
         self.messages = None;
+    }
+
+    /// Says of the file that was begun: a node that is waited for may have been left out of it.
+    pub(super) fn leaves_nodes_out(&mut self) {
+        self.leaves_out = true;
     }
 
     /// Whether the ids turned out not to be consecutive.
@@ -205,7 +215,14 @@ impl<'a> Translator<'a> {
                     self.scattered = true;
                     return Ok(false);
                 }
-                return Err(self.missing(title(node), *before));
+                if !self.leaves_out {
+                    return Err(self.missing(title(node), *before));
+                }
+                self.mix(u64::MAX);
+                if into.is_some() {
+                    self.note("a node that it waits for was left out of the file: not waited for");
+                }
+                continue;
             };
             if place > here && self.ahead.as_ref().is_none_or(|(most, _)| place > *most) {
                 self.ahead = Some((place, title(node)));
@@ -219,13 +236,18 @@ impl<'a> Translator<'a> {
         let (work, delay) = self.work(node, collects)?;
         let fields = self.ours(node);
         let second = u64::from(node.ours.second) << 2;
-        let priority = u64::from(node.priority.cast_unsigned()) << 3;
-        self.mix(u64::from(delay) | u64::from(node.ours.urgent) << 1 | second | priority);
+        let measured = u64::from(node.ours.measured) << 3;
+        let priority = u64::from(node.priority.cast_unsigned()) << 4;
+        let marks = u64::from(delay) | u64::from(node.ours.urgent) << 1 | second | measured;
+        self.mix(marks | priority);
         if let Some((builder, actor)) = into {
             let (tensor, pass) = fields;
             let id = builder.node(node.name, Node { actor, work, tensor, pass }, &self.known);
             if delay {
                 builder.delay(id);
+                if node.ours.measured {
+                    builder.measured(id, communication::purpose(node));
+                }
             }
             if node.ours.urgent {
                 builder.urgent(id);
@@ -292,6 +314,17 @@ impl<'a> Translator<'a> {
                 self.mix(time.as_ps());
                 if keeps {
                     self.note("memory nodes run beside the accelerator");
+                }
+                Ok((Work::Compute { time }, true))
+            }
+            // PyTorch's call on the host: the kernel that it launches is a node of its own.
+            Kind::Collective
+                if node.on_cpu && node.collective.is_none() && node.bytes.is_none() =>
+            {
+                let time = self.time(node, keeps)?;
+                self.mix(time.as_ps());
+                if keeps {
+                    self.note("calls of collectives on the host run beside the accelerator");
                 }
                 Ok((Work::Compute { time }, true))
             }

@@ -1,0 +1,281 @@
+"""Traces, quartets, groups and batches that cannot be right, outputs that cannot be written.
+
+One message each: field or file, value, why, and what to do; exit status 2, and no half output.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+STEP = """\
+schema_version: 1
+fabric:
+  name: four
+  dimensions: [{kind: ring, size: 4, bandwidth: 50 GB/s, latency: 500 ns}]
+workload:
+  model: {layers: [{name: a, dense: {inputs: 64, outputs: 64}}]}
+  batch_per_replica: 8
+  compute: {device: a100}
+schedule: {policy: baseline, chunks: 2}
+"""
+NETWORK = "topology: [ Ring ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n"
+SYSTEM = {
+    "scheduling-policy": "LIFO",
+    "endpoint-delay": 10,
+    "active-chunks-per-dimension": 1,
+    "preferred-dataset-splits": 4,
+    **{
+        f"{kind}-implementation": ["ring"]
+        for kind in ("all-reduce", "all-gather", "reduce-scatter", "all-to-all")
+    },
+}
+FILES = {"network": "n.yml", "system": "s.json", "workload": "t/step"}
+QUARTET = ["simulate", "--astra-sim", *(word for k, v in FILES.items() for word in (f"--{k}", v))]
+
+
+def kernel(name: str, start: float, **args: object) -> dict[str, object]:
+    """A kernel of NCCL, as PyTorch's profiler writes it."""
+    said = {
+        "stream": 20,
+        "Collective name": name,
+        "In msg nelems": 8,
+        "Out msg nelems": 8,
+        "dtype": "Float",
+        "Group size": 2,
+        "Process Group Ranks": "[0, 1]",
+    }
+    return {
+        "ph": "X",
+        "cat": "kernel",
+        "name": "ncclDevKernel_Generic",
+        "ts": start,
+        "dur": 1,
+        "args": {**said, **args},
+    }
+
+
+def kineto(rank: int, world: int, events: list[dict[str, object]]) -> str:
+    """A trace of PyTorch's profiler."""
+    head = {"rank": rank, "world_size": world}
+    return json.dumps({"distributedInfo": head, "traceEvents": events})
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory):
+    """A Chakra trace of four ranks."""
+    from allrail.formats.traces import export_chakra
+    from allrail.scenario import load_scenario
+
+    folder = tmp_path_factory.mktemp("trace")
+    (folder / "step.yaml").write_text(STEP)
+    export_chakra(load_scenario(folder / "step.yaml"), folder=folder / "t", name="step")
+    return folder / "t"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch, exported):
+    """The current folder, with a quartet of four ranks."""
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(exported, tmp_path / "t")
+    (tmp_path / "step.yaml").write_text(STEP)
+    (tmp_path / "n.yml").write_text(NETWORK)
+    (tmp_path / "s.json").write_text(json.dumps(SYSTEM))
+    return tmp_path
+
+
+def cut_json(folder: Path) -> None:
+    text = kineto(0, 2, [kernel("allreduce", 1), kernel("allreduce", 3)])
+    (folder / "rank0.json").write_text(text[:-40])
+
+
+def cut_gzip(folder: Path) -> None:
+    events = [kernel("allreduce", 2 * i, stream=i) for i in range(500)]
+    packed = gzip.compress(kineto(0, 2, events).encode())
+    (folder / "rank0.json.gz").write_bytes(packed[:-200])
+
+
+def cut_chakra(folder: Path) -> None:
+    path = folder / "t" / "step.2.et"
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+def no_rank(folder: Path) -> None:
+    (folder / "t" / "step.1.et").unlink()
+
+
+def twice(folder: Path) -> None:
+    for name in ("a.json", "b.json"):
+        (folder / name).write_text(kineto(0, 2, [kernel("allreduce", 1)]))
+
+
+def too_few(folder: Path) -> None:
+    for rank in (0, 1):
+        text = kineto(rank, 16, [kernel("allreduce", 1, **{"Group size": 16})])
+        (folder / f"rank{rank}.json").write_text(text)
+
+
+def host_alone(folder: Path) -> None:
+    call = {"ph": "X", "cat": "cpu_op", "name": "nccl:all_reduce", "ts": 1, "dur": 2, "tid": 1}
+    (folder / "rank0.json").write_text(kineto(0, 2, [call]))
+
+
+def strange_group(folder: Path) -> None:
+    ranks = {"Process Group Ranks": "[2, 3]", "Process Group Name": "7"}
+    (folder / "rank0.json").write_text(kineto(0, 4, [kernel("allreduce", 1, **ranks)]))
+
+
+def no_step(folder: Path) -> None:
+    step = {"ph": "X", "cat": "user_annotation", "name": "ProfilerStep#3", "ts": 0, "dur": 9}
+    (folder / "rank0.json").write_text(kineto(0, 2, [step, kernel("allreduce", 1)]))
+
+
+def grouped(text: str):
+    """A file of process groups."""
+
+    def put(folder: Path) -> None:
+        (folder / "groups.json").write_text(text)
+
+    return put
+
+
+def network(**changed: object):
+    """Another network file."""
+
+    def put(folder: Path) -> None:
+        tree = yaml.safe_load(NETWORK) | changed
+        (folder / "n.yml").write_text(yaml.safe_dump(tree))
+
+    return put
+
+
+def system(**changed: object):
+    """Another system file."""
+
+    def put(folder: Path) -> None:
+        named = {key.replace("_", "-"): value for key, value in changed.items()}
+        (folder / "s.json").write_text(json.dumps(SYSTEM | named))
+
+    return put
+
+
+def nothing(_: Path) -> None:
+    pass
+
+
+def trained(*values: str) -> list[str]:
+    """A step with other values."""
+    return ["simulate", "step.yaml", *(word for value in values for word in ("--set", value))]
+
+
+GROUPS = ["--comm-group", "groups.json"]
+# What it is: (what is done beforehand, the command, what the message names).
+ROWS = {
+    "a trace that is cut off": (cut_json, "import rank0.json -o out", ["rank0.json", "cut off"]),
+    "a packed trace that is cut off": (
+        cut_gzip,
+        "import rank0.json.gz -o out",
+        ["rank0.json.gz", "cut off"],
+    ),
+    "a Chakra trace that is cut off": (cut_chakra, "import t/step.0.et -o out", ["step.2.et"]),
+    "a rank without a trace": (no_rank, "import t/step.0.et -o out", ["rank 1", "missing"]),
+    "two traces of one rank": (twice, "import a.json b.json -o out", ["rank 0", "a.json"]),
+    "two traces of 16": (too_few, "import rank0.json rank1.json -o out", ["2 traces", "16 ranks"]),
+    "the host's calls alone": (host_alone, "import rank0.json -o out", ["lost", "CUDA"]),
+    "a group without its rank": (strange_group, "import rank0.json -o out", ["`7`", "rank 0"]),
+    "a step that was not profiled": (no_step, "import rank0.json --step 9 -o out", ["9", "3"]),
+    "a folder without a trace": (nothing, "import . -o out", ["no trace"]),
+    "a network of another size": (network(npus_count=[8]), QUARTET, ["8", "4"]),
+    "a network of unequal lists": (network(topology=["Ring", "Switch"]), QUARTET, ["n.yml"]),
+    "an algorithm that there is not": (
+        system(all_reduce_implementation=["rong"]),
+        QUARTET,
+        ["all-reduce-implementation", "rong", "s.json"],
+    ),
+    "no chunk": (system(preferred_dataset_splits=0), QUARTET, ["preferred-dataset-splits", "0"]),
+    "a workload that is not there": (
+        nothing,
+        [*QUARTET[:-1], "t/stop"],
+        ["t/stop"],
+    ),
+    "a file of groups that is not there": (nothing, [*QUARTET, *GROUPS], ["groups.json"]),
+    "a file of groups that is cut off": (
+        grouped('{"0": [0, 1'),
+        [*QUARTET, *GROUPS],
+        ["groups.json"],
+    ),
+    "a group of a rank that there is not": (
+        grouped('{"0": [0, 1, 2, 9]}'),
+        [*QUARTET, *GROUPS],
+        ["groups.json", "9"],
+    ),
+    "a group that names a rank twice": (
+        grouped('{"0": [0, 1, 1, 2]}'),
+        [*QUARTET, *GROUPS],
+        ["groups.json", "`0`"],
+    ),
+    "a group that lacks a rank that is in it": (
+        grouped('{"0": [0, 1, 2]}'),
+        [*QUARTET, *GROUPS],
+        ["rank 3", "`0`"],
+    ),
+    "groups that lack the one that is asked for": (
+        grouped('{"5": [0, 1, 2, 3]}'),
+        [*QUARTET, *GROUPS],
+        ["`0`", "5"],
+    ),
+    "two batches": (
+        nothing,
+        trained("workload.global_batch=64"),
+        ["global_batch", "64", "4 replicas of 8"],
+    ),
+    "a batch that replicas do not divide": (
+        nothing,
+        trained("workload.batch_per_replica=~", "workload.global_batch=30"),
+        ["global_batch", "30", "multiple of 4"],
+    ),
+    "microbatches that the batch does not divide": (
+        nothing,
+        trained("workload.micro_batch=3"),
+        ["micro_batch", "3"],
+    ),
+    "no batch": (nothing, trained("workload.batch_per_replica=0"), ["batch_per_replica", "0"]),
+    "a folder that is a file": (nothing, "import t/step.0.et -o step.yaml", ["step.yaml"]),
+    "a folder in a file": (nothing, "import t/step.0.et -o step.yaml/out", ["step.yaml"]),
+    "an export into a file": (nothing, "export step.yaml --chakra n.yml", ["n.yml"]),
+    "a picture on a full disk": (
+        nothing,
+        "fabric show hx2mesh-1k --picture /dev/full",
+        ["/dev/full"],
+    ),
+    "a scenario on a full disk": (
+        nothing,
+        [*QUARTET, "--write-scenario", "/dev/full"],
+        ["/dev/full"],
+    ),
+    "results in a file": (nothing, [*trained(), "--out", "n.yml/out"], ["n.yml"]),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_a_mistake_is_one_message(folder, allrail_cli, name):
+    prepare, command, told = ROWS[name]
+    prepare(folder)
+    before = sorted(path.name for path in folder.rglob("*"))
+    outcome = allrail_cli(*(command.split() if isinstance(command, str) else command))
+    assert outcome.status == 2, outcome
+    assert outcome.stdout == ""
+    message, blank, hint = outcome.stderr.partition("\n\nhint: ")
+    assert message.startswith("error: "), outcome.stderr
+    assert "\n" not in message, "one line"
+    assert blank, outcome.stderr
+    assert hint.strip(), outcome.stderr
+    assert "Traceback" not in outcome.stderr
+    for part in told:
+        assert part in outcome.stderr, outcome.stderr
+    assert sorted(path.name for path in folder.rglob("*")) == before

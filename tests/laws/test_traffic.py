@@ -1,0 +1,70 @@
+"""What holds of traffic on any graph: `ideal` is never the slower, and no share is above what is possible."""
+
+from __future__ import annotations
+
+import pytest
+
+import allrail
+
+TREES = [
+    {"topology": "fat_tree", "npus": npus, "switch_radix": 8, "levels": levels, "taper": taper}
+    for npus, levels, taper in [(12, 2, 0.0), (24, 2, 0.5), (32, 3, 0.25)]
+]
+FABRICS = [
+    *TREES,
+    {"topology": "torus", "shape": [5, 2]},
+    {"topology": "torus", "shape": [5, 4]},
+    {"topology": "hyperx", "shape": [3, 5]},
+    {"topology": "dragonfly", "a": 4, "p": 2, "h": 2, "groups": 5},
+]
+PATTERNS = [
+    {"pattern": "permutation"},
+    {"pattern": "uniform"},
+    {"pattern": "incast"},
+    {"pattern": "all_to_all"},
+    {"pattern": "all_to_all", "phase_barrier": False},
+]
+ROUNDING = 1e-9
+
+
+def scenario(fabric, traffic, seed, **keys):
+    return {"schema_version": 1, "fabric": fabric, "traffic": traffic, "seed": seed, **keys}
+
+
+@pytest.mark.parametrize("traffic", PATTERNS, ids=str)
+def test_a_best_splitting_does_not_lose_to_a_plain_one(traffic):
+    cases = [(fabric, seed) for fabric in FABRICS for seed in range(3)]
+
+    def times(paths):
+        size = {"size": "4 MiB", "paths": paths}
+        every = [scenario(fabric, {**traffic, **size}, seed) for fabric, seed in cases]
+        return allrail.simulate_traffic_many(every)
+
+    ideal, minimal = times("ideal"), times("minimal")
+    for plain in (times("ecmp"), times("single")):
+        for case, best, shortest, one in zip(cases, ideal, minimal, plain, strict=True):
+            assert best.time_us <= shortest.time_us <= one.time_us, (traffic, case)
+            for result in (best, one):
+                assert result.lower_bound_time_us <= result.time_us * (1 + ROUNDING)
+                assert 0 < result.share_of_injection <= 1 + ROUNDING
+
+
+@pytest.mark.parametrize("shape", [[2, 2], [3, 4], [8, 8]], ids=str)
+@pytest.mark.parametrize("algorithm", ["ring", "ring_unidirectional", "rings", "torus"])
+def test_no_all_reduce_is_above_its_optimum(algorithm, shape):
+    if algorithm == "rings" and shape != [8, 8]:
+        pytest.skip("no two disjoint Hamiltonian cycles")
+    traffic = {"pattern": "all_reduce", "algorithm": algorithm, "shape": shape, "size": "1 GiB"}
+    if algorithm == "ring_unidirectional":
+        del traffic["shape"]
+    result = allrail.simulate_traffic(
+        scenario({"topology": "torus", "shape": shape}, traffic, 0, world="flows")
+    )
+    assert 0 < result.share_of_optimum <= 1 + ROUNDING
+
+
+def test_switches_that_reduce_have_their_own_optimum():
+    tree = {**TREES[0], "in_network_reduction": True}
+    traffic = {"pattern": "all_reduce", "algorithm": "in_network", "size": "1 GiB"}
+    result = allrail.simulate_traffic(scenario(tree, traffic, 0))
+    assert 0.99 < result.share_of_optimum <= 1 + ROUNDING
