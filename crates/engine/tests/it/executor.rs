@@ -84,6 +84,7 @@ fn under_gather_late_what_is_gathered_waits_for_what_is_scattered() -> Result<()
             buffer,
             brought: buffer,
             load: 64,
+            share,
         };
         let mut stages = Stages::new(Vec::new());
         stages.push([half(0, Operation::ReduceScatter), half(1, Operation::AllGather)]);
