@@ -45,6 +45,7 @@ OTHERWISE = {
         "coordination",
     ): "dict[str, Any], Policy('coordinations', 'schedule.coordination')",
     ("Schedule", "algorithms_by_operation"): "dict[str, tuple[str, ...]], ByOperation()",
+    ("Schedule", "active_chunks"): "int | str, CountOrWord(1, 'fill')",
     ("GroupSchedule", "algorithms"): "dict[str, str], OneByOperation()",
     ("Parallelism", "map"): "dict[str, tuple[int | str, ...]], Mapped()",
     ("Compute", "peak"): "str, Rate()",
@@ -71,7 +72,16 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from allrail.scenario.fields import Count, Flag, Number, OneOf, Quantity, Rate, Text
+from allrail.scenario.fields import (
+    Count,
+    CountOrWord,
+    Flag,
+    Number,
+    OneOf,
+    Quantity,
+    Rate,
+    Text,
+)
 from allrail.scenario.node import Described, Node
 from allrail.scenario.policies import Policy, order_of
 from allrail.scenario.sugar import (

@@ -34,6 +34,7 @@ class DimensionResult(_Record):
         bandwidth_gbps: Of one NPU over all its links here, Gb/s.
         algorithm: Which one ran.
         bytes_per_npu: Sent by one NPU here.
+        header_bytes_per_npu: Of their packets' headers; the bandwidth is without.
         utilisation: Bytes sent over what it could have sent, 0 to 1; None below physical bounds.
         busy_fraction: Part of the time in which a stage was being sent, 0 to 1.
     """
@@ -46,6 +47,7 @@ class DimensionResult(_Record):
     bytes_per_npu: float
     utilisation: float | None
     busy_fraction: float
+    header_bytes_per_npu: float = 0.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

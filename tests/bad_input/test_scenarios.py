@@ -110,6 +110,8 @@ CASES = [
     ("size: 1 GB", "size: 63 B", "schedule.chunks", "64", "byte"),
     ("chunks: 64", "chunks: 64, threshold: 0", "schedule.threshold", "0", "below"),
     ("chunks: 64", "chunks: 64, active_chunks: 0", "schedule.active_chunks", "0", "below"),
+    ("chunks: 64", "chunks: 64, active_chunks: full", "schedule.active_chunks", "full", "fill"),
+    ("chunks: 64", "chunks: 64, communicators: ring", "schedule.communicators", "ring", "share"),
     ("chunks: 64", "chunks: 64, send_ahead: -1 B", "schedule.send_ahead", "-1 B", "negative"),
     ("chunks: 64", "chunks: 64, send_ahead: 65536", "schedule.send_ahead", "65536", "unit"),
     ("chunks: 64", "chunks: 64, send_ahead: 4 PiB", "schedule.send_ahead", "4 PiB", "larger"),
@@ -162,6 +164,14 @@ CASES = [
     ("links: 2", "lanes: 2", "fabric.dimensions[0].lanes", "2", "`links`"),
     ("size: 1 GB", "size: 1 GB, colour: red", "collective.colour", "red", "the keys here are"),
     # what only the whole tells
+    ("kind: ring", "header: 16 B, kind: ring", "fabric.dimensions[1].header", "16 B", "payload"),
+    (
+        "kind: ring",
+        "payload: 2 GiB, header: 1 B, kind: ring",
+        "fabric.dimensions[1].payload",
+        "2 GiB",
+        "1 GiB",
+    ),
     (
         "kind: ring",
         "in_network_reduction: true, kind: ring",

@@ -50,6 +50,8 @@ fn plan(sizes: &[u32], algorithm: &str, operation: Operation) -> CollectivePlan 
         bandwidth: Bandwidth::from_bytes_per_second(50_000_000_000).expect("a bandwidth"),
         latency: Time::from_us(1),
         message_latency: Time::ZERO,
+        payload: Bytes::default(),
+        header: Bytes::default(),
         in_network_reduction: false,
         contention: Contention::Shared,
     };

@@ -179,6 +179,8 @@ mod tests {
             bandwidth: "50 GiB/s".parse().expect("a bandwidth"),
             latency: Time::from_ns(latency),
             message_latency: Time::ZERO,
+            payload: Bytes::default(),
+            header: Bytes::default(),
             in_network_reduction: false,
             contention: Contention::None,
         };

@@ -2,7 +2,7 @@
 //!
 //! A port is what the rank has on one dimension; a class of ranks that are alike has one executor for
 //! all. On each port every communicator has a dimension queue (a decider), and [`Shared`] says whose turn it is. A chunk waits in the queue of the port of its
-//! stage; a port that is free, and on which fewer than `active_chunks` stages are under way, lets its
+//! stage; a port that is free, and on which `active_chunks` leaves room for another stage, lets its
 //! queue choose. The stage that is chosen keeps the port until the driver says that it is free again,
 //! and is under way until the driver says that it is over; then its chunk goes on to the queue of its
 //! next stage.
@@ -28,10 +28,13 @@
 //! use allrail_core::Bytes;
 //! use allrail_engine::{Executor, Progress, StageTask, Stages};
 //! use allrail_schedule::Order;
+//! use allrail_schedule::room::Share;
 //!
 //! let mut executor = Executor::new(Order::FIFO, 1, None);
 //! let (operation, buffer) = (Operation::AllReduce, Bytes::new(64));
-//! let task = StageTask { stage: 0, port: 0, operation, buffer, brought: buffer, load: 64 };
+//! let (share, load) = (Share::default(), 64);
+//! let task =
+//!     StageTask { stage: 0, port: 0, operation, buffer, brought: buffer, load, share };
 //! let mut stages = Stages::new(Vec::new());
 //! stages.push([task]);
 //! let (id, _) = executor.issue(Arc::new(stages), 0, 0)?;
@@ -47,8 +50,9 @@ use std::sync::Arc;
 use allrail_collective::StageRef;
 use allrail_schedule::Order;
 use allrail_schedule::queue::{Shared, Waiting};
+use allrail_schedule::room::{ActiveChunks, Room};
 
-use crate::{Broken, Stages};
+use crate::{Broken, StageTask, Stages};
 
 /// The communicator of an executor that has one only.
 pub const ALONE: u32 = 0;
@@ -102,8 +106,8 @@ struct Port {
     free: bool,
     /// How many stages are in the queue.
     waiting: u32,
-    /// Stages under way.
-    active: u32,
+    /// What stages under way leave.
+    room: Room,
     /// Whether it is in the next round.
     choosing: bool,
     /// Whether it is taken and a stage waits that could run.
@@ -130,7 +134,6 @@ struct Flight {
 /// See the module.
 pub struct Executor {
     ports: Vec<Port>,
-    active_chunks: u32,
     eager: bool,
     flights: Vec<Flight>,
     free: Vec<u32>,
@@ -146,12 +149,12 @@ pub struct Executor {
 impl Executor {
     /// Of a rank with so many ports, all free; a port runs at most `active_chunks` stages at once.
     #[must_use]
-    pub fn new(order: Order, ports: usize, active_chunks: Option<u32>) -> Self {
+    pub fn new(order: Order, ports: usize, active_chunks: Option<ActiveChunks>) -> Self {
         let port = |_| Port {
             queue: Shared::new(order),
             free: true,
             waiting: 0,
-            active: 0,
+            room: Room::new(active_chunks),
             choosing: false,
             awaited: false,
         };
@@ -159,7 +162,6 @@ impl Executor {
         Self {
             eager: ports.first().is_some_and(|port| port.queue.is_eager()),
             ports,
-            active_chunks: active_chunks.unwrap_or(u32::MAX),
             flights: Vec::new(),
             free: Vec::new(),
             round: Vec::new(),
@@ -293,7 +295,7 @@ impl Executor {
     #[inline]
     fn attend(&mut self, index: u32) {
         let port = &mut self.ports[index as usize];
-        if port.waiting == 0 || port.active >= self.active_chunks {
+        if port.waiting == 0 || !port.room.is_left() {
             return;
         }
         let (told, list) = if port.free {
@@ -350,10 +352,10 @@ impl Executor {
         if !chunk.running || task.stage != at.stage {
             return Err(wrong());
         }
-        let port = task.port;
+        let StageTask { port, share, .. } = *task;
         chunk.running = false;
         chunk.task += 1;
-        self.ports[port as usize].active -= 1;
+        self.ports[port as usize].room.give_back(share);
         let progress = self.enqueue(id.slot, at.chunk);
         self.attend(port);
         if progress == Progress::Over {
@@ -379,7 +381,8 @@ impl Executor {
             }
         }
         for run in &running {
-            self.ports[run.port as usize].active -= 1;
+            let share = flight.stages.tasks()[run.task as usize].share;
+            self.ports[run.port as usize].room.give_back(share);
         }
         self.unissued.retain(|(other, _)| *other != id);
         let communicator = flight.communicator;
@@ -422,15 +425,15 @@ impl Executor {
                 flight.stages.tasks()[task as usize].load
             };
             if port.free
-                && port.active < self.active_chunks
+                && port.room.is_left()
                 && let Some(Waiting { collective: slot, at, .. }) = port.queue.pop(load)
             {
                 port.waiting -= 1;
-                port.active += 1;
                 port.free = false;
                 let flight = &mut self.flights[slot as usize];
                 let chunk = &mut flight.chunks[at.chunk as usize];
                 chunk.running = true;
+                port.room.take(flight.stages.tasks()[chunk.task as usize].share);
                 let collective = CollectiveId { slot, generation: flight.generation };
                 return Some(Run { collective, at, task: chunk.task, port: index });
             }

@@ -3,6 +3,7 @@
 
 use allrail_collective::{Operation, StageRef};
 use allrail_core::Bytes;
+use allrail_schedule::room::Share;
 
 /// One stage of one chunk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +20,8 @@ pub struct StageTask {
     pub brought: Bytes,
     /// How much of the port it takes, in a unit that all stages on it share: communicators take turns by it.
     pub load: u64,
+    /// What it uses of the port's bandwidth when it runs alone.
+    pub share: Share,
 }
 
 /// The stages of a collective on one rank, or on ranks that are alike.

@@ -1,6 +1,6 @@
 //! One dimension of a fabric: a network that joins `size` NPUs.
 
-use allrail_core::{Bandwidth, Time};
+use allrail_core::{Bandwidth, Bytes, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -63,6 +63,14 @@ pub struct Dimension {
     #[serde(default, skip_serializing_if = "is_nothing")]
     #[schemars(extend("default" = Time::ZERO))]
     pub message_latency: Time,
+    /// Of a packet's bytes, those that are carried; with `header`, the bandwidth is that of both.
+    #[serde(default, skip_serializing_if = "no_bytes")]
+    #[schemars(extend("default" = Bytes::default()))]
+    pub payload: Bytes,
+    /// Of a packet's bytes, those beside its `payload`: they take their part of the bandwidth.
+    #[serde(default, skip_serializing_if = "no_bytes")]
+    #[schemars(extend("default" = Bytes::default()))]
+    pub header: Bytes,
     /// Whether the switch reduces; `kind: switch` only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schemars(extend("default" = false))]
@@ -82,19 +90,36 @@ fn is_nothing(time: &Time) -> bool {
     *time == Time::ZERO
 }
 
+fn no_bytes(bytes: &Bytes) -> bool {
+    *bytes == Bytes::default()
+}
+
 fn is_shared(contention: &Contention) -> bool {
     *contention == Contention::Shared
 }
 
 impl Dimension {
-    /// What one NPU can send on this dimension at once: links × bandwidth per link.
+    /// What one NPU can send on this dimension at once: links × bandwidth per link, of which headers
+    /// take their part.
     ///
     /// # Panics
     /// If the product exceeds 2^64 B/s, which [`crate::Fabric::validate`] refuses.
     #[must_use]
     pub fn aggregate(&self) -> Bandwidth {
-        self.bandwidth
-            .checked_mul(u64::from(self.links))
-            .expect("a validated fabric's aggregate fits")
+        let whole = self.bandwidth.checked_mul(u64::from(self.links));
+        let whole = whole.expect("a validated fabric's aggregate fits");
+        match (self.payload.count(), self.header.count()) {
+            (_, 0) => whole,
+            (payload, header) => whole.fraction(payload, payload + header),
+        }
+    }
+
+    /// The bytes of the headers of so many bytes of payload.
+    #[must_use]
+    pub fn headers(&self, payload: f64) -> f64 {
+        match (self.payload.count(), self.header.count()) {
+            (_, 0) => 0.0,
+            (of, header) => payload / of as f64 * header as f64,
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! A fabric: a list of dimensions, innermost first.
 
-use allrail_core::{Bandwidth, DimensionId};
+use allrail_core::{Bandwidth, Bytes, DimensionId};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -32,6 +32,8 @@ fn inline() -> String {
     "inline".to_owned()
 }
 
+/// No packet has more bytes than this.
+const MOST_IN_PACKET: u64 = 1 << 30;
 /// More dimensions than this are refused: planners enumerate orders over them.
 pub const MAX_DIMENSIONS: usize = 6;
 /// More NPUs than this are refused.
@@ -120,6 +122,24 @@ impl Fabric {
                     "`links` counts the links of one NPU on this dimension",
                 ));
             }
+            if dimension.header > Bytes::default() && dimension.payload == Bytes::default() {
+                return Err(FabricError::new(
+                    field("header"),
+                    dimension.header,
+                    "it is not said how many bytes a packet carries beside its header",
+                    "give `payload`, for example `payload: 4 KiB`",
+                ));
+            }
+            if dimension.payload.count() > MOST_IN_PACKET
+                || dimension.header.count() > MOST_IN_PACKET
+            {
+                return Err(FabricError::new(
+                    field("payload"),
+                    format!("{}, and a header of {}", dimension.payload, dimension.header),
+                    "a packet has 1 GiB at most of either",
+                    "for example `payload: 4 KiB` and `header: 64 B`",
+                ));
+            }
             if dimension.in_network_reduction && kinds::of(dimension.kind).reach() != Reach::Switch
             {
                 return Err(FabricError::new(
@@ -148,6 +168,8 @@ pub(crate) mod tests {
             bandwidth: bandwidth.parse().expect("a bandwidth"),
             latency: Time::from_ns(700),
             message_latency: Time::ZERO,
+            payload: Bytes::default(),
+            header: Bytes::default(),
             in_network_reduction: false,
             contention: crate::Contention::Shared,
         }

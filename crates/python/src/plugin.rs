@@ -17,7 +17,7 @@ use allrail_collective::{CollectiveError, Operation, Stage, StageModel};
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_schedule::chunk::{ALL, Plugins, Problem};
 use allrail_schedule::evaluate::Work;
-use allrail_schedule::{ChunkScheduler, Order, ScheduleError};
+use allrail_schedule::{ActiveChunks, ChunkScheduler, Order, ScheduleError};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
@@ -208,6 +208,13 @@ impl Stopped {
     }
 }
 
+/// How many stages a dimension runs at once, as Python has it.
+#[derive(IntoPyObject)]
+enum Limit {
+    AtMost(u32),
+    Fill(&'static str),
+}
+
 /// What a chunk scheduler knows of a collective. `allrail.plugins.Problem` is what its author sees.
 #[pyclass(frozen, module = "allrail._core")]
 struct PolicyProblem {
@@ -216,8 +223,7 @@ struct PolicyProblem {
     dimensions: Vec<DimensionId>,
     bytes: Vec<Bytes>,
     order: Order,
-    #[pyo3(get)]
-    active_chunks: Option<u32>,
+    active_chunks: Option<ActiveChunks>,
     #[pyo3(get)]
     seed: u64,
 }
@@ -306,6 +312,15 @@ impl PolicyProblem {
     #[getter]
     fn chunks(&self) -> Vec<u64> {
         self.bytes.iter().map(|bytes| bytes.count()).collect()
+    }
+
+    /// A number, `fill`, or none.
+    #[getter]
+    fn active_chunks(&self) -> Option<Limit> {
+        self.active_chunks.map(|limit| match limit {
+            ActiveChunks::AtMost(most) => Limit::AtMost(most),
+            ActiveChunks::Fill(_) => Limit::Fill("fill"),
+        })
     }
 
     #[getter]

@@ -313,6 +313,8 @@ impl Settings {
             bandwidth: one.bandwidth,
             latency: one.latency,
             message_latency: Time::ZERO,
+            payload: Bytes::default(),
+            header: Bytes::default(),
             in_network_reduction: false,
             contention: Contention::Shared,
         };

@@ -196,6 +196,8 @@ mod tests {
             bandwidth: format!("{gbps} Gb/s").parse().expect("a bandwidth"),
             latency: Time::from_ns(500),
             message_latency: Time::ZERO,
+            payload: Bytes::default(),
+            header: Bytes::default(),
             in_network_reduction: false,
             contention: Contention::Shared,
         });

@@ -3,7 +3,7 @@
 //! Each dimension is one server. It serves a stage for `N·B`, then can serve the next; the stage
 //! ends `A` later and its chunk goes on to its next stage (Themis §4.3, with the overlap of a
 //! stage's latency and the next stage's bytes). At most `active_chunks` stages of a dimension are
-//! unfinished at once. Time is integer picoseconds; at one time, finished stages join their next
+//! unfinished at once, or as many as fill it ([`crate::room`]). Time is integer picoseconds; at one time, finished stages join their next
 //! queues before any dimension chooses. With eager queues, dimensions that fell free choose first; then
 //! finished stages are taken one by one, by dimension, and dimensions choose after each. Without contention
 //! (`contention: none`), `active_chunks` stages run side by side.
@@ -19,6 +19,7 @@ use allrail_core::{Bytes, EventQueue, Time};
 
 use crate::error::ScheduleError;
 use crate::queue::{DimensionQueue, Waiting};
+use crate::room::{ActiveChunks, Room, Share};
 use allrail_collective::Operation;
 
 /// A stage with its times, ready to be run.
@@ -42,6 +43,8 @@ pub struct Task {
     pub buffer: Bytes,
     /// What an NPU brings to it.
     pub brought: Bytes,
+    /// What it uses of its dimension's bandwidth when it runs alone.
+    pub share: Share,
     /// How many steps its messages take.
     pub steps: u32,
     /// Whether messages halve from step to step (in an all-gather: double), or are alike.
@@ -102,6 +105,7 @@ impl Work {
                     served: time.occupancy,
                     alone: time.alone,
                     sent: time.sent,
+                    share: Share::of(time.occupancy, time.occupancy + time.latency),
                     buffer: time.buffer,
                     brought: match stage.operation {
                         Operation::AllGather => {
@@ -122,7 +126,7 @@ impl Work {
     /// Where `active_chunks` says how many stages a dimension runs at once, those without contention
     /// run side by side, each as if it were alone.
     #[must_use]
-    pub fn side_by_side(mut self, active_chunks: Option<u32>) -> Self {
+    pub fn side_by_side(mut self, active_chunks: Option<ActiveChunks>) -> Self {
         if active_chunks.is_some() {
             for task in self.tasks.iter_mut().filter(|task| task.alone) {
                 task.latency += task.occupancy;
@@ -169,7 +173,7 @@ pub struct Evaluation {
 #[derive(Clone, Copy, Default)]
 struct Server {
     free_at: Time,
-    active: u32,
+    room: Room,
     waiting: u32,
 }
 
@@ -180,7 +184,7 @@ struct Server {
 pub fn evaluate<Q: DimensionQueue>(
     work: &Work,
     queues: &mut [Q],
-    active_chunks: Option<u32>,
+    active_chunks: Option<ActiveChunks>,
 ) -> Evaluation {
     let mut served = vec![Vec::new(); queues.len()];
     let finish = run(work, queues, active_chunks, |d, at| served[d].push(at));
@@ -194,7 +198,7 @@ pub fn evaluate<Q: DimensionQueue>(
 pub fn finish<Q: DimensionQueue>(
     work: &Work,
     queues: &mut [Q],
-    active_chunks: Option<u32>,
+    active_chunks: Option<ActiveChunks>,
 ) -> Time {
     run(work, queues, active_chunks, |_, _| {})
 }
@@ -202,15 +206,15 @@ pub fn finish<Q: DimensionQueue>(
 fn run<Q: DimensionQueue>(
     work: &Work,
     queues: &mut [Q],
-    active_chunks: Option<u32>,
+    active_chunks: Option<ActiveChunks>,
     mut serve: impl FnMut(usize, StageRef),
 ) -> Time {
-    let limit = active_chunks.unwrap_or(u32::MAX);
     let eager = queues.first().is_some_and(DimensionQueue::is_eager);
     let mut finished: EventQueue<StageRef> = EventQueue::new();
     // With eager queues: of those, what ends now and was not looked at.
     let mut taken: VecDeque<StageRef> = VecDeque::new();
-    let mut servers = vec![Server::default(); queues.len()];
+    let idle = Server { room: Room::new(active_chunks), ..Server::default() };
+    let mut servers = vec![idle; queues.len()];
     let mut left = work.tasks().len();
     let mut end = Time::ZERO;
     let enqueue = |queues: &mut [Q], servers: &mut [Server], at: StageRef| {
@@ -248,18 +252,18 @@ fn run<Q: DimensionQueue>(
             left -= 1;
             end = now;
             let task = &work.chunk(at.chunk as usize)[at.stage as usize];
-            servers[task.dimension as usize].active -= 1;
+            servers[task.dimension as usize].room.give_back(task.share);
             enqueue(queues, &mut servers, StageRef { stage: at.stage + 1, ..at });
             if eager {
                 break;
             }
         }
         for (d, server) in servers.iter_mut().enumerate() {
-            while server.waiting > 0 && server.free_at <= now && server.active < limit {
+            while server.waiting > 0 && server.free_at <= now && server.room.is_left() {
                 let Some(Waiting { at, .. }) = queues[d].pop() else { break };
                 let task = &work.chunk(at.chunk as usize)[at.stage as usize];
                 server.waiting -= 1;
-                server.active += 1;
+                server.room.take(task.share);
                 server.free_at = now + task.occupancy;
                 serve(d, at);
                 let class = if eager { u8::try_from(d).unwrap_or(u8::MAX) } else { 0 };
@@ -279,7 +283,7 @@ fn run<Q: DimensionQueue>(
         }
         let next = servers
             .iter()
-            .filter(|server| server.waiting > 0 && server.free_at > now && server.active < limit)
+            .filter(|server| server.waiting > 0 && server.free_at > now && server.room.is_left())
             .map(|server| server.free_at)
             .chain(finished.next_time())
             .min();

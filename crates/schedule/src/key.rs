@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 
 use crate::chunk::Parameters;
 use crate::queue::Order;
+use crate::room::ActiveChunks;
 
 /// Every input of a planner, and its version.
 #[derive(Serialize)]
@@ -25,7 +26,7 @@ pub(crate) struct Inputs<'a> {
     /// Of a planned order, those that may fix it.
     #[serde(skip_serializing_if = "<[Order]>::is_empty")]
     pub(crate) fixed_by: &'a [Order],
-    pub(crate) active_chunks: Option<u32>,
+    pub(crate) active_chunks: Option<ActiveChunks>,
     pub(crate) endpoint_delay: Time,
     pub(crate) parameters: &'a Parameters,
     pub(crate) seed: u64,

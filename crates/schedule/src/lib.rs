@@ -10,6 +10,7 @@
 //!   ranks.
 //! - [`evaluate`]: how long a plan takes, the inner loop of the planners; the `dims` world is its
 //!   oracle.
+//! - [`room`]: how many stages a dimension runs at once.
 //! - [`planner`]: from a request to a [`allrail_collective::CollectivePlan`].
 //! - [`bound`]: what no schedule can beat.
 
@@ -23,6 +24,7 @@ pub mod operation;
 pub mod planner;
 pub mod queue;
 pub mod registry;
+pub mod room;
 pub mod signature;
 pub mod tensor;
 
@@ -31,3 +33,4 @@ pub use error::ScheduleError;
 pub use operation::{Key, OperationName};
 pub use planner::{Request, plan};
 pub use queue::{DimensionQueue, Order, Waiting};
+pub use room::ActiveChunks;

@@ -14,6 +14,7 @@ use crate::error::ScheduleError;
 use crate::evaluate::{Evaluation, Work, evaluate};
 use crate::key::Inputs;
 use crate::queue::{self, Order};
+use crate::room::ActiveChunks;
 
 /// What is to be planned.
 #[derive(Clone, Debug)]
@@ -35,7 +36,7 @@ pub struct Request {
     /// An algorithm per dimension; topology-aware where `None`.
     pub algorithms: Option<Vec<String>>,
     /// How many stages a dimension runs at once; no limit where `None`.
-    pub active_chunks: Option<u32>,
+    pub active_chunks: Option<ActiveChunks>,
     /// Added to every step.
     pub endpoint_delay: Time,
     /// The policies' parameters.
@@ -120,7 +121,7 @@ impl Request {
                 "64 is the usual number",
             ));
         }
-        if self.active_chunks == Some(0) {
+        if self.active_chunks == Some(ActiveChunks::AtMost(0)) {
             return Err(field(
                 "schedule.active_chunks",
                 0,
@@ -261,7 +262,7 @@ pub struct Scheduled {
     /// The stages of every chunk.
     pub stages: Vec<Vec<Stage>>,
     /// How many of them a dimension runs at once.
-    pub active_chunks: Option<u32>,
+    pub active_chunks: Option<ActiveChunks>,
 }
 
 impl Scheduled {
@@ -348,7 +349,12 @@ pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
 }
 
 /// Runs `work` under each of the orders that may fix `order`; the run that ends first.
-fn fix(work: &Work, order: Order, dimensions: usize, active_chunks: Option<u32>) -> Evaluation {
+fn fix(
+    work: &Work,
+    order: Order,
+    dimensions: usize,
+    active_chunks: Option<ActiveChunks>,
+) -> Evaluation {
     let run =
         |order: &Order| evaluate(work, &mut queue::queues(*order, dimensions, &[]), active_chunks);
     order.fixed_by().iter().map(run).min_by_key(|outcome| outcome.finish).unwrap_or_default()

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use allrail_collective::CollectivePlan;
 use allrail_core::{Bytes, EventQueue, Rank, Time};
 use allrail_engine::ALONE;
+use allrail_schedule::ActiveChunks;
 use allrail_schedule::queue::Order;
 use allrail_world::World;
 
@@ -32,7 +33,7 @@ pub struct Collectives<'a> {
     /// How dimensions choose.
     pub order: Order,
     /// How many stages a dimension runs at once.
-    pub active_chunks: Option<u32>,
+    pub active_chunks: Option<ActiveChunks>,
     /// What links may have yet to send when a dimension chooses.
     pub send_ahead: Bytes,
     /// How long an endpoint takes over every step, and once more over a stage; the links go on.

@@ -59,6 +59,10 @@ pub struct SimulationResult {
     pub timeline_left_out: Option<usize>,
 }
 
+fn none(bytes: &u64) -> bool {
+    *bytes == 0
+}
+
 /// One dimension's share.
 #[derive(Clone, Debug, Serialize)]
 pub struct DimensionResult {
@@ -74,6 +78,9 @@ pub struct DimensionResult {
     pub algorithm: String,
     /// Bytes sent by an NPU (the busiest).
     pub bytes_per_npu: u64,
+    /// Those of their packets' headers; `bandwidth_gbps` is without.
+    #[serde(skip_serializing_if = "none")]
+    pub header_bytes_per_npu: u64,
     /// Its bytes over what it could have sent in the time.
     pub utilisation: Option<f64>,
     /// The fraction of the time in which it was serving.

@@ -203,7 +203,7 @@ fn priorities(scenario: &Scenario) -> Vec<i64> {
     let mut priorities = vec![0; issue.len()];
     for (place, collective) in (0i64..).zip(issue) {
         priorities[collective] = match scenario.schedule.collective_order {
-            CollectiveOrder::Fifo => -place,
+            CollectiveOrder::Fifo | CollectiveOrder::Explicit => -place,
             CollectiveOrder::Lifo => place,
         };
     }

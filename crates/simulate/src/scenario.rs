@@ -9,7 +9,7 @@ use allrail_fabric::Fabric;
 use allrail_fabric::topologies::{self, GraphTopology};
 use allrail_schedule::chunk::{Composition, Cut, Loads, Parameters, Plugins};
 use allrail_schedule::tensor::TensorParameters;
-use allrail_schedule::{Order, Request};
+use allrail_schedule::{ActiveChunks, Order, Request};
 use allrail_world::packets::Settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -98,9 +98,9 @@ pub struct Schedule {
     #[schemars(range(min = 1))]
     #[schemars(extend("x-hint" = "Themis uses 16"))]
     pub threshold: u32,
-    /// How many stages a dimension runs at once; no limit if left out.
-    #[schemars(range(min = 1))]
-    pub active_chunks: Option<u32>,
+    /// How many stages a dimension runs at once; no limit if left out. `fill`: as many as fill it, if each has
+    /// the part of the time in which it sends.
+    pub active_chunks: Option<ActiveChunks>,
     /// How many bytes of what an NPU has handed to its links on a dimension may be unsent when it
     /// chooses the next stage there; what is handed over is sent in that order. Without it the links
     /// have sent all. `dims` and `links`.
@@ -225,6 +225,8 @@ pub enum CollectiveOrder {
     Fifo,
     /// The one issued last.
     Lifo,
+    /// Of a trace: the one whose node has the higher `comm_priority`, then the one issued first.
+    Explicit,
 }
 
 /// What communicators do where they meet on a dimension.

@@ -71,6 +71,7 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
                 bandwidth_gbps: dimension.aggregate().gbps(),
                 algorithm: plans[0].algorithms[id.index()].clone(),
                 bytes_per_npu: sent[id.index()].round() as u64,
+                header_bytes_per_npu: dimension.headers(sent[id.index()]).round() as u64,
                 utilisation: known(if capacity > 0.0 { sent[id.index()] / capacity } else { 0.0 }),
                 busy_fraction: busy[id.index()],
             }

@@ -161,6 +161,7 @@ def show(scenario: Scenario, result: Result) -> None:
         pairs = [pair for pair in pairs if pair[0] not in ("utilisation", "bound_time_us")]
     output.pairs(pairs)
     click.echo()
+    framed = any(dimension.header_bytes_per_npu for dimension in result.dimensions)
     output.table(
         [
             "dimension",
@@ -169,6 +170,7 @@ def show(scenario: Scenario, result: Result) -> None:
             "Gb/s",
             "algorithm",
             "bytes_per_npu",
+            *(["header_bytes"] if framed else []),
             "utilisation_%",
             "busy_%",
         ],
@@ -180,6 +182,7 @@ def show(scenario: Scenario, result: Result) -> None:
                 f"{dimension.bandwidth_gbps:.6g}",
                 dimension.algorithm,
                 f"{dimension.bytes_per_npu:.0f}",
+                *([f"{dimension.header_bytes_per_npu:.0f}"] if framed else []),
                 output.percent(dimension.utilisation),
                 output.percent(dimension.busy_fraction),
             ]

@@ -168,8 +168,10 @@ def show(scenario: Scenario, result: TrainingResult) -> None:
         pairs.insert(3, ("what_if", written(scenario.what_if)))
     output.pairs(pairs)
     click.echo()
+    framed = any(one.header_bytes_per_npu for one in result.dimensions)
+    headers = ["header_bytes"] if framed else []
     output.table(
-        ["dimension", "kind", "size", "Gb/s", "bytes_per_npu", "utilisation_%", "busy_%"],
+        ["dimension", "kind", "size", "Gb/s", "bytes_per_npu", *headers, "utilisation_%", "busy_%"],
         [
             [
                 one.name,
@@ -177,6 +179,7 @@ def show(scenario: Scenario, result: TrainingResult) -> None:
                 str(one.size),
                 f"{one.bandwidth_gbps:.6g}",
                 f"{one.bytes_per_npu:.0f}",
+                *([f"{one.header_bytes_per_npu:.0f}"] if framed else []),
                 output.percent(one.utilisation),
                 output.percent(one.busy_fraction),
             ]

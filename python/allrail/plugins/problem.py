@@ -44,7 +44,7 @@ class Problem:
         sizes: The NPUs along each of them.
         chunks: The bytes of every chunk, in the order in which they are issued.
         order: How the dimensions will order their stages.
-        active_chunks: How many stages a dimension runs at once; None for no limit.
+        active_chunks: How many stages a dimension runs at once, or `fill`; None for no limit.
         seed: For schedulers that draw: `random.Random(problem.seed)`.
     """
 
@@ -53,7 +53,7 @@ class Problem:
     sizes: Mapping[int, int]
     chunks: tuple[int, ...]
     order: str
-    active_chunks: int | None
+    active_chunks: int | str | None
     seed: int
     _asked: _core.PolicyProblem = field(repr=False)
 

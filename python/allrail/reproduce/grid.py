@@ -46,7 +46,7 @@ class Cell:
         schedule: str,
         *,
         chunks: int = CHUNKS,
-        active_chunks: int | None = None,
+        active_chunks: int | str | None = None,
         world: str = "dims",
     ) -> Scenario:
         """The cell under one schedule.
@@ -54,7 +54,7 @@ class Cell:
         Args:
             schedule: A name of `SCHEDULES`.
             chunks: How many parts the collective is cut into.
-            active_chunks: How many stages a dimension runs at once; None for no limit.
+            active_chunks: How many stages a dimension runs at once, or `fill`; None for no limit.
             world: Where it runs.
         """
         return load_scenario(

@@ -20,6 +20,7 @@ DIMENSION_TYPES = {
     "bytes_per_npu": "Float64",
     "utilisation": "Float64",
     "busy_fraction": "Float64",
+    "header_bytes_per_npu": "Float64",
 }
 RESULT_TYPES = {
     "policy": "String",

@@ -183,6 +183,22 @@ class Count(_Field):
         return {"type": "integer", "minimum": self.low, "maximum": self.high}
 
 
+class CountOrWord(_Field):
+    """A whole number, or one word in its place."""
+
+    def __init__(self, low: int, word: str) -> None:
+        self.word = word
+        self.count = Count(low, hint=f"a number, for example `{low}`, or `{word}`")
+
+    def check(self, value: Any) -> int | str:
+        """Return it."""
+        return self.word if value == self.word else self.count.check(value)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        return {"anyOf": [self.count.schema(), {"const": self.word}]}
+
+
 class Flag(_Field):
     """`true` or `false`, nothing that merely looks like it."""
 

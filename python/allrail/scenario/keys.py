@@ -9,7 +9,16 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from allrail.scenario.fields import Count, Flag, Number, OneOf, Quantity, Rate, Text
+from allrail.scenario.fields import (
+    Count,
+    CountOrWord,
+    Flag,
+    Number,
+    OneOf,
+    Quantity,
+    Rate,
+    Text,
+)
 from allrail.scenario.node import Described, Node
 from allrail.scenario.policies import Policy, order_of
 from allrail.scenario.sugar import (
@@ -47,6 +56,16 @@ class Dimension(Node):
         default="0 ps",
         description="What a message waits for beside, once, however many links it crosses: its "
         "network interfaces.",
+    )
+    payload: Annotated[str, Quantity("size")] = Field(
+        default="0 B",
+        description="Of a packet's bytes, those that are carried; with `header`, the bandwidth "
+        "is that of both.",
+    )
+    header: Annotated[str, Quantity("size")] = Field(
+        default="0 B",
+        description="Of a packet's bytes, those beside its `payload`: they take their part of "
+        "the bandwidth.",
     )
     in_network_reduction: Annotated[bool, Flag()] = Field(
         default=False, description="Whether the switch reduces; `kind: switch` only."
@@ -148,8 +167,10 @@ class Schedule(Node):
         description="Themis keeps the baseline's order while loads differ by less than the time"
         " of a chunk's 1/threshold.",
     )
-    active_chunks: Annotated[int, Count(1)] | None = Field(
-        default=None, description="How many stages a dimension runs at once; no limit if left out."
+    active_chunks: Annotated[int | str, CountOrWord(1, "fill")] | None = Field(
+        default=None,
+        description="How many stages a dimension runs at once; no limit if left out. `fill`: as"
+        " many as fill it, if each has the part of the time in which it sends.",
     )
     send_ahead: Annotated[str, Quantity("size")] = Field(
         default="0 B",
@@ -171,7 +192,9 @@ class Schedule(Node):
         description="Of a workload: the algorithms of a kind of collective, where they differ "
         "from `algorithms`: `{all_gather: [direct, ring]}`.",
     )
-    collective_order: Annotated[str, OneOf("fifo", "lifo", what="a collective order")] = Field(
+    collective_order: Annotated[
+        str, OneOf("fifo", "lifo", "explicit", what="a collective order")
+    ] = Field(
         default="fifo", description="Which of several waiting collectives a dimension serves first."
     )
     communicators: Annotated[str, OneOf("share", "queue", what="what communicators do")] = Field(

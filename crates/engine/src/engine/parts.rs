@@ -10,6 +10,7 @@ use allrail_collective::{CollectivePlan, DimensionSet, Operation};
 use allrail_core::Bytes;
 
 use crate::{Broken, StageTask, Stages};
+use allrail_schedule::room::Share;
 
 /// What it takes to run a collective of one size.
 #[derive(Clone)]
@@ -122,6 +123,8 @@ fn stages(plan: &CollectivePlan, size: Bytes) -> Stages {
                     buffer: Bytes::new(if gathers { divided(scattered) } else { before }),
                     brought: Bytes::new(before),
                     load: before,
+                    // No clock says how long it takes; `active_chunks` is a number here.
+                    share: Share::default(),
                 }
             })
             .collect();

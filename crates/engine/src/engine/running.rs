@@ -97,7 +97,11 @@ impl Running {
             scheduler,
             tunings: Tunings::new(tuning),
             coordinator,
-            executor: Executor::new(settings.order, settings.ports, settings.active_chunks),
+            executor: Executor::new(
+                settings.order,
+                settings.ports,
+                settings.active_chunks.map(Into::into),
+            ),
             operations: Operations::default(),
             timers: Timers::default(),
             rounds,

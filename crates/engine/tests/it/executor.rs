@@ -6,13 +6,22 @@ use allrail_collective::{Operation, StageRef};
 use allrail_core::Bytes;
 use allrail_engine::{Broken, Executor, StageTask, Stages};
 use allrail_schedule::Order;
+use allrail_schedule::room::Share;
 
 /// Chunks of one stage each on a port.
 fn on_port(port: u32, chunks: u32) -> Arc<Stages> {
-    let (operation, buffer) = (Operation::AllReduce, Bytes::new(64));
+    let (operation, buffer, share) = (Operation::AllReduce, Bytes::new(64), Share::default());
     let mut stages = Stages::new(Vec::new());
     for _ in 0..chunks {
-        stages.push([StageTask { stage: 0, port, operation, buffer, brought: buffer, load: 64 }]);
+        stages.push([StageTask {
+            stage: 0,
+            port,
+            operation,
+            buffer,
+            brought: buffer,
+            load: 64,
+            share,
+        }]);
     }
     Arc::new(stages)
 }
@@ -36,7 +45,7 @@ fn a_taken_port_is_awaited_once_until_it_is_free() -> Result<(), Broken> {
 
 #[test]
 fn a_port_is_not_awaited_for_nothing() -> Result<(), Broken> {
-    let mut executor = Executor::new(Order::FIFO, 1, Some(1));
+    let mut executor = Executor::new(Order::FIFO, 1, Some(1.into()));
     let (id, _) = executor.issue(on_port(0, 2), 0, 0)?;
     let run = executor.choose().expect("a free port and a stage for it");
     assert_eq!(executor.choose(), None);
@@ -67,7 +76,7 @@ fn a_port_that_became_free_is_awaited_no_more() -> Result<(), Broken> {
 fn under_gather_late_what_is_gathered_waits_for_what_is_scattered() -> Result<(), Broken> {
     let order = allrail_schedule::queue::named("gather_late").expect("known");
     let halves = || {
-        let buffer = Bytes::new(64);
+        let (buffer, share) = (Bytes::new(64), Share::default());
         let half = |stage, operation| StageTask {
             stage,
             port: 0,
@@ -75,6 +84,7 @@ fn under_gather_late_what_is_gathered_waits_for_what_is_scattered() -> Result<()
             buffer,
             brought: buffer,
             load: 64,
+            share,
         };
         let mut stages = Stages::new(Vec::new());
         stages.push([half(0, Operation::ReduceScatter), half(1, Operation::AllGather)]);

@@ -33,6 +33,8 @@ fn part() -> Arc<RankPlan> {
                 bandwidth: Bandwidth::from_bytes_per_second(1).expect("a bandwidth"),
                 latency: Time::ZERO,
                 message_latency: Time::ZERO,
+                payload: Bytes::default(),
+                header: Bytes::default(),
                 in_network_reduction: false,
                 contention: Contention::Shared,
             }],

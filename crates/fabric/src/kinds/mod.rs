@@ -108,7 +108,7 @@ pub fn of(kind: Kind) -> &'static dyn Topology {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allrail_core::Time;
+    use allrail_core::{Bytes, Time};
     use proptest::prelude::*;
 
     fn dimension(kind: Kind, size: u32) -> Dimension {
@@ -119,6 +119,8 @@ mod tests {
             bandwidth: "50 GB/s".parse().expect("a bandwidth"),
             latency: Time::from_ns(500),
             message_latency: Time::ZERO,
+            payload: Bytes::default(),
+            header: Bytes::default(),
             in_network_reduction: false,
             contention: crate::Contention::Shared,
         }

@@ -1,6 +1,6 @@
 //! What a part of a graph is to planners: one dimension of a product.
 
-use allrail_core::{Bandwidth, Time};
+use allrail_core::{Bandwidth, Bytes, Time};
 
 use crate::graph::Wire;
 use crate::{Contention, Dimension, Kind};
@@ -21,6 +21,8 @@ pub(super) fn dimension(
         bandwidth,
         latency,
         message_latency: Time::ZERO,
+        payload: Bytes::default(),
+        header: Bytes::default(),
         in_network_reduction: false,
         contention,
     }

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::ScheduleError;
 use crate::queue::Order;
+use crate::room::ActiveChunks;
 
 /// What a chunk scheduler knows: nothing but this decides, so every rank decides alike.
 pub struct Problem<'a> {
@@ -35,7 +36,7 @@ pub struct Problem<'a> {
     /// How the dimensions will order their stages.
     pub order: Order,
     /// How many stages a dimension runs at once.
-    pub active_chunks: Option<u32>,
+    pub active_chunks: Option<ActiveChunks>,
     /// The policies' parameters.
     pub parameters: &'a Parameters,
     /// For policies that draw.

@@ -8,7 +8,7 @@ use allrail_schedule::bound::{lower, lower_of_messages};
 use allrail_schedule::chunk::stages;
 use allrail_schedule::evaluate::{Work, evaluate};
 use allrail_schedule::planner::model_of;
-use allrail_schedule::{Order, queue};
+use allrail_schedule::{ActiveChunks, Order, queue};
 use proptest::prelude::*;
 
 /// The bound of a collective in so many chunks, in nanoseconds.
@@ -111,7 +111,7 @@ proptest! {
         operation in prop::sample::select(&Operation::ALL),
         keys in prop::collection::vec(any::<[[u32; 4]; 2]>(), 1..=6),
         order in prop::sample::select(Order::all().map(Order::while_planning).collect::<Vec<_>>()),
-        active_chunks in prop::sample::select(vec![None, Some(1)]),
+        active_chunks in prop::sample::select(vec![None, Some(1.into()), Some(ActiveChunks::FILL)]),
     ) {
         let mut request = request(fabric, operation, "9 MB", "baseline");
         request.chunks = u32::try_from(keys.len()).expect("few");

@@ -15,7 +15,7 @@ use allrail_core::{Bandwidth, Bytes, Time};
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 use allrail_schedule::evaluate::{Work, evaluate};
 use allrail_schedule::planner::model_of;
-use allrail_schedule::{Order, Request, queue};
+use allrail_schedule::{ActiveChunks, Order, Request, queue};
 use rand::seq::IndexedRandom;
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64Mcg;
@@ -42,6 +42,8 @@ fn any_dimension(operation: Operation, rng: &mut Pcg64Mcg) -> Dimension {
         bandwidth: Bandwidth::from_bytes_per_second(rate as u64).expect("not zero"),
         latency: Time::from_ns(*[0, 20, 700, 1_700, 50_000].choose(rng).expect("some")),
         message_latency: Time::ZERO,
+        payload: Bytes::default(),
+        header: Bytes::default(),
         in_network_reduction: kind == Kind::Switch && rng.random_bool(0.1),
         contention,
     }
@@ -58,7 +60,7 @@ fn any_request(seed: u64) -> Request {
         operation,
         size: Bytes::new(bytes),
         chunks: *[2, 3, 4, 7, 8, 16, 31, 64].choose(&mut rng).expect("some"),
-        active_chunks: rng.random_bool(0.2).then(|| rng.random_range(1..=4)),
+        active_chunks: rng.random_bool(0.2).then(|| ActiveChunks::AtMost(rng.random_range(1..=4))),
         seed,
         ..request(
             Fabric { memory_bandwidth: None, name: String::new(), dimensions },

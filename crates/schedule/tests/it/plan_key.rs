@@ -42,13 +42,17 @@ const CHANGES: &[Change] = &[
     ("order", |r| r.order = Order::FIFO),
     ("chunks", |r| r.chunks += 1),
     ("algorithms", |r| r.algorithms = Some(["direct", "ring", "direct"].map(Into::into).into())),
-    ("active chunks", |r| r.active_chunks = Some(1)),
+    ("active chunks", |r| r.active_chunks = Some(1.into())),
     ("endpoint delay", |r| r.endpoint_delay = Time::from_ps(1)),
     ("threshold", |r| r.parameters.threshold = 17),
     ("loads", |r| r.parameters.loads = Loads::Zero),
     ("cut", |r| r.parameters.cut = Cut::Full),
     ("smallest chunk", |r| r.parameters.smallest_chunk = Bytes::new(1)),
     ("memory", |r| r.fabric.memory_bandwidth = "1 TB/s".parse().ok()),
+    ("header", |r| {
+        let one = &mut r.fabric.dimensions[0];
+        (one.payload, one.header) = (Bytes::new(64), Bytes::new(1));
+    }),
     ("message latency", |r| r.fabric.dimensions[0].message_latency = Time::from_ps(1)),
     ("composition", |r| r.parameters.composition = Composition::Merged),
     ("seed", |r| r.seed = 1),

@@ -31,7 +31,7 @@ use std::sync::Arc;
 use allrail_collective::StageRef;
 use allrail_core::{Bytes, EventQueue, Rank, Time};
 use allrail_engine::{Executor, Progress};
-use allrail_schedule::Order;
+use allrail_schedule::{ActiveChunks, Order};
 use allrail_world::World;
 
 use flight::{AFTER, BEFORE, Chunk, Flight, Inner, Port, Slots};
@@ -108,7 +108,7 @@ pub struct Settings {
     /// How dimensions choose.
     pub order: Order,
     /// How many stages a port runs at once.
-    pub active_chunks: Option<u32>,
+    pub active_chunks: Option<ActiveChunks>,
     /// How long an endpoint takes over every step, and once more over a stage; the links go on.
     pub endpoint_delay: Time,
     /// What every message waits for at its ends.

@@ -292,6 +292,7 @@ pub(crate) fn stages(
             buffer: task.buffer,
             brought: task.brought,
             load: task.served.as_ps(),
+            share: task.share,
         }));
     }
     stages

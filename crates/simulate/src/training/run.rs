@@ -327,7 +327,7 @@ fn by_messages(
 fn unheard(scenario: &TrainingScenario) -> Result<Option<String>, SimulateError> {
     let what = match priority(&scenario.tensor(), &scenario.schedule)? {
         Priority::Fifo => return Ok(None),
-        Priority::Lifo => "collective_order".to_owned(),
+        Priority::Lifo | Priority::Explicit => "collective_order".to_owned(),
         Priority::Tensor => scenario.tensor().policy,
     };
     Ok(Some(format!(
@@ -424,5 +424,6 @@ fn priority(parameters: &TensorParameters, schedule: &Schedule) -> Result<Priori
         _ if parameters.policy()?.ranks_in_the_network() => Priority::Tensor,
         CollectiveOrder::Fifo => Priority::Fifo,
         CollectiveOrder::Lifo => Priority::Lifo,
+        CollectiveOrder::Explicit => Priority::Explicit,
     })
 }

@@ -225,6 +225,8 @@ fn job_on(topology: &Topology, sizes: &[u32]) -> Result<Fabric, SimulateError> {
         bandwidth,
         latency: Time::ZERO,
         message_latency: Time::ZERO,
+        payload: Bytes::default(),
+        header: Bytes::default(),
         in_network_reduction: false,
         contention: Contention::Shared,
     };

@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use allrail_collective::{Operation, algorithm};
 use allrail_core::Time;
 use allrail_fabric::{Dimension, Kind};
-use allrail_schedule::Order;
+use allrail_schedule::{ActiveChunks, Order};
 use allrail_simulate::{Scenario, simulate};
 use proptest::prelude::*;
 
@@ -179,7 +179,7 @@ fn a_broadcast_in_planned_order_ends_in_links() {
         scenario.schedule.policy = policy.to_owned();
         scenario.schedule.chunks = 8;
         scenario.schedule.order = Order::PLANNED;
-        scenario.schedule.active_chunks = limit;
+        scenario.schedule.active_chunks = limit.map(ActiveChunks::AtMost);
         assert!(run(&scenario).time_us > 0.0, "{policy} {limit:?}");
     }
 }

@@ -9,7 +9,7 @@ use crate::common::*;
 use allrail_collective::{Operation, SizeRange, StageRef};
 use allrail_core::{Bytes, Time};
 use allrail_fabric::Kind;
-use allrail_schedule::Order;
+use allrail_schedule::{ActiveChunks, Order};
 use allrail_simulate::result::SpanResult;
 use allrail_simulate::scenario::{CollectiveOrder, WorldKind};
 use allrail_simulate::{PlanFile, Scenario, plan, simulate};
@@ -81,7 +81,7 @@ fn collectives_on_other_dimensions_do_not_affect_each_other() {
     both.collective[1].dimensions = ids(&[1]);
     for world in WORLDS {
         both.world = world;
-        for limit in [None, Some(1)] {
+        for limit in [None, Some(ActiveChunks::AtMost(1))] {
             both.schedule.active_chunks = limit;
             let alone = |i: usize| {
                 let collective = vec![both.collective[i].clone()];
@@ -229,7 +229,13 @@ fn a_planned_order_is_kept_in_every_world() {
 
 #[test]
 fn active_chunks_limits_how_many_stages_of_a_dimension_are_unfinished() {
-    for (limit, ms) in [(None, 5_000.0), (Some(1), 8_000.0), (Some(2), 5_000.0)] {
+    let one = ActiveChunks::AtMost(1);
+    let two = ActiveChunks::AtMost(2);
+    // Each chunk takes a millisecond to send and another to arrive: two fill the dimension.
+    let fill = ActiveChunks::FILL;
+    for (limit, ms) in
+        [(None, 5_000.0), (Some(one), 8_000.0), (Some(two), 5_000.0), (Some(fill), 5_000.0)]
+    {
         let mut scenario = four_ms();
         scenario.fabric.dimensions[0].latency = Time::from_us(1_000);
         scenario.schedule.active_chunks = limit;

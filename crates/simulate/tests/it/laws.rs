@@ -16,10 +16,6 @@ fn any_world() -> impl Strategy<Value = WorldKind> {
     prop::sample::select(&[WorldKind::Dims, WorldKind::Links, WorldKind::Flows, WorldKind::Packets])
 }
 
-fn any_limit() -> impl Strategy<Value = Option<u32>> {
-    prop::sample::select(vec![None, Some(1), Some(2)])
-}
-
 /// One collective under any policy. Where ranks order their stages
 /// themselves, they may block each other with a limit on active chunks: the planned order keeps it.
 fn any_scenario(operations: &'static [Operation]) -> impl Strategy<Value = Scenario> {

@@ -8,7 +8,7 @@ use allrail_core::{Bytes, Time};
 use allrail_fabric::{Fabric, Kind};
 use allrail_schedule::chunk::{Parameters, Plugins};
 use allrail_schedule::evaluate::{Evaluation, evaluate};
-use allrail_schedule::{Order, Request, queue};
+use allrail_schedule::{ActiveChunks, Order, Request, queue};
 use allrail_simulate::Scenario;
 use allrail_simulate::driver::{self, Collectives};
 use allrail_simulate::lowering::{Lowering, work};
@@ -16,7 +16,7 @@ use allrail_world::Dims;
 use proptest::prelude::*;
 
 /// What the driver makes of a plan in `dims`.
-fn driven(plan: &CollectivePlan, order: Order, active_chunks: Option<u32>) -> Evaluation {
+fn driven(plan: &CollectivePlan, order: Order, active_chunks: Option<ActiveChunks>) -> Evaluation {
     let plans = std::slice::from_ref(plan);
     let (_, works) = work(&plan.fabric, plans).expect("a planned plan");
     let job = Collectives {
@@ -43,7 +43,11 @@ fn driven(plan: &CollectivePlan, order: Order, active_chunks: Option<u32>) -> Ev
 }
 
 /// What the planners' evaluator makes of it.
-fn evaluated(plan: &CollectivePlan, order: Order, active_chunks: Option<u32>) -> Evaluation {
+fn evaluated(
+    plan: &CollectivePlan,
+    order: Order,
+    active_chunks: Option<ActiveChunks>,
+) -> Evaluation {
     let (_, works) = work(&plan.fabric, std::slice::from_ref(plan)).expect("a planned plan");
     let orders = std::slice::from_ref(&plan.dimension_order);
     let mut queues = queue::queues(order, plan.fabric.dimensions.len(), orders);
@@ -70,10 +74,6 @@ fn request(fabric: Fabric, operation: Operation, size: u64, chunks: u32) -> Requ
         seed: 1,
         plugins: Plugins::default(),
     }
-}
-
-fn any_limit() -> impl Strategy<Value = Option<u32>> {
-    prop::sample::select(vec![None, Some(1), Some(2), Some(3)])
 }
 
 fn any_eager_order() -> impl Strategy<Value = Order> {
@@ -170,8 +170,17 @@ fn single(kind: Kind, ranks: u32, name: &str, operation: Operation, size: u64) -
 /// for each of its steps, as the closed form of `dims` does. So many steps do not wait.
 fn run_ahead(name: &str, operation: Operation, ranks: u32) -> u64 {
     match (operation, name) {
-        (Operation::Broadcast, "ring_unidirectional") => u64::from(ranks) - 1,
+        (Operation::Broadcast, "ring_unidirectional" | "ring_by_block") => u64::from(ranks) - 1,
         (Operation::Broadcast, "ring") => u64::from(ranks.is_multiple_of(2)),
+        _ => 0,
+    }
+}
+
+/// An all-to-all that goes block by block pays a latency for each in `links`, and one for all of a step in
+/// `dims`: so many more.
+fn by_block(name: &str, operation: Operation, ranks: u32) -> u64 {
+    match (operation, name) {
+        (Operation::AllToAll, "ring_by_block") => u64::from((ranks - 1) * (ranks - 2) / 2),
         _ => 0,
     }
 }
@@ -194,7 +203,8 @@ fn links_equals_dims_to_the_picosecond_where_every_message_crosses_one_link() {
                 let (dims, links) = (run(&scenario), run(&in_links(&scenario)));
                 let case = format!("{name} {operation} on {ranks} NPUs");
                 let ahead = 500_000 * run_ahead(name, operation, ranks);
-                assert_eq!(ps(links.time_us) + ahead, ps(dims.time_us), "{case}");
+                let behind = 500_000 * by_block(name, operation, ranks);
+                assert_eq!(ps(links.time_us) + ahead, ps(dims.time_us) + behind, "{case}");
                 assert_eq!(links.bytes_per_npu, dims.bytes_per_npu, "{case}");
             }
         }
@@ -221,8 +231,10 @@ proptest! {
         scenario.schedule.algorithms = Some(vec![name.to_owned()]);
         let (dims, links) = (time(&scenario), time(&in_links(&scenario)));
         let links = links + latency * 1_000 * run_ahead(name, operation, ranks);
+        let dims = dims + latency * 1_000 * by_block(name, operation, ranks);
         // A step of `ring` is two messages, and where two NPUs bond its directions they share a link.
-        let rounded = 2 * steps(name, operation, ranks) + 1;
+        let messages = steps(name, operation, ranks) + by_block(name, operation, ranks);
+        let rounded = 2 * messages + 1;
         prop_assert!(dims.abs_diff(links) <= rounded, "{dims} {links}");
     }
 

@@ -161,7 +161,7 @@ proptest! {
         policy in any_policy(),
         chunks in 1u32..=24,
         size in 100_000u64..10_000_000,
-        active_chunks in prop::sample::select(vec![None, None, Some(1), Some(3)]),
+        active_chunks in prop::sample::select(vec![None, None, Some(1.into()), Some(3.into())]),
     ) {
         let mut scenario = in_links(&scenario(fabric, operation, size));
         scenario.schedule.chunks = chunks;

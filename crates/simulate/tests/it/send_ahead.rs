@@ -9,7 +9,7 @@ use crate::common::*;
 use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
 use allrail_fabric::Kind;
-use allrail_schedule::{Order, queue};
+use allrail_schedule::{ActiveChunks, Order, queue};
 use allrail_simulate::result::SpanResult;
 use allrail_simulate::scenario::{CollectiveOrder, WorldKind};
 use allrail_simulate::training::{TrainingScenario, simulate as train};
@@ -99,7 +99,7 @@ fn a_limit_on_active_chunks_holds_for_what_is_handed_over() {
     for (limit, finish) in [(1, 3_000.0), (2, 4_000.0), (3, 5_000.0)] {
         for world in [WorldKind::Dims, WorldKind::Links] {
             let mut scenario = ahead(&one_link(world), ALL);
-            scenario.schedule.active_chunks = Some(limit);
+            scenario.schedule.active_chunks = Some(ActiveChunks::AtMost(limit));
             assert_eq!(urgent(&scenario), finish, "{world:?}, at most {limit} at once");
         }
     }
@@ -241,10 +241,6 @@ fn parameter_servers_refuse_it() {
 
 fn any_bytes() -> impl Strategy<Value = u64> {
     prop_oneof![1u64..100_000, 1u64..10_000_000, Just(ALL)]
-}
-
-fn any_limit() -> impl Strategy<Value = Option<u32>> {
-    prop::sample::select(vec![None, Some(1), Some(2), Some(3)])
 }
 
 fn times(spans: Option<Vec<SpanResult>>) -> Vec<(u32, u32, u32, f64, f64, f64)> {

@@ -156,7 +156,7 @@ fn a_stage_that_waits_for_its_turn_is_told_from_one_that_waits_for_messages() {
         starts: &[Time::ZERO; 2],
         priorities: &[0; 2],
         order: Order::PLANNED,
-        active_chunks: Some(1),
+        active_chunks: Some(1.into()),
         send_ahead: Bytes::default(),
         endpoint_delay: Time::ZERO,
         timeline: false,

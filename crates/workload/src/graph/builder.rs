@@ -43,6 +43,7 @@ impl Builder {
             purpose: Purpose::Other,
             pass: node.pass,
             marks: 0,
+            priority: 0,
         };
         let peer_of = |peer: Peer, at: Kind, next: Kind| match peer {
             Peer::At(position) => (at, position.cast_signed()),
@@ -149,6 +150,14 @@ impl Builder {
         self.nodes[node.index()].marks |= URGENT;
     }
 
+    /// Says how a communication stands to others; see [`StepGraph::priority`].
+    ///
+    /// # Panics
+    /// If the node was not added.
+    pub fn prioritise(&mut self, node: NodeId, priority: i32) {
+        self.nodes[node.index()].priority = priority;
+    }
+
     /// Says that a gradient's collective waits for another of it; see [`StepGraph::is_second`].
     ///
     /// # Panics
@@ -187,7 +196,7 @@ impl Builder {
     /// If either was not added.
     pub fn mark_as(&mut self, node: NodeId, graph: &StepGraph, other: NodeId) {
         let (packed, like) = (&mut self.nodes[node.index()], &graph.nodes[other.index()]);
-        packed.marks = like.marks;
+        (packed.marks, packed.priority) = (like.marks, like.priority);
         if packed.kind == Kind::Compute {
             // What measured time was for.
             packed.purpose = like.purpose;

@@ -234,6 +234,8 @@ struct Packed {
     pass: Pass,
     /// [`DELAY`], [`URGENT`], [`SECOND`], [`MEASURED`], [`OPENS`], [`CLOSES`], [`WITHIN`].
     marks: u8,
+    /// Higher goes first where a scenario asks for it.
+    priority: i32,
 }
 
 /// Time passes, and the engine is free meanwhile.
@@ -358,6 +360,12 @@ impl StepGraph {
     #[must_use]
     pub fn is_urgent(&self, id: NodeId) -> bool {
         self.nodes[id.index()].marks & URGENT != 0
+    }
+
+    /// What its trace says of who goes first: the higher does, where `schedule.collective_order` asks for it.
+    #[must_use]
+    pub fn priority(&self, id: NodeId) -> i32 {
+        self.nodes[id.index()].priority
     }
 
     /// Whether a gradient's collective waits for another one of the same gradient: one tensor

@@ -101,9 +101,10 @@ fn by_rank(graph: &StepGraph, sizes: &[u32]) -> BTreeMap<u32, Vec<Seen>> {
                 let what = match node.work {
                     Work::Compute { time } => format!("compute {time:?} {}", graph.is_delay(*id)),
                     Work::Collective { operation, bytes, group: g, purpose } => format!(
-                        "{operation} {bytes} {:?} {purpose:?} {}",
+                        "{operation} {bytes} {:?} {purpose:?} {} {}",
                         group(g),
-                        graph.is_urgent(*id)
+                        graph.is_urgent(*id),
+                        graph.priority(*id)
                     ),
                     Work::Send { bytes, group: g, peer, purpose } => {
                         format!("send {bytes} to {} {purpose:?}", to(g, peer))
@@ -227,6 +228,7 @@ fn graph(recipe: &Recipe) -> StepGraph {
                 }
                 if *back == 2 && matches!(work, Work::Collective { .. }) {
                     builder.urgent(id);
+                    builder.prioritise(id, i32::try_from(i % 7).expect("small") - 3);
                 }
                 if *back == 0 {
                     builder.carry(*last.first().unwrap_or(&id), id);

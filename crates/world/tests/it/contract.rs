@@ -32,6 +32,8 @@ fn ring_of_two(latency: u64) -> Fabric {
         bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000).expect("not zero"),
         latency: Time::from_ns(latency),
         message_latency: Time::ZERO,
+        payload: Bytes::default(),
+        header: Bytes::default(),
         in_network_reduction: false,
         contention: Contention::Shared,
     };

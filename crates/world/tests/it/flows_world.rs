@@ -129,6 +129,8 @@ proptest! {
             bandwidth,
             latency: Time::from_ns(300),
             message_latency: Time::ZERO, in_network_reduction: false,
+            payload: Bytes::default(),
+            header: Bytes::default(),
             contention: Contention::Shared,
         };
         let fabric = Fabric { memory_bandwidth: None, name: "ring".into(), dimensions: vec![dimension.clone()] };

@@ -120,6 +120,8 @@ fn any_dimension() -> impl Strategy<Value = Dimension> {
             bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000_000).expect("not zero"),
             latency: Time::from_ps(2 * GRID * latency),
             message_latency: Time::ZERO,
+            payload: Bytes::default(),
+            header: Bytes::default(),
             in_network_reduction: false,
             contention: Contention::Shared,
         }

@@ -31,9 +31,8 @@ IMPLEMENTATION_KEYS = {
 """Which key says how a kind of collective is carried out."""
 
 COLLECTIVE_ORDERS = {"LIFO": "lifo", "FIFO": "fifo"}
-PRIORITISED = COLLECTIVE_ORDERS | {"EXPLICIT": "fifo"}
-"""2.x: by the `comm_priority` of nodes. An NPU has one collective under way there, so that there is
-nothing to choose from."""
+PRIORITISED = COLLECTIVE_ORDERS | {"EXPLICIT": "explicit"}
+"""2.x: by the `comm_priority` of nodes."""
 BY_SIZE = ("SCF", "smallestFirst")
 """They serve small chunks first, by rules of their own."""
 

@@ -47,6 +47,8 @@ pub(crate) fn fabric(sizes: &[u32]) -> Fabric {
         bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000).expect("a bandwidth"),
         latency: Time::ZERO,
         message_latency: Time::ZERO,
+        payload: Bytes::default(),
+        header: Bytes::default(),
         in_network_reduction: false,
         contention: Contention::Shared,
     };

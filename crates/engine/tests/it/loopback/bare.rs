@@ -48,7 +48,7 @@ impl Bare {
             }
         };
         Self {
-            executor: Executor::new(job.order, job.sizes.len(), job.active_chunks),
+            executor: Executor::new(job.order, job.sizes.len(), job.active_chunks.map(Into::into)),
             tensors: job.tensors.iter().enumerate().map(known).collect(),
             running: BTreeMap::new(),
         }
@@ -144,6 +144,7 @@ fn stages(tensor: &Tensor) -> Stages {
             buffer: task.buffer,
             brought: task.brought,
             load: task.served.as_ps(),
+            share: task.share,
         }));
     }
     stages

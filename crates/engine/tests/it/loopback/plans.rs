@@ -30,6 +30,8 @@ fn fabric(draw: &mut Draw, sizes: &[u32]) -> Fabric {
             .expect("a bandwidth"),
         latency: Time::from_us(1),
         message_latency: Time::ZERO,
+        payload: Bytes::default(),
+        header: Bytes::default(),
         in_network_reduction: false,
         contention: Contention::Shared,
     };
@@ -57,12 +59,17 @@ pub(super) fn any_plan(
     let whole = operation != Operation::AllReduce
         || parameters.composition == Composition::Sequential
         || (dimensions.len() == 1 && draw.one_in(2));
-    let fits = |one: &&&dyn Algorithm| {
-        let does = one.operations();
-        let parts = [Operation::ReduceScatter, Operation::AllGather, operation];
-        if whole { does.contains(&operation) } else { parts.iter().all(|o| does.contains(o)) }
+    let parts = [Operation::ReduceScatter, Operation::AllGather, operation];
+    let does = |one: &dyn Algorithm, wanted: &[Operation]| {
+        wanted.iter().all(|operation| one.operations().contains(operation))
     };
-    let fit: Vec<&dyn Algorithm> = algorithm::ALL.iter().filter(fits).copied().collect();
+    let wanted: &[Operation] = if whole { &[operation] } else { &parts };
+    let all = algorithm::ALL.iter().copied();
+    let fit: Vec<&dyn Algorithm> = all.filter(|one| does(*one, wanted)).collect();
+    // Few algorithms do the whole alone: half of the time one of them.
+    let alone: Vec<&dyn Algorithm> =
+        fit.iter().copied().filter(|one| !does(*one, &parts)).collect();
+    let fit = if alone.is_empty() || draw.one_in(2) { fit } else { alone };
     let algorithms = sizes.iter().map(|_| draw.one_of(&fit).tag().to_owned()).collect();
     let chunks = 1 + draw.below(4) as u32;
     let request = Request {

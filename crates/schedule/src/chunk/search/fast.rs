@@ -16,6 +16,7 @@ use allrail_collective::Operation;
 use allrail_core::{Bytes, Time};
 
 use crate::evaluate::Work;
+use crate::room::{ActiveChunks, Room, Share};
 
 /// A task, packed.
 #[derive(Clone, Copy, Default)]
@@ -30,6 +31,7 @@ struct Task {
     sizes: Sizes,
     dimension: u32,
     class: u32,
+    share: Share,
 }
 
 /// How the messages of a task differ.
@@ -77,7 +79,7 @@ struct Server {
     free_at: u64,
     /// Of the link after the relay.
     relay_free_at: u64,
-    active: u32,
+    room: Room,
     /// Chunks whose stage has begun and whose next message can leave.
     ready: VecDeque<u32>,
     /// Bit `c`: whether class `c` has a chunk waiting.
@@ -100,7 +102,7 @@ pub(super) struct Fast {
     /// Messages of the stage before it that have not left.
     left: Vec<u32>,
     arrived: BinaryHeap<Reverse<(u64, u32)>>,
-    limit: u32,
+    limit: Option<ActiveChunks>,
 }
 
 impl Fast {
@@ -109,7 +111,7 @@ impl Fast {
         work: &Work,
         buffers: Vec<Bytes>,
         conditions: Vec<Condition>,
-        active: Option<u32>,
+        active: Option<ActiveChunks>,
     ) -> Option<Self> {
         let chunks = work.chunks();
         let stages = work.chunk(0).len();
@@ -128,7 +130,7 @@ impl Fast {
             next: vec![0; chunks],
             left: vec![0; chunks],
             arrived: BinaryHeap::new(),
-            limit: active.unwrap_or(u32::MAX),
+            limit: active,
         };
         for chunk in 0..chunks {
             fast.replace(chunk, work.chunk(chunk));
@@ -160,6 +162,7 @@ impl Fast {
                 sizes,
                 dimension: task.dimension,
                 class: u32::try_from(class).expect("at most 128 classes"),
+                share: task.share,
             };
         }
     }
@@ -174,7 +177,8 @@ impl Fast {
     /// When the schedule ends.
     pub(super) fn finish(&mut self) -> Time {
         for server in &mut self.servers {
-            (server.free_at, server.relay_free_at, server.active) = (0, 0, 0);
+            (server.free_at, server.relay_free_at) = (0, 0);
+            server.room = Room::new(self.limit);
         }
         self.next.fill(0);
         for chunk in 0..self.next.len() {
@@ -194,14 +198,14 @@ impl Fast {
                     server.ready.push_back(chunk);
                     continue;
                 }
-                server.active -= 1;
+                server.room.give_back(task.share);
                 if (self.next[place] as usize) < self.stages {
                     self.enqueue(place);
                 }
             }
             let mut next = self.arrived.peek().map_or(u64::MAX, |Reverse((time, _))| *time);
             for server in &mut self.servers {
-                let begins = server.classes != 0 && server.active < self.limit;
+                let begins = server.classes != 0 && server.room.is_left();
                 if !begins && server.ready.is_empty() {
                     continue;
                 }
@@ -210,9 +214,9 @@ impl Fast {
                         chunk as usize
                     } else {
                         let chunk = server.first(self.words);
-                        server.active += 1;
                         self.next[chunk] += 1;
                         let task = self.tasks[chunk * self.stages + self.next[chunk] as usize - 1];
+                        server.room.take(task.share);
                         self.left[chunk] = task.messages;
                         chunk
                     };
@@ -223,7 +227,7 @@ impl Fast {
                     let chunk = u32::try_from(chunk).expect("fewer than 2^32 chunks");
                     self.arrived.push(Reverse((end, chunk)));
                 }
-                let begins = server.classes != 0 && server.active < self.limit;
+                let begins = server.classes != 0 && server.room.is_left();
                 if begins || !server.ready.is_empty() {
                     next = next.min(server.free_at);
                 }
@@ -283,6 +287,8 @@ mod tests {
             bandwidth: format!("{gbps} Gb/s").parse().expect("a bandwidth"),
             latency: Time::from_ns(*ns),
             message_latency: Time::ZERO,
+            payload: Bytes::default(),
+            header: Bytes::default(),
             in_network_reduction: false,
             contention: Contention::Shared,
         });
@@ -296,7 +302,12 @@ mod tests {
             sizes in prop::collection::vec((2u32..9, 50u64..2000, 0u64..5000), 2..5),
             bytes in prop::collection::vec(1u64..5_000_000, 1..90),
             draws in prop::collection::vec(0usize..24, 180),
-            active in prop::option::of(1u32..4),
+            active in prop::sample::select(vec![
+                None,
+                Some(ActiveChunks::AtMost(1)),
+                Some(ActiveChunks::AtMost(3)),
+                Some(ActiveChunks::FILL),
+            ]),
         ) {
             let fabric = fabric(&sizes);
             let dimensions: Vec<DimensionId> = fabric.ids().collect();

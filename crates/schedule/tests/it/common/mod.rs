@@ -15,6 +15,8 @@ pub(crate) fn dimension(kind: Kind, size: u32, bandwidth: &str, latency: &str) -
         bandwidth: bandwidth.parse().expect("a bandwidth"),
         latency: latency.parse().expect("a time"),
         message_latency: Time::ZERO,
+        payload: Bytes::default(),
+        header: Bytes::default(),
         in_network_reduction: false,
         contention: Contention::Shared,
     }

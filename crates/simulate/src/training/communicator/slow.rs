@@ -211,6 +211,8 @@ mod tests {
                 bandwidth: "10 GB/s".parse().expect("a bandwidth"),
                 latency: Time::ZERO,
                 message_latency: Time::ZERO,
+                payload: Bytes::default(),
+                header: Bytes::default(),
                 in_network_reduction: false,
                 contention: allrail_fabric::Contention::Shared,
             };

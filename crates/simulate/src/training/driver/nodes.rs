@@ -155,8 +155,16 @@ impl Driver<'_> {
             _ if self.graph.is_urgent(node) => URGENT - self.issued,
             Priority::Fifo => -self.issued,
             Priority::Lifo => self.issued,
+            Priority::Explicit => self.explicit(node),
             Priority::Tensor => FIRST - self.issued,
         }
+    }
+
+    /// As its trace says, then by its turn: 2³² of these are apart.
+    fn explicit(&self, node: NodeId) -> i64 {
+        // A bit is left for what is urgent.
+        let told = i64::from(self.graph.priority(node)).clamp(-(1 << 28), 1 << 28);
+        (told << 32) - self.issued
     }
 
     pub(super) fn submit(&mut self, now: Time, by: Ran, submission: Submission, flying: Flying) {
@@ -187,6 +195,7 @@ impl Driver<'_> {
             let priority = match self.settings.priority {
                 Priority::Fifo => -self.issued,
                 Priority::Lifo => self.issued,
+                Priority::Explicit => self.explicit(start.by.node),
                 Priority::Tensor => (start.priority.clamp(-(1 << 27), 1 << 27) << 32) - self.issued,
             };
             self.exchange(now, self.tensors.process_group(start.step.scheduler), true);

@@ -51,6 +51,8 @@ pub enum Priority {
     Fifo,
     /// What was issued last.
     Lifo,
+    /// What the trace says, then what was issued first.
+    Explicit,
     /// What a pass waits for, then gradients by the tensor scheduler's word, then what came first.
     Tensor,
 }

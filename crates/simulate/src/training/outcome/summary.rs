@@ -170,6 +170,7 @@ pub(crate) fn summarise(
                 bandwidth_gbps: dimension.aggregate().gbps(),
                 algorithm,
                 bytes_per_npu: (used.sent[i] / steps).round() as u64,
+                header_bytes_per_npu: dimension.headers(used.sent[i] / steps).round() as u64,
                 utilisation: Some(utilisation),
                 busy_fraction: used.busy.as_ref().map_or(utilisation, |busy| busy[i].ratio(span)),
             }

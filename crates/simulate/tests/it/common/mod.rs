@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use allrail_collective::Operation;
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
-use allrail_schedule::{Order, chunk};
+use allrail_schedule::{ActiveChunks, Order, chunk};
 use allrail_simulate::scenario::{Collective, Schedule, WorldKind};
 use allrail_simulate::{PlanFile, Scenario, SimulationResult, simulate};
 use proptest::prelude::*;
@@ -24,6 +24,8 @@ pub(crate) fn dimension(kind: Kind, size: u32, links: u32, rate: u64, latency: T
         bandwidth: Bandwidth::from_bytes_per_second(rate).expect("not zero"),
         latency,
         message_latency: Time::ZERO,
+        payload: Bytes::default(),
+        header: Bytes::default(),
         in_network_reduction: false,
         contention: Contention::Shared,
     }
@@ -138,6 +140,12 @@ pub(crate) fn any_fabric(count: usize, largest: u32) -> impl Strategy<Value = Fa
 
 pub(crate) fn any_operation() -> impl Strategy<Value = Operation> {
     prop::sample::select(&Operation::ALL)
+}
+
+/// Any limit on the stages of a dimension, or none.
+pub(crate) fn any_limit() -> impl Strategy<Value = Option<ActiveChunks>> {
+    let limits = [1, 2, 3].map(|most| Some(ActiveChunks::AtMost(most)));
+    prop::sample::select([&limits[..], &[None, Some(ActiveChunks::FILL)]].concat())
 }
 
 pub(crate) fn any_order() -> impl Strategy<Value = Order> {

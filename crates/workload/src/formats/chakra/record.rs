@@ -73,6 +73,8 @@ pub(super) struct Record<'a> {
     pub(super) source: Option<u64>,
     pub(super) destination: Option<u64>,
     pub(super) tag: Option<u64>,
+    /// Higher goes first.
+    pub(super) priority: i32,
     pub(super) on_cpu: bool,
     pub(super) ours: Ours<'a>,
 }
@@ -233,6 +235,13 @@ impl<'a> Value<'a> {
         }
     }
 
+    /// What is beyond its range is at the end of it.
+    fn signed(self) -> i32 {
+        // Negative numbers are written as 64 bits.
+        let number = self.number().unwrap_or_default().cast_signed();
+        number.clamp(i32::MIN.into(), i32::MAX.into()) as i32
+    }
+
     fn flag(self) -> bool {
         self.number().is_some_and(|number| number != 0)
     }
@@ -289,6 +298,7 @@ fn attribute<'a>(schema: Schema, message: &'a [u8], node: &mut Record<'a>) -> Re
         b"comm_src" => node.source = value.number(),
         b"comm_dst" => node.destination = value.number(),
         b"comm_tag" => node.tag = value.number(),
+        b"comm_priority" => node.priority = value.signed(),
         b"pg_name" | b"comm_group" => node.group = value.text().filter(|name| !name.is_empty()),
         b"involved_dim" => node.involved = value.packed().or(node.involved),
         b"is_cpu_op" => node.on_cpu = value.flag(),

@@ -188,6 +188,9 @@ impl Instances<'_> {
         if let Some(place) = node.tensor {
             attributes.put("allrail_tensor", Value::Uint32Val(place));
         }
+        if graph.priority(id) != 0 {
+            attributes.put("comm_priority", Value::Int32Val(graph.priority(id)));
+        }
         if graph.is_delay(id) {
             attributes.put("allrail_delay", Value::BoolVal(true));
             if let Some(purpose) = graph.communication(id) {

@@ -8,6 +8,7 @@ use allrail_core::{Bytes, DimensionId, Rank, Time};
 use allrail_engine::StageTask;
 use allrail_fabric::Fabric;
 use allrail_fabric::kinds::{self, Reach};
+use allrail_schedule::room::Share;
 use allrail_schedule::{Request, evaluate, planner};
 use allrail_workload::{Part, StepGraph};
 
@@ -166,8 +167,16 @@ impl Schedules<'_> {
                 };
                 let port = task.dimension;
                 let (operation, buffer, brought) = (task.operation, task.buffer, task.brought);
-                let load = served.as_ps();
-                stages.push(StageTask { stage, port, operation, buffer, brought, load }, times);
+                let stage = StageTask {
+                    stage,
+                    port,
+                    operation,
+                    buffer,
+                    brought,
+                    load: served.as_ps(),
+                    share: Share::of(served, times.occupancy + times.latency),
+                };
+                stages.push(stage, times);
             }
         }
         Ok(stages)
@@ -260,6 +269,7 @@ impl Schedules<'_> {
                 buffer: bytes,
                 brought: bytes,
                 load: occupancy.as_ps(),
+                share: Share::of(occupancy, occupancy + latency),
             };
             stages.push(task, times);
         }
@@ -296,6 +306,7 @@ impl Schedules<'_> {
                     buffer: part,
                     brought: part,
                     load: time.as_ps(),
+                    share: Share::of(time, time),
                 };
                 let sent = bytes * bandwidth(dimension) / total;
                 let times = StageTimes { occupancy: time, latency: Time::ZERO, served: time, sent };

@@ -16,6 +16,7 @@ use allrail_engine::{StageTask, Stages};
 use allrail_fabric::graph::{Graph, NodeId};
 use allrail_fabric::kinds;
 use allrail_fabric::{Contention, Dimension};
+use allrail_schedule::room::Share;
 use allrail_schedule::{Request, planner};
 use allrail_workload::{Part, StepGraph};
 use allrail_world::packets::Settings as PacketSettings;
@@ -238,8 +239,8 @@ impl<'a> Lowering<'a> {
             steps = Arc::new(steady);
         }
         // No port is ever taken.
-        let load = 0;
-        let task = StageTask { stage: 0, port: 0, operation, buffer: bytes, brought: bytes, load };
+        let (buffer, brought, load, share) = (bytes, bytes, 0, Share::default());
+        let task = StageTask { stage: 0, port: 0, operation, buffer, brought, load, share };
         let mut stages = Stages::new(Vec::new());
         stages.push([task]);
         let whole = Whole { steps, ranks, sizes: self.sizes.clone() };
@@ -251,11 +252,11 @@ impl<'a> Lowering<'a> {
         let dimension = dimension(&self.sizes, from, to);
         let (exclusive, delay) = (self.is_exclusive(), self.message_delay);
         let key = (bytes, dimension);
-        let load = self.time_on_link(dimension, bytes);
+        let (load, share) = self.on_link(dimension, bytes);
         let make = || {
             let operation = Operation::Broadcast;
             let (port, buffer, brought) = (dimension, bytes, bytes);
-            let task = StageTask { stage: 0, port, operation, buffer, brought, load };
+            let task = StageTask { stage: 0, port, operation, buffer, brought, load, share };
             let (mut sender, mut receiver) = (Stages::new(Vec::new()), Stages::new(Vec::new()));
             sender.push([task]);
             receiver.push([]);
@@ -266,12 +267,15 @@ impl<'a> Lowering<'a> {
         Rc::clone(self.messages.entry(key).or_insert_with(make))
     }
 
-    /// How long a message keeps the link of a port, in picoseconds.
-    fn time_on_link(&self, dimension: u32, bytes: Bytes) -> u64 {
+    /// How long a message keeps the link of a port, in picoseconds, and what it uses of it alone.
+    fn on_link(&self, dimension: u32, bytes: Bytes) -> (u64, Share) {
         let request = self.wiring.request();
         let on = request.and_then(|request| request.fabric.dimensions.get(dimension as usize));
-        let time = on.and_then(|on| kinds::of(on.kind).link_bandwidth(on).time_for(bytes));
-        time.map_or(0, Time::as_ps)
+        let known = on.and_then(|on| {
+            let time = kinds::of(on.kind).link_bandwidth(on).time_for(bytes)?;
+            Some((time.as_ps(), Share::of(time, time.checked_add(on.latency)?)))
+        });
+        known.unwrap_or_default()
     }
 
     /// Where a rank is.

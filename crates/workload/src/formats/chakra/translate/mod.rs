@@ -233,7 +233,9 @@ impl<'a> Translator<'a> {
         let fields = self.ours(node);
         let second = u64::from(node.ours.second) << 2;
         let measured = u64::from(node.ours.measured) << 3;
-        self.mix(u64::from(delay) | u64::from(node.ours.urgent) << 1 | second | measured);
+        let priority = u64::from(node.priority.cast_unsigned()) << 4;
+        let marks = u64::from(delay) | u64::from(node.ours.urgent) << 1 | second | measured;
+        self.mix(marks | priority);
         if let Some((builder, actor)) = into {
             let (tensor, pass) = fields;
             let id = builder.node(node.name, Node { actor, work, tensor, pass }, &self.known);
@@ -249,6 +251,9 @@ impl<'a> Translator<'a> {
             }
             if node.ours.urgent {
                 builder.urgent(id);
+            }
+            if node.priority != 0 {
+                builder.prioritise(id, node.priority);
             }
             if node.ours.second {
                 builder.second(id);
