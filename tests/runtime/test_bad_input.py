@@ -126,7 +126,7 @@ BETWEEN = {
         lambda g: g.all_gather(np.ones(4)) if g.rank else g.all_reduce(np.ones(8)),
         "kind differs",
     ),
-    "root": (lambda g: g.broadcast(np.ones(4), root=g.rank), "root differs"),
+    "root": (lambda g: g.broadcast(np.ones(1 << 20), root=g.rank), "root differs"),
     "by name": (lambda g: g.all_reduce(np.ones(4 + g.rank), name="loss"), "`loss`"),
     "missing": (
         lambda g: g.all_reduce(np.ones(4), name="late") if g.rank == 0 else g.close(),
