@@ -59,7 +59,7 @@ pub(in super::super) fn expand(
         let position = ranks.iter().position(|rank| *rank == own.0).expect("it is in its group");
         places.insert(*id, Place { trace, position });
     }
-    Ok(Expansion { graph, traces: &traces, places: &places, members: &members }.run()?)
+    Expansion { graph, traces: &traces, places: &places, members: &members }.run()
 }
 
 /// The ranks of a group's instance around one of them, ascending.
