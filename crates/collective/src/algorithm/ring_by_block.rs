@@ -12,7 +12,7 @@
 //!
 //! Source: ASTRA-sim's ring.
 //!
-//! Ignored: on graphs and in `dims`, that they are apart: there an all-to-all pays P − 1 latencies.
+//! Ignored: on graphs, that they are apart.
 //!
 //! ```
 //! use allrail_collective::{Operation, algorithm::named};
