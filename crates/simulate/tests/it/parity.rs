@@ -222,7 +222,9 @@ proptest! {
         let (dims, links) = (time(&scenario), time(&in_links(&scenario)));
         let links = links + latency * 1_000 * run_ahead(name, operation, ranks);
         // A step of `ring` is two messages, and where two NPUs bond its directions they share a link.
-        let rounded = 2 * steps(name, operation, ranks) + 1;
+        // Block by block it is a message for each of up to P(P - 1)/2.
+        let messages = steps(name, operation, ranks).max(u64::from(ranks * (ranks - 1) / 2));
+        let rounded = 2 * messages + 1;
         prop_assert!(dims.abs_diff(links) <= rounded, "{dims} {links}");
     }
 
