@@ -171,6 +171,12 @@ def rewritten(tmp_path, rank, change):
     write(tmp_path / f"own.{rank}.et", chain(steps))
 
 
+def cut_short(folder, *, steps):
+    """Writes rings of four ranks that end after so many steps."""
+    for rank in range(4):
+        write(folder / f"own.{rank}.et", chain(ring(rank, 4, steps=steps)))
+
+
 class TestMistakes:
     def test_a_message_that_nobody_sends(self, custom, tmp_path):
         read = custom()
@@ -208,15 +214,13 @@ class TestMistakes:
 
     def test_a_rank_hears_too_little(self, custom, tmp_path):
         read = custom()
-        for rank in range(4):
-            write(tmp_path / f"own.{rank}.et", chain(ring(rank, 4, steps=2)))
+        cut_short(tmp_path, steps=2)
         told = refused(read)
         assert "rank 0 cannot have what rank 1 put in" in told
 
     def test_a_step_is_missing_everywhere(self, custom, tmp_path):
         read = custom()
-        for rank in range(4):
-            write(tmp_path / f"own.{rank}.et", chain(ring(rank, 4, steps=5)))
+        cut_short(tmp_path, steps=5)
         told = refused(read)
         assert f"takes {6 * SIZE} B in messages" in told
         assert f"these carry {5 * SIZE} B" in told

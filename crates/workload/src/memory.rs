@@ -132,8 +132,7 @@ fn activations(plan: &Plan<'_>, order: &[Slot]) -> Bytes {
     let of_piece = |piece: u32| -> (u64, u64) {
         let layers = &plan.model.layers[plan.pieces[piece as usize].clone()];
         let (mut kept, mut most) = (0u64, 0u64);
-        let blocks = layers
-            .chunk_by(|a, b| a.unit == b.unit && recompute.repeats(a) && recompute.repeats(b));
+        let blocks = layers.chunk_by(|one, next| recompute.joins(one, next));
         for block in blocks {
             let all =
                 block.iter().fold(0, |sum: u64, layer| sum.saturating_add(saved(plan, layer)));

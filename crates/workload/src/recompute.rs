@@ -59,17 +59,12 @@ impl Recompute {
     /// FLOPs of one sample through a layer that are computed again.
     #[must_use]
     pub const fn flops(self, layer: &Layer) -> u64 {
-        match self {
-            Self::None => 0,
-            Self::Selective => self.within(layer),
-            Self::Full => {
-                if layer.block {
-                    layer.flops.forward
-                } else {
-                    0
-                }
-            }
-        }
+        self.within(layer) + if self.repeats(layer) { layer.flops.forward } else { 0 }
+    }
+
+    /// Whether two layers, one after the other, are repeated together.
+    pub(crate) const fn joins(self, one: &Layer, next: &Layer) -> bool {
+        one.unit == next.unit && self.repeats(one) && self.repeats(next)
     }
 
     /// Of these, FLOPs that are part of the backward pass itself.

@@ -222,8 +222,11 @@ proptest! {
         let (dims, links) = (time(&scenario), time(&in_links(&scenario)));
         let links = links + latency * 1_000 * run_ahead(name, operation, ranks);
         // A step of `ring` is two messages, and where two NPUs bond its directions they share a link.
-        // Block by block it is a message for each of up to P(P - 1)/2.
-        let messages = steps(name, operation, ranks).max(u64::from(ranks * (ranks - 1) / 2));
+        let messages = if algorithm.on_links(kind, operation, ranks).block_by_block {
+            u64::from(ranks * (ranks - 1) / 2)
+        } else {
+            steps(name, operation, ranks)
+        };
         let rounded = 2 * messages + 1;
         prop_assert!(dims.abs_diff(links) <= rounded, "{dims} {links}");
     }

@@ -285,12 +285,11 @@ impl Emitter<'_> {
     fn repeated(&self, layers: &Range<usize>, i: usize) -> Option<Range<usize>> {
         let all = &self.plan.model.layers;
         let recompute = self.plan.workload.parallelism.recompute;
-        let same = |other: &Layer| other.unit == all[i].unit && recompute.repeats(other);
-        let ends = i + 1 == layers.end || !same(&all[i + 1]);
-        if !same(&all[i]) || !ends {
+        let goes_on = |i: usize| recompute.joins(&all[i], &all[i + 1]);
+        if !recompute.repeats(&all[i]) || (i + 1 < layers.end && goes_on(i)) {
             return None;
         }
-        let before = all[layers.start..i].iter().rev().take_while(|other| same(other)).count();
+        let before = (layers.start..i).rev().take_while(|before| goes_on(*before)).count();
         Some(i - before..i + 1)
     }
 
