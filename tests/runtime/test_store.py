@@ -13,7 +13,7 @@ import pytest
 from allrail.errors import InputError, TrainingError
 from allrail.runtime import store
 from allrail.runtime.agreement import Agreement
-from allrail.runtime.store import Client, NotSetError, Server, host_and_port
+from allrail.runtime.store import REQUEST, Client, NotSetError, Server, host_and_port
 
 TOKEN = "what only this job knows"
 
@@ -172,4 +172,8 @@ def test_it_ends():
     server = Server(TOKEN)
     Client(server.address, TOKEN).set("a", "1")
     server.close()
+    # The thread of an answered request ends by itself.
+    until = time.monotonic() + REQUEST
+    while threading.active_count() > before and time.monotonic() < until:
+        time.sleep(0.01)
     assert threading.active_count() == before
