@@ -95,6 +95,8 @@ pub(crate) fn estimate(plan: &Plan<'_>, orders: &[Vec<Slot>]) -> Memory {
 fn add(plan: &Plan<'_>, piece: u32, tied: bool, memory: &mut Memory) {
     let zero = plan.workload.parallelism.zero;
     let (dp, ep, op) = (plan.degree(Axis::Dp), plan.degree(Axis::Ep), plan.degree(Axis::Op));
+    // Context parallelism cuts no parameters.
+    let dp = dp * plan.degree(Axis::Cp);
     let (mut dense, mut experts, mut tables) = (0u64, 0u64, 0u64);
     let mut replicas = dp * ep;
     for layer in &plan.model.layers[plan.pieces[piece as usize].clone()] {
@@ -141,7 +143,8 @@ fn activations(plan: &Plan<'_>, order: &[Slot]) -> Bytes {
                 continue;
             };
             // Its input, which has the shape of its output.
-            let input = bytes(plan, last.output / plan.shares(last).whole).min(all);
+            let input =
+                bytes(plan, last.output / plan.shares(last).whole, plan.degree(Axis::Cp)).min(all);
             kept = kept.saturating_add(input);
             most = most.max(all - input);
         }
@@ -165,10 +168,10 @@ fn activations(plan: &Plan<'_>, order: &[Slot]) -> Bytes {
 /// What a layer keeps for its gradient, of a microbatch.
 fn saved(plan: &Plan<'_>, layer: &Layer) -> u64 {
     let shares = plan.shares(layer);
-    bytes(plan, layer.saved / shares.cut + layer.saved_whole / shares.whole)
+    bytes(plan, layer.saved / shares.cut + layer.saved_whole / shares.whole, shares.tokens)
 }
 
-/// Of so many elements of a sample, of a microbatch.
-fn bytes(plan: &Plan<'_>, elements: u64) -> u64 {
-    elements.saturating_mul(plan.samples).saturating_mul(plan.width())
+/// Of so many elements of a sample, of a microbatch, where its tokens are cut so many ways.
+fn bytes(plan: &Plan<'_>, elements: u64, tokens: u64) -> u64 {
+    (elements / tokens).saturating_mul(plan.samples).saturating_mul(plan.width())
 }

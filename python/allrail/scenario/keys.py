@@ -251,6 +251,15 @@ class Parallelism(Node):
     tp: Annotated[int, Count(1)] = Field(
         default=1, description="Tensor: each layer cut as Megatron does."
     )
+    cp: Annotated[int, Count(1)] = Field(
+        default=1,
+        description="Context: the tokens of a sample are cut; keys and values of attention travel.",
+    )
+    context: Annotated[str, OneOf("ring", "all_gather", what="a way of keys and values")] = Field(
+        default="ring",
+        description="How they travel over `cp`: in a `ring`, block by block beside attention to"
+        " the block before, or in an `all_gather` before attention.",
+    )
     pp: Annotated[int, Count(1)] = Field(default=1, description="Pipeline: stages.")
     ep: Annotated[int, Count(1)] = Field(
         default=1,
@@ -400,8 +409,8 @@ class Workload(Node):
     )
     batch_per_replica: Annotated[int, Count(1)] | None = Field(
         default=None,
-        description="Samples per iteration of a replica: the NPUs of `tp`, `pp` and `op` work "
-        "on them together, those of `dp` and `ep` each have their own.",
+        description="Samples per iteration of a replica: the NPUs of `tp`, `cp`, `pp` and `op` "
+        "work on them together, those of `dp` and `ep` each have their own.",
     )
     global_batch: Annotated[int, Count(1)] | None = Field(
         default=None,

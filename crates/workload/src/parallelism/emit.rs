@@ -20,6 +20,8 @@ use crate::spec::Axis;
 pub(crate) enum Span {
     /// The shards of a layer.
     Tensor,
+    /// The parts of a sample.
+    Context,
     /// The replicas that share experts.
     Experts,
     /// The replicas of an expert.
@@ -40,10 +42,11 @@ impl Span {
     fn axes(self) -> &'static [Axis] {
         match self {
             Self::Tensor => &[Axis::Tp],
+            Self::Context => &[Axis::Cp],
             Self::Experts => &[Axis::Ep],
-            Self::OfExpert => &[Axis::Dp],
-            Self::Replicas => &[Axis::Dp, Axis::Ep],
-            Self::ReplicasAndShards => &[Axis::Dp, Axis::Ep, Axis::Op],
+            Self::OfExpert => &[Axis::Dp, Axis::Cp],
+            Self::Replicas => &[Axis::Dp, Axis::Cp, Axis::Ep],
+            Self::ReplicasAndShards => &[Axis::Dp, Axis::Cp, Axis::Ep, Axis::Op],
             Self::Shards | Self::Across | Self::Along => &[Axis::Op],
         }
     }
@@ -51,6 +54,7 @@ impl Span {
     fn name(self) -> &'static str {
         match self {
             Self::Tensor => "tp",
+            Self::Context => "cp",
             Self::Experts => "ep",
             Self::OfExpert => "dp of experts",
             Self::Replicas => "dp",

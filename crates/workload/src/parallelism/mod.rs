@@ -5,6 +5,7 @@
 //! - [`batch`]: samples of the job, of a replica, of a microbatch.
 //! - [`order`]: in which order a stage runs its microbatches.
 //! - `emit`, `passes`, `gradients`: the nodes.
+//! - [`context`]: tokens of a sample on several ranks.
 //! - [`split`]: actors of their own for slow ranks.
 //!
 //! A replica's batch is cut into microbatches; each runs forward and backward through the pieces of
@@ -12,6 +13,7 @@
 
 mod batch;
 mod compressed;
+pub mod context;
 pub(crate) mod emit;
 mod gradients;
 pub mod layout;
@@ -108,6 +110,7 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError>
     notes.extend(plan.model.notes.iter().cloned());
     notes.extend(plan.compression_notes());
     notes.extend(plan.uneven_stages());
+    notes.extend(plan.context_notes());
     let work = Some(plan.work());
     if let Some(tokens) = plan.model.tokens {
         notes.push(format!("{tokens} tokens a sample"));

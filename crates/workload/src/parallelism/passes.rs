@@ -5,6 +5,7 @@
 //! | `tp` | compute, all-reduce | gradient of the input, all-reduce beside the gradient of the weights |
 //! | `tp` with `sp` | all-gather, compute, reduce-scatter | the same with the gradient of the input |
 //! | `ep` | all-to-all, compute, all-to-all | the same |
+//! | `cp` | attention in blocks, or gathered (`context.rs`) | the same |
 //! | `op`, space | compute, halos | halos, compute |
 //! | `op`, gathered | all-gather, compute | compute, reduce-scatter |
 //! | tables | compute, all-to-all beside the next layers | all-to-all beside the layers before, compute |
@@ -24,10 +25,12 @@ use std::ops::Range;
 use allrail_collective::Operation::{AllGather, AllReduce, AllToAll, ReduceScatter};
 use allrail_core::Time;
 
+use super::context::Computing;
 use super::emit::{Emitter, Span};
 use super::order::Slot;
 use crate::graph::{NodeId, Pass, Purpose};
 use crate::models::{Cut, Layer};
+use crate::spec::Axis;
 
 /// What passes hand on from one to the next.
 #[derive(Debug, Default)]
@@ -67,7 +70,9 @@ impl Run {
 pub(crate) type Done = Vec<(usize, NodeId)>;
 
 impl Emitter<'_> {
-    fn bytes(&self, elements: u64, cut: u64) -> u64 {
+    /// Of so many elements of a sample, cut so many ways beside its tokens: those of a microbatch.
+    pub(super) fn bytes(&self, elements: u64, cut: u64) -> u64 {
+        let cut = cut * self.plan.degree(Axis::Cp);
         elements.saturating_mul(self.plan.samples).saturating_mul(self.plan.width()).div_ceil(cut)
     }
 
@@ -114,7 +119,7 @@ impl Emitter<'_> {
     }
 
     /// What a communication waits for: the data, or at least the chain.
-    fn after(&self, position: usize, data: &[NodeId]) -> Vec<NodeId> {
+    pub(super) fn after(&self, position: usize, data: &[NodeId]) -> Vec<NodeId> {
         if data.is_empty() {
             self.stages[position].chain[1].into_iter().collect()
         } else {
@@ -155,11 +160,11 @@ impl Emitter<'_> {
         }
         data = self.exchange_tokens(position, layer, &name, pass, data);
         data.extend(parameters);
-        let time = (plan.times[i].forward, pass);
-        let computed = self.compute(position, &name, time, &data);
+        let computing = plan.forward_computing(layer, plan.times[i], pass);
+        let (first, computed) = self.attend(position, layer, &name, computing, &data);
         let users = self.stages[position].users.entry(i).or_default();
         if users.is_empty() {
-            users.push(parameters.unwrap_or(computed));
+            users.push(parameters.unwrap_or(first));
         }
         let mut output = self.exchange_tokens(position, layer, &name, pass, vec![computed]);
         match layer.cut {
@@ -350,8 +355,10 @@ impl Emitter<'_> {
         };
         if summed == 0 || layer.experts.is_some_and(|_| self.ranks(Span::Experts) > 1) {
             // Nothing to hide behind the gradient of the weights: both in one node.
-            let time = times.input.checked_add(times.weight).unwrap_or(times.input);
-            let node = self.compute(position, &name, (time, Pass::Backward), &data);
+            let input = plan.input_computing(layer, times);
+            let all = times.input.checked_add(times.weight).unwrap_or(times.input);
+            let both = Computing { all, ..input };
+            let node = self.attend_back(position, layer, &name, both, &data);
             let mut output =
                 self.exchange_tokens(position, layer, &name, Pass::Backward, vec![node]);
             if summed > 0 {
@@ -365,7 +372,8 @@ impl Emitter<'_> {
             return (output, node);
         }
         let input = format!("{name} of inputs");
-        let node = self.compute(position, &input, (times.input, Pass::Backward), &data);
+        let computing = plan.input_computing(layer, times);
+        let node = self.attend_back(position, layer, &input, computing, &data);
         let output = self.sum_inputs(position, &name, summed, vec![node]);
         let weights = format!("{name} of weights");
         let gradient = self.compute(position, &weights, (times.weight, Pass::Backward), &[]);

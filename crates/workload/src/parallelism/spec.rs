@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::context::Context;
 use crate::recompute::Recompute;
 
 /// How the model is cut. The product of all degrees is the number of NPUs.
@@ -17,6 +18,12 @@ pub struct Parallelism {
     /// Tensor: each layer cut as Megatron does.
     #[schemars(range(min = 1))]
     pub tp: u32,
+    /// Context: the tokens of a sample are cut; keys and values of attention travel.
+    #[schemars(range(min = 1))]
+    pub cp: u32,
+    /// How they travel over `cp`: in a `ring`, block by block beside attention to the block before, or in an
+    /// `all_gather` before attention.
+    pub context: Context,
     /// Pipeline: stages.
     #[schemars(range(min = 1))]
     pub pp: u32,
@@ -58,6 +65,8 @@ impl Default for Parallelism {
         Self {
             dp: None,
             tp: 1,
+            cp: 1,
+            context: Context::default(),
             pp: 1,
             ep: 1,
             op: 1,
@@ -118,6 +127,8 @@ pub type Map = BTreeMap<Axis, Vec<Place>>;
 pub enum Axis {
     /// Tensor.
     Tp,
+    /// Context.
+    Cp,
     /// Operator.
     Op,
     /// Expert.
@@ -130,13 +141,14 @@ pub enum Axis {
 
 impl Axis {
     /// All, innermost first where nothing else is said.
-    pub const ALL: [Self; 5] = [Self::Tp, Self::Op, Self::Ep, Self::Pp, Self::Dp];
+    pub const ALL: [Self; 6] = [Self::Tp, Self::Cp, Self::Op, Self::Ep, Self::Pp, Self::Dp];
 
     /// The tag in files.
     #[must_use]
     pub const fn tag(self) -> &'static str {
         match self {
             Self::Tp => "tp",
+            Self::Cp => "cp",
             Self::Op => "op",
             Self::Ep => "ep",
             Self::Pp => "pp",

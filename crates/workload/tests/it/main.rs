@@ -4,6 +4,7 @@ mod astra_sim;
 mod bad_input;
 mod chakra;
 mod common;
+mod context;
 mod disturbances;
 mod fuzz;
 mod hugging_face;
