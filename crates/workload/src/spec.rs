@@ -17,6 +17,7 @@ pub use crate::models::{
     ConvolutionSpec, DenseSpec, DlrmSpec, EmbeddingSpec, LayerSpec, LstmSpec, TransformerSpec,
 };
 pub use crate::parallelism::context::Context;
+pub use crate::parallelism::shards::Reduce;
 pub use crate::parallelism::spec::{Axis, Map, Parallelism, PipelineSchedule, Place};
 pub use crate::recompute::Recompute;
 

@@ -126,6 +126,23 @@ impl Layout {
         merged
     }
 
+    /// The same, apart: so many ranks, the nearest, and those that are as many of them apart. None where the
+    /// places have no such factor.
+    #[must_use]
+    pub fn nearest(&self, axes: &[Axis], ranks: u32) -> Option<(Vec<Part>, Vec<Part>)> {
+        let (mut near, mut far) = (Vec::new(), Vec::new());
+        let mut left = ranks;
+        for part in self.together(axes) {
+            let common = gcd(left, part.size);
+            left /= common;
+            let apart = Part { size: part.size / common, stride: part.stride * common, ..part };
+            near.push(Part { size: common, ..part });
+            far.push(apart);
+        }
+        let several = |parts: Vec<Part>| parts.into_iter().filter(|p| p.size > 1).collect();
+        (left == 1).then(|| (several(near), several(far)))
+    }
+
     /// The ranks at each position of the pipeline, ascending.
     #[must_use]
     pub fn stages(&self) -> Vec<Vec<Rank>> {

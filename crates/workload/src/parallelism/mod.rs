@@ -6,6 +6,7 @@
 //! - [`order`]: in which order a stage runs its microbatches.
 //! - `emit`, `passes`, `gradients`: the nodes.
 //! - [`context`]: tokens of a sample on several ranks.
+//! - [`shards`]: states over replicas.
 //! - [`split`]: actors of their own for slow ranks.
 //!
 //! A replica's batch is cut into microbatches; each runs forward and backward through the pieces of
@@ -21,6 +22,7 @@ pub mod order;
 mod passes;
 mod pieces;
 pub(crate) mod plan;
+pub mod shards;
 pub mod spec;
 pub mod split;
 
@@ -143,9 +145,11 @@ fn graph(plan: &Plan<'_>, orders: &[Vec<Slot>]) -> Result<StepGraph, WorkloadErr
             }
             left[index(*slot)] -= 1;
             let last = left[index(*slot)] == 0;
-            let done = emitter.backward(*slot, last, &mut handed);
-            if last {
-                emitter.gradients(position, &done, &mut pending);
+            let leaves = last || plan.reduces_each();
+            let done = emitter.backward(*slot, leaves, &mut handed);
+            if leaves {
+                let microbatch = (!last).then_some(slot.microbatch);
+                emitter.gradients(position, &done, microbatch, &mut pending);
             }
         }
         if !moved {

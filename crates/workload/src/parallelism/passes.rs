@@ -11,8 +11,8 @@
 //! | tables | compute, all-to-all beside the next layers | all-to-all beside the layers before, compute |
 //!
 //! Megatron-LM (Shoeybi et al., 2019; Korthikanti et al., 2022 for `sp`, whose second gather of a
-//! layer's input, hidden behind the gradient of its output, is left out). With ZeRO 3 a layer's
-//! parameters are gathered before each pass, one layer ahead.
+//! layer's input, hidden behind the gradient of its output, is left out). With ZeRO 3
+//! parameters are gathered before each pass (`shards.rs`).
 //!
 //! A block whose activations are not kept is computed again before its gradient, with all that it exchanges
 //! (`recompute.rs`).
@@ -121,7 +121,7 @@ impl Emitter<'_> {
     /// What a communication waits for: the data, or at least the chain.
     pub(super) fn after(&self, position: usize, data: &[NodeId]) -> Vec<NodeId> {
         if data.is_empty() {
-            self.stages[position].chain[1].into_iter().collect()
+            self.stages[position].chain.into_iter().collect()
         } else {
             data.to_vec()
         }
@@ -140,7 +140,10 @@ impl Emitter<'_> {
         let sp = plan.workload.parallelism.sp;
         let name = format!("{} {word}{}", layer.name, suffix(self, slot));
         let kind = |purpose: Purpose| (purpose, None, pass);
-        let parameters = self.gather_parameters(position, i, &name, pass);
+        let unit = plan.unit(&plan.pieces[slot.piece as usize], i);
+        let entering = (unit.clone(), i == unit.start);
+        let of_pass = &name[layer.name.len()..];
+        let parameters = self.gather_parameters(position, entering, of_pass, pass);
         match layer.cut {
             Cut::Tensor { backward, .. } if sp && backward > 0 => {
                 let what = (AllGather, self.bytes(backward, 1), Span::Tensor);
@@ -164,7 +167,7 @@ impl Emitter<'_> {
         let (first, computed) = self.attend(position, layer, &name, computing, &data);
         let users = self.stages[position].users.entry(i).or_default();
         if users.is_empty() {
-            users.push(parameters.unwrap_or(first));
+            users.push(first);
         }
         let mut output = self.exchange_tokens(position, layer, &name, pass, vec![computed]);
         match layer.cut {
@@ -206,28 +209,6 @@ impl Emitter<'_> {
         arrived.map_or(data, |id| vec![id])
     }
 
-    /// With ZeRO 3: a layer's parameters, gathered while the layer before it computes.
-    fn gather_parameters(
-        &mut self,
-        position: usize,
-        i: usize,
-        name: &str,
-        pass: Pass,
-    ) -> Option<NodeId> {
-        if self.plan.workload.parallelism.zero < 3 {
-            return None;
-        }
-        let layer = &self.plan.model.layers[i];
-        if matches!(layer.cut, Cut::Tables { .. }) {
-            return None;
-        }
-        let (own, _) = self.plan.parameters(layer);
-        let what = (AllGather, own * self.plan.width(), self.replicas(layer));
-        let after: Vec<NodeId> = self.stages[position].chain[0].into_iter().collect();
-        let name = format!("{name} parameters");
-        self.collective(position, &name, what, (Purpose::Data, None, pass), &after)
-    }
-
     /// Who has the same parameters of a layer.
     pub(crate) fn replicas(&self, layer: &Layer) -> Span {
         match layer.cut {
@@ -236,8 +217,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// A backward pass; of the last microbatch, which node gives which layer's gradient, ready to leave.
-    pub(crate) fn backward(&mut self, slot: Slot, last: bool, handed: &mut Handed) -> Done {
+    /// A backward pass, and which node gives which layer's gradient, ready to leave if it `leaves`.
+    pub(crate) fn backward(&mut self, slot: Slot, leaves: bool, handed: &mut Handed) -> Done {
         let plan = self.plan;
         let position = plan.pipeline.position(slot.piece, slot.direction) as usize;
         let mut data = handed.backward.remove(&(slot.microbatch, slot.piece)).unwrap_or_default();
@@ -258,7 +239,7 @@ impl Emitter<'_> {
             }
             let mut gradient;
             (data, gradient) = self.layer_backward(position, i, slot, data);
-            let before = if last { self.before_leaving(layer) } else { Time::ZERO };
+            let before = if leaves { self.before_leaving(layer) } else { Time::ZERO };
             if before > Time::ZERO {
                 let name = format!("{} gradient compressed", layer.name);
                 gradient = self.compute(position, &name, (before, Pass::Backward), &[gradient]);
@@ -325,11 +306,10 @@ impl Emitter<'_> {
         let name = format!("{} backward{}", layer.name, suffix(self, slot));
         let kind = |purpose: Purpose| (purpose, None, Pass::Backward);
         // A block that was repeated still has its parameters.
-        let parameters = if plan.workload.parallelism.recompute.repeats(layer) {
-            None
-        } else {
-            self.gather_parameters(position, i, &name, Pass::Backward)
-        };
+        let unit = plan.unit(&plan.pieces[slot.piece as usize], i);
+        let enters = i + 1 == unit.end && !plan.workload.parallelism.recompute.repeats(layer);
+        let of_pass = &name[layer.name.len()..];
+        let parameters = self.gather_parameters(position, (unit, enters), of_pass, Pass::Backward);
         match layer.cut {
             Cut::Tensor { forward, .. } if sp && forward > 0 => {
                 let what = (AllGather, self.bytes(forward, 1), Span::Tensor);

@@ -134,6 +134,7 @@ impl<'w> Plan<'w> {
         };
         plan.divides()?;
         plan.cuts_tokens()?;
+        plan.shards_go_together()?;
         plan.has_what_is_recomputed()?;
         plan.times = plan.times()?;
         plan.is_run_to_its_end()?;

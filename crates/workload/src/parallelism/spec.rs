@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::context::Context;
+use super::shards::Reduce;
 use crate::recompute::Recompute;
 
 /// How the model is cut. The product of all degrees is the number of NPUs.
@@ -39,6 +40,22 @@ pub struct Parallelism {
     #[schemars(range(min = 0, max = 3))]
     #[schemars(extend("x-hint" = "ZeRO has the stages 0 to 3"))]
     pub zero: u8,
+    /// With `zero`: over how many replicas, the nearest, states are cut; the rest holds copies (HSDP). Over all
+    /// if left out.
+    #[schemars(range(min = 1))]
+    pub shard: Option<u32>,
+    /// `zero: 3`: parameters are given back after the forward pass and gathered again for the backward pass;
+    /// `false` keeps them until gradients have travelled.
+    pub reshard: bool,
+    /// `zero: 3`: how many blocks ahead parameters are gathered; 1 if left out.
+    pub prefetch: Option<u32>,
+    /// Whether gradients travel once a step or after every microbatch; `microbatch` with `zero: 2` and 3 where
+    /// there is no pipeline, else `step`, if left out.
+    pub reduce: Option<Reduce>,
+    /// Whether gradients travel beside the backward pass, or when it is over.
+    pub overlap_gradients: bool,
+    /// `zero: 1` and 2: whether updated parameters are gathered beside the next forward pass, or before it.
+    pub overlap_parameters: bool,
     /// Into how many parts the batch is cut; the number of stages if left out.
     #[schemars(range(min = 1))]
     pub microbatches: Option<u32>,
@@ -72,6 +89,12 @@ impl Default for Parallelism {
             op: 1,
             sp: false,
             zero: 0,
+            shard: None,
+            reshard: true,
+            prefetch: None,
+            reduce: None,
+            overlap_gradients: true,
+            overlap_parameters: true,
             microbatches: None,
             schedule: PipelineSchedule::default(),
             virtual_stages: None,

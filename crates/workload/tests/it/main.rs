@@ -14,4 +14,5 @@ mod layout;
 mod parallelism;
 mod presets;
 mod recompute;
+mod shards;
 mod steps;
