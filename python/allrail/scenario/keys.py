@@ -272,6 +272,11 @@ class Parallelism(Node):
         default=False,
         description="Sequence: with `tp`, reduce-scatter and all-gather instead of all-reduce.",
     )
+    async_tp: Annotated[bool, Flag()] = Field(
+        default=False,
+        description="With `sp`: products of matrices and their gathers and scatters in parts, "
+        "beside each other (`--tp-comm-overlap`).",
+    )
     zero: Annotated[int, Count(0, 3, hint="ZeRO has the stages 0 to 3")] = Field(
         default=0,
         description="ZeRO: 1 cuts the optimizer's state over replicas, 2 the gradients too, 3 "

@@ -127,13 +127,13 @@ impl Plan<'_> {
 }
 
 /// So much of a time.
-fn part(time: Time, flops: u64, of: u64) -> Time {
+pub(super) fn part(time: Time, flops: u64, of: u64) -> Time {
     let share = u128::from(time.as_ps()) * u128::from(flops.min(of)) / u128::from(of.max(1));
     Time::from_ps(u64::try_from(share).unwrap_or(u64::MAX))
 }
 
 /// Equal parts of a time, as near as picoseconds go.
-fn parts(time: Time, count: u64) -> impl Iterator<Item = Time> {
+pub(super) fn parts(time: Time, count: u64) -> impl Iterator<Item = Time> {
     let all = time.as_ps();
     (0..count).map(move |k| Time::from_ps(all / count + u64::from(k < all % count)))
 }

@@ -4,7 +4,7 @@
 //! - `pieces`: where the model is cut. `plan`: that, and the times of its layers.
 //! - [`batch`]: samples of the job, of a replica, of a microbatch.
 //! - [`order`]: in which order a stage runs its microbatches.
-//! - `emit`, `passes`, `gradients`: the nodes.
+//! - `emit`, `passes`, `gradients`: the nodes. `overlapped`: a product and its collective in parts.
 //! - [`context`]: tokens of a sample on several ranks.
 //! - [`shards`]: states over replicas.
 //! - [`split`]: actors of their own for slow ranks.
@@ -19,6 +19,7 @@ pub(crate) mod emit;
 mod gradients;
 pub mod layout;
 pub mod order;
+mod overlapped;
 mod passes;
 mod pieces;
 pub(crate) mod plan;

@@ -144,8 +144,9 @@ impl Emitter<'_> {
         let entering = (unit.clone(), i == unit.start);
         let of_pass = &name[layer.name.len()..];
         let parameters = self.gather_parameters(position, entering, of_pass, pass);
+        let beside = plan.beside_forward(layer, plan.times[i]);
         match layer.cut {
-            Cut::Tensor { backward, .. } if sp && backward > 0 => {
+            Cut::Tensor { backward, .. } if sp && backward > 0 && beside.gathered.is_none() => {
                 let what = (AllGather, self.bytes(backward, 1), Span::Tensor);
                 let after = self.after(position, &data);
                 let gathered =
@@ -164,13 +165,28 @@ impl Emitter<'_> {
         data = self.exchange_tokens(position, layer, &name, pass, data);
         data.extend(parameters);
         let computing = plan.forward_computing(layer, plan.times[i], pass);
-        let (first, computed) = self.attend(position, layer, &name, computing, &data);
+        let mut first = None;
+        if let Some(gathered) = beside.gathered {
+            let nodes = self.gathering_product(position, &name, gathered, pass, &data);
+            first = Some(nodes.0);
+            data = vec![nodes.1];
+        }
+        let rest = beside.rest(computing);
+        if first.is_none() || rest.all > Time::ZERO {
+            let nodes = self.attend(position, layer, &name, rest, &data);
+            first.get_or_insert(nodes.0);
+            data = vec![nodes.1];
+        }
         let users = self.stages[position].users.entry(i).or_default();
         if users.is_empty() {
-            users.push(first);
+            users.extend(first);
         }
-        let mut output = self.exchange_tokens(position, layer, &name, pass, vec![computed]);
+        let mut output = self.exchange_tokens(position, layer, &name, pass, data);
         match layer.cut {
+            Cut::Tensor { .. } if beside.scattered.is_some() => {
+                let product = beside.scattered.unwrap_or_default();
+                output = self.scattering_product(position, &name, product, pass, &output);
+            }
             Cut::Tensor { forward, .. } if forward > 0 => {
                 let operation = if sp { ReduceScatter } else { AllReduce };
                 let what = (operation, self.bytes(forward, 1), Span::Tensor);
@@ -310,8 +326,9 @@ impl Emitter<'_> {
         let enters = i + 1 == unit.end && !plan.workload.parallelism.recompute.repeats(layer);
         let of_pass = &name[layer.name.len()..];
         let parameters = self.gather_parameters(position, (unit, enters), of_pass, Pass::Backward);
+        let beside = plan.beside_backward(layer, times);
         match layer.cut {
-            Cut::Tensor { forward, .. } if sp && forward > 0 => {
+            Cut::Tensor { forward, .. } if sp && forward > 0 && beside.gathered.is_none() => {
                 let what = (AllGather, self.bytes(forward, 1), Span::Tensor);
                 let after = self.after(position, &data);
                 let gathered =
@@ -329,6 +346,10 @@ impl Emitter<'_> {
         }
         data = self.exchange_tokens(position, layer, &name, Pass::Backward, data);
         data.extend(parameters);
+        if let Some(gathered) = beside.gathered {
+            let product = self.gathering_product(position, &name, gathered, Pass::Backward, &data);
+            data = vec![product.1];
+        }
         let summed = match layer.cut {
             Cut::Tensor { backward, .. } if self.ranks(Span::Tensor) > 1 => backward,
             _ => 0,
@@ -337,7 +358,7 @@ impl Emitter<'_> {
             // Nothing to hide behind the gradient of the weights: both in one node.
             let input = plan.input_computing(layer, times);
             let all = times.input.checked_add(times.weight).unwrap_or(times.input);
-            let both = Computing { all, ..input };
+            let both = beside.rest(Computing { all, ..input });
             let node = self.attend_back(position, layer, &name, both, &data);
             let mut output =
                 self.exchange_tokens(position, layer, &name, Pass::Backward, vec![node]);
@@ -352,7 +373,7 @@ impl Emitter<'_> {
             return (output, node);
         }
         let input = format!("{name} of inputs");
-        let computing = plan.input_computing(layer, times);
+        let computing = beside.rest(plan.input_computing(layer, times));
         let node = self.attend_back(position, layer, &input, computing, &data);
         let output = self.sum_inputs(position, &name, summed, vec![node]);
         let weights = format!("{name} of weights");

@@ -93,8 +93,11 @@ impl<'w> Plan<'w> {
             return Err(wrong("iterations", 0, "it is zero", "at least 1"));
         }
         compressed::check_apart(workload)?;
-        let blocks = parallelism.context.parts(u64::from(layout.degree(Axis::Cp)));
-        let passes = model.layers.len() as u64 * u64::from(microbatches) * blocks;
+        let mut parts = parallelism.context.parts(u64::from(layout.degree(Axis::Cp)));
+        if parallelism.async_tp {
+            parts += 2 * u64::from(layout.degree(Axis::Tp));
+        }
+        let passes = model.layers.len() as u64 * u64::from(microbatches) * parts;
         if passes > MOST_PASSES {
             let why =
                 format!("{passes} passes of a layer are more than {MOST_PASSES} an iteration");
@@ -134,6 +137,7 @@ impl<'w> Plan<'w> {
         };
         plan.divides()?;
         plan.cuts_tokens()?;
+        plan.overlaps_tensors()?;
         plan.shards_go_together()?;
         plan.has_what_is_recomputed()?;
         plan.times = plan.times()?;

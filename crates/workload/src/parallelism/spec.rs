@@ -36,6 +36,9 @@ pub struct Parallelism {
     pub op: u32,
     /// Sequence: with `tp`, reduce-scatter and all-gather instead of all-reduce.
     pub sp: bool,
+    /// With `sp`: products of matrices and their gathers and scatters in parts, beside each other
+    /// (`--tp-comm-overlap`).
+    pub async_tp: bool,
     /// ZeRO: 1 cuts the optimizer's state over replicas, 2 the gradients too, 3 the parameters too.
     #[schemars(range(min = 0, max = 3))]
     #[schemars(extend("x-hint" = "ZeRO has the stages 0 to 3"))]
@@ -88,6 +91,7 @@ impl Default for Parallelism {
             ep: 1,
             op: 1,
             sp: false,
+            async_tp: false,
             zero: 0,
             shard: None,
             reshard: true,

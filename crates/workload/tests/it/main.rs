@@ -11,6 +11,7 @@ mod hugging_face;
 mod kineto;
 mod kineto_host;
 mod layout;
+mod overlapped;
 mod parallelism;
 mod presets;
 mod recompute;

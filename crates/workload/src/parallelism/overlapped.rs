@@ -1,0 +1,161 @@
+//! Asynchronous tensor parallelism: a product of matrices and its collective, in parts beside each other.
+//!
+//! With `sp` a layer's input is gathered before its first product and its output scattered behind its last
+//! one. `async_tp` cuts both into as many parts as ranks: a product begins with the tokens that are there, and
+//! takes those of the next rank as they arrive; behind the last product, sums of finished parts travel while the
+//! next part is computed (P − 1 messages each). In the backward pass gradients of outputs arrive in the
+//! same way, and those of inputs are scattered beside the gradient of the weights, as without it. It
+//! is `--tp-comm-overlap` of Megatron-LM and the async TP of PyTorch and torchtitan (Wang et al., ASPLOS 2023).
+//!
+//! Of a layer's time its first products take as much as of its FLOPs: of attention queries, keys and values, of
+//! a feed-forward part all but the last matrix; where matrices are not known, half. Layers with
+//! experts keep their collectives whole: tokens are sorted in between.
+//!
+//! Ignored: that parts of a product take longer than the whole.
+
+use allrail_core::Time;
+
+use super::context::{Computing, part, parts};
+use super::emit::{Emitter, Span};
+use super::plan::{Plan, Times, wrong};
+use crate::error::WorkloadError;
+use crate::graph::{NodeId, Pass};
+use crate::models::{Cut, Layer};
+use crate::spec::Axis;
+
+/// The parts of a layer's computing that run beside a collective.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Beside {
+    /// Elements of a sample that arrive, and the product that takes them.
+    pub(super) gathered: Option<(u64, Time)>,
+    /// Elements of a sample that are summed and scattered, and the product that makes them.
+    pub(super) scattered: Option<(u64, Time)>,
+}
+
+impl Beside {
+    /// What is left of a layer's computing.
+    pub(super) fn rest(&self, computing: Computing) -> Computing {
+        let taken = [self.gathered, self.scattered].into_iter().flatten();
+        let all = taken.fold(computing.all, |all, (_, time)| all.saturating_sub(time));
+        Computing { all, ..computing }
+    }
+}
+
+impl Plan<'_> {
+    /// Whether there is something to overlap.
+    pub(super) fn overlaps_tensors(&self) -> Result<(), WorkloadError> {
+        let parallelism = &self.workload.parallelism;
+        if parallelism.async_tp && !parallelism.sp {
+            let why = "it overlaps the gathers and scatters of `sp`";
+            return Err(wrong("parallelism.async_tp", true, why, "give `tp` and `sp: true`"));
+        }
+        Ok(())
+    }
+
+    /// Of a layer's forward pass.
+    pub(super) fn beside_forward(&self, layer: &Layer, times: Times) -> Beside {
+        let Some((gathered, scattered)) = self.products(layer) else { return Beside::default() };
+        let whole = layer.flops.forward;
+        let linear = whole - layer.flops.product;
+        let (first, last) = ends(layer, linear);
+        Beside {
+            gathered: (gathered > 0).then(|| (gathered, part(times.forward, first, whole))),
+            scattered: (scattered > 0).then(|| (scattered, part(times.forward, last, whole))),
+        }
+    }
+
+    /// Of the gradient of its inputs: the last product comes first.
+    pub(super) fn beside_backward(&self, layer: &Layer, times: Times) -> Beside {
+        let Some((_, gathered)) = self.products(layer) else { return Beside::default() };
+        let linear = layer.flops.input.saturating_sub(2 * layer.flops.product);
+        let whole = layer.flops.input + self.workload.parallelism.recompute.within(layer);
+        let last = ends(layer, linear).1;
+        let gathered = (gathered > 0).then(|| (gathered, part(times.input, last, whole)));
+        Beside { gathered, scattered: None }
+    }
+
+    /// (elements gathered before, scattered behind) a layer's forward pass in parts; none where it is whole.
+    fn products(&self, layer: &Layer) -> Option<(u64, u64)> {
+        let Cut::Tensor { forward, backward } = layer.cut else { return None };
+        let products = layer.flops.forward > 0 && layer.experts.is_none();
+        (self.workload.parallelism.async_tp && products).then_some((backward, forward))
+    }
+}
+
+/// FLOPs of the products that take a layer's input, and of those that make its output.
+fn ends(layer: &Layer, linear: u64) -> (u64, u64) {
+    if !layer.block {
+        // A head is one product.
+        return (linear, linear);
+    }
+    let sizes: Vec<u64> = layer.matrices.iter().map(|[rows, columns]| rows * columns).collect();
+    let last = match sizes.as_slice() {
+        [.., last] if sizes.len() > 1 => {
+            let all: u128 = sizes.iter().map(|size| u128::from(*size)).sum();
+            let share = u128::from(linear) * u128::from(*last) / all.max(1);
+            u64::try_from(share).unwrap_or(linear)
+        }
+        _ => linear / 2,
+    };
+    (linear - last, last)
+}
+
+impl Emitter<'_> {
+    /// A product that begins with the own part of its input: (its first node, its last).
+    pub(super) fn gathering_product(
+        &mut self,
+        position: usize,
+        name: &str,
+        (elements, time): (u64, Time),
+        pass: Pass,
+        after: &[NodeId],
+    ) -> (NodeId, NodeId) {
+        let ranks = self.plan.degree(Axis::Tp);
+        let bytes = self.bytes(elements, ranks);
+        let mut held = after.to_vec();
+        let (mut first, mut last) = (None, None);
+        for (time, k) in parts(time, ranks).zip(1..) {
+            let ready = self.after(position, &held);
+            let arriving = (k < ranks).then(|| {
+                let name = format!("{name} input {k}");
+                self.pass_round(position, &name, (bytes, Span::Tensor, pass), &ready)
+            });
+            let node = self.compute(position, &format!("{name} of input {k}"), (time, pass), &held);
+            first.get_or_insert(node);
+            last = Some(node);
+            held = arriving.into_iter().collect();
+        }
+        let last = last.expect("there is a rank");
+        (first.unwrap_or(last), last)
+    }
+
+    /// A product whose parts are summed over the ranks as they are made: what its output waits for.
+    pub(super) fn scattering_product(
+        &mut self,
+        position: usize,
+        name: &str,
+        (elements, time): (u64, Time),
+        pass: Pass,
+        after: &[NodeId],
+    ) -> Vec<NodeId> {
+        let ranks = self.plan.degree(Axis::Tp);
+        let bytes = self.bytes(elements, ranks);
+        let mut output = Vec::new();
+        let mut sum: Option<NodeId> = None;
+        for (time, k) in parts(time, ranks).zip(1..) {
+            let after = if k == 1 { after } else { &[] };
+            let node =
+                self.compute(position, &format!("{name} of output {k}"), (time, pass), after);
+            if k == ranks {
+                output.push(node);
+                break;
+            }
+            // The other ranks' sum so far, and the own part of it.
+            let ready: Vec<NodeId> = [node].into_iter().chain(sum).collect();
+            let name = format!("{name} output {k}");
+            sum = Some(self.pass_round(position, &name, (bytes, Span::Tensor, pass), &ready));
+        }
+        output.extend(sum);
+        output
+    }
+}
