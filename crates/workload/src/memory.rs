@@ -17,9 +17,9 @@
 use allrail_core::Bytes;
 
 use crate::models::{Cut, Layer};
-use crate::parallelism::order::Slot;
+use crate::parallelism::order::{Slot, Turn};
 use crate::parallelism::plan::Plan;
-use crate::spec::{Axis, PipelineSchedule};
+use crate::spec::Axis;
 
 /// What one NPU keeps, by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,10 +90,8 @@ pub(crate) fn estimate(plan: &Plan<'_>, orders: &[Vec<Slot>]) -> Memory {
 /// The pieces of the model at a position, each with its direction.
 fn held_pieces(plan: &Plan<'_>, position: u32) -> impl Iterator<Item = (u32, u32)> {
     let pieces = plan.pipeline.total_pieces();
-    let directions = match plan.pipeline.schedule {
-        PipelineSchedule::Chimera if plan.pipeline.positions > 1 => 0..2,
-        _ => 0..1,
-    };
+    let both = plan.pipeline.schedule.goes_both_ways() && plan.pipeline.positions > 1;
+    let directions = if both { 0..2 } else { 0..1 };
     let all =
         directions.flat_map(move |direction| (0..pieces).map(move |piece| (piece, direction)));
     all.filter(move |(piece, direction)| plan.pipeline.position(*piece, *direction) == position)
@@ -196,11 +194,15 @@ fn activations(plan: &Plan<'_>, order: &[Slot]) -> Bytes {
     let (mut now, mut most) = (0u64, 0u64);
     for slot in order {
         let (kept, repeated) = pieces[slot.piece as usize];
-        if slot.forward {
-            now = now.saturating_add(kept);
-            most = most.max(now);
-        } else {
-            most = most.max(now.saturating_add(repeated));
+        match slot.turn {
+            Turn::Forward => {
+                now = now.saturating_add(kept);
+                most = most.max(now);
+            }
+            Turn::Backward | Turn::Inputs => most = most.max(now.saturating_add(repeated)),
+            Turn::Weights => {}
+        }
+        if slot.ends() {
             now = now.saturating_sub(kept);
         }
     }

@@ -315,14 +315,16 @@ def _workload(scenario: Scenario) -> str:
         for axis in ("tp", "cp", "op", "ep", "pp", "dp")
         if (count := getattr(cut, axis)) is not None and count > 1
     ]
-    if cut.sp:
-        degrees.append("sp")
+    degrees += [name for name in ("sp", "async_tp") if getattr(cut, name)]
     if cut.zero:
         degrees.append(f"zero {cut.zero}")
+    if cut.shard:
+        degrees.append(f"shard {cut.shard}")
     if cut.recompute != "none":
         degrees.append(f"recompute {cut.recompute}")
     if cut.pp > 1:
-        degrees.append(cut.schedule)
+        pieces = f" of {cut.virtual_stages or 2} pieces" if cut.schedule == "interleaved" else ""
+        degrees.append(cut.schedule + pieces)
     batches = (
         (work.global_batch, "in all"),
         (work.batch_per_replica, "a replica"),

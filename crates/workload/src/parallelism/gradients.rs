@@ -9,7 +9,7 @@
 //! all are.
 //!
 //! A tied table whose two ends are on different stages: each end sends its gradient to the other
-//! first. Chimera's two copies of a stage do the same for every layer.
+//! first. The two copies of a stage of `chimera` and `dual_pipe` do the same for every layer.
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use super::passes::Done;
 use super::shards::unit_name;
 use crate::graph::{NodeId, Pass, Purpose};
 use crate::models::{Cut, Layer};
-use crate::spec::{Axis, PipelineSchedule};
+use crate::spec::Axis;
 
 /// An update to come.
 #[derive(Debug)]
@@ -46,7 +46,9 @@ pub(crate) struct Pending {
     head: Option<(usize, usize, NodeId)>,
     /// The receive of the head's part at the table's first end.
     table: Option<NodeId>,
-    /// Chimera: gradients at their positions, and what arrives from the other copy.
+    /// The first end's gradient, if it was there before the head's.
+    first: Option<NodeId>,
+    /// Of copies of a stage: gradients at their positions, and what arrives from the other copy.
     copies: Vec<(usize, usize, NodeId)>,
     arriving: BTreeMap<(usize, usize), NodeId>,
     /// What earlier microbatches have exchanged, by position, first layer and span.
@@ -66,12 +68,12 @@ impl Emitter<'_> {
     ) {
         let plan = self.plan;
         let stages = self.stages.len();
-        let chimera = stages > 1 && plan.pipeline.schedule == PipelineSchedule::Chimera;
-        let tied = if stages > 1 && !chimera { plan.model.tied } else { 0 };
+        let copies = stages > 1 && plan.pipeline.schedule.goes_both_ways();
+        let tied = if stages > 1 && !copies { plan.model.tied } else { 0 };
         let table = tied.div_ceil(plan.degree(Axis::Tp)) * plan.gradient_precision.bytes();
         let head = plan.model.layers.len() - 1;
         let [first, last] = [done.last(), done.first()].map(|d| d.map_or(0, |(i, _)| *i));
-        let units = plan.workload.parallelism.zero == 3 && !chimera;
+        let units = plan.workload.parallelism.zero == 3 && !copies;
         let together = |a: &(usize, NodeId), b: &(usize, NodeId)| {
             units && plan.unit(&(first..last + 1), a.0).contains(&b.0)
         };
@@ -79,7 +81,7 @@ impl Emitter<'_> {
             // The layers of a unit compute one after the other.
             let &(i, ready) = unit.last().expect("no chunk is empty");
             let layer = &plan.model.layers[i];
-            if chimera {
+            if copies {
                 let (own, experts) = plan.parameters(layer);
                 let bytes = (own + experts) * plan.gradient_precision.bytes();
                 let other = stages - 1 - position;
@@ -96,21 +98,35 @@ impl Emitter<'_> {
                 let (_, receive) = self.message((position, 0), &name, what, &[ready]);
                 pending.head = Some((position, i, ready));
                 pending.table = Some(receive);
-            } else if tied > 0 && i == 0 {
-                let name = format!("{} tied gradient", layer.name);
-                let what = (table, Purpose::Data, Pass::Backward);
-                let waits: Vec<NodeId> = [ready].into_iter().chain(pending.table).collect();
-                if let Some((last, i, own)) = pending.head.take() {
-                    let (_, receive) = self.message((position, last), &name, what, &[ready]);
-                    let tied = plan.model.tied;
-                    self.leave(last, vec![i], (tied, None), vec![own, receive], pending);
+                if let Some(ready) = pending.first.take() {
+                    self.tied_ends((0, 0, ready), pending);
                 }
-                self.leave(position, vec![i], (0, None), waits, pending);
+            } else if tied > 0 && i == 0 {
+                if pending.head.is_some() {
+                    self.tied_ends((position, i, ready), pending);
+                } else {
+                    pending.first = Some(ready);
+                }
             } else {
                 let unit: Vec<usize> = unit.iter().rev().map(|(i, _)| *i).collect();
                 self.leave(position, unit, (0, microbatch), vec![ready], pending);
             }
         }
+    }
+
+    /// Both ends of a tied table have their part of its gradient: the first one's goes to the last.
+    fn tied_ends(&mut self, (position, i, ready): (usize, usize, NodeId), pending: &mut Pending) {
+        let plan = self.plan;
+        let table = plan.model.tied.div_ceil(plan.degree(Axis::Tp));
+        let bytes = table * plan.gradient_precision.bytes();
+        let name = format!("{} tied gradient", plan.model.layers[i].name);
+        let waits: Vec<NodeId> = [ready].into_iter().chain(pending.table).collect();
+        if let Some((last, head, own)) = pending.head.take() {
+            let what = (bytes, Purpose::Data, Pass::Backward);
+            let (_, receive) = self.message((position, last), &name, what, &[ready]);
+            self.leave(last, vec![head], (plan.model.tied, None), vec![own, receive], pending);
+        }
+        self.leave(position, vec![i], (0, None), waits, pending);
     }
 
     /// A unit's gradient travels now, or when the backward pass is over.

@@ -4,7 +4,7 @@
 //! - `pieces`: where the model is cut. `plan`: that, and the times of its layers.
 //! - [`batch`]: samples of the job, of a replica, of a microbatch.
 //! - [`order`]: in which order a stage runs its microbatches.
-//! - `emit`, `passes`, `gradients`: the nodes. `overlapped`: a product and its collective in parts.
+//! - `emit`, `layers`, `passes`, `gradients`: the nodes. `overlapped`: a product and its collective in parts.
 //! - [`context`]: tokens of a sample on several ranks.
 //! - [`shards`]: states over replicas.
 //! - [`split`]: actors of their own for slow ranks.
@@ -15,8 +15,10 @@
 mod batch;
 mod compressed;
 pub mod context;
+mod dual_pipe;
 pub(crate) mod emit;
 mod gradients;
+mod layers;
 pub mod layout;
 pub mod order;
 mod overlapped;
@@ -128,7 +130,7 @@ fn graph(plan: &Plan<'_>, orders: &[Vec<Slot>]) -> Result<StepGraph, WorkloadErr
     let mut next = vec![0usize; orders.len()];
     let mut left = vec![0u32; plan.pipeline.total_pieces() as usize * 2];
     let index = |slot: Slot| (slot.piece * 2 + slot.direction) as usize;
-    for slot in orders.iter().flatten().filter(|slot| !slot.forward) {
+    for slot in orders.iter().flatten().filter(|slot| slot.ends()) {
         left[index(*slot)] += 1;
     }
     loop {
@@ -138,19 +140,31 @@ fn graph(plan: &Plan<'_>, orders: &[Vec<Slot>]) -> Result<StepGraph, WorkloadErr
             let Some(slot) = order.get(next[position]).filter(|slot| handed.ready(**slot)) else {
                 continue;
             };
-            next[position] += 1;
-            moved = true;
-            if slot.forward {
-                emitter.forward(*slot, &mut handed);
+            let other = order.get(next[position] + 1).filter(|_| slot.beside);
+            if other.is_some_and(|other| !handed.ready(*other)) {
                 continue;
             }
-            left[index(*slot)] -= 1;
-            let last = left[index(*slot)] == 0;
-            let leaves = last || plan.reduces_each();
-            let done = emitter.backward(*slot, leaves, &mut handed);
-            if leaves {
-                let microbatch = (!last).then_some(slot.microbatch);
-                emitter.gradients(position, &done, microbatch, &mut pending);
+            let mut turns = Vec::new();
+            for slot in [slot].into_iter().chain(other) {
+                next[position] += 1;
+                left[index(*slot)] -= u32::from(slot.ends());
+                let last = slot.ends() && left[index(*slot)] == 0;
+                turns.push((*slot, last, last || (slot.ends() && plan.reduces_each())));
+            }
+            moved = true;
+            let done = match turns.as_slice() {
+                [(one, _, leaves), (other, _, leave)] => {
+                    emitter.both([(*one, *leaves), (*other, *leave)], &mut handed).into()
+                }
+                turns => {
+                    turns.iter().map(|t| emitter.pass(t.0, t.2, &mut handed)).collect::<Vec<_>>()
+                }
+            };
+            for ((slot, last, leaves), done) in turns.into_iter().zip(done) {
+                if leaves {
+                    let microbatch = (!last).then_some(slot.microbatch);
+                    emitter.gradients(position, &done, microbatch, &mut pending);
+                }
             }
         }
         if !moved {

@@ -11,23 +11,53 @@
 //!   then the forward pass that is furthest along its pipeline; it attains the paper's 2m + p − 2
 //!   units.
 //!
+//! - `zero_bubble` (ZB-H1; Qi, Wan, Huang, Lin, ICLR 2024, §2): 1F1B whose backward passes are cut in two,
+//!   the gradient of the inputs, which the stage before waits for, and that of the weights, which nobody
+//!   does: position i does it i microbatches later, so that it fills what would be idle and every position keeps
+//!   as many microbatches as 1F1B's first.
+//! - `dual_pipe` (DeepSeek-V3): see `dual_pipe.rs`.
+//!
 //! The bubble of the first two, with f and b the time of one pass: (p − 1)(f + b) of
-//! (m + p − 1)(f + b).
+//! (m + p − 1)(f + b); of `zero_bubble`, with b of the inputs and w of the weights, (p − 1)(f + b − w).
 
+use super::dual_pipe;
 use crate::error::WorkloadError;
 use crate::spec::PipelineSchedule;
+
+/// What a pass does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Turn {
+    /// Forward.
+    Forward,
+    /// The gradients of inputs and weights.
+    Backward,
+    /// The gradients of inputs alone.
+    Inputs,
+    /// Those of weights, some time after.
+    Weights,
+}
 
 /// A pass of one microbatch through one piece of the model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// Forward or backward.
-    pub forward: bool,
+    /// What it does.
+    pub turn: Turn,
     /// Which microbatch.
     pub microbatch: u32,
     /// Which piece of the model, along the forward pass.
     pub piece: u32,
     /// 1 of the pipeline that goes up the positions.
     pub direction: u32,
+    /// Whether it runs side by side with the next one in order.
+    pub beside: bool,
+}
+
+impl Slot {
+    /// Whether gradients of weights are there after it, and activations are no longer needed.
+    #[must_use]
+    pub fn ends(self) -> bool {
+        matches!(self.turn, Turn::Backward | Turn::Weights)
+    }
 }
 
 /// What is run, in numbers.
@@ -72,17 +102,23 @@ impl Pipeline {
                 "`interleaved` runs them in groups of as many as there are stages",
                 format!("a multiple of {p}"),
             ),
-            PipelineSchedule::Chimera if p > 1 && !p.is_multiple_of(2) => fail(
+            schedule if schedule.goes_both_ways() && p > 1 && !p.is_multiple_of(2) => fail(
                 "pp",
                 p,
-                "`chimera` pairs the stages of two directions",
+                &format!("`{}` pairs the stages of two directions", schedule.tag()),
                 "an even number of stages".to_owned(),
             ),
-            PipelineSchedule::Chimera if p > 1 && !m.is_multiple_of(2) => fail(
+            schedule if schedule.goes_both_ways() && p > 1 && !m.is_multiple_of(2) => fail(
                 "microbatches",
                 m,
-                "`chimera` sends half of them each way",
+                &format!("`{}` sends half of them each way", schedule.tag()),
                 "an even number".to_owned(),
+            ),
+            PipelineSchedule::DualPipe if p > 1 && m < 2 * p => fail(
+                "microbatches",
+                m,
+                "`dual_pipe` needs two for every stage",
+                format!("at least {}", 2 * p),
             ),
             _ => Ok(()),
         }
@@ -93,6 +129,9 @@ impl Pipeline {
     pub fn orders(&self) -> Vec<Vec<Slot>> {
         match self.schedule {
             PipelineSchedule::Chimera if self.positions > 1 => self.chimera(),
+            PipelineSchedule::DualPipe if self.positions > 1 => {
+                dual_pipe::orders(self.positions, self.microbatches)
+            }
             _ => (0..self.positions).map(|position| self.order(position)).collect(),
         }
     }
@@ -107,23 +146,35 @@ impl Pipeline {
         }
         .min(total);
         // The k-th pass of a direction: which microbatch, which of the position's pieces.
-        let slot = |k: u32, forward: bool| {
+        let slot = |k: u32, turn: Turn| {
             let (mut microbatch, mut piece) = (k, 0);
             if v > 1 {
                 microbatch = k / (p * v) * p + k % p;
                 piece = k % (p * v) / p;
             }
-            if !forward {
+            if turn != Turn::Forward {
                 piece = v - 1 - piece;
             }
-            Slot { forward, microbatch, piece: piece * p + position, direction: 0 }
+            Slot { turn, microbatch, piece: piece * p + position, direction: 0, beside: false }
         };
-        let mut order: Vec<Slot> = (0..warm_up).map(|k| slot(k, true)).collect();
+        let split = self.schedule == PipelineSchedule::ZeroBubble && p > 1;
+        let mut order: Vec<Slot> = (0..warm_up).map(|k| slot(k, Turn::Forward)).collect();
         for k in 0..total {
             if warm_up + k < total {
-                order.push(slot(warm_up + k, true));
+                order.push(slot(warm_up + k, Turn::Forward));
             }
-            order.push(slot(k, false));
+            if !split {
+                order.push(slot(k, Turn::Backward));
+                continue;
+            }
+            order.push(slot(k, Turn::Inputs));
+            if k >= position {
+                order.push(slot(k - position, Turn::Weights));
+            }
+        }
+        if split {
+            let left = total.saturating_sub(position)..total;
+            order.extend(left.map(|k| slot(k, Turn::Weights)));
         }
         order
     }
@@ -155,11 +206,12 @@ impl Pipeline {
                 done[direction][piece][usize::from(backward)] += 1;
                 let direction = u32::from(direction == 1);
                 order.push(Slot {
-                    forward: !backward,
+                    turn: if backward { Turn::Backward } else { Turn::Forward },
                     // Those that go up are numbered after those that go down.
                     microbatch: u32::MAX - microbatch + direction * half,
                     piece: u32::try_from(piece).expect("few stages"),
                     direction,
+                    beside: false,
                 });
             }
         }
@@ -177,11 +229,17 @@ mod tests {
 
     #[test]
     fn orders_of_the_papers() {
+        let letter = |turn: Turn| match turn {
+            Turn::Forward => 'F',
+            Turn::Backward => 'B',
+            Turn::Inputs => 'I',
+            Turn::Weights => 'W',
+        };
         let shown = |pipeline: Pipeline, position: usize| -> String {
             let order = &pipeline.orders()[position];
             order
                 .iter()
-                .map(|s| format!("{}{}", if s.forward { 'F' } else { 'B' }, s.microbatch))
+                .map(|s| format!("{}{}", letter(s.turn), s.microbatch))
                 .collect::<Vec<_>>()
                 .join(" ")
         };
@@ -189,21 +247,33 @@ mod tests {
         assert_eq!(shown(gpipe, 0), "F0 F1 F2 B0 B1 B2");
         let flush = pipeline(4, 8, PipelineSchedule::OneForwardOneBackward);
         assert_eq!(shown(flush, 0), "F0 F1 F2 F3 B0 F4 B1 F5 B2 F6 B3 F7 B4 B5 B6 B7");
+        let halves = pipeline(4, 5, PipelineSchedule::ZeroBubble);
+        assert_eq!(shown(halves, 0), "F0 F1 F2 F3 I0 W0 F4 I1 W1 I2 W2 I3 W3 I4 W4");
+        assert_eq!(shown(halves, 2), "F0 F1 I0 F2 I1 F3 I2 W0 F4 I3 W1 I4 W2 W3 W4");
         assert_eq!(shown(flush, 3), "F0 B0 F1 B1 F2 B2 F3 B3 F4 B4 F5 B5 F6 B6 F7 B7");
     }
 
     #[test]
     fn every_pass_is_run_once_where_its_piece_is() {
-        for schedule in [PipelineSchedule::OneForwardOneBackward, PipelineSchedule::Chimera] {
-            for (p, m) in [(2, 2), (4, 4), (4, 8), (8, 16)] {
+        for schedule in [
+            PipelineSchedule::OneForwardOneBackward,
+            PipelineSchedule::Chimera,
+            PipelineSchedule::ZeroBubble,
+            PipelineSchedule::DualPipe,
+        ] {
+            for (p, m) in [(2, 4), (4, 8), (4, 10), (8, 16), (12, 30)] {
                 let pipeline = pipeline(p, m, schedule);
                 let mut seen = std::collections::BTreeSet::new();
                 for (position, order) in (0..).zip(pipeline.orders()) {
                     for slot in order {
                         assert_eq!(pipeline.position(slot.piece, slot.direction), position);
-                        assert!(seen.insert((slot.forward, slot.microbatch, slot.piece)));
+                        let again = (slot.turn, slot.microbatch, slot.piece);
+                        assert!(seen.insert(again));
+                        let ends = (Turn::Backward, slot.microbatch, slot.piece);
+                        assert!(slot.turn != Turn::Weights || seen.insert(ends));
                     }
                 }
+                seen.retain(|(turn, ..)| matches!(turn, Turn::Forward | Turn::Backward));
                 assert_eq!(seen.len(), 2 * (p * m) as usize);
             }
         }

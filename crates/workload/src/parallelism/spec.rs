@@ -128,6 +128,10 @@ pub enum PipelineSchedule {
     Interleaved,
     /// Two pipelines in opposite directions.
     Chimera,
+    /// 1F1B whose gradients of weights fill what would be idle (ZB-H1).
+    ZeroBubble,
+    /// Two pipelines in opposite directions, forward and backward passes side by side.
+    DualPipe,
 }
 
 impl PipelineSchedule {
@@ -139,7 +143,15 @@ impl PipelineSchedule {
             Self::OneForwardOneBackward => "1f1b",
             Self::Interleaved => "interleaved",
             Self::Chimera => "chimera",
+            Self::ZeroBubble => "zero_bubble",
+            Self::DualPipe => "dual_pipe",
         }
+    }
+
+    /// Whether each position has a stage of either direction.
+    #[must_use]
+    pub const fn goes_both_ways(self) -> bool {
+        matches!(self, Self::Chimera | Self::DualPipe)
     }
 }
 

@@ -7,6 +7,7 @@ mod common;
 mod context;
 mod disturbances;
 mod fuzz;
+mod halves;
 mod hugging_face;
 mod kineto;
 mod kineto_host;

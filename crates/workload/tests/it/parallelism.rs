@@ -46,6 +46,22 @@ fn bubbles_are_those_of_the_papers() {
             // Li & Hoefler, table 2, with passes of equal time: (p − 2) / (2m + p − 2).
             assert_eq!(took, 2.0 * m as f64 + f64::from(p) - 2.0, "chimera {p} {m}");
         }
+        if p > 1 && m >= u64::from(p) {
+            let cut = json!({"pp": p, "microbatches": m, "schedule": "zero_bubble"});
+            let took = milliseconds(pipeline(cut, u64::from(p), m, 2), &[p]);
+            // Qi et al., §2.2, with f, b and w of 1 ms each: a bubble of (p − 1)(f + b − w).
+            assert_eq!(took, 3.0 * m as f64 + f64::from(p) - 1.0, "zero_bubble {p} {m}");
+        }
+        if p % 2 == 0 && m >= 2 * u64::from(p) {
+            let cut = json!({"pp": p, "microbatches": m, "schedule": "dual_pipe"});
+            let took = milliseconds(pipeline(cut, u64::from(p), m, 2), &[p]);
+            // DeepSeek-V3, table 2: (p/2 − 1)(F&B + B − 3W), B of 2 ms with its W of 1 ms, F&B of 3.
+            assert_eq!(
+                took,
+                3.0 * m as f64 + 2.0 * (f64::from(p) / 2.0 - 1.0),
+                "dual_pipe {p} {m}"
+            );
+        }
     }
 }
 
@@ -265,7 +281,9 @@ proptest! {
         dp in 1u32..4,
         zero in 0u32..4,
         sp in any::<bool>(),
-        schedule in prop::sample::select(vec!["gpipe", "1f1b", "interleaved", "chimera"]),
+        schedule in prop::sample::select(vec![
+            "gpipe", "1f1b", "interleaved", "chimera", "zero_bubble", "dual_pipe",
+        ]),
     ) {
         let cut = json!({"tp": tp, "pp": pp, "dp": dp, "zero": zero, "sp": sp && tp > 1,
                          "microbatches": 8, "schedule": schedule});
