@@ -153,7 +153,8 @@ def devices_page() -> str:
         known = "kernels known" if "kernels" in device else "kernels not known"
         lines += [
             *("", f"## {device['name']}", ""),
-            f"{device['about']}: {peaks}; {device['memory']} at {device['memory_bandwidth']}; {known}.",
+            f"{device['about']}: {peaks}; {device['memory']} at {device['memory_bandwidth']};",
+            f"{known}.",
             *("", device["source"]),
         ]
     return "\n".join(lines) + "\n"

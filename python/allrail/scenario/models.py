@@ -129,7 +129,7 @@ def read_model(name: str, *, folder: FilePath | None = None) -> tuple[dict[str, 
 
 
 def resolve(workload: dict[str, Any], *, folder: FilePath) -> dict[str, Any]:
-    """Put a model and a device's file in place of their names; paths start at the scenario's folder.
+    """Put a model and a device's file in place of their names; paths start at the folder.
 
     Args:
         workload: The key `workload` as plain values.
