@@ -198,10 +198,15 @@ impl Device {
     /// The kernels of a layer, scaled, if these are known.
     pub(crate) fn passes(&self, kernels: &[Kernel], part: &Part) -> Option<PassTimes> {
         let model = self.kernels.as_ref().filter(|_| !kernels.is_empty())?;
-        let PassTimes { forward, input, weight, attention } = model.passes(kernels, part);
-        let [forward, input, weight, attention] =
-            [forward, input, weight, attention].map(|seconds| 1e12 * seconds * self.scale);
-        Some(PassTimes { forward, input, weight, attention })
+        let times = model.passes(kernels, part);
+        let scaled = |seconds: f64| 1e12 * seconds * self.scale;
+        Some(PassTimes {
+            forward: scaled(times.forward),
+            input: scaled(times.input),
+            weight: scaled(times.weight),
+            attention: scaled(times.attention),
+            attention_input: scaled(times.attention_input),
+        })
     }
 
     /// A measured time, scaled.

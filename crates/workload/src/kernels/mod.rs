@@ -84,6 +84,8 @@ pub(crate) struct Part {
     pub(crate) whole: u64,
     /// Ways that experts are spread.
     pub(crate) experts: u64,
+    /// Ways that the tokens of a sample are cut.
+    pub(crate) tokens: u64,
 }
 
 /// Seconds of a microbatch through a layer.
@@ -94,6 +96,8 @@ pub(crate) struct PassTimes {
     pub(crate) weight: f64,
     /// Of the forward pass: of what has no weights.
     pub(crate) attention: f64,
+    /// The same of the gradient of the input.
+    pub(crate) attention_input: f64,
 }
 
 /// Kernels of one job on a device.
@@ -165,16 +169,17 @@ impl KernelModel {
     /// Of a microbatch through a layer's kernels.
     pub(crate) fn passes(&self, kernels: &[Kernel], part: &Part) -> PassTimes {
         let (mut forward, mut input, mut weight) = (Run::default(), Run::default(), Run::default());
-        let mut attention = Run::default();
+        let (mut attention, mut attention_input) = (0.0, 0.0);
         for kernel in kernels {
             match kernel {
                 Kernel::Product(product) => {
                     self.product(product, part, [&mut forward, &mut input, &mut weight]);
                 }
                 Kernel::Attention(of) => {
-                    let before = forward.seconds;
+                    let before = [forward.seconds, input.seconds];
                     self.attend(of, part, [&mut forward, &mut input]);
-                    attention.seconds += forward.seconds - before;
+                    attention += forward.seconds - before[0];
+                    attention_input += input.seconds - before[1];
                 }
                 Kernel::Stream(stream) => {
                     self.stream(stream, part, [&mut forward, &mut input]);
@@ -187,7 +192,8 @@ impl KernelModel {
             forward: time(forward),
             input: time(input),
             weight: time(weight),
-            attention: attention.seconds,
+            attention,
+            attention_input,
         }
     }
 
@@ -196,7 +202,7 @@ impl KernelModel {
         let format = self.recipe.format().filter(|_| product.scaled);
         let rates = self.product_rates(format.unwrap_or(Format::of(self.precision)));
         let copies = if product.copies > 1 { product.copies.div_ceil(part.experts) } else { 1 };
-        let m = (product.rows * part.samples).div_ceil(copies);
+        let m = (product.rows * part.samples).div_ceil(copies * part.tokens);
         let (n, k) = match product.split {
             Split::None => (product.outputs, product.inputs),
             Split::Inputs => (product.outputs, product.inputs.div_ceil(part.cut)),
@@ -218,6 +224,8 @@ impl KernelModel {
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     fn attend(&self, attention: &Attention, part: &Part, [forward, backward]: [&mut Run; 2]) {
         let count = attention.heads.div_ceil(part.cut) * part.samples;
+        // Each rank has as many of its pairs.
+        let share = 1.0 / part.tokens as f64;
         let kind = self.attention;
         let size = attention.head.max(attention.value);
         let of_kind = || self.rates.attention.iter().filter(|rate| rate.kind == kind);
@@ -225,17 +233,19 @@ impl KernelModel {
         if let Some(rate) = fitting.or_else(|| of_kind().max_by_key(|rate| rate.head)) {
             let padded = (rate.head as f64 / size as f64).max(1.0);
             let ramp = 1.0 + rate.half as f64 / attention.keys.max(1) as f64;
-            let flops = attention.flops() * count as f64 * padded * ramp;
+            let flops = attention.flops() * count as f64 * share * padded * ramp;
             forward.add(flops / rate.forward.per_second(), 1.0);
             backward.add(2.5 * flops / rate.backward.per_second(), 2.0);
             return;
         }
-        let Attention { queries: q, keys: k, head: d, value: v, .. } = *attention;
+        let Attention { queries, keys: k, head: d, value: v, .. } = *attention;
+        let q = queries.div_ceil(part.tokens);
         let rates = self.product_rates(Format::of(self.precision));
         let of = |shapes: &[[u64; 3]]| -> f64 {
             shapes.iter().map(|[m, n, k]| rates.seconds([*m, *n, *k, count])).sum()
         };
-        let scores = attention.scores() as f64 * count as f64 * self.width() / self.memory();
+        let scores =
+            attention.scores() as f64 * share * count as f64 * self.width() / self.memory();
         // A softmax with its mask reads and writes once; its gradient reads two and writes one.
         forward.add(of(&[[q, k, d], [q, v, k]]) + 2.0 * scores, 3.0);
         backward.add(of(&[[k, v, q], [q, k, v], [q, d, k], [k, d, q]]) + 3.0 * scores, 5.0);
@@ -243,7 +253,7 @@ impl KernelModel {
 
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
     fn stream(&self, stream: &Stream, part: &Part, [forward, backward]: [&mut Run; 2]) {
-        let ways = if stream.cut { part.cut } else { part.whole };
+        let ways = part.tokens * if stream.cut { part.cut } else { part.whole };
         let each = part.samples as f64 / ways as f64 * self.width() / self.memory();
         let (there, back, kernels) = if self.launch.fuses() {
             (stream.fused_forward, stream.fused_backward, stream.kernels.min(1))

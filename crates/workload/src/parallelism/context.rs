@@ -14,9 +14,9 @@
 //! Gradients and ZeRO's shards are over dp × cp.
 //!
 //! Causal work is taken as balanced: each rank has one part from the beginning and one from the end of a
-//! sample, so their number divides the tokens twice. Attention takes as much of a layer's time as of its
-//! FLOPs, the rest of a layer's work is before the ring of the forward pass and after that of the backward
-//! pass: where within the layer it stands changes no time, as nothing hides it.
+//! sample, so their number divides the tokens twice. The rest of a layer's work stands before the ring of
+//! the forward pass and after that of the backward pass: where it stands within the layer changes no time, as
+//! nothing hides it.
 //!
 //! Ignored: attention that takes longer in blocks than at once, buffers of blocks on their way.
 
@@ -110,25 +110,17 @@ impl Plan<'_> {
         })
     }
 
-    /// A layer's forward pass.
-    pub(super) fn forward_computing(&self, layer: &Layer, times: Times, pass: Pass) -> Computing {
-        let flops = layer.flops;
-        let between_tokens = part(times.forward, flops.product, flops.forward);
-        Computing { pass, all: times.forward, between_tokens }
-    }
-
-    /// The gradient of a layer's inputs: attention's products have two each, and run again where asked.
-    pub(super) fn input_computing(&self, layer: &Layer, times: Times) -> Computing {
-        let again = self.workload.parallelism.recompute.within(layer);
-        let products = 2 * layer.flops.product + again;
-        let between_tokens = part(times.input, products, layer.flops.input + again);
-        Computing { pass: Pass::Backward, all: times.input, between_tokens }
+    /// The gradient of a layer's inputs, or its forward pass.
+    pub(super) fn computing(&self, times: Times, pass: Pass, forward: bool) -> Computing {
+        let all = if forward { times.forward } else { times.input };
+        let between_tokens = times.attention[usize::from(!forward)].min(all);
+        Computing { pass, all, between_tokens }
     }
 }
 
 /// So much of a time.
-pub(super) fn part(time: Time, flops: u64, of: u64) -> Time {
-    let share = u128::from(time.as_ps()) * u128::from(flops.min(of)) / u128::from(of.max(1));
+pub(super) fn part(time: Time, count: u64, of: u64) -> Time {
+    let share = u128::from(time.as_ps()) * u128::from(count.min(of)) / u128::from(of.max(1));
     Time::from_ps(u64::try_from(share).unwrap_or(u64::MAX))
 }
 

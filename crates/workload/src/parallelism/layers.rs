@@ -91,7 +91,7 @@ impl Emitter<'_> {
         }
         data = self.exchange_tokens(position, layer, &name, pass, data);
         data.extend(parameters);
-        let computing = plan.forward_computing(layer, plan.times[i], pass);
+        let computing = plan.computing(plan.times[i], pass, true);
         let mut first = None;
         if let Some(gathered) = beside.gathered {
             let nodes = self.gathering_product(position, &name, gathered, pass, &data);
@@ -229,7 +229,7 @@ impl Emitter<'_> {
         let apart = slot.turn == Turn::Inputs;
         let experts = layer.experts.is_some_and(|_| self.ranks(Span::Experts) > 1);
         let merged = !apart && (summed == 0 || experts);
-        let mut computing = plan.input_computing(layer, times);
+        let mut computing = plan.computing(times, Pass::Backward, false);
         let mut of_inputs = format!("{name} of inputs");
         if merged {
             let all = times.input.checked_add(times.weight).unwrap_or(times.input);

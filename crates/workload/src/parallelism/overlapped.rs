@@ -7,8 +7,9 @@
 //! same way, and those of inputs are scattered beside the gradient of the weights, as without it. It
 //! is `--tp-comm-overlap` of Megatron-LM and the async TP of PyTorch and torchtitan (Wang et al., ASPLOS 2023).
 //!
-//! Of a layer's time its first products take as much as of its FLOPs: of attention queries, keys and values, of
-//! a feed-forward part all but the last matrix; where matrices are not known, half. Layers with
+//! Of a layer's time without attention between tokens, its first products take as much as of its parameters:
+//! of attention queries, keys and values, of a feed-forward part all but the last matrix; where matrices are not
+//! known, half. Layers with
 //! experts keep their collectives whole: tokens are sorted in between.
 //!
 //! Ignored: that parts of a product take longer than the whole.
@@ -55,23 +56,20 @@ impl Plan<'_> {
     /// Of a layer's forward pass.
     pub(super) fn beside_forward(&self, layer: &Layer, times: Times) -> Beside {
         let Some((gathered, scattered)) = self.products(layer) else { return Beside::default() };
-        let whole = layer.flops.forward;
-        let linear = whole - layer.flops.product;
+        let linear = times.forward.saturating_sub(times.attention[0]);
         let (first, last) = ends(layer, linear);
         Beside {
-            gathered: (gathered > 0).then(|| (gathered, part(times.forward, first, whole))),
-            scattered: (scattered > 0).then(|| (scattered, part(times.forward, last, whole))),
+            gathered: (gathered > 0).then_some((gathered, first)),
+            scattered: (scattered > 0).then_some((scattered, last)),
         }
     }
 
     /// Of the gradient of its inputs: the last product comes first.
     pub(super) fn beside_backward(&self, layer: &Layer, times: Times) -> Beside {
         let Some((_, gathered)) = self.products(layer) else { return Beside::default() };
-        let linear = layer.flops.input.saturating_sub(2 * layer.flops.product);
-        let whole = layer.flops.input + self.workload.parallelism.recompute.within(layer);
-        let last = ends(layer, linear).1;
-        let gathered = (gathered > 0).then(|| (gathered, part(times.input, last, whole)));
-        Beside { gathered, scattered: None }
+        let linear = times.input.saturating_sub(times.attention[1]);
+        let (_, last) = ends(layer, linear);
+        Beside { gathered: (gathered > 0).then_some((gathered, last)), scattered: None }
     }
 
     /// (elements gathered before, scattered behind) a layer's forward pass in parts; none where it is whole.
@@ -82,22 +80,18 @@ impl Plan<'_> {
     }
 }
 
-/// FLOPs of the products that take a layer's input, and of those that make its output.
-fn ends(layer: &Layer, linear: u64) -> (u64, u64) {
+/// Of the time of a layer's linear maps: those that take its input, and the one that makes its output.
+fn ends(layer: &Layer, linear: Time) -> (Time, Time) {
     if !layer.block {
         // A head is one product.
         return (linear, linear);
     }
     let sizes: Vec<u64> = layer.matrices.iter().map(|[rows, columns]| rows * columns).collect();
     let last = match sizes.as_slice() {
-        [.., last] if sizes.len() > 1 => {
-            let all: u128 = sizes.iter().map(|size| u128::from(*size)).sum();
-            let share = u128::from(linear) * u128::from(*last) / all.max(1);
-            u64::try_from(share).unwrap_or(linear)
-        }
-        _ => linear / 2,
+        [.., last] if sizes.len() > 1 => part(linear, *last, sizes.iter().sum()),
+        _ => part(linear, 1, 2),
     };
-    (linear - last, last)
+    (linear.saturating_sub(last), last)
 }
 
 impl Emitter<'_> {

@@ -43,6 +43,8 @@ pub(crate) struct Times {
     pub(crate) forward: Time,
     pub(crate) input: Time,
     pub(crate) weight: Time,
+    /// Of the forward pass and of the gradient of the input: attention between tokens.
+    pub(crate) attention: [Time; 2],
 }
 
 /// How many ways the parts of a layer are cut.
@@ -370,11 +372,17 @@ impl<'w> Plan<'w> {
             // As much of the forward pass's time as of the model's.
             let part = nominal.attention / nominal.forward.max(f64::MIN_POSITIVE);
             let again = if recompute.within(layer) > 0 { part } else { 0.0 };
+            let attention = [
+                forward * part,
+                input * (nominal.attention_input / nominal.input.max(f64::MIN_POSITIVE))
+                    + forward * again,
+            ];
             let input = input + forward * again;
             Times {
                 forward: device::time(forward),
                 input: device::time(input),
                 weight: device::time(weight),
+                attention: attention.map(device::time),
             }
         };
         Ok(layers.iter().zip(&nominal).map(|(layer, nominal)| of(layer, nominal)).collect())
@@ -398,6 +406,7 @@ impl<'w> Plan<'w> {
             cut: shares.cut,
             whole: shares.whole,
             experts: shares.experts,
+            tokens: shares.tokens,
         };
         if let Some(times) = self.device.passes(&layer.kernels, &part) {
             let weight = times.weight + self.accumulated(layer);
@@ -409,7 +418,9 @@ impl<'w> Plan<'w> {
         let [forward, input, weight] = costs.map(weigh);
         #[expect(clippy::cast_precision_loss, reason = "a part")]
         let product = layer.flops.product as f64 / layer.flops.forward.max(1) as f64;
-        PassTimes { forward, input, weight, attention: forward * product }
+        let back = 2.0 * layer.flops.product as f64 / layer.flops.input.max(1) as f64;
+        let attention = forward * product;
+        PassTimes { forward, input, weight, attention, attention_input: input * back }
     }
 
     /// Bytes that the optimizer keeps beside a parameter and its gradient.
