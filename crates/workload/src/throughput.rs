@@ -7,7 +7,7 @@
 //!
 //! MFU is of Chowdhery et al. (PaLM, 2022, appendix B), HFU beside it of Korthikanti et al. ("Reducing
 //! activation recomputation", 2022): the first counts one forward and one backward pass, the second
-//! what the backward pass computes again, too (`recompute.rs`). FLOPs are
+//! what the backward pass computes again, too (`recompute.rs`), and the padding of experts. FLOPs are
 //! those of the model's matrices, a multiply-add as two; attention counts whole, not its causal half,
 //! as in PaLM. The peak is the device's, without `efficiency`.
 
@@ -22,7 +22,7 @@ pub struct StepWork {
     pub tokens: Option<u64>,
     /// FLOPs of one forward and one backward pass over all samples; `None` where shapes are not known.
     pub flops: Option<f64>,
-    /// FLOPs beside these, of what the backward pass computes again.
+    /// FLOPs beside these, of what the backward pass computes again and of the padding of experts.
     pub recomputed: f64,
     /// FLOP/s of an NPU at best.
     pub peak: Option<f64>,

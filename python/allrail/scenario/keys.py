@@ -266,6 +266,16 @@ class Parallelism(Node):
         default=1,
         description="Expert: replicas that share one set of experts; the rest is replicated.",
     )
+    capacity_factor: Annotated[float, Number(above=0, example="1.25")] | None = Field(
+        default=None,
+        description="An expert has room for so many times its even share of tokens, and "
+        "computes as much; none is dropped and nothing padded if left out.",
+    )
+    expert_nodes: Annotated[int, Count(1)] | None = Field(
+        default=None,
+        description="With `ep`: on how many nodes (places of the first dimension) a token "
+        "visits experts at most.",
+    )
     op: Annotated[int, Count(1)] = Field(
         default=1, description="Operator: shards of the space of an image, with halos."
     )
@@ -321,7 +331,16 @@ class Parallelism(Node):
         description="Into how many parts the batch is cut; the number of stages if left out.",
     )
     schedule: Annotated[
-        str, OneOf("gpipe", "1f1b", "interleaved", "chimera", what="a schedule of a pipeline")
+        str,
+        OneOf(
+            "gpipe",
+            "1f1b",
+            "interleaved",
+            "chimera",
+            "zero_bubble",
+            "dual_pipe",
+            what="a schedule of a pipeline",
+        ),
     ] = Field(default="1f1b", description="In which order a stage runs its microbatches.")
     virtual_stages: Annotated[int, Count(1)] | None = Field(
         default=None, description="`interleaved`: pieces of the model per stage; 2 if left out."

@@ -19,7 +19,7 @@
 //! heads where `tp` exceeds them, relative positions' time.
 
 use super::layer::{Cut, Experts, Flops, Layer, ModelLayers};
-use super::transformer::{Head, TransformerSpec};
+use super::transformer::{ExpertsSpec, Head, TransformerSpec};
 use crate::error::WorkloadError;
 
 fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadError {
@@ -74,8 +74,11 @@ impl TransformerSpec {
                 layers.push(layer);
             }
         }
+        for k in 0..self.next_tokens {
+            layers.extend(sizes.next_token(k, encoder + decoder));
+        }
         let mut last = sizes.last();
-        last.unit = encoder + decoder - 1;
+        last.unit = encoder + decoder + self.next_tokens - 1;
         layers.push(last);
         let language = matches!(self.head, Head::Language | Head::Masked | Head::Pretraining);
         let mut divisible = vec![("attention heads", sizes.heads)];
@@ -179,9 +182,25 @@ impl TransformerSpec {
                 let hint = format!("1 to {}", experts.count);
                 return Err(wrong("experts.top_k", top_k, "a token cannot visit so many", &hint));
             }
+            if let Some(room) = self.room {
+                let all = f64::from(experts.count) / f64::from(top_k);
+                if !(room > 0.0 && room <= all) {
+                    let why = "an expert has room for some tokens, and for all at most";
+                    let hint = format!("above 0, at most {all}");
+                    let field = "workload.parallelism.capacity_factor";
+                    return Err(WorkloadError::new(field, room, why, hint));
+                }
+            }
             if experts.every == Some(0) {
                 return Err(wrong("experts.every", 0, "it is zero", "1: every layer has experts"));
             }
+        }
+        if self.next_tokens > 0 && (self.head != Head::Language || self.decoder_layers > 0) {
+            let why = "it follows a decoder with a head of words";
+            return Err(wrong("next_tokens", self.next_tokens, why, "leave it out"));
+        }
+        if self.next_tokens > 64 {
+            return Err(wrong("next_tokens", self.next_tokens, "it is too large", "at most 64"));
         }
         if self.parallel_blocks && self.decoder_layers > 0 {
             let hint = "leave `decoder_layers` or `parallel_blocks` out";
@@ -224,7 +243,9 @@ impl Sizes<'_> {
         let tables = spec.vocabulary + spec.positions + spec.token_types + spec.relative_positions;
         let ends = tables as f64 * (h + spec.embedding() as f64 + self.heads as f64) + 4.0 * h * h;
         let norms = (spec.norms.per_layer + 2) as f64 * spec.norms.parameters as f64 * h;
-        let layers = f64::from(spec.layers) + f64::from(spec.decoder_layers);
+        let more = f64::from(spec.next_tokens);
+        let layers = f64::from(spec.layers) + f64::from(spec.decoder_layers) + more;
+        let ends = (ends + 2.0 * h * h) * (1.0 + more);
         let norms = norms + spec.norms.query_key as f64;
         8.0 * tokens * (2.0 * layers * (layer + norms + tokens * heads) + ends)
     }
@@ -333,15 +354,16 @@ impl Sizes<'_> {
             };
         };
         let f = experts.feed_forward.unwrap_or(f);
-        let visits = u64::from(experts.top_k.unwrap_or(1));
+        let visited = self.visited(experts);
         let router = h * u64::from(experts.count);
         let shared = matrices * h * experts.shared;
         let one = matrices * h * f + bias(spec.biases.feed_forward, (matrices - 1) * f + h);
-        let inner = self.tokens * (visits * (matrices * f + h) + matrices * experts.shared);
-        let work = router + visits * matrices * h * f + shared;
+        let inner = visited * (matrices * f + h) + self.tokens * matrices * experts.shared;
+        let even = self.tokens * u64::from(experts.top_k.unwrap_or(1));
+        let each = matrices * h * f;
         Layer {
             name,
-            flops: Flops::linear(2 * self.tokens * work),
+            flops: Flops::linear(2 * (self.tokens * (router + shared) + visited * each)),
             parameters: shared,
             replicated: router
                 + bias(experts.router_bias, u64::from(experts.count))
@@ -356,11 +378,53 @@ impl Sizes<'_> {
                 count: experts.count,
                 top_k: experts.top_k.unwrap_or(1),
                 parameters: one,
-                dispatched: self.wide() * visits,
+                dispatched: visited * h,
+                padding: 2 * visited.saturating_sub(even) * each,
             }),
             kernels: self.feed_forward_kernels(layer),
             ..Layer::default()
         }
+    }
+
+    /// Visits of a sample's tokens that experts have room for.
+    #[expect(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+    pub(super) fn visited(&self, experts: ExpertsSpec) -> u64 {
+        let even = self.tokens * u64::from(experts.top_k.unwrap_or(1));
+        self.spec.room.map_or(even, |room| (even as f64 * room).ceil() as u64)
+    }
+
+    /// A module that predicts one more token: the last layer's kind of layer on a projection of its output and
+    /// the next token's embedding, both normed, and the head, with tables that the model has.
+    fn next_token(&self, k: u32, layers: u32) -> [Layer; 4] {
+        let (h, wide) = (self.hidden, self.wide());
+        let projection = Layer {
+            name: format!("mtp{k}.projection"),
+            flops: Flops::linear(4 * wide * h),
+            parameters: 2 * h * h,
+            replicated: 2 * self.norm(),
+            matrices: vec![[h, 2 * h]],
+            moved: 2 * 3 * wide,
+            output: wide,
+            saved_whole: 4 * wide,
+            cut: Cut::Tensor { forward: wide, backward: wide },
+            kernels: self.next_token_kernels(),
+            ..Layer::default()
+        };
+        let last = layers - 1;
+        let attention = self.attention(format!("mtp{k}.attention"), false, self.spec.masks(last));
+        let feed_forward = self.feed_forward(format!("mtp{k}.feed_forward"), last);
+        let head = self.last();
+        let head = Layer {
+            name: format!("mtp{k}.head"),
+            parameters: 0,
+            replicated: self.norm(),
+            matrices: Vec::new(),
+            ..head
+        };
+        let block = |layer: Layer| Layer { unit: layers + k, block: true, ..layer };
+        let [projection, attention, feed_forward] =
+            [projection, attention, feed_forward].map(block);
+        [projection, attention, feed_forward, Layer { unit: layers + k, ..head }]
     }
 
     /// The last norm and the head.

@@ -133,7 +133,7 @@ impl Sizes<'_> {
         };
         let f = experts.feed_forward.unwrap_or(self.feed_forward);
         let copies = u64::from(experts.count);
-        let rows = s * u64::from(experts.top_k.unwrap_or(1));
+        let rows = self.visited(experts);
         let of = |inputs, outputs, split| {
             Kernel::Product(Product { rows, inputs, outputs, copies, split, scaled: true })
         };
@@ -157,6 +157,15 @@ impl Sizes<'_> {
         if width != h {
             kernels.push(plain(s, width, h, Split::None));
         }
+        kernels
+    }
+
+    /// Of a module's projection: the next token's embedding, two norms, and a product of both.
+    pub(super) fn next_token_kernels(&self) -> Vec<Kernel> {
+        let (h, s) = (self.hidden, self.tokens);
+        let mut kernels = self.embedding_kernels();
+        kernels.push(Kernel::Stream(Stream::plain(4 * s * h, 8 * s * h, 2, false)));
+        kernels.push(product(s, 2 * h, h, Split::Outputs));
         kernels
     }
 

@@ -130,6 +130,8 @@ pub struct Experts {
     pub parameters: u64,
     /// Elements of one sample that travel to the experts, all visits counted.
     pub dispatched: u64,
+    /// Forward FLOPs of one sample that are computed for nothing: room for tokens that is free.
+    pub padding: u64,
 }
 
 /// A model: its layers in forward order.
@@ -167,15 +169,27 @@ impl ModelLayers {
         self.layers.iter().map(Layer::all_parameters).sum()
     }
 
-    /// Forward FLOPs of one sample.
+    /// Forward FLOPs of one sample that it needs.
     #[must_use]
     pub fn forward_flops(&self) -> u64 {
-        self.layers.iter().map(|layer| layer.flops.forward).sum()
+        let all: u64 = self.layers.iter().map(|layer| layer.flops.forward).sum();
+        all - self.padding() / 3
     }
 
-    /// FLOPs of one sample, forward and backward.
+    /// FLOPs of one sample that it needs, forward and backward.
     #[must_use]
     pub fn flops(&self) -> u64 {
-        self.layers.iter().map(|layer| layer.flops.total()).sum()
+        let all: u64 = self.layers.iter().map(|layer| layer.flops.total()).sum();
+        all - self.padding()
+    }
+
+    /// FLOPs of one sample, forward and backward, that the padding of experts costs beside these.
+    #[must_use]
+    pub fn padding(&self) -> u64 {
+        self.layers
+            .iter()
+            .filter_map(|layer| layer.experts)
+            .map(|experts| 3 * experts.padding)
+            .sum()
     }
 }

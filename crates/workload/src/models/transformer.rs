@@ -53,6 +53,21 @@ pub struct TransformerSpec {
     pub parallel_blocks: bool,
     /// A token sees at most so many before it.
     pub window: Option<u64>,
+    /// Modules behind the last layer that each predict one more token: a projection, a layer and the head
+    /// again (DeepSeek-V3's multi-token prediction).
+    pub next_tokens: u32,
+    /// For how many times its even share of tokens an expert has room (`parallelism.capacity_factor`).
+    #[serde(skip)]
+    pub room: Option<f64>,
+}
+
+impl TransformerSpec {
+    /// With so much room in its experts.
+    #[must_use]
+    pub fn with_room(mut self, room: Option<f64>) -> Self {
+        self.room = room;
+        self
+    }
 }
 
 /// What comes after the last layer.

@@ -24,6 +24,10 @@ pub(crate) enum Span {
     Context,
     /// The replicas that share experts.
     Experts,
+    /// Of these, those on one node, and those on the others at the same place.
+    ExpertsNear,
+    /// See there.
+    ExpertsFar,
     /// The replicas of an expert.
     OfExpert,
     /// All replicas.
@@ -47,7 +51,7 @@ impl Span {
         match self {
             Self::Tensor => &[Axis::Tp],
             Self::Context => &[Axis::Cp],
-            Self::Experts => &[Axis::Ep],
+            Self::Experts | Self::ExpertsNear | Self::ExpertsFar => &[Axis::Ep],
             Self::OfExpert => &[Axis::Dp, Axis::Cp],
             Self::Replicas | Self::Shard | Self::Copies => &[Axis::Dp, Axis::Cp, Axis::Ep],
             Self::ReplicasAndShards => &[Axis::Dp, Axis::Cp, Axis::Ep, Axis::Op],
@@ -60,6 +64,8 @@ impl Span {
             Self::Tensor => "tp",
             Self::Context => "cp",
             Self::Experts => "ep",
+            Self::ExpertsNear => "ep in a node",
+            Self::ExpertsFar => "ep over nodes",
             Self::OfExpert => "dp of experts",
             Self::Replicas => "dp",
             Self::Shard => "shards of dp",
@@ -137,6 +143,11 @@ impl<'p> Emitter<'p> {
             Span::Across | Span::Along => {
                 let (across, along) = grid(layout.parts(Axis::Op));
                 if span == Span::Across { across } else { along }
+            }
+            Span::ExpertsNear | Span::ExpertsFar => {
+                let near = span == Span::ExpertsNear;
+                let parts = layout.together(span.axes()).into_iter();
+                parts.filter(|part| (part.dimension.0 == 0) == near).collect()
             }
             Span::Shard | Span::Copies => {
                 let shard = self.plan.workload.parallelism.shard.unwrap_or(1);

@@ -19,6 +19,7 @@ use allrail_core::Time;
 
 use super::context::Computing;
 use super::emit::{Emitter, Span};
+use super::experts::Journey;
 use super::order::{Slot, Turn};
 use crate::graph::{NodeId, Pass, Purpose};
 use crate::models::{Cut, Layer};
@@ -89,7 +90,8 @@ impl Emitter<'_> {
             }
             _ => {}
         }
-        data = self.exchange_tokens(position, layer, &name, pass, data);
+        let tokens = |journey| (layer, journey);
+        data = self.exchange_tokens(position, tokens(Journey::Out), &name, pass, data);
         data.extend(parameters);
         let computing = plan.computing(plan.times[i], pass, true);
         let mut first = None;
@@ -108,7 +110,7 @@ impl Emitter<'_> {
         if users.is_empty() {
             users.extend(first);
         }
-        let mut output = self.exchange_tokens(position, layer, &name, pass, data);
+        let mut output = self.exchange_tokens(position, tokens(Journey::Home), &name, pass, data);
         match layer.cut {
             Cut::Tensor { .. } if beside.scattered.is_some() => {
                 let product = beside.scattered.unwrap_or_default();
@@ -133,23 +135,6 @@ impl Emitter<'_> {
             _ => {}
         }
         output
-    }
-
-    /// Tokens to their experts, or back.
-    fn exchange_tokens(
-        &mut self,
-        position: usize,
-        layer: &Layer,
-        name: &str,
-        pass: Pass,
-        data: Vec<NodeId>,
-    ) -> Vec<NodeId> {
-        let Some(experts) = layer.experts else { return data };
-        let whole = self.plan.shares(layer).whole;
-        let what = (AllToAll, self.bytes(experts.dispatched, whole), Span::Experts);
-        let after = self.after(position, &data);
-        let arrived = self.collective(position, name, what, (Purpose::Expert, None, pass), &after);
-        arrived.map_or(data, |id| vec![id])
     }
 
     /// Who has the same parameters of a layer.
@@ -215,7 +200,8 @@ impl Emitter<'_> {
             }
             _ => {}
         }
-        data = self.exchange_tokens(position, layer, &name, Pass::Backward, data);
+        let tokens = |journey| (layer, journey);
+        data = self.exchange_tokens(position, tokens(Journey::Out), &name, Pass::Backward, data);
         data.extend(parameters);
         if let Some(gathered) = beside.gathered {
             let product = self.gathering_product(position, &name, gathered, Pass::Backward, &data);
@@ -237,7 +223,13 @@ impl Emitter<'_> {
             of_inputs.clone_from(&name);
         }
         let node = self.attend_back(position, layer, &of_inputs, beside.rest(computing), &data);
-        let mut output = self.exchange_tokens(position, layer, &name, Pass::Backward, vec![node]);
+        let mut output = self.exchange_tokens(
+            position,
+            tokens(Journey::Home),
+            &name,
+            Pass::Backward,
+            vec![node],
+        );
         if summed > 0 {
             output = self.sum_inputs(position, &name, summed, output);
         }

@@ -7,6 +7,7 @@
 //! - `emit`, `layers`, `passes`, `gradients`: the nodes. `overlapped`: a product and its collective in parts.
 //! - [`context`]: tokens of a sample on several ranks.
 //! - [`shards`]: states over replicas.
+//! - `experts`: tokens to experts and back.
 //! - [`split`]: actors of their own for slow ranks.
 //!
 //! A replica's batch is cut into microbatches; each runs forward and backward through the pieces of
@@ -17,6 +18,7 @@ mod compressed;
 pub mod context;
 mod dual_pipe;
 pub(crate) mod emit;
+mod experts;
 mod gradients;
 mod layers;
 pub mod layout;

@@ -140,6 +140,7 @@ impl<'w> Plan<'w> {
         };
         plan.divides()?;
         plan.cuts_tokens()?;
+        plan.experts_go_together()?;
         plan.overlaps_tensors()?;
         plan.shards_go_together()?;
         plan.has_what_is_recomputed()?;
@@ -157,7 +158,7 @@ impl<'w> Plan<'w> {
             samples,
             tokens: self.model.tokens,
             flops: (flops > 0.0).then_some(flops),
-            recomputed: self.recomputed() * samples as f64,
+            recomputed: (self.recomputed() + self.model.padding() as f64) * samples as f64,
             peak: self.device.peak,
         }
     }

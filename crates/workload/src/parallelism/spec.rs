@@ -31,6 +31,14 @@ pub struct Parallelism {
     /// Expert: replicas that share one set of experts; the rest is replicated.
     #[schemars(range(min = 1))]
     pub ep: u32,
+    /// An expert has room for so many times its even share of tokens, and computes as much; none is dropped and
+    /// nothing padded if left out.
+    #[schemars(extend("exclusiveMinimum" = 0))]
+    #[schemars(example = 1.25)]
+    pub capacity_factor: Option<f64>,
+    /// With `ep`: on how many nodes (places of the first dimension) a token visits experts at most.
+    #[schemars(range(min = 1))]
+    pub expert_nodes: Option<u32>,
     /// Operator: shards of the space of an image, with halos.
     #[schemars(range(min = 1))]
     pub op: u32,
@@ -89,6 +97,8 @@ impl Default for Parallelism {
             context: Context::default(),
             pp: 1,
             ep: 1,
+            capacity_factor: None,
+            expert_nodes: None,
             op: 1,
             sp: false,
             async_tp: false,

@@ -117,6 +117,21 @@ fn every_rank_has_its_part_of_the_tokens() {
 }
 
 #[test]
+fn kernels_of_a_part_of_the_tokens_take_part_of_the_time() {
+    let of = |cp: u32| {
+        let mut value = job(json!({"cp": cp, "dp": 1}));
+        value["model"] = json!({"transformer": {"layers": 2, "hidden": 4096, "heads": 32,
+            "vocabulary": 32000, "sequence_length": 8192}});
+        value["batch_per_replica"] = json!(1);
+        value["compute"] = json!({"device": "h100"});
+        compute(&built(value, &[cp]).graph, ActorId(0)).as_s()
+    };
+    // No less than its share, and a tenth of the whole for launches and waves at most.
+    let (whole, part) = (of(1), of(4));
+    assert!(part > 0.249 * whole && part < 0.35 * whole, "{part} {whole}");
+}
+
+#[test]
 fn gradients_and_shards_are_over_data_and_context_ranks() {
     let sizes = |cut: Value| {
         let graph = built(job(cut), &[16]).graph;

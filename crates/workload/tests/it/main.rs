@@ -6,6 +6,7 @@ mod chakra;
 mod common;
 mod context;
 mod disturbances;
+mod experts;
 mod fuzz;
 mod halves;
 mod hugging_face;

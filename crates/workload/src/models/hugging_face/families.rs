@@ -238,6 +238,9 @@ fn deepseek(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), Workl
     let size = config.needed(&["qk_nope_head_dim"])?.checked_add(rotary);
     spec.head_size = Some(size.unwrap_or(u64::MAX));
     spec.value_size = Some(config.needed(&["v_head_dim"])?);
+    if config.value(&["num_nextn_predict_layers"]).is_some() {
+        spec.next_tokens = config.small(&["num_nextn_predict_layers"])?;
+    }
     let inner = config.needed(&["moe_intermediate_size"])?.min(1 << 22);
     spec.experts = Some(ExpertsSpec {
         count: config.small(EXPERTS)?,
