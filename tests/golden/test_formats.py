@@ -60,6 +60,26 @@ def test_an_exported_step_takes_as_long(folder, allrail_cli):
         assert theirs[key] == ours[key]
 
 
+def test_ranks_that_are_alike_are_written_once(folder, allrail_cli):
+    export = ("export", "scenario.yaml", "--chakra", "out", "--ranks", "representative")
+    outcome = allrail_cli(*export, "--json")
+    assert outcome.status == 0, outcome.stderr
+    assert json.loads(outcome.stdout)["files"] == 1
+    listed = json.loads((folder / "out" / "scenario.ranks.json").read_text())
+    assert listed == {"0": list(range(8))}
+    ours = allrail.simulate_training("scenario.yaml").to_dict()
+    tree = traced(path=str(folder / "out" / "scenario"))
+    theirs = allrail.simulate_training(tree).to_dict()
+    for key in ("npus", "step_time_us", "compute_us", "exposed_us"):
+        assert theirs[key] == ours[key]
+    told = json.loads(allrail_cli("import", "out/scenario.0.et", "-o", "all", "--json").stdout)
+    assert (told["npus"], told["files"]) == (8, 8)
+    # All ranks' files in the same place are no longer one's.
+    assert allrail_cli(*export[:4]).status == 0
+    assert not (folder / "out" / "scenario.ranks.json").exists()
+    assert allrail.simulate_training(tree).to_dict()["step_time_us"] == ours["step_time_us"]
+
+
 def test_a_trace_of_eight_ranks_runs_on_a_thousand(folder, allrail_cli):
     allrail_cli("export", "scenario.yaml", "--chakra", "out", "--name", "t")
     tree = traced(path=str(folder / "out" / "t"), scale={})

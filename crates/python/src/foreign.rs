@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use allrail_simulate::SimulateError;
 use allrail_simulate::training::TrainingScenario;
 use allrail_simulate::training::outcome::export::export;
+use allrail_workload::formats::chakra::Ranks;
 use allrail_workload::formats::{self, convert};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
@@ -37,12 +38,21 @@ fn recognise(path: PathBuf) -> Option<&'static str> {
     formats::recognise(&path).map(allrail_workload::formats::Format::tag)
 }
 
-/// Writes a training scenario's step graph (JSON) as a Chakra trace; returns what was written (JSON).
+/// Writes a training scenario's step graph (JSON) as a Chakra trace, of `all` ranks or a `representative` of
+/// those that are alike; returns what was written (JSON).
 #[pyfunction]
 #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
-fn export_chakra(py: Python<'_>, scenario: &str, folder: PathBuf, name: &str) -> PyResult<String> {
+fn export_chakra(
+    py: Python<'_>,
+    scenario: &str,
+    folder: PathBuf,
+    name: &str,
+    ranks: &str,
+) -> PyResult<String> {
+    let whose: Ranks =
+        serde_json::from_value(ranks.into()).map_err(|error| form_error(error.to_string()))?;
     let scenario = TrainingScenario::from_json(scenario).map_err(|error| simulate_error(&error))?;
-    let written = py.detach(|| export(&scenario, &folder, name));
+    let written = py.detach(|| export(&scenario, (&folder, name), whose));
     written
         .map(|summary| {
             json!({

@@ -128,7 +128,7 @@ pub enum Model {
     /// Layers by shape or by number.
     Layers(Vec<LayerSpec>),
     /// A transformer by its sizes.
-    Transformer(TransformerSpec),
+    Transformer(Box<TransformerSpec>),
     /// Embedding tables and two MLPs.
     Dlrm(DlrmSpec),
     /// The content of a Hugging Face `config.json`.

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from allrail.cli import options
+
+if TYPE_CHECKING:
+    from allrail.formats.traces import Ranks
 
 _FILE = click.Path(path_type=Path)
 
@@ -16,19 +20,34 @@ _FILE = click.Path(path_type=Path)
 @options.sets
 @click.option("--chakra", "folder", required=True, type=_FILE, metavar="DIR", help="Write here.")
 @click.option("--name", metavar="NAME", help="What the trace is called; as FILE if left out.")
+@click.option(
+    "--ranks",
+    type=click.Choice(["all", "representative"]),
+    default="all",
+    show_default=True,
+    help="Whose files: of ranks that are alike one's will do for allrail.",
+)
 @options.as_json
 def command(
-    *, file: Path, sets: tuple[str, ...], folder: Path, name: str | None, as_json: bool
+    *,
+    file: Path,
+    sets: tuple[str, ...],
+    folder: Path,
+    name: str | None,
+    ranks: Ranks,
+    as_json: bool,
 ) -> None:
     """Write the step graph of the scenario in FILE as a Chakra trace.
 
     One file a rank, DIR/NAME.<rank>.et, in MLCommons' schema, and DIR/comm_group.json with the
     ranks of every process group, as ASTRA-sim reads them. One iteration is written; attributes of
-    our own (allrail_...) keep what the schema has no place for.
+    our own (allrail_...) keep what the schema has no place for. With `--ranks representative` ranks
+    that are alike have one file, DIR/NAME.ranks.json says whose it is, and allrail alone reads it.
 
     \b
     Examples:
       allrail export scenario.yaml --chakra out
+      allrail export scenario.yaml --chakra out --ranks representative
       allrail export scenario.yaml --set workload.parallelism.tp=8 --chakra out --name tp8
     """  # noqa: D301, click wants the character
     from allrail.cli import output
@@ -36,7 +55,7 @@ def command(
     from allrail.scenario import load_scenario
 
     name = name or file.stem
-    told = export_chakra(load_scenario(file, sets=sets), folder=folder, name=name)
+    told = export_chakra(load_scenario(file, sets=sets), folder=folder, name=name, ranks=ranks)
     if as_json:
         output.print_json({"folder": str(folder), "name": name} | told)
         return

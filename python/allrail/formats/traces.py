@@ -16,13 +16,16 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from allrail.errors import InputError
 from allrail.files import staged_folder
 
 if TYPE_CHECKING:
     from allrail.scenario import Scenario
+
+Ranks = Literal["all", "representative"]
+"""Whose files an export writes."""
 
 LAYERS = "astra-sim"
 """The one format that is read here, and not in the core: a file of layers, and no trace."""
@@ -194,7 +197,8 @@ def import_trace(
         "scale": None if npus is None else {"at": at, "grow": list(grow) or None},
     }
     request = {"format": source, "source": read, "name": name}
-    with staged_folder(folder, ours=[f"{glob.escape(name)}.*.et"]) as staged:
+    ours = [f"{glob.escape(name)}.*.et", f"{glob.escape(name)}.ranks.json"]
+    with staged_folder(folder, ours=ours) as staged:
         told = _ask("import_trace", json.dumps(request | {"folder": str(staged)}))
     scenario = folder / f"{name}.yaml"
     _write_scenario(scenario, npus=told["npus"], model=f"trace: {json.dumps(name)}")
@@ -214,13 +218,17 @@ def import_trace(
     )
 
 
-def export_chakra(scenario: Scenario, *, folder: Path, name: str) -> dict[str, int]:
+def export_chakra(
+    scenario: Scenario, *, folder: Path, name: str, ranks: Ranks = "all"
+) -> dict[str, int]:
     """Write one iteration of a scenario's workload as a Chakra trace.
 
     Args:
         scenario: With a `workload`.
         folder: Where it goes.
         name: What it is called.
+        ranks: Whose files are written: of `all`, or of ranks that are alike a `representative`,
+            which allrail alone reads.
 
     Returns:
         How many `files`, `nodes`, `bytes` and `groups` were written.
@@ -238,10 +246,10 @@ def export_chakra(scenario: Scenario, *, folder: Path, name: str) -> dict[str, i
     from allrail.scenario.explain import from_core
 
     try:
-        ours = [f"{glob.escape(name)}.*.et"]
+        ours = [f"{glob.escape(name)}.*.et", f"{glob.escape(name)}.ranks.json"]
         with staged_folder(folder, ours=ours, option="--chakra") as staged:
             told: dict[str, int] = json.loads(
-                _core.export_chakra(scenario.to_json(), str(staged), name)
+                _core.export_chakra(scenario.to_json(), str(staged), name, ranks)
             )
     except _core.InputError as error:
         raise from_core(error, places=scenario._places) from None

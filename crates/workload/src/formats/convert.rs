@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Files, Read, chakra, named};
+use super::chakra::{self, Ranks};
+use super::{Files, Read, named};
 use crate::error::WorkloadError;
 
 /// What to import.
@@ -61,7 +62,7 @@ pub struct Report {
 pub fn import(request: &Import) -> Result<Report, WorkloadError> {
     let Read { graph, npus, kept, measured, measured_us, dropped, notes, warnings } =
         named(&request.format)?.read(&request.source)?;
-    let written = chakra::write(&graph, &[npus], &request.folder, &request.name)?;
+    let written = chakra::write(&graph, &[npus], (&request.folder, &request.name), Ranks::All)?;
     Ok(Report {
         npus,
         actors: graph.actors().len() as u64,

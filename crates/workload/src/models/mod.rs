@@ -33,7 +33,9 @@ pub fn model(workload: &Workload) -> Result<ModelLayers, WorkloadError> {
     let transformer = match &workload.model {
         Model::Layers(specs) => return shapes::model(name, specs),
         Model::Dlrm(spec) => return spec.model(name),
-        Model::Transformer(spec) => spec.clone().with_room(workload.parallelism.capacity_factor),
+        Model::Transformer(spec) => {
+            (**spec).clone().with_room(workload.parallelism.capacity_factor)
+        }
         Model::HuggingFace(config) => {
             let (transformer, notes) = hugging_face::transformer(config, tokens)?;
             let transformer = transformer.with_room(workload.parallelism.capacity_factor);

@@ -78,7 +78,7 @@ impl Emitter<'_> {
         handed: &mut Handed,
     ) -> [Done; 2] {
         let mut walks = [one, other].map(|(slot, leaves)| self.enter(slot, leaves, handed));
-        while walks.iter_mut().fold(false, |more, walk| self.step(walk) || more) {}
+        while walks.each_mut().map(|walk| self.step(walk)).contains(&true) {}
         walks.map(|mut walk| {
             walk.data.extend(self.stages[walk.position].chain);
             self.hand_on(walk, handed)

@@ -10,7 +10,7 @@ use allrail_core::{Bytes, DimensionId, Rank, Time};
 use allrail_workload::device::Device;
 use allrail_workload::formats::chakra::proto::attribute_proto::Value;
 use allrail_workload::formats::chakra::proto::{AttributeProto, GlobalMetadata, Node as Written};
-use allrail_workload::formats::chakra::{Options, Scale, Trace, read, write};
+use allrail_workload::formats::chakra::{Options, Ranks, Scale, Trace, read, write};
 use allrail_workload::spec::{Compute, Precision};
 use allrail_workload::{
     Actor, ActorId, Builder, Group, Node, NodeId, Part, Pass, Peer, Purpose, StepGraph, Work,
@@ -247,12 +247,21 @@ proptest! {
     fn what_is_written_is_read_again(recipe in recipes()) {
         let graph = graph(&recipe);
         let folder = Folder::new();
-        let summary = write(&graph, &SIZES, &folder.0, "trace").expect("it is written");
+        let summary = write(&graph, &SIZES, (&folder.0, "trace"), Ranks::All).expect("it is written");
         prop_assert_eq!(summary.files, 16);
         let trace = read(&folder.prefix(), &options(&SIZES)).expect("it is read");
         prop_assert_eq!(by_rank(&trace.graph, &SIZES), by_rank(&graph, &SIZES));
         prop_assert_eq!((trace.nodes, trace.bytes), (summary.nodes, summary.bytes));
         prop_assert!(trace.graph.actors().len() <= 2, "alike ranks are folded");
+        // One file for all that are alike says the same.
+        let few = Folder::new();
+        let whose = Ranks::Representative;
+        let summary = write(&graph, &SIZES, (&few.0, "trace"), whose).expect("it is written");
+        let again = read(&few.prefix(), &options(&SIZES)).expect("it is read");
+        prop_assert_eq!(by_rank(&again.graph, &SIZES), by_rank(&graph, &SIZES));
+        prop_assert_eq!(again.ranks, 16);
+        prop_assert_eq!(again.bytes, summary.bytes);
+        prop_assert!(summary.files <= 16);
     }
 }
 
@@ -598,4 +607,45 @@ fn missing_files_are_named() {
     assert!(few.hint.contains("scale"), "{}", few.hint);
     let elsewhere = read(Path::new("/nowhere/trace"), &options(&[1])).expect_err("no folder");
     assert!(elsewhere.why.contains("no such file"), "{elsewhere}");
+}
+
+/// A pipeline whose stages pass keys and values round a ring, whose ends are not as the ranks in between.
+#[test]
+fn ranks_that_are_alike_have_one_file() {
+    let value = serde_json::json!({"pp": 2, "cp": 4, "tp": 2, "microbatches": 2});
+    let graph = crate::common::built(crate::common::job(value), &SIZES).graph;
+    let (all, few) = (Folder::new(), Folder::new());
+    let every = write(&graph, &SIZES, (&all.0, "trace"), Ranks::All).expect("it is written");
+    let whose = Ranks::Representative;
+    let one = write(&graph, &SIZES, (&few.0, "trace"), whose).expect("it is written");
+    assert_eq!(every.files, SIZES.iter().map(|size| u64::from(*size)).product::<u64>());
+    // Of each stage the first of a ring, the last, and those in between.
+    assert_eq!(one.files, 6);
+    let [whole, again] =
+        [&all, &few].map(|folder| read(&folder.prefix(), &options(&SIZES)).expect("it is read"));
+    assert_eq!(whole.ranks, again.ranks);
+    assert_eq!(by_rank(&again.graph, &SIZES), by_rank(&whole.graph, &SIZES));
+    assert_eq!(again.graph.actors(), whole.graph.actors());
+}
+
+#[test]
+fn lists_of_ranks_that_are_wrong_are_named() {
+    let folder = Folder::new();
+    let nodes = bytes_of(&[compute(0, 1, &[])]);
+    fs::write(folder.0.join("trace.0.et"), &nodes).expect("a file");
+    for (text, why) in [
+        ("[]", "no object of ranks"),
+        ("{}", "has no ranks"),
+        (r#"{"0": [0, 0]}"#, "named twice"),
+        (r#"{"0": [0, 2]}"#, "has rank 2, and there are 2 ranks"),
+        (r#"{"0": [1, 2]}"#, "not the first"),
+        (r#"{"0": [0], "1": [1]}"#, "there is no file"),
+    ] {
+        fs::write(folder.0.join("trace.ranks.json"), text).expect("a file");
+        let error = read(&folder.prefix(), &options(&[2])).expect_err("it is wrong");
+        assert!(error.to_string().contains(why), "{text}: {error}");
+    }
+    fs::write(folder.0.join("trace.ranks.json"), r#"{"0": [0, 1]}"#).expect("a file");
+    let trace = read(&folder.prefix(), &options(&[2])).expect("it is right");
+    assert_eq!((trace.ranks, trace.graph.actors()[0].ranks.len()), (2, 2));
 }

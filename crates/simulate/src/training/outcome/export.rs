@@ -2,23 +2,23 @@
 
 use std::path::Path;
 
-use allrail_workload::formats::chakra::{self, write::Summary};
+use allrail_workload::formats::chakra::{self, Ranks, write::Summary};
 
 use crate::SimulateError;
 use crate::training::run::graph_of;
 use crate::training::scenario::TrainingScenario;
 
-/// Writes one iteration of a scenario's workload as `folder/name.<rank>.et`.
+/// Writes one iteration of a scenario's workload as `folder/name.<rank>.et`, of all ranks or one of each kind.
 ///
 /// # Errors
 /// The workload is wrong, or a file cannot be written.
 pub fn export(
     scenario: &TrainingScenario,
-    folder: &Path,
-    name: &str,
+    named: (&Path, &str),
+    whose: Ranks,
 ) -> Result<Summary, SimulateError> {
     let sizes: Vec<u32> = scenario.fabric.dimensions.iter().map(|d| d.size).collect();
     let built = graph_of(&scenario.workload, &sizes)?;
-    let written = chakra::write(&built.graph, &sizes, folder, name);
+    let written = chakra::write(&built.graph, &sizes, named, whose);
     Ok(written.map_err(allrail_workload::WorkloadError::from)?)
 }

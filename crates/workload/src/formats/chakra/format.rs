@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::{Options, files, read};
+use super::{Options, alike, read};
 use crate::error::WorkloadError;
 use crate::formats::{Files, Format, Read, kinds};
 
@@ -30,8 +30,7 @@ impl Format for Chakra {
 
     fn read(&self, asked: &Files) -> Result<Read, WorkloadError> {
         let path = prefix(asked.first()?);
-        let ranks = files(&path)?.len();
-        let npus = asked.npus.unwrap_or(u32::try_from(ranks).unwrap_or(u32::MAX));
+        let npus = asked.npus.unwrap_or(alike::of(&path)?.ranks);
         let options = Options {
             sizes: vec![npus],
             device: None,

@@ -9,11 +9,13 @@
 //! - `translate`: a node of a trace as a node of the graph.
 //! - `custom`: collectives that are traces of their own.
 //! - `groups`, `assemble`: who meets whom. [`scale`]: a trace of a few ranks as one of many.
+//! - [`alike`]: one file for ranks that are alike.
 //! - [`mod@read`], [`mod@write`]: the files.
 //!
 //! prost was chosen because it is maintained, makes code that needs no compiler of protobuf to build,
 //! and shows the low-level decoding that reading millions of nodes a second takes.
 
+pub mod alike;
 mod assemble;
 mod custom;
 pub mod error;
@@ -27,6 +29,7 @@ mod translate;
 pub mod wire;
 pub mod write;
 
+pub use alike::Ranks;
 pub use custom::Customs;
 pub use error::TraceError;
 pub(crate) use groups::product;

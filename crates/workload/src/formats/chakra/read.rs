@@ -14,6 +14,7 @@ use std::path::{Path, PathBuf};
 
 use allrail_core::Rank;
 
+use super::alike;
 use super::assemble::{self, Class};
 use super::custom::{self, Customs};
 use super::error::TraceError;
@@ -102,11 +103,11 @@ pub fn files(prefix: &Path) -> Result<Vec<PathBuf>, TraceError> {
 /// dependency on a node that does not exist; a cycle; groups that are unknown or name unknown ranks;
 /// collectives whose ranks disagree.
 pub fn read(prefix: &Path, options: &Options) -> Result<Trace, WorkloadError> {
-    let files = files(prefix)?;
+    let alike::Files { ranks, each: files } = alike::of(prefix)?;
+    let all = files.len() == ranks as usize;
     let npus: u64 = options.sizes.iter().map(|size| u64::from(*size)).product();
     let npus = u32::try_from(npus)
         .map_err(|_| WorkloadError::new("fabric", npus, "too many NPUs", "use fewer than 2^32"))?;
-    let ranks = u32::try_from(files.len()).expect("fewer than 2^32 files");
     let scaling = Scaling::new(prefix, ranks, npus, options.scale.as_ref())?;
     let named = options.groups.clone();
     let beside = prefix.parent().unwrap_or(Path::new("")).join("comm_group.json");
@@ -123,15 +124,24 @@ pub fn read(prefix: &Path, options: &Options) -> Result<Trace, WorkloadError> {
             "leave it out, or name an algorithm for the collective",
         ));
     }
+    if options.collectives.is_some() && !all {
+        let why = "a collective that is a trace of its own is run by ranks that have a file each";
+        let hint = "write the trace of all ranks";
+        return Err(TraceError::new(prefix, "the trace", why, hint).into());
+    }
     let reader = Reader { files: &files, options, scaling: &scaling, groups: &groups };
     match reader.read(options.collectives.is_none())? {
         Some(trace) => Ok(trace),
-        None => Ok(reader.read(false)?.expect("nothing is folded")),
+        None => reader.read(false)?.ok_or_else(|| {
+            let why = "ranks that one of its files stands for meet other kinds of ranks each";
+            let hint = "write the trace of all ranks";
+            TraceError::new(prefix, "the trace", why, hint).into()
+        }),
     }
 }
 
 struct Reader<'a> {
-    files: &'a [PathBuf],
+    files: &'a [(Vec<u32>, PathBuf)],
     options: &'a Options,
     scaling: &'a Scaling,
     groups: &'a ProcessGroups,
@@ -151,11 +161,13 @@ impl Reader<'_> {
             self.groups,
         );
         translator.customs = self.options.collectives.as_ref();
-        for (rank, file) in (0u32..).zip(self.files) {
+        for (alike, file) in self.files {
+            let rank = alike[0];
             if fold && rank > 0 {
                 let (hash, many, read) = self.pass(&mut translator, file, rank, None)?;
                 if let Some(class) = known.get(&hash) {
-                    classes[*class].ranks.push(rank);
+                    classes[*class].ranks.extend(alike);
+                    classes[*class].ranks.sort_unstable();
                     (nodes, bytes) = (nodes + many, bytes + read);
                     continue;
                 }
@@ -166,11 +178,11 @@ impl Reader<'_> {
                 self.pass(&mut translator, file, rank, Some((&mut builder, actor)))?;
             (nodes, bytes) = (nodes + many, bytes + read);
             known.insert(hash, classes.len());
-            classes.push(Class { actor, ranks: vec![rank], shapes: translator.take_shapes() });
+            classes.push(Class { actor, ranks: alike.clone(), shapes: translator.take_shapes() });
         }
         if nodes == 0 {
             let why = "the trace has no nodes";
-            return Err(TraceError::new(&self.files[0], "the file", why, "is it whole?").into());
+            return Err(TraceError::new(&self.files[0].1, "the file", why, "is it whole?").into());
         }
         let notes = translator.take_notes();
         let Some(groups) = assemble::groups(&classes, self.scaling, &self.options.sizes)? else {

@@ -1,11 +1,11 @@
 //! From a step graph to the files of a trace, in the current schema.
 //!
-//! Each rank of each actor gets a file. Times are whole microseconds in the schema; ours are
+//! Each rank of each actor gets a file, or the first of those that are alike (`alike.rs`). Times are whole microseconds in the schema; ours are
 //! picoseconds and stand beside them in an attribute of our own, as do purposes, passes, tensors'
 //! places, delays, measured communication, urgency, and dependencies on the iteration before (`allrail_…`): other readers skip
 //! them and get the nodes, times, bytes, dependencies and groups.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::Path;
@@ -14,6 +14,7 @@ use allrail_collective::Operation;
 use allrail_core::{Rank, Time};
 use prost::Message;
 
+use super::alike::{self, Ranks};
 use super::error::TraceError;
 use super::groups::Shape;
 use super::proto::attribute_proto::Value;
@@ -46,8 +47,8 @@ pub struct Summary {
 pub fn write(
     graph: &StepGraph,
     sizes: &[u32],
-    folder: &Path,
-    name: &str,
+    (folder, name): (&Path, &str),
+    whose: Ranks,
 ) -> Result<Summary, TraceError> {
     std::fs::create_dir_all(folder).map_err(|error| TraceError::unreadable(folder, &error))?;
     let mut groups = Instances { sizes, names: BTreeMap::new() };
@@ -60,8 +61,18 @@ pub fn write(
     for (node, before) in graph.carried() {
         carried.entry(*node).or_default().push(u64::from(before.0));
     }
+    let mut alike: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for (actor, own) in graph.actors().iter().zip(&nodes) {
-        for rank in &actor.ranks {
+        let written = match whose {
+            Ranks::All => actor.ranks.clone(),
+            Ranks::Representative => {
+                let classes = groups.alike(graph, own, &actor.ranks);
+                let first = classes.iter().map(|ranks| Rank(ranks[0])).collect();
+                alike.extend(classes.into_iter().map(|ranks| (ranks[0], ranks)));
+                first
+            }
+        };
+        for rank in &written {
             let path = folder.join(format!("{name}.{}.et", rank.0));
             let file =
                 File::create(&path).map_err(|error| TraceError::unreadable(&path, &error))?;
@@ -84,6 +95,12 @@ pub fn write(
             summary.files += 1;
             summary.nodes += own.len() as u64;
         }
+    }
+    if whose == Ranks::Representative {
+        let path = alike::list(folder, name);
+        let text = serde_json::to_string(&alike).expect("numbers");
+        std::fs::write(&path, text + "\n")
+            .map_err(|error| TraceError::unreadable(&path, &error))?;
     }
     let path = folder.join("comm_group.json");
     let listed: BTreeMap<&str, &Vec<u32>> =
@@ -129,6 +146,28 @@ impl Instances<'_> {
         };
         let found = usize::try_from(at).ok().and_then(|at| ranks.get(at).copied());
         i32::try_from(found.unwrap_or(u32::MAX)).unwrap_or(i32::MAX)
+    }
+
+    /// Ranks of an actor by how far away those are that they exchange messages with.
+    fn alike(&self, graph: &StepGraph, nodes: &[NodeId], ranks: &[Rank]) -> Vec<Vec<u32>> {
+        let mut peers: BTreeSet<(u32, Peer)> = BTreeSet::new();
+        for id in nodes {
+            if let Work::Send { group, peer, .. } | Work::Receive { group, peer, .. } =
+                graph.node(*id).work
+            {
+                peers.insert((group.0, peer));
+            }
+        }
+        let npus: i64 = self.sizes.iter().map(|size| i64::from(*size)).product();
+        let mut classes: BTreeMap<Vec<i64>, Vec<u32>> = BTreeMap::new();
+        for rank in ranks {
+            let away = |(group, peer): &(u32, Peer)| {
+                let other = self.peer(&graph.groups()[*group as usize], *rank, *peer);
+                (i64::from(other) - i64::from(rank.0)).rem_euclid(npus)
+            };
+            classes.entry(peers.iter().map(away).collect()).or_default().push(rank.0);
+        }
+        classes.into_values().collect()
     }
 
     fn node(&mut self, graph: &StepGraph, id: NodeId, rank: Rank, previous: &[u64]) -> Written {

@@ -69,7 +69,7 @@ fn trace(folder: &Path, input: &[u8]) -> Ended {
     let _ = fs::remove_file(folder.join("trace.1.et"));
     let read = read?;
     if read.nodes < 256 {
-        chakra::write(&read.graph, &sizes, &folder.join("again"), "trace")?;
+        chakra::write(&read.graph, &sizes, (&folder.join("again"), "trace"), chakra::Ranks::All)?;
     }
     Ok(shape(&read.graph))
 }
