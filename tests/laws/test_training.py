@@ -267,3 +267,27 @@ def test_a_job_s_parts_are_the_means_of_its_stages(layout, batch):
         assert parts == pytest.approx(result.step_time_us, rel=1e-6)
     assert result.waiting_us > 0, "a pipeline has bubbles"
     assert result.worst_actor.compute_us <= result.compute_us + 1e-6
+
+
+CUTS = (
+    {"cp": 4},
+    {"cp": 4, "context": "all_gather"},
+    {"tp": 4, "sp": True, "async_tp": True},
+    {"zero": 3, "shard": 4, "microbatches": 4},
+    {"zero": 3, "reshard": False, "microbatches": 4, "prefetch": 2},
+    {"pp": 2, "schedule": "zero_bubble", "microbatches": 4},
+    {"pp": 2, "schedule": "dual_pipe", "microbatches": 4, "ep": 2},
+    {"ep": 8, "expert_nodes": 1, "capacity_factor": 1.5},
+    {"pp": 2, "zero": 1, "overlap_gradients": False, "overlap_parameters": False},
+)
+
+
+@pytest.mark.parametrize("cut", CUTS, ids=str)
+def test_a_layout_takes_about_as_long_in_every_world(cut):
+    one = transformer(cut, 8, {"policy": "fifo"}, "100 GB/s")
+    link = {"bandwidth": "50 GB/s", "latency": "1 us"}
+    one["fabric"] = {"topology": "torus", "shape": [4, 2], "link": link}
+    worlds = ("dims", "links", "flows", "packets")
+    steps = [allrail.simulate_training({**one, "world": world}).step_time_us for world in worlds]
+    # Most of it is compute; what is sent meets other messages, or does not.
+    assert max(steps) <= 1.25 * min(steps)

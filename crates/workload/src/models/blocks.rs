@@ -112,7 +112,7 @@ impl TransformerSpec {
     }
 
     /// Whether a token of a layer sees none after itself.
-    fn masks(&self, layer: u32) -> bool {
+    pub(super) fn masks(&self, layer: u32) -> bool {
         let decodes = self.decoder_layers == 0 || layer >= self.layers;
         decodes && matches!(self.head, Head::Language | Head::None)
     }
@@ -251,11 +251,11 @@ impl Sizes<'_> {
     }
 
     /// Elements of a sample at full width.
-    fn wide(&self) -> u64 {
+    pub(super) fn wide(&self) -> u64 {
         self.tokens * self.hidden
     }
 
-    fn norm(&self) -> u64 {
+    pub(super) fn norm(&self) -> u64 {
         self.hidden * self.spec.norms.parameters
     }
 
@@ -280,7 +280,7 @@ impl Sizes<'_> {
         }
     }
 
-    fn attention(&self, name: String, crossed: bool, causal: bool) -> Layer {
+    pub(super) fn attention(&self, name: String, crossed: bool, causal: bool) -> Layer {
         let (h, a, kv, d, v) = (self.hidden, self.heads, self.kv_heads, self.head, self.value);
         let spec = self.spec;
         let bias = |given: bool, width: u64| if given { width } else { 0 };
@@ -330,7 +330,7 @@ impl Sizes<'_> {
         }
     }
 
-    fn feed_forward(&self, name: String, layer: u32) -> Layer {
+    pub(super) fn feed_forward(&self, name: String, layer: u32) -> Layer {
         let (h, f, spec) = (self.hidden, self.feed_forward, self.spec);
         let matrices = if spec.gated { 3 } else { 2 };
         let bias = |given: bool, width: u64| if given { width } else { 0 };
@@ -393,42 +393,8 @@ impl Sizes<'_> {
         self.spec.room.map_or(even, |room| (even as f64 * room).ceil() as u64)
     }
 
-    /// A module that predicts one more token: the last layer's kind of layer on a projection of its output and
-    /// the next token's embedding, both normed, and the head, with tables that the model has.
-    fn next_token(&self, k: u32, layers: u32) -> [Layer; 4] {
-        let (h, wide) = (self.hidden, self.wide());
-        let projection = Layer {
-            name: format!("mtp{k}.projection"),
-            flops: Flops::linear(4 * wide * h),
-            parameters: 2 * h * h,
-            replicated: 2 * self.norm(),
-            matrices: vec![[h, 2 * h]],
-            moved: 2 * 3 * wide,
-            output: wide,
-            saved_whole: 4 * wide,
-            cut: Cut::Tensor { forward: wide, backward: wide },
-            kernels: self.next_token_kernels(),
-            ..Layer::default()
-        };
-        let last = layers - 1;
-        let attention = self.attention(format!("mtp{k}.attention"), false, self.spec.masks(last));
-        let feed_forward = self.feed_forward(format!("mtp{k}.feed_forward"), last);
-        let head = self.last();
-        let head = Layer {
-            name: format!("mtp{k}.head"),
-            parameters: 0,
-            replicated: self.norm(),
-            matrices: Vec::new(),
-            ..head
-        };
-        let block = |layer: Layer| Layer { unit: layers + k, block: true, ..layer };
-        let [projection, attention, feed_forward] =
-            [projection, attention, feed_forward].map(block);
-        [projection, attention, feed_forward, Layer { unit: layers + k, ..head }]
-    }
-
     /// The last norm and the head.
-    fn last(&self) -> Layer {
+    pub(super) fn last(&self) -> Layer {
         let (h, spec) = (self.hidden, self.spec);
         let width = spec.embedding();
         // An encoder beside a decoder has its own last norm.

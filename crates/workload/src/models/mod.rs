@@ -3,7 +3,7 @@
 //! - [`layer`]: what every model becomes.
 //! - [`shapes`]: layers by shape, from a file.
 //! - [`transformer`]: transformers by their sizes.
-//! - [`blocks`]: their layers.
+//! - [`blocks`]: their layers. `next_token`: modules that predict more tokens.
 //! - `kernels`: what these run on a device.
 //! - [`hugging_face`]: transformers by their `config.json`.
 //! - [`dlrm`]: embedding tables and MLPs.
@@ -13,6 +13,7 @@ pub mod dlrm;
 pub mod hugging_face;
 mod kernels;
 pub mod layer;
+mod next_token;
 pub mod shapes;
 pub mod transformer;
 
