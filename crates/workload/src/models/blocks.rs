@@ -26,8 +26,8 @@ fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadEr
     WorkloadError::new(format!("workload.model.{field}"), value, why, hint)
 }
 
-/// 2^60: sums and small multiples of what is below fit a `u64`.
-pub(super) const MOST: f64 = 1_152_921_504_606_846_976.0;
+/// 2^63: `magnitude` counts every sum more than twice, and four times such a sum fits a `u64`.
+pub(super) const MOST: f64 = 9_223_372_036_854_775_808.0;
 
 /// Sizes after defaults.
 pub(super) struct Sizes<'a> {
@@ -218,7 +218,7 @@ impl TransformerSpec {
             tokens,
         };
         if sizes.magnitude() > MOST {
-            let why = "the FLOPs of a sample, or the parameters, are more than 2^60";
+            let why = "the FLOPs of a sample, or the parameters, are more than 2^62";
             let hint = "look for a size that is too large";
             return Err(wrong("transformer", format!("{count} layers"), why, hint));
         }

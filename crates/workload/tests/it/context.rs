@@ -154,6 +154,24 @@ fn gradients_and_shards_are_over_data_and_context_ranks() {
     assert_eq!(optimizer(4, 2), optimizer(1, 8));
 }
 
+/// Llama-3.1-405B on 262,144 tokens, as torchtitan has trained it over eight ranks of context.
+#[test]
+fn the_longest_published_samples_are_counted() {
+    let mut value = job(json!({"tp": 8, "cp": 8, "pp": 8, "dp": 1, "microbatches": 8}));
+    value["model"] = json!({"transformer": {"layers": 126, "hidden": 16384, "heads": 128,
+        "kv_heads": 8, "feed_forward": 53248, "gated": true, "vocabulary": 128_256}});
+    value["sequence_length"] = json!(262_144);
+    value["compute"] = json!({"device": "h100"});
+    let built = built(value, &[8, 64]);
+    let flops = built.model.flops() as f64;
+    // 6 a parameter and token, and attention's 12 · layers · tokens² · width.
+    let tokens = 262_144.0;
+    let table = 128_256.0 * 16384.0;
+    let expected = 6.0 * (built.model.parameters() as f64 - table) * tokens
+        + 12.0 * 126.0 * tokens * tokens * 16384.0;
+    assert!((flops / expected - 1.0).abs() < 1e-3, "{flops} {expected}");
+}
+
 #[test]
 fn layouts_that_cannot_cut_tokens_are_refused() {
     for (cut, field, why) in [
