@@ -168,6 +168,8 @@ LAYOUTS = (
     {"ep": 4},
     {"tp": 2, "ep": 4, "sp": True},
     {"tp": 4, "zero": 3},
+    {"cp": 4},
+    {"tp": 2, "cp": 2, "context": "all_gather"},
 )
 
 

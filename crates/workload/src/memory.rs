@@ -2,8 +2,8 @@
 //!
 //! | kind | bytes |
 //! |---|---|
-//! | parameters | parameters on the NPU × width, over the replicas with ZeRO 3 |
-//! | gradients | the same × width of gradients, over the replicas with ZeRO 2 and 3 |
+//! | parameters | parameters on the NPU × width, over the replicas with ZeRO 3, and the largest blocks that are gathered at once; whole with `reshard: false` |
+//! | gradients | the same × width of gradients, over the replicas with ZeRO 2 and 3; whole where they travel once for several microbatches |
 //! | optimizer | Adam: 12 per parameter below fp32 (a copy and two moments), 8 at fp32; over the replicas with ZeRO 1 to 3 |
 //! | activations | what the backward pass needs of a microbatch × the most microbatches in flight; with `recompute: full` the inputs of blocks, and all of one block |
 //!
@@ -11,8 +11,8 @@
 //! of a pipeline that needs most is given. How many microbatches are in flight follows from the
 //! order of passes.
 //!
-//! Ignored: workspaces, fragmentation, buffers of collectives, parameters gathered by ZeRO 3 while
-//! they are in use.
+//! Ignored: workspaces, fragmentation, buffers of collectives, a block's whole gradient before it is
+//! scattered.
 
 use allrail_core::Bytes;
 
@@ -72,29 +72,68 @@ impl Memory {
 pub(crate) fn estimate(plan: &Plan<'_>, orders: &[Vec<Slot>]) -> Memory {
     let pieces = plan.pipeline.total_pieces();
     let on = |position: u32| {
-        let directions = match plan.pipeline.schedule {
-            PipelineSchedule::Chimera if plan.pipeline.positions > 1 => 0..2,
-            _ => 0..1,
-        };
-        let held =
-            directions.flat_map(|direction| (0..pieces).map(move |piece| (piece, direction)));
-        let held = held
-            .filter(|(piece, direction)| plan.pipeline.position(*piece, *direction) == position);
         let mut memory = Memory { capacity: plan.device.memory, ..Memory::default() };
-        for (piece, direction) in held {
+        for (piece, direction) in held_pieces(plan, position) {
             // A tied table is held once where both of its ends are on one NPU.
             let tied = direction == 0 && piece + 1 == pieces && plan.pipeline.positions > 1;
             add(plan, piece, tied, &mut memory);
         }
+        let in_use = held_pieces(plan, position).map(|(piece, _)| in_use(plan, piece)).max();
+        let parameters = memory.parameters.count().saturating_add(in_use.unwrap_or(0));
+        memory.parameters = Bytes::new(parameters);
         memory.activations = activations(plan, &orders[position as usize]);
         memory
     };
     (0..plan.pipeline.positions).map(on).max_by_key(Memory::total).unwrap_or_default()
 }
 
+/// The pieces of the model at a position, each with its direction.
+fn held_pieces(plan: &Plan<'_>, position: u32) -> impl Iterator<Item = (u32, u32)> {
+    let pieces = plan.pipeline.total_pieces();
+    let directions = match plan.pipeline.schedule {
+        PipelineSchedule::Chimera if plan.pipeline.positions > 1 => 0..2,
+        _ => 0..1,
+    };
+    let all =
+        directions.flat_map(move |direction| (0..pieces).map(move |piece| (piece, direction)));
+    all.filter(move |(piece, direction)| plan.pipeline.position(*piece, *direction) == position)
+}
+
+/// What ZeRO 3 has gathered of a piece at once: the largest unit, and those that are fetched ahead.
+fn in_use(plan: &Plan<'_>, piece: u32) -> u64 {
+    let parallelism = &plan.workload.parallelism;
+    if parallelism.zero < 3
+        || !parallelism.reshard
+        || plan.degree(Axis::Dp) * plan.degree(Axis::Cp) * plan.degree(Axis::Ep) == 1
+    {
+        return 0;
+    }
+    let range = &plan.pieces[piece as usize];
+    let mut units: Vec<u64> = Vec::new();
+    let mut at = range.start;
+    while at < range.end {
+        let unit = plan.unit(range, at);
+        at = unit.end;
+        let of = |layer: &Layer| {
+            let (own, experts) = plan.parameters(layer);
+            if matches!(layer.cut, Cut::Tables { .. }) { 0 } else { own + experts }
+        };
+        units.push(plan.model.layers[unit].iter().map(of).sum());
+    }
+    units.sort_unstable_by(|a, b| b.cmp(a));
+    let at_once = parallelism.prefetch.unwrap_or(1) as usize + 1;
+    units
+        .iter()
+        .take(at_once)
+        .fold(0, |sum: u64, one| sum.saturating_add(*one))
+        .saturating_mul(plan.width())
+}
+
 fn add(plan: &Plan<'_>, piece: u32, tied: bool, memory: &mut Memory) {
     let zero = plan.workload.parallelism.zero;
     let (dp, ep, op) = (plan.degree(Axis::Dp), plan.degree(Axis::Ep), plan.degree(Axis::Op));
+    // Context parallelism cuts no parameters.
+    let dp = dp * plan.degree(Axis::Cp);
     let (mut dense, mut experts, mut tables) = (0u64, 0u64, 0u64);
     let mut replicas = dp * ep;
     for layer in &plan.model.layers[plan.pieces[piece as usize].clone()] {
@@ -112,15 +151,20 @@ fn add(plan: &Plan<'_>, piece: u32, tied: bool, memory: &mut Memory) {
         dense += plan.model.tied.div_ceil(plan.degree(Axis::Tp));
     }
     let sum = |stage: u8, bytes: u64| {
-        let (replicas, dp) = if zero >= stage { (replicas, dp) } else { (1, 1) };
+        let cut = zero >= stage;
+        let (replicas, dp) = if cut { (plan.shards(replicas), plan.shards(dp)) } else { (1, 1) };
         let count = (dense.div_ceil(replicas) + experts.div_ceil(dp)).saturating_add(tables);
         count.saturating_mul(bytes)
     };
     let more = |kept: &mut Bytes, stage: u8, bytes: u64| {
         *kept = Bytes::new(kept.count().saturating_add(sum(stage, bytes)));
     };
-    more(&mut memory.parameters, 3, plan.width());
-    more(&mut memory.gradients, 2, plan.gradient_precision.bytes());
+    // Kept whole: parameters that are gathered once a step, and sums over microbatches until they travel.
+    let never = 4;
+    let parameters = if plan.workload.parallelism.reshard { 3 } else { never };
+    let summed = plan.pipeline.microbatches > 1 && !plan.reduces_each();
+    more(&mut memory.parameters, parameters, plan.width());
+    more(&mut memory.gradients, if summed { never } else { 2 }, plan.gradient_precision.bytes());
     more(&mut memory.optimizer, 1, plan.optimizer_bytes());
 }
 
@@ -141,7 +185,8 @@ fn activations(plan: &Plan<'_>, order: &[Slot]) -> Bytes {
                 continue;
             };
             // Its input, which has the shape of its output.
-            let input = bytes(plan, last.output / plan.shares(last).whole).min(all);
+            let input =
+                bytes(plan, last.output / plan.shares(last).whole, plan.degree(Axis::Cp)).min(all);
             kept = kept.saturating_add(input);
             most = most.max(all - input);
         }
@@ -165,10 +210,10 @@ fn activations(plan: &Plan<'_>, order: &[Slot]) -> Bytes {
 /// What a layer keeps for its gradient, of a microbatch.
 fn saved(plan: &Plan<'_>, layer: &Layer) -> u64 {
     let shares = plan.shares(layer);
-    bytes(plan, layer.saved / shares.cut + layer.saved_whole / shares.whole)
+    bytes(plan, layer.saved / shares.cut + layer.saved_whole / shares.whole, shares.tokens)
 }
 
-/// Of so many elements of a sample, of a microbatch.
-fn bytes(plan: &Plan<'_>, elements: u64) -> u64 {
-    elements.saturating_mul(plan.samples).saturating_mul(plan.width())
+/// Of so many elements of a sample, of a microbatch, where its tokens are cut so many ways.
+fn bytes(plan: &Plan<'_>, elements: u64, tokens: u64) -> u64 {
+    (elements / tokens).saturating_mul(plan.samples).saturating_mul(plan.width())
 }

@@ -2,7 +2,7 @@
 //!
 //! Presets are already replaced by their content and a `config.json` by its object; quantities are
 //! text with units. A sample is an image, a sentence, a row of clicks. `batch_per_replica` counts the
-//! samples of one iteration of a *replica*: the NPUs that share one copy of the model (`tp`, `pp`,
+//! samples of one iteration of a *replica*: the NPUs that share one copy of the model (`tp`, `cp`, `pp`,
 //! `op`) work on them together, those of `dp` and `ep` each have their own.
 //!
 //! `trace`, `astra_sim` and `steps` say the whole step graph themselves and are read elsewhere.
@@ -18,6 +18,8 @@ pub use crate::kernels::{AttentionKind, Launch, Recipe};
 pub use crate::models::{
     ConvolutionSpec, DenseSpec, DlrmSpec, EmbeddingSpec, LayerSpec, LstmSpec, TransformerSpec,
 };
+pub use crate::parallelism::context::Context;
+pub use crate::parallelism::shards::Reduce;
 pub use crate::parallelism::spec::{Axis, Map, Parallelism, PipelineSchedule, Place};
 pub use crate::recompute::Recompute;
 
@@ -30,7 +32,7 @@ pub struct Workload {
     pub name: String,
     /// A preset's name, a `config.json`, a preset's file, or a mapping with one form.
     pub model: Model,
-    /// Samples per iteration of a replica: the NPUs of `tp`, `pp` and `op` work on them together,
+    /// Samples per iteration of a replica: the NPUs of `tp`, `cp`, `pp` and `op` work on them together,
     /// those of `dp` and `ep` each have their own.
     #[serde(default)]
     #[schemars(range(min = 1))]

@@ -312,7 +312,7 @@ def _workload(scenario: Scenario) -> str:
     cut = work.parallelism
     degrees = [
         f"{axis} {count}"
-        for axis in ("tp", "op", "ep", "pp", "dp")
+        for axis in ("tp", "cp", "op", "ep", "pp", "dp")
         if (count := getattr(cut, axis)) is not None and count > 1
     ]
     if cut.sp:

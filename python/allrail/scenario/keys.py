@@ -252,6 +252,15 @@ class Parallelism(Node):
     tp: Annotated[int, Count(1)] = Field(
         default=1, description="Tensor: each layer cut as Megatron does."
     )
+    cp: Annotated[int, Count(1)] = Field(
+        default=1,
+        description="Context: the tokens of a sample are cut; keys and values of attention travel.",
+    )
+    context: Annotated[str, OneOf("ring", "all_gather", what="a way of keys and values")] = Field(
+        default="ring",
+        description="How they travel over `cp`: in a `ring`, block by block beside attention to"
+        " the block before, or in an `all_gather` before attention.",
+    )
     pp: Annotated[int, Count(1)] = Field(default=1, description="Pipeline: stages.")
     ep: Annotated[int, Count(1)] = Field(
         default=1,
@@ -268,6 +277,39 @@ class Parallelism(Node):
         default=0,
         description="ZeRO: 1 cuts the optimizer's state over replicas, 2 the gradients too, 3 "
         "the parameters too.",
+    )
+    shard: Annotated[int, Count(1)] | None = Field(
+        default=None,
+        description="With `zero`: over how many replicas, the nearest, states are cut; the rest"
+        " holds copies (HSDP). Over all if left out.",
+    )
+    reshard: Annotated[bool, Flag()] = Field(
+        default=True,
+        description="`zero: 3`: parameters are given back after the forward pass and gathered "
+        "again for the backward pass; `false` keeps them until gradients have "
+        "travelled.",
+    )
+    prefetch: Annotated[int, Count(0)] | None = Field(
+        default=None,
+        description="`zero: 3`: how many blocks ahead parameters are gathered; 1 if left out.",
+    )
+    reduce: (
+        Annotated[str, OneOf("step", "microbatch", what="a time at which gradients are reduced")]
+        | None
+    ) = Field(
+        default=None,
+        description="Whether gradients travel once a step or after every microbatch; "
+        "`microbatch` with `zero: 2` and 3 where there is no pipeline, else `step`,"
+        " if left out.",
+    )
+    overlap_gradients: Annotated[bool, Flag()] = Field(
+        default=True,
+        description="Whether gradients travel beside the backward pass, or when it is over.",
+    )
+    overlap_parameters: Annotated[bool, Flag()] = Field(
+        default=True,
+        description="`zero: 1` and 2: whether updated parameters are gathered beside the next "
+        "forward pass, or before it.",
     )
     microbatches: Annotated[int, Count(1)] | None = Field(
         default=None,
@@ -429,8 +471,8 @@ class Workload(Node):
     )
     batch_per_replica: Annotated[int, Count(1)] | None = Field(
         default=None,
-        description="Samples per iteration of a replica: the NPUs of `tp`, `pp` and `op` work "
-        "on them together, those of `dp` and `ep` each have their own.",
+        description="Samples per iteration of a replica: the NPUs of `tp`, `cp`, `pp` and `op` "
+        "work on them together, those of `dp` and `ep` each have their own.",
     )
     global_batch: Annotated[int, Count(1)] | None = Field(
         default=None,

@@ -17,7 +17,7 @@ from allrail.scenario.choices import FORMS, OPERATIONS, PLACEMENTS
 from allrail.scenario.fields import U32_MAX, Count, Number, OneOf, Quantity, _Field, refuse
 from allrail.scenario.places import Places
 
-AXES = ("tp", "op", "ep", "pp", "dp")
+AXES = ("tp", "cp", "op", "ep", "pp", "dp")
 """The degrees of parallelism."""
 
 Message = tuple[str, int, int, str]

@@ -95,7 +95,7 @@ pub struct Group {
 pub enum Purpose {
     /// Gradients, parameters and optimizer shards over replicas: the tensor scheduler's.
     Data,
-    /// Activations within a layer (tensor and sequence parallel).
+    /// Activations within a layer (tensor, sequence and context parallel).
     Tensor,
     /// Activations between pipeline stages.
     Pipeline,

@@ -302,6 +302,7 @@ impl Sizes<'_> {
             output: self.wide(),
             saved: inner,
             saved_whole: 2 * self.wide(),
+            keys: self.tokens * kv * (d + v),
             cut: Cut::Tensor { forward: self.wide(), backward: self.wide() },
             kernels: self.attention_kernels(crossed, causal),
             ..Layer::default()

@@ -35,6 +35,8 @@ pub struct Layer {
     /// Rows and columns of the matrices among its parameters, uncut; where none is known, its
     /// parameters are taken as one square.
     pub matrices: Vec<[u64; 2]>,
+    /// Elements of one sample of attention's keys and values, which context parallelism sends round.
+    pub keys: u64,
     /// How it may be cut.
     pub cut: Cut,
     /// Its experts.

@@ -67,7 +67,20 @@ impl Emitter<'_> {
             let zero = self.plan.workload.parallelism.zero;
             let operation = if zero == 0 { Operation::AllReduce } else { Operation::ReduceScatter };
             let what = (operation, parameters * self.plan.gradient_precision.bytes(), span);
-            return (self.collective(position, name, what, kind, ready), Time::ZERO);
+            let (shard, copies) = if zero == 0 { (span, None) } else { self.sharded(span) };
+            let what = (what.0, what.1, shard);
+            let mut last = self.collective(position, name, what, kind, ready);
+            if let Some(copies) = copies {
+                let what = (Operation::AllReduce, what.1.div_ceil(self.ranks(shard)), copies);
+                let after = last.map_or_else(|| ready.to_vec(), |id| vec![id]);
+                let name = format!("{name} over copies");
+                let again = self.collective(position, &name, what, kind, &after);
+                if last.is_some() {
+                    again.into_iter().for_each(|id| self.builder.second(id));
+                }
+                last = again.or(last);
+            }
+            return (last, Time::ZERO);
         };
         let mut last = None;
         for (turn, exchange) in travel.exchanges.iter().enumerate() {

@@ -20,12 +20,18 @@ use crate::spec::Axis;
 pub(crate) enum Span {
     /// The shards of a layer.
     Tensor,
+    /// The parts of a sample.
+    Context,
     /// The replicas that share experts.
     Experts,
     /// The replicas of an expert.
     OfExpert,
     /// All replicas.
     Replicas,
+    /// Replicas that cut their states among them.
+    Shard,
+    /// Those that have the same part of them.
+    Copies,
     /// All replicas and their shards in space.
     ReplicasAndShards,
     /// The shards in space.
@@ -37,13 +43,14 @@ pub(crate) enum Span {
 }
 
 impl Span {
-    fn axes(self) -> &'static [Axis] {
+    pub(crate) fn axes(self) -> &'static [Axis] {
         match self {
             Self::Tensor => &[Axis::Tp],
+            Self::Context => &[Axis::Cp],
             Self::Experts => &[Axis::Ep],
-            Self::OfExpert => &[Axis::Dp],
-            Self::Replicas => &[Axis::Dp, Axis::Ep],
-            Self::ReplicasAndShards => &[Axis::Dp, Axis::Ep, Axis::Op],
+            Self::OfExpert => &[Axis::Dp, Axis::Cp],
+            Self::Replicas | Self::Shard | Self::Copies => &[Axis::Dp, Axis::Cp, Axis::Ep],
+            Self::ReplicasAndShards => &[Axis::Dp, Axis::Cp, Axis::Ep, Axis::Op],
             Self::Shards | Self::Across | Self::Along => &[Axis::Op],
         }
     }
@@ -51,9 +58,12 @@ impl Span {
     fn name(self) -> &'static str {
         match self {
             Self::Tensor => "tp",
+            Self::Context => "cp",
             Self::Experts => "ep",
             Self::OfExpert => "dp of experts",
             Self::Replicas => "dp",
+            Self::Shard => "shards of dp",
+            Self::Copies => "copies over dp",
             Self::ReplicasAndShards => "dp and op",
             Self::Shards => "op",
             Self::Across => "op across",
@@ -66,8 +76,10 @@ impl Span {
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) actor: ActorId,
-    /// The last compute nodes of its chain, the very last last.
-    pub(crate) chain: [Option<NodeId>; 2],
+    /// The last compute node of its chain.
+    pub(crate) chain: Option<NodeId>,
+    /// Of ZeRO 3: that node, each time that a unit was entered.
+    pub(crate) entered: Vec<Option<NodeId>>,
     /// The first of its chain.
     pub(crate) first: Option<NodeId>,
     groups: BTreeMap<Span, Option<GroupId>>,
@@ -96,7 +108,8 @@ impl<'p> Emitter<'p> {
             let name = if one { "ranks".to_owned() } else { format!("stage {i}") };
             stages.push(Stage {
                 actor: builder.actor(Actor { name, ranks }),
-                chain: [None; 2],
+                chain: None,
+                entered: Vec::new(),
                 first: None,
                 groups: BTreeMap::new(),
                 receives: Vec::new(),
@@ -125,6 +138,11 @@ impl<'p> Emitter<'p> {
                 let (across, along) = grid(layout.parts(Axis::Op));
                 if span == Span::Across { across } else { along }
             }
+            Span::Shard | Span::Copies => {
+                let shard = self.plan.workload.parallelism.shard.unwrap_or(1);
+                let found = layout.nearest(span.axes(), shard).unwrap_or_default();
+                if span == Span::Shard { found.0 } else { found.1 }
+            }
             _ => layout.together(span.axes()),
         };
         let ranks: u64 = parts.iter().map(|part| u64::from(part.size)).product();
@@ -142,7 +160,12 @@ impl<'p> Emitter<'p> {
 
     /// How many ranks a span holds.
     pub(crate) fn ranks(&self, span: Span) -> u64 {
-        span.axes().iter().map(|axis| self.plan.degree(*axis)).product()
+        let all: u64 = span.axes().iter().map(|axis| self.plan.degree(*axis)).product();
+        match span {
+            Span::Shard => self.plan.shards(all),
+            Span::Copies => all / self.plan.shards(all),
+            _ => all,
+        }
     }
 
     /// The next node of a position's chain.
@@ -154,13 +177,13 @@ impl<'p> Emitter<'p> {
         after: &[NodeId],
     ) -> NodeId {
         let stage = &mut self.stages[position];
-        let mut waits: Vec<NodeId> = stage.chain[1].into_iter().collect();
+        let mut waits: Vec<NodeId> = stage.chain.into_iter().collect();
         waits.extend_from_slice(after);
         waits.sort_unstable();
         waits.dedup();
         let node = Node { actor: stage.actor, work: Work::Compute { time }, tensor: None, pass };
         let id = self.builder.node(name, node, &waits);
-        stage.chain = [stage.chain[1], Some(id)];
+        stage.chain = Some(id);
         stage.first.get_or_insert(id);
         id
     }
@@ -255,7 +278,7 @@ impl<'p> Emitter<'p> {
     /// Ties the iterations together: nothing of a position begins before its chain has ended.
     pub(crate) fn close_chains(&mut self) {
         for stage in &self.stages {
-            let (Some(first), Some(last)) = (stage.first, stage.chain[1]) else { continue };
+            let (Some(first), Some(last)) = (stage.first, stage.chain) else { continue };
             self.builder.carry(first, last);
             for receive in &stage.receives {
                 self.builder.carry(*receive, last);

@@ -1,14 +1,8 @@
 //! Gradients over replicas, updates, and what the next iteration waits for.
 //!
-//! | ZeRO | a layer's gradient | after the update |
-//! |---|---|---|
-//! | 0 | all-reduce | – |
-//! | 1, 2 | reduce-scatter | all-gather of the parameters |
-//! | 3 | reduce-scatter | – (gathered before each pass) |
-//!
-//! (Rajbhandari et al., SC'20; 1 and 2 differ in memory alone.) A layer's gradient travels when its
-//! last microbatch is through, backward order. Parameters of experts are reduced over the replicas
-//! of each expert alone. Gradients of tables stay where they are.
+//! What ZeRO makes of either is in `shards.rs`. A layer's gradient travels when its last microbatch is
+//! through, backward order; with `reduce: microbatch` after every one, and the update waits for all. Parameters
+//! of experts are reduced over the replicas of each expert alone. Gradients of tables stay where they are.
 //!
 //! Replicas that train apart (`every` above 1) exchange no gradient: after an update the parameters
 //! are all-reduced, which the driver does in every so many iterations alone; the next one begins when
@@ -24,6 +18,7 @@ use allrail_core::Time;
 
 use super::emit::{Emitter, Span};
 use super::passes::Done;
+use super::shards::unit_name;
 use crate::graph::{NodeId, Pass, Purpose};
 use crate::models::{Cut, Layer};
 use crate::spec::{Axis, PipelineSchedule};
@@ -54,18 +49,35 @@ pub(crate) struct Pending {
     /// Chimera: gradients at their positions, and what arrives from the other copy.
     copies: Vec<(usize, usize, NodeId)>,
     arriving: BTreeMap<(usize, usize), NodeId>,
+    /// What earlier microbatches have exchanged, by position, first layer and span.
+    earlier: BTreeMap<(usize, usize, Span), Vec<NodeId>>,
+    /// Gradients that wait for the end of the backward pass.
+    late: Vec<(usize, Vec<usize>, u64, Vec<NodeId>)>,
 }
 
 impl Emitter<'_> {
-    /// The gradients of a piece whose last microbatch is through.
-    pub(crate) fn gradients(&mut self, position: usize, done: &Done, pending: &mut Pending) {
+    /// The gradients of a piece: of its last microbatch, or of an earlier one where all travel.
+    pub(crate) fn gradients(
+        &mut self,
+        position: usize,
+        done: &Done,
+        microbatch: Option<u32>,
+        pending: &mut Pending,
+    ) {
         let plan = self.plan;
         let stages = self.stages.len();
         let chimera = stages > 1 && plan.pipeline.schedule == PipelineSchedule::Chimera;
         let tied = if stages > 1 && !chimera { plan.model.tied } else { 0 };
         let table = tied.div_ceil(plan.degree(Axis::Tp)) * plan.gradient_precision.bytes();
         let head = plan.model.layers.len() - 1;
-        for &(i, ready) in done {
+        let [first, last] = [done.last(), done.first()].map(|d| d.map_or(0, |(i, _)| *i));
+        let units = plan.workload.parallelism.zero == 3 && !chimera;
+        let together = |a: &(usize, NodeId), b: &(usize, NodeId)| {
+            units && plan.unit(&(first..last + 1), a.0).contains(&b.0)
+        };
+        for unit in done.chunk_by(together) {
+            // The layers of a unit compute one after the other.
+            let &(i, ready) = unit.last().expect("no chunk is empty");
             let layer = &plan.model.layers[i];
             if chimera {
                 let (own, experts) = plan.parameters(layer);
@@ -90,45 +102,84 @@ impl Emitter<'_> {
                 let waits: Vec<NodeId> = [ready].into_iter().chain(pending.table).collect();
                 if let Some((last, i, own)) = pending.head.take() {
                     let (_, receive) = self.message((position, last), &name, what, &[ready]);
-                    self.gradient(last, i, plan.model.tied, &[own, receive], pending);
+                    let tied = plan.model.tied;
+                    self.leave(last, vec![i], (tied, None), vec![own, receive], pending);
                 }
-                self.gradient(position, i, 0, &waits, pending);
+                self.leave(position, vec![i], (0, None), waits, pending);
             } else {
-                self.gradient(position, i, 0, &[ready], pending);
+                let unit: Vec<usize> = unit.iter().rev().map(|(i, _)| *i).collect();
+                self.leave(position, unit, (0, microbatch), vec![ready], pending);
             }
         }
     }
 
-    /// One layer's gradient over its replicas.
+    /// A unit's gradient travels now, or when the backward pass is over.
+    fn leave(
+        &mut self,
+        position: usize,
+        unit: Vec<usize>,
+        (tied, microbatch): (u64, Option<u32>),
+        ready: Vec<NodeId>,
+        pending: &mut Pending,
+    ) {
+        if self.plan.workload.parallelism.overlap_gradients {
+            self.gradient(position, &unit, (tied, microbatch), &ready, pending);
+        } else {
+            pending.late.push((position, unit, tied, ready));
+        }
+    }
+
+    /// A unit's gradient over its replicas.
     fn gradient(
         &mut self,
         position: usize,
-        i: usize,
-        tied: u64,
+        unit: &[usize],
+        (tied, microbatch): (u64, Option<u32>),
         ready: &[NodeId],
         pending: &mut Pending,
     ) {
         let plan = self.plan;
-        let layer = &plan.model.layers[i];
+        let first = unit[0];
+        let layers = &plan.model.layers[first..=unit[unit.len() - 1]];
         let tied = tied.div_ceil(plan.degree(Axis::Tp));
-        for (parameters, span) in self.parameters_by_span(layer, tied) {
-            if parameters == 0 {
+        for (parameters, span) in self.unit_spans(layers, tied) {
+            let travels = self.travels(&layers[0], span).then_some(span);
+            let of = if travels == Some(Span::OfExpert) { " of experts" } else { "" };
+            let turn = microbatch.map_or_else(String::new, |at| format!(" of microbatch {at}"));
+            let name = format!("{} gradient{of}{turn}", unit_name(layers));
+            let apart = plan.workload.every > 1;
+            let what = (&layers[0], place(first));
+            let (last, decoding) = travels.filter(|_| !apart).map_or((None, Time::ZERO), |span| {
+                self.exchange(position, what, &name, (parameters, span), ready)
+            });
+            let mut after = last.map_or_else(|| ready.to_vec(), |id| vec![id]);
+            if microbatch.is_some() {
+                pending.earlier.entry((position, first, span)).or_default().extend(after);
                 continue;
             }
-            let span = self.travels(layer, span).then_some(span);
-            let of = if span == Some(Span::OfExpert) { " of experts" } else { "" };
-            let name = format!("{} gradient{of}", layer.name);
-            let apart = plan.workload.every > 1;
-            let (last, decoding) = span.filter(|_| !apart).map_or((None, Time::ZERO), |span| {
-                self.exchange(position, (layer, place(i)), &name, (parameters, span), ready)
-            });
-            let after = last.map_or_else(|| ready.to_vec(), |id| vec![id]);
-            pending.updates.push(Update { position, layer: i, parameters, after, span, decoding });
+            after.extend(pending.earlier.remove(&(position, first, span)).unwrap_or_default());
+            for i in unit {
+                let tied = if *i == first { tied } else { 0 };
+                let own = self.parameters_by_span(&plan.model.layers[*i], tied).into_iter();
+                let own: u64 = own.filter(|(_, of)| *of == span).map(|(count, _)| count).sum();
+                if own > 0 {
+                    let after = after.clone();
+                    let update = Update {
+                        position,
+                        layer: *i,
+                        parameters: own,
+                        after,
+                        span: travels,
+                        decoding,
+                    };
+                    pending.updates.push(update);
+                }
+            }
         }
     }
 
     /// The parameters of a layer, `tied` more of its own, by those who share them.
-    fn parameters_by_span(&self, layer: &Layer, tied: u64) -> [(u64, Span); 2] {
+    pub(super) fn parameters_by_span(&self, layer: &Layer, tied: u64) -> [(u64, Span); 2] {
         let (own, experts) = self.plan.parameters(layer);
         let replicas = self.replicas(layer);
         // Without expert parallelism both travel together.
@@ -154,22 +205,27 @@ impl Emitter<'_> {
         for (position, i, ready) in std::mem::take(&mut pending.copies) {
             let mut waits = vec![ready];
             waits.extend(pending.arriving.remove(&(position, i)));
-            self.gradient(position, i, 0, &waits, &mut pending);
+            self.leave(position, vec![i], (0, None), waits, &mut pending);
         }
         let zero = self.plan.workload.parallelism.zero;
         let apart = self.plan.workload.every > 1;
-        let over: Vec<Option<NodeId>> = self.stages.iter().map(|stage| stage.chain[1]).collect();
+        let over: Vec<Option<NodeId>> = self.stages.iter().map(|stage| stage.chain).collect();
+        for (position, unit, tied, mut ready) in std::mem::take(&mut pending.late) {
+            ready.extend(over[position]);
+            self.gradient(position, &unit, (tied, None), &ready, &mut pending);
+        }
         for Update { position, layer: i, parameters, after, span, decoding } in pending.updates {
             let layer = &self.plan.model.layers[i];
             let name = format!("{} update", layer.name);
-            let replicas = span.map_or(1, |span| self.ranks(span));
+            let shard = span.map(|span| if zero > 0 { self.sharded(span).0 } else { span });
+            let replicas = shard.map_or(1, |shard| self.ranks(shard));
             let own = if zero > 0 { parameters.div_ceil(replicas) } else { parameters };
             let time = self.plan.update(self.plan.updated(layer, own));
             let time = time.checked_add(decoding).unwrap_or(time);
             // Without an exchange a script asks for its step once the backward pass is over.
             let after = over[position].filter(|_| apart).map_or(after, |id| vec![id]);
             let mut last = self.update(position, (&name, time), place(i), &after);
-            if let Some(span) = span.filter(|_| apart || matches!(zero, 1 | 2)) {
+            if let Some(span) = shard.filter(|_| apart || matches!(zero, 1 | 2)) {
                 let operation = if apart { AllReduce } else { AllGather };
                 let what = (operation, parameters * self.plan.width(), span);
                 let kind = (Purpose::Data, Some(place(i)), Pass::Update);
@@ -180,8 +236,9 @@ impl Emitter<'_> {
                     last = self.update(position, (&name, none), place(i), &[gathered]);
                 }
             }
-            if let Some(first) = self.stages[position].first.filter(|_| apart) {
-                // The step that averages returns when all parameters are there.
+            let together = apart || !self.plan.workload.parallelism.overlap_parameters;
+            if let Some(first) = self.stages[position].first.filter(|_| together) {
+                // A step that averages, or gathers at once, returns when all parameters are there.
                 self.builder.carry(first, last);
             }
             for user in self.stages[position].users.get(&i).cloned().unwrap_or_default() {

@@ -2,7 +2,7 @@
 //!
 //! Every dimension is cut into factors, each of one degree: of 64 NPUs, `"1[0:8]"` are the inner 8
 //! (stride 1) and `"1[8:]"` the outer 8 (stride 8). `map` says the places of a degree. Degrees that
-//! it leaves out take what is left, innermost first, in the order tp, op, ep, pp, dp: of each free
+//! it leaves out take what is left, innermost first, in the order tp, cp, op, ep, pp, dp: of each free
 //! factor as much as the degree and the factor have in common. So tensor parallelism, which
 //! communicates most often, gets the dimensions with the most bandwidth, and data parallelism the
 //! rest.
@@ -18,7 +18,7 @@ use crate::spec::{Axis, Parallelism, Place};
 pub struct Layout {
     sizes: Vec<u32>,
     /// By `Axis`, in the order of its ranks, innermost first.
-    parts: [Vec<Part>; 5],
+    parts: [Vec<Part>; 6],
 }
 
 fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadError {
@@ -42,7 +42,7 @@ impl Layout {
     pub fn new(parallelism: &Parallelism, sizes: &[u32]) -> Result<Self, WorkloadError> {
         let npus: u64 = sizes.iter().map(|size| u64::from(*size)).product();
         let mut factors: Vec<Vec<Factor>> = vec![Vec::new(); sizes.len()];
-        let mut parts: [Vec<Part>; 5] = Default::default();
+        let mut parts: [Vec<Part>; 6] = Default::default();
         for (axis, places) in &parallelism.map {
             for place in places {
                 let (dimension, from, to) = read(*axis, place, sizes)?;
@@ -126,6 +126,23 @@ impl Layout {
         merged
     }
 
+    /// The same, apart: so many ranks, the nearest, and those that are as many of them apart. None where the
+    /// places have no such factor.
+    #[must_use]
+    pub fn nearest(&self, axes: &[Axis], ranks: u32) -> Option<(Vec<Part>, Vec<Part>)> {
+        let (mut near, mut far) = (Vec::new(), Vec::new());
+        let mut left = ranks;
+        for part in self.together(axes) {
+            let common = gcd(left, part.size);
+            left /= common;
+            let apart = Part { size: part.size / common, stride: part.stride * common, ..part };
+            near.push(Part { size: common, ..part });
+            far.push(apart);
+        }
+        let several = |parts: Vec<Part>| parts.into_iter().filter(|p| p.size > 1).collect();
+        (left == 1).then(|| (several(near), several(far)))
+    }
+
     /// The ranks at each position of the pipeline, ascending.
     #[must_use]
     pub fn stages(&self) -> Vec<Vec<Rank>> {
@@ -177,17 +194,18 @@ impl Layout {
 /// The degrees by axis; dp is what remains.
 fn degrees(
     parallelism: &Parallelism,
-    parts: &[Vec<Part>; 5],
+    parts: &[Vec<Part>; 6],
     npus: u64,
-) -> Result<[u32; 5], WorkloadError> {
+) -> Result<[u32; 6], WorkloadError> {
     let given = [
         Some(parallelism.tp),
+        Some(parallelism.cp),
         Some(parallelism.op),
         Some(parallelism.ep),
         Some(parallelism.pp),
         parallelism.dp,
     ];
-    let mut degrees = [1; 5];
+    let mut degrees = [1; 6];
     let mut product = 1u64;
     for (axis, given) in Axis::ALL.into_iter().zip(given) {
         let placed: u64 = parts[axis as usize].iter().map(|part| u64::from(part.size)).product();
@@ -223,7 +241,7 @@ fn degrees(
     Ok(degrees)
 }
 
-fn said_degrees(degrees: &[u32; 5]) -> String {
+fn said_degrees(degrees: &[u32; 6]) -> String {
     let used = Axis::ALL.iter().filter(|axis| degrees[**axis as usize] > 1);
     let said: Vec<String> =
         used.map(|axis| format!("{} {}", axis.tag(), degrees[*axis as usize])).collect();

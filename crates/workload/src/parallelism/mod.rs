@@ -5,6 +5,8 @@
 //! - [`batch`]: samples of the job, of a replica, of a microbatch.
 //! - [`order`]: in which order a stage runs its microbatches.
 //! - `emit`, `passes`, `gradients`: the nodes.
+//! - [`context`]: tokens of a sample on several ranks.
+//! - [`shards`]: states over replicas.
 //! - [`split`]: actors of their own for slow ranks.
 //!
 //! A replica's batch is cut into microbatches; each runs forward and backward through the pieces of
@@ -12,6 +14,7 @@
 
 mod batch;
 mod compressed;
+pub mod context;
 pub(crate) mod emit;
 mod gradients;
 pub mod layout;
@@ -19,6 +22,7 @@ pub mod order;
 mod passes;
 mod pieces;
 pub(crate) mod plan;
+pub mod shards;
 pub mod spec;
 pub mod split;
 
@@ -108,6 +112,7 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError>
     notes.extend(plan.model.notes.iter().cloned());
     notes.extend(plan.compression_notes());
     notes.extend(plan.uneven_stages());
+    notes.extend(plan.context_notes());
     let work = Some(plan.work());
     if let Some(tokens) = plan.model.tokens {
         notes.push(format!("{tokens} tokens a sample"));
@@ -140,9 +145,11 @@ fn graph(plan: &Plan<'_>, orders: &[Vec<Slot>]) -> Result<StepGraph, WorkloadErr
             }
             left[index(*slot)] -= 1;
             let last = left[index(*slot)] == 0;
-            let done = emitter.backward(*slot, last, &mut handed);
-            if last {
-                emitter.gradients(position, &done, &mut pending);
+            let leaves = last || plan.reduces_each();
+            let done = emitter.backward(*slot, leaves, &mut handed);
+            if leaves {
+                let microbatch = (!last).then_some(slot.microbatch);
+                emitter.gradients(position, &done, microbatch, &mut pending);
             }
         }
         if !moved {

@@ -5,13 +5,14 @@
 //! | `tp` | compute, all-reduce | gradient of the input, all-reduce beside the gradient of the weights |
 //! | `tp` with `sp` | all-gather, compute, reduce-scatter | the same with the gradient of the input |
 //! | `ep` | all-to-all, compute, all-to-all | the same |
+//! | `cp` | attention in blocks, or gathered (`context.rs`) | the same |
 //! | `op`, space | compute, halos | halos, compute |
 //! | `op`, gathered | all-gather, compute | compute, reduce-scatter |
 //! | tables | compute, all-to-all beside the next layers | all-to-all beside the layers before, compute |
 //!
 //! Megatron-LM (Shoeybi et al., 2019; Korthikanti et al., 2022 for `sp`, whose second gather of a
-//! layer's input, hidden behind the gradient of its output, is left out). With ZeRO 3 a layer's
-//! parameters are gathered before each pass, one layer ahead.
+//! layer's input, hidden behind the gradient of its output, is left out). With ZeRO 3
+//! parameters are gathered before each pass (`shards.rs`).
 //!
 //! A block whose activations are not kept is computed again before its gradient, with all that it exchanges
 //! (`recompute.rs`).
@@ -24,10 +25,12 @@ use std::ops::Range;
 use allrail_collective::Operation::{AllGather, AllReduce, AllToAll, ReduceScatter};
 use allrail_core::Time;
 
+use super::context::Computing;
 use super::emit::{Emitter, Span};
 use super::order::Slot;
 use crate::graph::{NodeId, Pass, Purpose};
 use crate::models::{Cut, Layer};
+use crate::spec::Axis;
 
 /// What passes hand on from one to the next.
 #[derive(Debug, Default)]
@@ -67,7 +70,9 @@ impl Run {
 pub(crate) type Done = Vec<(usize, NodeId)>;
 
 impl Emitter<'_> {
-    fn bytes(&self, elements: u64, cut: u64) -> u64 {
+    /// Of so many elements of a sample, cut so many ways beside its tokens: those of a microbatch.
+    pub(super) fn bytes(&self, elements: u64, cut: u64) -> u64 {
+        let cut = cut * self.plan.degree(Axis::Cp);
         elements.saturating_mul(self.plan.samples).saturating_mul(self.plan.width()).div_ceil(cut)
     }
 
@@ -114,9 +119,9 @@ impl Emitter<'_> {
     }
 
     /// What a communication waits for: the data, or at least the chain.
-    fn after(&self, position: usize, data: &[NodeId]) -> Vec<NodeId> {
+    pub(super) fn after(&self, position: usize, data: &[NodeId]) -> Vec<NodeId> {
         if data.is_empty() {
-            self.stages[position].chain[1].into_iter().collect()
+            self.stages[position].chain.into_iter().collect()
         } else {
             data.to_vec()
         }
@@ -135,7 +140,10 @@ impl Emitter<'_> {
         let sp = plan.workload.parallelism.sp;
         let name = format!("{} {word}{}", layer.name, suffix(self, slot));
         let kind = |purpose: Purpose| (purpose, None, pass);
-        let parameters = self.gather_parameters(position, i, &name, pass);
+        let unit = plan.unit(&plan.pieces[slot.piece as usize], i);
+        let entering = (unit.clone(), i == unit.start);
+        let of_pass = &name[layer.name.len()..];
+        let parameters = self.gather_parameters(position, entering, of_pass, pass);
         match layer.cut {
             Cut::Tensor { backward, .. } if sp && backward > 0 => {
                 let what = (AllGather, self.bytes(backward, 1), Span::Tensor);
@@ -155,11 +163,11 @@ impl Emitter<'_> {
         }
         data = self.exchange_tokens(position, layer, &name, pass, data);
         data.extend(parameters);
-        let time = (plan.times[i].forward, pass);
-        let computed = self.compute(position, &name, time, &data);
+        let computing = plan.forward_computing(layer, plan.times[i], pass);
+        let (first, computed) = self.attend(position, layer, &name, computing, &data);
         let users = self.stages[position].users.entry(i).or_default();
         if users.is_empty() {
-            users.push(parameters.unwrap_or(computed));
+            users.push(first);
         }
         let mut output = self.exchange_tokens(position, layer, &name, pass, vec![computed]);
         match layer.cut {
@@ -201,28 +209,6 @@ impl Emitter<'_> {
         arrived.map_or(data, |id| vec![id])
     }
 
-    /// With ZeRO 3: a layer's parameters, gathered while the layer before it computes.
-    fn gather_parameters(
-        &mut self,
-        position: usize,
-        i: usize,
-        name: &str,
-        pass: Pass,
-    ) -> Option<NodeId> {
-        if self.plan.workload.parallelism.zero < 3 {
-            return None;
-        }
-        let layer = &self.plan.model.layers[i];
-        if matches!(layer.cut, Cut::Tables { .. }) {
-            return None;
-        }
-        let (own, _) = self.plan.parameters(layer);
-        let what = (AllGather, own * self.plan.width(), self.replicas(layer));
-        let after: Vec<NodeId> = self.stages[position].chain[0].into_iter().collect();
-        let name = format!("{name} parameters");
-        self.collective(position, &name, what, (Purpose::Data, None, pass), &after)
-    }
-
     /// Who has the same parameters of a layer.
     pub(crate) fn replicas(&self, layer: &Layer) -> Span {
         match layer.cut {
@@ -231,8 +217,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// A backward pass; of the last microbatch, which node gives which layer's gradient, ready to leave.
-    pub(crate) fn backward(&mut self, slot: Slot, last: bool, handed: &mut Handed) -> Done {
+    /// A backward pass, and which node gives which layer's gradient, ready to leave if it `leaves`.
+    pub(crate) fn backward(&mut self, slot: Slot, leaves: bool, handed: &mut Handed) -> Done {
         let plan = self.plan;
         let position = plan.pipeline.position(slot.piece, slot.direction) as usize;
         let mut data = handed.backward.remove(&(slot.microbatch, slot.piece)).unwrap_or_default();
@@ -253,7 +239,7 @@ impl Emitter<'_> {
             }
             let mut gradient;
             (data, gradient) = self.layer_backward(position, i, slot, data);
-            let before = if last { self.before_leaving(layer) } else { Time::ZERO };
+            let before = if leaves { self.before_leaving(layer) } else { Time::ZERO };
             if before > Time::ZERO {
                 let name = format!("{} gradient compressed", layer.name);
                 gradient = self.compute(position, &name, (before, Pass::Backward), &[gradient]);
@@ -320,11 +306,10 @@ impl Emitter<'_> {
         let name = format!("{} backward{}", layer.name, suffix(self, slot));
         let kind = |purpose: Purpose| (purpose, None, Pass::Backward);
         // A block that was repeated still has its parameters.
-        let parameters = if plan.workload.parallelism.recompute.repeats(layer) {
-            None
-        } else {
-            self.gather_parameters(position, i, &name, Pass::Backward)
-        };
+        let unit = plan.unit(&plan.pieces[slot.piece as usize], i);
+        let enters = i + 1 == unit.end && !plan.workload.parallelism.recompute.repeats(layer);
+        let of_pass = &name[layer.name.len()..];
+        let parameters = self.gather_parameters(position, (unit, enters), of_pass, Pass::Backward);
         match layer.cut {
             Cut::Tensor { forward, .. } if sp && forward > 0 => {
                 let what = (AllGather, self.bytes(forward, 1), Span::Tensor);
@@ -350,8 +335,10 @@ impl Emitter<'_> {
         };
         if summed == 0 || layer.experts.is_some_and(|_| self.ranks(Span::Experts) > 1) {
             // Nothing to hide behind the gradient of the weights: both in one node.
-            let time = times.input.checked_add(times.weight).unwrap_or(times.input);
-            let node = self.compute(position, &name, (time, Pass::Backward), &data);
+            let input = plan.input_computing(layer, times);
+            let all = times.input.checked_add(times.weight).unwrap_or(times.input);
+            let both = Computing { all, ..input };
+            let node = self.attend_back(position, layer, &name, both, &data);
             let mut output =
                 self.exchange_tokens(position, layer, &name, Pass::Backward, vec![node]);
             if summed > 0 {
@@ -365,7 +352,8 @@ impl Emitter<'_> {
             return (output, node);
         }
         let input = format!("{name} of inputs");
-        let node = self.compute(position, &input, (times.input, Pass::Backward), &data);
+        let computing = plan.input_computing(layer, times);
+        let node = self.attend_back(position, layer, &input, computing, &data);
         let output = self.sum_inputs(position, &name, summed, vec![node]);
         let weights = format!("{name} of weights");
         let gradient = self.compute(position, &weights, (times.weight, Pass::Backward), &[]);

@@ -52,6 +52,8 @@ pub(crate) struct Shares {
     pub(crate) cut: u64,
     /// Activations that sequence parallelism alone cuts.
     pub(crate) whole: u64,
+    /// Tokens of a sample: every activation and FLOP.
+    pub(crate) tokens: u64,
     /// Experts.
     pub(crate) experts: u64,
     /// Tables.
@@ -92,7 +94,8 @@ impl<'w> Plan<'w> {
             return Err(wrong("iterations", 0, "it is zero", "at least 1"));
         }
         compressed::check_apart(workload)?;
-        let passes = model.layers.len() as u64 * u64::from(microbatches);
+        let blocks = parallelism.context.parts(u64::from(layout.degree(Axis::Cp)));
+        let passes = model.layers.len() as u64 * u64::from(microbatches) * blocks;
         if passes > MOST_PASSES {
             let why =
                 format!("{passes} passes of a layer are more than {MOST_PASSES} an iteration");
@@ -131,6 +134,8 @@ impl<'w> Plan<'w> {
             pipeline,
         };
         plan.divides()?;
+        plan.cuts_tokens()?;
+        plan.shards_go_together()?;
         plan.has_what_is_recomputed()?;
         plan.times = plan.times()?;
         plan.is_run_to_its_end()?;
@@ -188,6 +193,7 @@ impl<'w> Plan<'w> {
                 Cut::Spatial { .. } => op,
                 _ => 1,
             },
+            tokens: self.degree(Axis::Cp),
             experts: self.degree(Axis::Ep),
             tables: match layer.cut {
                 Cut::Tables { .. } => self.degree(Axis::Dp) * self.degree(Axis::Ep),
@@ -298,11 +304,12 @@ impl<'w> Plan<'w> {
         let (parameters, experts) = self.parameters(layer);
         let rows = matches!(layer.cut, Cut::Tables { .. });
         let weights = if rows { 0 } else { parameters + experts };
-        let moved = (layer.moved as f64) * self.samples as f64 / shares.cut as f64;
+        let cut = (shares.cut * shares.tokens) as f64;
+        let moved = (layer.moved as f64) * self.samples as f64 / cut;
         let reads = 1.0 + layer.weight_rereads as f64;
         let bytes = (weights as f64 * reads + moved) * self.width() as f64;
         let cost = |flops: u64, bytes: f64| Cost {
-            flops: flops as f64 * self.samples as f64 / shares.cut as f64,
+            flops: flops as f64 * self.samples as f64 / cut,
             bytes,
         };
         let part = |flops: u64| if flops == 0 { cost(0, 0.0) } else { cost(flops, bytes) };

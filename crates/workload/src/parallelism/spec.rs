@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::context::Context;
+use super::shards::Reduce;
 use crate::recompute::Recompute;
 
 /// How the model is cut. The product of all degrees is the number of NPUs.
@@ -17,6 +19,12 @@ pub struct Parallelism {
     /// Tensor: each layer cut as Megatron does.
     #[schemars(range(min = 1))]
     pub tp: u32,
+    /// Context: the tokens of a sample are cut; keys and values of attention travel.
+    #[schemars(range(min = 1))]
+    pub cp: u32,
+    /// How they travel over `cp`: in a `ring`, block by block beside attention to the block before, or in an
+    /// `all_gather` before attention.
+    pub context: Context,
     /// Pipeline: stages.
     #[schemars(range(min = 1))]
     pub pp: u32,
@@ -32,6 +40,22 @@ pub struct Parallelism {
     #[schemars(range(min = 0, max = 3))]
     #[schemars(extend("x-hint" = "ZeRO has the stages 0 to 3"))]
     pub zero: u8,
+    /// With `zero`: over how many replicas, the nearest, states are cut; the rest holds copies (HSDP). Over all
+    /// if left out.
+    #[schemars(range(min = 1))]
+    pub shard: Option<u32>,
+    /// `zero: 3`: parameters are given back after the forward pass and gathered again for the backward pass;
+    /// `false` keeps them until gradients have travelled.
+    pub reshard: bool,
+    /// `zero: 3`: how many blocks ahead parameters are gathered; 1 if left out.
+    pub prefetch: Option<u32>,
+    /// Whether gradients travel once a step or after every microbatch; `microbatch` with `zero: 2` and 3 where
+    /// there is no pipeline, else `step`, if left out.
+    pub reduce: Option<Reduce>,
+    /// Whether gradients travel beside the backward pass, or when it is over.
+    pub overlap_gradients: bool,
+    /// `zero: 1` and 2: whether updated parameters are gathered beside the next forward pass, or before it.
+    pub overlap_parameters: bool,
     /// Into how many parts the batch is cut; the number of stages if left out.
     #[schemars(range(min = 1))]
     pub microbatches: Option<u32>,
@@ -58,11 +82,19 @@ impl Default for Parallelism {
         Self {
             dp: None,
             tp: 1,
+            cp: 1,
+            context: Context::default(),
             pp: 1,
             ep: 1,
             op: 1,
             sp: false,
             zero: 0,
+            shard: None,
+            reshard: true,
+            prefetch: None,
+            reduce: None,
+            overlap_gradients: true,
+            overlap_parameters: true,
             microbatches: None,
             schedule: PipelineSchedule::default(),
             virtual_stages: None,
@@ -118,6 +150,8 @@ pub type Map = BTreeMap<Axis, Vec<Place>>;
 pub enum Axis {
     /// Tensor.
     Tp,
+    /// Context.
+    Cp,
     /// Operator.
     Op,
     /// Expert.
@@ -130,13 +164,14 @@ pub enum Axis {
 
 impl Axis {
     /// All, innermost first where nothing else is said.
-    pub const ALL: [Self; 5] = [Self::Tp, Self::Op, Self::Ep, Self::Pp, Self::Dp];
+    pub const ALL: [Self; 6] = [Self::Tp, Self::Cp, Self::Op, Self::Ep, Self::Pp, Self::Dp];
 
     /// The tag in files.
     #[must_use]
     pub const fn tag(self) -> &'static str {
         match self {
             Self::Tp => "tp",
+            Self::Cp => "cp",
             Self::Op => "op",
             Self::Ep => "ep",
             Self::Pp => "pp",

@@ -62,7 +62,7 @@ proptest! {
     #[test]
     fn degrees_partition_the_ranks(
         sizes in prop::collection::vec(prop::sample::select(vec![1u32, 2, 3, 4, 6, 8]), 1..4),
-        picks in prop::collection::vec(any::<prop::sample::Index>(), 4),
+        picks in prop::collection::vec(any::<prop::sample::Index>(), 5),
     ) {
         let npus: u32 = sizes.iter().product();
         let mut left = npus;
@@ -72,10 +72,10 @@ proptest! {
             left /= chosen;
             chosen
         };
-        let [tp, op, ep, pp] = [0, 1, 2, 3].map(|i| degree(&picks[i]));
-        let layout = layout(json!({"tp": tp, "op": op, "ep": ep, "pp": pp}), &sizes);
+        let [tp, op, ep, pp, cp] = [0, 1, 2, 3, 4].map(|i| degree(&picks[i]));
+        let layout = layout(json!({"tp": tp, "op": op, "ep": ep, "pp": pp, "cp": cp}), &sizes);
         prop_assert_eq!(layout.degree(Axis::Dp), left);
-        for (axis, expected) in [(Axis::Tp, tp), (Axis::Op, op), (Axis::Ep, ep), (Axis::Pp, pp)] {
+        for (axis, expected) in [(Axis::Tp, tp), (Axis::Op, op), (Axis::Ep, ep), (Axis::Pp, pp), (Axis::Cp, cp)] {
             prop_assert_eq!(layout.degree(axis), expected);
         }
         let mut seen = BTreeSet::new();

@@ -1,0 +1,156 @@
+//! Context parallelism: samples cut by their tokens.
+
+#![allow(clippy::needless_pass_by_value)]
+
+use crate::common::*;
+use allrail_collective::Operation;
+use allrail_workload::{ActorId, NodeId, Peer, Purpose, StepGraph, Work};
+use serde_json::{Value, json};
+
+/// Of the small transformer, of 8 samples: keys and values of all tokens, in bytes.
+const KEYS: u64 = 8 * 32 * 2 * 64 * 2;
+
+/// (name, bytes) of messages to the next rank.
+fn round(graph: &StepGraph) -> Vec<(String, u64)> {
+    let of = |id: NodeId| match graph.node(id).work {
+        Work::Send { bytes, peer: Peer::Next(1), purpose: Purpose::Tensor, .. } => {
+            Some((graph.name(id).to_owned(), bytes.count()))
+        }
+        _ => None,
+    };
+    graph.ids().filter_map(of).collect()
+}
+
+#[test]
+fn keys_and_values_pass_round_beside_attention() {
+    for (cp, tp) in [(2u64, 1u64), (4, 1), (8, 1), (4, 2)] {
+        let graph = built(job(json!({"cp": cp, "tp": tp})), &[16]).graph;
+        let sent = round(&graph);
+        let of = |layer: &str, pass: &str| -> Vec<u64> {
+            let start = format!("{layer}.attention {pass}");
+            sent.iter().filter(|(name, _)| name.starts_with(&start)).map(|(_, b)| *b).collect()
+        };
+        let block = KEYS / cp / tp;
+        let mut back = vec![2 * block; cp as usize];
+        (back[0], back[cp as usize - 1]) = (block, block);
+        for layer in ["layer0", "layer7"] {
+            assert_eq!(of(layer, "forward"), vec![block; cp as usize - 1], "{cp} {tp}");
+            assert_eq!(of(layer, "backward"), back, "{cp} {tp}");
+        }
+        assert_eq!(sent.len() as u64, 8 * (2 * cp - 1), "no other layer sends");
+    }
+}
+
+#[test]
+fn a_block_travels_while_the_one_before_is_attended_to() {
+    let graph = built(job(json!({"cp": 4})), &[4]).graph;
+    let named = |name: &str| graph.ids().find(|id| graph.name(*id) == name).expect(name);
+    let waits = |node: &str, before: &str| graph.after(named(node)).contains(&named(before));
+    let forward = "layer3.attention forward";
+    let receive = |k: u32| format!("{forward} keys and values {k} receive");
+    for k in 1..4u32 {
+        let block = format!("{forward} of block {k}");
+        assert!(!waits(&receive(k), &block), "it does not wait for the block it passes beside");
+        assert!(waits(&format!("{forward} of block {}", k + 1), &receive(k)));
+    }
+    assert!(waits(&format!("{forward} keys and values 1 send"), forward));
+    assert!(waits(&format!("{forward} keys and values 2 send"), &receive(1)));
+    let back = "layer3.attention backward";
+    let gradient = format!("{back} keys and values 3 send");
+    assert!(
+        waits(&gradient, &format!("{back} of block 2")),
+        "the gradient of a block is behind it"
+    );
+    assert!(waits(back, &format!("{back} keys and values 4 receive")));
+}
+
+#[test]
+fn gathered_keys_and_values_are_scattered_once() {
+    let cut = json!({"cp": 4, "dp": 1, "context": "all_gather"});
+    let graph = built(job(cut), &[4]).graph;
+    assert!(round(&graph).is_empty());
+    let mut seen = std::collections::BTreeMap::new();
+    for (_, operation, bytes, purpose) in collectives(&graph, ActorId(0)) {
+        if purpose == Purpose::Tensor {
+            assert_eq!(bytes, KEYS);
+            *seen.entry(operation).or_insert(0) += 1;
+        }
+    }
+    assert_eq!(seen, [(Operation::AllGather, 16), (Operation::ReduceScatter, 8)].into());
+}
+
+/// Work, activations and what crosses a pipeline or a tensor group are cut; parameters are not.
+#[test]
+fn every_rank_has_its_part_of_the_tokens() {
+    let of = |more: Value, npus: u32| {
+        let mut value = job(more);
+        value["optimizer"] = json!("adam");
+        built(value, &[npus])
+    };
+    for context in ["ring", "all_gather"] {
+        for recompute in ["none", "selective", "full"] {
+            let cut = |cp: u32| {
+                let context = if cp == 1 { "ring" } else { context };
+                json!({"cp": cp, "dp": 1, "tp": 2, "pp": 2, "recompute": recompute,
+                       "context": context})
+            };
+            let (one, four) = (of(cut(1), 4), of(cut(4), 16));
+            for actor in [ActorId(0), ActorId(1)] {
+                let [whole, part] = [&one, &four].map(|b| compute(&b.graph, actor).as_ps());
+                assert!((4 * part).abs_diff(whole) < whole / 1_000_000 + 10_000, "{part} {whole}");
+            }
+            let [whole, part] = [one.memory, four.memory];
+            assert_eq!(whole.activations.count(), 4 * part.activations.count());
+            assert_eq!(whole.parameters, part.parameters);
+            let messages = |built: &allrail_workload::Built| -> u64 {
+                let graph = &built.graph;
+                let of = |id: NodeId| match graph.node(id).work {
+                    Work::Send { bytes, purpose: Purpose::Pipeline, .. } => bytes.count(),
+                    _ => 0,
+                };
+                graph.ids().map(of).sum()
+            };
+            assert_eq!(messages(&one), 4 * messages(&four));
+            assert_eq!(one.work.expect("known").flops, four.work.expect("known").flops);
+        }
+    }
+}
+
+#[test]
+fn gradients_and_shards_are_over_data_and_context_ranks() {
+    let sizes = |cut: Value| {
+        let graph = built(job(cut), &[16]).graph;
+        let of = |id: NodeId| match graph.node(id).work {
+            Work::Collective { group, purpose: Purpose::Data, .. } => {
+                let parts = &graph.groups()[group.index()].parts;
+                Some(parts.iter().map(|part| part.size).product::<u32>())
+            }
+            _ => None,
+        };
+        graph.ids().filter_map(of).collect::<std::collections::BTreeSet<u32>>()
+    };
+    assert_eq!(sizes(json!({"cp": 4, "tp": 2})), [8].into());
+    assert_eq!(sizes(json!({"cp": 4, "tp": 2, "zero": 1})), [8].into());
+    let optimizer = |cp: u32, dp: u32| {
+        let mut value = job(json!({"cp": cp, "dp": dp, "zero": 1}));
+        value["optimizer"] = json!("adam");
+        built(value, &[cp * dp]).memory.optimizer
+    };
+    assert_eq!(optimizer(4, 2), optimizer(1, 8));
+}
+
+#[test]
+fn layouts_that_cannot_cut_tokens_are_refused() {
+    for (cut, field, why) in [
+        (json!({"cp": 32, "dp": 1}), "cp", "two equal parts of the 32 tokens"),
+        (json!({"context": "all_gather"}), "context", "on one rank"),
+        (json!({"cp": 0}), "cp", "at least 1"),
+    ] {
+        let error = refused(job(cut), &[32]);
+        assert_eq!(error.field, format!("workload.parallelism.{field}"), "{error}");
+        assert!(error.to_string().contains(why), "{error}");
+    }
+    let mut dense = job(json!({"cp": 2}));
+    dense["model"] = json!({"layers": [{"name": "a", "dense": {"inputs": 8, "outputs": 8}}]});
+    assert_eq!(refused(dense, &[2]).field, "workload.parallelism.cp");
+}
