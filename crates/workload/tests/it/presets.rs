@@ -68,6 +68,17 @@ fn sizes_are_the_published_ones() {
         ("dlrm", 187_767_399.0 * 128.0 + 2.37e6, None, 0.0001),
         // Attention and embeddings of GPT-3, and 96 × 16 experts of 113 M.
         ("gpt3_moe", 232.6e9, None, 0.002),
+        // Their papers and model cards; DeepSeek-V3 without its multi-token prediction.
+        ("deepseek_v3", 671.0e9, None, 0.001),
+        ("kimi_k2", 1_027e9, None, 0.02),
+        ("qwen3_30b_a3b", 30.5e9, None, 0.01),
+        ("qwen3_235b_a22b", 235.1e9, None, 0.01),
+        ("gpt_oss_120b", 116.8e9, None, 0.01),
+        ("gpt_oss_20b", 20.9e9, None, 0.01),
+        ("mixtral_8x7b", 46.7e9, None, 0.005),
+        ("mixtral_8x22b", 140.6e9, None, 0.01),
+        ("llama4_scout", 107.8e9, None, 0.02),
+        ("llama4_maverick", 400.7e9, None, 0.02),
     ];
     assert_eq!(cases.len(), all().len());
     for (name, parameters, multiply_adds, within) in cases {

@@ -1,0 +1,150 @@
+"""From cells to a layout: degrees, where they lie, batch and microbatches, sharding, schedule.
+
+Ranks are numbered as Megatron and torchtitan do, tp innermost, then cp, ep, dp, and pp outermost.
+Experts are spread over replicas (`dp` counts these, too, in Megatron's words), so that dp is divided
+by ep.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from allrail.reproduce.runs.machine import placed
+from allrail.reproduce.runs.table import Run
+
+
+@dataclass
+class Layout:
+    """How a job is cut.
+
+    Attributes:
+        parallelism: Keys of `workload.parallelism`.
+        samples: Of a microbatch.
+        microbatches: Of a step of a replica.
+        assumed: What the table does not say.
+    """
+
+    parallelism: dict[str, Any]
+    samples: int
+    microbatches: int
+    assumed: list[str] = field(default_factory=list)
+
+    @property
+    def pp(self) -> int:
+        """Stages."""
+        return int(self.parallelism["pp"])
+
+
+def why_no_layout(run: Run) -> str | None:
+    """Return why a run has no layout; None where it has one."""
+    everything = " ".join(run.text(column) for column in ("flags", "model", "sharding"))
+    if "lora" in everything:
+        return "LoRA trains few of the parameters"
+    if "packed" in everything:
+        return "packed sequences have no one length"
+    if all(run.count(axis) is None for axis in ("tp", "pp", "dp")):
+        return "the table has no layout for it"
+    return None
+
+
+def layout_of(run: Run, sizes: list[int]) -> Layout:
+    """Return the layout of a run.
+
+    Args:
+        run: The line.
+        sizes: NPUs of the machine's dimensions.
+    """
+    assumed: list[str] = []
+    degree = {axis: run.count(axis) or 1 for axis in ("tp", "pp", "cp", "ep")}
+    gpus = run.count("gpus") or 1
+    replicas = max(1, gpus // (degree["tp"] * degree["pp"] * degree["cp"]))
+    ep = degree["ep"] if replicas % degree["ep"] == 0 else 1
+    parallelism: dict[str, Any] = {
+        "tp": degree["tp"],
+        "pp": degree["pp"],
+        "ep": ep,
+        "dp": replicas // ep,
+    }
+    order = [("tp", degree["tp"]), ("ep", ep), ("dp", replicas // ep), ("pp", degree["pp"])]
+    if degree["cp"] > 1:
+        parallelism["cp"] = degree["cp"]
+        order.insert(1, ("cp", degree["cp"]))
+    places = placed(order, sizes)
+    if places:
+        parallelism["map"] = places
+    if degree["tp"] > 1 and run.text("sp").startswith("y"):
+        parallelism["sp"] = True
+    parallelism |= sharding_of(run)
+    parallelism |= _overlap(run)
+    samples, microbatches = _batch(run, replicas, degree["pp"], parallelism, assumed)
+    parallelism |= _schedule(run, degree["pp"], microbatches, assumed)
+    layers = run.count("layers")
+    pieces = degree["pp"] * int(parallelism.get("virtual_stages", 1))
+    if layers is not None and degree["pp"] > 1 and layers % pieces:
+        # The embedding and the head take a layer's place where that makes it even.
+        parallelism["ends_as_layers"] = (layers + 2) % pieces == 0
+    return Layout(parallelism, samples, microbatches, assumed)
+
+
+def sharding_of(run: Run) -> dict[str, Any]:
+    """Return how parameters, gradients and states are sharded."""
+    cell = run.text("sharding")
+    if "grad_op" in cell or "zero-2" in cell:
+        return {"zero": 3, "reshard": False}
+    if "fsdp" in cell or "zero-3" in cell:
+        return {"zero": 3}
+    if "zero-1" in cell or "distributed optimizer" in cell:
+        return {"zero": 1}
+    return {"zero": 0}
+
+
+def _overlap(run: Run) -> dict[str, Any]:
+    """Whether gradients travel beside the backward pass."""
+    flags = run.text("flags")
+    found: dict[str, Any] = {}
+    if "deepspeed" in run.text("schedule") + flags or "unoverlapped" in flags:
+        found["overlap_gradients"] = False
+    tp = run.count("tp") or 1
+    asynchronous = any(word in flags for word in ("async tp", "asynctp", "tp-comm-overlap"))
+    if tp > 1 and asynchronous:
+        found["async_tp"] = True
+    return found
+
+
+def _batch(
+    run: Run, replicas: int, pp: int, parallelism: dict[str, Any], assumed: list[str]
+) -> tuple[int, int]:
+    """Samples of a microbatch, and microbatches."""
+    samples, batch = run.count("micro_batch"), run.count("global_batch")
+    if batch is None:
+        samples = samples or 1
+        microbatches = 4 * pp if pp > 1 else 1
+        assumed.append(f"a batch of {samples * microbatches} samples a replica")
+        return samples, microbatches
+    each = max(1, batch // replicas)
+    if samples is None:
+        if pp > 1 and parallelism["zero"] == 3:
+            # As many microbatches as stages are torchtitan's default.
+            samples = max(1, each // pp)
+        else:
+            samples = 1
+        assumed.append(f"a microbatch of {samples}")
+    return samples, max(1, each // samples)
+
+
+def _schedule(run: Run, pp: int, microbatches: int, assumed: list[str]) -> dict[str, Any]:
+    if pp == 1:
+        return {}
+    cell, pieces = run.text("schedule"), run.count("virtual_stages") or 1
+    if "zero" in cell and "bubble" in cell:
+        return {"schedule": "zero_bubble"}
+    if "dual" in cell:
+        return {"schedule": "dual_pipe"}
+    if "interleaved" in cell and pieces == 1 and "virtual_stages" in run.cells:
+        assumed.append("no virtual stages")
+    if pieces > 1 and microbatches % pp == 0:
+        return {"schedule": "interleaved", "virtual_stages": pieces}
+    if "gpipe" in cell:
+        return {"schedule": "gpipe"}
+    return {"schedule": "1f1b"}

@@ -1,0 +1,176 @@
+"""From cells to a machine: the device, and the network between devices.
+
+Links reach less than their rate: what NCCL's own tests show of an all-reduce on whole nodes
+(`bus bandwidth`) over the rate per direction. DGX A100: 235 of 300 GB/s; DGX H100 without NVLS: 365
+of 450 GB/s; NVL72: 680 of 900 GB/s; InfiniBand and RoCE: 0.92 of the line. All are figures that users
+and NVIDIA post of healthy machines; none is of a training run.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from allrail.reproduce.runs.table import Run
+
+DEVICES = (
+    # Words that must all be in the cell, and the device; the first that fits.
+    (("gb300",), "gb300"),
+    (("gb200",), "gb200"),
+    (("b300",), "b300"),
+    (("b200",), "b200"),
+    (("h200",), "h200"),
+    (("h800",), "h800"),
+    (("h20",), "h20"),
+    (("h100", "96", "500"), "h100_96gb_500w"),
+    (("h100", "500w"), "h100_96gb_500w"),
+    (("h100", "94"), "h100_94gb"),
+    (("h100",), "h100"),
+    (("a100", "40"), "a100_40gb"),
+    (("a100",), "a100"),
+    (("mi300",), "mi300x"),
+    (("v100",), "v100"),
+    (("v5p",), "tpu_v5p"),
+    (("tpu", "v4"), "tpu_v4"),
+    (("trainium2",), "trainium2"),
+    (("trn2",), "trainium2"),
+)
+
+INSIDE = {
+    # GB/s per direction that a collective reaches within a domain, by device.
+    "a100": 235,
+    "a100_40gb": 235,
+    "v100": 130,
+    "h800": 160,
+    "b200": 680,
+    "b300": 680,
+    "gb200": 680,
+    "gb300": 680,
+    "mi300x": 320,
+}
+"""What collectives reach inside; 365 elsewhere."""
+
+NIC = {"a100": 200, "a100_40gb": 200, "v100": 100, "b300": 800, "gb300": 800}
+"""Gb/s of a GPU's network interface where the table has none; 400 elsewhere."""
+
+LINE = 0.92
+"""The part of a line's rate that a collective reaches."""
+
+DOMAIN = 72
+"""GPUs of an NVL72 rack."""
+
+
+@dataclass
+class Machine:
+    """What a job runs on.
+
+    Attributes:
+        device: A device's tag.
+        fabric: The key `fabric` of a scenario.
+        sizes: NPUs of its dimensions.
+        assumed: What the table does not say.
+    """
+
+    device: str
+    fabric: dict[str, Any]
+    sizes: list[int]
+    assumed: list[str] = field(default_factory=list)
+
+
+def device_of(run: Run) -> str | None:
+    """Return the tag of the device that a run names; None where none is known."""
+    cell = run.text("gpu")
+    for words, tag in DEVICES:
+        if all(word in cell for word in words):
+            return tag
+    return None
+
+
+def machine_of(run: Run, device: str) -> Machine:
+    """Return the machine of a run on so many GPUs.
+
+    Args:
+        run: The line.
+        device: Its device's tag.
+    """
+    assumed: list[str] = []
+    gpus = run.count("gpus") or 1
+    node = run.count("gpus_per_node")
+    if node is None:
+        node = 8
+        assumed.append("8 GPUs a node")
+    inside = run.text("intra_node")
+    wide = "nvl72" in inside or "nvl72" in run.text("gpu")
+    domain = _divisor(gpus, DOMAIN if wide else node)
+    nic = run.number("inter_node_gbps_per_gpu")
+    if nic is None:
+        nic = NIC.get(device, 400)
+        if gpus > domain:
+            assumed.append(f"a network interface of {nic:g} Gb/s per GPU")
+    rate = INSIDE.get(device, 365)
+    if "pcie" in inside:
+        rate = 20
+    dimensions = []
+    if domain > 1:
+        dimensions.append(
+            {"kind": "switch", "size": domain, "bandwidth": f"{rate} GB/s", "latency": "3 us"}
+        )
+    if gpus > domain or not dimensions:
+        dimensions.append(
+            {
+                "kind": "switch",
+                "size": gpus // domain,
+                "bandwidth": f"{LINE * nic / 8:g} GB/s",
+                "latency": "8 us",
+            }
+        )
+    sizes = [one["size"] for one in dimensions]
+    return Machine(device, {"dimensions": dimensions}, sizes, assumed)
+
+
+def _divisor(count: int, most: int) -> int:
+    """The largest divisor that is at most so large."""
+    return max(one for one in range(1, min(count, most) + 1) if count % one == 0)
+
+
+def placed(degrees: list[tuple[str, int]], sizes: list[int]) -> dict[str, list[str]]:
+    """Lay degrees over dimensions, the first one innermost.
+
+    Args:
+        degrees: Axis and degree, from the innermost outwards; their product is that of `sizes`.
+        sizes: NPUs of the dimensions.
+
+    Returns:
+        The key `parallelism.map`.
+    """
+    found: dict[str, list[str]] = {}
+    at, taken = 0, 1
+    for axis, degree in degrees:
+        places = []
+        while degree > 1:
+            room = sizes[at] // taken
+            if room == 1:
+                at, taken = at + 1, 1
+                continue
+            part = _common(degree, room)
+            if part == 1:
+                return {}
+            whole = taken == 1 and part == sizes[at]
+            places.append(str(at) if whole else f"{at}[{taken}:{taken * part}]")
+            taken *= part
+            degree //= part
+        if places:
+            found[axis] = places
+    return found
+
+
+def _common(degree: int, room: int) -> int:
+    from math import gcd
+
+    return gcd(degree, room)
+
+
+def words(cell: str) -> set[str]:
+    """Return the words of a cell."""
+    return set(re.findall(r"[a-z0-9]+", cell.lower()))

@@ -1,0 +1,269 @@
+"""The prediction of a run: its scenario, in the world `dims`, and what comes out.
+
+Microbatches beyond a steady pipeline add the same time each: of more than `STEADY` a stage two shorter
+steps are simulated, and the rest is their difference. Where the table says nothing of recomputation,
+it is the least that fits the memory, and the band from none to full is told.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from allrail.errors import InputError
+from allrail.reproduce.runs.layout import Layout, layout_of, why_no_layout
+from allrail.reproduce.runs.machine import Machine, device_of, machine_of
+from allrail.reproduce.runs.model import model_of
+from allrail.reproduce.runs.software import Software, software_of
+from allrail.reproduce.runs.table import Run
+from allrail.reproduce.runs.units import TOKENS, Measured, Sizes, flops_per_token, measured_of
+from allrail.training import simulate_training
+from allrail.training_result import TrainingResult
+
+STEADY = 3
+"""Microbatches a stage that are simulated at most."""
+
+RECOMPUTED = ("none", "selective", "full")
+
+SLOWED = 0.1
+"""How much longer computing takes beside a collective: NCCL's kernels take about a tenth of an
+H100's and an A100's streaming multiprocessors (16 channels of 108 to 132)."""
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What allrail says of a run.
+
+    Attributes:
+        value: In the unit of what was measured, or tokens a second and GPU.
+        unit: Of it.
+        tokens: A second and GPU.
+        memory: Bytes of the fullest GPU.
+        fits: Whether it has so many.
+        band: Of `value`, from no recomputation to full, where the table says nothing of it.
+        assumed: What the table does not say.
+    """
+
+    value: float
+    unit: str
+    tokens: float
+    memory: float | None
+    fits: bool | None
+    band: tuple[float, float] | None = None
+    assumed: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A run beside its prediction.
+
+    Attributes:
+        run: The line.
+        measured: What was measured.
+        predicted: What comes out; None if it is refused.
+        refused: Why.
+    """
+
+    run: Run
+    measured: Measured | None
+    predicted: Predicted | None
+    refused: str | None = None
+
+    @property
+    def ratio(self) -> float | None:
+        """Predicted over measured."""
+        if self.measured is None or self.predicted is None:
+            return None
+        return self.predicted.value / self.measured.value
+
+    def to_dict(self) -> dict[str, Any]:
+        """The row as plain values."""
+        one, measured = self.predicted, self.measured
+        return {
+            "id": self.run.id,
+            "measured": None if measured is None else measured.value,
+            "predicted": None if one is None else one.value,
+            "unit": measured.unit if measured is not None else (one.unit if one else TOKENS),
+            "refused": self.refused,
+            "ratio": self.ratio,
+            "band": None if one is None or one.band is None else list(one.band),
+            "memory_gb": None if one is None or one.memory is None else one.memory / 1e9,
+            "fits": None if one is None else one.fits,
+            "assumed": [] if one is None else list(one.assumed),
+        }
+
+
+@dataclass
+class Job:
+    """A run as the parts of a scenario."""
+
+    run: Run
+    machine: Machine
+    software: Software
+    layout: Layout
+    model: dict[str, Any]
+    assumed: list[str] = field(default_factory=list)
+
+    def scenario(self, *, recompute: str, microbatches: int) -> dict[str, Any]:
+        """Return the scenario of a step with so many microbatches."""
+        samples = self.layout.samples
+        software = self.software
+        return {
+            "schema_version": 1,
+            "fabric": self.machine.fabric,
+            "world": "dims",
+            "workload": {
+                "model": self.model,
+                "sequence_length": self.run.count("sequence_length"),
+                "precision": software.precision,
+                "gradient_precision": software.gradients,
+                "batch_per_replica": samples * microbatches,
+                "parallelism": {
+                    **self.layout.parallelism,
+                    "microbatches": microbatches,
+                    "recompute": recompute,
+                },
+                "compute": software.compute,
+                "exchange_slowdown": SLOWED,
+            },
+        }
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step: seconds of all microbatches, and the memory of one with the most in flight."""
+
+    seconds: float
+    result: TrainingResult
+
+
+def job_of(run: Run) -> Job | str:
+    """Return a run as a job, or why it is refused."""
+    why = why_no_layout(run)
+    if why is not None:
+        return why
+    device = device_of(run)
+    if device is None:
+        return f"no such device is known: {run.text('gpu') or 'none given'}"
+    model = model_of(run)
+    if model is None:
+        return "neither a preset nor the sizes of its model are known"
+    machine = machine_of(run, device)
+    software, layout = software_of(run, device), layout_of(run, machine.sizes)
+    assumed = [*machine.assumed, *software.assumed, *layout.assumed]
+    return Job(run, machine, software, layout, model, assumed)
+
+
+def step_of(job: Job, recompute: str) -> Step:
+    """Simulate a step of a job.
+
+    Args:
+        job: The job.
+        recompute: What is recomputed.
+
+    Raises:
+        InputError: The layout cannot be.
+    """
+    if recompute == "half":
+        none, full = step_of(job, "none"), step_of(job, "full")
+        return Step((none.seconds + full.seconds) / 2, full.result)
+    count, stages = job.layout.microbatches, job.layout.pp
+    most = STEADY * stages
+    if count <= most:
+        result = simulate_training(job.scenario(recompute=recompute, microbatches=count))
+        return Step(result.step_time_us / 1e6, result)
+    fewer = most - stages
+    short = simulate_training(job.scenario(recompute=recompute, microbatches=fewer))
+    result = simulate_training(job.scenario(recompute=recompute, microbatches=most))
+    each = (result.step_time_us - short.step_time_us) / (most - fewer)
+    return Step((result.step_time_us + (count - most) * each) / 1e6, result)
+
+
+def predict(run: Run) -> Outcome:
+    """Predict a run.
+
+    Args:
+        run: A line of a table.
+    """
+    device = device_of(run)
+    measured = measured_of(run, _peak(device))
+    job = job_of(run)
+    if isinstance(job, str):
+        return Outcome(run, measured, None, job)
+    try:
+        return Outcome(run, measured, _predicted(job, measured))
+    except InputError as error:
+        return Outcome(run, measured, None, str(error).replace("\n\n", "; "))
+
+
+def _predicted(job: Job, measured: Measured | None) -> Predicted:
+    stated = job.software.recompute
+    assumed = list(job.assumed)
+    band = None
+    if stated is not None:
+        step = step_of(job, stated)
+    else:
+        steps = [step_of(job, one) for one in RECOMPUTED]
+        fitting = [one for one in steps if _fits(one.result) is not False]
+        step = fitting[0] if fitting else steps[-1]
+        name = RECOMPUTED[steps.index(step)]
+        assumed.append(f"recomputation {name}, the least that fits")
+        values = [_value(job, one, measured) for one in steps]
+        band = (min(values), max(values))
+    return Predicted(
+        value=_value(job, step, measured),
+        unit=TOKENS if measured is None else measured.unit,
+        tokens=_tokens(job, step),
+        memory=step.result.memory_per_npu_bytes,
+        fits=_fits(step.result),
+        band=band,
+        assumed=tuple(assumed),
+    )
+
+
+def _fits(result: TrainingResult) -> bool | None:
+    memory = result.memory
+    return None if memory is None else memory.fits
+
+
+def _tokens(job: Job, step: Step) -> float:
+    """Tokens a second and GPU."""
+    layout, run = job.layout, job.run
+    replicas = layout.parallelism["dp"] * layout.parallelism["ep"]
+    samples = layout.samples * layout.microbatches * replicas
+    tokens = samples * (run.count("sequence_length") or 1)
+    return float(tokens / step.seconds / (run.count("gpus") or 1))
+
+
+def _value(job: Job, step: Step, measured: Measured | None) -> float:
+    tokens = _tokens(job, step)
+    if measured is None or measured.unit == TOKENS:
+        return tokens
+    run, throughput = job.run, step.result.throughput
+    if throughput is None or not throughput.tflops_per_npu or not throughput.tokens_per_s_per_npu:
+        raise InputError("the FLOPs of its model are not known", field="model")
+    model = 1e12 * throughput.tflops_per_npu / throughput.tokens_per_s_per_npu
+    hardware = model * (throughput.hfu or 0) / (throughput.mfu or 1)
+    transformer = job.model["transformer"]
+    sizes = Sizes(
+        layers=transformer["layers"],
+        hidden=transformer["hidden"],
+        vocabulary=transformer["vocabulary"],
+        tokens=run.count("sequence_length") or 1,
+        parameters=1e9 * (run.number("params_b") or 0),
+        model_flops=model,
+        again=max(0.0, hardware - model),
+    )
+    return tokens * flops_per_token(measured.kind, sizes) / 1e12
+
+
+def _peak(device: str | None) -> float | None:
+    """FLOP/s in 16 bits, by which utilisation is told."""
+    import json
+
+    from allrail import _core
+
+    for one in json.loads(_core.devices()):
+        if one["name"] == device:
+            return 1e12 * float(str(one["peak"]["bf16"]).split()[0])
+    return None

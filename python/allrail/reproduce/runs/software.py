@@ -1,0 +1,123 @@
+"""From cells to how a job computes: precision, recipe, attention, launches, recomputation.
+
+What a cell does not say follows from what it says of the software: PyTorch's FSDP2 comes with
+`scaled_dot_product_attention`, Transformer Engine (8 bits and fewer, or a distributed optimizer on an
+H100 and later) with cuDNN's attention; a job on A100s that names neither predates fused attention.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from allrail.reproduce.runs.table import Run
+
+HALF = ("fp16", "half", "float16")
+
+
+@dataclass
+class Software:
+    """How a job computes.
+
+    Attributes:
+        precision: Of parameters and activations.
+        gradients: In what they are reduced.
+        compute: Keys of `workload.compute`.
+        recompute: What the table says; None where it says nothing.
+        assumed: What the table does not say.
+    """
+
+    precision: str
+    gradients: str
+    compute: dict[str, Any]
+    recompute: str | None
+    assumed: list[str] = field(default_factory=list)
+
+
+def software_of(run: Run, device: str) -> Software:
+    """Return how a run computes.
+
+    Args:
+        run: The line.
+        device: Its device's tag.
+    """
+    precision, flags = run.text("precision"), run.text("flags")
+    sharding = run.text("sharding")
+    assumed: list[str] = []
+    recipe = recipe_of(precision)
+    engine = recipe.startswith(("fp8", "mxfp8", "nvfp4")) and "float8" not in precision
+    old = device.startswith(("a100", "v100"))
+    torch = "fsdp2" in sharding or "compile" in flags
+    attention, told = _attention(flags, torch=torch, old=old, engine=engine)
+    if not told:
+        assumed.append(f"attention {attention}")
+    fused = "compile" in flags and "no compile" not in flags
+    megatron = "fsdp" not in sharding
+    launch = "compiled" if fused or megatron else "eager"
+    if "graph" in flags:
+        launch = "graph"
+    base = "fp16" if any(word in precision for word in HALF) else "bf16"
+    if precision.startswith(("fp32", "tf32")):
+        base = "fp32"
+    return Software(
+        precision=base,
+        gradients=_gradients(precision, megatron=megatron, base=base),
+        compute={
+            "device": device,
+            "recipe": recipe,
+            "attention": attention,
+            "launch": launch,
+        },
+        recompute=recompute_of(run.text("activation_recompute")),
+        assumed=assumed,
+    )
+
+
+def recipe_of(precision: str) -> str:
+    """Return the recipe that a cell of `precision` names."""
+    if "nvfp4" in precision:
+        return "nvfp4"
+    if "mxfp8" in precision or "fp8-mx" in precision.split("variant", maxsplit=1)[0]:
+        return "mxfp8"
+    if "float8" in precision or "fp8" in precision:
+        if "row" in precision:
+            return "fp8_rowwise"
+        current = ("tensorwise", "current", "-cs", "float8")
+        return "fp8_tensorwise" if any(word in precision for word in current) else "fp8_delayed"
+    return "plain"
+
+
+def recompute_of(cell: str) -> str | None:
+    """Return what is recomputed; None where a cell says nothing."""
+    if not cell:
+        return None
+    if cell.startswith(("none", "no", "off")):
+        return "none"
+    if "2nd layer" in cell or "every" in cell:
+        return "half"
+    if cell.startswith("select"):
+        return "selective"
+    return "full"
+
+
+def _attention(flags: str, *, torch: bool, old: bool, engine: bool) -> tuple[str, bool]:
+    """The kind, and whether the table says so."""
+    if "flashattention-3" in flags or "fa3" in flags:
+        return ("flash_2" if old else "flash_3"), True
+    if "flashattention-2" in flags or "flashattention2" in flags or "fa2" in flags:
+        return "flash_2", True
+    if "flash" in flags:
+        return "flash", True
+    if torch:
+        return "flash_2", False
+    if engine or not old:
+        return "flash_3", False
+    return "unfused", False
+
+
+def _gradients(precision: str, *, megatron: bool, base: str) -> str:
+    if "pure" in precision or "bf16 reduce" in precision:
+        return "bf16"
+    if base == "fp16" and "mixed" not in precision and megatron:
+        return "fp16"
+    return "fp32"
