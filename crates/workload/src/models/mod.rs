@@ -37,7 +37,7 @@ pub fn model(workload: &Workload) -> Result<ModelLayers, WorkloadError> {
         Model::HuggingFace(config) => {
             let (transformer, notes) = hugging_face::transformer(config, tokens)?;
             let mut layers = transformer.model(name, tokens)?;
-            layers.notes = notes;
+            layers.notes.splice(0..0, notes);
             return Ok(layers);
         }
         Model::Trace(path) | Model::AstraSim(path) | Model::Steps(path) => {
