@@ -126,7 +126,7 @@ pub enum Model {
     /// Layers by shape or by number.
     Layers(Vec<LayerSpec>),
     /// A transformer by its sizes.
-    Transformer(TransformerSpec),
+    Transformer(Box<TransformerSpec>),
     /// Embedding tables and two MLPs.
     Dlrm(DlrmSpec),
     /// A Hugging Face `config.json`: its content, its path or that of its folder.
