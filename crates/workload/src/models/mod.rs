@@ -30,21 +30,24 @@ use crate::spec::{Model, Workload};
 /// A size that is missing or out of range; a model that says its own step graph.
 pub fn model(workload: &Workload) -> Result<ModelLayers, WorkloadError> {
     let (name, tokens) = (workload.name.as_str(), workload.sequence_length);
-    match &workload.model {
-        Model::Layers(specs) => shapes::model(name, specs),
-        Model::Dlrm(spec) => spec.model(name),
-        Model::Transformer(spec) => spec.model(name, tokens),
+    let transformer = match &workload.model {
+        Model::Layers(specs) => return shapes::model(name, specs),
+        Model::Dlrm(spec) => return spec.model(name),
+        Model::Transformer(spec) => (**spec).clone(),
         Model::HuggingFace(config) => {
             let (transformer, notes) = hugging_face::transformer(config, tokens)?;
             let mut layers = transformer.model(name, tokens)?;
             layers.notes.splice(0..0, notes);
-            Ok(layers)
+            return Ok(layers);
         }
-        Model::Trace(path) | Model::AstraSim(path) | Model::Steps(path) => Err(WorkloadError::new(
-            "workload.model",
-            path,
-            "it says its own step graph and has no layers",
-            "parallelism and compute time are in the file",
-        )),
-    }
+        Model::Trace(path) | Model::AstraSim(path) | Model::Steps(path) => {
+            return Err(WorkloadError::new(
+                "workload.model",
+                path,
+                "it says its own step graph and has no layers",
+                "parallelism and compute time are in the file",
+            ));
+        }
+    };
+    transformer.model(name, tokens)
 }
