@@ -34,6 +34,7 @@ CASES = [
     ("model: resnet50", "model: {trace: a, layers: []}", "workload.model", "exactly one"),
     ("model: resnet50", "model: {}", "workload.model", "exactly one"),
     ("model: resnet50", "model: nowhere/config.json", "workload.model", "no such"),
+    ("model: resnet50", "model: {hugging_face: 5}", "workload.model", "expected a map"),
     ("batch_per_replica: 32", "batch_per_replica: 0", "workload.batch_per_replica", "below 1"),
     (
         "batch_per_replica: 32",

@@ -261,6 +261,12 @@ def test_a_model_gets_a_scenario_and_says_what_it_leaves_open(folder, allrail_cl
     run = allrail_cli(*shlex.split(outcome.stdout.splitlines()[-1].removeprefix("# run it: "))[1:])
     assert run.status == 0, run.stderr
     assert "not read: `num_nextn_predict_layers` (1)" in run.stdout
+    (folder / "mine").mkdir()
+    (folder / "mine" / "config.json").write_text(json.dumps(config))
+    (folder / "mine" / "tokenizer.json").write_text("{}")
+    outcome = allrail_cli("import", "mine", "-o", "out")
+    assert outcome.status == 0, outcome.stderr
+    assert (folder / "out" / "mine.yaml").exists()
     (folder / "config.json").write_text(json.dumps(config | {"model_type": "mamba"}))
     outcome = allrail_cli("import", "config.json", "-o", "other")
     assert outcome.status == 2

@@ -161,6 +161,20 @@ def test_a_hugging_face_config_is_a_model(folder):
     assert result.memory.parameters == 2 * count
 
 
+@pytest.mark.parametrize(
+    "named", ["mine", "mine/", "{hugging_face: mine}", "{hugging_face: mine/config.json}"]
+)
+def test_a_hugging_face_folder_is_a_model(folder, named):
+    (folder / "mine").mkdir()
+    (folder / "mine" / "config.json").write_text(json.dumps(CONFIG))
+    (folder / "mine" / "tokenizer.json").write_text("{}")
+    text = f"schema_version: 1\nfabric: dgx2\nworkload: {{model: {named}, batch_per_replica: 4, "
+    (folder / "step.yaml").write_text(text + "compute: {device: a100}}\n")
+    loaded = allrail.load_scenario("step.yaml")
+    assert loaded.workload.title == "mine"
+    assert loaded.workload.model["hugging_face"] == CONFIG
+
+
 def test_a_model_s_path_starts_at_the_scenario_and_that_of_an_override_here(folder):
     (folder / "deep").mkdir()
     (folder / "deep" / "config.json").write_text(json.dumps(CONFIG))

@@ -30,7 +30,7 @@ pub struct Workload {
     /// Its name in results; the model's if left out.
     #[serde(default)]
     pub name: String,
-    /// A preset's name, a `config.json`, a preset's file, or a mapping with one form.
+    /// A preset's name, a Hugging Face folder or its `config.json`, a preset's file, or a mapping with one form.
     pub model: Model,
     /// Samples per iteration of a replica: the NPUs of `tp`, `cp`, `pp` and `op` work on them together,
     /// those of `dp` and `ep` each have their own.
@@ -131,7 +131,7 @@ pub enum Model {
     Transformer(Box<TransformerSpec>),
     /// Embedding tables and two MLPs.
     Dlrm(DlrmSpec),
-    /// The content of a Hugging Face `config.json`.
+    /// A Hugging Face `config.json`: its content, its path or that of its folder.
     HuggingFace(Object<String, Value>),
     /// A Chakra trace, `DIR/NAME`; read elsewhere.
     Trace(Value),

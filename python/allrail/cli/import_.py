@@ -44,7 +44,8 @@ def command(
       *.json, *.json.gz        PyTorch's profiler (Kineto): one rank for all, or every rank
       a folder                 of such files, one a rank
       *.txt                    an ASTRA-sim layer file, also SimAI's
-      config.json              a model of Hugging Face: a scenario, and what was assumed for it
+      config.json              a model of Hugging Face, or its folder: a scenario, and what was
+                               assumed for it
 
     What was read is counted and timed, and what was left out counted, each with why. Communication
     that is not understood keeps the time that was measured.

@@ -33,7 +33,7 @@ LAYERS = "astra-sim"
 MODEL = "hugging-face"
 """The one that is a model, and no trace."""
 
-_MODEL_ABOUT = "a Hugging Face `config.json`: a `.json` with `model_type`"
+_MODEL_ABOUT = "a Hugging Face `config.json`, a `.json` with `model_type`, or its folder"
 _LARGEST_MODEL = 1 << 20
 _LAYERS_ABOUT = "an ASTRA-sim 1.0 layer file, also SimAI's: `.txt`"
 
@@ -111,11 +111,17 @@ def recognise(files: list[Path]) -> str:
 
 
 def _expanded(files: list[Path]) -> list[Path]:
-    """The files, and of folders the traces in them: of a Chakra trace one rank's file."""
+    """The files, and of folders the traces in them: of a Chakra trace one rank's file.
+
+    A model's folder has other `.json` files beside its `config.json`.
+    """
     found: list[Path] = []
     for file in files:
         if not file.is_dir():
             found.append(file)
+            continue
+        if _is_model(file / "config.json"):
+            found.append(file / "config.json")
             continue
         ranks = sorted(file.glob("*.et"))
         inside = ranks[:1] or sorted([*file.glob("*.json"), *file.glob("*.json.gz")], key=_in_order)

@@ -11,7 +11,7 @@ FORMS = {
     "layers": "Layers by shape or by number.",
     "transformer": "A transformer by its sizes.",
     "dlrm": "Embedding tables and two MLPs.",
-    "hugging_face": "The content of a Hugging Face `config.json`.",
+    "hugging_face": "A Hugging Face `config.json`: its content, its path or that of its folder.",
     "trace": "A Chakra trace, `DIR/NAME`; read elsewhere.",
     "astra_sim": "An ASTRA-sim layer file; read elsewhere.",
     "steps": "Nodes written out; read elsewhere.",

@@ -491,7 +491,8 @@ class Workload(Node):
         default="", description="Its name in results; the model's if left out."
     )
     model: Annotated[dict[str, Any], Model()] = Field(
-        description="A preset's name, a `config.json`, a preset's file, or a mapping with one form."
+        description="A preset's name, a Hugging Face folder or its `config.json`, a preset's "
+        "file, or a mapping with one form."
     )
     batch_per_replica: Annotated[int, Count(1)] | None = Field(
         default=None,

@@ -31,8 +31,8 @@ def load_model(name: str, *, folder: FilePath | None = None) -> dict[str, Any]:
     """Read a model.
 
     Args:
-        name: A preset's name or a file's path: a Hugging Face `config.json`, or a file like a
-            preset.
+        name: A preset's name or a path: a Hugging Face folder or its `config.json`, or a file
+            like a preset.
         folder: Where a relative path starts; the current folder if None.
 
     Returns:
@@ -44,7 +44,7 @@ def load_model(name: str, *, folder: FilePath | None = None) -> dict[str, Any]:
     """
     tree, places = read_model(name, folder=folder)
     if "model_type" in tree or "architectures" in tree:
-        path = FilePath(name)
+        path = _file_of(FilePath(name), folder or FilePath())
         title = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
         return {"name": title, "hugging_face": tree}
     found = {"name": FilePath(name).stem, **_preset(tree, places)}
@@ -102,7 +102,7 @@ def read_model(name: str, *, folder: FilePath | None = None) -> tuple[dict[str, 
     """Read a model's file as plain values.
 
     Args:
-        name: A preset's name or a file's path.
+        name: A preset's name, or the path of a file or a Hugging Face folder.
         folder: Where a relative path starts; the current folder if None.
 
     Raises:
@@ -110,7 +110,11 @@ def read_model(name: str, *, folder: FilePath | None = None) -> tuple[dict[str, 
     """
     from allrail.scenario.text import read_file
 
-    path = FOLDER / f"{name}.yaml" if name in model_names() else (folder or FilePath()) / name
+    if name in model_names():
+        path = FOLDER / f"{name}.yaml"
+    else:
+        within = folder or FilePath()
+        path = within / _file_of(FilePath(name), within)
     if path.parent != FOLDER and path.suffix not in _SUFFIXES and not path.is_file():
         raise InputError(
             "there is no such model",
@@ -126,6 +130,20 @@ def read_model(name: str, *, folder: FilePath | None = None) -> tuple[dict[str, 
             source=str(path),
         )
     return tree, places
+
+
+def _file_of(path: FilePath, folder: FilePath) -> FilePath:
+    """A model's file: of a Hugging Face folder its `config.json`."""
+    if not (folder / path).is_dir():
+        return path
+    if not (folder / path / "config.json").is_file():
+        raise InputError(
+            "the folder has no `config.json`",
+            hint="name a model's folder as Hugging Face saves it, or a file",
+            field="workload.model",
+            value=str(path),
+        )
+    return path / "config.json"
 
 
 def resolve(workload: dict[str, Any], *, folder: FilePath) -> dict[str, Any]:
@@ -157,8 +175,18 @@ def resolve(workload: dict[str, Any], *, folder: FilePath) -> dict[str, Any]:
 
 
 def _from_files(model: dict[str, Any], folder: FilePath) -> dict[str, Any]:
-    """Read a file of steps or of ASTRA-sim; a trace's paths start at the scenario's folder."""
+    """Read a file of a model, of steps or of ASTRA-sim; a trace's paths start at the folder."""
     found = dict(model)
+    if isinstance(model.get("hugging_face"), str):
+        loaded = load_model(model["hugging_face"], folder=folder)
+        if "hugging_face" not in loaded:
+            raise InputError(
+                "it has no `model_type`",
+                hint="name the `config.json` of a Hugging Face model, or its folder",
+                field="workload.model.hugging_face",
+                value=model["hugging_face"],
+            )
+        return {**loaded, **{key: one for key, one in found.items() if key != "hugging_face"}}
     if isinstance(model.get("steps"), str):
         loaded = load_model(model["steps"], folder=folder)
         if "steps" not in loaded:

@@ -5,12 +5,15 @@ use allrail_fabric::graph::NodeId;
 use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 use allrail_schedule::Request;
 use allrail_schedule::tensor::TensorParameters;
+use allrail_workload::device::DeviceChoice;
 use allrail_workload::spec::{Model, Workload};
 use allrail_workload::steps::Steps;
 use allrail_world::flows::Splitting;
 use allrail_world::packets::Settings as PacketSettings;
 use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::SimulateError;
 use crate::executors::send_ahead;
@@ -98,6 +101,21 @@ pub enum WhatIf {
     NoStraggler,
 }
 
+/// Refuses a part of a tree that comes from a file of its own under the key that names it.
+fn well_formed<T: DeserializeOwned>(
+    tree: &Value,
+    pointer: &str,
+    hint: &str,
+) -> Result<(), SimulateError> {
+    let Some(part) = tree.pointer(pointer) else { return Ok(()) };
+    let Err(error) = T::deserialize(part) else { return Ok(()) };
+    let keys = part.as_object().map(|keys| keys.keys().map(String::as_str).collect::<Vec<_>>());
+    let named = part.get("name").and_then(Value::as_str).map(str::to_owned);
+    let shown = named.or(keys.map(|keys| keys.join(", "))).unwrap_or_else(|| part.to_string());
+    let key = pointer.trim_start_matches('/').replace('/', ".");
+    Err(field(key, shown, &format!("it is malformed: {error}"), hint))
+}
+
 impl TrainingScenario {
     /// From JSON.
     ///
@@ -116,6 +134,9 @@ impl TrainingScenario {
             };
             tree["fabric"] = serde_json::to_value(fabric).map_err(malformed)?;
         }
+        well_formed::<Model>(&tree, "/workload/model", "see the keys of models in the docs")?;
+        let hint = "a device's file has the keys that `allrail calibrate device` writes";
+        well_formed::<DeviceChoice>(&tree, "/workload/compute/device", hint)?;
         let mut scenario: Self = serde_json::from_value(tree).map_err(malformed)?;
         scenario.topology = topology;
         scenario.validate()?;

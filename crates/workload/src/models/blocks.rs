@@ -95,9 +95,15 @@ impl TransformerSpec {
             tied: if self.tied && language { self.vocabulary * self.embedding() } else { 0 },
             divisible,
             kv_heads: Some(sizes.kv_heads),
-            notes: Vec::new(),
+            notes: Self::too_long(sizes.tokens, self.positions).into_iter().collect(),
             tokens: Some(sizes.tokens),
         })
+    }
+
+    /// What to say of samples longer than the positions a model was made for, if it has any.
+    pub(super) fn too_long(tokens: u64, positions: u64) -> Option<String> {
+        (positions > 0 && tokens > positions)
+            .then(|| format!("{tokens} tokens a sample, but the model has {positions} positions"))
     }
 
     pub(super) fn embedding(&self) -> u64 {
@@ -128,7 +134,8 @@ impl TransformerSpec {
             ("layers", count, 1 << 14),
             ("hidden", self.hidden, 1 << 20),
             ("heads", self.heads, 1 << 14),
-            ("vocabulary", self.vocabulary, 1 << 26),
+            ("vocabulary", self.vocabulary + u64::from(self.patch.is_some()), 1 << 26),
+            ("patch", self.patch.unwrap_or(1), 1 << 20),
             ("sequence_length", tokens, 1 << 24),
             ("kv_heads", self.kv_heads.unwrap_or(1), 1 << 14),
             ("head_size", self.head_size.unwrap_or(1), 1 << 16),
@@ -241,6 +248,7 @@ impl Sizes<'_> {
         let inner = inner * (f64::from(experts.count) + 1.0) + experts.shared as f64;
         let layer = (h + latent) * (2.0 * heads + latent) + 4.0 * (h + 1.0) * (inner + h);
         let tables = spec.vocabulary + spec.positions + spec.token_types + spec.relative_positions;
+        let tables = tables + spec.patch.unwrap_or(0);
         let ends = tables as f64 * (h + spec.embedding() as f64 + self.heads as f64) + 4.0 * h * h;
         let norms = (spec.norms.per_layer + 2) as f64 * spec.norms.parameters as f64 * h;
         let more = f64::from(spec.next_tokens);
@@ -265,13 +273,15 @@ impl Sizes<'_> {
         let projection = if width == self.hidden { 0 } else { width * self.hidden };
         let norm = if spec.norms.embedding { width * spec.norms.parameters } else { 0 };
         let tables = spec.positions * self.hidden + spec.token_types * width;
-        let linear = 2 * self.tokens * projection;
+        // A vocabulary's rows, or one map of patches, with a bias.
+        let (rows, bias) = spec.patch.map_or((spec.vocabulary, 0), |patch| (patch, width));
+        let patches = spec.patch.map_or(0, |patch| patch * width);
         Layer {
             name: "embedding".to_owned(),
-            flops: Flops::linear(linear),
-            parameters: spec.vocabulary * width,
-            replicated: projection + norm + tables,
-            matrices: vec![[spec.vocabulary, width]],
+            flops: Flops::linear(2 * self.tokens * (projection + patches)),
+            parameters: rows * width,
+            replicated: projection + norm + tables + bias,
+            matrices: vec![[rows, width]],
             moved: 2 * self.wide(),
             output: self.wide(),
             cut: Cut::Tensor { forward: self.wide(), backward: 0 },
@@ -407,6 +417,7 @@ impl Sizes<'_> {
         let (parameters, replicated, per_token, once) = match spec.head {
             Head::None => (0, 0, 0, 0),
             Head::Pooler => (0, h * h + h, 0, h * h),
+            Head::Classifier => (spec.vocabulary * width + bias, 0, 0, spec.vocabulary * width),
             Head::Language => (table + bias, projection, projection + spec.vocabulary * width, 0),
             Head::Masked => (table + bias, transform, h * h + spec.vocabulary * width, 0),
             Head::Pretraining => {

@@ -154,6 +154,9 @@ impl Sizes<'_> {
         let (width, h, s) = (self.spec.embedding(), self.hidden, self.tokens);
         let mut kernels =
             vec![Kernel::Stream(Stream::plain(2 * s * width, 4 * s * width, 2, false))];
+        if let Some(patch) = self.spec.patch {
+            kernels.push(plain(s, patch, width, Split::None));
+        }
         if width != h {
             kernels.push(plain(s, width, h, Split::None));
         }
@@ -181,6 +184,10 @@ impl Sizes<'_> {
             Head::None => return kernels,
             Head::Pooler => {
                 kernels.push(plain(1, h, h, Split::None));
+                return kernels;
+            }
+            Head::Classifier => {
+                kernels.push(plain(1, width, spec.vocabulary, Split::Outputs));
                 return kernels;
             }
             Head::Language => {

@@ -41,7 +41,7 @@ pub fn model(workload: &Workload) -> Result<ModelLayers, WorkloadError> {
             let (transformer, notes) = hugging_face::transformer(config, tokens)?;
             let transformer = transformer.with_room(workload.parallelism.capacity_factor);
             let mut layers = transformer.model(name, tokens)?;
-            layers.notes = notes;
+            layers.notes.splice(0..0, notes);
             return Ok(layers);
         }
         Model::Trace(path) | Model::AstraSim(path) | Model::Steps(path) => {

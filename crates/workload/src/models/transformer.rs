@@ -27,8 +27,11 @@ pub struct TransformerSpec {
     pub feed_forward: Option<u64>,
     /// A third matrix gates it.
     pub gated: bool,
-    /// Tokens in the vocabulary.
+    /// Tokens in the vocabulary; with `head: classifier`, classes.
     pub vocabulary: u64,
+    /// Numbers of a patch of a picture, its pixels times its colours: tokens are patches, mapped to the
+    /// width, and `token_types` learned ones before them.
+    pub patch: Option<u64>,
     /// Learned positions.
     pub positions: u64,
     /// Learned types of token.
@@ -81,6 +84,8 @@ pub enum Head {
     None,
     /// One dense layer on the first token, as BERT has.
     Pooler,
+    /// One of `vocabulary` classes for a sample, from its first token, as ViT has it.
+    Classifier,
     /// A dense layer, a norm, and a word for every token: BERT's masked words.
     Masked,
     /// That and the pooler with BERT's next-sentence guess.

@@ -112,6 +112,15 @@ fn parameters_are_the_published_ones() {
         "num_hidden_layers": 30, "num_attention_heads": 24, "num_key_value_heads": 2,
         "intermediate_size": 12288, "vocab_size": 49152, "use_bias": true,
         "max_position_embeddings": 16384, "sliding_window": 4096});
+    let vit = |h: u64, l: u64, side: u64, classes: u64| {
+        let labels: serde_json::Map<String, Value> =
+            (0..classes).map(|i| (i.to_string(), json!(format!("LABEL_{i}")))).collect();
+        let model = if classes > 0 { "ViTForImageClassification" } else { "ViTModel" };
+        json!({"model_type": "vit", "architectures": [model], "hidden_size": h,
+            "num_hidden_layers": l, "num_attention_heads": h / 64, "intermediate_size": 4 * h,
+            "image_size": 224, "patch_size": side, "num_channels": 3, "qkv_bias": true,
+            "id2label": labels})
+    };
     let gptj = json!({"model_type": "gptj", "n_embd": 4096, "n_layer": 28, "n_head": 16,
         "n_inner": null, "vocab_size": 50400, "n_positions": 2048, "tie_word_embeddings": false});
     let cases = [
@@ -149,6 +158,9 @@ fn parameters_are_the_published_ones() {
         ("deepseek-ai/DeepSeek-V3", deepseek_v3, 671_026_419_200),
         ("t5-base", t5, 222_903_552),
         ("bigcode/starcoder2-3b", starcoder2, 3_030_371_328),
+        ("google/vit-base-patch16-224", vit(768, 12, 16, 1000), 86_567_656),
+        ("google/vit-base-patch16-224-in21k", vit(768, 12, 16, 0), 86_389_248),
+        ("google/vit-large-patch16-224", vit(1024, 24, 16, 1000), 304_326_632),
     ];
     let wrong: Vec<String> = cases
         .iter()
@@ -196,4 +208,37 @@ fn what_is_assumed_and_what_is_not_read_is_said() {
     }
     let (_, notes) = transformer(whole.as_object().expect("an object"), None).expect("a model");
     assert_eq!(notes, Vec::<String>::new());
+}
+
+#[test]
+fn a_picture_is_read_as_patches_and_no_tokens_are_assumed() {
+    let config = json!({"model_type": "vit", "architectures": ["ViTModel"], "hidden_size": 768,
+        "num_hidden_layers": 12, "num_attention_heads": 12, "intermediate_size": 3072,
+        "image_size": 224, "patch_size": 16});
+    let (spec, notes) = transformer(config.as_object().expect("an object"), None).expect("a model");
+    assert_eq!((spec.sequence_length, spec.patch), (197, Some(768)));
+    assert_eq!(notes, Vec::<String>::new());
+    let flops = spec.model("", None).expect("layers").forward_flops() as f64;
+    // Dosovitskiy et al. (2010.11929): ViT-B/16 has 17.6 G multiply-adds of a picture of 224 x 224.
+    assert!((flops / 2.0 / 17.6e9 - 1.0).abs() < 0.01, "{flops:e}");
+}
+
+/// A sample longer than the model's positions is counted, and said.
+#[test]
+fn more_tokens_than_positions_are_said() {
+    let long = |config: &Value, tokens| {
+        let object = config.as_object().expect("an object");
+        let (spec, mut notes) = transformer(object, Some(tokens)).expect("a model");
+        notes.extend(spec.model("", Some(tokens)).expect("layers").notes);
+        notes.retain(|note| note.contains("positions"));
+        notes
+    };
+    let rotary = json!({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "vocab_size": 1000, "max_position_embeddings": 2048});
+    let learned = json!({"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4,
+        "vocab_size": 1000, "n_positions": 2048});
+    for config in [rotary, learned] {
+        assert_eq!(long(&config, 2048), Vec::<String>::new());
+        assert_eq!(long(&config, 4096), ["4096 tokens a sample, but the model has 2048 positions"]);
+    }
 }

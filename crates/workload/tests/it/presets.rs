@@ -62,6 +62,23 @@ fn sizes_are_the_published_ones() {
         ("bert_large", 336.2e6, None, 0.001),
         ("gpt3_175b", 174.6e9, None, 0.001),
         ("transformer_1t", 1_008e9, None, 0.001),
+        // Their checkpoints, to the last parameter.
+        ("llama3_8b", 8_030_261_248.0, None, 0.0),
+        ("llama3_70b", 70_553_706_496.0, None, 0.0),
+        ("llama3_405b", 405_853_388_800.0, None, 0.0),
+        ("qwen3_4b", 4_022_468_096.0, None, 0.0),
+        ("qwen3_8b", 8_190_735_360.0, None, 0.0),
+        ("qwen3_14b", 14_768_307_200.0, None, 0.0),
+        ("qwen3_32b", 32_762_123_264.0, None, 0.0),
+        ("gpt2", 124_439_808.0, None, 0.0),
+        ("gpt2_xl", 1_557_611_200.0, None, 0.0),
+        ("bloom", 176_247_271_424.0, None, 0.0),
+        // As llm-foundry's tables have them, in G.
+        ("mpt_1b", 1.316e9, None, 0.0005),
+        ("mpt_7b", 6.659e9, None, 0.0001),
+        ("mpt_13b", 12.854e9, None, 0.0001),
+        ("mpt_30b", 29.975e9, None, 0.0001),
+        ("mpt_70b", 64.862e9, None, 0.0001),
         ("cosmoflow", 8.9076e6, None, 0.001),
         ("stemdl_fc_densenet", 220e6, None, 0.005),
         // Tables of 187.8 M rows of 128, and the MLPs.

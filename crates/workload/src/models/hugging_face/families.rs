@@ -61,6 +61,7 @@ pub(super) static FAMILIES: &[Family] = &[
     family(&["bert", "roberta", "xlm-roberta", "camembert"], (false, 2, ALL, true), bert),
     family(&["distilbert"], (false, 2, ALL, true), distilbert),
     family(&["t5", "mt5"], (false, 1, NONE, true), t5),
+    family(&["vit"], (false, 2, ALL, false), vit),
 ];
 
 fn llama(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
@@ -288,6 +289,34 @@ fn distilbert(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), Wor
         _ => Head::None,
     };
     spec.biases.head = true;
+    Ok(())
+}
+
+fn vit(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
+    let (image, side) = (config.needed(&["image_size"])?, config.needed(&["patch_size"])?);
+    if side == 0 || image < side || image > 1 << 16 {
+        let hint = "patches of 16 x 16 pixels cover a picture of 224 x 224";
+        return Err(wrong("patch_size", side, "no patch fits the picture", hint));
+    }
+    let colours = config.size(&["num_channels"])?.unwrap_or(3).min(1 << 20);
+    spec.patch = Some(side * side * colours);
+    // A learned token stands before the patches.
+    spec.token_types = 1;
+    spec.positions = (image / side).pow(2) + 1;
+    spec.sequence_length = spec.positions;
+    spec.biases.qkv = config.flag(&["qkv_bias"], true);
+    let name = config.architecture();
+    (spec.head, spec.vocabulary) = if name.ends_with("ForImageClassification") {
+        let labels = config.get("id2label").and_then(|(_, names)| names.as_object());
+        let labels = labels.map(|names| names.len() as u64);
+        spec.biases.head = true;
+        (Head::Classifier, labels.or(config.size(&["num_labels"])?).unwrap_or(2))
+    } else if name.contains("For") {
+        let hint = "describe the model as `transformer` instead";
+        return Err(wrong("architectures", name, "what follows its last layer is not read", hint));
+    } else {
+        (Head::Pooler, 0)
+    };
     Ok(())
 }
 

@@ -6,7 +6,7 @@
 //! tests hold the counts of parameters against published ones.
 //!
 //! A sample has as many tokens as the model has positions, 4,096 at most, where the workload does not
-//! say it.
+//! say it; a picture as many as it has patches, and one.
 
 mod families;
 
@@ -121,7 +121,7 @@ impl<'a> Config<'a> {
         if grouped && spec.kv_heads.is_none() && absent(KV_HEADS) {
             assumed.push(format!("`{}` {}", KV_HEADS[0], spec.heads));
         }
-        if absent(&["tie_word_embeddings"]) {
+        if spec.patch.is_none() && absent(&["tie_word_embeddings"]) {
             assumed.push(format!("`tie_word_embeddings` {}", spec.tied));
         }
         let asked = self.asked.borrow();
@@ -248,7 +248,7 @@ pub fn transformer(
         head_size: config.size(&["head_dim", "d_kv"])?,
         feed_forward: config.size(FEED_FORWARD)?,
         gated: family.gated,
-        vocabulary: config.needed(&["vocab_size"])?,
+        vocabulary: config.size(&["vocab_size"])?.unwrap_or(0),
         sequence_length: positions.unwrap_or(4096).min(4096),
         tied: config.flag(&["tie_word_embeddings"], family.tied),
         biases: family.biases,
@@ -256,8 +256,15 @@ pub fn transformer(
         ..TransformerSpec::default()
     };
     (family.read)(&config, &mut spec)?;
-    let positions = tokens.is_none().then_some(positions);
-    let notes = config.notes(&spec, positions, family.gated);
+    let words = spec.patch.is_none();
+    if words {
+        config.needed(&["vocab_size"])?;
+    }
+    let open = (tokens.is_none() && words).then_some(positions);
+    let mut notes = config.notes(&spec, open, family.gated);
+    // Of learned positions it is said where they are counted.
+    let most = positions.filter(|_| spec.positions == 0).unwrap_or(0);
+    notes.extend(TransformerSpec::too_long(tokens.map_or(0, u64::from), most));
     Ok((spec, notes))
 }
 
