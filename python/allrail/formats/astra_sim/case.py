@@ -20,7 +20,7 @@ from typing import Any
 
 from allrail.errors import InputError
 from allrail.formats.astra_sim import traces, training
-from allrail.formats.astra_sim.dimensions import dimension_of
+from allrail.formats.astra_sim.dimensions import dimension_of, implementations_of
 from allrail.formats.astra_sim.implementations import (
     ONE_TREE,
     Implementation,
@@ -154,7 +154,7 @@ def _collective(
     """The scenario of a collective on its own."""
     by_loads = sys.by_loads and work.kind != "all_to_all"
     composition = _composition(sys, work.kind)
-    implementations = _implementations(net, sys, work.kind)
+    implementations = implementations_of(net, sys, work.kind)
     used = {work.kind: implementations}
     algorithms, dimensions = _dimensions(net, sys, used, composition, world, aware)
     size = _size(work, net, comm_scale)
@@ -193,7 +193,7 @@ def _training(
 ) -> dict[str, Any]:
     """The scenario of a training loop, without its workload."""
     used = training.kinds(file)
-    implementations = {kind: _implementations(net, sys, kind) for kind in used}
+    implementations = {kind: implementations_of(net, sys, kind) for kind in used}
     cut_net, cut = training.broken(net, file, notes=notes)
     if cut >= 0:
         implementations = {
@@ -291,35 +291,6 @@ def _check_scale(option: str, scale: float) -> None:
         raise InputError(
             "it is not a positive number", field=option, value=f"{scale:g}", hint="1 is no change"
         )
-
-
-def _implementations(net: AstraNetwork, sys: AstraSystem, kind: str) -> tuple[Implementation, ...]:
-    """One implementation per dimension of the network."""
-    key = IMPLEMENTATION_KEYS[kind]
-    names = sys.implementations.get(kind)
-    count = len(net.dimensions)
-    if names is None:
-        raise sys.source.error(
-            f"the key `{key}` is missing, and the workload runs a {kind}",
-            hint=f"write `{key}` with one implementation per dimension",
-        )
-    for i, implementation in enumerate(names):
-        if implementation.whole and sum(d.size > 1 for d in net.dimensions) > 1:
-            raise sys.source.error(
-                f"it joins all {net.npus} NPUs of {count} dimensions in one algorithm, which is "
-                "not modelled",
-                at=(key, i),
-                value=implementation.name,
-                hint="use one implementation per dimension, or a network of one dimension",
-            )
-    if len(names) != count and not names[0].whole:
-        raise sys.source.error(
-            f"it names {len(names)} implementations, the network has {count} dimensions",
-            at=key,
-            value="_".join(implementation.name for implementation in names),
-            hint="write one per dimension",
-        )
-    return names if len(names) == count else (names[0],) * count
 
 
 def _composition(sys: AstraSystem, kind: str) -> str:

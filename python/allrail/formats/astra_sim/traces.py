@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from allrail.errors import InputError
-from allrail.formats.astra_sim.dimensions import dimension_of
+from allrail.formats.astra_sim.dimensions import dimension_of, implementations_of
 from allrail.formats.astra_sim.implementations import (
     ONE_WAY,
     Implementation,
@@ -174,8 +174,9 @@ def scenario(net: AstraNetwork, sys: AstraSystem, *, world: str, aware: bool) ->
     usual = Implementation("direct", "direct", whole=False)
     dimensions = [dimension_of(net.dimensions[i], usual, world=world, aware=aware)[1] for i in kept]
     algorithms = {}
-    for kind, names in sys.implementations.items():
-        used = [(names[min(i, len(names) - 1)], net.dimensions[i]) for i in kept]
+    for kind in sys.implementations:
+        names = implementations_of(net, sys, kind)
+        used = [(names[i], net.dimensions[i]) for i in kept]
         given = [dimension_of(one, name, world=world, aware=aware)[0] for name, one in used]
         listed = [of_kind(algorithm, kind) for algorithm in given]
         if kind != "all_to_all" or all(kind in operations_of(name) for name in listed):
