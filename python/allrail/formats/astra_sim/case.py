@@ -27,10 +27,11 @@ from allrail.formats.astra_sim.implementations import (
     is_staged,
     of_kind,
     operations_of,
+    window_of,
 )
 from allrail.formats.astra_sim.layers import LARGEST_SIZE
 from allrail.formats.astra_sim.micro import AstraCollective, micro
-from allrail.formats.astra_sim.network import AstraNetwork
+from allrail.formats.astra_sim.network import AstraDimension, AstraNetwork
 from allrail.formats.astra_sim.notes import Notes
 from allrail.formats.astra_sim.read_network import read_network
 from allrail.formats.astra_sim.source import plain, times
@@ -105,7 +106,7 @@ def read_case(
         scales = {"comm_scale": comm_scale, "compute_scale": compute_scale}
         model = traces.workload(prefix, comm_group, num_passes=num_passes, sys=sys, **scales)
         carried = traces.carried(net, sys, prefix, comm_group, world)
-        scenario = traces.scenario(net, sys, world=carried, aware=world == "links")
+        scenario = traces.scenario(net, sys, world=carried, aware=world == "links", notes=notes)
         scenario["workload"] = model
         return AstraCase(
             f"{net.name}-{prefix.name}", scenario, notes.warning(), 0, passes=num_passes
@@ -128,7 +129,9 @@ def read_case(
     if file.header.loop == "MICRO":
         work = micro(file, notes=notes)
         carried = _carried(sys, (work.kind,), world)
-        scenario = _collective(net, sys, work, comm_scale, num_passes, carried, world == "links")
+        scenario = _collective(
+            net, sys, work, comm_scale, num_passes, carried, world == "links", notes
+        )
         return AstraCase(name, scenario, notes.warning(), work.update_time)
     scales = {"comm_scale": comm_scale, "compute_scale": compute_scale}
     carried = _carried(sys, training.kinds(file), world)
@@ -150,6 +153,7 @@ def _collective(
     num_passes: int,
     world: str,
     aware: bool,  # noqa: FBT001
+    notes: Notes,
 ) -> dict[str, Any]:
     """The scenario of a collective on its own."""
     by_loads = sys.by_loads and work.kind != "all_to_all"
@@ -160,7 +164,8 @@ def _collective(
     size = _size(work, net, comm_scale)
     return {
         "schema_version": 1,
-        "fabric": {"name": net.name, "dimensions": dimensions},
+        "fabric": {"name": net.name, "dimensions": dimensions}
+        | window_of(_on(net, used), npus=net.npus, world=world, notes=notes),
         "collective": [
             {
                 "name": work.layer if num_passes == 1 else f"{work.layer}, pass {i + 1}",
@@ -173,7 +178,7 @@ def _collective(
         ],
         "schedule": _schedule(sys, _chunks(work, sys, comm_scale), world)
         | {
-            "policy": sys.policy if by_loads else "baseline",
+            "policy": "baseline" if sys.by_loads and not by_loads else sys.policy,
             "algorithms": algorithms[work.kind],
             "composition": composition,
             "loads": "zero" if by_loads else "fixed_delay",
@@ -203,7 +208,8 @@ def _training(
     algorithms, dimensions = _dimensions(cut_net, sys, implementations, composition, world, aware)
     return {
         "schema_version": 1,
-        "fabric": {"name": net.name, "dimensions": dimensions},
+        "fabric": {"name": net.name, "dimensions": dimensions}
+        | window_of(_on(cut_net, implementations), npus=net.npus, world=world, notes=notes),
         "schedule": _schedule(sys, sys.splits, world)
         | {
             "policy": sys.policy,
@@ -291,6 +297,18 @@ def _check_scale(option: str, scale: float) -> None:
         raise InputError(
             "it is not a positive number", field=option, value=f"{scale:g}", hint="1 is no change"
         )
+
+
+def _on(
+    net: AstraNetwork, implementations: dict[str, tuple[Implementation, ...]]
+) -> list[tuple[Implementation, AstraDimension]]:
+    """What runs where, on dimensions of more than one NPU."""
+    return [
+        (name, dimension)
+        for names in implementations.values()
+        for name, dimension in zip(names, net.dimensions, strict=True)
+        if dimension.size > 1
+    ]
 
 
 def _composition(sys: AstraSystem, kind: str) -> str:
