@@ -41,7 +41,7 @@ NAMES = {
 EVERYONE = 1 << 30
 """A window as wide as any dimension: one message to each other NPU."""
 
-WINDOWED = re.compile(r"(direct|oneDirect)(-?[0-9]{1,9})", re.ASCII)
+WINDOWED = re.compile(r"(direct|oneDirect)(-?[0-9]{1,9})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +76,10 @@ def read_implementation(
         InputError: There is no such algorithm, or a window lets nothing leave.
     """
     text = name if isinstance(name, str) else ""
-    window = EVERYONE
+    window = None
     windowed = WINDOWED.fullmatch(text)
     if windowed is not None:
-        text, number = windowed[1], int(windowed[2])
+        text, number = windowed[1], int(windowed[2] or -1)
         if number == 0 or number < -1:
             raise source.error(
                 "with such a window no message leaves",
@@ -95,9 +95,7 @@ def read_implementation(
             value=name,
             hint=did_you_mean(str(name), NAMES, others="it is one of"),
         )
-    algorithm = NAMES[text]
-    own = window if algorithm == "direct" else None
-    return Implementation(str(name), algorithm, text.startswith("one"), own)
+    return Implementation(str(name), NAMES[text], text.startswith("one"), window)
 
 
 def window_of(
