@@ -132,3 +132,17 @@ class TestMistakes:
         read = quartet()
         (tmp_path / "network.yml").write_text(NETWORK.format(1))
         assert "nobody to talk to" in refused(read)
+
+    @pytest.mark.parametrize("names", [["ring", "ring"], ["ring", "oneRing"]])
+    def test_more_algorithms_than_dimensions(self, quartet, names):
+        told = refused(quartet(**{"all-reduce-implementation": names}))
+        for part in ("system.json", "`all-reduce-implementation`", "names 2", "has 1 dimensions"):
+            assert part in told
+
+    def test_fewer_algorithms_than_dimensions(self, quartet, tmp_path):
+        read = quartet()
+        two = (
+            "topology: [Ring, Ring]\nnpus_count: [2, 2]\nbandwidth: [50, 50]\nlatency: [500, 500]\n"
+        )
+        (tmp_path / "network.yml").write_text(two)
+        assert "names 1 implementations, the network has 2" in refused(read)

@@ -288,7 +288,7 @@ class TestSystem:
         edit(
             files / "3d_switch_baseline.txt",
             "inter-dimension-scheduling: baseline",
-            "inter-dimension-scheduling: roundRobin",
+            "inter-dimension-scheduling: themisFlex",
         )
         edit(
             files / "3d_switch_baseline.txt",
@@ -296,9 +296,29 @@ class TestSystem:
             "intra-dimension-scheduling: RG",
         )
         case = read(files)
-        assert case.scenario["schedule"]["policy"] == "baseline"
-        assert "roundRobin" in (case.warning or "")
+        assert case.scenario["schedule"]["policy"] == "themis"
+        assert "themisFlex" in (case.warning or "")
         assert "RG" in (case.warning or "")
+
+    def test_round_robin_begins_one_dimension_later_each_time(self, files):
+        edit(
+            files / "3d_switch_baseline.txt",
+            "inter-dimension-scheduling: baseline",
+            "inter-dimension-scheduling: roundRobin",
+        )
+        case = read(files)
+        assert case.warning is None
+        visited = [
+            [(stage["operation"], stage["dimension"]) for stage in chunk["stages"]]
+            for chunk in allrail.plan(case.scenario).plans[0]["chunks"][:4]
+        ]
+        assert [[d for _, d in chunk] for chunk in visited] == [
+            [0, 1, 2, 1, 0],
+            [1, 2, 0, 2, 1],
+            [2, 0, 1, 0, 2],
+            [0, 1, 2, 1, 0],
+        ]
+        assert visited[1][2] == ("all_reduce", 0)
 
 
 class TestWorkload:

@@ -60,6 +60,7 @@ fn plan(sizes: &[u32], algorithm: &str, operation: Operation) -> CollectivePlan 
         policy: "example".to_owned(),
         fabric: Fabric {
             memory_bandwidth: None,
+            window: None,
             name: String::new(),
             dimensions: sizes.iter().map(dimension).collect(),
         },

@@ -26,6 +26,7 @@ pub mod sizes;
 pub mod steps;
 mod unaware;
 pub mod verify;
+pub mod window;
 
 pub use algorithm::{Algorithm, Cost, LinkTime, OnLinks};
 pub use error::CollectiveError;
@@ -36,3 +37,4 @@ pub use program::Program;
 pub use sizes::SizeRange;
 pub use steps::Steps;
 pub use unaware::Pattern;
+pub use window::Pace;

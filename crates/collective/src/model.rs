@@ -332,10 +332,8 @@ fn charge(
     let LinkTime { busy, fill } = link_bound(id, dimension, algorithm, operation)?;
     (charge.busy, charge.fill) = (busy, fill);
     if dimension.contention == Contention::None {
-        let memory = fabric.memory_bandwidth;
         // What ASTRA-sim does not count so is counted on its links.
-        if let Some(unaware) = Unaware::new(dimension, algorithm, operation, endpoint_delay, memory)
-        {
+        if let Some(unaware) = Unaware::new(fabric, id, algorithm, operation, endpoint_delay) {
             charge.below_physical = less(unaware.busy(), add(charge.busy, charge.fill));
             charge.unaware = Some(unaware);
         }

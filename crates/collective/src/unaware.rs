@@ -7,14 +7,19 @@
 //! twice and writes once at the fabric's `memory_bandwidth`, each in whole nanoseconds; at 500 TB/s, the
 //! default of its memory, if that is left out.
 //!
+//! With a `window`, messages to everyone are followed one by one ([`Pace`]): each takes its own hops.
+//!
 //! Read from its behaviour: the published tutorial cases come out to the nanosecond.
 
-use allrail_core::{Bandwidth, Bytes, Time};
-use allrail_fabric::Dimension;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
+use allrail_fabric::Fabric;
 use allrail_fabric::kinds::{self, Reach};
 
-use crate::Operation;
 use crate::algorithm::Algorithm;
+use crate::{Operation, Pace};
 
 /// How one operation of one algorithm is counted on one dimension.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +38,8 @@ pub(crate) struct Unaware {
     share: u64,
     /// Bytes per second of an NPU's memory.
     memory: u64,
+    /// Of messages to everyone, how many are under way.
+    window: Option<u32>,
 }
 
 /// The patterns of messages that ASTRA-sim knows. An algorithm says as which of them it is counted
@@ -53,12 +60,13 @@ const MEMORY: u64 = 500_000_000_000_000;
 impl Unaware {
     /// `None` for an algorithm or operation that ASTRA-sim does not count so.
     pub(crate) fn new(
-        dimension: &Dimension,
+        fabric: &Fabric,
+        dimension: DimensionId,
         algorithm: &dyn Algorithm,
         operation: Operation,
         endpoint_delay: Time,
-        memory: Option<Bandwidth>,
     ) -> Option<Self> {
+        let dimension = fabric.dimension(dimension);
         let pattern = algorithm.on_links(dimension.kind, operation, dimension.size).unaware?;
         if operation == Operation::Broadcast {
             return None;
@@ -76,7 +84,8 @@ impl Unaware {
             endpoint_delay,
             reach,
             share,
-            memory: memory.map_or(MEMORY, Bandwidth::bytes_per_second),
+            memory: fabric.memory_bandwidth.map_or(MEMORY, Bandwidth::bytes_per_second),
+            window: fabric.window.filter(|_| pattern == Pattern::Direct),
         })
     }
 
@@ -150,8 +159,59 @@ impl Unaware {
             latency = latency.checked_add(fixed.checked_mul(step.times)?)?;
             steps += step.times;
         }
+        let occupancy = Time::from_ps(occupancy);
+        if let Some(window) = self.window {
+            return Some((occupancy, self.followed(window, buffer.count())? - occupancy));
+        }
         let endpoints = self.endpoint_delay.checked_mul(steps + 1)?;
-        Some((Time::from_ps(occupancy), Time::from_ps(latency).checked_add(endpoints)?))
+        Some((occupancy, Time::from_ps(latency).checked_add(endpoints)?))
+    }
+
+    /// How long messages to everyone take from an NPU under a window: all NPUs are alike, so one hears of the
+    /// others what it does itself.
+    fn followed(&self, window: u32, buffer: u64) -> Option<Time> {
+        let others = self.size - 1;
+        let steps = self.steps(buffer);
+        let half = u32::try_from(others).ok()?;
+        let mut pace = Pace::new(window, half, half.checked_mul(u32::try_from(steps.len()).ok()?)?);
+        // Of every message the time on its links, and of those of a step how long they are reduced.
+        let taken = |message: u64| -> Option<Time> {
+            let away = message % others + 1;
+            let hops = if self.reach == Reach::Neighbours { away.min(self.size - away) } else { 1 };
+            let bytes = u128::from(steps[0].message);
+            let serialisation =
+                u64::try_from(bytes * 1_000_000_000 / u128::from(self.rate)).ok()?;
+            let links = self.latency.checked_mul(hops)?.checked_add(self.message)?;
+            links.checked_add(Time::from_ps(serialisation.checked_mul(1_000)?))
+        };
+        let reduced = |message: u64| -> Option<Time> {
+            let bytes = u128::from(steps[usize::from(message >= others)].reduced);
+            let access = u64::try_from(bytes * 1_000_000_000 / u128::from(self.memory)).ok()?;
+            self.endpoint_delay.checked_add(Time::from_ps(access.checked_mul(3_000)?))
+        };
+        // What has come is taken in before what is reduced then.
+        let mut events = BinaryHeap::new();
+        let leave = |now: Time, messages: std::ops::Range<u64>, events: &mut BinaryHeap<_>| {
+            for message in messages {
+                events.push(Reverse((now.checked_add(taken(message)?)?, false, message)));
+            }
+            Some(())
+        };
+        leave(self.endpoint_delay, 0..u64::from(pace.begin()), &mut events)?;
+        while let Some(Reverse((now, is_reduced, message))) = events.pop() {
+            if !is_reduced {
+                pace.arrived();
+                events.push(Reverse((now.checked_add(reduced(message)?)?, true, message)));
+                continue;
+            }
+            let left = u64::from(pace.sent());
+            let more = u64::from(pace.reduced());
+            leave(now, left..left + more, &mut events)?;
+            if pace.is_over() {
+                return Some(now);
+            }
+        }
+        None
     }
 }
 
@@ -166,7 +226,7 @@ struct Step {
 mod tests {
     use super::*;
     use crate::algorithm::named;
-    use allrail_fabric::{Contention, Kind};
+    use allrail_fabric::{Contention, Dimension, Kind};
 
     /// Published: tutorial 3-2, 633.217 us for four chunks after 1 ns of compute; and the sample
     /// inputs `switch`, `ring` at 16 MiB.
@@ -184,20 +244,33 @@ mod tests {
             in_network_reduction: false,
             contention: Contention::None,
         };
-        let total = |dimension: &Dimension, name: &str, chunk: u64| {
+        let total = |dimension: &Dimension, name: &str, chunk: u64, window: Option<u32>| {
             let algorithm = named(name).expect("known");
             let delay = Time::from_ns(10);
-            let unaware = Unaware::new(dimension, algorithm, Operation::AllReduce, delay, None);
+            let fabric = Fabric {
+                memory_bandwidth: None,
+                window,
+                name: String::new(),
+                dimensions: vec![dimension.clone()],
+            };
+            let first = DimensionId(0);
+            let unaware = Unaware::new(&fabric, first, algorithm, Operation::AllReduce, delay);
             let (a, b) = unaware.and_then(|u| u.time(Bytes::new(chunk))).expect("counted");
             (a + b).as_ps() * 4 / 1_000 + 1
         };
-        assert_eq!(total(&dimension(Kind::Switch, 64, 1, 1000), "direct", 1 << 28), 633_217);
+        assert_eq!(total(&dimension(Kind::Switch, 64, 1, 1000), "direct", 1 << 28, None), 633_217);
         assert_eq!(
-            total(&dimension(Kind::Switch, 8, 1, 1000), "halving_doubling", 1 << 18),
+            total(&dimension(Kind::Switch, 8, 1, 1000), "halving_doubling", 1 << 18, None),
             58_449
         );
-        assert_eq!(total(&dimension(Kind::FullyConnected, 8, 7, 500), "direct", 1 << 18), 9_001);
-        assert_eq!(total(&dimension(Kind::Ring, 8, 2, 500), "ring", 1 << 22), 302_077);
-        assert_eq!(total(&dimension(Kind::Ring, 8, 2, 500), "ring", 1 << 28), 17_534_229);
+        assert_eq!(
+            total(&dimension(Kind::FullyConnected, 8, 7, 500), "direct", 1 << 18, None),
+            9_001
+        );
+        // A window as wide as there are others is none where all messages take as long.
+        let everyone = total(&dimension(Kind::Switch, 64, 1, 1000), "direct", 1 << 28, Some(63));
+        assert_eq!(everyone, 633_217);
+        assert_eq!(total(&dimension(Kind::Ring, 8, 2, 500), "ring", 1 << 22, None), 302_077);
+        assert_eq!(total(&dimension(Kind::Ring, 8, 2, 500), "ring", 1 << 28, None), 17_534_229);
     }
 }

@@ -62,6 +62,12 @@ impl StageRun {
         self.arrived.front().copied().unwrap_or(0)
     }
 
+    /// How many messages have come for the step that is so many after the current one.
+    #[must_use]
+    pub fn waiting(&self, after: u32) -> u32 {
+        self.arrived.get(after as usize).copied().unwrap_or(0)
+    }
+
     /// All sends of the current step have been handed over.
     #[inline]
     pub fn sent(&mut self) {

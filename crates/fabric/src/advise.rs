@@ -177,6 +177,7 @@ mod tests {
     fn fabric(dimensions: &[(u32, &str)]) -> Fabric {
         Fabric {
             memory_bandwidth: None,
+            window: None,
             name: "test".into(),
             dimensions: dimensions.iter().map(|(size, bw)| switch(*size, 1, bw)).collect(),
         }

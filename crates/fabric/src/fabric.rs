@@ -26,6 +26,12 @@ pub struct Fabric {
     /// by side. If left out, reducing takes no time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bandwidth: Option<Bandwidth>,
+    /// Of an NPU's messages in a `direct` algorithm, how many are under way: each that has come and is
+    /// reduced lets it send one more, of an all-reduce's second half once the first has come. If left out,
+    /// all of a step leave at once, when all of the step before are reduced.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub window: Option<u32>,
 }
 
 fn inline() -> String {
@@ -84,6 +90,14 @@ impl Fabric {
                 format!("{count} dimensions"),
                 format!("at most {MAX_DIMENSIONS} are taken"),
                 "merge dimensions that share their links",
+            ));
+        }
+        if self.window == Some(0) {
+            return Err(FabricError::new(
+                "fabric.window",
+                0,
+                "without a message under way nothing is sent",
+                "1 is one after the other; leave it out for all at once",
             ));
         }
         let mut npus = 1u64;
@@ -179,6 +193,7 @@ pub(crate) mod tests {
     fn aggregates_links_and_dimensions() {
         let fabric = Fabric {
             memory_bandwidth: None,
+            window: None,
             name: "2D-SW_SW".into(),
             dimensions: vec![switch(16, 6, "200 Gb/s"), switch(64, 1, "800 Gb/s")],
         };
@@ -192,6 +207,7 @@ pub(crate) mod tests {
     fn names_the_field_that_is_wrong() {
         let mut fabric = Fabric {
             memory_bandwidth: None,
+            window: None,
             name: String::new(),
             dimensions: vec![switch(8, 1, "1 GB/s"); 2],
         };

@@ -487,7 +487,12 @@ fn usual(here: &Here) -> Fabric {
         "kind": "switch", "size": here.ranks, "bandwidth": bandwidth, "latency": latency,
     });
     let dimension = serde_json::from_value(dimension).expect("it is one");
-    Fabric { memory_bandwidth: None, name: "usual".to_owned(), dimensions: vec![dimension] }
+    Fabric {
+        memory_bandwidth: None,
+        window: None,
+        name: "usual".to_owned(),
+        dimensions: vec![dimension],
+    }
 }
 
 fn partition_of(

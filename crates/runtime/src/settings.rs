@@ -319,7 +319,7 @@ impl Settings {
             contention: Contention::Shared,
         };
         let dimensions = self.dimensions.iter().map(dimension).collect();
-        Fabric { memory_bandwidth: None, name: "job".to_owned(), dimensions }
+        Fabric { memory_bandwidth: None, window: None, name: "job".to_owned(), dimensions }
     }
 
     pub(crate) fn tensor_parameters(&self) -> TensorParameters {

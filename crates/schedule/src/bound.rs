@@ -201,7 +201,12 @@ mod tests {
             in_network_reduction: false,
             contention: Contention::Shared,
         });
-        Fabric { memory_bandwidth: None, name: String::new(), dimensions: dimensions.collect() }
+        Fabric {
+            memory_bandwidth: None,
+            window: None,
+            name: String::new(),
+            dimensions: dimensions.collect(),
+        }
     }
 
     /// The best mix of orders, by linear programming, in picoseconds. Gathers mirror scatters here:

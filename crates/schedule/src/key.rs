@@ -55,7 +55,12 @@ mod tests {
     /// Plans of an earlier version of a policy must not be found.
     #[test]
     fn the_policys_version_counts() {
-        let fabric = Fabric { memory_bandwidth: None, name: String::new(), dimensions: Vec::new() };
+        let fabric = Fabric {
+            memory_bandwidth: None,
+            window: None,
+            name: String::new(),
+            dimensions: Vec::new(),
+        };
         let parameters = Parameters::default();
         let hash = |version| {
             let inputs = Inputs {

@@ -1,7 +1,7 @@
 //! The deciders: pure, deterministic state machines. Events in, actions out; no clock, no thread,
 //! no file, no socket, no unseeded randomness (a test reads the sources for them).
 //!
-//! - [`chunk`]: which dimension a chunk visits next: `baseline`, `themis`, `search`.
+//! - [`chunk`]: which dimension a chunk visits next: `baseline`, `round_robin`, `themis`, `search`.
 //! - [`queue`]: which waiting stage a dimension serves next: FIFO, LIFO, smallest first, planned.
 //! - [`tensor`]: which part of which gradient travels next: FIFO, buckets, fusion, by priority,
 //!   ByteScheduler.

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::SimulateError;
-use crate::executors::send_ahead;
+use crate::executors::{paced, send_ahead};
 use crate::world_settings::WorldSettings;
 
 /// A simulation's whole input.
@@ -283,7 +283,7 @@ impl Topology {
                 "run `traffic` on it, or take a torus, a HyperX, a HammingMesh or a fat tree";
             field("fabric.topology".to_owned(), tag, &why, hint)
         })?;
-        Ok(Fabric { memory_bandwidth: None, name: tag.to_owned(), dimensions })
+        Ok(Fabric { memory_bandwidth: None, window: None, name: tag.to_owned(), dimensions })
     }
 }
 
@@ -463,6 +463,7 @@ impl Scenario {
             ));
         }
         send_ahead::check(self.schedule.send_ahead, self.world)?;
+        paced::check(&self.fabric, self.world)?;
         for (i, collective) in self.collective.iter().enumerate() {
             if collective.size == Bytes::default() {
                 return Err(field(

@@ -92,6 +92,13 @@ class Fabric(Described):
         "times its bytes; messages of one step side by side. If left out, reducing "
         "takes no time.",
     )
+    window: Annotated[int, Count(1)] | None = Field(
+        default=None,
+        description="Of an NPU's messages in a `direct` algorithm, how many are under way: each"
+        " that has come and is reduced lets it send one more, of an all-reduce's "
+        "second half once the first has come. If left out, all of a step leave at "
+        "once, when all of the step before are reduced.",
+    )
 
 
 class Collective(Node):

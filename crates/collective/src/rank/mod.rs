@@ -72,7 +72,7 @@
 //! # };
 //! # let plan = CollectivePlan {
 //! #     schema_version: SCHEMA_VERSION, policy: "baseline".into(), operation: Operation::AllReduce,
-//! #     fabric: Fabric { memory_bandwidth: None, name: "three".into(), dimensions: vec![dimension] },
+//! #     fabric: Fabric { memory_bandwidth: None, window: None, name: "three".into(), dimensions: vec![dimension] },
 //! #     size: Bytes::new(4000), sizes: None, dimensions: vec![DimensionId(0)],
 //! #     algorithms: vec!["direct".into()], endpoint_delay: Time::ZERO,
 //! #     chunks: vec![ChunkPlan {

@@ -95,7 +95,7 @@
 //! #     bandwidth: Bandwidth::from_bytes_per_second(1 << 30).unwrap(), contention: Contention::Shared,
 //! # };
 //! # let request = Request {
-//! #     fabric: Fabric { memory_bandwidth: None, name: "pair".to_owned(), dimensions: vec![dimension] },
+//! #     fabric: Fabric { memory_bandwidth: None, window: None, name: "pair".to_owned(), dimensions: vec![dimension] },
 //! #     operation: Operation::AllReduce, size: Bytes::new(1024), dimensions: Vec::new(),
 //! #     policy: "baseline".to_owned(), order: Order::FIFO, chunks: 1, algorithms: None,
 //! #     active_chunks: None, endpoint_delay: Time::ZERO, parameters: Parameters::default(), seed: 1,

@@ -25,6 +25,7 @@ fn part() -> Arc<RankPlan> {
         policy: "test".to_owned(),
         fabric: Fabric {
             memory_bandwidth: None,
+            window: None,
             name: "test".to_owned(),
             dimensions: vec![Dimension {
                 kind: Kind::Switch,

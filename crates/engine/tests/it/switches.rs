@@ -30,6 +30,7 @@ pub(crate) fn plan(
         plugins: Default::default(),
         fabric: Fabric {
             memory_bandwidth: None,
+            window: None,
             name: "switches".to_owned(),
             dimensions: sizes.iter().map(dimension).collect(),
         },

@@ -120,7 +120,12 @@ mod tests {
             dimension.kind = kind;
             dimension
         });
-        Fabric { memory_bandwidth: None, name: String::new(), dimensions: dimensions.collect() }
+        Fabric {
+            memory_bandwidth: None,
+            window: None,
+            name: String::new(),
+            dimensions: dimensions.collect(),
+        }
     }
 
     /// The cables of NPU 0, as (other end, Gb/s, ns).

@@ -94,8 +94,12 @@ fn numbers_are_those_of_the_graph() {
 fn a_torus_comes_back_as_its_dimensions() {
     for shape in [vec![4u32, 3], vec![2, 5], vec![3, 2, 4]] {
         let torus = topology(json!({ "topology": "torus", "shape": shape }));
-        let fabric =
-            Fabric { memory_bandwidth: None, name: String::new(), dimensions: dimensions(&*torus) };
+        let fabric = Fabric {
+            memory_bandwidth: None,
+            window: None,
+            name: String::new(),
+            dimensions: dimensions(&*torus),
+        };
         let ends = |graph: &Graph| {
             let sorted = |cable: &allrail_fabric::graph::Cable| {
                 let [one, other] = cable.ends;
@@ -126,7 +130,8 @@ fn bandwidth_is_what_an_npu_injects() {
         let injected = graph.injection(NodeId(0)).checked_mul(planes).expect("in range");
         let dimensions = dimensions(&*topology);
         if all_at_once {
-            let fabric = Fabric { memory_bandwidth: None, name: String::new(), dimensions };
+            let fabric =
+                Fabric { memory_bandwidth: None, window: None, name: String::new(), dimensions };
             assert_eq!(fabric.validate(), Ok(()));
             assert_eq!(fabric.total_bandwidth(), injected, "{keys}");
         } else {

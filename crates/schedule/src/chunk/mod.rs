@@ -4,6 +4,7 @@
 mod baseline;
 mod cut;
 mod plugins;
+mod round_robin;
 mod search;
 mod themis;
 
@@ -51,7 +52,7 @@ pub struct Parameters {
     pub threshold: u32,
     /// `themis`: what the load tracker starts at.
     pub loads: Loads,
-    /// `baseline`, `themis`: how an all-reduce is made of stages.
+    /// `baseline`, `round_robin`, `themis`: how an all-reduce is made of stages.
     pub composition: Composition,
     /// How a buffer is cut into chunks.
     #[serde(skip_serializing_if = "Cut::is_default")]
@@ -148,7 +149,8 @@ impl std::fmt::Debug for dyn ChunkScheduler {
 }
 
 /// Every chunk scheduler, in the order of the docs.
-pub static ALL: &[&dyn ChunkScheduler] = &[&baseline::Baseline, &themis::Themis, &search::Search];
+pub static ALL: &[&dyn ChunkScheduler] =
+    &[&baseline::Baseline, &round_robin::RoundRobin, &themis::Themis, &search::Search];
 
 /// The stages of a chunk that scatters over `scatter` and gathers over `gather`, or, for the other
 /// operations, visits `scatter` in turn.

@@ -94,7 +94,12 @@ fn any_fabric() -> impl Strategy<Value = Fabric> {
         let dimensions = dimensions
             .into_iter()
             .map(|(kind, size, bandwidth, latency)| dimension(kind, size, bandwidth, latency));
-        Fabric { memory_bandwidth: None, name: String::new(), dimensions: dimensions.collect() }
+        Fabric {
+            memory_bandwidth: None,
+            window: None,
+            name: String::new(),
+            dimensions: dimensions.collect(),
+        }
     })
 }
 

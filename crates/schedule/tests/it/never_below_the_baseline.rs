@@ -63,7 +63,7 @@ fn any_request(seed: u64) -> Request {
         active_chunks: rng.random_bool(0.2).then(|| ActiveChunks::AtMost(rng.random_range(1..=4))),
         seed,
         ..request(
-            Fabric { memory_bandwidth: None, name: String::new(), dimensions },
+            Fabric { memory_bandwidth: None, window: None, name: String::new(), dimensions },
             operation,
             "1 kB",
             "search",
@@ -126,7 +126,7 @@ fn on_a_cluster_of_its_day_in_few_chunks() {
         dimension(Kind::Switch, 16, "1200 Gb/s", "700 ns"),
         dimension(Kind::Switch, 64, "100 Gb/s", "1700 ns"),
     ];
-    let fabric = Fabric { memory_bandwidth: None, name: "today".into(), dimensions };
+    let fabric = Fabric { memory_bandwidth: None, window: None, name: "today".into(), dimensions };
     for chunks in [8, 16] {
         let request =
             Request { chunks, ..request(fabric.clone(), Operation::AllReduce, "1 GiB", "search") };

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use allrail_collective::Pace;
 use allrail_core::Time;
 use allrail_engine::{CollectiveId, Run, StageRun};
 
@@ -47,6 +48,8 @@ pub(super) struct Chunk {
     pub(super) span: u32,
     /// How many messages its current step expects.
     pub(super) expected: u32,
+    /// Under a window: which of its messages have left.
+    pub(super) pace: Option<Box<Pace>>,
 }
 
 /// A transfer of a world, as its tag says.
@@ -153,6 +156,8 @@ pub(super) const LEFT: u8 = 3;
 pub(super) enum Inner {
     /// The messages of a step may be sent.
     Send { flight: u32, position: u32, chunk: u32 },
+    /// Under a window: a message that has come is reduced.
+    Reduced { flight: u32, position: u32, chunk: u32 },
     /// A stage is over.
     StageOver { flight: u32, position: u32, chunk: u32 },
     /// A port of `dims` is free.

@@ -181,7 +181,13 @@ impl<W: World> Executors<W> {
                 let place = flight.place(position, chunk);
                 let run = &mut flight.chunks[place].run;
                 run.arrived(u64::from(step)).expect("a world delivers a message once");
-                self.advance(now, id, position, chunk);
+                if flight.chunks[place].pace.is_none() {
+                    self.advance(now, id, position, chunk);
+                    return;
+                }
+                let first = flight.chunks[place].run.number();
+                let step = u32::try_from(u64::from(step) - first).expect("no step before it");
+                self.paced_arrival(now, id, position, chunk, step);
             }
         }
     }
@@ -196,6 +202,9 @@ impl<W: World> Executors<W> {
             Inner::Send { flight, position, chunk } => {
                 self.send(now, flight, position, chunk);
                 self.advance(now, flight, position, chunk);
+            }
+            Inner::Reduced { flight, position, chunk } => {
+                self.reduced(now, flight, position, chunk);
             }
             Inner::StageOver { flight, position, chunk } => {
                 let (_, at, _) = self.running(flight, position, chunk);

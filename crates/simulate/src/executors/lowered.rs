@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use allrail_collective::StageRef;
+use allrail_collective::{Pace, StageRef};
 use allrail_core::{Bytes, Time};
 use allrail_engine::Stages;
 
@@ -42,6 +42,12 @@ pub trait MessageSteps {
 
     /// How long an endpoint takes over a step, if not as long as usual.
     fn endpoint_delay(&self) -> Option<Time> {
+        None
+    }
+
+    /// Where a stage's messages leave one by one, how; else those of a step leave at once.
+    fn pace(&self, at: StageRef) -> Option<Pace> {
+        let _ = at;
         None
     }
 

@@ -19,6 +19,7 @@
 mod flight;
 mod going;
 pub mod lowered;
+pub(crate) mod paced;
 pub mod plan_messages;
 pub(crate) mod send_ahead;
 mod stage;

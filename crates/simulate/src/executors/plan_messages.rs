@@ -9,7 +9,9 @@ use std::sync::Arc;
 use allrail_collective::model::DimensionSet;
 use allrail_collective::plan::scattered_at_start;
 use allrail_collective::program::{Blocks, Combine, Receive, Send};
-use allrail_collective::{CollectivePlan, Operation, Program, Stage, StageRef, algorithm};
+use allrail_collective::{
+    CollectivePlan, Operation, Pace, Pattern, Program, Stage, StageRef, algorithm,
+};
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_engine::{StageTask, Stages};
 use allrail_fabric::kinds::{self, Reach};
@@ -133,6 +135,8 @@ struct Expanded {
     halving: bool,
     /// From which coordinate on the program counts its ranks.
     turn: u32,
+    /// Under a window.
+    pace: Option<Pace>,
 }
 
 struct PlanMessages {
@@ -191,7 +195,10 @@ pub fn lower(
             let outside = scattered.without(dimension);
             let steps = program.step_count() as u64;
             let known = algorithm::named(name)?.on_links(on.kind, operation, on.size);
+            let everyone = known.unaware == Some(Pattern::Direct) && !broadcast;
+            let window = fabric.window.filter(|_| everyone);
             messages.stages.push(Expanded {
+                pace: window.map(|window| paced(&program, window)),
                 relays: known.relays,
                 halving: known.halving,
                 block: block(chunk.bytes, &messages.shape, outside, program.blocks),
@@ -298,6 +305,13 @@ pub(crate) fn stages(
     stages
 }
 
+/// What a rank of a program, which are all alike, sends under a window.
+fn paced(program: &Program, window: u32) -> Pace {
+    let count = |messages: usize| u32::try_from(messages).expect("few messages");
+    let sends: Vec<usize> = program.steps[0].iter().map(|step| step.sends.len()).collect();
+    Pace::new(window, count(sends[0]), count(sends.iter().sum()))
+}
+
 /// Bytes of one of `blocks` equal blocks of what is left of a chunk; the last ones are padded.
 fn block(chunk: Bytes, shape: &[(u32, u32)], scattered: DimensionSet, blocks: u32) -> Bytes {
     let divisor: u64 = shape
@@ -354,6 +368,10 @@ impl MessageSteps for PlanMessages {
         let (_, counted) = self.coordinate(position, stage);
         let receives = &stage.program.steps[counted][step as usize].receives;
         u32::try_from(receives.len()).expect("few messages")
+    }
+
+    fn pace(&self, at: StageRef) -> Option<Pace> {
+        self.expanded(at).pace
     }
 
     fn reducing(&self, position: u32, at: StageRef, step: u32) -> Time {

@@ -34,11 +34,15 @@ impl<W: World> Executors<W> {
             }
             Carried::Messages(steps) => {
                 let place = flight.place(position, run.at.chunk);
-                let first = steps.first(run.at);
+                let (first, pace) = (steps.first(run.at), steps.pace(run.at));
                 let span = self.open_span(now, actor, id, &run);
                 let chunk = &mut self.flights[id as usize].chunks[place];
                 (chunk.task, chunk.span) = (run.task, span);
                 chunk.run.begin(first);
+                if let Some(pace) = pace {
+                    self.begin_paced(now, id, position, run.at.chunk, pace);
+                    return;
+                }
                 self.send(now, id, position, run.at.chunk);
                 self.advance(now, id, position, run.at.chunk);
             }
@@ -109,17 +113,32 @@ impl<W: World> Executors<W> {
 
     /// Sends the messages of the current step.
     pub(super) fn send(&mut self, now: Time, id: u32, position: u32, chunk: u32) {
-        let (actor, at, port) = self.running(id, position, chunk);
+        let (_, at, _) = self.running(id, position, chunk);
         let flight = &mut self.flights[id as usize];
         let kept = flight.place(position, chunk);
         let Carried::Messages(steps) = &flight.lowered.carried else { return };
         let state = &mut flight.chunks[kept];
-        let (step, number, span) = (state.run.step(), state.run.number(), state.span);
+        let (step, number) = (state.run.step(), state.run.number());
         state.run.sent();
         let mut outgoing = std::mem::take(&mut self.outgoing);
         outgoing.clear();
         steps.sends(position, at, step, &mut outgoing);
         state.expected = steps.expected(position, at, step);
+        self.hand_out(now, (id, position, chunk), number, &outgoing);
+        self.outgoing = outgoing;
+    }
+
+    /// Hands messages of a chunk's step, by its number, to the world.
+    pub(super) fn hand_out(
+        &mut self,
+        now: Time,
+        (id, position, chunk): (u32, u32, u32),
+        number: u64,
+        outgoing: &[Outgoing],
+    ) {
+        let (actor, _, port) = self.running(id, position, chunk);
+        let flight = &self.flights[id as usize];
+        let span = flight.chunks[flight.place(position, chunk)].span;
         let slot = flight.first_slot + chunk;
         let members = Rc::clone(&flight.members);
         let told = flight.tell_left;
@@ -129,7 +148,7 @@ impl<W: World> Executors<W> {
         let step = u32::try_from(number).expect("fewer than 2^32 steps");
         // Where no message takes the port, none waits for it.
         let takes_port = self.ahead.is_some() && outgoing.iter().any(|one| one.last_on_link);
-        for Outgoing { to, heard_by, dimension, bytes, last_on_link } in &outgoing {
+        for Outgoing { to, heard_by, dimension, bytes, last_on_link } in outgoing {
             self.ports[first + *dimension as usize].sent += bytes.count() as f64;
             let bytes = if self.settings.infinite { Bytes::default() } else { *bytes };
             let sent_tag = match &mut self.ahead {
@@ -150,7 +169,6 @@ impl<W: World> Executors<W> {
             self.world.submit(now, Submission { transfer, tag, sent_tag });
         }
         self.transfers += outgoing.len() as u64;
-        self.outgoing = outgoing;
         let is_free = match &self.ahead {
             None => self.ports[place].unsent == 0,
             Some(ahead) => ahead.lets_choose(place),

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::SimulateError;
-use crate::executors::send_ahead;
+use crate::executors::{paced, send_ahead};
 use crate::scenario::{Schedule, Topology, WorldKind, check_version, field, malformed, read_tree};
 use crate::training::communicator::graph::Placement;
 use crate::training::communicator::ranks::algorithms::Algorithms;
@@ -183,6 +183,7 @@ impl TrainingScenario {
         }
         self.tensor().policy()?;
         send_ahead::check(self.schedule.send_ahead, self.world)?;
+        paced::check(&self.fabric, self.world)?;
         if ServerCommunicator::asked(&self.tensor()) && self.schedule.send_ahead > Bytes::default()
         {
             return Err(field(
@@ -252,7 +253,12 @@ fn job_on(topology: &Topology, sizes: &[u32]) -> Result<Fabric, SimulateError> {
         contention: Contention::Shared,
     };
     let dimensions = sizes.iter().map(dimension).collect();
-    Ok(Fabric { memory_bandwidth: None, name: topology.0.tag().to_owned(), dimensions })
+    Ok(Fabric {
+        memory_bandwidth: None,
+        window: None,
+        name: topology.0.tag().to_owned(),
+        dimensions,
+    })
 }
 
 fn tag(placement: &Placement) -> String {

@@ -37,7 +37,7 @@ fn ring_of_two(latency: u64) -> Fabric {
         in_network_reduction: false,
         contention: Contention::Shared,
     };
-    Fabric { memory_bandwidth: None, name: "two".into(), dimensions: vec![dimension] }
+    Fabric { memory_bandwidth: None, window: None, name: "two".into(), dimensions: vec![dimension] }
 }
 
 fn two_npus(latency: u64) -> Arc<Graph> {

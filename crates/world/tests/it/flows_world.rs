@@ -133,7 +133,7 @@ proptest! {
             header: Bytes::default(),
             contention: Contention::Shared,
         };
-        let fabric = Fabric { memory_bandwidth: None, name: "ring".into(), dimensions: vec![dimension.clone()] };
+        let fabric = Fabric { memory_bandwidth: None, window: None, name: "ring".into(), dimensions: vec![dimension.clone()] };
         let topology = allrail_fabric::kinds::of(dimension.kind);
         let wire = Wire { bandwidth: topology.link_bandwidth(&dimension), latency: dimension.latency };
         let mut builder = Builder::new(size);

@@ -133,7 +133,8 @@ fn any_traffic() -> impl Strategy<Value = (Fabric, Vec<Message>)> {
     let draws = (0u64..60, any::<u32>(), any::<u32>(), any::<u32>(), 1u64..12);
     (prop::collection::vec(any_dimension(), 1..=3), prop::collection::vec(draws, 1..60)).prop_map(
         |(dimensions, draws)| {
-            let fabric = Fabric { memory_bandwidth: None, name: String::new(), dimensions };
+            let fabric =
+                Fabric { memory_bandwidth: None, window: None, name: String::new(), dimensions };
             let npus = u32::try_from(fabric.npus()).expect("few NPUs");
             let mut messages: Vec<Message> = draws
                 .into_iter()

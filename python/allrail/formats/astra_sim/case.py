@@ -20,17 +20,18 @@ from typing import Any
 
 from allrail.errors import InputError
 from allrail.formats.astra_sim import traces, training
-from allrail.formats.astra_sim.dimensions import dimension_of
+from allrail.formats.astra_sim.dimensions import dimension_of, implementations_of
 from allrail.formats.astra_sim.implementations import (
     ONE_TREE,
     Implementation,
     is_staged,
     of_kind,
     operations_of,
+    window_of,
 )
 from allrail.formats.astra_sim.layers import LARGEST_SIZE
 from allrail.formats.astra_sim.micro import AstraCollective, micro
-from allrail.formats.astra_sim.network import AstraNetwork
+from allrail.formats.astra_sim.network import AstraDimension, AstraNetwork
 from allrail.formats.astra_sim.notes import Notes
 from allrail.formats.astra_sim.read_network import read_network
 from allrail.formats.astra_sim.source import plain, times
@@ -105,7 +106,7 @@ def read_case(
         scales = {"comm_scale": comm_scale, "compute_scale": compute_scale}
         model = traces.workload(prefix, comm_group, num_passes=num_passes, sys=sys, **scales)
         carried = traces.carried(net, sys, prefix, comm_group, world)
-        scenario = traces.scenario(net, sys, world=carried, aware=world == "links")
+        scenario = traces.scenario(net, sys, world=carried, aware=world == "links", notes=notes)
         scenario["workload"] = model
         return AstraCase(
             f"{net.name}-{prefix.name}", scenario, notes.warning(), 0, passes=num_passes
@@ -128,7 +129,9 @@ def read_case(
     if file.header.loop == "MICRO":
         work = micro(file, notes=notes)
         carried = _carried(sys, (work.kind,), world)
-        scenario = _collective(net, sys, work, comm_scale, num_passes, carried, world == "links")
+        scenario = _collective(
+            net, sys, work, comm_scale, num_passes, carried, world == "links", notes
+        )
         return AstraCase(name, scenario, notes.warning(), work.update_time)
     scales = {"comm_scale": comm_scale, "compute_scale": compute_scale}
     carried = _carried(sys, training.kinds(file), world)
@@ -150,17 +153,19 @@ def _collective(
     num_passes: int,
     world: str,
     aware: bool,  # noqa: FBT001
+    notes: Notes,
 ) -> dict[str, Any]:
     """The scenario of a collective on its own."""
     by_loads = sys.by_loads and work.kind != "all_to_all"
     composition = _composition(sys, work.kind)
-    implementations = _implementations(net, sys, work.kind)
+    implementations = implementations_of(net, sys, work.kind)
     used = {work.kind: implementations}
     algorithms, dimensions = _dimensions(net, sys, used, composition, world, aware)
     size = _size(work, net, comm_scale)
     return {
         "schema_version": 1,
-        "fabric": {"name": net.name, "dimensions": dimensions},
+        "fabric": {"name": net.name, "dimensions": dimensions}
+        | window_of(_on(net, used), npus=net.npus, world=world, notes=notes),
         "collective": [
             {
                 "name": work.layer if num_passes == 1 else f"{work.layer}, pass {i + 1}",
@@ -173,7 +178,7 @@ def _collective(
         ],
         "schedule": _schedule(sys, _chunks(work, sys, comm_scale), world)
         | {
-            "policy": sys.policy if by_loads else "baseline",
+            "policy": "baseline" if sys.by_loads and not by_loads else sys.policy,
             "algorithms": algorithms[work.kind],
             "composition": composition,
             "loads": "zero" if by_loads else "fixed_delay",
@@ -193,7 +198,7 @@ def _training(
 ) -> dict[str, Any]:
     """The scenario of a training loop, without its workload."""
     used = training.kinds(file)
-    implementations = {kind: _implementations(net, sys, kind) for kind in used}
+    implementations = {kind: implementations_of(net, sys, kind) for kind in used}
     cut_net, cut = training.broken(net, file, notes=notes)
     if cut >= 0:
         implementations = {
@@ -203,7 +208,8 @@ def _training(
     algorithms, dimensions = _dimensions(cut_net, sys, implementations, composition, world, aware)
     return {
         "schema_version": 1,
-        "fabric": {"name": net.name, "dimensions": dimensions},
+        "fabric": {"name": net.name, "dimensions": dimensions}
+        | window_of(_on(cut_net, implementations), npus=net.npus, world=world, notes=notes),
         "schedule": _schedule(sys, sys.splits, world)
         | {
             "policy": sys.policy,
@@ -293,33 +299,16 @@ def _check_scale(option: str, scale: float) -> None:
         )
 
 
-def _implementations(net: AstraNetwork, sys: AstraSystem, kind: str) -> tuple[Implementation, ...]:
-    """One implementation per dimension of the network."""
-    key = IMPLEMENTATION_KEYS[kind]
-    names = sys.implementations.get(kind)
-    count = len(net.dimensions)
-    if names is None:
-        raise sys.source.error(
-            f"the key `{key}` is missing, and the workload runs a {kind}",
-            hint=f"write `{key}` with one implementation per dimension",
-        )
-    for i, implementation in enumerate(names):
-        if implementation.whole and sum(d.size > 1 for d in net.dimensions) > 1:
-            raise sys.source.error(
-                f"it joins all {net.npus} NPUs of {count} dimensions in one algorithm, which is "
-                "not modelled",
-                at=(key, i),
-                value=implementation.name,
-                hint="use one implementation per dimension, or a network of one dimension",
-            )
-    if len(names) != count and not names[0].whole:
-        raise sys.source.error(
-            f"it names {len(names)} implementations, the network has {count} dimensions",
-            at=key,
-            value="_".join(implementation.name for implementation in names),
-            hint="write one per dimension",
-        )
-    return names if len(names) == count else (names[0],) * count
+def _on(
+    net: AstraNetwork, implementations: dict[str, tuple[Implementation, ...]]
+) -> list[tuple[Implementation, AstraDimension]]:
+    """What runs where, on dimensions of more than one NPU."""
+    return [
+        (name, dimension)
+        for names in implementations.values()
+        for name, dimension in zip(names, net.dimensions, strict=True)
+        if dimension.size > 1
+    ]
 
 
 def _composition(sys: AstraSystem, kind: str) -> str:

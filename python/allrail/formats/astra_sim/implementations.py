@@ -9,6 +9,7 @@ whole nanoseconds. A dimension that is counted so carries `contention: none`.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,7 +38,10 @@ NAMES = {
     "oneHalvingDoubling": "halving_doubling_near",
 }
 
-WINDOWED = re.compile(r"(direct|oneDirect)(-?[0-9]{1,9})", re.ASCII)
+EVERYONE = 1 << 30
+"""A window as wide as any dimension: one message to each other NPU."""
+
+WINDOWED = re.compile(r"(direct|oneDirect)(-?[0-9]{1,9})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,15 +52,18 @@ class Implementation:
         name: As the file spells it.
         algorithm: Ours.
         whole: Whether the name means one algorithm over all NPUs (`one...`), not one a dimension.
+        window: Of `direct`, how many messages of an NPU are under way; `EVERYONE` if it says none,
+            None of the others.
     """
 
     name: str
     algorithm: str
     whole: bool
+    window: int | None = None
 
 
 def read_implementation(
-    name: object, *, at: tuple[str | int, ...], source: Source, notes: Notes
+    name: object, *, at: tuple[str | int, ...], source: Source
 ) -> Implementation:
     """What a name means.
 
@@ -64,17 +71,23 @@ def read_implementation(
         name: As the file spells it.
         at: Its path in the file.
         source: The file.
-        notes: Takes a window, which is not modelled.
 
     Raises:
-        InputError: There is no such algorithm.
+        InputError: There is no such algorithm, or a window lets nothing leave.
     """
     text = name if isinstance(name, str) else ""
+    window = None
     windowed = WINDOWED.fullmatch(text)
     if windowed is not None:
-        text = windowed[1]
-        if int(windowed[2]) > 0:
-            notes.add(str(name), "no window: all messages of a direct step leave at once")
+        text, number = windowed[1], int(windowed[2] or -1)
+        if number == 0 or number < -1:
+            raise source.error(
+                "with such a window no message leaves",
+                at=at,
+                value=name,
+                hint=f"write `{text}1` or more, or `{text}` for all at once",
+            )
+        window = EVERYONE if number == -1 else number
     if text not in NAMES:
         raise source.error(
             "it is not a collective implementation of ASTRA-sim",
@@ -82,7 +95,34 @@ def read_implementation(
             value=name,
             hint=did_you_mean(str(name), NAMES, others="it is one of"),
         )
-    return Implementation(str(name), NAMES[text], text.startswith("one"))
+    return Implementation(str(name), NAMES[text], text.startswith("one"), window)
+
+
+def window_of(
+    used: Iterable[tuple[Implementation, AstraDimension]], *, npus: int, world: str, notes: Notes
+) -> dict[str, int]:
+    """The `fabric.window` of these algorithms: one for all, the narrowest that is asked for.
+
+    As wide as the others it only matters where messages of a step do not come at one time: where
+    they share links, or take different ways.
+
+    Args:
+        used: What runs on dimensions of more than one NPU.
+        npus: Of the job: a window is never wider.
+        world: Ours that carries it.
+        notes: Takes several windows, of which one is modelled.
+    """
+    asked = {
+        one.window
+        for one, dimension in used
+        if one.window is not None
+        and (one.window != EVERYONE or world == "links" or dimension.topology is Topology.RING)
+    }
+    if not asked:
+        return {}
+    if len(asked) > 1:
+        notes.add("several windows of `direct`", f"{min(asked)} is taken for all")
+    return {"window": min(*asked, npus)}
 
 
 def of_kind(algorithm: str, kind: str) -> str:

@@ -44,11 +44,11 @@ POLICIES = {
     "onlineGreedy": "baseline",
     "themis": "themis",
     "offlineGreedy": "themis",
+    "roundRobin": "round_robin",
 }
 OTHER_POLICIES = {
     "themisFlex": "themis",
     "offlineGreedyFlex": "themis",
-    "roundRobin": "baseline",
 }
 BY_LOADS = ("themis", "offlineGreedy", "themisFlex", "offlineGreedyFlex")
 """They look at the loads of dimensions, which start at zero."""
@@ -77,8 +77,10 @@ SILENT = (
     "local-mem-trace-filename",
     "peak-perf",
     "roofline-enabled",
+    "direct-collective-window",
 )
-"""They change how ASTRA-sim runs or what it writes, not what it models; or are asked for apart."""
+"""They change how ASTRA-sim runs or what it writes, not what it models; or are asked for apart; or
+its code never reads them."""
 
 CUSTOM = (
     *(f"{key}-custom" for key in IMPLEMENTATION_KEYS.values()),
@@ -94,7 +96,6 @@ NOT_MODELLED = {
     "g": ("0", "the bus of an NPU"),
     "G": ("0", "the bus of an NPU"),
     "packet-routing": ("software", "routing of all-to-all"),
-    "direct-collective-window": ("-1", "messages of a direct step leave at once"),
 }
 """What is not modelled: the value that asks for nothing, and a remark."""
 
@@ -184,7 +185,7 @@ def read_system(path: str | Path, *, notes: Notes) -> AstraSystem:
         memory=_memory(values, source),
         peak=_peak(values, source),
         implementations={
-            kind: _implementations(values[key], key, source, notes)
+            kind: _implementations(values[key], key, source)
             for kind, key in IMPLEMENTATION_KEYS.items()
             if key in values
         },
@@ -267,9 +268,7 @@ def _peak(values: dict[str, object], source: Source) -> float | None:
     )
 
 
-def _implementations(
-    value: object, key: str, source: Source, notes: Notes
-) -> tuple[Implementation, ...]:
+def _implementations(value: object, key: str, source: Source) -> tuple[Implementation, ...]:
     names = value.split("_") if isinstance(value, str) else value
     if not isinstance(names, list) or not names:
         raise source.error(
@@ -279,6 +278,5 @@ def _implementations(
             hint="one per dimension, joined by `_` (1.0) or in a list (2.x)",
         )
     return tuple(
-        read_implementation(name, at=(key, i), source=source, notes=notes)
-        for i, name in enumerate(names)
+        read_implementation(name, at=(key, i), source=source) for i, name in enumerate(names)
     )

@@ -24,15 +24,17 @@ from pathlib import Path
 from typing import Any
 
 from allrail.errors import InputError
-from allrail.formats.astra_sim.dimensions import dimension_of
+from allrail.formats.astra_sim.dimensions import dimension_of, implementations_of
 from allrail.formats.astra_sim.implementations import (
     ONE_WAY,
     Implementation,
     is_staged,
     of_kind,
     operations_of,
+    window_of,
 )
 from allrail.formats.astra_sim.network import AstraNetwork
+from allrail.formats.astra_sim.notes import Notes
 from allrail.formats.astra_sim.source import plain
 from allrail.formats.astra_sim.system import AstraSystem
 
@@ -156,7 +158,9 @@ def _has_messages(file: Path) -> bool:
     return False
 
 
-def scenario(net: AstraNetwork, sys: AstraSystem, *, world: str, aware: bool) -> dict[str, Any]:
+def scenario(
+    net: AstraNetwork, sys: AstraSystem, *, world: str, aware: bool, notes: Notes
+) -> dict[str, Any]:
     """The network and the schedule.
 
     Args:
@@ -164,6 +168,7 @@ def scenario(net: AstraNetwork, sys: AstraSystem, *, world: str, aware: bool) ->
         sys: The system.
         world: Ours, from `carried`.
         aware: Whether the backend is the congestion-aware one.
+        notes: Takes what is not modelled.
     """
     kept = [i for i, dimension in enumerate(net.dimensions) if dimension.size > 1]
     if not kept:
@@ -174,8 +179,11 @@ def scenario(net: AstraNetwork, sys: AstraSystem, *, world: str, aware: bool) ->
     usual = Implementation("direct", "direct", whole=False)
     dimensions = [dimension_of(net.dimensions[i], usual, world=world, aware=aware)[1] for i in kept]
     algorithms = {}
-    for kind, names in sys.implementations.items():
-        used = [(names[min(i, len(names) - 1)], net.dimensions[i]) for i in kept]
+    asked = []
+    for kind in sys.implementations:
+        names = implementations_of(net, sys, kind)
+        used = [(names[i], net.dimensions[i]) for i in kept]
+        asked += used
         given = [dimension_of(one, name, world=world, aware=aware)[0] for name, one in used]
         listed = [of_kind(algorithm, kind) for algorithm in given]
         if kind != "all_to_all" or all(kind in operations_of(name) for name in listed):
@@ -203,9 +211,10 @@ def scenario(net: AstraNetwork, sys: AstraSystem, *, world: str, aware: bool) ->
         own = {"all_to_all": of_kind(ONE_WAY["ring"], "all_to_all")} | own
         schedule["groups"] = {"algorithms": own, "endpoint_delay": GROUP_DELAY}
     memory = {} if sys.memory is None else {"memory_bandwidth": f"{plain(sys.memory)} GB/s"}
+    window = window_of(asked, npus=net.npus, world=world, notes=notes)
     return {
         "schema_version": 1,
-        "fabric": {"name": net.name, "dimensions": dimensions, **memory},
+        "fabric": {"name": net.name, "dimensions": dimensions, **memory, **window},
         "schedule": schedule,
         "messages": {"acknowledged": True, "endpoint_delay": "0 ns"},
         "world": world,

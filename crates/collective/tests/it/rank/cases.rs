@@ -54,6 +54,7 @@ pub(crate) fn fabric(sizes: &[u32]) -> Fabric {
     };
     Fabric {
         memory_bandwidth: None,
+        window: None,
         name: "test".to_owned(),
         dimensions: sizes.iter().map(dimension).collect(),
     }

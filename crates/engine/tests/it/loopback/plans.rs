@@ -37,6 +37,7 @@ fn fabric(draw: &mut Draw, sizes: &[u32]) -> Fabric {
     };
     Fabric {
         memory_bandwidth: None,
+        window: None,
         name: "test".to_owned(),
         dimensions: sizes.iter().map(dimension).collect(),
     }

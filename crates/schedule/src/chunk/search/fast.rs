@@ -292,7 +292,12 @@ mod tests {
             in_network_reduction: false,
             contention: Contention::Shared,
         });
-        Fabric { memory_bandwidth: None, name: String::new(), dimensions: dimensions.collect() }
+        Fabric {
+            memory_bandwidth: None,
+            window: None,
+            name: String::new(),
+            dimensions: dimensions.collect(),
+        }
     }
 
     proptest! {

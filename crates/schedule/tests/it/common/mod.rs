@@ -27,7 +27,12 @@ pub(crate) fn switches(dimensions: &[(u32, &str)]) -> Fabric {
     let dimensions = dimensions
         .iter()
         .map(|(size, bandwidth)| dimension(Kind::Switch, *size, bandwidth, "0 ns"));
-    Fabric { memory_bandwidth: None, name: "test".into(), dimensions: dimensions.collect() }
+    Fabric {
+        memory_bandwidth: None,
+        window: None,
+        name: "test".into(),
+        dimensions: dimensions.collect(),
+    }
 }
 
 pub(crate) fn request(fabric: Fabric, operation: Operation, size: &str, policy: &str) -> Request {

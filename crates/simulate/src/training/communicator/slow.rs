@@ -216,8 +216,12 @@ mod tests {
                 in_network_reduction: false,
                 contention: allrail_fabric::Contention::Shared,
             };
-            let fabric =
-                Fabric { memory_bandwidth: None, name: "one".into(), dimensions: vec![dimension] };
+            let fabric = Fabric {
+                memory_bandwidth: None,
+                window: None,
+                name: "one".into(),
+                dimensions: vec![dimension],
+            };
             let mut found = Found::new(&drawn, &fabric);
             assert_eq!(found.slow[0].len() as u64, found.links[0], "all of them");
             found.slow[0] = vec![link.map(Some)];

@@ -42,7 +42,7 @@ pub(crate) fn exact(kind: Kind, size: u32, latency: Time) -> Dimension {
 }
 
 pub(crate) fn fabric(dimensions: Vec<Dimension>) -> Fabric {
-    Fabric { memory_bandwidth: None, name: "test".into(), dimensions }
+    Fabric { memory_bandwidth: None, window: None, name: "test".into(), dimensions }
 }
 
 /// The six platforms of the Themis paper, with at most 8 NPUs in a dimension.
