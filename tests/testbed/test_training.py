@@ -192,7 +192,9 @@ def test_a_dimension_that_becomes_slow_is_planned_around_by_all(monkeypatch):
         (sum(loss(model, step, each) for each in range(WORKERS)) / WORKERS).backward()
         optimizer.step()
     learnt, made, planned, said = results[0]
+    assert made[change] == 0
     assert made[-1] > change
+    assert planned[0] == pytest.approx(0.2)
     assert planned[1] < replan.SLOW * 0.2
     assert "dimension 1 gives" in said
     for other in results:

@@ -7,6 +7,8 @@ import pytest
 pytest.importorskip("torch", reason="torch is not installed: `allrail[torch]`")
 from allrail.torch.replan import LOOKS, SLOW, Speeds, measured, slowest_groups
 
+MB, MILLISECOND, SECOND = 10**6, 10**6, 10**9
+
 
 def test_one_slow_look_is_a_hiccup():
     speeds = Speeds([1.0, 1.0])
@@ -49,11 +51,57 @@ def test_a_late_rank_slows_its_peers_only_a_link_all_of_a_group():
     assert slowest_groups([[1.0, 0.0]] * 4, [2, 2]) == [1.0, None]
 
 
-def test_measures_busy_times_and_leaves_out_what_is_small_old_or_open():
-    def stage(dimension, start, end, sent):
-        return {"dimension": dimension, "start": start, "end": end, "bytes": sent}
+def stage(dimension, start, end, sent):
+    return {"dimension": dimension, "start": start, "end": end, "bytes": sent}
 
+
+def test_measures_busy_times_and_leaves_out_what_is_small_old_or_open():
     stages = [stage(0, 10**7 * n, 10**7 * n + 8 * 10**6, 10**6) for n in range(1, 8)]
     stages += [stage(1, 10**7 * n, 10**7 * n + 10**6, 1000) for n in range(1, 8)]
     stages += [stage(0, 0, 10**6, 10**9), stage(0, 10**9, None, 10**9)]
     assert measured({"stages": stages}, 2, since=5) == [1.0, 0.0]
+
+
+def exchanged(late, gbps):
+    """Return what two ranks measure: of both, by step, when they come; both end together."""
+    took = 8 * MB / gbps
+    rows = []
+    for rank in range(2):
+        stages = []
+        for step, come in enumerate(late):
+            begin = step * SECOND
+            both = begin + max(come) * MILLISECOND
+            stages.append(stage(0, begin + come[rank] * MILLISECOND, int(both + took), MB))
+        rows.append(measured({"stages": stages}, 1, since=0))
+    return rows
+
+
+def test_ranks_that_wait_for_each_other_in_turns_do_not_make_a_link_slow():
+    late = [(0, 90), (80, 0), (0, 70), (90, 0), (0, 80), (70, 0), (0, 90), (80, 0)]
+    assert slowest_groups(exchanged(late, 0.2), [2]) == [pytest.approx(0.2)]
+    assert slowest_groups(exchanged(late, 0.04), [2]) == [pytest.approx(0.04)]
+
+
+def test_a_wait_within_a_busy_time_is_not_counted():
+    # One stage waits all the time for its peer; others go on beside it.
+    busy = []
+    for n in range(1, 6):
+        begin = n * SECOND
+        busy.append(stage(0, begin, begin + 500 * MILLISECOND, MB))
+        busy.append(stage(0, begin + 10 * MILLISECOND, begin + 50 * MILLISECOND, MB))
+        busy.append(stage(0, begin + 50 * MILLISECOND, begin + 90 * MILLISECOND, MB))
+    assert measured({"stages": busy}, 1, since=0) == [pytest.approx(0.2)]
+
+
+def test_stages_side_by_side_share_a_link_and_are_not_counted_twice():
+    busy = []
+    for n in range(1, 6):
+        begin = n * SECOND
+        busy += [stage(0, begin, begin + 160 * MILLISECOND, MB) for _ in range(4)]
+    assert measured({"stages": busy}, 1, since=0) == [pytest.approx(0.2)]
+
+
+def test_a_link_that_was_quick_in_a_few_busy_times_only_is_slow():
+    busy = [stage(0, SECOND * n, SECOND * n + 40 * MILLISECOND, MB) for n in range(2)]
+    busy += [stage(0, SECOND * n, SECOND * n + 200 * MILLISECOND, MB) for n in range(2, 12)]
+    assert measured({"stages": busy}, 1, since=0) == [pytest.approx(0.04)]

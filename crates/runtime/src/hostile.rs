@@ -9,7 +9,7 @@ use allrail_engine::{Dtype, FrameAt, FrameName, SignatureHash};
 use allrail_schedule::{Key, OperationName};
 use rustix::event::epoll::EventFlags;
 
-use crate::frame::{HEADER, Header};
+use crate::frame::{HEADER, Header, VERSION};
 use crate::port::link::Link;
 use crate::rendezvous::Listening;
 use crate::settings::tests::local;
@@ -119,6 +119,21 @@ fn frames_that_cannot_be_name_their_sender() {
         let fault = fault(&node);
         assert_eq!((fault.kind, fault.rank), (FaultKind::BadFrame, Some(1)), "{wanted}: {fault}");
         assert!(fault.what.contains(wanted), "{wanted}: {fault}");
+    }
+}
+
+/// A peer whose build writes frames of another form: it is named, with both versions.
+#[test]
+fn frames_of_another_version_name_their_sender_and_both_versions() {
+    for link in LINKS {
+        let (node, mut data, _control) = with_peer(link);
+        let mut bytes = header().to_bytes();
+        bytes[2] = VERSION + 1;
+        data.write_all(&bytes).expect("it reads");
+        let fault = fault(&node);
+        assert_eq!((fault.kind, fault.rank), (FaultKind::BadFrame, Some(1)), "{fault}");
+        let wanted = format!("has version {}, this build reads version {VERSION}", VERSION + 1);
+        assert!(fault.what.contains(&wanted), "{fault}");
     }
 }
 

@@ -1,8 +1,11 @@
 """A dimension that has become slow is planned around, on all ranks from the same step on.
 
-Every `LOOK` steps each rank takes from its node's timeline what every dimension has carried while
-it was busy: the median over the times that carried enough. Ranks gather these numbers, and each
-feeds the same table to the same `Speeds`, so that all decide alike:
+Every `LOOK` steps each rank takes from its node's timeline what every dimension carries at its
+best. A stage is under way from its launch on, and so while its peer has not come yet or no thread
+gets a core: what it sends over that time is never more than the link gives, and often less. So of
+each busy time the best stretch counts, and of busy times the upper quartile; no stretch of a slow
+link is quick. (Sockets hold a few tens of kilobytes that count as sent: little of `ENOUGH`.) Ranks
+gather these numbers, and each feeds the same table to the same `Speeds`, so that all decide alike:
 
 - A rank that computes for long makes its peers look slow, and not itself; a slow link makes all
   look slow that exchange over it. So of the ranks that a dimension joins the fastest counts, and
@@ -20,8 +23,9 @@ bandwidth plans the same again.
 from __future__ import annotations
 
 import sys
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from statistics import median
+from statistics import median, quantiles
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -33,6 +37,9 @@ from allrail.torch.switch import Switch, Way
 if TYPE_CHECKING:
     from allrail.torch.scheduled import Scheduled
 
+_Span = tuple[int, int, int]
+"""When a stage began and ended, ns, and what this rank sent in it, bytes."""
+
 LOOK = 50
 """Steps from one look to the next: some seconds of a job that has use for it."""
 LOOKS = 2
@@ -41,23 +48,58 @@ SLOW = 0.6
 """Of what was planned with. Headers, latency and a busy host take a tenth or two of a link that is
 well; at 0.6 of two alike dimensions a new plan is worth more than connecting anew costs."""
 _SPANS = 4
-"""Busy times that a median is taken of, at least."""
+"""Busy times that a quartile is taken of, at least."""
 
 
 def measured(timeline: dict[str, Any], dimensions: int, since: int) -> list[float]:
-    """Return what each dimension has carried while it was busy, Gb/s; 0 if too little was seen.
+    """Return what each dimension carries at its best, Gb/s; 0 if too little was seen.
 
     Args:
         timeline: Of a node.
         dimensions: How many there are.
         since: Stages that began before are left out, ns.
     """
-    spans: list[list[tuple[int, int, int]]] = [[] for _ in range(dimensions)]
+    spans: list[list[_Span]] = [[] for _ in range(dimensions)]
     for stage in timeline["stages"]:
         if stage["end"] is not None and stage["start"] >= since:
             spans[stage["dimension"]].append((stage["start"], stage["end"], stage["bytes"]))
-    rates = [[rate(*busy) for busy in merged(each) if busy[2] >= ENOUGH] for each in spans]
-    return [median(each) if len(each) >= _SPANS else 0.0 for each in rates]
+    return [_at_its_best(each) for each in spans]
+
+
+def _at_its_best(spans: Sequence[_Span]) -> float:
+    """Return the upper quartile of what busy times carry in their best stretch, Gb/s."""
+    ordered = sorted(spans)
+    rates, first = [], 0
+    for start, end, sent in merged(ordered):
+        last = first
+        while last < len(ordered) and start <= ordered[last][0] <= end:
+            last += 1
+        if sent >= ENOUGH:
+            rates.append(_best_stretch(ordered[first:last]))
+        first = last
+    return quantiles(rates, n=4, method="inclusive")[2] if len(rates) >= _SPANS else 0.0
+
+
+def _best_stretch(ordered: Sequence[_Span]) -> float:
+    """Return the most that a stretch of a busy time carries, Gb/s.
+
+    What began and ended within a stretch was carried in it. For each end that is the shortest
+    stretch with enough bytes.
+
+    Args:
+        ordered: Its spans, by their starts.
+    """
+    begins = [start for start, _, _ in ordered]
+    best = rate(begins[0], max(end for _, end, _ in ordered), sum(sent for *_, sent in ordered))
+    for _, until, _ in ordered:
+        carried = 0
+        for at in range(bisect_left(begins, until) - 1, -1, -1):
+            start, end, sent = ordered[at]
+            carried += sent if end <= until else 0
+            if carried >= ENOUGH:
+                best = max(best, rate(start, until, carried))
+                break
+    return best
 
 
 def slowest_groups(table: Sequence[Sequence[float]], sizes: Sequence[int]) -> list[float | None]:
@@ -187,4 +229,4 @@ def _said(changed: dict[int, tuple[float, float]], step: int) -> str:
         f"dimension {dimension} gives {now:.3f} Gb/s and was planned with {before:.3f}"
         for dimension, (now, before) in sorted(changed.items())
     )
-    return f"planned anew after step {step}: {each} (medians of {LOOK} steps, {LOOKS} times)"
+    return f"planned anew after step {step}: {each} (at their best in {LOOK} steps, {LOOKS} times)"
