@@ -137,6 +137,29 @@ def workloads_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+def devices_page() -> str:
+    """Return the devices, with the source of every number."""
+    from allrail import _core
+
+    lines = [
+        "# Devices",
+        "",
+        "Written by `make docs` from the files in `crates/workload/src/device/presets`.",
+        "`workload.compute.device` takes their names. Those with kernels are computed kernel by",
+        "kernel; the others by one `efficiency`. A file of your own has the same keys.",
+    ]
+    for device in json.loads(_core.devices()):
+        peaks = ", ".join(f"{rate} in {name}" for name, rate in device["peak"].items())
+        known = "kernels known" if "kernels" in device else "kernels not known"
+        lines += [
+            *("", f"## {device['name']}", ""),
+            f"{device['about']}: {peaks}; {device['memory']} at {device['memory_bandwidth']};",
+            f"{known}.",
+            *("", device["source"]),
+        ]
+    return "\n".join(lines) + "\n"
+
+
 def topologies_page() -> str:
     """Return every topology's keys, from the Rust core's schemas."""
     from allrail.scenario.graph import topologies
@@ -194,6 +217,7 @@ def pages() -> dict[str, str]:
     texts = {
         "cli.md": cli_page(),
         "algorithms.md": algorithms_page(),
+        "devices.md": devices_page(),
         "fabrics.md": fabrics_page(),
         "job.md": job_page(),
         "topologies.md": topologies_page(),

@@ -48,6 +48,7 @@ OTHERWISE = {
     ("Schedule", "active_chunks"): "int | str, CountOrWord(1, 'fill')",
     ("GroupSchedule", "algorithms"): "dict[str, str], OneByOperation()",
     ("Parallelism", "map"): "dict[str, tuple[int | str, ...]], Mapped()",
+    ("Compute", "device"): "str | dict[str, Any], Device()",
     ("Compute", "peak"): "str, Rate()",
     ("Workload", "model"): "dict[str, Any], Model()",
     ("Algorithms", "all_reduce"): "str, OneOf(table='grid_algorithms')",
@@ -87,6 +88,7 @@ from allrail.scenario.policies import Policy, order_of
 from allrail.scenario.sugar import (
     ByGroup,
     ByOperation,
+    Device,
     Mapped,
     Message,
     Model,

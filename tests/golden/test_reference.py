@@ -15,7 +15,15 @@ from allrail.schemas import schema
 
 ROOT = Path(__file__).parents[2]
 SCHEMAS = ("scenario", "fabric", "plan", "job")
-PAGES = ("cli.md", "algorithms.md", "fabrics.md", "topologies.md", "workloads.md", "job.md")
+PAGES = (
+    "cli.md",
+    "algorithms.md",
+    "devices.md",
+    "fabrics.md",
+    "topologies.md",
+    "workloads.md",
+    "job.md",
+)
 NAMES = (*PAGES, *(f"{name}.schema.json" for name in SCHEMAS))
 
 

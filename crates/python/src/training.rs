@@ -6,6 +6,7 @@ use allrail_schedule::tensor::{self, TensorParameters};
 use allrail_simulate::SimulateError;
 use allrail_simulate::coordination::Latency;
 use allrail_simulate::training::{TrainingScenario, simulate};
+use allrail_workload::device::PRESETS;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
@@ -119,6 +120,13 @@ fn coordinations() -> String {
     Value::from_iter(std::iter::once(none).chain(rows)).to_string()
 }
 
+/// The devices that are known: name, about, and all of their files.
+#[pyfunction]
+fn devices() -> String {
+    let rows = PRESETS.iter().map(|device| json!(device));
+    Value::from_iter(rows).to_string()
+}
+
 /// A policy's keys beside its name.
 fn without_policy(schema: &schemars::Schema) -> Value {
     let mut tree = schema.clone().to_value();
@@ -133,5 +141,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(simulate_training, module)?)?;
     module.add_function(wrap_pyfunction!(simulate_training_many, module)?)?;
     module.add_function(wrap_pyfunction!(coordinations, module)?)?;
+    module.add_function(wrap_pyfunction!(devices, module)?)?;
     module.add_function(wrap_pyfunction!(tensor_policies, module)?)
 }

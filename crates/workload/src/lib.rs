@@ -4,7 +4,7 @@
 //! - [`spec`]: the `workload` of a scenario. [`steps`]: one whose steps are written out.
 //! - [`models`]: layers with FLOPs, parameters and activations.
 //! - [`compression`]: gradients made smaller.
-//! - [`compute`]: how long they take. [`memory`]: what an NPU keeps.
+//! - [`kernels`]: what they run on a device. [`device`]: how long it takes. [`memory`]: what an NPU keeps.
 //! - [`parallelism`]: from a model and a layout to a step graph.
 //! - [`perturbation`]: stragglers and jitter. [`slow_links`]: links that carry less.
 //! - [`formats`]: workloads in other tools' words.
@@ -13,10 +13,11 @@
 
 mod check;
 pub mod compression;
-pub mod compute;
+pub mod device;
 pub mod error;
 pub mod formats;
 pub mod graph;
+pub mod kernels;
 pub mod memory;
 pub mod models;
 pub mod parallelism;

@@ -56,7 +56,7 @@ impl Perturbation {
     #[must_use]
     pub fn time(&self, actor: ActorId, node: NodeId, iteration: u32, nominal: Time) -> Time {
         let factor = self.factor(actor, node, iteration);
-        if factor == 1.0 { nominal } else { crate::compute::scaled(nominal, factor) }
+        if factor == 1.0 { nominal } else { crate::device::scaled(nominal, factor) }
     }
 
     /// Whether no compute time changes.

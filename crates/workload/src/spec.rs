@@ -13,6 +13,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map as Object, Value};
 
 pub use crate::compression::CompressionSpec;
+pub use crate::device::DeviceChoice;
+pub use crate::kernels::{AttentionKind, Launch, Recipe};
 pub use crate::models::{
     ConvolutionSpec, DenseSpec, DlrmSpec, EmbeddingSpec, LayerSpec, LstmSpec, TransformerSpec,
 };
@@ -178,12 +180,12 @@ impl Precision {
     }
 }
 
-/// How long compute takes: from a roofline, or measured.
+/// How long compute takes: from a device's kernels, from a roofline, or measured.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Compute {
-    /// A preset: `a100`, `h100`, `v100`, `tpu_v3`, `tpu_v4`.
-    pub device: Option<String>,
+    /// A preset, such as `h100`, or the path of a device's file.
+    pub device: Option<DeviceChoice>,
     /// Such as `312 TFLOP/s`; the device's at the precision if left out.
     pub peak: Option<String>,
     /// The device's if left out.
@@ -191,10 +193,17 @@ pub struct Compute {
     /// How much of it there is; the device's if left out.
     #[schemars(extend("x-positive" = true))]
     pub memory: Option<Bytes>,
-    /// The part of the peak that is reached.
+    /// The part of the peak that is reached, one number for all: of a device whose kernels are known, in their
+    /// place. Of others 0.5 if left out.
     #[schemars(extend("exclusiveMinimum" = 0))]
     #[schemars(example = 0.5)]
-    pub efficiency: f64,
+    pub efficiency: Option<f64>,
+    /// In how many bits products with weights are computed; `plain`: in `precision`.
+    pub recipe: Recipe,
+    /// How attention is computed; the fastest that the device is known for if left out.
+    pub attention: Option<AttentionKind>,
+    /// How kernels get to the device.
+    pub launch: Launch,
     /// Every compute time is multiplied by it.
     #[schemars(extend("exclusiveMinimum" = 0))]
     #[schemars(example = 1.2)]
@@ -215,7 +224,10 @@ impl Default for Compute {
             peak: None,
             memory_bandwidth: None,
             memory: None,
-            efficiency: 0.5,
+            efficiency: None,
+            recipe: Recipe::Plain,
+            attention: None,
+            launch: Launch::Eager,
             scale: 1.0,
             forward: None,
             backward: None,

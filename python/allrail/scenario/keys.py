@@ -24,6 +24,7 @@ from allrail.scenario.policies import Policy, order_of
 from allrail.scenario.sugar import (
     ByGroup,
     ByOperation,
+    Device,
     Mapped,
     Message,
     Model,
@@ -304,10 +305,10 @@ class Parallelism(Node):
 
 
 class Compute(Node):
-    """How long compute takes: from a roofline, or measured."""
+    """How long compute takes: from a device's kernels, from a roofline, or measured."""
 
-    device: Annotated[str, Text()] | None = Field(
-        default=None, description="A preset: `a100`, `h100`, `v100`, `tpu_v3`, `tpu_v4`."
+    device: Annotated[str | dict[str, Any], Device()] | None = Field(
+        default=None, description="A preset, such as `h100`, or the path of a device's file."
     )
     peak: Annotated[str, Rate()] | None = Field(
         default=None,
@@ -319,8 +320,36 @@ class Compute(Node):
     memory: Annotated[str, Quantity("size", positive=True)] | None = Field(
         default=None, description="How much of it there is; the device's if left out."
     )
-    efficiency: Annotated[float, Number(above=0, example="0.5")] = Field(
-        default=0.5, description="The part of the peak that is reached."
+    efficiency: Annotated[float, Number(above=0, example="0.5")] | None = Field(
+        default=None,
+        description="The part of the peak that is reached, one number for all: of a device "
+        "whose kernels are known, in their place. Of others 0.5 if left out.",
+    )
+    recipe: Annotated[
+        str,
+        OneOf(
+            "plain",
+            "fp8_delayed",
+            "fp8_tensorwise",
+            "fp8_rowwise",
+            "mxfp8",
+            "nvfp4",
+            what="a recipe",
+        ),
+    ] = Field(
+        default="plain",
+        description="In how many bits products with weights are computed; `plain`: in `precision`.",
+    )
+    attention: (
+        Annotated[str, OneOf("unfused", "flash", "flash_2", "flash_3", what="a kind of attention")]
+        | None
+    ) = Field(
+        default=None,
+        description="How attention is computed; the fastest that the device is known for if "
+        "left out.",
+    )
+    launch: Annotated[str, OneOf("eager", "compiled", "graph", what="a way to launch kernels")] = (
+        Field(default="eager", description="How kernels get to the device.")
     )
     scale: Annotated[float, Number(above=0, example="1.2")] = Field(
         default=1.0, description="Every compute time is multiplied by it."

@@ -11,6 +11,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 from allrail.errors import InputError, did_you_mean
+from allrail.scenario.devices import load_device
 
 if TYPE_CHECKING:
     from allrail.scenario.places import Places
@@ -128,7 +129,7 @@ def read_model(name: str, *, folder: FilePath | None = None) -> tuple[dict[str, 
 
 
 def resolve(workload: dict[str, Any], *, folder: FilePath) -> dict[str, Any]:
-    """Put a model in place of its name, and let paths start at the scenario's folder.
+    """Put a model and a device's file in place of their names; paths start at the folder.
 
     Args:
         workload: The key `workload` as plain values.
@@ -137,6 +138,10 @@ def resolve(workload: dict[str, Any], *, folder: FilePath) -> dict[str, Any]:
     Raises:
         InputError: There is no such preset or file, or it is not a model.
     """
+    compute = workload.get("compute")
+    if isinstance(compute, dict) and isinstance(compute.get("device"), str):
+        device = load_device(compute["device"], folder=folder)
+        workload = {**workload, "compute": {**compute, "device": device}}
     model = workload.get("model")
     if isinstance(model, str):
         try:

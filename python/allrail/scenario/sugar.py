@@ -62,6 +62,29 @@ class Model(_Field):
         return {"anyOf": [{"type": "string", "description": "A preset or a file."}, *mappings]}
 
 
+class Device(_Field):
+    """A preset's tag, a device's file, or its content; kept as a tag or as content."""
+
+    def check(self, value: Any) -> str | dict[str, Any]:
+        """Return the tag, or the content."""
+        if isinstance(value, str):
+            from allrail.scenario.devices import load_device
+
+            return load_device(value)
+        if not isinstance(value, dict):
+            refuse("it is neither a name nor a mapping", hint="such as `h100`, or a device's file")
+        return dict(value)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        return {
+            "anyOf": [
+                {"type": "string", "description": "A preset or a file."},
+                {"type": "object", "description": "The content of a device's file."},
+            ]
+        }
+
+
 class Mapped(_Field):
     """Degree to dimensions or factors of them: `{tp: [0], dp: [1, 2]}`, `{tp: ["1[0:8]"]}`."""
 

@@ -24,7 +24,7 @@ use allrail_collective::Operation;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::compute::Cost;
+use crate::device::Cost;
 use crate::error::WorkloadError;
 
 /// One gradient.

@@ -14,7 +14,7 @@
 use allrail_collective::Operation;
 
 use super::{Compression, CompressionSpec, Exchange, Gradient, Known, Travel, wrong};
-use crate::compute::Cost;
+use crate::device::Cost;
 use crate::error::WorkloadError;
 
 pub(super) const KNOWN: Known = Known {

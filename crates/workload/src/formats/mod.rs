@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 
-use crate::compute::Device;
+use crate::device::Device;
 use crate::error::WorkloadError;
 use crate::graph::{StepGraph, Work};
 use crate::parallelism::Built;

@@ -30,15 +30,15 @@ fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadEr
 pub(super) const MOST: f64 = 1_152_921_504_606_846_976.0;
 
 /// Sizes after defaults.
-struct Sizes<'a> {
-    spec: &'a TransformerSpec,
-    hidden: u64,
-    heads: u64,
-    kv_heads: u64,
-    head: u64,
-    value: u64,
-    feed_forward: u64,
-    tokens: u64,
+pub(super) struct Sizes<'a> {
+    pub(super) spec: &'a TransformerSpec,
+    pub(super) hidden: u64,
+    pub(super) heads: u64,
+    pub(super) kv_heads: u64,
+    pub(super) head: u64,
+    pub(super) value: u64,
+    pub(super) feed_forward: u64,
+    pub(super) tokens: u64,
 }
 
 impl TransformerSpec {
@@ -57,9 +57,10 @@ impl TransformerSpec {
                 _ if crossed => format!("decoder{}", i - encoder),
                 _ => format!("encoder{i}"),
             };
-            let mut block = vec![sizes.attention(format!("{name}.attention"), false)];
+            let mut block =
+                vec![sizes.attention(format!("{name}.attention"), false, self.masks(i))];
             if crossed {
-                block.push(sizes.attention(format!("{name}.cross"), true));
+                block.push(sizes.attention(format!("{name}.cross"), true, false));
             }
             block.push(sizes.feed_forward(format!("{name}.feed_forward"), i));
             if self.parallel_blocks {
@@ -96,15 +97,21 @@ impl TransformerSpec {
         })
     }
 
-    fn embedding(&self) -> u64 {
+    pub(super) fn embedding(&self) -> u64 {
         self.embedding_size.unwrap_or(self.hidden)
     }
 
-    fn has_experts(&self, layer: u32) -> bool {
+    pub(super) fn has_experts(&self, layer: u32) -> bool {
         self.experts.is_some_and(|experts| {
             let every = experts.every.unwrap_or(1);
             layer >= experts.first_dense && (layer + 1).is_multiple_of(every)
         })
+    }
+
+    /// Whether a token of a layer sees none after itself.
+    fn masks(&self, layer: u32) -> bool {
+        let decodes = self.decoder_layers == 0 || layer >= self.layers;
+        decodes && matches!(self.head, Head::Language | Head::None)
     }
 
     fn dense_layers(&self) -> usize {
@@ -247,11 +254,12 @@ impl Sizes<'_> {
             moved: 2 * self.wide(),
             output: self.wide(),
             cut: Cut::Tensor { forward: self.wide(), backward: 0 },
+            kernels: self.embedding_kernels(),
             ..Layer::default()
         }
     }
 
-    fn attention(&self, name: String, crossed: bool) -> Layer {
+    fn attention(&self, name: String, crossed: bool, causal: bool) -> Layer {
         let (h, a, kv, d, v) = (self.hidden, self.heads, self.kv_heads, self.head, self.value);
         let spec = self.spec;
         let bias = |given: bool, width: u64| if given { width } else { 0 };
@@ -295,6 +303,7 @@ impl Sizes<'_> {
             saved: inner,
             saved_whole: 2 * self.wide(),
             cut: Cut::Tensor { forward: self.wide(), backward: self.wide() },
+            kernels: self.attention_kernels(crossed, causal),
             ..Layer::default()
         }
     }
@@ -318,6 +327,7 @@ impl Sizes<'_> {
                 saved: inner,
                 saved_whole: 2 * self.wide(),
                 cut,
+                kernels: self.feed_forward_kernels(layer),
                 ..Layer::default()
             };
         };
@@ -347,6 +357,7 @@ impl Sizes<'_> {
                 parameters: one,
                 dispatched: self.wide() * visits,
             }),
+            kernels: self.feed_forward_kernels(layer),
             ..Layer::default()
         }
     }
@@ -384,6 +395,7 @@ impl Sizes<'_> {
             saved: words,
             saved_whole: 2 * self.wide(),
             cut: Cut::Tensor { forward: 0, backward: self.wide() },
+            kernels: self.head_kernels(),
             ..Layer::default()
         }
     }

@@ -9,6 +9,8 @@
 
 use allrail_core::Time;
 
+use crate::kernels::Kernel;
+
 /// One layer, or a part of one that is cut in one way.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layer {
@@ -44,6 +46,8 @@ pub struct Layer {
     /// Whether it is part of a block, which activation recomputation may repeat: the layers of a unit that
     /// are make one.
     pub block: bool,
+    /// What it runs, where that is known.
+    pub kernels: Vec<Kernel>,
     /// Measured times of a whole batch: forward and backward.
     pub times: Option<(Time, Time)>,
 }

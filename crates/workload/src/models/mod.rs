@@ -4,12 +4,14 @@
 //! - [`shapes`]: layers by shape, from a file.
 //! - [`transformer`]: transformers by their sizes.
 //! - [`blocks`]: their layers.
+//! - `kernels`: what these run on a device.
 //! - [`hugging_face`]: transformers by their `config.json`.
 //! - [`dlrm`]: embedding tables and MLPs.
 
 pub mod blocks;
 pub mod dlrm;
 pub mod hugging_face;
+mod kernels;
 pub mod layer;
 pub mod shapes;
 pub mod transformer;

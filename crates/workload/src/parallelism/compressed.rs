@@ -17,7 +17,7 @@ use allrail_core::Time;
 use super::emit::{Emitter, Span};
 use super::plan::{Plan, wrong};
 use crate::compression::{Compression, Exchange, Gradient, Travel};
-use crate::compute::{self, Cost};
+use crate::device::{self, Cost};
 use crate::error::WorkloadError;
 use crate::graph::{Node, NodeId, Pass, Purpose, Work};
 use crate::models::Layer;
@@ -90,7 +90,7 @@ impl Emitter<'_> {
     }
 
     fn time(&self, cost: Cost) -> Time {
-        compute::time(self.plan.device.picoseconds(cost))
+        device::time(self.plan.device.picoseconds(cost))
     }
 }
 

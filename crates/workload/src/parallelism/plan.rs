@@ -12,8 +12,9 @@ use super::layout::Layout;
 use super::order::Pipeline;
 use super::pieces;
 use crate::compression::Compression;
-use crate::compute::{self, Cost, Device};
+use crate::device::{self, Cost, Device};
 use crate::error::WorkloadError;
+use crate::kernels::{Part, PassTimes};
 use crate::models::{self, Cut, Layer, ModelLayers};
 use crate::spec::{Axis, Optimizer, PipelineSchedule, Precision, Workload};
 use crate::throughput::StepWork;
@@ -328,14 +329,11 @@ impl<'w> Plan<'w> {
             let hint = "give `device: a100`, a `peak`, or measured times `forward` and `backward`";
             return Err(wrong("compute", "{}", &why, hint));
         }
-        // What measured totals are shared out by.
-        let weigh = |cost: Cost| {
-            if self.device.has_peak() { self.device.picoseconds(cost) } else { cost.flops }
-        };
-        let sum = |passes: &[usize]| -> f64 {
-            costs.iter().flat_map(|cost| passes.iter().map(|pass| weigh(cost[*pass]))).sum()
-        };
-        let totals = [sum(&[0]), sum(&[1, 2])];
+        let nominal: Vec<PassTimes> =
+            layers.iter().zip(&costs).map(|(layer, costs)| self.nominal(layer, costs)).collect();
+        let totals = nominal.iter().fold([0.0; 2], |[forward, backward], pass| {
+            [forward + pass.forward, backward + pass.input + pass.weight]
+        });
         let microbatches = f64::from(self.pipeline.microbatches);
         let share = |part: f64, total: f64| {
             #[expect(clippy::cast_precision_loss, reason = "few layers")]
@@ -343,8 +341,8 @@ impl<'w> Plan<'w> {
             (if total > 0.0 { part / total } else { even }) / microbatches
         };
         let recompute = self.workload.parallelism.recompute;
-        let of = |layer: &Layer, cost: &[Cost; 3]| {
-            let (input, weight) = (weigh(cost[1]), weigh(cost[2]));
+        let of = |layer: &Layer, nominal: &PassTimes| {
+            let (input, weight) = (nominal.input, nominal.weight);
             let [forward, input, weight] = if let Some((forward, backward)) = layer.times {
                 let part = share(input, input + weight) * microbatches;
                 let part = if input + weight > 0.0 { part } else { 0.0 };
@@ -353,21 +351,54 @@ impl<'w> Plan<'w> {
                 [forward, pass * part, pass * (1.0 - part)]
             } else if let (Some(forward), Some(backward)) = (given.forward, given.backward) {
                 let pass = |part: f64| self.device.measured(backward, share(part, totals[1]));
-                let forward = self.device.measured(forward, share(weigh(cost[0]), totals[0]));
+                let forward = self.device.measured(forward, share(nominal.forward, totals[0]));
                 [forward, pass(input), pass(weight)]
             } else {
-                cost.map(|cost| self.device.picoseconds(cost))
+                [nominal.forward, input, weight]
             };
-            // As much of the forward pass's time as of its FLOPs.
-            let again = recompute.within(layer) as f64 / layer.flops.forward.max(1) as f64;
+            // As much of the forward pass's time as of the model's.
+            let part = nominal.attention / nominal.forward.max(f64::MIN_POSITIVE);
+            let again = if recompute.within(layer) > 0 { part } else { 0.0 };
             let input = input + forward * again;
             Times {
-                forward: compute::time(forward),
-                input: compute::time(input),
-                weight: compute::time(weight),
+                forward: device::time(forward),
+                input: device::time(input),
+                weight: device::time(weight),
             }
         };
-        Ok(layers.iter().zip(&costs).map(|(layer, cost)| of(layer, cost)).collect())
+        Ok(layers.iter().zip(&nominal).map(|(layer, nominal)| of(layer, nominal)).collect())
+    }
+
+    /// What it takes to add a microbatch's gradient to the sum, in picoseconds: it is read in the precision of
+    /// parameters, the sum is read and written in that of gradients.
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    fn accumulated(&self, layer: &Layer) -> f64 {
+        let (parameters, experts) = self.parameters(layer);
+        let each = self.width() + 2 * self.gradient_precision.bytes();
+        let bytes = (parameters + experts) as f64 * each as f64;
+        self.device.picoseconds(Cost { flops: 0.0, bytes })
+    }
+
+    /// What the device takes for a layer, in picoseconds; of a device that is not known, its FLOPs.
+    fn nominal(&self, layer: &Layer, costs: &[Cost; 3]) -> PassTimes {
+        let shares = self.shares(layer);
+        let part = Part {
+            samples: self.samples,
+            cut: shares.cut,
+            whole: shares.whole,
+            experts: shares.experts,
+        };
+        if let Some(times) = self.device.passes(&layer.kernels, &part) {
+            let weight = times.weight + self.accumulated(layer);
+            return PassTimes { weight, ..times };
+        }
+        let weigh = |cost: Cost| {
+            if self.device.has_peak() { self.device.picoseconds(cost) } else { cost.flops }
+        };
+        let [forward, input, weight] = costs.map(weigh);
+        #[expect(clippy::cast_precision_loss, reason = "a part")]
+        let product = layer.flops.product as f64 / layer.flops.forward.max(1) as f64;
+        PassTimes { forward, input, weight, attention: forward * product }
     }
 
     /// Bytes that the optimizer keeps beside a parameter and its gradient.
@@ -398,6 +429,6 @@ impl<'w> Plan<'w> {
         let each = self.gradient_precision.bytes() + 2 * (self.optimizer_bytes() + self.width());
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let bytes = parameters as f64 * each as f64;
-        compute::time(self.device.picoseconds(Cost { flops: 0.0, bytes }))
+        device::time(self.device.picoseconds(Cost { flops: 0.0, bytes }))
     }
 }

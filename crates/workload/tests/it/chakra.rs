@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, Rank, Time};
-use allrail_workload::compute::Device;
+use allrail_workload::device::Device;
 use allrail_workload::formats::chakra::proto::attribute_proto::Value;
 use allrail_workload::formats::chakra::proto::{AttributeProto, GlobalMetadata, Node as Written};
 use allrail_workload::formats::chakra::{Options, Scale, Trace, read, write};
@@ -427,7 +427,7 @@ fn operations_take_time_by_the_roofline() {
     let compute = Compute {
         peak: Some("1 TFLOP/s".into()),
         memory_bandwidth: Some("1 GB/s".parse().expect("a bandwidth")),
-        efficiency: 1.0,
+        efficiency: Some(1.0),
         ..Compute::default()
     };
     let device = Device::new(&compute, Precision::Fp16).expect("a device");

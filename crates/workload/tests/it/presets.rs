@@ -164,6 +164,7 @@ fn recurrent_layers_read_their_weights_per_step_and_not_per_sample() {
     let forward = |batch: u32| {
         let mut value = of("gnmt", json!({}));
         value["batch_per_replica"] = json!(batch);
+        value["compute"]["efficiency"] = json!(0.5);
         let graph = built(value, &[1]).graph;
         let named = graph.ids().find(|id| graph.name(*id) == "encoder.2 forward").expect("a layer");
         match graph.node(named).work {

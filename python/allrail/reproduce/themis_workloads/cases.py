@@ -115,8 +115,8 @@ def layout(case: Case, platform: str) -> dict[str, Any]:
 Compute = Mapping[str, Any]
 """How long compute takes, as a scenario says it."""
 
-A100: Compute = {"device": "a100"}
-H100: Compute = {"device": "h100"}
+A100: Compute = {"device": "a100", "efficiency": 0.5}
+H100: Compute = {"device": "h100", "efficiency": 0.5}
 """A roofline at half of the peak, the default."""
 
 PEAK: Compute = {"device": "a100", "efficiency": 1.0, "memory_bandwidth": "1 PB/s"}

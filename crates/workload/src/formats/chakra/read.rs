@@ -22,7 +22,7 @@ use super::record::{self, Schema};
 use super::scale::{Scale, Scaling};
 use super::translate::{Ids, Translator};
 use super::wire::Messages;
-use crate::compute::Device;
+use crate::device::Device;
 use crate::error::WorkloadError;
 use crate::graph::{Actor, Builder, StepGraph};
 
@@ -144,8 +144,12 @@ impl Reader<'_> {
         let mut classes: Vec<Class> = Vec::new();
         let mut known: BTreeMap<(u64, u64), usize> = BTreeMap::new();
         let (mut nodes, mut bytes) = (0, 0);
-        let mut translator =
-            Translator::new(&self.options.sizes, self.options.device, self.scaling, self.groups);
+        let mut translator = Translator::new(
+            &self.options.sizes,
+            self.options.device.clone(),
+            self.scaling,
+            self.groups,
+        );
         translator.customs = self.options.collectives.as_ref();
         for (rank, file) in (0u32..).zip(self.files) {
             if fold && rank > 0 {

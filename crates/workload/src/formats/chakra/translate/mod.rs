@@ -27,7 +27,7 @@ use super::error::TraceError;
 use super::groups::ProcessGroups;
 use super::record::{Kind, Record};
 use super::scale::Scaling;
-use crate::compute::{self, Cost, Device};
+use crate::device::{self, Cost, Device};
 use crate::graph::{ActorId, Builder, GroupId, Node, NodeId, Pass, Work};
 
 const LONGEST_US: u64 = 86_400 * 1_000_000;
@@ -361,7 +361,8 @@ impl<'a> Translator<'a> {
             let measured = Time::from_us(node.duration);
             return Ok(self
                 .device
-                .map_or(measured, |device| compute::time(device.measured(measured, 1.0))));
+                .as_ref()
+                .map_or(measured, |device| device::time(device.measured(measured, 1.0))));
         }
         let operations = node.operations.unwrap_or_default();
         let bytes = node.tensor_bytes.unwrap_or_default();
@@ -370,7 +371,7 @@ impl<'a> Translator<'a> {
         }
         #[expect(clippy::cast_precision_loss, reason = "an estimate")]
         let cost = Cost { flops: operations as f64, bytes: bytes as f64 };
-        let picoseconds = self.device.map_or(0.0, |device| device.picoseconds(cost));
+        let picoseconds = self.device.as_ref().map_or(0.0, |device| device.picoseconds(cost));
         if picoseconds == 0.0 && keeps {
             self.note("nodes without a duration take no time: give `workload.compute`");
         }
@@ -378,7 +379,7 @@ impl<'a> Translator<'a> {
             let why = "by the roofline it takes more than a day";
             return Err(self.wrong(node, why, "check num_ops and tensor_size"));
         }
-        Ok(compute::time(picoseconds))
+        Ok(device::time(picoseconds))
     }
 }
 

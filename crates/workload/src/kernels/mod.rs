@@ -1,0 +1,256 @@
+//! Kernels: what a layer runs on a device, and how long that takes.
+//!
+//! - [`product`]: products of matrices, by tiles and waves.
+//! - [`attention`]: fused by kind and head size, or unfused.
+//! - [`stream`]: elementwise work, bound by memory.
+//! - [`recipe`]: products in fewer bits.
+//!
+//! A pass over a layer takes as long as its kernels on the device, or as the host needs to launch them:
+//!
+//! ```text
+//! pass = max(Σ kernel, kernels · launch)
+//! ```
+//!
+//! Every rate is the device file's (`device/file.rs`); nothing here knows of a run. Ignored: kernels that run
+//! at the same time, clocks that change with the work, what the host does besides.
+
+pub mod attention;
+pub mod product;
+pub mod recipe;
+pub mod stream;
+
+pub use attention::{Attention, AttentionKind};
+pub use product::{Product, Split};
+pub use recipe::{Format, Recipe};
+pub use stream::Stream;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::device::file::{DeviceFile, KernelRates};
+use crate::spec::Precision;
+use product::{Rates, Shape};
+
+/// One kernel, or a few of one kind, of one sample through an uncut layer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kernel {
+    /// A product with weights.
+    Product(Product),
+    /// Attention.
+    Attention(Attention),
+    /// Elementwise work.
+    Stream(Stream),
+}
+
+/// How kernels get to the device.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "a way to launch kernels"))]
+pub enum Launch {
+    /// One operator after the other.
+    #[default]
+    Eager,
+    /// Elementwise work fused by a compiler.
+    Compiled,
+    /// The same, recorded once and launched as one graph.
+    Graph,
+}
+
+impl Launch {
+    const fn fuses(self) -> bool {
+        !matches!(self, Self::Eager)
+    }
+
+    fn cost(self, rates: &KernelRates) -> f64 {
+        let costs = rates.launch;
+        match self {
+            Self::Eager => costs.eager.as_s(),
+            Self::Compiled => costs.compiled.as_s(),
+            Self::Graph => costs.graph.as_s(),
+        }
+    }
+}
+
+/// What one NPU has of a layer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// Samples.
+    pub(crate) samples: u64,
+    /// Ways that products and heads are cut.
+    pub(crate) cut: u64,
+    /// Ways that what is not cut by tensor parallelism is cut.
+    pub(crate) whole: u64,
+    /// Ways that experts are spread.
+    pub(crate) experts: u64,
+}
+
+/// Seconds of a microbatch through a layer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PassTimes {
+    pub(crate) forward: f64,
+    pub(crate) input: f64,
+    pub(crate) weight: f64,
+    /// Of the forward pass: of what has no weights.
+    pub(crate) attention: f64,
+}
+
+/// Kernels of one job on a device.
+#[derive(Clone, Debug)]
+pub(crate) struct KernelModel {
+    pub(crate) file: Box<DeviceFile>,
+    pub(crate) rates: KernelRates,
+    pub(crate) precision: Precision,
+    pub(crate) recipe: Recipe,
+    pub(crate) attention: AttentionKind,
+    pub(crate) launch: Launch,
+}
+
+/// On the device, and how many.
+#[derive(Clone, Copy, Debug, Default)]
+struct Run {
+    seconds: f64,
+    kernels: f64,
+}
+
+impl Run {
+    fn add(&mut self, seconds: f64, kernels: f64) {
+        self.seconds += seconds;
+        self.kernels += kernels;
+    }
+}
+
+impl KernelModel {
+    fn width(&self) -> f64 {
+        Format::of(self.precision).bytes()
+    }
+
+    fn memory(&self) -> f64 {
+        #[expect(clippy::cast_precision_loss, reason = "bytes per second")]
+        let bandwidth = self.file.memory_bandwidth.bytes_per_second() as f64;
+        bandwidth * self.rates.stream
+    }
+
+    /// FLOP/s that the best shape reaches.
+    pub(crate) fn reached(&self, format: Format) -> f64 {
+        let (peak, reached) = (&self.file.peak, &self.rates.reached);
+        let bf16 = (peak.bf16.per_second(), reached.bf16);
+        let fp8 = peak.fp8.map(|peak| (peak.per_second(), reached.fp8.unwrap_or(reached.bf16)));
+        let fp4 = peak
+            .fp4
+            .map(|peak| (peak.per_second(), reached.fp4.or(reached.fp8).unwrap_or(reached.bf16)));
+        let (peak, part) = match format {
+            Format::Fp32 => (peak.fp32.per_second(), reached.fp32),
+            Format::Bf16 => bf16,
+            Format::Fp8 => fp8.unwrap_or(bf16),
+            Format::Fp4 => fp4.or(fp8).unwrap_or(bf16),
+        };
+        peak * part
+    }
+
+    fn product_rates(&self, format: Format) -> Rates {
+        #[expect(clippy::cast_precision_loss, reason = "bytes per second")]
+        let cache = self.rates.cache_bandwidth.bytes_per_second() as f64;
+        Rates {
+            reached: self.reached(format),
+            unaligned: self.reached(Format::Fp32),
+            units: f64::from(self.rates.units),
+            cache,
+            memory: self.memory(),
+            width: format.bytes(),
+        }
+    }
+
+    /// Of a microbatch through a layer's kernels.
+    pub(crate) fn passes(&self, kernels: &[Kernel], part: &Part) -> PassTimes {
+        let (mut forward, mut input, mut weight) = (Run::default(), Run::default(), Run::default());
+        let mut attention = Run::default();
+        for kernel in kernels {
+            match kernel {
+                Kernel::Product(product) => {
+                    self.product(product, part, [&mut forward, &mut input, &mut weight]);
+                }
+                Kernel::Attention(of) => {
+                    let before = forward.seconds;
+                    self.attend(of, part, [&mut forward, &mut input]);
+                    attention.seconds += forward.seconds - before;
+                }
+                Kernel::Stream(stream) => {
+                    self.stream(stream, part, [&mut forward, &mut input]);
+                }
+            }
+        }
+        let (start, launch) = (self.rates.start.as_s(), self.launch.cost(&self.rates));
+        let time = |run: Run| (run.seconds + run.kernels * start).max(run.kernels * launch);
+        PassTimes {
+            forward: time(forward),
+            input: time(input),
+            weight: time(weight),
+            attention: attention.seconds,
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    fn product(&self, product: &Product, part: &Part, [forward, input, weight]: [&mut Run; 3]) {
+        let format = self.recipe.format().filter(|_| product.scaled);
+        let rates = self.product_rates(format.unwrap_or(Format::of(self.precision)));
+        let copies = if product.copies > 1 { product.copies.div_ceil(part.experts) } else { 1 };
+        let m = (product.rows * part.samples).div_ceil(copies);
+        let (n, k) = match product.split {
+            Split::None => (product.outputs, product.inputs),
+            Split::Inputs => (product.outputs, product.inputs.div_ceil(part.cut)),
+            Split::Outputs => (product.outputs.div_ceil(part.cut), product.inputs),
+        };
+        let of = |shape: Shape| rates.seconds(shape);
+        forward.add(of([m, n, k, copies]), 1.0);
+        input.add(of([m, k, n, copies]), 1.0);
+        weight.add(of([k, n, m, copies]), 1.0);
+        if format.is_some() {
+            let each = copies as f64 * self.recipe.converted() / self.memory();
+            let [m, n, k] = [m, n, k].map(|size| size as f64);
+            let kernels = if self.launch.fuses() { 1.0 } else { 2.0 };
+            forward.add((m * k + k * n) * each, 2.0 * kernels);
+            input.add(m * n * each, kernels);
+        }
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    fn attend(&self, attention: &Attention, part: &Part, [forward, backward]: [&mut Run; 2]) {
+        let count = attention.heads.div_ceil(part.cut) * part.samples;
+        let kind = self.attention;
+        let size = attention.head.max(attention.value);
+        let of_kind = || self.rates.attention.iter().filter(|rate| rate.kind == kind);
+        let fitting = of_kind().filter(|rate| rate.head >= size).min_by_key(|rate| rate.head);
+        if let Some(rate) = fitting.or_else(|| of_kind().max_by_key(|rate| rate.head)) {
+            let padded = (rate.head as f64 / size as f64).max(1.0);
+            let ramp = 1.0 + rate.half as f64 / attention.keys.max(1) as f64;
+            let flops = attention.flops() * count as f64 * padded * ramp;
+            forward.add(flops / rate.forward.per_second(), 1.0);
+            backward.add(2.5 * flops / rate.backward.per_second(), 2.0);
+            return;
+        }
+        let Attention { queries: q, keys: k, head: d, value: v, .. } = *attention;
+        let rates = self.product_rates(Format::of(self.precision));
+        let of = |shapes: &[[u64; 3]]| -> f64 {
+            shapes.iter().map(|[m, n, k]| rates.seconds([*m, *n, *k, count])).sum()
+        };
+        let scores = attention.scores() as f64 * count as f64 * self.width() / self.memory();
+        // A softmax with its mask reads and writes once; its gradient reads two and writes one.
+        forward.add(of(&[[q, k, d], [q, v, k]]) + 2.0 * scores, 3.0);
+        backward.add(of(&[[k, v, q], [q, k, v], [q, d, k], [k, d, q]]) + 3.0 * scores, 5.0);
+    }
+
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    fn stream(&self, stream: &Stream, part: &Part, [forward, backward]: [&mut Run; 2]) {
+        let ways = if stream.cut { part.cut } else { part.whole };
+        let each = part.samples as f64 / ways as f64 * self.width() / self.memory();
+        let (there, back, kernels) = if self.launch.fuses() {
+            (stream.fused_forward, stream.fused_backward, stream.kernels.min(1))
+        } else {
+            (stream.forward, stream.backward, stream.kernels)
+        };
+        forward.add(there as f64 * each, f64::from(kernels));
+        backward.add(back as f64 * each, f64::from(kernels));
+    }
+}

@@ -1,0 +1,118 @@
+//! Recipes: in how many bits products with weights are computed, and what it costs to get there.
+//!
+//! | recipe | format | bytes moved for an element that is converted |
+//! |---|---|---|
+//! | `plain` | the workload's `precision` | 0 |
+//! | `fp8_delayed` | fp8, scale of the steps before | read 2, write it in both orders 2 |
+//! | `fp8_tensorwise` | fp8, scale of this tensor | the same, and 2 to find it |
+//! | `fp8_rowwise` | fp8, a scale for each row | each order for itself: twice (2 to find it, read 2, write 1) |
+//! | `mxfp8` | fp8, a scale for 32 elements | read 2, write both orders 2, and their scales |
+//! | `nvfp4` | fp4, a scale for 16 elements | read 2, write both orders 1, rotate 4 |
+//!
+//! A forward pass converts its input and its weights, a backward pass the gradient of its output. Delayed
+//! and per-tensor scaling are those of Micikevicius et al. (2022) and NVIDIA's Transformer Engine; MXFP8 and
+//! NVFP4 those of the OCP specification and of NVIDIA's Blackwell. Embedding, head, router and attention
+//! stay in the workload's precision, as these libraries leave them.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::spec::Precision;
+
+/// How products with weights are computed.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "a recipe"))]
+pub enum Recipe {
+    /// In the workload's precision.
+    #[default]
+    Plain,
+    /// 8 bits, scales of the steps before.
+    Fp8Delayed,
+    /// 8 bits, one scale a tensor, found in this step.
+    Fp8Tensorwise,
+    /// 8 bits, a scale for each row.
+    Fp8Rowwise,
+    /// 8 bits, a scale for 32 elements.
+    Mxfp8,
+    /// 4 bits, a scale for 16 elements.
+    Nvfp4,
+}
+
+/// What an element of a matrix is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Format {
+    /// 32 bits.
+    Fp32,
+    /// 16 bits, of either kind.
+    Bf16,
+    /// 8 bits.
+    Fp8,
+    /// 4 bits.
+    Fp4,
+}
+
+impl Format {
+    /// Bytes of an element.
+    #[must_use]
+    pub const fn bytes(self) -> f64 {
+        match self {
+            Self::Fp32 => 4.0,
+            Self::Bf16 => 2.0,
+            Self::Fp8 => 1.0,
+            Self::Fp4 => 0.5,
+        }
+    }
+
+    /// Of the workload's precision.
+    #[must_use]
+    pub const fn of(precision: Precision) -> Self {
+        match precision {
+            Precision::Fp32 => Self::Fp32,
+            Precision::Fp16 | Precision::Bf16 => Self::Bf16,
+            Precision::Fp8 => Self::Fp8,
+        }
+    }
+}
+
+impl Recipe {
+    /// The tag in files.
+    #[must_use]
+    pub const fn tag(self) -> &'static str {
+        match self {
+            Self::Plain => "plain",
+            Self::Fp8Delayed => "fp8_delayed",
+            Self::Fp8Tensorwise => "fp8_tensorwise",
+            Self::Fp8Rowwise => "fp8_rowwise",
+            Self::Mxfp8 => "mxfp8",
+            Self::Nvfp4 => "nvfp4",
+        }
+    }
+
+    /// In which format products with weights are computed; `None`: in the workload's precision.
+    #[must_use]
+    pub const fn format(self) -> Option<Format> {
+        match self {
+            Self::Plain => None,
+            Self::Fp8Delayed | Self::Fp8Tensorwise | Self::Fp8Rowwise | Self::Mxfp8 => {
+                Some(Format::Fp8)
+            }
+            Self::Nvfp4 => Some(Format::Fp4),
+        }
+    }
+
+    /// Bytes moved for an element that is converted.
+    #[must_use]
+    pub const fn converted(self) -> f64 {
+        match self {
+            Self::Plain => 0.0,
+            Self::Fp8Delayed => 4.0,
+            Self::Fp8Tensorwise => 6.0,
+            Self::Fp8Rowwise => 10.0,
+            Self::Mxfp8 => 4.0 + 2.0 / 32.0,
+            Self::Nvfp4 => 7.0 + 2.0 / 16.0,
+        }
+    }
+}
