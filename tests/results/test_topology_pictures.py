@@ -29,6 +29,11 @@ WHOLE = {
     "fat_tree": {"npus": 30, "switch_radix": 8, "levels": 2, "taper": 0.5},
     "fat_tree of 3": {"npus": 64, "switch_radix": 8, "levels": 3},
     "dragonfly": {"a": 4, "p": 2, "h": 2, "groups": 9, "switch_radix": 8},
+    "composed": {
+        "domains": 4,
+        "inside": {"kind": "switch", "size": 4, "bandwidth": "400 GB/s", "latency": "1 us"},
+        "outside": {"topology": "fat_tree", "npus": 16, "switch_radix": 8, "levels": 2},
+    },
     "graph": {
         "npus": ["a", "b", "c", "d"],
         "switches": ["left", "right"],

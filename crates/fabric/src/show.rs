@@ -35,6 +35,10 @@ pub struct Show {
     pub ports: u64,
     /// Switches over all planes.
     pub switches: u64,
+    /// Switches and ports over all planes that come with the NPUs' boards and are not priced; left out
+    /// where there are none.
+    #[serde(skip_serializing_if = "none")]
+    pub on_board: u64,
     /// Cables over all planes.
     pub cables: Cables,
     /// Price of switches and cables.
@@ -56,6 +60,11 @@ pub struct Show {
     /// What only the graph tells.
     #[serde(flatten)]
     pub built: Option<Built>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes references")]
+const fn none(count: &u64) -> bool {
+    *count == 0
 }
 
 /// What was read off the graph of one plane.
@@ -82,6 +91,7 @@ pub fn count(topology: &dyn GraphTopology, prices: &Prices) -> Show {
         planes: counts.planes,
         ports: counts.ports,
         switches: counts.switches,
+        on_board: topology.on_board() * counts.planes,
         cables: Cables { aoc: counts.aoc, dac: counts.dac, pcb: counts.pcb },
         cost_usd: cost,
         npus_per_million_usd: (million > 0.0).then(|| counts.npus as f64 / million),

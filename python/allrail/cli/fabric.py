@@ -195,7 +195,7 @@ def _show_graph(fabric: GraphFabric, *, as_json: bool) -> None:
             ("npus", f"{shown['npus']:,}{failed}"),
             ("planes", f"{shown['planes']:,}; ports of an NPU in each: {shown['ports']}"),
             ("numbers", _numbers(fabric, shown)),
-            ("switches", f"{shown['switches']:,}"),
+            ("switches", _switches(shown)),
             ("cables", ", ".join(f"{count:,} {kind}" for kind, count in cables.items())),
             ("cost", f"{shown['cost_usd'] / 1e6:,.3f} M$"),
             ("npus per M$", "-" if rate is None else f"{rate:,.1f}"),
@@ -213,6 +213,12 @@ def _show_graph(fabric: GraphFabric, *, as_json: bool) -> None:
     output.note("switches and cables over all planes; `allrail cost` takes other prices")
 
 
+def _switches(shown: dict[str, Any]) -> str:
+    there = shown.get("on_board", 0)
+    beside = f", and {there:,} switches and ports of nodes, not priced" if there else ""
+    return f"{shown['switches']:,}{beside}"
+
+
 def _numbers(fabric: GraphFabric, shown: dict[str, Any]) -> str:
     """Which numbers the nodes of a plane have: what `failed_nodes` goes by."""
     from allrail.graphs import facts
@@ -223,7 +229,7 @@ def _numbers(fabric: GraphFabric, shown: dict[str, Any]) -> str:
     if boards := fabric.keys.get("failed_boards"):
         rows, columns = fabric.keys["board"]
         npus -= len(boards) * rows * columns
-    switches = shown["switches"] // shown["planes"]
+    switches = (shown["switches"] + shown.get("on_board", 0)) // shown["planes"]
     text = f"NPUs 0 to {npus - 1}"
     return text + (f", switches {npus} to {npus + switches - 1}" if switches else "")
 

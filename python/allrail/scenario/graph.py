@@ -89,12 +89,24 @@ def topologies() -> dict[str, dict[str, Any]]:
     return {row["name"]: row for row in json.loads(_core.topologies())}
 
 
-def check_keys(tree: dict[str, Any], *, places: Places) -> None:
+def inner_topologies(tag: str) -> list[str]:
+    """Return those keys of a topology that are topologies themselves."""
+    schema = topologies()[tag]["schema"]
+    named = {f"#/$defs/{name}" for name, one in schema.get("$defs", {}).items() if _is_whole(one)}
+    return [key for key, one in schema["properties"].items() if one.get("$ref") in named]
+
+
+def _is_whole(schema: dict[str, Any]) -> bool:
+    return bool(schema.get("x-topology"))
+
+
+def check_keys(tree: dict[str, Any], *, places: Places, at: Path = ()) -> None:
     """Check the topology's name and its keys, one by one.
 
     Args:
         tree: The fabric as plain values.
         places: Where they were written.
+        at: Where the fabric stands in the tree that `places` is about.
 
     Raises:
         InputError: There is no such topology, or a key is missing, unknown or of the wrong kind.
@@ -102,11 +114,11 @@ def check_keys(tree: dict[str, Any], *, places: Places) -> None:
     tag = tree.get("topology")
     if not isinstance(tag, str) or tag not in topologies():
         hint = did_you_mean(show(tag), topologies(), others="the topologies are")
-        raise _wrong("there is no such topology", hint, ("topology",), tag, places)
+        raise _wrong("there is no such topology", hint, (*at, "topology"), tag, places)
     schema = topologies()[tag]["schema"]
-    common = GraphFabric.model_fields
+    common = list(GraphFabric.model_fields) if not at else ["topology"]
     keys = {key: value for key, value in tree.items() if key not in common}
-    _Check(schema.get("$defs", {}), places).mapping(keys, schema, (), extra=list(common))
+    _Check(schema.get("$defs", {}), places).mapping(keys, schema, at, extra=common)
 
 
 def check_mapping(tree: Any, schema: dict[str, Any], *, path: Path, places: Places) -> None:
@@ -176,7 +188,12 @@ class _Check:
             self._choice(value, [one["const"] for one in schema["oneOf"]], path)
             return
         kind = schema["type"]
-        if kind == "object":
+        if _is_whole(schema) and isinstance(value, dict):
+            check_keys(value, places=self.places, at=path)
+        elif _is_whole(schema):
+            hint = "for example `{topology: fat_tree, npus: 1024, levels: 2}`"
+            raise self.refuse("it is not a mapping with `topology`", hint, path, value)
+        elif kind == "object":
             self.mapping(value, schema, path)
         elif kind == "array":
             self._list(value, schema, path)

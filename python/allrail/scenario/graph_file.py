@@ -37,11 +37,16 @@ def resolve(
     Raises:
         InputError: The file cannot be read or is no graph.
     """
-    from allrail.scenario.graph import topologies
+    from allrail.scenario.graph import inner_topologies, topologies
 
     whole = dict(tree)
     tag = whole.get("topology")
-    if not isinstance(tag, str) or not topologies().get(tag, {}).get("file"):
+    if not isinstance(tag, str) or tag not in topologies():
+        return whole
+    for key in inner_topologies(tag):
+        if isinstance(whole.get(key), Mapping):
+            whole[key] = resolve(whole[key], places=places, folder=folder, at=(*at, key))
+    if not topologies()[tag].get("file"):
         return whole
     if "file" in whole:
         name = whole.pop("file")

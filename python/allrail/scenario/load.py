@@ -15,6 +15,7 @@ from allrail.scenario.fabric import Fabric
 from allrail.scenario.graph import GraphFabric
 from allrail.scenario.model import Scenario
 from allrail.scenario.models import model_names, resolve
+from allrail.scenario.node import plain
 from allrail.scenario.overrides import Sets, apply, parse_sets
 from allrail.scenario.places import Places
 from allrail.scenario.presets import load_any_fabric, preset_names, read_fabric
@@ -57,7 +58,7 @@ def load_scenario(scenario: ScenarioLike, *, sets: Sets = ()) -> Scenario:
             source=place.source,
             line=place.line,
         )
-    tree = dict(tree)
+    tree = plain(dict(tree))
     notes: dict[str, None] = dict.fromkeys(
         scenario._notes if isinstance(scenario, Scenario) else ()
     )

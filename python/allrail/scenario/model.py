@@ -26,7 +26,7 @@ from allrail.scenario.fabric import Fabric
 from allrail.scenario.fields import U64_MAX, Count, OneOf
 from allrail.scenario.graph import GraphFabric
 from allrail.scenario.keys import Collective, Messages, Schedule
-from allrail.scenario.node import Node, SchemaVersion
+from allrail.scenario.node import Node, SchemaVersion, plain
 from allrail.scenario.places import Places
 from allrail.scenario.sugar import PacketSettings, PlacementField, WhatIfName
 from allrail.scenario.traffic import Traffic
@@ -116,6 +116,11 @@ class Scenario(Node):
     )
     _places: Places = PrivateAttr(default_factory=Places)
     _notes: tuple[str, ...] = PrivateAttr(default=())
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_numpy(cls, tree: Any) -> Any:
+        return plain(tree)
 
     @model_validator(mode="after")
     def _fits_the_fabric(self) -> Self:

@@ -20,6 +20,22 @@ def _version(value: Any) -> int:
 SchemaVersion = Annotated[Literal[1], BeforeValidator(_version)]
 
 
+def plain(value: Any) -> Any:
+    """Return a tree with Python's numbers and lists in the place of NumPy's.
+
+    Args:
+        value: A mapping, a list or a value; others than NumPy's stay as they are.
+    """
+    if isinstance(value, dict):
+        return {key: plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
+    # NumPy need not be installed for it.
+    if type(value).__module__ == "numpy" and hasattr(value, "tolist"):
+        return value.tolist()
+    return value
+
+
 class Node(BaseModel):
     """Base of the tree: immutable, unknown keys refused."""
 

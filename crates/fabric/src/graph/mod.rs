@@ -12,6 +12,8 @@ mod failed;
 pub mod measure;
 mod product;
 
+pub(crate) use product::{MAX_CABLES, line, line_parts};
+
 use std::collections::HashSet;
 
 use allrail_core::{Bandwidth, Time};

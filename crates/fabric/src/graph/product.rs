@@ -13,11 +13,11 @@
 //! dimension does not say what it is made of.
 
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
-use crate::{Contention, Fabric, FabricError, Kind, kinds};
+use crate::{Contention, Dimension, Fabric, FabricError, Kind, kinds};
 use allrail_core::Time;
 
 /// Networks of more cables than this are refused: the graph alone would take gigabytes.
-const MAX_CABLES: u64 = 1 << 24;
+pub(crate) const MAX_CABLES: u64 = 1 << 24;
 
 impl Fabric {
     /// All dimensions as one graph.
@@ -31,36 +31,10 @@ impl Fabric {
         let mut stride = 1;
         for dimension in &self.dimensions {
             let size = dimension.size;
-            let kind = kinds::of(dimension.kind);
-            let latency = dimension.latency.as_ps() / u64::from(kind.hops_per_step());
-            let wire =
-                Wire { bandwidth: kind.link_bandwidth(dimension), latency: Time::from_ps(latency) };
             let starts = (0..npus).filter(|npu| npu / stride % size == 0);
             for first in starts.collect::<Vec<_>>() {
                 let at = |place: u32| NodeId(first + place * stride);
-                let mut lay =
-                    |one: NodeId, other: NodeId| builder.cable(one, other, CableKind::Dac, wire);
-                match dimension.kind {
-                    Kind::Ring if size == 2 => lay(at(0), at(1))?,
-                    Kind::Ring => {
-                        for place in 0..size {
-                            lay(at(place), at((place + 1) % size))?;
-                        }
-                    }
-                    Kind::FullyConnected => {
-                        for place in 0..size {
-                            for other in place + 1..size {
-                                lay(at(place), at(other))?;
-                            }
-                        }
-                    }
-                    Kind::Switch => {
-                        let hub = builder.switch();
-                        for place in 0..size {
-                            builder.cable(at(place), hub, CableKind::Dac, wire)?;
-                        }
-                    }
-                }
+                line(&mut builder, dimension, CableKind::Dac, 1, at)?;
             }
             stride *= size;
         }
@@ -90,11 +64,7 @@ impl Fabric {
                 ));
             }
             let size = u64::from(dimension.size);
-            cables += match dimension.kind {
-                Kind::Ring if size == 2 => npus / 2,
-                Kind::Ring | Kind::Switch => npus,
-                Kind::FullyConnected => npus * (size - 1) / 2,
-            };
+            cables += npus / size * line_parts(dimension).0;
             if cables > MAX_CABLES {
                 return Err(FabricError::new(
                     field("size"),
@@ -106,6 +76,55 @@ impl Fabric {
         }
         Ok(u32::try_from(npus).expect("each NPU has a cable at least"))
     }
+}
+
+/// How many cables and switches a line along a dimension has.
+pub(crate) fn line_parts(dimension: &Dimension) -> (u64, u64) {
+    let size = u64::from(dimension.size);
+    match dimension.kind {
+        Kind::Ring if size == 2 => (1, 0),
+        Kind::Ring => (size, 0),
+        Kind::FullyConnected => (size * (size - 1) / 2, 0),
+        Kind::Switch => (size, 1),
+    }
+}
+
+/// Lays one line along a dimension, in one of `planes` planes that share its bandwidth. `at` says where
+/// its NPUs are.
+pub(crate) fn line(
+    builder: &mut Builder,
+    dimension: &Dimension,
+    cable: CableKind,
+    planes: u64,
+    at: impl Fn(u32) -> NodeId,
+) -> Result<(), FabricError> {
+    let (size, kind) = (dimension.size, kinds::of(dimension.kind));
+    let latency = Time::from_ps(dimension.latency.as_ps() / u64::from(kind.hops_per_step()));
+    let bandwidth = kind.link_bandwidth(dimension).fraction(1, planes);
+    let wire = Wire { bandwidth, latency };
+    let mut lay = |one: NodeId, other: NodeId| builder.cable(one, other, cable, wire);
+    match dimension.kind {
+        Kind::Ring if size == 2 => lay(at(0), at(1))?,
+        Kind::Ring => {
+            for place in 0..size {
+                lay(at(place), at((place + 1) % size))?;
+            }
+        }
+        Kind::FullyConnected => {
+            for place in 0..size {
+                for other in place + 1..size {
+                    lay(at(place), at(other))?;
+                }
+            }
+        }
+        Kind::Switch => {
+            let hub = builder.switch();
+            for place in 0..size {
+                builder.cable(at(place), hub, cable, wire)?;
+            }
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -111,6 +111,10 @@ impl<T: GraphTopology> GraphTopology for Damaged<T> {
         self.whole.reduces()
     }
 
+    fn on_board(&self) -> u64 {
+        self.whole.on_board()
+    }
+
     fn takes_detours(&self) -> bool {
         self.whole.takes_detours()
     }

@@ -12,6 +12,7 @@
 //! ```
 
 mod checks;
+pub mod composed;
 mod dimension;
 pub mod dragonfly;
 mod drawing;
@@ -130,6 +131,12 @@ pub trait GraphTopology: Send + Sync {
         None
     }
 
+    /// Of one plane's nodes that are no NPUs, those that come with the NPUs' boards and are not priced:
+    /// [`Counts::switches`] does not have them.
+    fn on_board(&self) -> u64 {
+        0
+    }
+
     /// Whether its switches can sum what passes through them.
     fn reduces(&self) -> bool {
         false
@@ -235,6 +242,7 @@ pub const ALL: &[Entry] = &[
         hammingmesh_3d::EXAMPLES,
     ),
     entry::<mesh::Mesh>(mesh::TAG, mesh::ABOUT, mesh::EXAMPLES),
+    entry::<composed::Composed>(composed::TAG, composed::ABOUT, composed::EXAMPLES),
     graph::ENTRY,
 ];
 

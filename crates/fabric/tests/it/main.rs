@@ -1,6 +1,7 @@
 //! The tests of `allrail-fabric`, one module a subject, linked once.
 
 mod common;
+mod composed;
 mod dimensions;
 mod every_topology;
 mod own_graphs;
