@@ -265,6 +265,7 @@ impl Composed {
             name: TAG.to_owned(),
             dimensions: vec![self.inside.clone()],
             memory_bandwidth: None,
+            window: None,
         };
         fabric.validate().map_err(inside)?;
         if self.inside.contention == Contention::None {
