@@ -191,6 +191,38 @@ def horovod(*, full: bool, small: bool, as_json: bool, out: Path | None) -> None
     _show(outcome, as_json=as_json, out=out)
 
 
+@command.command("runs")
+@click.option(
+    "--table",
+    "path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A CSV file of measured runs, one a line; a packaged example if left out.",
+)
+@options.as_json
+def runs(*, path: Path | None, as_json: bool) -> None:
+    """Measured training runs beside their predictions, uncalibrated.
+
+    A table has a line a run: model, gpu, gpus, sequence_length, and as far as known hidden, layers,
+    heads, kv_heads, ffn, vocab, params_b, precision, tp, sp, pp, virtual_stages, schedule, cp, ep,
+    sharding, micro_batch, global_batch, activation_recompute, intra_node,
+    inter_node_gbps_per_gpu, flags; and what was measured: tokens_per_s_per_gpu, step_s,
+    tflops_per_gpu with tflops_kind, mfu_pct or hfu_pct. What a line does not say is assumed, and
+    told.
+    """
+    from allrail.cli import output
+    from allrail.reproduce import runs as published
+
+    with output.Progress("predicting runs") as progress:
+        found = published.run(path, progress=progress)
+    if as_json:
+        output.print_json(found.to_dict())
+        return
+    output.table(*found.table)
+    for text in found.told:
+        output.note(text)
+
+
 def _show(outcome: Reproduction, *, as_json: bool, out: Path | None) -> None:
     from allrail.cli import output
 

@@ -208,14 +208,17 @@ impl KernelModel {
             Split::Inputs => (product.outputs, product.inputs.div_ceil(part.cut)),
             Split::Outputs => (product.outputs.div_ceil(part.cut), product.inputs),
         };
-        let of = |shape: Shape| rates.seconds(shape);
-        forward.add(of([m, n, k, copies]), 1.0);
-        input.add(of([m, k, n, copies]), 1.0);
-        weight.add(of([k, n, m, copies]), 1.0);
+        // Rows in memory are those of the weights, whichever of the three is multiplied.
+        let of = |shape: Shape| rates.seconds(shape, &[n, k]);
+        // A library launches one for each of the weights.
+        let launched = copies as f64;
+        forward.add(of([m, n, k, copies]), launched);
+        input.add(of([m, k, n, copies]), launched);
+        weight.add(of([k, n, m, copies]), launched);
         if format.is_some() {
             let each = copies as f64 * self.recipe.converted() / self.memory();
             let [m, n, k] = [m, n, k].map(|size| size as f64);
-            let kernels = if self.launch.fuses() { 1.0 } else { 2.0 };
+            let kernels = launched * if self.launch.fuses() { 1.0 } else { 2.0 };
             forward.add((m * k + k * n) * each, 2.0 * kernels);
             input.add(m * n * each, kernels);
         }
@@ -242,7 +245,8 @@ impl KernelModel {
         let q = queries.div_ceil(part.tokens);
         let rates = self.product_rates(Format::of(self.precision));
         let of = |shapes: &[[u64; 3]]| -> f64 {
-            shapes.iter().map(|[m, n, k]| rates.seconds([*m, *n, *k, count])).sum()
+            let lines = [d, v, k];
+            shapes.iter().map(|[m, n, k]| rates.seconds([*m, *n, *k, count], &lines)).sum()
         };
         let scores =
             attention.scores() as f64 * share * count as f64 * self.width() / self.memory();

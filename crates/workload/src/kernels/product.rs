@@ -77,8 +77,10 @@ pub(crate) type Shape = [u64; 4];
 
 impl Rates {
     /// Seconds, without the start.
+    ///
+    /// `lines`: elements of a row of the operands as they lie in memory.
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]
-    pub(crate) fn seconds(&self, [m, n, k, copies]: Shape) -> f64 {
+    pub(crate) fn seconds(&self, [m, n, k, copies]: Shape, lines: &[u64]) -> f64 {
         if m == 0 || n == 0 || k == 0 || copies == 0 {
             return 0.0;
         }
@@ -87,7 +89,7 @@ impl Rates {
         // A result has two bytes at least.
         let bytes = count * (operands * self.width + rows * columns * self.width.max(2.0));
         let memory = bytes / self.memory;
-        let aligned = [n, k].iter().all(|size| (*size as f64 * self.width) % 16.0 == 0.0);
+        let aligned = lines.iter().all(|size| (*size as f64 * self.width) % 16.0 == 0.0);
         if !aligned {
             return memory.max(2.0 * rows * columns * inner * count / self.unaligned);
         }
@@ -123,7 +125,7 @@ mod tests {
 
     fn rate([m, n, k, copies]: Shape) -> f64 {
         let flops = 2.0 * (m * n * k * copies) as f64;
-        flops / RATES.seconds([m, n, k, copies]) / 1e12
+        flops / RATES.seconds([m, n, k, copies], &[n, k]) / 1e12
     }
 
     #[test]
@@ -138,14 +140,14 @@ mod tests {
     fn one_tile_more_than_the_units_have_costs_a_wave() {
         // 108 tiles of 256 × 128 are one wave.
         let (full, more) =
-            (RATES.seconds([256 * 12, 128 * 9, 8192, 1]), [256 * 12, 128 * 10, 8192, 1]);
-        assert!(RATES.seconds(more) > 1.2 * full);
+            (RATES.seconds([256 * 12, 128 * 9, 8192, 1], &[]), [256 * 12, 128 * 10, 8192, 1]);
+        assert!(RATES.seconds(more, &[]) > 1.2 * full);
     }
 
     #[test]
     fn a_narrow_product_is_bound_by_memory() {
         let bytes = 2.0 * (8.0 * 4096.0 + 4096.0 * 4096.0 + 8.0 * 4096.0);
-        let found = RATES.seconds([8, 4096, 4096, 1]);
+        let found = RATES.seconds([8, 4096, 4096, 1], &[4096]);
         assert!((found / (bytes / 1.8e12) - 1.0).abs() < 0.3, "{found}");
     }
 

@@ -6,7 +6,8 @@
 //! | part | forward | backward |
 //! |---|---|---|
 //! | a norm and the sum after a block | 2h + 3h (4h) | 4h + 3h (5h) |
-//! | rotary positions | 4(a + g)d (2(a + g)d) | the same |
+//! | an RMS norm, in fp32 and operator by operator, and that sum | 14h + 3h (4h) | 20h + 3h (5h) |
+//! | rotary positions, in fp32 | 14(a + g)d (2(a + g)d) | the same |
 //! | GELU, ReLU | 2f (2f) | 3f (3f) |
 //! | a gate | 5f (3f) | 8f (5f) |
 //! | a bias of width w | in the product | w |
@@ -33,12 +34,15 @@ impl Sizes<'_> {
     /// A norm, and the sum with what came in.
     fn norm_and_sum(&self) -> Kernel {
         let wide = self.tokens * self.hidden;
+        // One without a bias is an RMS norm, of which PyTorch has no kernel of its own.
+        let root = self.spec.norms.parameters == 1 && self.spec.gated;
+        let (forward, backward, kernels) = if root { (17, 23, 7) } else { (5, 7, 2) };
         Kernel::Stream(Stream {
-            forward: 5 * wide,
-            backward: 7 * wide,
+            forward: forward * wide,
+            backward: backward * wide,
             fused_forward: 4 * wide,
             fused_backward: 5 * wide,
-            kernels: 2,
+            kernels,
             cut: false,
         })
     }
@@ -74,13 +78,13 @@ impl Sizes<'_> {
         }
         if spec.positions == 0 && spec.relative_positions == 0 {
             let turned = s * (a + kv) * d;
-            let (alone, fused) = (4 * turned, 2 * turned);
+            let (alone, fused) = (14 * turned, 2 * turned);
             kernels.push(Kernel::Stream(Stream {
                 forward: alone,
                 backward: alone,
                 fused_forward: fused,
                 fused_backward: fused,
-                kernels: 2,
+                kernels: 8,
                 cut: true,
             }));
         }

@@ -10,7 +10,129 @@ tests show of them (`machine`).
 
 from __future__ import annotations
 
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+from allrail.many import Progress
+from allrail.reproduce.runs import summary
 from allrail.reproduce.runs.predict import Outcome, predict
+from allrail.reproduce.runs.summary import Group
 from allrail.reproduce.runs.table import Run, read_table
 
-__all__ = ["Outcome", "Run", "predict", "read_table"]
+__all__ = ["Outcome", "Run", "Runs", "predict", "read_table", "run"]
+
+EXAMPLE = Path(__file__).with_name("example.csv")
+"""A few runs with their sources: what there is without a table."""
+
+HEADER = ("run", "measured", "predicted", "unit", "difference", "memory_GB", "notes")
+
+
+@dataclass(frozen=True)
+class Runs:
+    """Runs beside their predictions.
+
+    Attributes:
+        rows: Each run.
+        groups: What each source shows, and all of them.
+        pairs: Pairs of layouts in the measured order, and of how many.
+        too_large: Runs that are predicted not to fit their memory.
+    """
+
+    rows: list[Outcome]
+    groups: list[Group]
+    pairs: tuple[int, int]
+    too_large: list[Outcome]
+
+    def to_dict(self) -> dict[str, Any]:
+        """It as plain values."""
+        return {
+            "rows": [one.to_dict() for one in self.rows],
+            "groups": [
+                {
+                    "source": one.name,
+                    "rows": one.rows,
+                    "refused": one.refused,
+                    "mean": one.mean,
+                    "median": one.median,
+                    "within_20": one.within[0],
+                    "within_30": one.within[1],
+                }
+                for one in self.groups
+            ],
+            "pairs_in_order": self.pairs[0],
+            "pairs": self.pairs[1],
+            "do_not_fit": [one.run.id for one in self.too_large],
+        }
+
+    @property
+    def table(self) -> tuple[tuple[str, ...], list[list[str]]]:
+        """The header and the rows as text."""
+        return HEADER, [_cells(one) for one in self.rows]
+
+    @property
+    def told(self) -> list[str]:
+        """The summary in lines."""
+        lines = [
+            f"{one.name}: {one.rows} runs, mean error {_percent(one.mean)}, median "
+            f"{_percent(one.median)}, {one.within[0]:.0%} within 20 %, {one.within[1]:.0%} within "
+            f"30 %, {one.refused} refused"
+            for one in self.groups
+        ]
+        right, total = self.pairs
+        if total:
+            lines.append(f"layouts in the measured order: {right} of {total} pairs")
+        names = ", ".join(one.run.id for one in self.too_large) or "none"
+        lines.append(f"ran, and are predicted not to fit: {names}")
+        return lines
+
+
+def run(path: Path | None = None, *, progress: Progress | None = None) -> Runs:
+    """Predict every run of a table.
+
+    Args:
+        path: A CSV file; the packaged example if None.
+        progress: Told how many runs are done.
+
+    Raises:
+        InputError: The table cannot be read.
+    """
+    runs = read_table(path or EXAMPLE)
+    found: dict[int, Outcome] = {}
+    pool = ProcessPoolExecutor(mp_context=get_context("forkserver"))
+    try:
+        waiting = {pool.submit(predict, one): at for at, one in enumerate(runs)}
+        for done in as_completed(waiting):
+            found[waiting[done]] = done.result()
+            if progress is not None:
+                progress(len(found), len(runs))
+    finally:
+        pool.shutdown(cancel_futures=True)
+    rows = [found[at] for at in range(len(runs))]
+    return Runs(rows, summary.groups(rows), summary.ordered(rows), summary.do_not_fit(rows))
+
+
+def _cells(one: Outcome) -> list[str]:
+    measured, predicted = one.measured, one.predicted
+    notes = [one.refused] if one.refused else []
+    if predicted is not None:
+        notes += predicted.assumed
+        if predicted.band is not None:
+            low, high = predicted.band
+            notes.append(f"{low:.4g} to {high:.4g} from full recomputation to none")
+    unit = measured.unit if measured is not None else (predicted.unit if predicted else "-")
+    return [
+        one.run.id,
+        "-" if measured is None else f"{measured.value:.4g}",
+        "-" if predicted is None else f"{predicted.value:.4g}",
+        unit,
+        "-" if one.ratio is None else f"{100 * (one.ratio - 1):+.1f}%",
+        "-" if predicted is None or predicted.memory is None else f"{predicted.memory / 1e9:.0f}",
+        "; ".join(notes) or "-",
+    ]
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"

@@ -1,8 +1,8 @@
 """From cells to a layout: degrees, where they lie, batch and microbatches, sharding, schedule.
 
 Ranks are numbered as Megatron and torchtitan do, tp innermost, then cp, ep, dp, and pp outermost.
-Experts are spread over replicas (`dp` counts these, too, in Megatron's words), so that dp is divided
-by ep.
+Experts are spread over replicas (`dp` counts these, too, in Megatron's words), so that dp is
+divided by ep.
 """
 
 from __future__ import annotations
@@ -106,7 +106,8 @@ def _overlap(run: Run) -> dict[str, Any]:
     if "deepspeed" in run.text("schedule") + flags or "unoverlapped" in flags:
         found["overlap_gradients"] = False
     tp = run.count("tp") or 1
-    asynchronous = any(word in flags for word in ("async tp", "asynctp", "tp-comm-overlap"))
+    named = ("async tp", "asynctp", "tp-comm-overlap", "overlaps on", "overlap per perf")
+    asynchronous = any(word in flags for word in named)
     if tp > 1 and asynchronous:
         found["async_tp"] = True
     return found
@@ -124,11 +125,8 @@ def _batch(
         return samples, microbatches
     each = max(1, batch // replicas)
     if samples is None:
-        if pp > 1 and parallelism["zero"] == 3:
-            # As many microbatches as stages are torchtitan's default.
-            samples = max(1, each // pp)
-        else:
-            samples = 1
+        # As many microbatches as stages are torchtitan's default.
+        samples = max(1, each // pp) if pp > 1 and parallelism["zero"] == 3 else 1
         assumed.append(f"a microbatch of {samples}")
     return samples, max(1, each // samples)
 

@@ -2,8 +2,8 @@
 
 Links reach less than their rate: what NCCL's own tests show of an all-reduce on whole nodes
 (`bus bandwidth`) over the rate per direction. DGX A100: 235 of 300 GB/s; DGX H100 without NVLS: 365
-of 450 GB/s; NVL72: 680 of 900 GB/s; InfiniBand and RoCE: 0.92 of the line. All are figures that users
-and NVIDIA post of healthy machines; none is of a training run.
+of 450 GB/s; NVL72: 680 of 900 GB/s; InfiniBand and RoCE: 0.92 of the line. All are figures that
+users and NVIDIA post of healthy machines; none is of a training run.
 """
 
 from __future__ import annotations
@@ -53,6 +53,12 @@ INSIDE = {
 
 NIC = {"a100": 200, "a100_40gb": 200, "v100": 100, "b300": 800, "gb300": 800}
 """Gb/s of a GPU's network interface where the table has none; 400 elsewhere."""
+
+PCIE = 20
+"""GB/s per direction and GPU that a collective reaches over PCIe 4.0 switches."""
+
+LINKS = {"a100": 12, "a100_40gb": 12, "v100": 6}
+"""NVLinks of a GPU; 18 elsewhere."""
 
 LINE = 0.92
 """The part of a line's rate that a collective reaches."""
@@ -110,11 +116,22 @@ def machine_of(run: Run, device: str) -> Machine:
             assumed.append(f"a network interface of {nic:g} Gb/s per GPU")
     rate = INSIDE.get(device, 365)
     if "pcie" in inside:
-        rate = 20
+        rate = PCIE
     dimensions = []
-    if domain > 1:
+    joined = _joined(inside, device, domain)
+    if joined > 1:
         dimensions.append(
-            {"kind": "switch", "size": domain, "bandwidth": f"{rate} GB/s", "latency": "3 us"}
+            {"kind": "switch", "size": joined, "bandwidth": f"{rate} GB/s", "latency": "3 us"}
+        )
+    if domain > joined:
+        # What no NVLink joins within a node goes over its PCIe switches.
+        dimensions.append(
+            {
+                "kind": "switch",
+                "size": domain // joined,
+                "bandwidth": f"{PCIE} GB/s",
+                "latency": "5 us",
+            }
         )
     if gpus > domain or not dimensions:
         dimensions.append(
@@ -125,8 +142,17 @@ def machine_of(run: Run, device: str) -> Machine:
                 "latency": "8 us",
             }
         )
-    sizes = [one["size"] for one in dimensions]
+    sizes = [int(str(one["size"])) for one in dimensions]
     return Machine(device, {"dimensions": dimensions}, sizes, assumed)
+
+
+def _joined(inside: str, device: str, domain: int) -> int:
+    """How many GPUs of a node NVLink joins: all, unless so many links join each pair."""
+    found = re.search(r"(\d+) links? per pair", inside)
+    if found is None:
+        return domain
+    links = int(found.group(1))
+    return _divisor(domain, LINKS.get(device, 18) // max(1, links) + 1)
 
 
 def _divisor(count: int, most: int) -> int:
@@ -148,18 +174,19 @@ def placed(degrees: list[tuple[str, int]], sizes: list[int]) -> dict[str, list[s
     at, taken = 0, 1
     for axis, degree in degrees:
         places = []
-        while degree > 1:
+        left = degree
+        while left > 1:
             room = sizes[at] // taken
             if room == 1:
                 at, taken = at + 1, 1
                 continue
-            part = _common(degree, room)
+            part = _common(left, room)
             if part == 1:
                 return {}
             whole = taken == 1 and part == sizes[at]
             places.append(str(at) if whole else f"{at}[{taken}:{taken * part}]")
             taken *= part
-            degree //= part
+            left //= part
         if places:
             found[axis] = places
     return found

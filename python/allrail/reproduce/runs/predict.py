@@ -1,8 +1,8 @@
 """The prediction of a run: its scenario, in the world `dims`, and what comes out.
 
-Microbatches beyond a steady pipeline add the same time each: of more than `STEADY` a stage two shorter
-steps are simulated, and the rest is their difference. Where the table says nothing of recomputation,
-it is the least that fits the memory, and the band from none to full is told.
+Microbatches beyond a steady pipeline add the same time each: of more than `STEADY` a stage two
+shorter steps are simulated, and the rest is their difference. Where the table says nothing of
+recomputation, it is the least that fits the memory, and the band from none to full is told.
 """
 
 from __future__ import annotations

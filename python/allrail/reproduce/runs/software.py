@@ -1,8 +1,9 @@
 """From cells to how a job computes: precision, recipe, attention, launches, recomputation.
 
 What a cell does not say follows from what it says of the software: PyTorch's FSDP2 comes with
-`scaled_dot_product_attention`, Transformer Engine (8 bits and fewer, or a distributed optimizer on an
-H100 and later) with cuDNN's attention; a job on A100s that names neither predates fused attention.
+`scaled_dot_product_attention`, Transformer Engine (8 bits and fewer, or a distributed optimizer
+on an H100 and later) with cuDNN's attention; a job on A100s that names neither predates fused
+attention.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def software_of(run: Run, device: str) -> Software:
             "attention": attention,
             "launch": launch,
         },
-        recompute=recompute_of(run.text("activation_recompute")),
+        recompute=recompute_of(run.text("activation_recompute"), torch="fsdp2" in sharding),
         assumed=assumed,
     )
 
@@ -87,13 +88,19 @@ def recipe_of(precision: str) -> str:
     return "plain"
 
 
-def recompute_of(cell: str) -> str | None:
-    """Return what is recomputed; None where a cell says nothing."""
+def recompute_of(cell: str, *, torch: bool = False) -> str | None:
+    """Return what is recomputed; None where a cell says nothing.
+
+    Args:
+        cell: Of `activation_recompute`.
+        torch: Whether it is torchtitan's: its `selective` keeps every second product and repeats
+            the rest, about half of a block; Megatron's repeats attention alone.
+    """
     if not cell:
         return None
     if cell.startswith(("none", "no", "off")):
         return "none"
-    if "2nd layer" in cell or "every" in cell:
+    if "2nd layer" in cell or "every" in cell or (torch and cell.startswith("select")):
         return "half"
     if cell.startswith("select"):
         return "selective"

@@ -38,7 +38,7 @@ class Group:
 
 
 def averaged(outcomes: Iterable[Outcome]) -> list[tuple[Outcome, float | None]]:
-    """Return one outcome a configuration of a source, with the ratio to what was measured on average."""
+    """Return one outcome a configuration of a source, and its ratio to the measured average."""
     found: dict[object, list[Outcome]] = {}
     for one in outcomes:
         found.setdefault((one.run.comments.get("source", ""), one.run.key), []).append(one)
@@ -92,7 +92,7 @@ def source_of(outcome: Outcome) -> str:
 
 
 def ordered(outcomes: list[Outcome]) -> tuple[int, int]:
-    """Return how many pairs of layouts are predicted in the order that was measured, and of how many."""
+    """Return how many pairs of layouts are predicted in the measured order, and of how many."""
     right = total = 0
     by: dict[object, list[tuple[Outcome, float]]] = {}
     for one, ratio in averaged(outcomes):

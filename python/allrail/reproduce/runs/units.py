@@ -1,7 +1,7 @@
 """What a row measured, in one unit, and the same of a prediction.
 
-Tokens a second and GPU where the table has them; else what follows from batch, sequence and step time;
-else TFLOP/s in the row's own kind, or what follows from its utilisation.
+Tokens a second and GPU where the table has them; else what follows from batch, sequence and step
+time; else TFLOP/s in the row's own kind, or what follows from its utilisation.
 """
 
 from __future__ import annotations

@@ -1,0 +1,211 @@
+"""Measured training runs beside their predictions: what they may see, units, the summary."""
+
+from __future__ import annotations
+
+import csv
+import json
+import random
+
+import pytest
+from click.testing import CliRunner
+
+from allrail.cli.main import cli
+from allrail.errors import InputError
+from allrail.reproduce import runs
+from allrail.reproduce.runs import EXAMPLE, predict, read_table
+from allrail.reproduce.runs.machine import device_of, machine_of, placed
+from allrail.reproduce.runs.software import recipe_of, recompute_of
+from allrail.reproduce.runs.table import COMMENTS, RESULTS, Run, number
+from allrail.reproduce.runs.units import Sizes, flops_per_token, measured_of
+
+LLAMA = {
+    "model": "llama3-8b",
+    "hidden": "4096",
+    "layers": "32",
+    "heads": "32",
+    "kv_heads": "8",
+    "ffn": "14336",
+    "vocab": "128256",
+    "params_b": "8.03",
+    "sequence_length": "8192",
+    "precision": "bf16",
+    "gpu": "H100 80GB SXM",
+    "gpus": "16",
+    "gpus_per_node": "8",
+    "tp": "1",
+    "pp": "1",
+    "dp": "16",
+    "sharding": "FSDP2",
+    "micro_batch": "1",
+    "global_batch": "16",
+    "activation_recompute": "none",
+}
+
+
+def line(**cells):
+    results = {key: cells.pop(key) for key in (*RESULTS, "tflops_kind") if key in cells}
+    return Run(line=2, cells={**LLAMA, **cells}, results=results, comments={})
+
+
+def written(tmp_path, rows, header=None):
+    path = tmp_path / "runs.csv"
+    with path.open("w", newline="") as file:
+        writer = csv.DictWriter(file, header or list(rows[0]))
+        writer.writeheader()
+        writer.writerows(rows)
+    return path
+
+
+class TestPrediction:
+    def test_it_does_not_see_what_was_measured(self, tmp_path):
+        with EXAMPLE.open(newline="") as file:
+            rows = list(csv.DictReader(file))
+        seen = {one.run.line: one.predicted for one in map(predict, read_table(EXAMPLE))}
+        blank = [
+            {key: "" if key in (*RESULTS, *COMMENTS) else text for key, text in row.items()}
+            for row in rows
+        ]
+        order = list(range(len(rows)))
+        random.Random(3).shuffle(order)
+        path = written(tmp_path, [blank[at] for at in order])
+        for at, one in zip(order, map(predict, read_table(path)), strict=True):
+            before = seen[at + 2]
+            assert one.predicted.tokens == before.tokens
+            assert one.predicted.memory == before.memory
+            assert one.predicted.assumed == before.assumed
+
+    def test_more_bandwidth_outside_is_never_slower(self):
+        slow = predict(line(inter_node_gbps_per_gpu="50")).predicted.tokens
+        fast = predict(line(inter_node_gbps_per_gpu="400")).predicted.tokens
+        assert fast > slow
+
+    def test_more_is_recomputed_in_more_time_and_less_memory(self):
+        none, full = (predict(line(activation_recompute=one)) for one in ("none", "full"))
+        assert full.predicted.tokens < none.predicted.tokens
+        assert full.predicted.memory < none.predicted.memory
+
+    def test_what_is_not_said_is_told(self):
+        one = predict(line(activation_recompute="", micro_batch="", gpus_per_node=""))
+        assert any("recomputation" in text for text in one.predicted.assumed)
+        assert any("microbatch" in text for text in one.predicted.assumed)
+        assert one.predicted.band[0] <= one.predicted.value <= one.predicted.band[1]
+
+    @pytest.mark.parametrize(
+        ("cells", "why"),
+        [
+            ({"flags": "LoRA r=16"}, "LoRA"),
+            ({"flags": "packed sequences"}, "packed"),
+            ({"tp": "", "pp": "", "dp": ""}, "no layout"),
+            ({"gpu": "abacus"}, "no such device"),
+            ({"hidden": "", "model": "mystery-7b"}, "sizes of its model"),
+            ({"heads": "31"}, "heads"),
+        ],
+    )
+    def test_a_row_that_cannot_be_is_refused_with_the_reason(self, cells, why):
+        one = predict(line(tokens_per_s_per_gpu="100", **cells))
+        assert why in one.refused
+        assert one.to_dict()["predicted"] is None
+        assert one.to_dict()["measured"] == 100
+
+
+class TestCells:
+    @pytest.mark.parametrize(
+        ("cell", "device"),
+        [
+            ("A100 40GB", "a100_40gb"),
+            ("NVIDIA A100-SXM4-80GB", "a100"),
+            ("H100 SXM 96GB HBM2e 2.4TB/s 500W", "h100_96gb_500w"),
+            ("h100 80gb sxm (dgx-h100)", "h100"),
+            ("GB200 NVL72", "gb200"),
+            ("B300", "b300"),
+            ("TPU v5p", "tpu_v5p"),
+        ],
+    )
+    def test_a_device(self, cell, device):
+        assert device_of(line(gpu=cell)) == device
+
+    @pytest.mark.parametrize(
+        ("cell", "recipe"),
+        [
+            ("bf16", "plain"),
+            ("amp_fp8 DEFAULT", "fp8_delayed"),
+            ("float8 tensorwise", "fp8_tensorwise"),
+            ("float8 rowwise", "fp8_rowwise"),
+            ("FP8-CS", "fp8_tensorwise"),
+            ("MXFP8", "mxfp8"),
+            ("NVFP4", "nvfp4"),
+        ],
+    )
+    def test_a_precision(self, cell, recipe):
+        assert recipe_of(cell.lower()) == recipe
+
+    def test_recomputation(self):
+        assert recompute_of("") is None
+        assert recompute_of("selective (attention core)") == "selective"
+        assert recompute_of("selective op", torch=True) == "half"
+        assert recompute_of("full") == "full"
+        assert recompute_of("none") == "none"
+
+    def test_pairs_of_links_join_part_of_a_node(self):
+        machine = machine_of(line(gpus="384", intra_node="NVLink (4 links per pair)"), "a100")
+        assert machine.sizes == [4, 2, 48]
+        assert machine_of(line(gpus="8"), "h100").sizes == [8]
+        rack = machine_of(line(gpus="256", intra_node="NVL72 domain"), "gb200")
+        assert rack.sizes == [64, 4]
+
+    def test_degrees_lie_from_the_innermost_outwards(self):
+        found = placed([("tp", 4), ("dp", 8), ("pp", 12)], [8, 48])
+        assert found == {"tp": ["0[1:4]"], "dp": ["0[4:8]", "1[1:4]"], "pp": ["1[4:48]"]}
+
+    @pytest.mark.parametrize(
+        ("text", "value"), [("1,024", 1024.0), ("3.2 (stated)", 3.2), ("", None), ("n/a", None)]
+    )
+    def test_a_number(self, text, value):
+        assert number(text) == value
+
+
+class TestUnits:
+    def test_tokens_come_first_then_the_step_then_flops(self):
+        both = line(tokens_per_s_per_gpu="5000", step_s="2", tflops_per_gpu="300")
+        assert measured_of(both, 1e15).value == 5000
+        step = measured_of(line(step_s="2", tflops_per_gpu="300"), 1e15)
+        assert (step.value, step.unit) == (16 * 8192 / 2 / 16, "tokens/s/GPU")
+        alone = Run(2, {}, {"mfu_pct": "50"}, {})
+        assert measured_of(alone, 1e15).value == 500
+
+    def test_kinds_of_flops(self):
+        sizes = Sizes(2, 1024, 1000, 2048, 30e6, 1e8, 3e7)
+        assert flops_per_token("model", sizes) == 1e8
+        assert flops_per_token("hardware", sizes) == 1.3e8
+        assert flops_per_token("hardware (8*size_B estimate)", sizes) == 2.4e8
+        formula = 96 * 2 * 1024**2 * (1 + 2048 / (6 * 1024) + 1000 / (16 * 2 * 1024))
+        assert flops_per_token("hardware (incl. full recompute)", sizes) == pytest.approx(formula)
+
+
+class TestVerb:
+    def test_json_has_what_was_asked_for(self):
+        found = CliRunner().invoke(cli, ["reproduce", "runs", "--json"])
+        assert found.exit_code == 0, found.output
+        rows = json.loads(found.stdout)["rows"]
+        assert len(rows) == 8
+        for row in rows:
+            assert {"id", "measured", "predicted", "unit", "refused"} <= set(row)
+            assert 0.5 < row["ratio"] < 1.6
+
+    def test_repeats_count_once(self):
+        first, second = line(tokens_per_s_per_gpu="9000"), line(tokens_per_s_per_gpu="11000")
+        found = runs.summary.group("both", [predict(first), predict(second)])
+        assert found.rows == 1
+
+    def test_a_broken_table_is_one_error(self, tmp_path):
+        for text, why in (("a,b\n1,2\n", "lacks a column"), ("model,gpu\n", "lacks a column")):
+            path = tmp_path / "broken.csv"
+            path.write_text(text)
+            with pytest.raises(InputError, match=why):
+                read_table(path)
+        with pytest.raises(InputError, match="No such file"):
+            read_table(tmp_path / "none.csv")
+        empty = written(tmp_path, [{}], ["model", "gpu", "gpus", "sequence_length"])
+        empty.write_text("model,gpu,gpus,sequence_length\n")
+        with pytest.raises(InputError, match="no lines"):
+            read_table(empty)
