@@ -29,7 +29,7 @@ def load_device(name: str, *, folder: FilePath | None = None) -> str | dict[str,
     if not isinstance(tree, dict):
         raise InputError(
             "it is not a mapping of keys to values",
-            hint="a device's file is what `allrail calibrate device` writes",
+            hint="a device's file has the keys of the packaged ones (docs/reference/devices.md)",
             source=str(path),
         )
     return tree

@@ -10,9 +10,9 @@ tests show of them (`machine`).
 
 from __future__ import annotations
 
-from concurrent.futures import ProcessPoolExecutor, as_completed
+import os
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -101,7 +101,8 @@ def run(path: Path | None = None, *, progress: Progress | None = None) -> Runs:
     """
     runs = read_table(path or EXAMPLE)
     found: dict[int, Outcome] = {}
-    pool = ProcessPoolExecutor(mp_context=get_context("forkserver"))
+    # Simulations hold no lock of Python's.
+    pool = ThreadPoolExecutor(os.cpu_count())
     try:
         waiting = {pool.submit(predict, one): at for at, one in enumerate(runs)}
         for done in as_completed(waiting):
