@@ -189,7 +189,7 @@ lock: LOCK := uv pip compile --quiet --generate-hashes --universal --no-emit-ind
   --no-annotate --python-version 3.11 pyproject.toml --extra dev
 lock: ## pin the Python sets again, with hashes (needs uv)
 	$(LOCK) -o requirements.lock
-	$(LOCK) --extra torch -c requirements.lock -o requirements-torch.lock
+	$(LOCK) --extra torch --extra ray --extra tune -c requirements.lock -o requirements-torch.lock
 
 .PHONY: clean
 clean: ## remove what the other verbs made
