@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         load_scenario,
         preset_names,
     )
+    from allrail.sweep import Swept, sweep
     from allrail.traffic import (
         TrafficResult,
         TrafficRow,
@@ -77,6 +78,7 @@ _HOMES = {
         ),
         "scenario",
     ),
+    **dict.fromkeys(("Swept", "sweep"), "sweep"),
     **dict.fromkeys(
         (
             "TrafficResult",
@@ -113,6 +115,7 @@ __all__ = [
     "Row",
     "Scenario",
     "Schedule",
+    "Swept",
     "Traffic",
     "TrafficResult",
     "TrafficRow",
@@ -138,6 +141,7 @@ __all__ = [
     "simulate_traffic_many",
     "simulate_training",
     "simulate_training_many",
+    "sweep",
     "what_ifs",
 ]
 

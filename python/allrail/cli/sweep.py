@@ -1,0 +1,140 @@
+"""`allrail sweep`: a study's points, simulated, in one table with pictures."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from allrail.cli import options
+
+if TYPE_CHECKING:
+    import polars as pl
+
+    from allrail.sweep import Swept
+
+MOST_ROWS = 24
+"""More would push everything else off the screen; the table has all."""
+BEST = 10
+_WORTH = (
+    "utilisation",
+    "share_of_injection",
+    "exposed_communication_us",
+    "tokens_per_s_per_npu",
+    "samples_per_s",
+    "mfu",
+    "memory_fits",
+    "cost_usd",
+)
+
+
+@click.command()
+@click.argument("study", metavar="STUDY", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="Write table and pictures into this folder; named as the study if left out.",
+)
+@click.option(
+    "--workers",
+    type=int,
+    metavar="N",
+    help="Processes on this machine; as many as there are cores if left out.",
+)
+@click.option(
+    "--ray",
+    metavar="ADDRESS",
+    help="Let a Ray cluster work instead: HOST:PORT of its head, or `auto`.",
+)
+@options.as_json
+def command(
+    *, study: Path, out: Path | None, workers: int | None, ray: str | None, as_json: bool
+) -> None:
+    """Simulate a scenario for every point of a STUDY: combinations of values, or drawn points.
+
+    Results are kept as they come: the same command goes on with a sweep that was interrupted. A
+    point that is wrong is a row with its error; the exit status is 1 then.
+    """
+    from allrail.cli import output
+    from allrail.sweep import sweep
+
+    folder = out or Path(study.stem)
+    with output.Progress("sweeping") as progress:
+        swept = sweep(study, folder, workers=workers, ray=ray, progress=progress)
+    if as_json:
+        rows = swept.table.to_dicts()
+        output.print_json({"known": swept.known, "failed": swept.failed, "rows": rows})
+    else:
+        show(swept)
+        pictures = sorted(folder.glob("*.png"))
+        lines = [f"picture   {path}" for path in pictures]
+        click.echo("\n".join([*lines, f"table     {folder}/sweep.parquet, sweep.csv"]), err=True)
+    if swept.failed:
+        raise SystemExit(1)
+
+
+def show(swept: Swept) -> None:
+    """Print the points, or the best of them where they are many.
+
+    Args:
+        swept: What came of the sweep.
+    """
+    from allrail.cli import output
+    from allrail.sweep.axes import written
+    from allrail.sweep.table import ERROR
+
+    table = swept.table
+    good = table.filter(table[ERROR].is_null())
+    rows = table if len(table) <= MOST_ROWS else best(good, swept.shown).head(BEST)
+    header = [*table.columns[: 1 + len(swept.fields)], *_results(swept, good)]
+    cells = [
+        ["-" if row[name] is None else written(row[name]).replace(" ", "_") for name in header]
+        for row in rows.iter_rows(named=True)
+    ]
+    if cells:
+        output.table(header, cells)
+    if len(rows) < len(table):
+        output.note(f"the best {len(rows)} of {len(table):,} points by {swept.shown}")
+    if swept.known:
+        output.note(f"{swept.known:,} points were known from before")
+    _tell_errors(swept)
+    if len(good):
+        output.predicted(
+            good["world"].unique(maintain_order=True).to_list(),
+            calibrated=bool(good["calibrated"].all()),
+        )
+
+
+def best(good: pl.DataFrame, shown: str) -> pl.DataFrame:
+    """Return rows, the best first.
+
+    Args:
+        good: Those without an error.
+        shown: By which result.
+    """
+    from allrail.sweep.picture import more_is_better
+
+    return good.sort(shown, descending=more_is_better(shown), nulls_last=True, maintain_order=True)
+
+
+def _results(swept: Swept, good: pl.DataFrame) -> list[str]:
+    """The results that are worth a column: those that are known, the one in the pictures first."""
+    there = [name for name in dict.fromkeys((swept.shown, *_WORTH)) if name in good.columns]
+    return [name for name in there if name == swept.shown or good[name].null_count() < len(good)]
+
+
+def _tell_errors(swept: Swept) -> None:
+    from allrail.cli import output
+    from allrail.sweep.table import ERROR
+
+    wrong = swept.table.filter(swept.table[ERROR].is_not_null())
+    if not len(wrong):
+        return
+    kinds = wrong.group_by(ERROR, maintain_order=True).len().sort("len", descending=True)
+    for text, count in kinds.head(3).iter_rows():
+        one = wrong.filter(wrong[ERROR] == text)["point"][0]
+        output.note(f"{count:,} points failed, such as {one}: {text}")
+    if len(kinds) > 3:
+        output.note(f"{len(kinds) - 3} more kinds of errors are in the table")

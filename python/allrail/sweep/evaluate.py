@@ -1,0 +1,107 @@
+"""One point: simulate a scenario with some fields changed, and keep the numbers of its result."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from allrail import _core
+from allrail.errors import InputError
+from allrail.scenario import GraphFabric, Scenario, load_scenario
+
+if TYPE_CHECKING:
+    from allrail.training_result import TrainingResult
+
+_COST = {"cost_usd": "Float64"}
+
+
+def columns(scenario: Scenario) -> dict[str, str]:
+    """Return the results' names and their types in polars.
+
+    Args:
+        scenario: What every point changes.
+    """
+    if scenario.workload is not None:
+        from allrail.results.training import COLUMNS
+
+        return {**COLUMNS, "memory_fits": "Boolean", **_COST}
+    if scenario.traffic is not None:
+        from allrail.results.traffic import COLUMNS as TRAFFIC
+
+        return {**TRAFFIC, **_COST}
+    from allrail.results.frames import RESULT_TYPES
+
+    return {**RESULT_TYPES, **_COST}
+
+
+def evaluate(base: Scenario, sets: Mapping[str, Any]) -> dict[str, Any]:
+    """Simulate one point.
+
+    Args:
+        base: What it changes.
+        sets: Values by path.
+
+    Returns:
+        The columns of its results.
+
+    Raises:
+        InputError: Something in it is wrong.
+    """
+    loaded = load_scenario(base, sets=sets)
+    row = _simulated(loaded)
+    row["cost_usd"] = None
+    if isinstance(loaded.fabric, GraphFabric):
+        row["cost_usd"] = _price(loaded.fabric.model_dump_json())
+    return {name: row.get(name) for name in columns(base)}
+
+
+def outcome(base: Scenario, sets: Mapping[str, Any]) -> dict[str, Any]:
+    """Simulate one point; whatever goes wrong is its `error`.
+
+    Args:
+        base: What it changes.
+        sets: Values by path.
+    """
+    try:
+        return {"row": evaluate(base, sets)}
+    except InputError as error:
+        return {"error": error.message + (f"; {error.hint}" if error.hint else "")}
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:  # noqa: BLE001, a panic of the core is no Exception
+        return {"error": f"{type(error).__name__}: {error}"}
+
+
+def _simulated(loaded: Scenario) -> dict[str, Any]:
+    if loaded.workload is not None:
+        from allrail.training import simulate_training
+
+        return _training(simulate_training(loaded), loaded)
+    if loaded.traffic is not None:
+        from allrail.traffic import simulate_traffic
+
+        return dict(simulate_traffic(loaded).raw)
+    from allrail.api import simulate
+
+    return dict(simulate(loaded).raw)
+
+
+def _training(result: TrainingResult, scenario: Scenario) -> dict[str, Any]:
+    row = dict(result.raw)
+    if result.throughput is not None:
+        row |= asdict(result.throughput)
+    row["memory_fits"] = None if result.memory is None else result.memory.fits
+    row["workload"] = scenario.workload.title if scenario.workload is not None else None
+    row["fabric"] = scenario.fabric.name
+    row["what_if"] = None if scenario.what_if is None else str(scenario.what_if)
+    return row
+
+
+@lru_cache(maxsize=256)
+def _price(fabric: str) -> float | None:
+    """The price of a fabric, counted once a worker: a topology has many parts."""
+    cost: float | None = json.loads(_core.graph_count(fabric)).get("cost_usd")
+    return cost

@@ -1,0 +1,334 @@
+"""Pictures of a sweep, by its shape.
+
+One axis: a line; two: a heat map; more: a heat map for each combination of the rest; points that
+were drawn: the result over each axis. Where networks have a price: cost against throughput, with
+the front of those that nothing cheaper surpasses.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise, product
+from typing import TYPE_CHECKING, Any
+
+from allrail.report.style import GRID, HUES, INK, MUTED, WIDTH, bare, style
+from allrail.sweep.axes import Axis, written
+from allrail.sweep.table import ERROR
+
+if TYPE_CHECKING:
+    import polars as pl
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from allrail.sweep.run import Swept
+
+SWEEP = "sweep"
+PARETO = "pareto"
+MOST_PANELS = 12
+_LOWER_IS_BETTER = ("_us", "_usd", "_bytes", "_per_npu_bytes", "sample_error")
+
+
+def more_is_better(result: str) -> bool:
+    """Return whether one wants more of a result: not of times, costs and bytes.
+
+    Args:
+        result: Its column.
+    """
+    return not result.endswith(_LOWER_IS_BETTER)
+
+
+def pictures(swept: Swept) -> dict[str, Figure]:
+    """Return the pictures by name; none where no point has a result.
+
+    Args:
+        swept: What to draw.
+    """
+    table = swept.table.filter(swept.table[ERROR].is_null())
+    table = table.filter(table[swept.shown].is_not_null())
+    if not len(table):
+        return {}
+    drawn = {}
+    with style(SWEEP):
+        keys = _keys(swept)
+        if swept.study.points.shares is not None:
+            drawn[SWEEP] = _scatter(swept, table, keys)
+        elif len(keys) == 1:
+            drawn[SWEEP] = _line(swept, table, keys[0])
+        else:
+            drawn[SWEEP] = _heat(swept, table, keys)
+    with style(PARETO):
+        if "cost_usd" in table.columns and table["cost_usd"].n_unique() > 1:
+            drawn[PARETO] = _pareto(table)
+    return drawn
+
+
+class _Key:
+    """One axis: what it is called, and where a row is on it."""
+
+    def __init__(self, axis: Axis, columns: Sequence[str], rows: pl.DataFrame) -> None:
+        self.name = columns[0] if len(columns) == 1 else axis.name
+        self.columns = list(columns)
+        self._axis = axis
+        self.values = list(dict.fromkeys(rows.select(self.columns).iter_rows()))
+        written_so = [tuple(value.cells.values()) for value in axis.values]
+        if all(value in written_so for value in self.values):
+            self.values.sort(key=written_so.index)
+        self.numeric = len(self.columns) == 1 and rows[self.columns[0]].dtype.is_numeric()
+        if self.numeric:
+            self.values.sort(key=lambda value: -math.inf if value[0] is None else value[0])
+
+    def label(self, value: tuple[Any, ...]) -> str:
+        return " ".join("-" if one is None else written(one) for one in value)
+
+    @property
+    def logarithmic(self) -> bool:
+        """Whether its values are a factor apart, not a step."""
+        if self._axis.range is not None:
+            return self._axis.range.logarithmic
+        if not self.numeric or None in {value[0] for value in self.values}:
+            return False
+        return bool(0 < self.values[0][0] <= self.values[-1][0] / 20)
+
+
+def _keys(swept: Swept) -> list[_Key]:
+    """The axes, by the names of their columns in the table."""
+    columns = iter(swept.table.columns[1:])
+    keys = []
+    for axis in swept.study.axes:
+        mine = [next(columns) for _ in axis.fields]
+        keys.append(_Key(axis, mine, swept.table))
+    return keys
+
+
+def _figure(rows: int, columns: int, height: float) -> tuple[Figure, list[Axes]]:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(WIDTH, height), layout="constrained")
+    grid = figure.subplots(rows, columns, squeeze=False)
+    return figure, list(grid.flat)
+
+
+def _line(swept: Swept, table: pl.DataFrame, key: _Key) -> Figure:
+    figure, (axes,) = _figure(1, 1, 4.2)
+    where = {value: index for index, value in enumerate(key.values)}
+    rows = list(table.select([*key.columns, swept.shown]).iter_rows())
+    rows.sort(key=lambda row: where[row[:-1]])
+    xs = [row[0] if key.numeric else where[row[:-1]] for row in rows]
+    axes.plot(xs, [row[-1] for row in rows], "-" if key.numeric else "", color=HUES[0], marker="o")
+    _ticks(axes, key)
+    axes.set_ylabel(swept.shown)
+    axes.set_ylim(bottom=0)
+    axes.grid(axis="y", color=GRID, linewidth=0.6)
+    bare(axes)
+    return figure
+
+
+def _ticks(axes: Axes, key: _Key) -> None:
+    """Put an axis' values along the bottom."""
+    axes.set_xlabel(key.name)
+    if not key.numeric:
+        labels = [key.label(value) for value in key.values]
+        turned = sum(map(len, labels)) > 110
+        axes.set_xticks(range(len(labels)), labels, rotation=30 if turned else 0)
+        if turned:
+            for text in axes.get_xticklabels():
+                text.set_horizontalalignment("right")
+        return
+    if key.logarithmic:
+        axes.set_xscale("log")
+    if len(key.values) <= 16 and not _crowded(key):
+        axes.set_xticks([value[0] for value in key.values], [key.label(v) for v in key.values])
+        axes.minorticks_off()
+
+
+def _crowded(key: _Key) -> bool:
+    """Whether labels at the very values would cover each other."""
+    numbers = [math.log(one[0]) if key.logarithmic else one[0] for one in key.values]
+    span = (numbers[-1] - numbers[0]) or 1.0
+    steps = [(after - before) / span for before, after in pairwise(numbers)]
+    return any(step < 0.05 for step in steps)
+
+
+def _heat(swept: Swept, table: pl.DataFrame, keys: list[_Key]) -> Figure:
+    """Heat maps: the two axes with the most values are drawn, the rest make panels."""
+    order = sorted(range(len(keys)), key=lambda index: (-len(keys[index].values), index))
+    across, down = keys[order[0]], keys[order[1]]
+    rest = [keys[index] for index in sorted(order[2:])]
+    panels = list(product(*(key.values for key in rest)))
+    shown = panels[:MOST_PANELS]
+    columns = 1 if len(shown) == 1 else min(3, len(shown))
+    rows = math.ceil(len(shown) / columns)
+    each = max(2.2, min(6.0, 0.32 * len(down.values) + 1.6))
+    figure, grid = _figure(rows, columns, rows * each + 0.6)
+    low, high = table[swept.shown].min(), table[swept.shown].max()
+    cells: dict[tuple[Any, ...], float] = {}
+    names = [name for key in (across, down, *rest) for name in key.columns]
+    for row in table.select([*names, swept.shown]).iter_rows():
+        cells[row[:-1]] = row[-1]
+    image = None
+    small = len(across.values) * columns <= 20 and len(down.values) <= 24
+    for number, axes in enumerate(grid):
+        if number >= len(shown):
+            axes.set_visible(False)
+            continue
+        panel = tuple(one for value in shown[number] for one in value)
+        image = _map(axes, cells, (across, down), panel, (low, high), numbers=small)
+        axes.set_title(
+            ", ".join(
+                f"{key.name} {key.label(value)}"
+                for key, value in zip(rest, shown[number], strict=True)
+            ),
+            fontsize=8,
+        )
+        if number % columns:
+            axes.set_ylabel("")
+            axes.set_yticklabels([])
+        if number + columns < len(shown):
+            axes.set_xlabel("")
+    if image is not None:
+        bar = figure.colorbar(image, ax=grid, label=swept.shown, shrink=0.9, pad=0.01)
+        bar.outline.set_visible(False)
+    if len(panels) > len(shown):
+        figure.suptitle(
+            f"{len(shown)} of {len(panels)} combinations; the table has all",
+            fontsize=8,
+            color=MUTED,
+        )
+    return figure
+
+
+def _map(
+    axes: Axes,
+    cells: dict[tuple[Any, ...], float],
+    keys: tuple[_Key, _Key],
+    panel: tuple[Any, ...],
+    bounds: tuple[Any, Any],
+    *,
+    numbers: bool,
+) -> Any:
+    across, down = keys
+    values = [[cells.get((*x, *y, *panel), math.nan) for x in across.values] for y in down.values]
+    from matplotlib.colors import LogNorm, Normalize
+
+    low, high = bounds
+    scale = LogNorm(low, high) if 0 < low < high / 50 else Normalize(low, high)
+    image = axes.imshow(values, cmap="cividis", norm=scale, aspect="auto", origin="lower")
+    for key, ticks, named in (
+        (across, axes.set_xticks, axes.set_xlabel),
+        (down, axes.set_yticks, axes.set_ylabel),
+    ):
+        step = math.ceil(len(key.values) / 16)
+        labels = [key.label(value) for value in key.values]
+        ticks(range(0, len(labels), step), labels[::step])
+        named(key.name)
+    if sum(len(text.get_text()) for text in axes.get_xticklabels()) > 60:
+        axes.tick_params(axis="x", labelrotation=30)
+        for text in axes.get_xticklabels():
+            text.set_horizontalalignment("right")
+    for y, row in enumerate(values):
+        for x, value in enumerate(row):
+            if not numbers:
+                continue
+            if math.isnan(value):
+                axes.text(x, y, "failed", ha="center", va="center", fontsize=7, color=MUTED)
+                continue
+            dark = high == low or scale(value) < 0.5
+            colour = "white" if dark else INK
+            axes.text(x, y, _short(value), ha="center", va="center", fontsize=7, color=colour)
+    bare(axes, keep=())
+    return image
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.4g}"
+
+
+def _scatter(swept: Swept, table: pl.DataFrame, keys: list[_Key]) -> Figure:
+    shown = keys[:MOST_PANELS]
+    columns = min(3, len(shown))
+    rows = math.ceil(len(shown) / columns)
+    figure, grid = _figure(rows, columns, 3.0 * rows + 0.3)
+    for axes, key in zip(grid, shown, strict=False):
+        where = {value: index for index, value in enumerate(key.values)}
+        points = list(table.select([*key.columns, swept.shown]).iter_rows())
+        xs = [point[0] if key.numeric else where[point[:-1]] for point in points]
+        axes.plot(
+            xs, [point[-1] for point in points], "o", color=HUES[0], markersize=3.5, alpha=0.6
+        )
+        _ticks(axes, key)
+        axes.set_ylim(bottom=0)
+        axes.grid(axis="y", color=GRID, linewidth=0.6)
+        bare(axes)
+    for number, axes in enumerate(grid):
+        axes.set_visible(number < len(shown))
+        if number % columns == 0:
+            axes.set_ylabel(swept.shown)
+    return figure
+
+
+def _pareto(table: pl.DataFrame) -> Figure:
+    """Cost against what a step does a second."""
+    rate, label = _rates(table)
+    points = [
+        (cost, one, number)
+        for cost, one, number in zip(table["cost_usd"], rate, table["point"], strict=True)
+        if cost is not None and one is not None
+    ]
+    front = pareto_front(points)
+    figure, (axes,) = _figure(1, 1, 4.6)
+    axes.plot(
+        [cost / 1e6 for cost, _, _ in points],
+        [one for _, one, _ in points],
+        "o",
+        color=MUTED,
+        alpha=0.5,
+        markersize=4,
+        label="points",
+    )
+    axes.plot(
+        [cost / 1e6 for cost, _, _ in front],
+        [one for _, one, _ in front],
+        "o-",
+        color=HUES[1],
+        markersize=6,
+        label="nothing cheaper does more",
+    )
+    for cost, one, number in front if len(front) <= 12 else front[:: len(front) // 8]:
+        axes.annotate(
+            f"point {number}",
+            (cost / 1e6, one),
+            textcoords="offset points",
+            xytext=(6, -10),
+            fontsize=8,
+        )
+    axes.set_xlabel("cost of the network, M$")
+    axes.set_ylabel(label)
+    axes.set_ylim(bottom=0)
+    axes.grid(color=GRID, linewidth=0.6)
+    axes.legend(loc="lower right")
+    bare(axes)
+    return figure
+
+
+def _rates(table: pl.DataFrame) -> tuple[list[float | None], str]:
+    """Throughput, by the best name that is known for every point."""
+    for name in ("samples_per_s", "algbw_GBps"):
+        if name in table.columns and not table[name].null_count():
+            return table[name].to_list(), name
+    time = "step_time_us" if "step_time_us" in table.columns else "time_us"
+    what = "steps" if time == "step_time_us" else "runs"
+    return [1e6 / us for us in table[time]], f"{what} per second"
+
+
+def pareto_front(points: Sequence[tuple[float, float, int]]) -> list[tuple[float, float, int]]:
+    """Return the points that nothing cheaper or equally cheap surpasses, the cheapest first.
+
+    Args:
+        points: Cost, throughput, and which.
+    """
+    front: list[tuple[float, float, int]] = []
+    for point in sorted(points, key=lambda one: (one[0], -one[1], one[2])):
+        if not front or point[1] > front[-1][1]:
+            front.append(point)
+    return front

@@ -1,0 +1,126 @@
+"""`sweep`: read a study, simulate what is left of it, write table and pictures."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from allrail.errors import InputError
+from allrail.files import staged_folder
+from allrail.many import Progress
+from allrail.sweep.journal import Journal
+from allrail.sweep.study import Study, check_show, load_study
+from allrail.sweep.table import ERROR, fields, frame, numbers
+from allrail.sweep.tasks import Tasks
+
+if TYPE_CHECKING:
+    import polars as pl
+
+NAME = "sweep"
+PICTURES = tuple(f"{name}.{ending}" for name in (NAME, "pareto") for ending in ("svg", "png"))
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What came of a sweep.
+
+    Attributes:
+        study: What was asked.
+        table: A row a point.
+        known: How many points had been simulated before.
+        shown: The result in the pictures.
+        folder: Where table and pictures are.
+    """
+
+    study: Study
+    table: pl.DataFrame
+    known: int
+    shown: str
+    folder: Path
+
+    @property
+    def fields(self) -> list[str]:
+        """What was changed."""
+        return fields(self.study)
+
+    @property
+    def failed(self) -> int:
+        """How many points have an error instead of a result."""
+        return len(self.table) - int(self.table[ERROR].null_count())
+
+
+def sweep(
+    study: str | os.PathLike[str] | Mapping[str, Any],
+    out: str | os.PathLike[str],
+    *,
+    workers: int | None = None,
+    ray: str | None = None,
+    progress: Progress | None = None,
+) -> Swept:
+    """Simulate all points of a study; one that was interrupted goes on where it stopped.
+
+    Args:
+        study: A file, or a mapping of the same shape.
+        out: The folder for `sweep.jsonl` (results as they come), `sweep.parquet`, `sweep.csv` and
+            pictures.
+        workers: Processes on this machine; as many as there are cores if None.
+        ray: The address of a Ray cluster that works instead.
+        progress: Told how many points are done.
+
+    Raises:
+        InputError: The study is refused, the folder has the results of another, or the cluster is
+            not there. A point that is wrong is a row with an `error`.
+    """
+    read = load_study(study)
+    shown = check_show(read, numbers(read))
+    folder = Path(out)
+    total = len(read.points)
+    with Journal(folder, read) as journal:
+        known = len(journal.outcomes)
+        left = [index for index in range(total) if index not in journal.outcomes]
+        tasks = Tasks(left, read.points.sets)
+        if progress is not None:
+            progress(0, len(left))
+        if left:
+            for lines in _results(read, tasks, workers=workers, ray=ray, left=len(left)):
+                journal.add(lines)
+                if progress is not None:
+                    progress(len(journal.outcomes) - known, len(left))
+        table = frame(read, journal.outcomes)
+        chosen = shown or ("step_time_us" if "step_time_us" in table.columns else "time_us")
+        swept = Swept(read, table, known, chosen, folder)
+        _write(swept)
+    return swept
+
+
+def _results(study: Study, tasks: Tasks, *, workers: int | None, ray: str | None, left: int) -> Any:
+    if ray is not None:
+        from allrail.sweep.ray import clustered
+
+        return clustered(study.base, tasks, address=ray)
+    from allrail.sweep.pool import pooled
+
+    if workers is not None and workers < 1:
+        raise InputError(
+            "it is below 1",
+            hint="for example `--workers 4`",
+            source="--workers",
+            value=str(workers),
+        )
+    count = workers or len(os.sched_getaffinity(0))
+    return pooled(study.base, tasks, workers=min(count, left))
+
+
+def _write(swept: Swept) -> None:
+    from allrail.report import style
+    from allrail.results.frames import write_frame
+    from allrail.sweep.picture import pictures
+
+    with staged_folder(swept.folder, ours=PICTURES) as staged:
+        write_frame(swept.table, folder=staged, name=NAME)
+        for name, figure in pictures(swept).items():
+            (staged / f"{name}.svg").write_text(style.svg(figure, name=name), encoding="utf-8")
+            (staged / f"{name}.png").write_bytes(style.png(figure, name=name))

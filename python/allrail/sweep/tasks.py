@@ -1,0 +1,126 @@
+"""What is still to be done, handed out in pieces, each point once.
+
+A piece has as many points as take a twentieth of a second, so that handing out costs nothing beside
+the simulations. When a worker is lost its piece is handed out again, point by point; a point that
+has lost three workers is given up: its row says so, and a later run of the study tries it again.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+from allrail.scenario import Scenario
+from allrail.sweep.evaluate import outcome
+
+PIECE_S = 0.05
+MOST_POINTS = 256
+"""Of a piece."""
+LOSSES = 3
+"""So many workers may be lost at one point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Points for one worker: (index, changes) pairs."""
+
+    points: tuple[tuple[int, Mapping[str, Any]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """What a worker made of a piece: a line of the journal a point, and how long it took, s."""
+
+    lines: tuple[str, ...]
+    seconds: float
+
+
+def carry_out(base: Scenario, piece: Piece) -> Done:
+    """Simulate the points of a piece.
+
+    Args:
+        base: What they change.
+        piece: The points.
+    """
+    import time
+
+    started = time.perf_counter()
+    lines = tuple(line(index, outcome(base, sets)) for index, sets in piece.points)
+    return Done(lines, time.perf_counter() - started)
+
+
+def line(index: int, told: Mapping[str, Any]) -> str:
+    """Return a line of the journal.
+
+    Args:
+        index: Of the point.
+        told: Its `row`, `error` or `lost`.
+    """
+    return json.dumps({"point": index, **told}, ensure_ascii=False, separators=(",", ":")) + "\n"
+
+
+class Tasks:
+    """Hands out the points that are left.
+
+    Args:
+        left: Their indices.
+        sets: What a point changes.
+    """
+
+    def __init__(self, left: Iterable[int], sets: Callable[[int], Mapping[str, Any]]) -> None:
+        self._left: Iterator[int] = iter(left)
+        self._sets = sets
+        self._again: deque[int] = deque()
+        self._losses: dict[int, int] = {}
+        self._size = 1
+
+    def next(self) -> Piece | None:
+        """Return the next piece; None if there is none now."""
+        again = self._again
+        indices = [again.popleft()] if again else list(islice(self._left, self._size))
+        return Piece(tuple((index, self._sets(index)) for index in indices)) if indices else None
+
+    def done(self, piece: Piece, done: Done) -> tuple[str, ...]:
+        """Take what came of a piece, and return its lines.
+
+        Args:
+            piece: That was handed out.
+            done: What came of it.
+        """
+        each = max(done.seconds / len(piece.points), 1e-6)
+        self._size = max(1, min(MOST_POINTS, 2 * self._size, int(PIECE_S / each)))
+        return done.lines
+
+    def give_back(self, piece: Piece) -> None:
+        """Hand a piece out again that nobody had begun.
+
+        Args:
+            piece: That was handed out.
+        """
+        self._again.extend(index for index, _ in piece.points)
+
+    def lost(self, piece: Piece, why: str) -> tuple[str, ...]:
+        """Hand a piece out again whose worker is gone.
+
+        Args:
+            piece: That was handed out.
+            why: What is known of it.
+
+        Returns:
+            The line of a point that is given up.
+        """
+        indices = [index for index, _ in piece.points]
+        if len(indices) > 1:
+            self.give_back(piece)
+            return ()
+        index = indices[0]
+        self._losses[index] = self._losses.get(index, 0) + 1
+        if self._losses[index] < LOSSES:
+            self._again.append(index)
+            return ()
+        text = f"its worker was lost {LOSSES} times: {why}"
+        return (line(index, {"error": text, "lost": True}),)
