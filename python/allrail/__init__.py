@@ -36,7 +36,7 @@ if TYPE_CHECKING:
         load_scenario,
         preset_names,
     )
-    from allrail.sweep import Swept, sweep
+    from allrail.sweeps import Swept, sweep
     from allrail.traffic import (
         TrafficResult,
         TrafficRow,
@@ -78,7 +78,7 @@ _HOMES = {
         ),
         "scenario",
     ),
-    **dict.fromkeys(("Swept", "sweep"), "sweep"),
+    **dict.fromkeys(("Swept", "sweep"), "sweeps"),
     **dict.fromkeys(
         (
             "TrafficResult",

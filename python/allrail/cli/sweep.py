@@ -12,7 +12,7 @@ from allrail.cli import options
 if TYPE_CHECKING:
     import polars as pl
 
-    from allrail.sweep import Swept
+    from allrail.sweeps import Swept
 
 MOST_ROWS = 24
 """More would push everything else off the screen; the table has all."""
@@ -58,7 +58,7 @@ def command(
     point that is wrong is a row with its error; the exit status is 1 then.
     """
     from allrail.cli import output
-    from allrail.sweep import sweep
+    from allrail.sweeps import sweep
 
     folder = out or Path(study.stem)
     with output.Progress("sweeping") as progress:
@@ -82,8 +82,8 @@ def show(swept: Swept) -> None:
         swept: What came of the sweep.
     """
     from allrail.cli import output
-    from allrail.sweep.axes import written
-    from allrail.sweep.table import ERROR
+    from allrail.sweeps.axes import written
+    from allrail.sweeps.table import ERROR
 
     table = swept.table
     good = table.filter(table[ERROR].is_null())
@@ -114,7 +114,7 @@ def best(good: pl.DataFrame, shown: str) -> pl.DataFrame:
         good: Those without an error.
         shown: By which result.
     """
-    from allrail.sweep.picture import more_is_better
+    from allrail.sweeps.picture import more_is_better
 
     return good.sort(shown, descending=more_is_better(shown), nulls_last=True, maintain_order=True)
 
@@ -127,7 +127,7 @@ def _results(swept: Swept, good: pl.DataFrame) -> list[str]:
 
 def _tell_errors(swept: Swept) -> None:
     from allrail.cli import output
-    from allrail.sweep.table import ERROR
+    from allrail.sweeps.table import ERROR
 
     wrong = swept.table.filter(swept.table[ERROR].is_not_null())
     if not len(wrong):

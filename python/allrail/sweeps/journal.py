@@ -15,7 +15,7 @@ from typing import Any, BinaryIO, Self
 
 from allrail.errors import InputError
 from allrail.reproduce.kept import core
-from allrail.sweep.study import Study
+from allrail.sweeps.study import Study
 
 NAME = "sweep.jsonl"
 
@@ -40,6 +40,7 @@ class Journal:
         try:
             if folder.exists() and not folder.is_dir():
                 raise self._refused("it is a file", "name a folder")
+            self._made = not folder.exists()
             folder.mkdir(parents=True, exist_ok=True)
             self._file: BinaryIO = self.path.open("a+b")
         except OSError as error:
@@ -58,6 +59,10 @@ class Journal:
         return self
 
     def __exit__(self, *_: object) -> None:
+        if not self.outcomes:  # nothing came of it, so nothing stays
+            self.path.unlink(missing_ok=True)
+            if self._made:
+                self.path.parent.rmdir()
         self._file.close()
 
     def add(self, lines: Iterable[str]) -> None:

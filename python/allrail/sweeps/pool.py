@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 from allrail.scenario import Scenario
-from allrail.sweep.tasks import Piece, Tasks, carry_out
+from allrail.sweeps.tasks import Piece, Tasks, carry_out
 
 AHEAD = 2
 """Pieces that a worker has, so that it need not wait for the next."""
@@ -32,7 +32,7 @@ class _Worker:
         self.pipe, theirs = Pipe()
         path = os.pathsep.join(filter(None, sys.path))
         self._process = subprocess.Popen(  # noqa: S603, it is this file
-            [sys.executable, "-m", "allrail.sweep.pool", str(theirs.fileno())],
+            [sys.executable, "-m", "allrail.sweeps.pool", str(theirs.fileno())],
             pass_fds=[theirs.fileno()],
             env={**os.environ, "PYTHONPATH": path},
             stdin=subprocess.DEVNULL,

@@ -16,10 +16,10 @@ from typing import Any
 from allrail.errors import InputError
 from allrail.reproduce.kept import core
 from allrail.scenario import Scenario
-from allrail.sweep.tasks import Done, Piece, Tasks, carry_out
+from allrail.sweeps.tasks import Done, Piece, Tasks, carry_out
 
 CONNECT_S = 3.0
-ANSWER_S = 20.0
+ANSWER_S = 10.0
 """How long a Ray that is there may take to say so."""
 
 

@@ -28,8 +28,8 @@ from allrail.scenario.fields import Count, OneOf
 from allrail.scenario.node import Node, SchemaVersion, plain
 from allrail.scenario.places import Places, parse_path
 from allrail.scenario.text import read_file
-from allrail.sweep.axes import Axis, Range, axis_of, in_folder
-from allrail.sweep.points import MOST, Points
+from allrail.sweeps.axes import Axis, Range, axis_of, in_folder
+from allrail.sweeps.points import MOST, Points
 
 _METHODS = ("latin_hypercube", "random")
 

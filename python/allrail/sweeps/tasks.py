@@ -15,7 +15,7 @@ from itertools import islice
 from typing import Any
 
 from allrail.scenario import Scenario
-from allrail.sweep.evaluate import outcome
+from allrail.sweeps.evaluate import outcome
 
 PIECE_S = 0.05
 MOST_POINTS = 256

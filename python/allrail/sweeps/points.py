@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
 
-from allrail.sweep.axes import Axis, Value
+from allrail.sweeps.axes import Axis, Value
 
 if TYPE_CHECKING:
     import numpy as np

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from allrail.errors import InputError
 from allrail.files import staged_folder
 from allrail.many import Progress
-from allrail.sweep.journal import Journal
-from allrail.sweep.study import Study, check_show, load_study
-from allrail.sweep.table import ERROR, fields, frame, numbers
-from allrail.sweep.tasks import Tasks
+from allrail.sweeps.journal import Journal
+from allrail.sweeps.study import Study, check_show, load_study
+from allrail.sweeps.table import ERROR, fields, frame, numbers
+from allrail.sweeps.tasks import Tasks
 
 if TYPE_CHECKING:
     import polars as pl
@@ -98,10 +98,10 @@ def sweep(
 
 def _results(study: Study, tasks: Tasks, *, workers: int | None, ray: str | None, left: int) -> Any:
     if ray is not None:
-        from allrail.sweep.ray import clustered
+        from allrail.sweeps.ray import clustered
 
         return clustered(study.base, tasks, address=ray)
-    from allrail.sweep.pool import pooled
+    from allrail.sweeps.pool import pooled
 
     if workers is not None and workers < 1:
         raise InputError(
@@ -117,7 +117,7 @@ def _results(study: Study, tasks: Tasks, *, workers: int | None, ray: str | None
 def _write(swept: Swept) -> None:
     from allrail.report import style
     from allrail.results.frames import write_frame
-    from allrail.sweep.picture import pictures
+    from allrail.sweeps.picture import pictures
 
     with staged_folder(swept.folder, ours=PICTURES) as staged:
         write_frame(swept.table, folder=staged, name=NAME)

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from allrail.sweep.axes import column
-from allrail.sweep.evaluate import columns
-from allrail.sweep.study import Study
+from allrail.sweeps.axes import column
+from allrail.sweeps.evaluate import columns
+from allrail.sweeps.study import Study
 
 if TYPE_CHECKING:
     import polars as pl

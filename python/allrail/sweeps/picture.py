@@ -13,15 +13,15 @@ from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
 from allrail.report.style import GRID, HUES, INK, MUTED, WIDTH, bare, style
-from allrail.sweep.axes import Axis, written
-from allrail.sweep.table import ERROR
+from allrail.sweeps.axes import Axis, written
+from allrail.sweeps.table import ERROR
 
 if TYPE_CHECKING:
     import polars as pl
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from allrail.sweep.run import Swept
+    from allrail.sweeps.run import Swept
 
 SWEEP = "sweep"
 PARETO = "pareto"
@@ -136,10 +136,14 @@ def _ticks(axes: Axes, key: _Key) -> None:
                 text.set_horizontalalignment("right")
         return
     if key.logarithmic:
+        from matplotlib.ticker import FuncFormatter, LogLocator
+
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
+        axes.minorticks_off()
     if len(key.values) <= 16 and not _crowded(key):
         axes.set_xticks([value[0] for value in key.values], [key.label(v) for v in key.values])
-        axes.minorticks_off()
 
 
 def _crowded(key: _Key) -> bool:

@@ -9,6 +9,6 @@ points piece by piece (`tasks.py`). What comes is kept (`journal.py`), and becom
 (`table.py`) and pictures (`picture.py`): the same bytes, whoever did the work.
 """
 
-from allrail.sweep.run import Swept, sweep
+from allrail.sweeps.run import Swept, sweep
 
 __all__ = ["Swept", "sweep"]
