@@ -39,7 +39,7 @@ STUDIES = [
             f"  {field}: {{from: 1, to: 1000, count: 1000}}\n"
             for field in ("seed", "schedule.chunks", "schedule.order")
         ),
-        ["study.yaml:4", "1,000,000,000 points", "1,000,000 are taken"],
+        ["study.yaml:3", "1,000,000,000 points", "1,000,000 are taken"],
     ),
     (
         "10^9 drawn points",
