@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from math import gcd
 from typing import Any
 
 from allrail.reproduce.runs.table import Run
@@ -180,7 +181,7 @@ def placed(degrees: list[tuple[str, int]], sizes: list[int]) -> dict[str, list[s
             if room == 1:
                 at, taken = at + 1, 1
                 continue
-            part = _common(left, room)
+            part = gcd(left, room)
             if part == 1:
                 return {}
             whole = taken == 1 and part == sizes[at]
@@ -190,14 +191,3 @@ def placed(degrees: list[tuple[str, int]], sizes: list[int]) -> dict[str, list[s
         if places:
             found[axis] = places
     return found
-
-
-def _common(degree: int, room: int) -> int:
-    from math import gcd
-
-    return gcd(degree, room)
-
-
-def words(cell: str) -> set[str]:
-    """Return the words of a cell."""
-    return set(re.findall(r"[a-z0-9]+", cell.lower()))
