@@ -242,8 +242,10 @@ impl KernelModel {
         let scores =
             attention.scores() as f64 * share * count as f64 * self.width() / self.memory();
         // A softmax with its mask reads and writes once; its gradient reads two and writes one.
-        forward.add(of(&[[q, k, d], [q, v, k]]) + 2.0 * scores, 3.0);
-        backward.add(of(&[[k, v, q], [q, k, v], [q, d, k], [k, d, q]]) + 3.0 * scores, 5.0);
+        let (left_out, kernels) = if attention.dropout { (2.5 * scores, 1.0) } else { (0.0, 0.0) };
+        forward.add(of(&[[q, k, d], [q, v, k]]) + 2.0 * scores + left_out, 3.0 + kernels);
+        let products = of(&[[k, v, q], [q, k, v], [q, d, k], [k, d, q]]);
+        backward.add(products + 3.0 * scores + left_out, 5.0 + kernels);
     }
 
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]

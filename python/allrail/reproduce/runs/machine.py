@@ -97,6 +97,9 @@ def device_of(run: Run) -> str | None:
 def machine_of(run: Run, device: str) -> Machine:
     """Return the machine of a run on so many GPUs.
 
+    NCCL sums with one ring over all ranks, of which (n - 1)/n of the data crosses from one island
+    of NVLink to the next each way; summed within the islands first, (k - 1)/k of it would.
+
     Args:
         run: The line.
         device: Its device's tag.
@@ -126,11 +129,14 @@ def machine_of(run: Run, device: str) -> Machine:
         )
     if domain > joined:
         # What no NVLink joins within a node goes over its PCIe switches.
+        islands = domain // joined
+        ring = min(domain, run.count("tp") or 1)
+        crossing = (1 - 1 / islands) / (1 - 1 / ring) if ring > joined else 1
         dimensions.append(
             {
                 "kind": "switch",
-                "size": domain // joined,
-                "bandwidth": f"{PCIE} GB/s",
+                "size": islands,
+                "bandwidth": f"{PCIE * crossing:.4g} GB/s",
                 "latency": "5 us",
             }
         )

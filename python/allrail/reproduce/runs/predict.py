@@ -153,6 +153,7 @@ def job_of(run: Run) -> Job | str:
         return "neither a preset nor the sizes of its model are known"
     machine = machine_of(run, device)
     software, layout = software_of(run, device), layout_of(run, machine.sizes)
+    model["transformer"]["dropout"] = software.dropout
     assumed = [*machine.assumed, *software.assumed, *layout.assumed]
     return Job(run, machine, software, layout, model, assumed)
 
