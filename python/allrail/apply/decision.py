@@ -114,6 +114,17 @@ class Decision:
         found: dict[str, Any] = self.schedule.get("tensor") or {"policy": "fifo"}
         return found
 
+    def reads(self, key: str) -> bool:
+        """Whether its tensor scheduler has such a key.
+
+        Args:
+            key: Of `schedule.tensor`, such as `partition`.
+        """
+        from allrail.scenario.fields import table
+
+        rows = table("tensor_policies")
+        return any(key in row["reads"] for row in rows if row["name"] == self.tensor["policy"])
+
     @property
     def transformer(self) -> dict[str, Any] | None:
         """The sizes of the model, where it is a transformer that says them."""

@@ -11,8 +11,6 @@ from allrail.apply.decision import Decision, Inapplicable
 ABOUT = "`allrail.yaml` and a plan, for `allrail.torch`"
 
 _SCHEDULE = ("policy", "order", "algorithms", "smallest_chunk")
-_PIECES = ("bytescheduler", "priority")
-"""Tensor schedulers that cut."""
 
 
 def files(decision: Decision) -> dict[str, str]:
@@ -37,14 +35,15 @@ def files(decision: Decision) -> dict[str, str]:
     kept = {key: schedule[key] for key in _SCHEDULE if schedule.get(key) not in (None, "0 B")}
     kept["chunks"] = schedule["chunks"]
     tensor = decision.tensor
-    policy = tensor["policy"]
-    if policy in _PIECES:
-        kept["tensor"] = {"policy": policy, "partition": tensor.get("partition", "4 MiB")}
+    cuts = decision.reads("partition")
+    if cuts:
+        partition = tensor.get("partition", "4 MiB")
+        kept["tensor"] = {"policy": tensor["policy"], "partition": partition}
     job = {
         "schema_version": 1,
         "fabric": {"name": "job", "dimensions": list(decision.dimensions)},
         "schedule": kept,
-        "exchange": "overlap" if policy in _PIECES else "barrier",
+        "exchange": "overlap" if cuts else "barrier",
     }
     for key in ("compression", "every"):
         if decision.workload.get(key) not in (None, 1):

@@ -14,16 +14,19 @@ from allrail.apply.decision import Decision, Inapplicable
 
 ABOUT = "a file for NCCL's tuner plugin, and settings of its environment"
 
-_ALGORITHMS = {"ring": "ring", "double_binary_tree": "tree", "in_network": "nvls"}
-"""Ours, and NCCL's name; what it has not is left to it."""
+_ALL = ("allreduce", "allgather", "reducescatter")
+_ALGORITHMS = {
+    "ring": ("ring", _ALL),
+    "double_binary_tree": ("tree", _ALL[:1]),
+    "in_network": ("nvls", _ALL),
+}
+"""Ours; NCCL's name, and what it does by it. What it has not is left to it."""
 
 _MOST = 4_294_967_295
 """All sizes, as its README has it."""
 
-_OPERATIONS = {
-    "tp": ("allreduce", "allgather", "reducescatter"),
-    "dp": ("allreduce", "allgather", "reducescatter"),
-}
+_AXES = ("tp", "dp")
+"""Whose collectives these are."""
 
 
 def files(decision: Decision) -> dict[str, str]:
@@ -65,7 +68,7 @@ def _rows(decision: Decision) -> tuple[list[str], set[str]]:
         return [], set()
     names = [named] * max(1, len(decision.dimensions)) if isinstance(named, str) else list(named)
     rows, left = [], set()
-    for axis, operations in _OPERATIONS.items():
+    for axis in _AXES:
         size = decision.degrees[axis]
         if size < 2:
             continue
@@ -73,11 +76,8 @@ def _rows(decision: Decision) -> tuple[list[str], set[str]]:
         if name not in _ALGORITHMS:
             left.add(f"`{name}`")
             continue
-        algorithm = _ALGORITHMS[name]
-        for operation in operations:
-            if algorithm == "tree" and operation != "allreduce":
-                continue
-            rows.append(f"{operation},0,{_MOST},{algorithm},simple,-1,-1,{size}")
+        algorithm, operations = _ALGORITHMS[name]
+        rows += [f"{one},0,{_MOST},{algorithm},simple,-1,-1,{size}" for one in operations]
     return list(dict.fromkeys(rows)), left
 
 
