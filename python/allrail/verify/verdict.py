@@ -8,7 +8,7 @@ the measured step is named.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from statistics import fmean, median
 from typing import Any
@@ -124,7 +124,7 @@ def verify(records: Sequence[Record]) -> Verdict:
         Assumption(what, before, after, _step(_changed(planned, {at: {key: after}})))
         for what, at, key, before, after in changes
     ]
-    mine, slowest = _computed(steps), _of_the_slowest([each for _, each in seen])
+    mine, slowest = _typical(map(_of_one, steps)), _of_the_slowest([each for _, each in seen])
     uneven = slowest / mine
     assumptions.append(
         Assumption(
@@ -190,11 +190,18 @@ def _computed(steps: Sequence[Step]) -> float:
     return median(map(_of_one, steps))
 
 
+def _typical(times: Iterable[int]) -> float:
+    """The mean of the middle half, as predictions take it."""
+    ordered = sorted(times)
+    cut = len(ordered) // 4
+    return fmean(ordered[cut : len(ordered) - cut])
+
+
 def _of_the_slowest(ranks: Sequence[Sequence[Step]]) -> float:
-    """What the rank that is last in a step computes there: the median."""
+    """What the rank that is last in a step computes there, in a typical step."""
     count = min(map(len, ranks))
     together = zip(*(steps[-count:] for steps in ranks), strict=True)
-    return median(max(map(_of_one, one)) for one in together)
+    return _typical(max(map(_of_one, one)) for one in together)
 
 
 def _slowed(tree: dict[str, Any], factor: float) -> dict[str, Any]:
