@@ -16,6 +16,7 @@
 
 use allrail_core::Bytes;
 
+use crate::kernels::Kernel;
 use crate::models::{Cut, Layer};
 use crate::parallelism::order::{Slot, Turn};
 use crate::parallelism::plan::Plan;
@@ -212,7 +213,20 @@ fn activations(plan: &Plan<'_>, order: &[Slot]) -> Bytes {
 /// What a layer keeps for its gradient, of a microbatch.
 fn saved(plan: &Plan<'_>, layer: &Layer) -> u64 {
     let shares = plan.shares(layer);
-    bytes(plan, layer.saved / shares.cut + layer.saved_whole / shares.whole, shares.tokens)
+    let all = (layer.saved + scores(plan, layer)) / shares.cut + layer.saved_whole / shares.whole;
+    bytes(plan, all, shares.tokens)
+}
+
+/// Of unfused attention, unless they are computed again.
+fn scores(plan: &Plan<'_>, layer: &Layer) -> u64 {
+    if !plan.device.keeps_scores() || plan.workload.parallelism.recompute.within(layer) > 0 {
+        return 0;
+    }
+    let kept = |kernel: &Kernel| match kernel {
+        Kernel::Attention(attention) => attention.kept(),
+        Kernel::Product(_) | Kernel::Stream(_) => 0,
+    };
+    layer.kernels.iter().map(kept).fold(0, u64::saturating_add)
 }
 
 /// Of so many elements of a sample, of a microbatch, where its tokens are cut so many ways.

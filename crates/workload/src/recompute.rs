@@ -8,8 +8,8 @@
 //!
 //! A block is a layer of a transformer (attention and feed-forward part), or a layer of a model by shape;
 //! the ends of a transformer, embedding and head, are not repeated. `selective` is that of Korthikanti et al.
-//! (2205.05198, §5): it saves the s² scores, which memory here has not counted to begin with
-//! (`models/blocks.rs`), so that it costs time and no memory is seen to be saved. With ZeRO 3 a layer's
+//! (2205.05198, §5): it saves the s² scores, which are kept where attention is unfused alone; with fused
+//! attention it costs time and saves nothing. With ZeRO 3 a layer's
 //! parameters are gathered once for both, as FSDP does. While a block is repeated all of its own activations
 //! are held beside the inputs of the others.
 

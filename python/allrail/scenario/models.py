@@ -174,29 +174,26 @@ def resolve(workload: dict[str, Any], *, folder: FilePath) -> dict[str, Any]:
     return workload
 
 
+_NAMED = {
+    "hugging_face": (
+        "it has no `model_type`",
+        "name the `config.json` of a Hugging Face model, or its folder",
+    ),
+    "steps": ("it has no `steps`", "see the presets `hammingmesh_...` for examples"),
+}
+"""Forms that may name a file, and what is said of one that is of another form."""
+
+
 def _from_files(model: dict[str, Any], folder: FilePath) -> dict[str, Any]:
     """Read a file of a model, of steps or of ASTRA-sim; a trace's paths start at the folder."""
     found = dict(model)
-    if isinstance(model.get("hugging_face"), str):
-        loaded = load_model(model["hugging_face"], folder=folder)
-        if "hugging_face" not in loaded:
-            raise InputError(
-                "it has no `model_type`",
-                hint="name the `config.json` of a Hugging Face model, or its folder",
-                field="workload.model.hugging_face",
-                value=model["hugging_face"],
-            )
-        return {**loaded, **{key: one for key, one in found.items() if key != "hugging_face"}}
-    if isinstance(model.get("steps"), str):
-        loaded = load_model(model["steps"], folder=folder)
-        if "steps" not in loaded:
-            raise InputError(
-                "it has no `steps`",
-                hint="see the presets `hammingmesh_...` for examples",
-                field="workload.model.steps",
-                value=model["steps"],
-            )
-        return {**loaded, **{key: one for key, one in found.items() if key != "steps"}}
+    for form, (why, hint) in _NAMED.items():
+        name = model.get(form)
+        if isinstance(name, str):
+            loaded = load_model(name, folder=folder)
+            if form not in loaded:
+                raise InputError(why, hint=hint, field=f"workload.model.{form}", value=name)
+            return {**loaded, **{key: one for key, one in found.items() if key != form}}
     trace, layers = model.get("trace"), model.get("astra_sim")
     if isinstance(trace, str):
         found.setdefault("name", FilePath(trace).name)

@@ -107,7 +107,7 @@ fn well_formed<T: DeserializeOwned>(
     pointer: &str,
     hint: &str,
 ) -> Result<(), SimulateError> {
-    let Some(part) = tree.pointer(pointer).filter(|part| !part.is_null()) else { return Ok(()) };
+    let Some(part) = tree.pointer(pointer) else { return Ok(()) };
     let Err(error) = T::deserialize(part) else { return Ok(()) };
     let keys = part.as_object().map(|keys| keys.keys().map(String::as_str).collect::<Vec<_>>());
     let named = part.get("name").and_then(Value::as_str).map(str::to_owned);
@@ -134,10 +134,17 @@ impl TrainingScenario {
             };
             tree["fabric"] = serde_json::to_value(fabric).map_err(malformed)?;
         }
-        well_formed::<Model>(&tree, "/workload/model", "see the keys of models in the docs")?;
-        let hint = "a device's file has the keys of the packaged ones (docs/reference/devices.md)";
-        well_formed::<DeviceChoice>(&tree, "/workload/compute/device", hint)?;
-        let mut scenario: Self = serde_json::from_value(tree).map_err(malformed)?;
+        let mut scenario = Self::deserialize(&tree).or_else(|error| {
+            well_formed::<Option<Model>>(
+                &tree,
+                "/workload/model",
+                "the keys of models: docs/reference/models.md",
+            )?;
+            let hint =
+                "a device's file has the keys of the packaged ones (docs/reference/devices.md)";
+            well_formed::<Option<DeviceChoice>>(&tree, "/workload/compute/device", hint)?;
+            Err(malformed(error))
+        })?;
         scenario.topology = topology;
         scenario.validate()?;
         Ok(scenario)

@@ -129,9 +129,32 @@ impl Peaks {
         }
     }
 
+    /// A format, or the next wider one that it has.
+    #[must_use]
+    pub const fn nearest(&self, format: Format) -> Format {
+        match format {
+            Format::Fp4 if !self.has(format) => self.nearest(Format::Fp8),
+            Format::Fp8 if !self.has(format) => Format::Bf16,
+            has => has,
+        }
+    }
+
     /// Of a format, or the next wider one.
     #[must_use]
     pub fn of(&self, format: Format) -> FlopRate {
+        match format {
+            Format::Fp32 => self.fp32,
+            Format::Bf16 => self.bf16,
+            Format::Fp8 => self.fp8.unwrap_or(self.bf16),
+            Format::Fp4 => self.fp4.unwrap_or_else(|| self.of(Format::Fp8)),
+        }
+    }
+}
+
+impl Reached {
+    /// Of a format.
+    #[must_use]
+    pub fn of(&self, format: Format) -> f64 {
         match format {
             Format::Fp32 => self.fp32,
             Format::Bf16 => self.bf16,

@@ -247,8 +247,9 @@ fn kernels(
         let hint = format!("one of unfused, {}", known.join(", "));
         return Err(wrong("attention", attention.tag(), &why, &hint));
     }
-    let file = Box::new(file.clone());
-    Ok(Some(KernelModel { file, rates, precision, recipe, attention, launch: compute.launch }))
+    let (peak, memory_bandwidth) = (file.peak, file.memory_bandwidth);
+    let launch = compute.launch;
+    Ok(Some(KernelModel { peak, memory_bandwidth, rates, precision, recipe, attention, launch }))
 }
 
 fn known(tag: &str) -> Result<&'static DeviceFile, WorkloadError> {

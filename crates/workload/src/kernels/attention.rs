@@ -6,7 +6,8 @@
 //! ```text
 //! FLOPs    = 2 · pairs · a · (d + v) forward, 2.5 times as many backward
 //! fused    = FLOPs / rate(kind, head) · (1 + half / k) + start
-//! unfused  = the products Q·Kᵀ and P·V of whole q × k matrices, and a fused softmax over them
+//! unfused  = the products Q·Kᵀ and P·V of whole q × k matrices, and a fused softmax over them;
+//!            with dropout a mask of one byte each, written and read apart
 //! ```
 //!
 //! Rates are of the papers of FlashAttention-2 (Dao, 2023) and -3 (Shah et al., 2024) or measured; the
@@ -68,6 +69,8 @@ pub struct Attention {
     pub head: u64,
     /// Elements of a head of values.
     pub value: u64,
+    /// Whether some of the softmax is left out.
+    pub dropout: bool,
 }
 
 impl Attention {
@@ -93,6 +96,14 @@ impl Attention {
     pub const fn scores(&self) -> u64 {
         self.queries.saturating_mul(self.keys)
     }
+
+    /// Elements of two bytes that unfused attention keeps of all heads: the softmax; with dropout, its mask
+    /// and what is left, too (Korthikanti et al., 2205.05198, §4.1).
+    #[must_use]
+    pub const fn kept(&self) -> u64 {
+        let scores = self.scores().saturating_mul(self.heads);
+        if self.dropout { scores.saturating_mul(5) / 2 } else { scores }
+    }
 }
 
 #[cfg(test)]
@@ -101,8 +112,15 @@ mod tests {
 
     #[test]
     fn a_causal_mask_hides_half_and_of_a_window_little() {
-        let all =
-            Attention { queries: 1000, keys: 1000, causal: false, heads: 1, head: 64, value: 64 };
+        let all = Attention {
+            queries: 1000,
+            keys: 1000,
+            causal: false,
+            heads: 1,
+            head: 64,
+            value: 64,
+            dropout: false,
+        };
         assert!((all.pairs() - 1e6).abs() < 1.0);
         let causal = Attention { causal: true, ..all };
         assert!((causal.pairs() - 5e5).abs() < 1.0);

@@ -24,10 +24,11 @@ pub use product::{Product, Split};
 pub use recipe::{Format, Recipe};
 pub use stream::Stream;
 
+use allrail_core::Bandwidth;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::device::file::{DeviceFile, KernelRates};
+use crate::device::file::{KernelRates, Peaks};
 use crate::spec::Precision;
 use product::{Rates, Shape};
 
@@ -103,7 +104,8 @@ pub(crate) struct PassTimes {
 /// Kernels of one job on a device.
 #[derive(Clone, Debug)]
 pub(crate) struct KernelModel {
-    pub(crate) file: Box<DeviceFile>,
+    pub(crate) peak: Peaks,
+    pub(crate) memory_bandwidth: Bandwidth,
     pub(crate) rates: KernelRates,
     pub(crate) precision: Precision,
     pub(crate) recipe: Recipe,
@@ -132,25 +134,14 @@ impl KernelModel {
 
     fn memory(&self) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "bytes per second")]
-        let bandwidth = self.file.memory_bandwidth.bytes_per_second() as f64;
+        let bandwidth = self.memory_bandwidth.bytes_per_second() as f64;
         bandwidth * self.rates.stream
     }
 
     /// FLOP/s that the best shape reaches.
     pub(crate) fn reached(&self, format: Format) -> f64 {
-        let (peak, reached) = (&self.file.peak, &self.rates.reached);
-        let bf16 = (peak.bf16.per_second(), reached.bf16);
-        let fp8 = peak.fp8.map(|peak| (peak.per_second(), reached.fp8.unwrap_or(reached.bf16)));
-        let fp4 = peak
-            .fp4
-            .map(|peak| (peak.per_second(), reached.fp4.or(reached.fp8).unwrap_or(reached.bf16)));
-        let (peak, part) = match format {
-            Format::Fp32 => (peak.fp32.per_second(), reached.fp32),
-            Format::Bf16 => bf16,
-            Format::Fp8 => fp8.unwrap_or(bf16),
-            Format::Fp4 => fp4.or(fp8).unwrap_or(bf16),
-        };
-        peak * part
+        let format = self.peak.nearest(format);
+        self.peak.of(format).per_second() * self.rates.reached.of(format)
     }
 
     fn product_rates(&self, format: Format) -> Rates {
@@ -251,8 +242,10 @@ impl KernelModel {
         let scores =
             attention.scores() as f64 * share * count as f64 * self.width() / self.memory();
         // A softmax with its mask reads and writes once; its gradient reads two and writes one.
-        forward.add(of(&[[q, k, d], [q, v, k]]) + 2.0 * scores, 3.0);
-        backward.add(of(&[[k, v, q], [q, k, v], [q, d, k], [k, d, q]]) + 3.0 * scores, 5.0);
+        let (left_out, kernels) = if attention.dropout { (2.5 * scores, 1.0) } else { (0.0, 0.0) };
+        forward.add(of(&[[q, k, d], [q, v, k]]) + 2.0 * scores + left_out, 3.0 + kernels);
+        let products = of(&[[k, v, q], [q, k, v], [q, d, k], [k, d, q]]);
+        backward.add(products + 3.0 * scores + left_out, 5.0 + kernels);
     }
 
     #[expect(clippy::cast_precision_loss, reason = "an estimate")]

@@ -12,8 +12,8 @@
 //!
 //! These are Megatron-LM's counts (Narayanan et al., SC'21, §5.1 and appendix): causal masks are not
 //! taken off, so an iteration without recomputation has 72·s·l·h²·(1 + s/6h + V/12lh) FLOPs a sample.
-//! Activations are those of Korthikanti et al. (2205.05198, §4) without dropout masks and without
-//! the s² scores, which fused attention does not keep. Experts' tokens are taken as balanced.
+//! Activations are those of Korthikanti et al. (2205.05198, §4), dropout's masks where there is dropout; the
+//! s² scores are counted where attention is unfused (`memory.rs`). Experts' tokens are taken as balanced.
 //!
 //! Ignored: the gradient of an encoder's output in a decoder's pipeline, copies of key and value
 //! heads where `tp` exceeds them, relative positions' time.
@@ -206,6 +206,10 @@ impl TransformerSpec {
             let why = "it follows a decoder with a head of words";
             return Err(wrong("next_tokens", self.next_tokens, why, "leave it out"));
         }
+        if !(0.0..1.0).contains(&self.dropout) {
+            let hint = "0 to below 1, such as 0.1";
+            return Err(wrong("dropout", self.dropout, "it is no part of activations", hint));
+        }
         if self.next_tokens > 64 {
             return Err(wrong("next_tokens", self.next_tokens, "it is too large", "at most 64"));
         }
@@ -261,6 +265,13 @@ impl Sizes<'_> {
     /// Elements of a sample at full width.
     pub(super) fn wide(&self) -> u64 {
         self.tokens * self.hidden
+    }
+
+    /// Elements of two bytes that a part of a layer keeps at full width: its input twice, before and behind
+    /// the norm, and the mask of its dropout.
+    fn kept_whole(&self) -> u64 {
+        let mask = if self.spec.dropout > 0.0 { self.wide() / 2 } else { 0 };
+        2 * self.wide() + mask
     }
 
     pub(super) fn norm(&self) -> u64 {
@@ -332,7 +343,7 @@ impl Sizes<'_> {
             moved: 2 * (inner + 2 * self.wide()),
             output: self.wide(),
             saved: inner,
-            saved_whole: 2 * self.wide(),
+            saved_whole: self.kept_whole(),
             keys: self.tokens * kv * (d + v),
             cut: Cut::Tensor { forward: self.wide(), backward: self.wide() },
             kernels: self.attention_kernels(crossed, causal),
@@ -357,7 +368,7 @@ impl Sizes<'_> {
                 moved: 2 * (inner + 2 * self.wide()),
                 output: self.wide(),
                 saved: inner,
-                saved_whole: 2 * self.wide(),
+                saved_whole: self.kept_whole(),
                 cut,
                 kernels: self.feed_forward_kernels(layer),
                 ..Layer::default()
@@ -382,7 +393,7 @@ impl Sizes<'_> {
             moved: 2 * (inner + 2 * self.wide()),
             output: self.wide(),
             saved: inner,
-            saved_whole: 2 * self.wide(),
+            saved_whole: self.kept_whole(),
             cut,
             experts: Some(Experts {
                 count: experts.count,

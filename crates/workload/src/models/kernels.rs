@@ -15,8 +15,9 @@
 //! | embedding | 2h | 4h |
 //! | loss, of V words, in fp32 | 9V (2V) | 5V (2V) |
 //!
-//! Counted from what PyTorch's operators read and write. Dropout is not counted: models trained on more data
-//! than they can repeat leave it out.
+//! | dropout, with a mask of one byte | 2.5h (0.5h) | 2.5h (2.5h) |
+//!
+//! Counted from what PyTorch's operators read and write; fused, dropout is written by the kernel that sums.
 
 use super::blocks::Sizes;
 use super::transformer::Head;
@@ -45,6 +46,19 @@ impl Sizes<'_> {
             kernels,
             cut: false,
         })
+    }
+
+    /// Behind a part of a layer, or the embedding.
+    fn dropout(&self) -> Option<Kernel> {
+        let wide = self.tokens * self.hidden;
+        (self.spec.dropout > 0.0).then_some(Kernel::Stream(Stream {
+            forward: 5 * wide / 2,
+            backward: 5 * wide / 2,
+            fused_forward: wide / 2,
+            fused_backward: 5 * wide / 2,
+            kernels: 1,
+            cut: false,
+        }))
     }
 
     fn bias(&self, given: bool, width: u64) -> Option<Kernel> {
@@ -97,8 +111,10 @@ impl Sizes<'_> {
             heads: a,
             head: d,
             value: v,
+            dropout: spec.dropout > 0.0,
         }));
         kernels.push(product(s, a * v, h, Split::Inputs));
+        kernels.extend(self.dropout());
         kernels.extend(self.bias(spec.biases.qkv, a * d + kv * (d + v)));
         kernels.extend(self.bias(spec.biases.output, h));
         kernels
@@ -124,6 +140,7 @@ impl Sizes<'_> {
         ];
         kernels.extend(self.bias(spec.biases.feed_forward, f));
         kernels.extend(self.bias(spec.biases.feed_forward, h));
+        kernels.extend(self.dropout());
         kernels
     }
 
@@ -158,6 +175,7 @@ impl Sizes<'_> {
         let (width, h, s) = (self.spec.embedding(), self.hidden, self.tokens);
         let mut kernels =
             vec![Kernel::Stream(Stream::plain(2 * s * width, 4 * s * width, 2, false))];
+        kernels.extend(self.dropout());
         if let Some(patch) = self.spec.patch {
             kernels.push(plain(s, patch, width, Split::None));
         }

@@ -56,6 +56,9 @@ pub struct TransformerSpec {
     pub parallel_blocks: bool,
     /// A token sees at most so many before it.
     pub window: Option<u64>,
+    /// The part of activations that a training step leaves out, behind the embedding, attention's softmax
+    /// and both parts of a layer; 0 is none. Its masks take time and memory, whatever the part.
+    pub dropout: f64,
     /// Modules behind the last layer that each predict one more token: a projection, a layer and the head
     /// again (DeepSeek-V3's multi-token prediction).
     pub next_tokens: u32,

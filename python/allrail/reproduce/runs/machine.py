@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from math import gcd
 from typing import Any
 
 from allrail.reproduce.runs.table import Run
@@ -96,6 +97,9 @@ def device_of(run: Run) -> str | None:
 def machine_of(run: Run, device: str) -> Machine:
     """Return the machine of a run on so many GPUs.
 
+    NCCL sums with one ring over all ranks, of which (n - 1)/n of the data crosses from one island
+    of NVLink to the next each way; summed within the islands first, (k - 1)/k of it would.
+
     Args:
         run: The line.
         device: Its device's tag.
@@ -125,11 +129,14 @@ def machine_of(run: Run, device: str) -> Machine:
         )
     if domain > joined:
         # What no NVLink joins within a node goes over its PCIe switches.
+        islands = domain // joined
+        ring = min(domain, run.count("tp") or 1)
+        crossing = (1 - 1 / islands) / (1 - 1 / ring) if ring > joined else 1
         dimensions.append(
             {
                 "kind": "switch",
-                "size": domain // joined,
-                "bandwidth": f"{PCIE} GB/s",
+                "size": islands,
+                "bandwidth": f"{PCIE * crossing:.4g} GB/s",
                 "latency": "5 us",
             }
         )
@@ -180,7 +187,7 @@ def placed(degrees: list[tuple[str, int]], sizes: list[int]) -> dict[str, list[s
             if room == 1:
                 at, taken = at + 1, 1
                 continue
-            part = _common(left, room)
+            part = gcd(left, room)
             if part == 1:
                 return {}
             whole = taken == 1 and part == sizes[at]
@@ -190,14 +197,3 @@ def placed(degrees: list[tuple[str, int]], sizes: list[int]) -> dict[str, list[s
         if places:
             found[axis] = places
     return found
-
-
-def _common(degree: int, room: int) -> int:
-    from math import gcd
-
-    return gcd(degree, room)
-
-
-def words(cell: str) -> set[str]:
-    """Return the words of a cell."""
-    return set(re.findall(r"[a-z0-9]+", cell.lower()))

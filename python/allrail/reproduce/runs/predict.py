@@ -7,9 +7,12 @@ recomputation, it is the least that fits the memory, and the band from none to f
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
+from allrail import _core
 from allrail.errors import InputError
 from allrail.reproduce.runs.layout import Layout, layout_of, why_no_layout
 from allrail.reproduce.runs.machine import Machine, device_of, machine_of
@@ -150,6 +153,7 @@ def job_of(run: Run) -> Job | str:
         return "neither a preset nor the sizes of its model are known"
     machine = machine_of(run, device)
     software, layout = software_of(run, device), layout_of(run, machine.sizes)
+    model["transformer"]["dropout"] = software.dropout
     assumed = [*machine.assumed, *software.assumed, *layout.assumed]
     return Job(run, machine, software, layout, model, assumed)
 
@@ -257,12 +261,9 @@ def _value(job: Job, step: Step, measured: Measured | None) -> float:
     return tokens * flops_per_token(measured.kind, sizes) / 1e12
 
 
+@cache
 def _peak(device: str | None) -> float | None:
     """FLOP/s in 16 bits, by which utilisation is told."""
-    import json
-
-    from allrail import _core
-
     for one in json.loads(_core.devices()):
         if one["name"] == device:
             return 1e12 * float(str(one["peak"]["bf16"]).split()[0])

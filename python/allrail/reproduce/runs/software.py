@@ -13,6 +13,10 @@ from typing import Any
 
 from allrail.reproduce.runs.table import Run
 
+DROPOUT = 0.1
+"""What Megatron-LM leaves out unless told otherwise (`--attention-dropout`, `--hidden-dropout`);
+recipes since fused attention set it to 0."""
+
 HALF = ("fp16", "half", "float16")
 
 
@@ -24,6 +28,7 @@ class Software:
         precision: Of parameters and activations.
         gradients: In what they are reduced.
         compute: Keys of `workload.compute`.
+        dropout: The part of activations that is left out.
         recompute: What the table says; None where it says nothing.
         assumed: What the table does not say.
     """
@@ -32,6 +37,7 @@ class Software:
     gradients: str
     compute: dict[str, Any]
     recompute: str | None
+    dropout: float = 0.0
     assumed: list[str] = field(default_factory=list)
 
 
@@ -57,6 +63,9 @@ def software_of(run: Run, device: str) -> Software:
     launch = "compiled" if fused or megatron else "eager"
     if "graph" in flags:
         launch = "graph"
+    dropout = DROPOUT if megatron and attention == "unfused" else 0.0
+    if dropout:
+        assumed.append(f"dropout {dropout}")
     base = "fp16" if any(word in precision for word in HALF) else "bf16"
     if precision.startswith(("fp32", "tf32")):
         base = "fp32"
@@ -70,6 +79,7 @@ def software_of(run: Run, device: str) -> Software:
             "launch": launch,
         },
         recompute=recompute_of(run.text("activation_recompute"), torch="fsdp2" in sharding),
+        dropout=dropout,
         assumed=assumed,
     )
 

@@ -192,6 +192,15 @@ impl<'a> Config<'a> {
         self.value(names).and_then(|(_, value)| value.as_bool()).unwrap_or(otherwise)
     }
 
+    /// The largest part that it leaves out anywhere.
+    fn dropout(&self) -> Result<f64, WorkloadError> {
+        let found = DROPOUT.iter().filter_map(|name| Some((name, self.value(&[name])?.1)));
+        found.into_iter().try_fold(0.0, |most: f64, (name, value)| match value.as_f64() {
+            Some(part) if (0.0..1.0).contains(&part) => Ok(most.max(part)),
+            _ => Err(wrong(name, value, "it is no part of activations", "0 to below 1")),
+        })
+    }
+
     fn text(&self, name: &str) -> &'a str {
         self.get(name).and_then(|(_, value)| value.as_str()).unwrap_or("")
     }
@@ -224,6 +233,17 @@ const FEED_FORWARD: &[&str] =
     &["intermediate_size", "n_inner", "ffn_dim", "d_ff", "hidden_dim", "ffn_hidden_size"];
 const POSITIONS: &[&str] =
     &["max_position_embeddings", "n_positions", "n_ctx", "max_seq_len", "seq_length"];
+const DROPOUT: [&str; 9] = [
+    "dropout",
+    "dropout_rate",
+    "hidden_dropout",
+    "hidden_dropout_prob",
+    "attention_dropout",
+    "attention_probs_dropout_prob",
+    "resid_pdrop",
+    "attn_pdrop",
+    "embd_pdrop",
+];
 const EXPERTS: &[&str] = &["num_local_experts", "num_experts", "n_routed_experts"];
 
 /// The transformer that a `config.json` describes, for samples of `tokens` if the workload says it, and what was assumed or passed over for it.
@@ -253,6 +273,7 @@ pub fn transformer(
         tied: config.flag(&["tie_word_embeddings"], family.tied),
         biases: family.biases,
         norms: Norms { parameters: family.norm, ..Norms::default() },
+        dropout: config.dropout()?,
         ..TransformerSpec::default()
     };
     (family.read)(&config, &mut spec)?;
