@@ -23,6 +23,7 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
         Verb("simulate", "simulate one scenario, or an ASTRA-sim case as it is"),
         Verb("compare", "several policies, fabrics, sizes or models side by side"),
         Verb("sweep", "any fields of a scenario over many values: one table, with pictures"),
+        Verb("tune", "better values of a training schedule's knobs, by few simulations"),
         Verb("plan", "make the plan alone, to look at or to reuse"),
     ),
     "Run": (

@@ -1,0 +1,79 @@
+"""`allrail tune`: better values of a schedule's knobs, by few simulations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from shlex import quote
+
+import click
+
+from allrail.cli import options
+from allrail.errors import show as shown
+
+
+@click.command()
+@click.argument("file", metavar="SCENARIO", type=click.Path(path_type=Path))
+@click.option(
+    "--trials", type=int, default=12, show_default=True, metavar="N", help="How many simulations."
+)
+@click.option("--seed", type=int, default=0, show_default=True, metavar="N", help="Of the search.")
+@click.option(
+    "--study",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Keep the trials in this file: the same command goes on, or further with more trials.",
+)
+@options.sets
+@options.as_json
+def command(
+    *, file: Path, trials: int, seed: int, study: Path | None, sets: tuple[str, ...], as_json: bool
+) -> None:
+    """Search the knobs of a training SCENARIO's schedule.
+
+    They are what its schedulers read: partition, credit, bucket, threshold, cycle; and chunks.
+    Bayesian optimisation (Optuna). The first trial is the scenario as it is.
+    """
+    from allrail.cli import output
+    from allrail.tuning import tune
+
+    with output.Progress("tuning") as progress:
+        tuned = tune(file, sets=sets, trials=trials, seed=seed, study=study, progress=progress)
+    best = tuned.best
+    if as_json:
+        rows = [
+            {"sets": one.sets, "step_time_us": finite(one.step_time_us)} for one in tuned.trials
+        ]
+        output.print_json({"best": tuned.written, "gain": tuned.gain, "trials": rows})
+        return
+    output.table(
+        ["trial", *(knob.path for knob in tuned.knobs), "step_time_us", "gain_%"],
+        [
+            [
+                str(number),
+                *(str(one.sets.get(knob.path, "-")).replace(" ", "") for knob in tuned.knobs),
+                "-" if finite(one.step_time_us) is None else f"{one.step_time_us:.3f}",
+                output.percent(
+                    None
+                    if finite(one.step_time_us) is None
+                    else 1 - one.step_time_us / tuned.trials[0].step_time_us
+                ),
+            ]
+            for number, one in enumerate(tuned.trials)
+        ],
+    )
+    if best.sets:
+        sets_of_best = (f"{path}={shown(value)}" for path, value in tuned.written.items())
+        told = " ".join(f"--set {quote(text)}" for text in sets_of_best)
+        output.note(f"best: {told}")
+    else:
+        output.note("best: the scenario as it is")
+    output.note(f"gain {output.percent(tuned.gain)} %; searched by {tuned.sampler}")
+
+
+def finite(time_us: float) -> float | None:
+    """Return a time; None of what could not be simulated.
+
+    Args:
+        time_us: Of a trial.
+    """
+    return None if time_us == float("inf") else time_us
