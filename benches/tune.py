@@ -22,6 +22,7 @@ from allrail.tuning.run import TRIALS, search
 from allrail.tuning.space import knobs
 
 ROOT = Path(__file__).parents[1]
+SEEDS = 10
 EXAMPLE = ROOT / "examples/07-compare-tensor-schedulers/scenario.yaml"
 CASES = {
     "vgg16 bytescheduler 12.5G": {"schedule.tensor": "bytescheduler"},
@@ -54,7 +55,7 @@ def over(found: list[float], best: float) -> str:
 
 def main() -> None:
     """Print the table."""
-    print(f"{TRIALS} trials, ten seeds: above the whole grid's best, %, median (worst)")
+    print(f"{TRIALS} trials, {SEEDS} seeds: above the whole grid's best, %, median (worst)")
     print(
         f"{'case':<28} {'grid':>6} {'tune':>14} {'random':>14} {'coarse grid':>12} {'as it is':>9}"
     )
@@ -70,17 +71,18 @@ def main() -> None:
         best = min(*times.values(), start)
 
         known = partial(looked_up, times=times, paths=paths, start=start)
-        tuned = [search(space, known, seed=s).best.step_time_us for s in range(10)]
+        tuned = [search(space, known, seed=s).best.step_time_us for s in range(SEEDS)]
         drawn = [
             min(start, *(times[p] for p in random.Random(s).sample(points, TRIALS - 1)))
-            for s in range(10)
+            for s in range(SEEDS)
         ]
         even = points[:: max(1, len(points) // (TRIALS - 1))][: TRIALS - 1]
         coarse = min(start, *(times[p] for p in even))
 
         print(
             f"{name:<28} {len(points):>6} {over(tuned, best):>14} {over(drawn, best):>14} "
-            f"{100 * (coarse / best - 1):>12.2f} {100 * (start / best - 1):>9.2f}"
+            f"{100 * (coarse / best - 1):>12.2f} {100 * (start / best - 1):>9.2f}",
+            flush=True,
         )
 
 

@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         what_ifs,
     )
     from allrail.training_result import TrainingResult
+    from allrail.tuning import Trial, Tuned, tune
 
     __version__: str
 
@@ -101,6 +102,7 @@ _HOMES = {
         "training",
     ),
     "TrainingResult": "training_result",
+    **dict.fromkeys(("Trial", "Tuned", "tune"), "tuning"),
 }
 
 __all__ = [
@@ -122,6 +124,8 @@ __all__ = [
     "TrainingError",
     "TrainingResult",
     "TrainingRow",
+    "Trial",
+    "Tuned",
     "WhatIf",
     "Workload",
     "__version__",
@@ -142,6 +146,7 @@ __all__ = [
     "simulate_training",
     "simulate_training_many",
     "sweep",
+    "tune",
     "what_ifs",
 ]
 
