@@ -24,7 +24,7 @@ from allrail.verify.fit import Carried, carried
 _OFF = 0.05
 """A prediction that is as near needs no explanation."""
 _UNSEEN = 0.02
-"""What one run cannot show of the next one: chosen, after two series of runs on a shared machine."""
+"""What one run cannot show of the next: chosen, after two series of runs on a shared machine."""
 _SHOWN = 8
 
 
