@@ -251,7 +251,7 @@ class Schedule(Node):
 
 
 class Parallelism(Node):
-    """How the model is cut. The product of all degrees is the number of NPUs."""
+    """How the model is cut. The product of all degrees is the number of NPUs that are used."""
 
     dp: Annotated[int, Count(1)] | None = Field(
         default=None, description="Data: replicas; what remains of the NPUs if left out."

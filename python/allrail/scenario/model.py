@@ -127,7 +127,7 @@ class Scenario(Node):
         _check_form(self)
         if self.traffic is not None:
             return self
-        if self._steps_on_a_graph:
+        if self._needs_no_dimensions:
             return self
         count = len(dimensions_of(self.fabric).dimensions)
         if self.what_if is not None:
@@ -162,10 +162,12 @@ class Scenario(Node):
         return self
 
     @property
-    def _steps_on_a_graph(self) -> bool:
-        """Whether the job brings its own dimensions, and the fabric need not have any."""
-        graph = isinstance(self.fabric, GraphFabric)
-        return graph and self.workload is not None and "steps" in self.workload.model
+    def _needs_no_dimensions(self) -> bool:
+        """Whether the fabric's dimensions, if it has any, are not what the job runs on."""
+        if self.workload is None or not isinstance(self.fabric, GraphFabric):
+            return False
+        cables = self.world in GRAPH_WORLDS and self.schedule.algorithms is None
+        return cables or "steps" in self.workload.model
 
     def to_json(self) -> str:
         """Return what the Rust core reads: everything resolved, nothing for people only."""
