@@ -17,11 +17,13 @@ from pydantic import (
     Field,
     PrivateAttr,
     Tag,
+    ValidationError,
     model_validator,
 )
 
 from allrail.errors import InputError, show
 from allrail.scenario.dimensions import dimensions_of
+from allrail.scenario.explain import from_pydantic
 from allrail.scenario.fabric import Fabric
 from allrail.scenario.fields import U64_MAX, Count, OneOf
 from allrail.scenario.graph import GraphFabric
@@ -116,6 +118,15 @@ class Scenario(Node):
     )
     _places: Places = PrivateAttr(default_factory=Places)
     _notes: tuple[str, ...] = PrivateAttr(default=())
+
+    def __init__(self, **tree: Any) -> None:
+        try:
+            super().__init__(**tree)
+        except ValidationError as error:
+            raise from_pydantic(error, model=type(self), places=Places()) from None
+
+    # `model_validate` goes its own way: `load_scenario` knows the places of what is wrong.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
 
     @model_validator(mode="before")
     @classmethod
