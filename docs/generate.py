@@ -175,6 +175,58 @@ def topologies_page() -> str:
     return "\n".join(lines) + "\n"
 
 
+FORMS = {
+    "transformer": "TransformerSpec",
+    "dlrm": "DlrmSpec",
+    "layers": "LayerSpec",
+}
+"""Models that a workload describes itself, and the types of their keys."""
+
+
+def models_page() -> str:
+    """Return the keys of models, from the Rust core's own schemas."""
+    from allrail import _core
+
+    definitions = json.loads(_core.scenario_keys())
+    lines = [
+        "# Models: every key",
+        "",
+        "Written by `make docs` from the Rust core's own schemas. `workload.model` is one of:",
+        "",
+        "| form | |",
+        "|---|---|",
+    ]
+    for form in definitions["Model"]["oneOf"]:
+        (key,) = form["properties"]
+        lines.append(f"| `{key}` | {' '.join(form['description'].split())} |")
+    for form, name in FORMS.items():
+        each = ", each of a list" if form == "layers" else ""
+        lines += ["", f"## `{form}`{each}", "", "| key | default | |", "|---|---|---|"]
+        lines += _rows_of_model(definitions[name], definitions, ())
+    return "\n".join(lines) + "\n"
+
+
+def _rows_of_model(
+    schema: dict[str, Any], definitions: dict[str, Any], path: tuple[str, ...]
+) -> Iterator[str]:
+    for key, one in schema["properties"].items():
+        choices = one.get("anyOf", [one])
+        referred = (choice.get("$ref", "").rpartition("/")[2] for choice in choices)
+        inner = definitions.get(next(filter(None, referred), ""), {})
+        name = ".".join((*path, key))
+        about = " ".join(one.get("description", "").split())
+        if "properties" in inner:
+            yield f"| `{name}` | | {about} |"
+            yield from _rows_of_model(inner, definitions, (*path, key))
+            continue
+        values = [f"`{each['const']}`" for each in inner.get("oneOf", []) if "const" in each]
+        if values:
+            about += f" {', '.join(values)}."
+        default = one.get("default")
+        shown = "" if default is None else f"`{_text(default)}`"
+        yield f"| `{name}` | {shown} | {about} |"
+
+
 def job_page() -> str:
     """Return the keys of the job file, from the Rust core's own schema."""
     from allrail.runtime.job import job_schema
@@ -220,6 +272,7 @@ def pages() -> dict[str, str]:
         "devices.md": devices_page(),
         "fabrics.md": fabrics_page(),
         "job.md": job_page(),
+        "models.md": models_page(),
         "topologies.md": topologies_page(),
         "workloads.md": workloads_page(),
     }

@@ -23,6 +23,7 @@ PAGES = (
     "topologies.md",
     "workloads.md",
     "job.md",
+    "models.md",
 )
 NAMES = (*PAGES, *(f"{name}.schema.json" for name in SCHEMAS))
 

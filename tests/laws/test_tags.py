@@ -33,6 +33,9 @@ LISTS = {
 
 # Each with the reason for which it may stand. Nothing else is let through.
 ALLOWED = {
+    "python/allrail/apply/megatron.py: workload['compute']['launch'] == 'graph'": (
+        "a way to launch kernels, which has the name of a topology"
+    ),
     "python/allrail/formats/astra_sim/system.py: "
     "values.get('inter-dimension-scheduling') in BY_LOADS": (
         "these are ASTRA-sim's names of policies, in ASTRA-sim's files; one of them is ours too"

@@ -28,6 +28,7 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
         Verb("launch", "a script as several ranks on this host"),
         Verb("run", "any training command with recording on: a trace, and a table"),
     ),
+    "Apply": (Verb("apply", "files for allrail, DDP, FSDP, Megatron-LM, torchtitan and NCCL"),),
     "Formats": (
         Verb("import", "traces of PyTorch, Chakra, ASTRA-sim and SimAI, as scenarios that run"),
         Verb("export", "a training step as a Chakra trace"),

@@ -141,7 +141,7 @@ impl TrainingScenario {
             well_formed::<Option<Model>>(
                 &tree,
                 "/workload/model",
-                "see the keys of models in the docs",
+                "the keys of models: docs/reference/models.md",
             )?;
             let hint =
                 "a device's file has the keys of the packaged ones (docs/reference/devices.md)";

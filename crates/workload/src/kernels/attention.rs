@@ -112,8 +112,15 @@ mod tests {
 
     #[test]
     fn a_causal_mask_hides_half_and_of_a_window_little() {
-        let all =
-            Attention { queries: 1000, keys: 1000, causal: false, heads: 1, head: 64, value: 64, dropout: false };
+        let all = Attention {
+            queries: 1000,
+            keys: 1000,
+            causal: false,
+            heads: 1,
+            head: 64,
+            value: 64,
+            dropout: false,
+        };
         assert!((all.pairs() - 1e6).abs() < 1.0);
         let causal = Attention { causal: true, ..all };
         assert!((causal.pairs() - 5e5).abs() < 1.0);

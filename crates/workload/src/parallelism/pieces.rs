@@ -18,41 +18,42 @@ pub(super) fn cut(
     parallelism: &Parallelism,
 ) -> Result<Vec<Range<usize>>, WorkloadError> {
     let layers = &model.layers;
+    let ends = u32::from(parallelism.ends_as_layers);
     let units = layers.last().map_or(0, |layer| layer.unit + 1);
-    if units < pieces {
+    let places = units + 2 * ends;
+    if places < pieces {
         let hint = "stages times `virtual_stages` are at most as many";
-        let why = format!("the model has {units} layers to cut");
+        let why = format!("the model has {places} layers to cut{}", with_ends(ends));
         return Err(WorkloadError::new("workload.parallelism.pp", pieces, why, hint));
     }
-    let ends = if parallelism.ends_as_layers { 1 } else { 0 };
     let counts = match &parallelism.stages {
-        Some(given) => checked(given, pieces, units, ends)?,
+        Some(given) => checked(given, pieces, places, ends)?,
         // Of a transformer all units are alike.
-        None if model.kv_heads.is_some() => even(pieces, units, ends)?,
-        None => return Ok(ranges(layers, &balanced(layers, units, pieces))),
+        None if model.kv_heads.is_some() => even(pieces, places),
+        None => return Ok(ranges(layers, &balanced(layers, units, pieces), 0)),
     };
     let mut end = 0;
-    let last_units: Vec<u32> = counts
+    let last_places: Vec<u32> = counts
         .iter()
         .map(|count| {
             end += count;
             end - 1
         })
         .collect();
-    Ok(ranges(layers, &last_units))
+    Ok(ranges(layers, &last_places, ends))
 }
 
-/// As many units each as it goes, the first pieces one more, where `ends` places at either end are taken.
-fn even(pieces: u32, units: u32, ends: u32) -> Result<Vec<u32>, WorkloadError> {
-    let all = units + 2 * ends;
-    let mut counts: Vec<u32> =
-        (0..pieces).map(|k| all / pieces + u32::from(k < all % pieces)).collect();
-    take_ends(&mut counts, ends)?;
-    Ok(counts)
+const fn with_ends(ends: u32) -> &'static str {
+    if ends > 0 { " with the embedding and the head" } else { "" }
+}
+
+/// As many places each as it goes, the first pieces one more.
+fn even(pieces: u32, places: u32) -> Vec<u32> {
+    (0..pieces).map(|k| places / pieces + u32::from(k < places % pieces)).collect()
 }
 
 /// The user's own counts.
-fn checked(given: &[u32], pieces: u32, units: u32, ends: u32) -> Result<Vec<u32>, WorkloadError> {
+fn checked(given: &[u32], pieces: u32, places: u32, ends: u32) -> Result<Vec<u32>, WorkloadError> {
     let shown = || {
         let counts: Vec<String> = given.iter().map(u32::to_string).collect();
         format!("[{}]", counts.join(", "))
@@ -65,45 +66,31 @@ fn checked(given: &[u32], pieces: u32, units: u32, ends: u32) -> Result<Vec<u32>
         return fail(why, "one number a stage, with `virtual_stages` one a piece");
     }
     let sum: u64 = given.iter().map(|count| u64::from(*count)).sum();
-    let all = u64::from(units + 2 * ends);
-    if sum != all {
-        let of = if ends > 0 { " with the embedding and the head" } else { "" };
-        let why = format!("its numbers add up to {sum}, and the model has {all} layers{of}");
+    if sum != u64::from(places) {
+        let of = with_ends(ends);
+        let why = format!("its numbers add up to {sum}, and the model has {places} layers{of}");
         return fail(why, "every layer is on one stage");
     }
     if given.contains(&0) {
         return fail("a stage has no layer".to_owned(), "at least 1 each");
     }
-    let mut counts = given.to_vec();
-    take_ends(&mut counts, ends)?;
-    Ok(counts)
+    Ok(given.to_vec())
 }
 
-/// Takes the places of the embedding and the head.
-fn take_ends(counts: &mut [u32], ends: u32) -> Result<(), WorkloadError> {
-    let last = counts.len() - 1;
-    for place in [0, last] {
-        counts[place] = counts[place].saturating_sub(ends);
-    }
-    if counts.contains(&0) {
-        return Err(WorkloadError::new(
-            "workload.parallelism.ends_as_layers",
-            true,
-            "a stage would have the embedding or the head alone",
-            "a stage has one layer of the model at least",
-        ));
-    }
-    Ok(())
-}
-
-/// Ranges of layers, given the last unit of each piece.
-fn ranges(layers: &[Layer], last_units: &[u32]) -> Vec<Range<usize>> {
+/// Ranges of layers, given the last place of each piece: a unit is a place, with `ends` the first layer and the
+/// last one, too.
+fn ranges(layers: &[Layer], last_places: &[u32], ends: u32) -> Vec<Range<usize>> {
+    let after = |place: u32| match (ends, place) {
+        (0, unit) => layers.partition_point(|layer| layer.unit <= unit),
+        (_, 0) => 1,
+        (_, place) => layers[..layers.len() - 1].partition_point(|layer| layer.unit < place),
+    };
     let mut start = 0;
     let mut ranges = Vec::new();
-    for end in last_units {
-        let after = layers.partition_point(|layer| layer.unit <= *end);
-        ranges.push(start..after);
-        start = after;
+    for (k, place) in last_places.iter().enumerate() {
+        let end = if k + 1 == last_places.len() { layers.len() } else { after(*place) };
+        ranges.push(start..end);
+        start = end;
     }
     ranges
 }

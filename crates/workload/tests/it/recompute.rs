@@ -140,6 +140,10 @@ fn layers_that_do_not_divide_are_shared_out_evenly() {
     assert_eq!(found.iter().sum::<usize>(), 126);
     let cut = of(json!({"stages": [3, 3, 3, 3], "ends_as_layers": true}));
     assert_eq!(stages(transformer(10, cut), &[4]), [2, 3, 3, 2]);
+    // A place of its own for either end.
+    let cut = of(json!({"stages": [1, 2, 2, 1], "ends_as_layers": true}));
+    assert_eq!(stages(transformer(4, cut), &[4]), [0, 2, 2, 0]);
+    assert_eq!(stages(transformer(2, of(json!({"ends_as_layers": true}))), &[4]), [0, 1, 1, 0]);
 }
 
 #[test]
@@ -148,7 +152,12 @@ fn stages_that_do_not_add_up_are_refused() {
         (10, json!({"stages": [3, 3, 4]}), "stages", "3 numbers for 4 pieces"),
         (10, json!({"stages": [3, 3, 3, 3]}), "stages", "add up to 12, and the model has 10"),
         (10, json!({"stages": [5, 5, 0, 0]}), "stages", "a stage has no layer"),
-        (4, json!({"stages": [1, 1, 1, 3], "ends_as_layers": true}), "ends_as_layers", "alone"),
+        (
+            4,
+            json!({"stages": [1, 1, 1, 2], "ends_as_layers": true}),
+            "stages",
+            "6 layers with the emb",
+        ),
         (3, json!({}), "pp", "has 3 layers"),
     ] {
         let mut cut = json!({"pp": 4, "microbatches": 4});

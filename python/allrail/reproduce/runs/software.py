@@ -14,7 +14,7 @@ from typing import Any
 from allrail.reproduce.runs.table import Run
 
 DROPOUT = 0.1
-"""What Megatron-LM leaves out unless it is told otherwise (`--attention-dropout`, `--hidden-dropout`);
+"""What Megatron-LM leaves out unless told otherwise (`--attention-dropout`, `--hidden-dropout`);
 recipes since fused attention set it to 0."""
 
 HALF = ("fp16", "half", "float16")

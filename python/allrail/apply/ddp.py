@@ -1,0 +1,71 @@
+"""The buckets of PyTorch's `DistributedDataParallel`: its caps, and what lies in which bucket.
+
+A scenario that schedules tensors otherwise has no buckets: then the caps are those that the
+simulator finds the fastest of `CAPS`.
+"""
+
+from __future__ import annotations
+
+from allrail.apply.decision import Decision
+
+ABOUT = "the bucket caps of DistributedDataParallel, and the buckets"
+
+CAPS = ("0.1 MB", "0.25 MB", "0.5 MB", "1.6 MB", "6 MB", "25 MB")
+"""Tried where the scenario names none."""
+
+SAME = 1.001
+"""Steps that differ by less are as fast."""
+
+
+def files(decision: Decision) -> dict[str, str]:
+    """Return the text of files by name.
+
+    Args:
+        decision: What a scenario has decided.
+
+    Raises:
+        Inapplicable: DDP cannot do it.
+    """
+    from allrail import _core
+    from allrail.training import simulate_training, simulate_training_many
+
+    decision.needs("DDP", tp=1, pp=1, cp=1, ep=1, op=1, zero=0)
+    if decision.reads("bucket"):
+        cap = decision.tensor.get("bucket", "25 MiB")
+        first = decision.tensor.get("first_bucket", "1 MiB")
+        why = "as the scenario has them"
+    else:
+        trees = [decision.tree | {"schedule": _with(decision, cap)} for cap in CAPS]
+        steps = [one.step_time_us for one in simulate_training_many(trees)]
+        # Of those as fast, the largest: fewer calls.
+        cap = first = [
+            cap for cap, step in zip(CAPS, steps, strict=True) if step <= SAME * min(steps)
+        ][-1]
+        tried = ", ".join(f"{cap}: {step / 1e3:.2f}" for cap, step in zip(CAPS, steps, strict=True))
+        why = f"the fastest of (ms a step) {tried}"
+    tree = decision.tree | {"schedule": _with(decision, cap, first)}
+    tree["workload"] = {**decision.workload, "iterations": 1}
+    result = simulate_training(tree, timeline=True)
+    buckets: dict[int, tuple[str, int]] = {}
+    for one in result.timeline or ():
+        if one.communication is not None and one.purpose == "data":
+            buckets.setdefault(one.communication, (one.name, one.bytes or 0))
+    mib = _core.parse_quantity("size", cap) / 2**20
+    lines = [
+        decision.title(),
+        f"# {why}\n\n",
+        "from torch.nn.parallel import DistributedDataParallel\n\n\n",
+        "def wrap(module, **keywords):\n",
+        '    """Wrap a module of this job."""\n',
+        f"    return DistributedDataParallel(module, bucket_cap_mb={mib:.6g}, **keywords)\n\n\n",
+        f"# {len(buckets)} buckets, in the order in which they close: bytes, and what closes it.\n",
+    ]
+    lines += [
+        f"# {size:>12,} {name.removesuffix(' gradient')}\n" for name, size in buckets.values()
+    ]
+    return {"ddp_buckets.py": "".join(lines)}
+
+
+def _with(decision: Decision, cap: str, first: str | None = None) -> dict[str, object]:
+    tensor = {"policy": "ddp", "bucket": cap, "first_bucket": first or cap}
+    return {**decision.schedule, "tensor": tensor}

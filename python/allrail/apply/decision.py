@@ -1,0 +1,189 @@
+"""What a scenario has decided, with what it leaves out filled in."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+from allrail.errors import InputError
+from allrail.scenario import Scenario, ScenarioLike, load_scenario
+from allrail.scenario.dimensions import dimensions_of
+from allrail.scenario.overrides import Sets
+from allrail.training import of_training
+
+AXES = ("tp", "cp", "pp", "ep", "op")
+"""What cuts a replica, and shares its experts; `dp` is what remains of the NPUs."""
+
+
+class Inapplicable(Exception):  # noqa: N818, it is an answer
+    """A tool cannot do what was decided; its text says what."""
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A layout and a schedule, as tools ask for them.
+
+    Attributes:
+        scenario: What it was read from.
+        tree: The same as the core reads it.
+        dimensions: Of the fabric, the innermost first; empty where it is no product of dimensions.
+        npus: That train.
+        degrees: Of every axis, `dp` too.
+        samples: Of a replica and step.
+        microbatches: Of a replica and step.
+    """
+
+    scenario: Scenario
+    tree: dict[str, Any]
+    dimensions: tuple[dict[str, Any], ...]
+    npus: int
+    degrees: dict[str, int]
+    samples: int
+    microbatches: int
+
+    @classmethod
+    def of(cls, scenario: ScenarioLike, *, sets: Sets = ()) -> Decision:
+        """Read a scenario of a training step.
+
+        Args:
+            scenario: A file, a mapping or a `Scenario`.
+            sets: Overrides.
+
+        Raises:
+            InputError: Something in it is wrong, as `simulate` would say.
+        """
+        from allrail.training import simulate_training
+
+        loaded = of_training(load_scenario(scenario, sets=sets))
+        # Whatever cannot be simulated is refused with its reason.
+        simulate_training(loaded, sets={"workload.iterations": 1})
+        tree = json.loads(loaded.to_json())
+        if "parallelism" not in tree["workload"]:
+            raise InputError(
+                "its ranks and what they exchange are in the file",
+                field="workload.model",
+                hint="name a model and a layout: tools want both",
+            )
+        parallelism = tree["workload"]["parallelism"]
+        try:
+            dimensions = tuple(
+                one.model_dump(exclude_defaults=True)
+                for one in dimensions_of(loaded.fabric).dimensions
+            )
+        except InputError:
+            dimensions = ()
+        degrees = {axis: int(parallelism.get(axis) or 1) for axis in AXES}
+        npus = prod(int(one["size"]) for one in dimensions) if dimensions else 0
+        if parallelism.get("dp"):
+            degrees["dp"] = int(parallelism["dp"])
+            npus = prod(degrees.values())
+        elif npus:
+            degrees["dp"] = npus // prod(degrees.values())
+        else:
+            raise InputError(
+                "how many replicas there are is not said",
+                field="workload.parallelism.dp",
+                hint="name it: this fabric is no product of dimensions",
+            )
+        samples, microbatches = _batch(tree["workload"], degrees)
+        return cls(loaded, tree, dimensions, npus, degrees, samples, microbatches)
+
+    @property
+    def workload(self) -> dict[str, Any]:
+        """The key `workload`."""
+        found: dict[str, Any] = self.tree["workload"]
+        return found
+
+    @property
+    def parallelism(self) -> dict[str, Any]:
+        """The key `workload.parallelism`."""
+        found: dict[str, Any] = self.workload["parallelism"]
+        return found
+
+    @property
+    def schedule(self) -> dict[str, Any]:
+        """The key `schedule`."""
+        found: dict[str, Any] = self.tree["schedule"]
+        return found
+
+    @property
+    def tensor(self) -> dict[str, Any]:
+        """The tensor scheduler and its keys."""
+        found: dict[str, Any] = self.schedule.get("tensor") or {"policy": "fifo"}
+        return found
+
+    def reads(self, key: str) -> bool:
+        """Whether its tensor scheduler has such a key.
+
+        Args:
+            key: Of `schedule.tensor`, such as `partition`.
+        """
+        from allrail.scenario.fields import table
+
+        rows = table("tensor_policies")
+        return any(key in row["reads"] for row in rows if row["name"] == self.tensor["policy"])
+
+    @property
+    def transformer(self) -> dict[str, Any] | None:
+        """The sizes of the model, where it is a transformer that says them."""
+        found: dict[str, Any] | None = self.workload["model"].get("transformer")
+        return found
+
+    @property
+    def sequence(self) -> int | None:
+        """Tokens of a sample."""
+        said = self.workload.get("sequence_length")
+        return said or (self.transformer or {}).get("sequence_length")
+
+    @property
+    def replicas(self) -> int:
+        """Ranks that have samples of their own: of `dp` and `ep`."""
+        return self.degrees["dp"] * self.degrees["ep"]
+
+    @property
+    def micro_batch(self) -> int:
+        """Samples of a microbatch."""
+        return self.samples // self.microbatches
+
+    @property
+    def global_batch(self) -> int:
+        """Samples of a step of the whole job."""
+        return self.samples * self.replicas
+
+    def title(self, comment: str = "#") -> str:
+        """Return the line that files begin with."""
+        workload = self.scenario.workload
+        name = "" if workload is None else workload.title
+        axes = ", ".join(f"{axis} {size}" for axis, size in self.degrees.items() if size > 1)
+        return f"{comment} allrail apply: {name} on {self.npus} NPUs ({axes or 'one rank'})\n"
+
+    def needs(self, tool: str, **values: object) -> None:
+        """Refuse a layout that a tool does not have.
+
+        Args:
+            tool: As people call it.
+            values: What keys of `workload.parallelism` must be; a tuple: one of these.
+
+        Raises:
+            Inapplicable: One is another.
+        """
+        for key, wanted in values.items():
+            found = self.degrees.get(key, self.parallelism.get(key))
+            allowed = wanted if isinstance(wanted, tuple) else (wanted,)
+            if found not in allowed:
+                raise Inapplicable(f"{tool} has no `{key}: {found}`")
+
+
+def _batch(workload: dict[str, Any], degrees: dict[str, int]) -> tuple[int, int]:
+    """Samples and microbatches of a replica."""
+    replicas = degrees["dp"] * degrees["ep"]
+    samples = workload.get("batch_per_replica")
+    if samples is None:
+        samples = (workload.get("global_batch") or replicas) // replicas
+    micro = workload.get("micro_batch")
+    microbatches = workload["parallelism"].get("microbatches")
+    if microbatches is None:
+        microbatches = samples // micro if micro else degrees["pp"]
+    return int(samples), int(microbatches)

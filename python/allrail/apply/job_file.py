@@ -1,0 +1,70 @@
+"""`allrail.yaml` for the runtime, and the plan that it carries out.
+
+The runtime exchanges gradients of replicas: a layout that cuts the model goes to the tool that cuts
+it (`megatron`, `torchtitan`).
+"""
+
+from __future__ import annotations
+
+from allrail.apply.decision import Decision, Inapplicable
+
+ABOUT = "`allrail.yaml` and a plan, for `allrail.torch`"
+
+_SCHEDULE = ("policy", "order", "algorithms", "smallest_chunk")
+
+
+def files(decision: Decision) -> dict[str, str]:
+    """Return the text of files by name.
+
+    Args:
+        decision: What a scenario has decided.
+
+    Raises:
+        Inapplicable: The runtime cannot do it.
+    """
+    import json
+
+    import yaml
+
+    from allrail.api import plan
+
+    decision.needs("the runtime", tp=1, pp=1, cp=1, ep=1, op=1, zero=(0, 1, 2))
+    if not decision.dimensions:
+        raise Inapplicable("the runtime has dimensions alone, this fabric is no product of them")
+    schedule = decision.schedule
+    kept = {key: schedule[key] for key in _SCHEDULE if schedule.get(key) not in (None, "0 B")}
+    kept["chunks"] = schedule["chunks"]
+    tensor = decision.tensor
+    cuts = decision.reads("partition")
+    if cuts:
+        partition = tensor.get("partition", "4 MiB")
+        kept["tensor"] = {"policy": tensor["policy"], "partition": partition}
+    job = {
+        "schema_version": 1,
+        "fabric": {"name": "job", "dimensions": list(decision.dimensions)},
+        "schedule": kept,
+        "exchange": "overlap" if cuts else "barrier",
+    }
+    for key in ("compression", "every"):
+        if decision.workload.get(key) not in (None, 1):
+            job[key] = decision.workload[key]
+    if decision.parallelism["zero"] == 2:
+        job["exchange"] = "reduce_scatter"
+    found = {}
+    if len(decision.dimensions) > 1:
+        job["plan"] = "plan.json"
+        size = kept.get("tensor", {}).get("partition", "64 MiB")
+        made = plan(
+            {
+                "schema_version": 1,
+                "fabric": job["fabric"],
+                "collective": {"kind": "all_reduce", "size": size},
+                "schedule": {key: kept[key] for key in kept if key != "tensor"},
+            }
+        )
+        found["plan.json"] = json.dumps(made.to_dict(), indent=1) + "\n"
+    head = decision.title() + (
+        "# Copy it beside the script that torchrun starts, or name it by ALLRAIL_JOB.\n"
+        "# On several hosts add `interfaces` and `secret`: docs/guides/job.md.\n"
+    )
+    return {"allrail.yaml": head + yaml.safe_dump(job, sort_keys=False), **found}

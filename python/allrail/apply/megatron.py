@@ -1,0 +1,205 @@
+"""Megatron-LM: the flags of a layout (names of its `arguments.py`, core 0.12 and later)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from allrail.apply.decision import Decision, Inapplicable
+
+ABOUT = "the flags of Megatron-LM for the layout"
+
+_RECIPES = {
+    "fp8_delayed": ["--fp8-format hybrid", "--fp8-recipe delayed"],
+    "fp8_tensorwise": ["--fp8-format hybrid", "--fp8-recipe tensorwise"],
+    "mxfp8": ["--fp8-format e4m3", "--fp8-recipe mxfp8"],
+    "nvfp4": ["--fp4-format e2m1", "--fp4-recipe nvfp4"],
+}
+_SHARDED = {2: "optim_grads", 3: "optim_grads_params"}
+_ORDER = ("tp", "cp", "ep", "dp", "pp")
+"""In which Megatron-LM numbers ranks, the innermost first."""
+
+
+def files(decision: Decision) -> dict[str, str]:
+    """Return the text of files by name.
+
+    Args:
+        decision: What a scenario has decided.
+
+    Raises:
+        Inapplicable: Megatron-LM cannot do it.
+    """
+    decision.needs("Megatron-LM", op=1, schedule=("1f1b", "interleaved"))
+    sections = [
+        ("ranks", _ranks(decision)),
+        ("samples", _samples(decision)),
+        ("pipeline", _pipeline(decision)),
+        ("states of the optimizer", _states(decision)),
+        ("computing", _computing(decision)),
+        ("the model", _model(decision)),
+    ]
+    lines = [
+        decision.title(),
+        "# torchrun ... pretrain_gpt.py $(grep -v '^#' megatron.args)\n",
+    ]
+    for name, flags in sections:
+        if flags:
+            lines += [f"# {name}\n", *(f"{flag}\n" for flag in flags)]
+    places = [*decision.parallelism.get("map", {})]
+    if sorted(places, key=_ORDER.index) != places:
+        lines.append(f"# ranks are numbered as the scenario's map has it: {', '.join(places)}\n")
+    return {"megatron.args": "".join(lines)}
+
+
+def _ranks(decision: Decision) -> list[str]:
+    degrees, parallelism = decision.degrees, decision.parallelism
+    flags = [
+        f"--tensor-model-parallel-size {degrees['tp']}",
+        f"--pipeline-model-parallel-size {degrees['pp']}",
+    ]
+    if degrees["cp"] > 1:
+        way = "all_gather" if parallelism["context"] == "all_gather" else "p2p"
+        flags += [f"--context-parallel-size {degrees['cp']}", f"--cp-comm-type {way}"]
+    if degrees["ep"] > 1:
+        flags.append(f"--expert-model-parallel-size {degrees['ep']}")
+    if parallelism["sp"] and degrees["tp"] > 1:
+        flags.append("--sequence-parallel")
+    if parallelism["async_tp"]:
+        flags.append("--tp-comm-overlap")
+    return flags
+
+
+def _samples(decision: Decision) -> list[str]:
+    flags = [
+        f"--micro-batch-size {decision.micro_batch}",
+        f"--global-batch-size {decision.global_batch}",
+    ]
+    if decision.sequence:
+        flags.append(f"--seq-length {decision.sequence}")
+    return flags
+
+
+def _pipeline(decision: Decision) -> list[str]:
+    if decision.degrees["pp"] == 1:
+        return []
+    parallelism = decision.parallelism
+    flags = []
+    if parallelism["schedule"] == "interleaved":
+        count = parallelism.get("virtual_stages") or 2
+        flags.append(f"--num-virtual-stages-per-pipeline-rank {count}")
+    if parallelism["ends_as_layers"]:
+        flags += [
+            "--account-for-embedding-in-pipeline-split",
+            "--account-for-loss-in-pipeline-split",
+        ]
+    stages = parallelism.get("stages")
+    if stages:
+        flags.append(f'--pipeline-model-parallel-layout "{_layout(stages, decision)}"')
+    return flags
+
+
+def _layout(stages: list[int], decision: Decision) -> str:
+    ends = int(decision.parallelism["ends_as_layers"])
+    counts = list(stages)
+    counts[0] -= ends
+    counts[-1] -= ends
+    parts = ["t" * count for count in counts]
+    parts[0], parts[-1] = "E" + parts[0], parts[-1] + "L"
+    return "|".join(parts)
+
+
+def _states(decision: Decision) -> list[str]:
+    parallelism = decision.parallelism
+    zero = parallelism["zero"]
+    flags = []
+    if zero == 1:
+        flags.append("--use-distributed-optimizer")
+        if parallelism["overlap_parameters"]:
+            flags.append("--overlap-param-gather")
+    if zero > 1:
+        flags += [
+            "--use-megatron-fsdp",
+            f"--data-parallel-sharding-strategy {_SHARDED[zero]}",
+            "--use-distributed-optimizer",
+        ]
+    shard = parallelism.get("shard")
+    if zero and shard and shard < decision.replicas:
+        flags.append(f"--num-distributed-optimizer-instances {decision.replicas // shard}")
+    if parallelism["overlap_gradients"]:
+        flags.append("--overlap-grad-reduce")
+    if (decision.workload.get("gradient_precision") or "") == "bf16":
+        flags.append("--grad-reduce-in-bf16")
+    return flags
+
+
+def _computing(decision: Decision) -> list[str]:
+    workload, parallelism = decision.workload, decision.parallelism
+    precision = workload["precision"]
+    flags = [f"--{precision}"] if precision in ("fp16", "bf16") else []
+    recipe = workload["compute"]["recipe"]
+    if recipe != "plain":
+        if recipe not in _RECIPES:
+            raise Inapplicable(f"Megatron-LM has no recipe `{recipe}`")
+        flags += _RECIPES[recipe]
+    if parallelism["recompute"] == "full":
+        flags += [
+            "--recompute-granularity full",
+            "--recompute-method uniform",
+            "--recompute-num-layers 1",
+        ]
+    elif parallelism["recompute"] == "selective":
+        flags += ["--recompute-granularity selective", "--recompute-modules core_attn"]
+    if workload["compute"]["launch"] == "graph":
+        flags.append("--enable-cuda-graph")
+    return flags
+
+
+def _model(decision: Decision) -> list[str]:
+    sizes = decision.transformer
+    if sizes is None:
+        return []
+    flags = [
+        f"--num-layers {sizes['layers']}",
+        f"--hidden-size {sizes['hidden']}",
+        f"--num-attention-heads {sizes['heads']}",
+    ]
+    if sizes.get("feed_forward"):
+        flags.append(f"--ffn-hidden-size {sizes['feed_forward']}")
+    groups = sizes.get("kv_heads")
+    if groups and groups != sizes["heads"]:
+        flags += ["--group-query-attention", f"--num-query-groups {groups}"]
+    if sizes.get("gated"):
+        flags.append("--swiglu")
+    if sizes.get("norms", {}).get("parameters", 2) == 1:
+        flags.append("--normalization RMSNorm")
+    if not any(sizes.get("biases", {"qkv": True}).values()):
+        flags.append("--disable-bias-linear")
+    if not sizes.get("positions") and not sizes.get("relative_positions"):
+        flags.append("--position-embedding-type rope")
+    if not sizes.get("tied"):
+        flags.append("--untie-embeddings-and-output-weights")
+    flags += [
+        f"--attention-dropout {sizes.get('dropout', 0)}",
+        f"--hidden-dropout {sizes.get('dropout', 0)}",
+    ]
+    if sizes.get("next_tokens"):
+        flags.append(f"--mtp-num-layers {sizes['next_tokens']}")
+    return flags + _experts(decision, sizes.get("experts"))
+
+
+def _experts(decision: Decision, experts: dict[str, Any] | None) -> list[str]:
+    if not experts:
+        return []
+    flags = [
+        f"--num-experts {experts['count']}",
+        f"--moe-router-topk {experts.get('top_k') or 1}",
+        "--moe-token-dispatcher-type alltoall",
+        "--moe-grouped-gemm",
+    ]
+    if experts.get("feed_forward"):
+        flags.append(f"--moe-ffn-hidden-size {experts['feed_forward']}")
+    if experts.get("shared"):
+        flags.append(f"--moe-shared-expert-intermediate-size {experts['shared']}")
+    room = decision.parallelism.get("capacity_factor")
+    if room:
+        flags.append(f"--moe-expert-capacity-factor {room}")
+    return flags

@@ -1,0 +1,64 @@
+"""`allrail apply`: files that make tools do what a scenario has decided."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from allrail.cli import options
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("file", type=_FILE)
+@options.sets
+@click.option("--out", "folder", required=True, type=_FILE, metavar="DIR", help="Write here.")
+@click.option(
+    "--for",
+    "targets",
+    multiple=True,
+    metavar="TOOL",
+    help="For which tool: allrail, ddp, fsdp, megatron, torchtitan or nccl; repeat for several."
+    " All that can do it if left out.",
+)
+@options.as_json
+def command(
+    *, file: Path, sets: tuple[str, ...], folder: Path, targets: tuple[str, ...], as_json: bool
+) -> None:
+    """Write what makes tools do what the scenario in FILE has decided.
+
+    \b
+      allrail     allrail.yaml and a plan, for `allrail.torch`
+      ddp         bucket caps of DistributedDataParallel, and the buckets; the fastest of six
+                  caps where the scenario has no buckets
+      fsdp        a function that shards a model's blocks by FSDP2 and sets its prefetches
+      megatron    flags of Megatron-LM
+      torchtitan  flags of torchtitan
+      nccl        a file for NCCL's tuner plugin, and settings of its environment, with why
+
+    A tool that cannot do what was decided gets no file, and a line that says what it lacks.
+
+    \b
+    Examples:
+      allrail apply scenario.yaml --out job
+      allrail apply scenario.yaml --out job --for megatron --for nccl
+      allrail apply scenario.yaml --set workload.parallelism.tp=8 --out job
+    """  # noqa: D301, click wants the character
+    from allrail.apply import apply
+    from allrail.cli import folders, output
+
+    folders.check(folder)
+    written = apply(file, folder, targets=targets, sets=sets)
+    if as_json:
+        output.print_json(
+            {
+                one.target: {"files": [str(path) for path in one.files], "why": one.why or None}
+                for one in written
+            }
+        )
+        return
+    output.pairs(
+        [(one.target, ", ".join(map(str, one.files)) or f"- ({one.why})") for one in written]
+    )
