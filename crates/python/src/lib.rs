@@ -115,7 +115,9 @@ impl Watch {
             (Some(failure), _) => Err(failure),
             (None, Ok(result)) => {
                 let (done, total) = self.told;
-                if (total == 0 || done != total) && self.observe(total.max(1), total.max(1)).is_break() {
+                if (total == 0 || done != total)
+                    && self.observe(total.max(1), total.max(1)).is_break()
+                {
                     return Err(self.error(&SimulateError::Interrupted));
                 }
                 Ok(result)

@@ -116,6 +116,13 @@ impl<'w> Plan<'w> {
                 return Err(wrong("parallelism.virtual_stages", given, &why, hint));
             }
         };
+        if pp == 1
+            && let Some(given) = parallelism.virtual_stages.filter(|given| *given > 1)
+        {
+            let why = "without a pipeline there are no stages to cut";
+            let hint = "leave it out, or say `pp`";
+            return Err(wrong("parallelism.virtual_stages", given, why, hint));
+        }
         if pieces == 0 {
             return Err(wrong("parallelism.virtual_stages", 0, "it is zero", "at least 1"));
         }
