@@ -77,6 +77,10 @@ pub struct Dimension {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schemars(extend("default" = false))]
     pub in_network_reduction: bool,
+    /// With `in_network_reduction`: the bandwidth at which an NPU's data passes through sums, as published for
+    /// the switch (the `algbw` of nccl-tests). That of its links if left out, which no switch reaches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reduction_bandwidth: Option<Bandwidth>,
     /// `none`: messages of a step do not share links, as ASTRA-sim's congestion-unaware backend
     /// counts; below what the links can carry.
     #[serde(default, skip_serializing_if = "is_shared")]

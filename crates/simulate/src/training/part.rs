@@ -197,6 +197,7 @@ pub(super) fn switches(topology: &Topology, sizes: &[u32]) -> Result<Fabric, Sim
         payload: Bytes::default(),
         header: Bytes::default(),
         in_network_reduction: false,
+        reduction_bandwidth: None,
         contention: Contention::Shared,
     };
     let dimensions = sizes.iter().map(dimension).collect();
