@@ -71,12 +71,6 @@ SCENARIOS = [
     ("h100", "a100, recipe: fp8_delayed", "workload.compute.recipe", "no products of 8 bits"),
     ("h100", "a100, recipe: fp8_delayed, efficiency: 0.5", "workload.compute.recipe", "8 bits"),
     ("h100", "a100, recipe: mxfp8, peak: 1 PFLOP/s", "workload.compute.recipe", "8 bits"),
-    (
-        "parallelism: {dp: 4, pp: 2, ",
-        "parallelism: {dp: 8, virtual_stages: 2, schedule: interleaved, ",
-        "workload.parallelism.virtual_stages",
-        "without a pipeline",
-    ),
     ("h100", "h200, recipe: nvfp4", "workload.compute.recipe", "no products of 4 bits"),
     ("device: h100", "peak: 1 PFLOP/s, recipe: mxfp8", "workload.compute.recipe", "how fast"),
     ("h100", "a100, attention: flash_3", "workload.compute.attention", "flash_2"),

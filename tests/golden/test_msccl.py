@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 
 import allrail
 from allrail.errors import InputError
+from allrail.formats.astra_sim import read_case
 
 _spec = importlib.util.spec_from_file_location(
     "astra_customs", Path(__file__).with_name("test_astra_customs.py")
@@ -247,3 +249,24 @@ def test_a_race_names_both_steps(run):
         run(text, kind="all_gather")
     assert "neither waits for the other" in str(caught.value)
     assert str(caught.value).count("GPU") == 2
+
+
+def test_astra_sim_s_key_takes_one(tmp_path):
+    (tmp_path / "own.xml").write_text(RING)
+    (tmp_path / "network.yml").write_text(
+        "topology: [ Switch ]\nnpus_count: [ 4 ]\nbandwidth: [ 50.0 ]\nlatency: [ 500.0 ]\n"
+    )
+    keys = {"endpoint-delay": 0, "preferred-dataset-splits": 1}
+    keys["all-reduce-implementation-custom"] = ["own.xml"]
+    (tmp_path / "system.json").write_text(json.dumps(keys))
+    for rank in range(4):
+        options = {"comm_type": 0, "comm_size": SIZE}
+        chakra.write(tmp_path / f"w.{rank}.et", [chakra.node(3, chakra.COLLECTIVE, **options)])
+    files = {"system": tmp_path / "system.json", "workload": tmp_path / "w"}
+    case = read_case(tmp_path / "network.yml", **files, world="dims")
+    trace = case.scenario.to_json()
+    assert "own.xml" in trace
+    # Six steps of a quarter at 50 GiB/s.
+    expected = 6 * (SIZE / 4 / (50 * 2**30) * 1e6 + 0.5)
+    step = allrail.simulate_training(case.scenario).step_time_us
+    assert step == pytest.approx(expected, rel=0.01)

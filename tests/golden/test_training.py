@@ -455,3 +455,14 @@ def test_a_slower_memory_is_slower_with_kernels_too():
     usual, slow = computed(), computed(compute={"memory_bandwidth": "1 TB/s"})
     assert slow > 1.2 * usual
     assert computed(compute={"memory_bandwidth": "3.35 TB/s"}) == pytest.approx(usual, rel=0.01)
+
+
+def test_pieces_of_stages_without_a_pipeline_are_said_to_change_nothing():
+    of = {"schedule": "interleaved", "virtual_stages": 2}
+    model = {"model": {"transformer": DECODER}, "batch_per_replica": 4}
+    plain = allrail.simulate_training(with_(**model))
+    step = allrail.simulate_training(with_(**model, parallelism=of))
+    assert step.step_time_us == plain.step_time_us
+    assert any("`virtual_stages`" in note for note in step.notes)
+    piped = allrail.simulate_training(with_(**model, parallelism={**of, "pp": 2}))
+    assert not any("`virtual_stages`" in note for note in piped.notes)

@@ -116,13 +116,6 @@ impl<'w> Plan<'w> {
                 return Err(wrong("parallelism.virtual_stages", given, &why, hint));
             }
         };
-        if pp == 1
-            && let Some(given) = parallelism.virtual_stages.filter(|given| *given > 1)
-        {
-            let why = "without a pipeline there are no stages to cut";
-            let hint = "leave it out, or say `pp`";
-            return Err(wrong("parallelism.virtual_stages", given, why, hint));
-        }
         if pieces == 0 {
             return Err(wrong("parallelism.virtual_stages", 0, "it is zero", "at least 1"));
         }
@@ -181,6 +174,13 @@ impl<'w> Plan<'w> {
         let shown: Vec<String> = counts.iter().map(usize::to_string).collect();
         let transformer = self.model.kv_heads.is_some();
         (transformer && !even).then(|| format!("stages have {} layers", shown.join(", ")))
+    }
+
+    /// That pieces of stages were asked for where there are no stages.
+    pub(crate) fn idle_pieces(&self) -> Option<String> {
+        let given = self.workload.parallelism.virtual_stages.filter(|given| *given > 1);
+        let told = |given| format!("`virtual_stages` {given} change nothing: there is no pipeline");
+        given.filter(|_| self.pipeline.positions == 1).map(told)
     }
 
     pub(crate) fn degree(&self, axis: Axis) -> u64 {
