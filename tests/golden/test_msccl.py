@@ -188,6 +188,8 @@ WRONG = [
     (swap(RING, 'srcbuf="i"', 'srcbuf="q"'), {}, ["`srcbuf` is `q`"]),
     (swap(PAIRS, 'depid="0" deps="1"', 'depid="9" deps="1"'), {}, ["step 1 of block 9"]),
     (swap(RING, 'send="1" recv="3"', 'send="-1" recv="3"'), {}, ["`s` in block 0", "`send` is -1"]),
+    (swap(RING, 'nchunksperloop="4"', 'nchunksperloop="1048576"'), {}, ["too many to prove"]),
+    (swap(RING, "</gpu>", "".join(block(k, []) for k in range(1, 5000)) + "</gpu>"), {}, ["4096"]),
     # Of another number of ranks, another operation, another size; a file that is not there.
     (RING, {"ranks": 8}, ["for 4 ranks, and 8 run it"]),
     (GATHER, {}, ["does `all_gather`", "`all_reduce`"]),

@@ -14,6 +14,7 @@
 
 mod prove;
 mod read;
+mod value;
 
 use std::path::{Path, PathBuf};
 

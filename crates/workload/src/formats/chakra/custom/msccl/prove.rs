@@ -18,14 +18,8 @@ use std::rc::Rc;
 use allrail_collective::Operation;
 
 use super::super::super::error::TraceError;
+use super::value::{self, Value, is_of, ranks};
 use super::{Algorithm, Block, Buffer, Step};
-
-/// A chunk's name: its number among all of the operation, and the ranks that are summed in it.
-#[derive(Clone, PartialEq, Eq)]
-struct Value {
-    chunk: u32,
-    from: Rc<[u64]>,
-}
 
 /// A place of a rank, and what has happened to it.
 #[derive(Default)]
@@ -143,9 +137,7 @@ impl<'a> Run<'a> {
     fn start(&mut self) {
         let (chunks, ranks) = (self.algorithm.chunks, self.held.len() as u32);
         for rank in 0..ranks {
-            let mut from = vec![0u64; ranks.div_ceil(64) as usize];
-            from[rank as usize / 64] |= 1 << (rank % 64);
-            let from: Rc<[u64]> = from.into();
+            let from = value::only(rank, ranks);
             let each = chunks / ranks;
             let brought = match self.algorithm.operation {
                 Operation::AllGather => each,
@@ -447,20 +439,4 @@ const fn name(buffer: Buffer) -> &'static str {
         Buffer::Output => "the output",
         Buffer::Scratch => "the scratch buffer",
     }
-}
-
-/// The ranks of a set.
-fn members(from: &[u64]) -> impl Iterator<Item = u32> + '_ {
-    let all = 0..u32::try_from(from.len()).expect("few ranks") * 64;
-    all.filter(|rank| from[*rank as usize / 64] >> (rank % 64) & 1 == 1)
-}
-
-/// Whether it is of one rank alone.
-fn is_of(from: &[u64], rank: u32) -> bool {
-    members(from).eq([rank])
-}
-
-fn ranks(from: &[u64]) -> String {
-    let listed: Vec<String> = members(from).map(|rank| rank.to_string()).collect();
-    format!("rank{} {}", if listed.len() == 1 { "" } else { "s" }, listed.join(", "))
 }

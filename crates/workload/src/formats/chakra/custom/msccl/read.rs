@@ -25,6 +25,11 @@ const BUFFERS: [(&str, Buffer); 3] =
 /// Chunks of a buffer, ranks, numbers of blocks and channels: what nobody writes more of.
 const MOST: u32 = 1 << 20;
 
+/// Blocks of a GPU.
+const MOST_BLOCKS: usize = 4096;
+/// Blocks times steps of all GPUs: a proof keeps a number for each, at most.
+const MOST_CLOCKS: u64 = 1 << 28;
+
 /// Reads a file.
 ///
 /// # Errors
@@ -152,7 +157,15 @@ impl<'a> Reader<'a> {
             let why = format!("`ngpus` is {ranks}, and there is no GPU {absent}");
             return Err(self.wrong(algo, why, "write a `gpu` for every rank, counted from 0"));
         }
-        let gpus = gpus.into_values().collect();
+        let gpus: Vec<Gpu> = gpus.into_values().collect();
+        let blocks: u64 = gpus.iter().map(|gpu| gpu.blocks.len() as u64).sum();
+        let steps = gpus.iter().flat_map(|gpu| &gpu.blocks).map(|block| block.steps.len() as u64);
+        let (clocks, places) = (blocks * steps.sum::<u64>(), u64::from(ranks) * u64::from(chunks));
+        if clocks > MOST_CLOCKS || places > u64::from(MOST) {
+            let why =
+                format!("{blocks} blocks and {places} chunks of all ranks are too many to prove");
+            return Err(self.wrong(algo, why, "take fewer chunks or channels"));
+        }
         Ok(Algorithm { file: self.file.to_path_buf(), operation, in_place, chunks, sizes, gpus })
     }
 
@@ -161,6 +174,10 @@ impl<'a> Reader<'a> {
         let mut waits: Vec<(Element<'a, 'a>, usize, usize)> = Vec::new();
         for tb in gpu.children().filter(Element::is_element) {
             let number = self.count(tb, "id", MOST)?;
+            if blocks.len() == MOST_BLOCKS {
+                let why = format!("GPU {id} has more than {MOST_BLOCKS} blocks");
+                return Err(self.wrong(tb, why, "a GPU runs some hundred at once"));
+            }
             if blocks.iter().any(|other| other.id == number) {
                 let why = format!("GPU {id} has two blocks {number}");
                 return Err(self.wrong(tb, why, "give every block its own number"));
