@@ -153,6 +153,10 @@ faults: build $(TORCH_DEPENDENCIES) ## every fault of a running job, 20 times ea
 demo-run: build $(TORCH_DEPENDENCIES) ## a transformer on 4 local workers, with allrail and without
 	$(BIN)/python examples/11-train-a-transformer/train.py
 
+.PHONY: demo-loop
+demo-loop: build $(TORCH_DEPENDENCIES) ## run, verify, calibrate by what was seen, run again: 4 local workers
+	$(BIN)/python examples/13-close-the-loop/loop.py --out $(OUT)/loop
+
 .PHONY: docs
 docs: build ## write the scenario's keys, docs/reference and the examples' expected outputs again
 	$(BIN)/python docs/scenario_keys.py

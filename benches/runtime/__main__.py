@@ -26,6 +26,7 @@ import dimensions  # noqa: E402
 import engine  # noqa: E402
 import exchange  # noqa: E402
 import fabric as fabrics  # noqa: E402
+import loop  # noqa: E402
 import steps  # noqa: E402
 import torch._dynamo  # noqa: E402 - else `DistributedDataParallel` imports it in every worker
 from figures import Figure, accuracy, head, line  # noqa: E402
@@ -76,6 +77,7 @@ def _rows() -> dict[str, Row]:
         rows[name] = lambda _, size, name=name: exchange.run(
             name, blocks=size.blocks, quick=size.quick
         )
+    rows["loop"] = lambda _, size: loop.run(steps=4 if size.quick else 12)
     rows["backend-ddp"] = _backend("training")
     rows["backend-calls"] = _backend("calls")
     rows["engine"] = lambda fabric, size: engine.run(fabric, steps=size.steps)

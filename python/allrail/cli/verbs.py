@@ -27,6 +27,7 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
     "Run": (
         Verb("launch", "a script as several ranks on this host"),
         Verb("run", "any training command with recording on: a trace, and a table"),
+        Verb("verify", "predicted against measured, of a run that was recorded"),
     ),
     "Apply": (Verb("apply", "files for allrail, DDP, FSDP, Megatron-LM, torchtitan and NCCL"),),
     "Formats": (

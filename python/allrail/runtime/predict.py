@@ -72,6 +72,8 @@ def scenario(record: Record, steps: Sequence[Step]) -> dict[str, Any]:
         record: Of one rank, with settings.
         steps: Of the record, one or more.
     """
+    from allrail.scenario.fields import table
+
     settings = record["settings"] or {}
     tensors = record["tensors"]
     steps = _typical(steps)
@@ -91,18 +93,16 @@ def scenario(record: Record, steps: Sequence[Step]) -> dict[str, Any]:
         }
         for each in order
     ]
-    known = ("kind", "size", "links", "bandwidth", "latency")
+    keys = ("kind", "size", "links", "bandwidth", "latency")
     dimensions = [
-        {"kind": "switch"} | {key: each[key] for key in known if key in each}
+        {"kind": "switch"} | {key: each[key] for key in keys if key in each}
         for each in settings["dimensions"]
     ]
-    tensor = {
-        "policy": settings.get("tensor", "bytescheduler"),
-        "credit": _CREDIT,
-        "barrier": not record["crosses"],
-    }
-    if settings.get("partition"):
-        tensor["partition"] = settings["partition"]
+    policy = settings.get("tensor", "bytescheduler")
+    [reads] = [row["reads"] for row in table("tensor_policies") if row["name"] == policy]
+    tensor = {"policy": policy, "barrier": not record["crosses"]}
+    known = {"credit": _CREDIT, "partition": settings.get("partition")}
+    tensor |= {key: value for key, value in known.items() if value and key in reads}
     return {
         "schema_version": 1,
         "fabric": {"name": "job", "dimensions": dimensions},
