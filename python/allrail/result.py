@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 class _Record:
@@ -21,6 +24,69 @@ class _Record:
             tree: Its keys and values.
         """
         return cls(**{name: tree[name] for name in _names(cls) if name in tree})
+
+
+class _Parts(_Record, Mapping[str, Any]):
+    """A record that is a mapping of its parts' names to their values, in order."""
+
+    __slots__ = ()
+    PARTS: ClassVar[tuple[str, ...]] = ()
+
+    def __getitem__(self, part: str) -> Any:
+        if part not in self.PARTS:
+            raise KeyError(part)
+        return getattr(self, part)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.PARTS)
+
+    def __len__(self) -> int:
+        return len(self.PARTS)
+
+
+class _Whole(_Record):
+    """A simulation's result, and the JSON object that it was made from."""
+
+    __slots__ = ()
+    raw: Mapping[str, Any]
+
+    def to_dict(self, *, timeline: bool = True) -> dict[str, Any]:
+        """Return it as the JSON object of `--json`.
+
+        Args:
+            timeline: Whether its slices go with it, where it has them.
+        """
+        tree = dict(self.raw)
+        if not timeline:
+            tree.pop("timeline", None)
+        return tree
+
+    def to_json(self, *, timeline: bool = True) -> str:
+        """Return it as the JSON text of `--json`.
+
+        Args:
+            timeline: Whether its slices go with it, where it has them.
+        """
+        return json.dumps(self.to_dict(timeline=timeline), indent=1, ensure_ascii=False)
+
+    def to_polars(self, table: str | None = None) -> pl.DataFrame:
+        """Return it as a table of polars.
+
+        Args:
+            table: Which of its lists, such as `dimensions`, a row each; the result itself, as one
+                row, if None.
+
+        Raises:
+            InputError: It has no such list.
+        """
+        from allrail.results.shown import frame
+
+        return frame(self, table)
+
+    def _repr_html_(self) -> str:
+        from allrail.results.shown import page
+
+        return page(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,7 +173,7 @@ class Stage(_Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Result(_Record):
+class Result(_Whole):
     """A simulation's result.
 
     Attributes:
@@ -174,25 +240,6 @@ class Result(_Record):
         if tree.get("timeline") is not None:
             values["timeline"] = tuple(map(Stage.from_dict, tree["timeline"]))
         return cls(**values, raw=tree)
-
-    def to_dict(self, *, timeline: bool = True) -> dict[str, Any]:
-        """Return it as the JSON object of `--json`.
-
-        Args:
-            timeline: Whether the stages go with it.
-        """
-        tree = dict(self.raw)
-        if not timeline:
-            tree.pop("timeline", None)
-        return tree
-
-    def to_json(self, *, timeline: bool = True) -> str:
-        """Return it as the JSON text of `--json`.
-
-        Args:
-            timeline: Whether the stages go with it.
-        """
-        return json.dumps(self.to_dict(timeline=timeline), indent=1, ensure_ascii=False)
 
 
 _NAMES: dict[type[_Record], tuple[str, ...]] = {}

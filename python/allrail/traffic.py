@@ -21,7 +21,7 @@ from typing import Any, Self
 from allrail import _core
 from allrail.errors import InputError
 from allrail.many import FailedRow, Progress, run_many
-from allrail.result import _Record
+from allrail.result import _Record, _Whole
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.explain import from_core
 from allrail.scenario.overrides import Sets
@@ -40,7 +40,7 @@ class Distribution(_Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrafficResult(_Record):
+class TrafficResult(_Whole):
     """What traffic came to; the names are those of `--json`.
 
     Attributes:
@@ -130,10 +130,6 @@ class TrafficResult(_Record):
             if name in values:
                 values[name] = tuple(values[name])
         return cls(**values, raw=tree)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return it as the JSON object of `--json`."""
-        return dict(self.raw)
 
 
 _NAMES = [name for name in TrafficResult.__dataclass_fields__ if name != "raw"]

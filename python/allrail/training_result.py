@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
-from allrail.result import DimensionResult, _Record
+from allrail.result import DimensionResult, _Parts, _Record, _Whole
 
 PURPOSES = ("data", "tensor", "pipeline", "expert", "operator", "other")
 """What communication is for, in the order of tables and pictures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exposed(_Record):
-    """Communication during which nothing is computed, by what it is for, µs.
+class Exposed(_Parts):
+    """Communication during which nothing is computed, by what it is for, µs; a mapping, too.
 
     Attributes:
         data: Gradients, parameters and optimizer shards over replicas.
@@ -36,17 +36,12 @@ class Exposed(_Record):
     operator: float = 0.0
     other: float = 0.0
 
-    def __getitem__(self, purpose: str) -> float:
-        return dict(self.items())[purpose]
-
-    def items(self) -> list[tuple[str, float]]:
-        """Return the purposes with their times, µs, in the order of `PURPOSES`."""
-        return [(name, float(getattr(self, name))) for name in PURPOSES]
+    PARTS: ClassVar[tuple[str, ...]] = PURPOSES
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Memory(_Record):
-    """What one NPU keeps, bytes: the fullest one.
+class Memory(_Parts):
+    """What one NPU keeps, bytes: the fullest one; of its parts a mapping, too.
 
     Attributes:
         parameters: Of the model.
@@ -64,10 +59,7 @@ class Memory(_Record):
     capacity: int | None = None
     fits: bool | None = None
 
-    def items(self) -> list[tuple[str, int]]:
-        """Return the parts with their bytes."""
-        names = ("parameters", "gradients", "optimizer", "activations")
-        return [(name, getattr(self, name)) for name in names]
+    PARTS: ClassVar[tuple[str, ...]] = ("parameters", "gradients", "optimizer", "activations")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -250,7 +242,7 @@ class Coordinators(_Record):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TrainingResult(_Record):
+class TrainingResult(_Whole):
     """What a training step came to; the names are those of `--json`.
 
     Attributes:
@@ -374,17 +366,6 @@ class TrainingResult(_Record):
             time, share = sum(one.time_us for one in mine), sum(one.share for one in mine)
             found.append((replace(longest, time_us=time, share=share), len(mine)))
         return sorted(found, key=lambda kind: -kind[0].time_us)
-
-    def to_dict(self, *, timeline: bool = True) -> dict[str, Any]:
-        """Return it as the JSON object of `--json`.
-
-        Args:
-            timeline: Whether the slices go with it.
-        """
-        tree = dict(self.raw)
-        if not timeline:
-            tree.pop("timeline", None)
-        return tree
 
 
 _LISTS: dict[str, type[_Record]] = {

@@ -69,6 +69,8 @@ SCENARIOS = [
     ("device: h100", "device: [h100]", OF, ""),
     ("h100", "h100, recipe: fp8_delay", "workload.compute.recipe", "mean `fp8_delayed`?"),
     ("h100", "a100, recipe: fp8_delayed", "workload.compute.recipe", "no products of 8 bits"),
+    ("h100", "a100, recipe: fp8_delayed, efficiency: 0.5", "workload.compute.recipe", "8 bits"),
+    ("h100", "a100, recipe: mxfp8, peak: 1 PFLOP/s", "workload.compute.recipe", "8 bits"),
     ("h100", "h200, recipe: nvfp4", "workload.compute.recipe", "no products of 4 bits"),
     ("device: h100", "peak: 1 PFLOP/s, recipe: mxfp8", "workload.compute.recipe", "how fast"),
     ("h100", "a100, attention: flash_3", "workload.compute.attention", "flash_2"),
@@ -190,3 +192,15 @@ def test_a_sample_longer_than_the_model_s_positions_is_noted(folder, allrail_cli
     outcome = allrail_cli("simulate", "step.yaml")
     assert outcome.status == 0, outcome.stderr
     assert "2048 tokens a sample, but the model has 1024 positions" in outcome.stdout
+
+
+@pytest.mark.parametrize("more", ["", ", efficiency: 0.5", ", peak: 300 TFLOP/s"])
+def test_a_device_without_8_bits_computes_none(folder, allrail_cli, more):
+    text = BASE.replace("precision: bf16", "precision: fp8").replace("h100", f"a100{more}")
+    (folder / "step.yaml").write_text(text)
+    outcome = allrail_cli("simulate", "step.yaml")
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert outcome.stderr.startswith(
+        "error: step.yaml:8: `workload.precision` is `fp8`: `a100` has"
+    )
+    assert "hint: take bf16" in outcome.stderr

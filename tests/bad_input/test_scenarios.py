@@ -179,6 +179,20 @@ CASES = [
         "true",
         "switch",
     ),
+    (
+        "kind: ring",
+        "reduction_bandwidth: 1 GB/s, kind: ring",
+        "fabric.dimensions[1].reduction_bandwidth",
+        "8 Gb/s",
+        "does not reduce",
+    ),
+    (
+        "kind: switch",
+        "in_network_reduction: true, reduction_bandwidth: 900 TB/s, kind: switch",
+        "fabric.dimensions[0].reduction_bandwidth",
+        "7200000 Gb/s",
+        "at most",
+    ),
 ]
 
 

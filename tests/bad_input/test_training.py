@@ -68,7 +68,14 @@ CASES = [
     ("iterations: 2", "iterations: 100000", "workload.iterations", "10,000"),
     # The layout.
     ("dp: 32", "ddp: 32", "workload.parallelism.ddp", "mean `dp`?"),
-    ("dp: 32", "dp: 31", "workload.parallelism", "32"),
+    ("dp: 32", "dp: 31", "workload.parallelism", "no block of 8 × 4 = 32 NPUs"),
+    ("dp: 32", "dp: 64", "workload.parallelism", "32"),
+    (
+        "dp: 32, tp: 1, map: {dp: [0, 1]}",
+        "tp: 5",
+        "workload.parallelism.dp",
+        "`dp: 6` leaves the last 2",
+    ),
     ("tp: 1", "tp: 0", "workload.parallelism.tp", "below 1"),
     ("tp: 1", "zero: 4", "workload.parallelism.zero", "above 3"),
     ("tp: 1", "sp: 1", "workload.parallelism.sp", "neither"),

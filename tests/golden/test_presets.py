@@ -62,5 +62,9 @@ def test_every_number_has_its_source(name):
     if isinstance(fabric, GraphFabric):
         assert set(fabric.sources) == set(fabric.keys)
     else:
-        assert set(fabric.sources) == {"kind", "size", "links", "bandwidth", "latency"}
+        known = {"kind", "size", "links", "bandwidth", "latency"}
+        sums = {"in_network_reduction", "reduction_bandwidth"}
+        assert set(fabric.sources) == known | (
+            sums if fabric.dimensions[0].in_network_reduction else set()
+        )
     assert all(fabric.sources.values())

@@ -402,3 +402,67 @@ def test_several_iterations_are_measured_without_the_first():
     assert len(result.steps_us) == result.iterations == 4
     assert result.first_step_time_us == result.steps_us[0]
     assert result.step_time_us == pytest.approx(sum(result.steps_us[1:]) / 3)
+
+
+DECODER = {"layers": 4, "hidden": 512, "heads": 8, "vocabulary": 1000, "sequence_length": 1024}
+
+
+def computed(*, compute=None, **transformer) -> float:
+    """µs of computing of a small transformer on an H100."""
+    device = {"device": "h100", **(compute or {})}
+    model = {"transformer": {**DECODER, **transformer}}
+    scenario = with_(model=model, compute=device, batch_per_replica=4)
+    return allrail.simulate_training(scenario).compute_us
+
+
+def test_positions_are_turned_where_there_are_no_others():
+    turned, plain = computed(), computed(rotary=False)
+    assert turned > plain
+    assert computed(rotary=True) == turned
+    assert computed(positions=1024) < computed(positions=1024, rotary=True)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"model_type": "bloom", "n_layer": 4, "n_head": 8},
+        {"model_type": "mpt", "n_layers": 4, "n_heads": 8, "d_model": 512},
+        {"model_type": "falcon", "num_hidden_layers": 4, "num_attention_heads": 8, "alibi": True},
+    ],
+)
+def test_models_with_alibi_turn_nothing(config):
+    known = {"hidden_size": 512, "vocab_size": 1000, **config}
+    at = {"sequence_length": 1024, "compute": {"device": "h100"}, "batch_per_replica": 4}
+    step = allrail.simulate_training(with_(model={"hugging_face": known}, **at))
+    # One family that turns has the same products but for its norms and gate: so more than by these.
+    shown = allrail.simulate_training(
+        with_(model={"hugging_face": {**known, "model_type": "gpt_neox", "intermediate_size": 2048,
+                                      "num_hidden_layers": 4, "num_attention_heads": 8,
+                                      "max_position_embeddings": 1024}}, **at)
+    )  # fmt: skip
+    assert shown.compute_us > 1.03 * step.compute_us
+
+
+def test_an_encoder_without_a_head_sees_all_of_its_tokens():
+    encoder = computed(head="none")
+    assert encoder == computed(head="none", causal=False)
+    assert encoder > computed(head="none", causal=True)
+    assert computed(causal=True) == computed()
+    assert computed(causal=False) > computed()
+
+
+def test_a_slower_memory_is_slower_with_kernels_too():
+    usual, slow = computed(), computed(compute={"memory_bandwidth": "1 TB/s"})
+    assert slow > 1.2 * usual
+    assert computed(compute={"memory_bandwidth": "3.35 TB/s"}) == pytest.approx(usual, rel=0.01)
+
+
+def test_pieces_of_stages_without_a_pipeline_are_said_to_change_nothing():
+    of = {"schedule": "interleaved", "virtual_stages": 2}
+    model = {"model": {"transformer": DECODER}, "batch_per_replica": 4}
+    plain = allrail.simulate_training(with_(**model))
+    step = allrail.simulate_training(with_(**model, parallelism=of))
+    assert step.step_time_us == plain.step_time_us
+    assert any("`virtual_stages`" in note for note in step.notes)
+    piped = allrail.simulate_training(with_(**model, parallelism={**of, "pp": 2}))
+    assert not any("`virtual_stages`" in note for note in piped.notes)

@@ -53,6 +53,7 @@ fn plan(sizes: &[u32], algorithm: &str, operation: Operation) -> CollectivePlan 
         payload: Bytes::default(),
         header: Bytes::default(),
         in_network_reduction: false,
+        reduction_bandwidth: None,
         contention: Contention::Shared,
     };
     CollectivePlan {

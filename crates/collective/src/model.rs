@@ -12,7 +12,7 @@
 //! result: a reduce-scatter sends `s` up and `s/P` down, an all-gather `s/P` up and `s` down.
 //! The two directions of a link work at once, so each of the two stages is charged their mean,
 //! `s(P+1)/2P`, and one step; an all-reduce in one stage is charged `s` and two steps, a broadcast
-//! `s` and one. Where that is not less than without, the switch does not reduce (a stage of 2 or 3 NPUs).
+//! `s` and one. With a `reduction_bandwidth` the bytes pass at that rate, and not at the links'. Where that is not less than without, the switch does not reduce (a stage of 2 or 3 NPUs).
 //!
 //! With a `memory_bandwidth` a stage that reduces ends later by three times the bytes that its steps
 //! reduce over it.
@@ -318,10 +318,11 @@ fn charge(
     };
     if dimension.in_network_reduction {
         if let Some((sent, steps)) = in_network(operation, u64::from(size))
-            && less(sent, cost.sent)
+            && let busy = through_sums(dimension, sent)
+            && less(busy, cost.sent)
         {
             charge.sent = sent;
-            charge.busy = sent;
+            charge.busy = busy;
             charge.fill = (0, 1);
             charge.steps = u32::try_from(steps).expect("one or two");
             charge.halving = false;
@@ -357,6 +358,16 @@ fn less(a: Fraction, b: Fraction) -> bool {
 
 fn add(a: Fraction, b: Fraction) -> Fraction {
     if b.0 == 0 { a } else { (a.0 * b.1 + b.0 * a.1, a.1 * b.1) }
+}
+
+/// For how long what is sent keeps links, which sums pass more slowly: as a fraction of the buffer.
+fn through_sums(dimension: &Dimension, sent: Fraction) -> Fraction {
+    const PARTS: u64 = 1_000_000;
+    let Some(reduced) = dimension.reduction_bandwidth else { return sent };
+    let whole = u128::from(dimension.aggregate().bytes_per_second()) * u128::from(PARTS);
+    let times = whole.div_ceil(u128::from(reduced.bytes_per_second()));
+    let times = u64::try_from(times).unwrap_or(u64::MAX);
+    (sent.0.saturating_mul(times), sent.1.saturating_mul(PARTS))
 }
 
 /// Bytes and steps with in-network reduction.

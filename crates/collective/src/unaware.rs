@@ -242,6 +242,7 @@ mod tests {
             payload: Bytes::default(),
             header: Bytes::default(),
             in_network_reduction: false,
+            reduction_bandwidth: None,
             contention: Contention::None,
         };
         let total = |dimension: &Dimension, name: &str, chunk: u64, window: Option<u32>| {

@@ -4,6 +4,8 @@ use allrail_core::{Bandwidth, Bytes, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::kinds::{self, Reach};
+
 /// How the NPUs of a dimension are joined.
 #[derive(
     Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
@@ -75,6 +77,10 @@ pub struct Dimension {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     #[schemars(extend("default" = false))]
     pub in_network_reduction: bool,
+    /// With `in_network_reduction`: the bandwidth at which an NPU's data passes through sums, as published for
+    /// the switch (the `algbw` of nccl-tests). That of its links if left out, which no switch reaches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reduction_bandwidth: Option<Bandwidth>,
     /// `none`: messages of a step do not share links, as ASTRA-sim's congestion-unaware backend
     /// counts; below what the links can carry.
     #[serde(default, skip_serializing_if = "is_shared")]
@@ -112,6 +118,30 @@ impl Dimension {
             (_, 0) => whole,
             (payload, header) => whole.fraction(payload, payload + header),
         }
+    }
+
+    /// The first `size` places of it, as a dimension: behind a switch as they are, fully connected with
+    /// the links among them alone. `None` of a ring, whose part is a line.
+    ///
+    /// ```
+    /// use allrail_fabric::Dimension;
+    /// let of = |kind| -> Dimension {
+    ///     let keys = format!(r#"{{"kind": "{kind}", "size": 8, "bandwidth": "70 GB/s", "latency": "1 us"}}"#);
+    ///     serde_json::from_str(&keys).unwrap()
+    /// };
+    /// assert_eq!(of("switch").cut(2).unwrap().bandwidth.to_string(), "560 Gb/s");
+    /// assert_eq!(of("fully_connected").cut(2).unwrap().bandwidth.to_string(), "80 Gb/s");
+    /// assert!(of("ring").cut(2).is_none());
+    /// ```
+    #[must_use]
+    pub fn cut(&self, size: u32) -> Option<Self> {
+        let share = match kinds::of(self.kind).reach() {
+            _ if size == self.size || size < SMALLEST => self.bandwidth,
+            Reach::Switch => self.bandwidth,
+            Reach::Peers => self.bandwidth.fraction(u64::from(size - 1), u64::from(self.size - 1)),
+            Reach::Neighbours => return None,
+        };
+        Some(Self { size, bandwidth: share, ..self.clone() })
     }
 
     /// The bytes of the headers of so many bytes of payload.

@@ -154,6 +154,21 @@ impl Fabric {
                     "for example `payload: 4 KiB` and `header: 64 B`",
                 ));
             }
+            if let Some(reduced) = dimension.reduction_bandwidth
+                && !(dimension.in_network_reduction && reduced <= dimension.aggregate())
+            {
+                let why = if dimension.in_network_reduction {
+                    format!("an NPU sends {} at most", dimension.aggregate())
+                } else {
+                    "the switch does not reduce".to_owned()
+                };
+                return Err(FabricError::new(
+                    field("reduction_bandwidth"),
+                    reduced,
+                    why,
+                    "it is what data reaches through sums, with `in_network_reduction: true`",
+                ));
+            }
             if dimension.in_network_reduction && kinds::of(dimension.kind).reach() != Reach::Switch
             {
                 return Err(FabricError::new(
@@ -185,6 +200,7 @@ pub(crate) mod tests {
             payload: Bytes::default(),
             header: Bytes::default(),
             in_network_reduction: false,
+            reduction_bandwidth: None,
             contention: crate::Contention::Shared,
         }
     }

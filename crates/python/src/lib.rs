@@ -69,6 +69,8 @@ struct Watch {
     progress: Option<Py<PyAny>>,
     raised: Option<PyErr>,
     calls: Calls,
+    /// What was last told of: how much was done, and how much there is.
+    told: (u64, u64),
 }
 
 impl Watch {
@@ -92,6 +94,7 @@ impl Watch {
             }
             Ok(())
         });
+        self.told = (done, total);
         match outcome {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => {
@@ -105,11 +108,20 @@ impl Watch {
         self.raised.or_else(|| self.calls.failure()).unwrap_or_else(|| simulate_error(error))
     }
 
-    /// What a run with plugins comes to: a failure of theirs voids its result.
-    fn end<T>(self, result: Result<T, SimulateError>) -> PyResult<T> {
+    /// What a run comes to: a failure of its plugins voids its result. Whoever watches a run that is over
+    /// hears that all is done, however short it was.
+    fn end<T>(mut self, result: Result<T, SimulateError>) -> PyResult<T> {
         match (self.calls.failure(), result) {
             (Some(failure), _) => Err(failure),
-            (None, Ok(result)) => Ok(result),
+            (None, Ok(result)) => {
+                let (done, total) = self.told;
+                if (total == 0 || done != total)
+                    && self.observe(total.max(1), total.max(1)).is_break()
+                {
+                    return Err(self.error(&SimulateError::Interrupted));
+                }
+                Ok(result)
+            }
             (None, Err(error)) => Err(self.error(&error)),
         }
     }

@@ -15,11 +15,9 @@ type Work =
 fn run(py: Python<'_>, request: &str, progress: Option<Py<PyAny>>, work: Work) -> PyResult<String> {
     let request = serde_json::from_str(request).map_err(|error| form_error(error.to_string()))?;
     let mut watch = Watch::new(progress);
-    match py.detach(|| work(request, &mut |done, total| watch.observe(done, total))) {
-        Ok(Some(told)) => Ok(told.to_string()),
-        Ok(None) => Err(watch.error(&SimulateError::Interrupted)),
-        Err(error) => Err(watch.error(&error)),
-    }
+    let told = py.detach(|| work(request, &mut |done, total| watch.observe(done, total)));
+    let told = told.and_then(|told| told.ok_or(SimulateError::Interrupted));
+    watch.end(told).map(|told| told.to_string())
 }
 
 /// Places mixes of jobs on a fabric's boards; with `run`, runs the first one's at once.

@@ -17,7 +17,7 @@ fn simulate_traffic(
     let scenario = TrafficScenario::from_json(scenario).map_err(|error| simulate_error(&error))?;
     let mut watch = Watch::new(progress);
     let result = py.detach(|| simulate(&scenario, &mut |done, total| watch.observe(done, total)));
-    result.map(|result| to_json(&result)).map_err(|error| watch.error(&error))
+    watch.end(result).map(|result| to_json(&result))
 }
 
 /// Simulates traffic of many scenarios at once, `threads` at a time (all cores where `None`).

@@ -316,6 +316,7 @@ impl Settings {
             payload: Bytes::default(),
             header: Bytes::default(),
             in_network_reduction: false,
+            reduction_bandwidth: None,
             contention: Contention::Shared,
         };
         let dimensions = self.dimensions.iter().map(dimension).collect();

@@ -280,7 +280,7 @@ impl Topology {
         let tag = self.0.tag();
         let dimensions = self.0.dimensions().map_err(|why| {
             let hint =
-                "run `traffic` on it, or take a torus, a HyperX, a HammingMesh or a fat tree";
+                "run `traffic` on it, or a `workload` in `world: flows` or `packets`, or take one that is";
             field("fabric.topology".to_owned(), tag, &why, hint)
         })?;
         Ok(Fabric { memory_bandwidth: None, window: None, name: tag.to_owned(), dimensions })

@@ -141,6 +141,14 @@ pub enum Model {
     Steps(Value),
 }
 
+impl Model {
+    /// Whether degrees of parallelism lay it over ranks, and it brings no ranks of its own.
+    #[must_use]
+    pub const fn is_laid_out(&self) -> bool {
+        !matches!(self, Self::Trace(_) | Self::AstraSim(_) | Self::Steps(_))
+    }
+}
+
 /// The format of a number.
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,

@@ -71,6 +71,12 @@ class Dimension(Node):
     in_network_reduction: Annotated[bool, Flag()] = Field(
         default=False, description="Whether the switch reduces; `kind: switch` only."
     )
+    reduction_bandwidth: Annotated[str, Quantity("bandwidth")] | None = Field(
+        default=None,
+        description="With `in_network_reduction`: the bandwidth at which an NPU's data passes "
+        "through sums, as published for the switch (the `algbw` of nccl-tests). "
+        "That of its links if left out, which no switch reaches.",
+    )
     contention: Annotated[str, OneOf("shared", "none", what="a contention")] = Field(
         default="shared",
         description="`none`: messages of a step do not share links, as ASTRA-sim's "
@@ -251,7 +257,7 @@ class Schedule(Node):
 
 
 class Parallelism(Node):
-    """How the model is cut. The product of all degrees is the number of NPUs."""
+    """How the model is cut. The product of all degrees is the number of NPUs that are used."""
 
     dp: Annotated[int, Count(1)] | None = Field(
         default=None, description="Data: replicas; what remains of the NPUs if left out."

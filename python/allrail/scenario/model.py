@@ -17,11 +17,13 @@ from pydantic import (
     Field,
     PrivateAttr,
     Tag,
+    ValidationError,
     model_validator,
 )
 
 from allrail.errors import InputError, show
 from allrail.scenario.dimensions import dimensions_of
+from allrail.scenario.explain import from_pydantic
 from allrail.scenario.fabric import Fabric
 from allrail.scenario.fields import U64_MAX, Count, OneOf
 from allrail.scenario.graph import GraphFabric
@@ -117,6 +119,15 @@ class Scenario(Node):
     _places: Places = PrivateAttr(default_factory=Places)
     _notes: tuple[str, ...] = PrivateAttr(default=())
 
+    def __init__(self, **tree: Any) -> None:
+        try:
+            super().__init__(**tree)
+        except ValidationError as error:
+            raise from_pydantic(error, model=type(self), places=Places()) from None
+
+    # `model_validate` goes its own way: `load_scenario` knows the places of what is wrong.
+    __init__.__pydantic_base_init__ = True  # type: ignore[attr-defined]
+
     @model_validator(mode="before")
     @classmethod
     def _without_numpy(cls, tree: Any) -> Any:
@@ -127,7 +138,7 @@ class Scenario(Node):
         _check_form(self)
         if self.traffic is not None:
             return self
-        if self._steps_on_a_graph:
+        if self._needs_no_dimensions:
             return self
         count = len(dimensions_of(self.fabric).dimensions)
         if self.what_if is not None:
@@ -162,10 +173,12 @@ class Scenario(Node):
         return self
 
     @property
-    def _steps_on_a_graph(self) -> bool:
-        """Whether the job brings its own dimensions, and the fabric need not have any."""
-        graph = isinstance(self.fabric, GraphFabric)
-        return graph and self.workload is not None and "steps" in self.workload.model
+    def _needs_no_dimensions(self) -> bool:
+        """Whether the fabric's dimensions, if it has any, are not what the job runs on."""
+        if self.workload is None or not isinstance(self.fabric, GraphFabric):
+            return False
+        cables = self.world in GRAPH_WORLDS and self.schedule.algorithms is None
+        return cables or "steps" in self.workload.model
 
     def to_json(self) -> str:
         """Return what the Rust core reads: everything resolved, nothing for people only."""

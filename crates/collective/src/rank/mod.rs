@@ -67,7 +67,7 @@
 //! # let stage = |operation| Stage { operation, dimension: DimensionId(0) };
 //! # let dimension = Dimension {
 //! #     kind: Kind::Ring, size: 3, links: 2, bandwidth: Bandwidth::from_bytes_per_second(1 << 30).expect("some"),
-//! #     latency: Time::ZERO, message_latency: Time::ZERO, in_network_reduction: false, contention: Contention::Shared,
+//! #     latency: Time::ZERO, message_latency: Time::ZERO, in_network_reduction: false, reduction_bandwidth: None, contention: Contention::Shared,
 //! #     payload: Bytes::new(0), header: Bytes::new(0),
 //! # };
 //! # let plan = CollectivePlan {

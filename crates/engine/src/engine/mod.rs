@@ -91,7 +91,7 @@
 //! # use allrail_schedule::{Order, Request, chunk::Parameters};
 //! # let dimension = Dimension {
 //! #     kind: Kind::Switch, size: 2, links: 1, latency: Time::ZERO, message_latency: Time::ZERO,
-//! #     payload: Bytes::default(), header: Bytes::default(), in_network_reduction: false,
+//! #     payload: Bytes::default(), header: Bytes::default(), in_network_reduction: false, reduction_bandwidth: None,
 //! #     bandwidth: Bandwidth::from_bytes_per_second(1 << 30).unwrap(), contention: Contention::Shared,
 //! # };
 //! # let request = Request {

@@ -37,6 +37,7 @@ fn part() -> Arc<RankPlan> {
                 payload: Bytes::default(),
                 header: Bytes::default(),
                 in_network_reduction: false,
+                reduction_bandwidth: None,
                 contention: Contention::Shared,
             }],
         },

@@ -24,6 +24,7 @@ pub(crate) fn plan(
         payload: Bytes::default(),
         header: Bytes::default(),
         in_network_reduction: false,
+        reduction_bandwidth: None,
         contention: Contention::Shared,
     };
     let request = Request {

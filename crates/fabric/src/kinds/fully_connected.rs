@@ -19,7 +19,7 @@ impl Topology for FullyConnected {
     }
 
     fn link_bandwidth(&self, dimension: &Dimension) -> Bandwidth {
-        dimension.aggregate().fraction(1, u64::from(dimension.size - 1))
+        dimension.aggregate().fraction(1, self.links_per_npu(dimension).max(1))
     }
 
     fn link(

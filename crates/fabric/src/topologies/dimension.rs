@@ -24,6 +24,7 @@ pub(super) fn dimension(
         payload: Bytes::default(),
         header: Bytes::default(),
         in_network_reduction: false,
+        reduction_bandwidth: None,
         contention,
     }
 }

@@ -45,6 +45,7 @@ fn any_dimension(operation: Operation, rng: &mut Pcg64Mcg) -> Dimension {
         payload: Bytes::default(),
         header: Bytes::default(),
         in_network_reduction: kind == Kind::Switch && rng.random_bool(0.1),
+        reduction_bandwidth: None,
         contention,
     }
 }

@@ -29,6 +29,7 @@ const CHANGES: &[Change] = &[
     ("bandwidth", |r| r.fabric.dimensions[1].bandwidth = "26 GB/s".parse().expect("a bandwidth")),
     ("latency", |r| r.fabric.dimensions[1].latency = Time::from_ps(1)),
     ("in-network reduction", |r| r.fabric.dimensions[1].in_network_reduction = true),
+    ("its rate", |r| r.fabric.dimensions[1].reduction_bandwidth = "1 GB/s".parse().ok()),
     ("contention", |r| r.fabric.dimensions[1].contention = Contention::None),
     ("a dimension less", |r| r.fabric.dimensions.truncate(2)),
     ("the dimensions' order", |r| r.fabric.dimensions.swap(0, 1)),

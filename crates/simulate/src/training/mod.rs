@@ -1,6 +1,7 @@
 //! Training steps in virtual time. The folders are the way of a step:
 //!
-//! 1. [`scenario`]: the resolved scenario; [`run`] leads from it to a result.
+//! 1. [`scenario`]: the resolved scenario; [`part`]: the NPUs of the fabric that it takes; [`run`] leads from it
+//!    to a result.
 //! 2. [`players`]: who runs the nodes of the step graph, and who meets in each process group.
 //! 3. [`driver`]: the loop: compute engines, gathering, messages, iterations.
 //! 4. [`gradients`]: what of them is exchanged when, by coordinators and tensor schedulers.
@@ -11,6 +12,7 @@ pub mod communicator;
 pub mod driver;
 pub mod gradients;
 pub mod outcome;
+pub mod part;
 pub mod players;
 pub mod run;
 pub mod scenario;

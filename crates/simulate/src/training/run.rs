@@ -68,7 +68,13 @@ pub fn simulate(
     let job = Job {
         graph: &built.graph,
         memory: (built.memory != Memory::default()).then_some(built.memory),
-        notes: built.notes.clone(),
+        notes: scenario
+            .part
+            .iter()
+            .flat_map(|part| &part.notes)
+            .chain(&built.notes)
+            .cloned()
+            .collect(),
         perturbation: built.perturbation(&workload, scenario.seed),
         iterations: workload.iterations,
         work: built.work,
@@ -233,7 +239,13 @@ pub fn run(
             let mut network = GraphNetwork::new(Arc::clone(&topology.0))?;
             let slow_note = slow.map(|drawn| network.slow_down(drawn)).transpose()?;
             let ranks = sizes.iter().product();
-            let places = scenario.placement.places(ranks, network.graph.npus(), scenario.seed)?;
+            let mut places =
+                scenario.placement.places(ranks, network.graph.npus(), scenario.seed)?;
+            let block = scenario.part.as_ref().and_then(|part| part.block.as_ref());
+            let block = block.filter(|_| scenario.placement.is_on_first());
+            if let Some(npus) = block {
+                places.iter_mut().for_each(|place| *place = npus[place.index()]);
+            }
             let paths = settings.paths.unwrap_or(Splitting::Ecmp);
             let world: Box<dyn World> = match scenario.world {
                 WorldKind::Flows => Box::new(network.flows(paths)),
@@ -269,7 +281,7 @@ pub fn run(
                 timeline,
                 observer,
             )?;
-            result.notes.extend(network.notes(&scenario.placement, settings));
+            result.notes.extend(network.notes(&scenario.placement, block.is_some(), settings));
             result.notes.extend(slow_note);
             Ok(result)
         }

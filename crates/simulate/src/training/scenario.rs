@@ -1,8 +1,7 @@
 //! A training scenario, resolved: every default filled in, quantities as text with units.
 
 use allrail_core::{Bytes, DimensionId, Time};
-use allrail_fabric::graph::NodeId;
-use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_fabric::Fabric;
 use allrail_schedule::Request;
 use allrail_schedule::tensor::TensorParameters;
 use allrail_workload::device::DeviceChoice;
@@ -21,6 +20,7 @@ use crate::scenario::{Schedule, Topology, WorldKind, check_version, field, malfo
 use crate::training::communicator::graph::Placement;
 use crate::training::communicator::ranks::algorithms::Algorithms;
 use crate::training::communicator::servers::ServerCommunicator;
+use crate::training::part::{self, Part};
 
 /// A training simulation's whole input.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -33,6 +33,9 @@ pub struct TrainingScenario {
     /// The topology that the dimensions were read off.
     #[serde(skip)]
     pub topology: Option<Topology>,
+    /// What of the network the job takes, where not all of its dimensions.
+    #[serde(skip)]
+    pub part: Option<Part>,
     /// What is trained; instead of `collective`.
     pub workload: Workload,
     /// How its communication is scheduled.
@@ -126,12 +129,12 @@ impl TrainingScenario {
         if let Some(topology) = &topology {
             // Steps that are written out bring the job's own dimensions.
             let fabric = match tree.pointer("/workload/model/steps") {
-                None => topology.fabric()?,
+                None => topology.fabric().or_else(|error| part::one_switch(topology, &tree, error)),
                 Some(steps) => {
                     let steps: Steps = serde_json::from_value(steps.clone()).map_err(malformed)?;
-                    job_on(topology, &steps.sizes()?)?
+                    part::switches(topology, &steps.sizes()?)
                 }
-            };
+            }?;
             tree["fabric"] = serde_json::to_value(fabric).map_err(malformed)?;
         }
         let mut scenario = Self::deserialize(&tree).or_else(|error| {
@@ -147,6 +150,10 @@ impl TrainingScenario {
         })?;
         scenario.topology = topology;
         scenario.validate()?;
+        if let Some(part) = Part::of(&scenario)? {
+            scenario.fabric = part.fabric.clone();
+            scenario.part = Some(part);
+        }
         Ok(scenario)
     }
 
@@ -238,34 +245,6 @@ impl TrainingScenario {
     pub fn request(&self) -> Request {
         self.schedule.request(&self.fabric, self.seed)
     }
-}
-
-/// The dimensions of a job on a topology: what an NPU has is on each of them while the others rest.
-fn job_on(topology: &Topology, sizes: &[u32]) -> Result<Fabric, SimulateError> {
-    let graph = topology.0.simulated()?;
-    let planes = topology.0.counts().planes;
-    let bandwidth = graph.injection(NodeId(0)).checked_mul(planes).ok_or_else(|| {
-        field("fabric".to_owned(), topology.0.tag(), "its NPUs send 2^64 B/s or more", "lower it")
-    })?;
-    let dimension = |size: &u32| Dimension {
-        kind: Kind::Switch,
-        size: *size,
-        links: 1,
-        bandwidth,
-        latency: Time::ZERO,
-        message_latency: Time::ZERO,
-        payload: Bytes::default(),
-        header: Bytes::default(),
-        in_network_reduction: false,
-        contention: Contention::Shared,
-    };
-    let dimensions = sizes.iter().map(dimension).collect();
-    Ok(Fabric {
-        memory_bandwidth: None,
-        window: None,
-        name: topology.0.tag().to_owned(),
-        dimensions,
-    })
 }
 
 fn tag(placement: &Placement) -> String {

@@ -21,5 +21,6 @@ mod training_coordination;
 mod training_layouts;
 mod training_messages;
 mod training_network;
+mod training_part;
 mod training_servers;
 mod training_slow_links;

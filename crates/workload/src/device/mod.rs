@@ -136,6 +136,16 @@ impl Device {
             ),
         };
         let format = compute.recipe.format().unwrap_or(Format::of(precision));
+        if let Some(file) = file.filter(|file| !file.peak.has(format)) {
+            let why = format!("`{}` has no products of {} bits", file.name, 8.0 * format.bytes());
+            return Err(if compute.recipe == Recipe::Plain {
+                let hint = "take bf16, or a device that has them";
+                WorkloadError::new("workload.precision", precision.tag(), why, hint)
+            } else {
+                let hint = "`plain`, or a device that has them";
+                wrong("recipe", compute.recipe.tag(), &why, hint)
+            });
+        }
         let peak = own.or_else(|| file.map(|file| file.peak.of(format)));
         let one_number = compute.efficiency.is_some() || own.is_some();
         let kernels = match file.filter(|_| !one_number) {
@@ -225,10 +235,6 @@ fn kernels(
     precision: Precision,
 ) -> Result<Option<KernelModel>, WorkloadError> {
     let recipe = compute.recipe;
-    if let Some(format) = recipe.format().filter(|format| !file.peak.has(*format)) {
-        let why = format!("`{}` has no products of {} bits", file.name, 8.0 * format.bytes());
-        return Err(wrong("recipe", recipe.tag(), &why, "`plain`, or a device that has them"));
-    }
     let Some(rates) = file.kernels.clone() else {
         if let Some(kind) = compute.attention {
             let why = format!("nothing is known of the kernels of `{}`", file.name);
@@ -247,7 +253,8 @@ fn kernels(
         let hint = format!("one of unfused, {}", known.join(", "));
         return Err(wrong("attention", attention.tag(), &why, &hint));
     }
-    let (peak, memory_bandwidth) = (file.peak, file.memory_bandwidth);
+    let memory_bandwidth = compute.memory_bandwidth.unwrap_or(file.memory_bandwidth);
+    let peak = file.peak;
     let launch = compute.launch;
     Ok(Some(KernelModel { peak, memory_bandwidth, rates, precision, recipe, attention, launch }))
 }

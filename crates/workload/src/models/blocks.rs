@@ -120,7 +120,8 @@ impl TransformerSpec {
     /// Whether a token of a layer sees none after itself.
     pub(super) fn masks(&self, layer: u32) -> bool {
         let decodes = self.decoder_layers == 0 || layer >= self.layers;
-        decodes && matches!(self.head, Head::Language | Head::None)
+        let usual = self.decoder_layers > 0 || self.head == Head::Language;
+        decodes && self.causal.unwrap_or(usual)
     }
 
     fn dense_layers(&self) -> usize {

@@ -90,7 +90,8 @@ impl Sizes<'_> {
                 }
             }
         }
-        if spec.positions == 0 && spec.relative_positions == 0 {
+        let no_others = spec.positions == 0 && spec.relative_positions == 0;
+        if spec.rotary.unwrap_or(no_others) {
             let turned = s * (a + kv) * d;
             let (alone, fused) = (14 * turned, 2 * turned);
             kernels.push(Kernel::Stream(Stream {

@@ -34,6 +34,9 @@ pub struct TransformerSpec {
     pub patch: Option<u64>,
     /// Learned positions.
     pub positions: u64,
+    /// Whether queries and keys are turned by their positions; where absent, they are where there are neither
+    /// `positions` nor `relative_positions`. With ALiBi, or without any, `false`.
+    pub rotary: Option<bool>,
     /// Learned types of token.
     pub token_types: u64,
     /// Learned biases of attention by distance, per head, over the whole model.
@@ -46,6 +49,9 @@ pub struct TransformerSpec {
     pub tied: bool,
     /// What comes after the last layer.
     pub head: Head,
+    /// Whether a token sees none after itself; where absent, it does not with `head: language`, nor in the
+    /// decoder beside an encoder.
+    pub causal: Option<bool>,
     /// Biases of the linear maps.
     pub biases: Biases,
     /// Norms.

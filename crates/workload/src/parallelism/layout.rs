@@ -224,7 +224,8 @@ fn degrees(
         if axis == Axis::Dp && given.is_none() && !mapped {
             if !npus.is_multiple_of(product) {
                 let why = format!("the other degrees take {product} NPUs a replica");
-                let hint = format!("their product divides the {npus} NPUs of the fabric");
+                let hint =
+                    format!("`dp: {}` leaves the last {} unused", npus / product, npus % product);
                 return Err(wrong("dp", "what remains", &why, &hint));
             }
             degrees[axis as usize] = u32::try_from(npus / product).unwrap_or(u32::MAX);

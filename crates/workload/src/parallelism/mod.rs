@@ -117,6 +117,7 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError>
     notes.extend(plan.model.notes.iter().cloned());
     notes.extend(plan.compression_notes());
     notes.extend(plan.uneven_stages());
+    notes.extend(plan.idle_pieces());
     notes.extend(plan.context_notes());
     let work = Some(plan.work());
     if let Some(tokens) = plan.model.tokens {

@@ -176,6 +176,13 @@ impl<'w> Plan<'w> {
         (transformer && !even).then(|| format!("stages have {} layers", shown.join(", ")))
     }
 
+    /// That pieces of stages were asked for where there are no stages.
+    pub(crate) fn idle_pieces(&self) -> Option<String> {
+        let given = self.workload.parallelism.virtual_stages.filter(|given| *given > 1);
+        let told = |given| format!("`virtual_stages` {given} change nothing: there is no pipeline");
+        given.filter(|_| self.pipeline.positions == 1).map(told)
+    }
+
     pub(crate) fn degree(&self, axis: Axis) -> u64 {
         u64::from(self.layout.degree(axis))
     }

@@ -9,7 +9,7 @@ use super::context::Context;
 use super::shards::Reduce;
 use crate::recompute::Recompute;
 
-/// How the model is cut. The product of all degrees is the number of NPUs.
+/// How the model is cut. The product of all degrees is the number of NPUs that are used.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Parallelism {
@@ -167,6 +167,16 @@ impl PipelineSchedule {
 
 /// Degree to places: `{tp: [0], dp: ["1[8:]", 2]}`.
 pub type Map = BTreeMap<Axis, Vec<Place>>;
+
+impl Parallelism {
+    /// How many ranks the degrees make; `None` where `dp` takes what remains.
+    #[must_use]
+    pub fn ranks(&self) -> Option<u64> {
+        let degrees = [self.tp, self.cp, self.op, self.ep, self.pp, self.dp?];
+        let product = degrees.into_iter().map(u64::from).try_fold(1u64, u64::checked_mul);
+        Some(product.unwrap_or(u64::MAX))
+    }
+}
 
 /// A degree of parallelism.
 #[derive(

@@ -35,6 +35,7 @@ fn ring_of_two(latency: u64) -> Fabric {
         payload: Bytes::default(),
         header: Bytes::default(),
         in_network_reduction: false,
+        reduction_bandwidth: None,
         contention: Contention::Shared,
     };
     Fabric { memory_bandwidth: None, window: None, name: "two".into(), dimensions: vec![dimension] }

@@ -128,7 +128,7 @@ proptest! {
             links: 2,
             bandwidth,
             latency: Time::from_ns(300),
-            message_latency: Time::ZERO, in_network_reduction: false,
+            message_latency: Time::ZERO, in_network_reduction: false, reduction_bandwidth: None,
             payload: Bytes::default(),
             header: Bytes::default(),
             contention: Contention::Shared,

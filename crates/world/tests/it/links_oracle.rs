@@ -123,6 +123,7 @@ fn any_dimension() -> impl Strategy<Value = Dimension> {
             payload: Bytes::default(),
             header: Bytes::default(),
             in_network_reduction: false,
+            reduction_bandwidth: None,
             contention: Contention::Shared,
         }
     })

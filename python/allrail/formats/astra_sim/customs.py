@@ -74,7 +74,9 @@ def _per_node(named: object, system: Path, source: Source) -> dict[str, str]:
 
 
 def _trace(named: str, beside: Path, source: Source, *, at: str) -> Path:
-    """Where a trace is, absolute."""
+    """Where a trace is, absolute; or a program of MSCCL, which is one file."""
+    if named.endswith(".xml") and (program := _look(named, beside)) is not None:
+        return program
     first = _look(f"{named}.0.et", beside)
     if first is None:
         raise source.error(

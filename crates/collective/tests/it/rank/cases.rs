@@ -50,6 +50,7 @@ pub(crate) fn fabric(sizes: &[u32]) -> Fabric {
         payload: Bytes::default(),
         header: Bytes::default(),
         in_network_reduction: false,
+        reduction_bandwidth: None,
         contention: Contention::Shared,
     };
     Fabric {

@@ -33,6 +33,7 @@ fn fabric(draw: &mut Draw, sizes: &[u32]) -> Fabric {
         payload: Bytes::default(),
         header: Bytes::default(),
         in_network_reduction: false,
+        reduction_bandwidth: None,
         contention: Contention::Shared,
     };
     Fabric {

@@ -290,6 +290,7 @@ mod tests {
             payload: Bytes::default(),
             header: Bytes::default(),
             in_network_reduction: false,
+            reduction_bandwidth: None,
             contention: Contention::Shared,
         });
         Fabric {

@@ -18,6 +18,7 @@ pub(crate) fn dimension(kind: Kind, size: u32, bandwidth: &str, latency: &str) -
         payload: Bytes::default(),
         header: Bytes::default(),
         in_network_reduction: false,
+        reduction_bandwidth: None,
         contention: Contention::Shared,
     }
 }

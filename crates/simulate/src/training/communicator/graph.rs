@@ -39,6 +39,12 @@ pub enum Placement {
 }
 
 impl Placement {
+    /// Whether the job is on the first NPUs, and not anywhere.
+    #[must_use]
+    pub fn is_on_first(&self) -> bool {
+        matches!(self, Self::InOrder | Self::Shuffled)
+    }
+
     /// The NPU of each of `ranks` ranks, of `npus`.
     ///
     /// # Errors
@@ -55,9 +61,9 @@ impl Placement {
             return Err(wrong(format!("{ranks} ranks"), why, "take a larger fabric"));
         }
         let mut places: Vec<u32> = match self {
-            Self::InOrder | Self::Shuffled => (0..ranks).collect(),
-            Self::Scattered => (0..npus).collect(),
             Self::Npus(listed) => listed.clone(),
+            _ if self.is_on_first() => (0..ranks).collect(),
+            _ => (0..npus).collect(),
         };
         if matches!(self, Self::Scattered | Self::Shuffled) {
             let mut random = Pcg64Mcg::seed_from_u64(seed ^ 0x7261_6e6b_706c_6163);
@@ -156,15 +162,24 @@ impl GraphNetwork {
         Ok(OnePlane { world, planes: self.planes })
     }
 
-    /// What a result should say of it.
+    /// What a result should say of it; `apart`: the NPUs of the job are not the first ones.
     #[must_use]
-    pub fn notes(&self, placement: &Placement, settings: &MessageSettings) -> Vec<String> {
+    pub fn notes(
+        &self,
+        placement: &Placement,
+        apart: bool,
+        settings: &MessageSettings,
+    ) -> Vec<String> {
         let mut notes = Vec::new();
         if self.planes > 1 {
             notes.push(format!("one of {} alike planes is simulated", self.planes));
         }
         notes.extend(self.topology.simulated_as().map(str::to_owned));
         notes.push(match placement {
+            Placement::InOrder if apart => "ranks are on the NPUs of the job, in order".to_owned(),
+            Placement::Shuffled if apart => {
+                "ranks are on the NPUs of the job, in an order drawn by the seed".to_owned()
+            }
             Placement::InOrder => "rank r is on NPU r".to_owned(),
             Placement::Scattered => "ranks are on NPUs drawn from all by the seed".to_owned(),
             Placement::Shuffled => {

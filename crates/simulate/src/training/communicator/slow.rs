@@ -214,6 +214,7 @@ mod tests {
                 payload: Bytes::default(),
                 header: Bytes::default(),
                 in_network_reduction: false,
+                reduction_bandwidth: None,
                 contention: allrail_fabric::Contention::Shared,
             };
             let fabric = Fabric {

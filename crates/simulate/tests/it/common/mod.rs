@@ -27,6 +27,7 @@ pub(crate) fn dimension(kind: Kind, size: u32, links: u32, rate: u64, latency: T
         payload: Bytes::default(),
         header: Bytes::default(),
         in_network_reduction: false,
+        reduction_bandwidth: None,
         contention: Contention::Shared,
     }
 }

@@ -191,6 +191,8 @@ fn opt(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadEr
 
 fn bloom(_: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
     spec.norms.embedding = true;
+    // ALiBi.
+    spec.rotary = Some(false);
     Ok(())
 }
 
@@ -207,6 +209,7 @@ fn falcon(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), Workloa
     if config.flag(&["bias"], false) {
         spec.biases = ALL;
     }
+    spec.rotary = config.flag(&["alibi"], false).then_some(false);
     Ok(())
 }
 
@@ -220,6 +223,9 @@ fn mpt(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadEr
     let attention = config.get("attn_config").map(|(_, value)| value);
     let heads = attention.and_then(|keys| keys.get("kv_n_heads")).and_then(Value::as_u64);
     spec.kv_heads = heads;
+    // ALiBi, or learned positions.
+    let turned = attention.and_then(|keys| keys.get("rope")).and_then(Value::as_bool);
+    spec.rotary = Some(turned.unwrap_or(false));
     Ok(())
 }
 

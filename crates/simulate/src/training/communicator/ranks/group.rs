@@ -37,6 +37,7 @@ pub(super) fn lower(
     one.size = u32::try_from(ranks.len()).expect("fewer than 2^32 ranks");
     (one.kind, one.contention, one.in_network_reduction) =
         (Kind::Switch, Contention::Shared, false);
+    one.reduction_bandwidth = None;
     let fabric = Fabric { dimensions: vec![one], ..request.fabric.clone() };
     let algorithm = groups.algorithms.get(&operation).map_or(USUAL, String::as_str);
     let request = Request {

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use allrail_core::{Bytes, Rank as FabricRank, Time};
 
 use super::super::groups::Shape;
-use super::{Does, Message, Rank, read, verify};
+use super::{Does, Message, Rank, load};
 use crate::error::WorkloadError;
 use crate::graph::{Builder, Group, GroupId, Node, NodeId, Part, Pass, Peer, StepGraph, Work};
 
@@ -25,7 +25,7 @@ struct Place {
 /// Puts the trace of each node that is listed, ascending, in its place. Every actor has one rank.
 ///
 /// # Errors
-/// A trace is wrong; see [`verify`].
+/// A trace is wrong; see [`super::verify`] and [`super::msccl`].
 pub(in super::super) fn expand(
     graph: &StepGraph,
     sizes: &[u32],
@@ -49,9 +49,7 @@ pub(in super::super) fn expand(
         let trace = match known.get(&key) {
             Some(trace) => *trace,
             None => {
-                let read = read(path, ranks.len())?;
-                verify::verify(&read, operation, bytes)?;
-                traces.push(read);
+                traces.push(load(path, ranks.len(), operation, bytes)?);
                 known.insert(key, traces.len() - 1);
                 traces.len() - 1
             }

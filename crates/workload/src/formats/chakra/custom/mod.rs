@@ -5,11 +5,14 @@
 //! them. The files say who sends how many bytes to whom and what waits for what, and do not say which
 //! blocks of the buffer a message carries.
 //!
-//! - [`read()`]: the files.
+//! `NAME.xml` is a program of MSCCL itself, which says them, and is proved chunk by chunk.
+//!
+//! - [`read()`]: the files. [`msccl`]: MSCCL's.
 //! - [`verify`]: what can be proved of them, and what cannot.
 //! - [`expand`]: a step graph with them in the place of its collectives.
 
 mod expand;
+mod msccl;
 mod verify;
 
 use std::collections::BTreeMap;
@@ -25,7 +28,8 @@ use super::record::Kind;
 
 pub(super) use expand::expand;
 
-/// Which collectives of a trace are traces of their own: `DIR/NAME` each, for `DIR/NAME.<position>.et`.
+/// Which collectives of a trace are traces of their own: `DIR/NAME` each, for `DIR/NAME.<position>.et`, or
+/// `DIR/NAME.xml`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Customs {
@@ -89,6 +93,21 @@ struct Message {
     peer: u32,
     tag: u64,
     bytes: Bytes,
+}
+
+/// Reads what the ranks of a collective do, and proves it.
+fn load(
+    path: &Path,
+    members: usize,
+    operation: Operation,
+    bytes: Bytes,
+) -> Result<Vec<Rank>, TraceError> {
+    if msccl::is_one(path) {
+        return msccl::load(path, members, operation, bytes);
+    }
+    let ranks = read(path, members)?;
+    verify::verify(&ranks, operation, bytes)?;
+    Ok(ranks)
 }
 
 /// Reads the files of `prefix` for a group of `members` ranks.

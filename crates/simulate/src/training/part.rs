@@ -1,0 +1,226 @@
+//! The NPUs of a fabric that a job takes, and the dimensions that it sees on them.
+//!
+//! A layout's degrees say how many ranks there are. A fabric may have more NPUs, or be no product of
+//! dimensions at all. The job takes
+//!
+//! - all NPUs, where there are as many;
+//! - else a *block*: of each dimension its first places, the inner ones as full as it goes. 64 ranks on
+//!   42 × 25 NPUs are 32 × 2 of them, so no group of tensor parallelism reaches over two leaves. A part
+//!   of a ring is a line: rings are cut in worlds of cables alone, where messages take the way there is;
+//! - else the first NPUs of a topology, in order. Plans see one switch over them then, on which an NPU has
+//!   all that its cables carry; `flows` and `packets` carry what is planned over the cables there are.
+//!
+//! NPUs that are left over send nothing, and are said in a note.
+
+use std::collections::BTreeSet;
+
+use allrail_core::{Bytes, Time};
+use allrail_fabric::graph::NodeId;
+use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use serde_json::Value;
+
+use crate::SimulateError;
+use crate::scenario::{Topology, WorldKind, field};
+use crate::training::scenario::TrainingScenario;
+
+/// See the module.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The dimensions of the job.
+    pub fabric: Fabric,
+    /// The NPU of each rank, where they are not the first of the topology.
+    pub block: Option<Vec<NodeId>>,
+    /// What a result should say of it.
+    pub notes: Vec<String>,
+}
+
+impl Part {
+    /// The part that a scenario's job takes; `None` if it takes all dimensions as they are.
+    ///
+    /// # Errors
+    /// The world needs dimensions, and there is no such block of them.
+    pub fn of(scenario: &TrainingScenario) -> Result<Option<Self>, SimulateError> {
+        let workload = &scenario.workload;
+        let whole = &scenario.fabric;
+        let npus = whole.npus();
+        let on_cables = scenario.topology.as_ref().filter(|_| is_of_cables(scenario.world));
+        let mut notes = Vec::new();
+        notes.extend(
+            on_cables
+                .and_then(|topology| topology.0.dimensions().err())
+                .map(|why| switch_note(&why)),
+        );
+        let stated = workload.model.is_laid_out().then(|| workload.parallelism.ranks()).flatten();
+        let ranks = stated.unwrap_or(npus);
+        if ranks == 0 || ranks >= npus {
+            // More are refused by the layout.
+            let same = notes.is_empty();
+            return Ok((!same).then(|| Self { fabric: whole.clone(), block: None, notes }));
+        }
+        let mut part = match (Self::block(scenario, ranks), on_cables) {
+            (Some(part), _) => part,
+            (None, Some(topology)) => {
+                notes
+                    .push(switch_note(&format!("{} have no such block", shown(&whole.dimensions))));
+                let ranks = u32::try_from(ranks).expect("fewer than its NPUs");
+                Self { fabric: switches(topology, &[ranks])?, block: None, notes: Vec::new() }
+            }
+            (None, None) => return Err(no_block(scenario, ranks)),
+        };
+        let sizes = shown(&part.fabric.dimensions);
+        let of = shown(&whole.dimensions);
+        let which = if sizes.contains('×') { format!(", {sizes} of {of}") } else { String::new() };
+        part.notes.push(format!("{ranks} of {npus} NPUs are used{which}; the others are idle"));
+        part.notes.extend(notes);
+        Ok(Some(part))
+    }
+
+    fn block(scenario: &TrainingScenario, ranks: u64) -> Option<Self> {
+        let whole = &scenario.fabric;
+        let cables = is_of_cables(scenario.world);
+        let cut = |(dimension, size): (&Dimension, u32)| {
+            let resized = || Dimension { size, ..dimension.clone() };
+            dimension.cut(size).or_else(|| cables.then(resized))
+        };
+        let fits = |d: usize, size: u32| cut((&whole.dimensions[d], size)).is_some();
+        let sizes: Vec<u32> = whole.dimensions.iter().map(|dimension| dimension.size).collect();
+        let together = scenario.workload.parallelism.tp;
+        let mut search = Search { sizes: &sizes, fits: &fits, futile: BTreeSet::new() };
+        let taken = search.block(0, ranks, together)?;
+        let dimensions = whole.dimensions.iter().zip(taken.iter().copied()).map(cut);
+        let fabric = Fabric { dimensions: dimensions.collect::<Option<_>>()?, ..whole.clone() };
+        let npus: Vec<NodeId> = places(&taken, &sizes).map(NodeId).collect();
+        let first = (0..).zip(&npus).all(|(rank, npu)| npu.0 == rank);
+        Some(Self { fabric, block: (!first).then_some(npus), notes: Vec::new() })
+    }
+}
+
+/// Whether a world is of cables, which lead where they lead, and not of dimensions.
+const fn is_of_cables(world: WorldKind) -> bool {
+    matches!(world, WorldKind::Flows | WorldKind::Packets)
+}
+
+fn shown(dimensions: &[Dimension]) -> String {
+    let sizes: Vec<String> = dimensions.iter().map(|d| d.size.to_string()).collect();
+    sizes.join(" × ")
+}
+
+fn switch_note(why: &str) -> String {
+    format!("plans see one switch over the NPUs of the job: {why}")
+}
+
+fn no_block(scenario: &TrainingScenario, ranks: u64) -> SimulateError {
+    let dimensions = &scenario.fabric.dimensions;
+    let npus = scenario.fabric.npus();
+    let mut why = format!("{ranks} ranks are no block of {} = {npus} NPUs", shown(dimensions));
+    if dimensions.iter().any(|d| d.cut(d.size - 1).is_none()) {
+        why.push_str(", of which rings are not cut");
+    }
+    let hint = match scenario.topology {
+        Some(_) => "in `world: flows` and `packets` they run on the first NPUs of the topology",
+        None => "give the fabric the dimensions that the job has",
+    };
+    field("workload.parallelism.dp".to_owned(), degrees(scenario), &why, hint)
+}
+
+fn degrees(scenario: &TrainingScenario) -> String {
+    let p = &scenario.workload.parallelism;
+    let all = [("tp", p.tp), ("cp", p.cp), ("op", p.op), ("ep", p.ep), ("pp", p.pp)];
+    let all = all.into_iter().chain(p.dp.map(|dp| ("dp", dp)));
+    let said: Vec<String> =
+        all.filter(|(_, n)| *n > 1).map(|(axis, n)| format!("{axis} {n}")).collect();
+    said.join(" × ")
+}
+
+/// The numbers of the NPUs whose coordinates are below `taken`, of dimensions of these sizes; the first
+/// coordinate fastest.
+fn places<'a>(taken: &'a [u32], sizes: &'a [u32]) -> impl Iterator<Item = u32> + 'a {
+    (0..taken.iter().product::<u32>()).map(move |rank| {
+        let (mut left, mut stride, mut npu) = (rank, 1, 0);
+        for (taken, size) in taken.iter().zip(sizes) {
+            npu += left % taken * stride;
+            left /= taken;
+            stride *= size;
+        }
+        npu
+    })
+}
+
+/// Looks for a block, in which dimension after dimension is as full as it goes.
+struct Search<'a> {
+    sizes: &'a [u32],
+    /// Whether a dimension can be cut to a size.
+    fits: &'a dyn Fn(usize, u32) -> bool,
+    /// What was tried and leads nowhere.
+    futile: BTreeSet<(usize, u64, u32)>,
+}
+
+impl Search<'_> {
+    /// The sizes of dimension `at` and those around it, for `ranks` ranks; groups of `together` ranks
+    /// lie within a dimension where they can.
+    fn block(&mut self, at: usize, ranks: u64, together: u32) -> Option<Vec<u32>> {
+        let Some(size) = self.sizes.get(at) else { return (ranks == 1).then(Vec::new) };
+        if !self.futile.insert((at, ranks, together)) {
+            return None;
+        }
+        let most = u32::try_from(ranks).unwrap_or(u32::MAX).min(*size);
+        let divides = |part: &u32| ranks.is_multiple_of(u64::from(*part)) && (self.fits)(at, *part);
+        let mut parts: Vec<u32> = (1..=most).rev().filter(divides).collect();
+        let whole = |part: u32| part.is_multiple_of(together) || together.is_multiple_of(part);
+        parts.sort_by_key(|part| !whole(*part));
+        parts.into_iter().find_map(|part| {
+            let left = if together.is_multiple_of(part) { together / part } else { 1 };
+            let mut block = self.block(at + 1, ranks / u64::from(part), left)?;
+            block.insert(0, part);
+            Some(block)
+        })
+    }
+}
+
+/// The dimensions of a job on a topology: what an NPU has is on each of them while the others rest.
+///
+/// # Errors
+/// The topology cannot be built.
+pub(super) fn switches(topology: &Topology, sizes: &[u32]) -> Result<Fabric, SimulateError> {
+    let graph = topology.0.simulated()?;
+    let planes = topology.0.counts().planes;
+    let bandwidth = graph.injection(NodeId(0)).checked_mul(planes).ok_or_else(|| {
+        field("fabric".to_owned(), topology.0.tag(), "its NPUs send 2^64 B/s or more", "lower it")
+    })?;
+    let dimension = |size: &u32| Dimension {
+        kind: Kind::Switch,
+        size: *size,
+        links: 1,
+        bandwidth,
+        latency: Time::ZERO,
+        message_latency: Time::ZERO,
+        payload: Bytes::default(),
+        header: Bytes::default(),
+        in_network_reduction: false,
+        reduction_bandwidth: None,
+        contention: Contention::Shared,
+    };
+    let dimensions = sizes.iter().map(dimension).collect();
+    Ok(Fabric {
+        memory_bandwidth: None,
+        window: None,
+        name: topology.0.tag().to_owned(),
+        dimensions,
+    })
+}
+
+/// One switch over all NPUs of a topology that is no product of dimensions, for worlds that need none.
+///
+/// # Errors
+/// The one given, where the scenario's world does.
+pub(super) fn one_switch(
+    topology: &Topology,
+    tree: &Value,
+    error: SimulateError,
+) -> Result<Fabric, SimulateError> {
+    let world = tree.get("world").and_then(|world| serde_json::from_value(world.clone()).ok());
+    if !world.is_some_and(is_of_cables) {
+        return Err(error);
+    }
+    switches(topology, &[topology.0.simulated()?.npus()])
+}

@@ -1,0 +1,168 @@
+//! Jobs of fewer ranks than the fabric has NPUs, and on fabrics that are no product of dimensions.
+
+#![allow(clippy::needless_pass_by_value)]
+
+use std::ops::ControlFlow;
+
+use allrail_simulate::SimulateError;
+use allrail_simulate::training::{TrainingResult, TrainingScenario, simulate};
+use serde_json::{Value, json};
+
+fn attempt(
+    fabric: Value,
+    world: &str,
+    parallelism: Value,
+) -> Result<TrainingResult, SimulateError> {
+    let tree = json!({"schema_version": 1, "fabric": fabric, "world": world,
+        "schedule": {"chunks": 2}, "workload": {
+            "model": {"transformer": {"layers": 2, "hidden": 64, "heads": 8, "vocabulary": 256,
+                                      "sequence_length": 32, "tied": true}},
+            "batch_per_replica": 8, "parallelism": parallelism, "iterations": 2,
+            "compute": {"peak": "10 TFLOP/s", "memory_bandwidth": "1 TB/s"}}});
+    let scenario = TrainingScenario::from_json(&tree.to_string())?;
+    simulate(&scenario, false, &mut |_, _| ControlFlow::Continue(()))
+}
+
+fn run(fabric: Value, world: &str, parallelism: Value) -> TrainingResult {
+    let shown = format!("{fabric} {world} {parallelism}");
+    attempt(fabric, world, parallelism).unwrap_or_else(|error| panic!("{shown}: {error}"))
+}
+
+fn refused(fabric: Value, world: &str, parallelism: Value) -> [String; 4] {
+    let report = attempt(fabric, world, parallelism).expect_err("refused").report();
+    [report.field, report.value, report.why, report.hint]
+}
+
+fn of(kind: &str, sizes: &[u32]) -> Value {
+    let dimension = |size: &u32| json!({"kind": kind, "size": size, "links": 2, "bandwidth": "100 GB/s", "latency": "1 us"});
+    json!({"name": kind, "dimensions": sizes.iter().map(dimension).collect::<Vec<_>>()})
+}
+
+/// Five leaves of five NPUs and as many uplinks.
+fn tree() -> Value {
+    json!({"topology": "fat_tree", "npus": 25, "switch_radix": 10, "levels": 2})
+}
+
+fn note(result: &TrainingResult) -> &str {
+    result.notes.iter().find(|note| note.contains("are used")).expect("a note")
+}
+
+#[test]
+fn a_block_of_switches_is_the_fabric_that_has_its_sizes() {
+    for world in ["dims", "links"] {
+        let layout = json!({"tp": 8, "dp": 4});
+        let part = run(of("switch", &[8, 128]), world, layout.clone());
+        let alone = run(of("switch", &[8, 4]), world, layout);
+        assert_eq!(part.step_time_us, alone.step_time_us, "{world}");
+        assert_eq!((part.npus, alone.npus), (32, 32));
+        assert_eq!(note(&part), "32 of 1024 NPUs are used, 8 × 4 of 8 × 128; the others are idle");
+    }
+}
+
+#[test]
+fn of_a_full_mesh_only_links_among_its_ranks_are_used() {
+    for world in ["dims", "links"] {
+        let part = run(of("fully_connected", &[8]), world, json!({"dp": 4}));
+        // 3 of the 7 links of 200/7 GB/s each.
+        let mut alone = of("fully_connected", &[4]);
+        alone["dimensions"][0]["bandwidth"] = json!(format!("{} B/s", 100_000_000_000_u64 * 3 / 7));
+        let alone = run(alone, world, json!({"dp": 4}));
+        assert_eq!(part.step_time_us, alone.step_time_us, "{world}");
+    }
+}
+
+#[test]
+fn groups_of_tensor_parallelism_lie_within_a_leaf() {
+    for world in ["dims", "links", "flows", "packets"] {
+        let result = run(tree(), world, json!({"tp": 4, "dp": 4}));
+        let said = note(&result);
+        assert_eq!(said, "16 of 25 NPUs are used, 4 × 4 of 5 × 5; the others are idle", "{world}");
+        assert!(result.notes.iter().any(|note| note == "tp 4 on dim1, dp 4 on dim2"));
+    }
+    // On the cables: no message of tensor parallelism leaves its leaf.
+    let result = run(tree(), "flows", json!({"tp": 4, "dp": 1}));
+    let between = result.links.iter().find(|class| class.name == "switch to switch");
+    assert!(between.is_none_or(|class| class.used.max == 0.0), "{:?}", result.links);
+}
+
+#[test]
+fn what_is_no_block_runs_on_the_first_npus_of_cables() {
+    let layout = json!({"tp": 8, "dp": 3});
+    for world in ["flows", "packets"] {
+        let result = run(tree(), world, layout.clone());
+        assert_eq!(
+            (result.npus, note(&result)),
+            (24, "24 of 25 NPUs are used; the others are idle")
+        );
+        assert!(
+            result.notes.iter().any(|note| note.contains("one switch") && note.contains("5 × 5"))
+        );
+    }
+    for world in ["dims", "links"] {
+        let [field, value, why, hint] = refused(tree(), world, layout.clone());
+        assert_eq!((field.as_str(), value.as_str()), ("workload.parallelism.dp", "tp 8 × dp 3"));
+        assert!(why.contains("no block of 5 × 5 = 25") && hint.contains("flows"), "{why}; {hint}");
+    }
+}
+
+#[test]
+fn a_topology_without_dimensions_runs_jobs_in_worlds_of_cables() {
+    let uneven = json!({"topology": "fat_tree", "npus": 23, "switch_radix": 10, "levels": 2});
+    let failed = json!({"topology": "torus", "shape": [3, 3], "failed_nodes": [4]});
+    for (fabric, all, layout) in [
+        (uneven.clone(), 23, json!({"tp": 4, "dp": 5})),
+        (uneven.clone(), 23, json!({})),
+        (failed, 8, json!({"tp": 2})),
+    ] {
+        let ranks = layout.get("dp").map_or(all, |_| 20);
+        for world in ["flows", "packets"] {
+            let result = run(fabric.clone(), world, layout.clone());
+            assert_eq!(result.npus, ranks);
+            assert!(result.notes.iter().any(|note| note.contains("plans see one switch")));
+        }
+    }
+    let [field, _, why, hint] = refused(uneven.clone(), "dims", json!({"tp": 4, "dp": 5}));
+    assert!(field == "fabric.topology" && why.contains("equally full") && hint.contains("flows"));
+    let [field, _, _, hint] = refused(uneven, "flows", json!({"tp": 4}));
+    assert_eq!(
+        (field.as_str(), hint.as_str()),
+        ("workload.parallelism.dp", "`dp: 5` leaves the last 3 unused")
+    );
+}
+
+#[test]
+fn a_part_of_a_ring_is_no_ring() {
+    let [_, _, why, _] = refused(of("ring", &[8]), "dims", json!({"dp": 4}));
+    assert!(why.contains("rings are not cut"), "{why}");
+    // Whole rings go, and in worlds of cables any part.
+    let result = run(of("ring", &[4, 4]), "links", json!({"dp": 4}));
+    assert_eq!(note(&result), "4 of 16 NPUs are used, 4 × 1 of 4 × 4; the others are idle");
+    let torus = json!({"topology": "torus", "shape": [4, 4]});
+    let result = run(torus, "flows", json!({"tp": 2, "dp": 3}));
+    assert_eq!(note(&result), "6 of 16 NPUs are used, 2 × 3 of 4 × 4; the others are idle");
+    assert!(result.notes.iter().any(|note| note.contains("NPUs of the job, in order")));
+}
+
+#[test]
+fn a_job_of_one_rank_only_computes() {
+    for (fabric, world) in [
+        (of("switch", &[8, 4]), "dims"),
+        (of("fully_connected", &[8]), "links"),
+        (tree(), "flows"),
+        (tree(), "packets"),
+    ] {
+        let result = run(fabric, world, json!({"dp": 1}));
+        assert_eq!((result.npus, result.exposed_communication_us), (1, 0.0), "{world}");
+        assert_eq!(result.step_time_us, result.compute_us);
+    }
+}
+
+#[test]
+fn places_of_a_map_are_those_of_the_block() {
+    let map = json!({"tp": 4, "dp": 4, "map": {"tp": ["1[0:2]", "0[0:2]"]}});
+    let result = run(of("switch", &[8, 8]), "dims", map);
+    assert!(note(&result).contains("8 × 2 of 8 × 8"));
+    let beyond = json!({"tp": 4, "dp": 4, "map": {"tp": ["1[0:4]"]}});
+    let [field, ..] = refused(of("switch", &[8, 8]), "dims", beyond);
+    assert_eq!(field, "workload.parallelism.map.tp");
+}
