@@ -18,7 +18,7 @@ from typing import Any
 
 from allrail import _core
 from allrail.errors import InputError
-from allrail.many import FailedRow, Progress, most, run_many
+from allrail.many import FailedRow, Progress, most, of_fabric, run_many
 from allrail.plans import Plan, is_cached, plan_for
 from allrail.plugins import registered
 from allrail.result import Result
@@ -85,7 +85,7 @@ def simulate(
         tree["host"]["planning_ms"] = planning_ms
         tree["host"]["wall_ms"] += planning_ms
     tree["host"]["plan_cached"] = kept is not None and kept.cached
-    return Result.from_dict(tree)
+    return Result.from_dict(of_fabric(tree, loaded))
 
 
 def simulate_many(

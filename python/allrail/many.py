@@ -41,6 +41,16 @@ def most(timeline: bool | int) -> int | None:  # noqa: FBT001
     return None if isinstance(timeline, bool) else timeline
 
 
+def of_fabric(tree: dict[str, Any], scenario: Scenario) -> dict[str, Any]:
+    """Return a result that says whether its fabric's numbers were measured, which no core knows.
+
+    Args:
+        tree: The core's result.
+        scenario: What was simulated.
+    """
+    return {**tree, "calibrated": scenario.fabric.calibrated}
+
+
 def run_many(
     scenarios: Iterable[ScenarioLike],
     *,
@@ -83,5 +93,7 @@ def run_many(
             if not keep_errors:
                 raise wrong
             tree = wrong
+        else:
+            tree = of_fabric(tree, loaded[index])
         results.append(tree)
     return results

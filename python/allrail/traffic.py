@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from allrail import _core
 from allrail.errors import InputError
-from allrail.many import FailedRow, Progress, run_many
+from allrail.many import FailedRow, Progress, of_fabric, run_many
 from allrail.result import _Record, _Whole
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.explain import from_core
@@ -150,7 +150,7 @@ def simulate_traffic(
     """
     loaded = of_traffic(load_scenario(scenario, sets=sets))
     try:
-        tree = json.loads(_core.simulate_traffic(loaded.to_json(), progress))
+        tree = of_fabric(json.loads(_core.simulate_traffic(loaded.to_json(), progress)), loaded)
     except _core.InputError as error:
         raise from_core(error, places=loaded._places) from None
     return TrafficResult.from_dict(tree)

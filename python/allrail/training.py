@@ -26,7 +26,7 @@ from typing import Any
 
 from allrail import _core
 from allrail.errors import InputError, did_you_mean
-from allrail.many import FailedRow, Progress, most, run_many
+from allrail.many import FailedRow, Progress, most, of_fabric, run_many
 from allrail.plugins import registered
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.dimensions import dimensions_of
@@ -105,7 +105,8 @@ def simulate_training_many(
 
 def _told(tree: dict[str, Any], scenario: Scenario) -> TrainingResult:
     """A result with what was noted when its scenario was read."""
-    return TrainingResult.from_dict({**tree, "notes": [*scenario._notes, *tree["notes"]]})
+    told = {**of_fabric(tree, scenario), "notes": [*scenario._notes, *tree["notes"]]}
+    return TrainingResult.from_dict(told)
 
 
 @dataclass(frozen=True, slots=True)

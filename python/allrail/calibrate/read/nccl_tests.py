@@ -1,0 +1,236 @@
+"""What nccl-tests and rccl-tests print, of any version and as people paste it.
+
+Versions differ in their columns (`redop`, `root`, `error` or `#wrong`, timestamps, per-iteration
+times); people leave some out, indent, and tag lines. So columns are not counted: a row has a size,
+and behind it twice a time, an algorithm bandwidth and a bus bandwidth, of which the second is the
+size over the first. That holds in every version, and tells microseconds from milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from allrail.calibrate.table import Row, Table, ranks_of
+from allrail.errors import InputError
+
+_TAG = re.compile(r"^\s*(?:\[\d+(?:,\d+)?\](?:<\w+>:)?|\d+:(?=\s))\s*")
+_INNER_TAG = re.compile(r"\[\d+(?:,\d+)?\](?:<\w+>:)?(?=\s|$)")
+_HEADER = re.compile(r"\bsize\b.*\btime\b.*\balgbw\b.*\bbusbw\b")
+_RANK = re.compile(
+    r"Rank\s+(?P<rank>\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(?P<host>\S+)\s+device\s+\d+"
+    r"\s+\[[^]]*\]\s*(?P<device>.*)$"
+)
+_NAMES = {
+    "all_reduce": "all_reduce",
+    "all_gather": "all_gather",
+    "reduce_scatter": "reduce_scatter",
+    "alltoall": "all_to_all",
+    "broadcast": "broadcast",
+    "sendrecv": "sendrecv",
+    "reduce": "reduce",
+}
+_NAMED = re.compile(r"\b(" + "|".join(_NAMES) + r")(?:_perf|_bench)")
+_NEAR = 0.02
+"""How far a printed bandwidth may be from size over time, for rounding."""
+
+
+def recognise(text: str) -> bool:
+    """Whether a text is of this kind."""
+    return any(_HEADER.search(line.lower()) for line in text.splitlines()) or any(
+        _row(_plain(line)) for line in text.splitlines()
+    )
+
+
+def read(text: str, source: str) -> list[Table]:
+    """Return the tables of an output: one for each header that rows follow.
+
+    Args:
+        text: What was printed.
+        source: The file, for messages.
+
+    Raises:
+        InputError: A row's result was wrong, or there is no row.
+    """
+    made: list[Table] = []
+    part = _Part()
+    for number, line in enumerate(text.splitlines(), 1):
+        plain = _plain(line)
+        named = _NAMED.search(plain)
+        rank = _RANK.search(plain)
+        if _HEADER.search(plain.lower()):
+            if part.rows:
+                made += part.tables(source)
+                part = _Part(told=part.told or (made[-1].ranks if made else None))
+            part.headers = plain.lower().split()
+        elif named:
+            if part.rows:
+                made += part.tables(source)
+                part = _Part()
+            part.name = _NAMES[named[1]]
+        elif rank:
+            part.ranks.add(int(rank["rank"]))
+            part.hosts.add(rank["host"])
+            part.device = part.device or rank["device"].strip()
+        elif (found := _row(plain)) is not None:
+            part.add(found, plain, source, number)
+        elif re.match(r"\d{4,}\s+\d+\s", plain):
+            part.cut += 1
+    if part.rows:
+        made += part.tables(source)
+    if not made:
+        raise InputError(
+            "there is no row with a size, a time and bandwidths",
+            source=source,
+            hint="give the whole output of nccl-tests, with its table",
+        )
+    return made
+
+
+def _plain(line: str) -> str:
+    """Without tags, comment signs and frames."""
+    line = _TAG.sub("", line)
+    return _INNER_TAG.sub(" ", line).strip().lstrip("#").strip()
+
+
+_Found = tuple[int, list[tuple[float, float, float, str]]]
+"""The size, and of each half: µs, algorithm and bus bandwidth, and the word behind."""
+
+
+def _row(plain: str) -> _Found | None:
+    words = plain.split()
+    # Some add a column before the size.
+    for first in range(min(2, len(words))):
+        size = _whole(words[first])
+        if not size:
+            continue
+        halves = []
+        at = first + 1
+        while at + 2 < len(words):
+            found = _half(size, words[at : at + 3])
+            if found is None:
+                at += 1
+                continue
+            behind = words[at + 3] if at + 3 < len(words) else ""
+            halves.append((*found, behind))
+            at += 3
+        if halves:
+            return size, halves[:2]
+    return None
+
+
+def _half(size: int, words: list[str]) -> tuple[float, float, float] | None:
+    numbers = [_number(word) for word in words]
+    time, algbw, busbw = numbers
+    if time is None or algbw is None or busbw is None or time <= 0 or algbw < 0 or busbw < 0:
+        return None
+    if busbw > 2.01 * algbw + 0.01 or "." not in words[1]:
+        return None
+    for unit in (1.0, 1e3):
+        rate = size / (time * unit) / 1e3
+        # Printed with two digits behind the point.
+        if abs(rate - algbw) <= 0.0051 + _NEAR * algbw:
+            return time * unit, algbw, busbw
+        # Before June 2020 an all-gather's was that of the bus, in both columns.
+        share = algbw / rate
+        ranks = round(1 / (1 - share)) if share < 0.995 else 0
+        if words[1] == words[2] and ranks > 1 and abs(share * ranks / (ranks - 1) - 1) < _NEAR:
+            return time * unit, rate, busbw
+    return None
+
+
+def _whole(word: str) -> int | None:
+    digits = word.replace("_", "").replace(",", "")
+    return int(digits) if digits.isascii() and digits.isdigit() else None
+
+
+def _number(word: str) -> float | None:
+    try:
+        return float(word.replace("_", ""))
+    except ValueError:
+        return None
+
+
+class _Part:
+    """What has been seen of a table."""
+
+    def __init__(self, told: int | None = None) -> None:
+        self.name: str | None = None
+        self.told = told
+        self.headers: list[str] = []
+        self.rows: list[Row] = []
+        self.ranks: set[int] = set()
+        self.hosts: set[str] = set()
+        self.device = ""
+        self.cut = 0
+        self.ratios: list[tuple[float, float]] = []
+        self.words: list[str] = []
+
+    def add(self, found: _Found, plain: str, source: str, number: int) -> None:
+        size, halves = found
+        for *_, behind in halves:
+            wrong = _whole(behind)
+            if wrong and "#wrong" in " ".join(self.headers):
+                raise InputError(
+                    f"{wrong} of its values are wrong at {size:,} bytes",
+                    source=source,
+                    line=number,
+                    hint="a network that makes mistakes is no basis: find the cause, run it again",
+                )
+        self.words = plain.split()
+        self.ratios.append((halves[0][1], halves[0][2]))
+        second = halves[1][0] if len(halves) > 1 else None
+        self.rows.append(Row(size, halves[0][0], second))
+
+    def tables(self, source: str) -> list[Table]:
+        """Return its table; where rows are of several numbers of ranks, one for each."""
+        by: dict[int | None, list[int]] = {}
+        sizes = [row.bytes for row in self.rows]
+        if len(set(sizes)) < len(sizes):
+            for place, ratio in enumerate(self.ratios):
+                ranks = ranks_of(self.name or self._guess(ratio[1] / ratio[0]) or "", [ratio])
+                by.setdefault(ranks, []).append(place)
+        if len(by) < 2:
+            return [self._table(source, range(len(self.rows)))]
+        return [self._table(source, places) for places in by.values()]
+
+    def _table(self, source: str, places: Iterable[int]) -> Table:
+        rows = [self.rows[place] for place in places]
+        ratios = [self.ratios[place] for place in places]
+        notes = []
+        if self.cut:
+            notes.append(f"{self.cut} rows were cut off or changed")
+        # Of fast rows: the others' bandwidths have too few digits.
+        fastest = max(rate for rate, _ in ratios)
+        fast = [each for each in ratios if each[0] >= fastest / 4]
+        name = self.name or self._guess(sum(bus for _, bus in fast) / sum(alg for alg, _ in fast))
+        told = len(self.ranks) or self.told
+        counted = None if name is None else ranks_of(name, fast, told)
+        if told and counted and told != counted:
+            notes.append(f"{told} ranks are listed, the bandwidths are of {counted}: these count")
+        return Table(
+            collective=name,
+            ranks=counted or told,
+            hosts=len(self.hosts) or None,
+            device=self.device,
+            rows=tuple(sorted(rows, key=lambda row: row.bytes)),
+            source=source,
+            notes=tuple(notes),
+        )
+
+    def _guess(self, ratio: float) -> str | None:
+        """From the columns and the bandwidths, where the output does not say its name."""
+        sums = "sum" in self.words
+        rooted = "root" in self.headers and "-1" not in self.words
+        if ratio > 1.001:
+            return "all_reduce"
+        if ratio > 0.999:
+            if rooted:
+                return "reduce" if sums else "broadcast"
+            # Of two ranks an all-reduce's is 1, too.
+            return "all_reduce" if sums else None
+        if sums:
+            return "reduce_scatter"
+        # Its columns are those of a reduction, left empty; in place it is not checked.
+        old = "redop" in self.headers and "root" not in self.headers
+        return "all_to_all" if old or self.words.count("N/A") == 1 else "all_gather"

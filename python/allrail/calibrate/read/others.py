@@ -1,0 +1,126 @@
+"""Tables of OSU's micro-benchmarks and of PyTorch's `all_reduce_bench.py` and its kin."""
+
+from __future__ import annotations
+
+import re
+
+from allrail.calibrate.table import AROUND, Row, Table, ranks_of
+from allrail.errors import InputError
+
+_OSU = re.compile(r"#\s*OSU MPI\S*\s+(?P<name>\w+)\s+Latency Test")
+_OSU_NAMES = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "alltoall": "all_to_all",
+    "reduce_scatter": "reduce_scatter",
+    "bcast": "broadcast",
+    "reduce": "reduce",
+}
+_SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([KMGT]?i?)B$", re.IGNORECASE)
+_RATE = re.compile(r"^(\d+(?:\.\d+)?)\s*GBps$", re.IGNORECASE)
+_UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_AVERAGE = re.compile(r"tput_avg \(Gbps\):\s*([\d.]+)\s+busbw_avg \(Gbps\):\s*([\d.]+)")
+_DATA = re.compile(r"data size:\s*([\d.]+)\s*GB")
+_GPUS = re.compile(r"(?:NUM_GPUS=|nproc[_-]per[_-]node[= ])(\d+)")
+_HOSTS = re.compile(r"(?:NUM_NODES=|nnodes[= ])(\d+)")
+
+
+def recognise_osu(text: str) -> bool:
+    """Whether a text is OSU's."""
+    return _OSU.search(text) is not None
+
+
+def read_osu(text: str, source: str) -> list[Table]:
+    """Return the table of an OSU latency test: sizes of each rank, µs.
+
+    Args:
+        text: What was printed.
+        source: The file, for messages.
+
+    Raises:
+        InputError: It is of a test that is not known, or has no row.
+    """
+    named = _OSU.search(text)
+    name = _OSU_NAMES.get((named["name"] if named else "").lower())
+    rows = []
+    for line in text.splitlines():
+        words = line.split()
+        if len(words) >= 2 and words[0].isdigit() and re.fullmatch(r"[\d.]+", words[1]):
+            rows.append(Row(int(words[0]), float(words[1])))
+    rows = [row for row in rows if row.bytes and row.time_us > 0]
+    if not rows:
+        raise InputError(
+            "it has no row of a size and a latency", source=source, hint="give the whole output"
+        )
+    return [Table(name, None, None, "", tuple(rows), source)]
+
+
+def recognise_torch(text: str) -> bool:
+    """Whether a text is a table of PyTorch's benchmarks."""
+    return "GBps" in text or _AVERAGE.search(text) is not None
+
+
+def read_torch(text: str, source: str) -> list[Table]:
+    """Return the tables of a benchmark: one for each column of bus bandwidths.
+
+    Args:
+        text: What was printed.
+        source: The file, for messages.
+
+    Raises:
+        InputError: It has no row.
+    """
+    ranks, hosts = (_first(pattern, text) for pattern in (_GPUS, _HOSTS))
+    average, data = _AVERAGE.search(text), _DATA.search(text)
+    if average and data:
+        sent = float(data[1]) * 1e9
+        row = Row(int(sent), sent / (float(average[1]) / 8 * 1e3))
+        return [Table("all_reduce", ranks, hosts, "", (row,), source)]
+    heads: list[str] = []
+    columns: dict[str, list[tuple[int, float]]] = {}
+    for line in text.splitlines():
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        size = _size(cells[0])
+        if size is None:
+            heads = cells if "payload" in cells[0].lower() else heads
+            continue
+        for place, cell in enumerate(cells[1:], 1):
+            rate = _RATE.match(cell)
+            if rate and place < len(heads) and float(rate[1]) > 0:
+                columns.setdefault(heads[place], []).append((size, float(rate[1])))
+    if not columns:
+        raise InputError(
+            "it has no row of a payload and a rate", source=source, hint="give the whole table"
+        )
+    algbw, busbw = columns.pop("algbw", None), columns.get("busbw")
+    if algbw and busbw:
+        both = zip(busbw, algbw, strict=False)
+        pairs = sorted((alg, bus) for (_, bus), (_, alg) in both)
+        counted = ranks_of("all_reduce", pairs[-4:])
+        rows = tuple(Row(size, size / rate / 1e3) for size, rate in algbw)
+        return [Table("all_reduce", counted or ranks, hosts, "", rows, source)]
+    return [_of_busbw(head, column, source) for head, column in columns.items() if len(column) > 1]
+
+
+def _of_busbw(head: str, column: list[tuple[int, float]], source: str) -> Table:
+    """Of bus bandwidths alone: times follow with the ranks that the head tells, or 8 a node."""
+    nodes = re.search(r"(\d+)\s*nodes?", head)
+    ranks = 8 * int(nodes[1]) if nodes else 8
+    around = AROUND["all_reduce"](ranks)
+    rows = tuple(Row(size, around * size / rate / 1e3) for size, rate in column)
+    note = f"{head}: bus bandwidths alone, taken as of {ranks} ranks"
+    return Table("all_reduce", ranks, int(nodes[1]) if nodes else None, "", rows, source, (note,))
+
+
+def _first(pattern: re.Pattern[str], text: str) -> int | None:
+    found = pattern.search(text)
+    return int(found[1]) if found else None
+
+
+def _size(cell: str) -> int | None:
+    found = _SIZE.match(cell)
+    if not found:
+        return None
+    unit = found[2].lower()
+    base = 1024 if unit.endswith("i") else 1000
+    return int(float(found[1]) * base ** _UNITS[unit.rstrip("i")])

@@ -1,0 +1,104 @@
+"""A measured collective: how long it took at each size."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from statistics import median
+
+AROUND: dict[str, Callable[[float], float]] = {
+    "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
+    "all_gather": lambda ranks: (ranks - 1) / ranks,
+    "reduce_scatter": lambda ranks: (ranks - 1) / ranks,
+    "all_to_all": lambda ranks: (ranks - 1) / ranks,
+    "broadcast": lambda ranks: 1.0 if ranks else 0.0,
+    "reduce": lambda ranks: 1.0 if ranks else 0.0,
+    "sendrecv": lambda ranks: 1.0 if ranks else 0.0,
+}
+"""Bus bandwidth over algorithm bandwidth, by collective and ranks (nccl-tests, PERFORMANCE.md)."""
+
+
+_ROUNDED = 0.0051
+"""GB/s, of a printed bandwidth."""
+_MOST = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A size.
+
+    Attributes:
+        bytes: Of the buffer, as nccl-tests count it.
+        time_us: Out of place; of what tells only one, that.
+        in_place_us: None where it was not measured.
+    """
+
+    bytes: int
+    time_us: float
+    in_place_us: float | None = None
+
+
+@dataclass(frozen=True)
+class Table:
+    """What somebody measured.
+
+    Attributes:
+        collective: As of `AROUND`; None where nothing says.
+        ranks: How many took part; None where nothing says.
+        hosts: On how many machines; None where nothing says.
+        device: What the first rank ran on; empty where nothing says.
+        rows: By size.
+        source: The file.
+        notes: What was left out, and what contradicts itself.
+    """
+
+    collective: str | None
+    ranks: int | None
+    hosts: int | None
+    device: str
+    rows: tuple[Row, ...]
+    source: str
+    notes: tuple[str, ...] = field(default=())
+
+    def busbw(self, row: Row) -> float | None:
+        """Return GB/s, as nccl-tests count them.
+
+        Args:
+            row: One of its rows.
+        """
+        if self.ranks is None or self.collective is None:
+            return None
+        return AROUND[self.collective](self.ranks) * row.bytes / row.time_us / 1e3
+
+    @property
+    def best_busbw(self) -> float | None:
+        """The largest of its rows, GB/s."""
+        return max((found for row in self.rows if (found := self.busbw(row))), default=None)
+
+
+def ranks_of(
+    collective: str, rates: Sequence[tuple[float, float]], told: int | None = None
+) -> int | None:
+    """Return how many ranks make these bandwidths; None if any number does.
+
+    Rounded to two digits they leave several numbers of ranks: of these the one that is told, else
+    the one that the largest power of two divides.
+
+    Args:
+        collective: As of `AROUND`.
+        rates: Algorithm and bus bandwidth of rows, GB/s.
+        told: How many are listed, if they are.
+    """
+    around = AROUND.get(collective)
+    if around is None or around(2) == around(3) or not rates:
+        return None
+    low = max((bus - _ROUNDED) / (alg + _ROUNDED) for alg, bus in rates)
+    high = min((bus + _ROUNDED) / max(alg - _ROUNDED, 1e-9) for alg, bus in rates)
+    if low > high:
+        low = high = median(bus / max(alg, 1e-9) for alg, bus in rates)
+    fitting = [n for n in range(2, _MOST) if low <= around(n) <= high]
+    if told in fitting:
+        return told
+    if not fitting:
+        return min(range(2, _MOST), key=lambda n: abs(around(n) - (low + high) / 2))
+    return max(fitting[:_MOST], key=lambda n: (n & -n, -n))

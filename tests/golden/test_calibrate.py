@@ -1,0 +1,302 @@
+"""`allrail calibrate network`: tables of every form, the fit, the fabric; and what was posted."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from statistics import median
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from allrail import simulate
+from allrail.calibrate.fit import fit
+from allrail.calibrate.network import calibrate, held_out
+from allrail.calibrate.read import read_tables
+from allrail.calibrate.table import AROUND, Row, Table, ranks_of
+from allrail.errors import InputError
+
+POSTED = Path(__file__).parents[2].parent / "shared" / "reference" / "nccl"
+posted = pytest.mark.skipif(not POSTED.is_dir(), reason="shared/reference is not here")
+
+SIZES = [1 << power for power in range(12, 32)]
+
+
+def time_us(size, *, ranks=8, rate=200.0, fixed=30.0):
+    return fixed + AROUND["all_reduce"](ranks) * size / rate / 1e3
+
+
+def row(size, time, ranks=8, name="all_reduce", wrong="0", *, columns="sum  -1"):
+    algbw = size / time / 1e3
+    half = f"{time:.2f} {algbw:.2f} {algbw * AROUND[name](ranks):.2f} {wrong}"
+    return f"{size} {size // 4} float {columns} {half} {half}"
+
+
+def output(*, ranks=8, name="all_reduce", wrong="0", sizes=SIZES, rate=200.0, fixed=30.0):
+    lines = [f"# Collective test starting: {name}_perf", "# Using devices"]
+    lines += [
+        f"#  Rank {rank:2} Group  0 Pid 10 on node{rank // 8} device {rank % 8} [0000:1b:00] GPU"
+        for rank in range(ranks)
+    ]
+    lines += [
+        "#                       out-of-place                 in-place",
+        "# size count type redop root time algbw busbw #wrong time algbw busbw #wrong",
+        "# (B) (elements) (us) (GB/s) (GB/s) (us) (GB/s) (GB/s)",
+    ]
+    for size in sizes:
+        lines.append(
+            row(size, time_us(size, ranks=ranks, rate=rate, fixed=fixed), ranks, name, wrong)
+        )
+    return "\n".join([*lines, "# Out of bounds values : 0 OK", "# Avg bus bandwidth : 100"])
+
+
+def tables(tmp_path, text):
+    path = tmp_path / "posted.txt"
+    path.write_text(text)
+    return read_tables(path)
+
+
+WAYS = {
+    "as it is": lambda line: line,
+    "mpirun's tags": lambda line: f"[1,0]<stdout>:{line}",
+    "srun's labels": lambda line: f"0: {line}",
+    "quoted": lambda line: f"    {line}",
+    "without comment signs": lambda line: line.lstrip("# "),
+    "with underscores": lambda line: line.replace("1048576 ", "1_048_576 "),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_however_it_was_pasted_it_is_the_same_table(tmp_path, way):
+    [plain] = tables(tmp_path, output())
+    text = "\n".join(
+        [*map(WAYS[way], output().splitlines()), "NCCL INFO comm 0x1 rank 0 nranks 8 - Done"]
+    )
+    [found] = tables(tmp_path, text)
+    assert found.rows == plain.rows
+    assert (found.collective, found.ranks) == ("all_reduce", 8)
+
+
+def test_old_versions_tell_milliseconds_and_errors(tmp_path):
+    lines = ["# bytes N type op time algbw busbw delta"]
+    for size in SIZES[8:]:
+        time = time_us(size)
+        algbw = size / time / 1e3
+        part = f"{time / 1e3:.3f} {algbw:.2f} {algbw * 1.75:.2f} 2e-06"
+        lines.append(f"{size} {size // 4} float sum {part} {part}")
+    [found] = tables(tmp_path, "\n".join(lines))
+    assert found.ranks == 8
+    assert all(
+        abs(row.time_us / time_us(row.bytes) - 1) < 0.02 for row in found.rows if row.bytes > 1e7
+    )
+
+
+def test_a_json_of_any_version_is_the_same_table(tmp_path):
+    def half(size):
+        time = time_us(size)
+        return {
+            "time": time,
+            "alg_bw": size / time / 1e3,
+            "bus_bw": 1.75 * size / time / 1e3,
+            "nwrong": 0,
+        }
+
+    results = [{"size": size, "out_of_place": half(size), "in_place": half(size)} for size in SIZES]
+    tree = {"version": 1, "args": ["./all_reduce_perf", "-g", "8"], "results": results}
+    [found] = tables(tmp_path, json.dumps(tree))
+    assert (found.collective, found.ranks, len(found.rows)) == ("all_reduce", 8, len(SIZES))
+    results[3]["out_of_place"]["nwrong"] = 4
+    with pytest.raises(InputError, match="4 of its values are wrong"):
+        tables(tmp_path, json.dumps(tree))
+
+
+def test_the_bandwidths_count_where_the_list_of_ranks_says_otherwise(tmp_path):
+    lines = [line for line in output(ranks=16).splitlines() if "Rank  9" not in line]
+    [found] = tables(tmp_path, "\n".join(lines))
+    assert found.ranks == 16
+    assert "15 ranks are listed" in found.notes[0]
+
+
+def test_two_runs_in_one_file_are_two_tables(tmp_path):
+    found = tables(tmp_path, output() + "\n" + output(name="reduce_scatter"))
+    assert [one.collective for one in found] == ["all_reduce", "reduce_scatter"]
+
+
+def test_what_is_cut_off_is_read_as_far_as_it_goes(tmp_path):
+    text = output()
+    [found] = tables(tmp_path, text[: text.index("1073741824") + 30])
+    assert found.rows[-1].bytes == 536870912
+    assert "cut off" in found.notes[0]
+
+
+@given(
+    ranks=st.sampled_from([2, 4, 8, 16, 24, 32, 64, 128, 256]),
+    rate=st.floats(20, 900),
+    name=st.sampled_from(["all_reduce", "all_gather", "all_to_all"]),
+)
+def test_ranks_follow_from_rounded_bandwidths(ranks, rate, name):
+    ratio = AROUND[name](ranks)
+    rates = [(round(rate * share, 2), round(rate * share * ratio, 2)) for share in (1, 0.9, 0.7)]
+    assert ranks_of(name, rates, ranks) == ranks
+    # Without a list the same comes out where the digits tell.
+    if ranks <= 32 and rate > 50:
+        assert ranks_of(name, rates) == ranks
+
+
+@given(
+    fixed=st.floats(5, 500),
+    rate=st.floats(1, 900),
+    jumps=st.sampled_from([(), (1 << 20,), (1 << 18, 1 << 25)]),
+)
+def test_a_fit_finds_lines_and_where_they_end(fixed, rate, jumps):
+    def truth(size):
+        piece = sum(size >= jump for jump in jumps)
+        return fixed * 3**piece + size / (rate * 2**piece) / 1e3
+
+    made = fit([Row(size, truth(size)) for size in SIZES])
+    assert made.error < 0.02
+    assert all(abs(made.time_us(size) / truth(size) - 1) < 0.1 for size in SIZES)
+
+
+def test_an_outlier_is_left_out_and_said():
+    rows = [Row(size, time_us(size) * (8 if size == 1 << 20 else 1)) for size in SIZES]
+    made = fit(rows)
+    assert made.left_out == (1 << 20,)
+    assert abs(made.time_us(1 << 20) / time_us(1 << 20) - 1) < 0.05
+
+
+def test_what_a_table_cannot_tell_is_said():
+    one = fit([Row(1 << 30, 5000.0)])
+    assert "one size" in one.unknown[0]
+    large = fit([Row(size, time_us(size, fixed=1.0)) for size in SIZES[-4:]])
+    assert "the fixed time" in large.unknown[0]
+    small = fit([Row(size, time_us(size)) for size in SIZES[:4]])
+    assert "the rate" in small.unknown[0]
+
+
+def a_table(ranks=8, **sizes):
+    rows = tuple(Row(size, time_us(size, ranks=ranks, **sizes)) for size in SIZES)
+    return Table("all_reduce", ranks, ranks // 8, "", rows, f"{ranks}.txt")
+
+
+def test_the_fabric_simulates_to_what_was_measured(tmp_path):
+    made = calibrate([a_table()])
+    assert made.error < 0.01
+    [dimension] = made.fabric["dimensions"]
+    assert dimension["size"] == 8
+    assert float(dimension["bandwidth"].split()[0]) == pytest.approx(200, rel=0.01)
+    path = tmp_path / "measured.yaml"
+    path.write_text(yaml.safe_dump(made.fabric))
+    size = 1 << 28
+    told = simulate(
+        {
+            "schema_version": 1,
+            "fabric": str(path),
+            "collective": {"kind": "all_reduce", "size": f"{size} B"},
+            "schedule": {"chunks": 1},
+        }
+    )
+    assert told.time_us == pytest.approx(time_us(size), rel=0.02)
+    assert told.calibrated
+
+
+def test_two_tables_tell_the_machine_from_what_joins_machines():
+    outer = 20.0
+
+    def both(size):
+        return time_us(size) + 60.0 + AROUND["all_reduce"](4) * size / 8 / outer / 1e3
+
+    rows = tuple(Row(size, both(size)) for size in SIZES)
+    made = calibrate([Table("all_reduce", 32, 4, "", rows, "b"), a_table()])
+    inner, around = made.fabric["dimensions"]
+    assert (inner["size"], around["size"]) == (8, 4)
+    assert float(around["bandwidth"].split()[0]) == pytest.approx(outer, rel=0.02)
+    assert made.large < 0.02
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "it is empty"),
+        ("hello\nworld\n", "no form that is known"),
+        ("\x00\x01\x02" * 50, "no form that is known"),
+        ('{"a": 1}', "no `results`"),
+        ('{"results": []}', "no result with a time"),
+        ("{not json", "no JSON"),
+        (output(wrong="3"), "3 of its values are wrong"),
+        ("# size count type redop root time algbw busbw #wrong\n", "no row with a size"),
+        ("# size time algbw busbw\n1048576 nan nan nan\n", "no row with a size"),
+        ("# size time algbw busbw\n1048576 -5.0 0.21 0.37\n", "no row with a size"),
+        ("# OSU MPI Allreduce Latency Test v7\n# Size Avg\n", "no row of a size and a latency"),
+    ],
+)
+def test_what_cannot_be_read_is_said_in_a_line(tmp_path, text, why):
+    with pytest.raises(InputError, match=why):
+        tables(tmp_path, text)
+
+
+def test_what_does_not_fit_together_is_said(tmp_path, allrail_cli):
+    def run(*texts):
+        files = []
+        for place, text in enumerate(texts):
+            files.append(tmp_path / f"{place}.txt")
+            files[-1].write_text(text)
+        return allrail_cli("calibrate", "network", *map(str, files))
+
+    assert "all_reduce over 8 ranks" in run(output(), output()).stderr
+    assert "over 12 ranks" in run(output(), output(ranks=12)).stderr
+    assert "there are 2 tables" in run(output() + "\n" + output(name="all_gather")).stderr
+    assert "it is of broadcast" in run(output(name="broadcast")).stderr
+    assert "it is faster than" in run(output(rate=20), output(ranks=16, rate=900)).stderr
+    osu = "# OSU MPI-CUDA Allreduce Latency Test v7.0\n1024 10.0\n2048 11.0\n"
+    assert "how many ranks" in run(osu).stderr
+    missing = allrail_cli("calibrate", "network", str(tmp_path / "no"))
+    assert missing.status == 2
+    assert "cannot be read" in missing.stderr
+    assert allrail_cli("calibrate", "network", str(tmp_path)).status == 2
+
+
+def test_the_command_writes_a_fabric(tmp_path, allrail_cli):
+    file, out = tmp_path / "table.txt", tmp_path / "measured.yaml"
+    file.write_text(output())
+    told = allrail_cli("calibrate", "network", str(file), "--out", str(out))
+    assert told.status == 0
+    assert "every second size" in told.stdout
+    fabric = yaml.safe_load(out.read_text())
+    assert fabric["calibrated"] is True
+    assert str(tmp_path) not in out.read_text()
+    found = json.loads(allrail_cli("calibrate", "network", str(file), "--json").stdout)
+    assert len(found["rows"]) == len(SIZES)
+    assert found["error"] < 0.02
+
+
+@posted
+def test_every_posted_table_is_read():
+    with (POSTED / "index.csv").open(encoding="utf-8") as file:
+        index = {row["file"]: row for row in csv.DictReader(file)}
+    files = sorted(POSTED.glob("*.txt"))
+    assert len(files) >= 40
+    for path in files:
+        found = read_tables(path)
+        said = index[path.name]
+        best = [one.best_busbw for one in found if one.best_busbw is not None]
+        if said["max_busbw_oop"]:
+            assert max(best) == pytest.approx(float(said["max_busbw_oop"]), rel=0.01), path.name
+
+
+@posted
+def test_posted_tables_are_predicted_from_every_second_size():
+    with (POSTED / "index.csv").open(encoding="utf-8") as file:
+        healthy = [row["file"] for row in csv.DictReader(file) if "healthy" in row["verdict"]]
+    off = [
+        error
+        for name in healthy
+        for table in read_tables(POSTED / name)
+        if (error := held_out(table, 1)) is not None
+    ]
+    assert len(off) > 15
+    assert median(off) < 0.1
+    assert max(off) < 0.1
