@@ -246,13 +246,13 @@ fn what_waits_for_too_long_ends_with_the_rank_and_the_tensor_and_is_written_down
                 other => panic!("{other:?}"),
             }
         }
+        // The late rank hears of the end when the others have, and writes then: it has to live on.
+        let written = || std::fs::read_dir(&folder).map_or(0, Iterator::count);
+        let until = std::time::Instant::now() + LONG;
+        while written() < 3 && std::time::Instant::now() < until {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
     });
-    // The late rank hears of the end when the others have, and writes then.
-    let written = || std::fs::read_dir(&folder).map_or(0, Iterator::count);
-    let until = std::time::Instant::now() + LONG;
-    while written() < 3 && std::time::Instant::now() < until {
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
     let mut ranks = Vec::new();
     for file in std::fs::read_dir(&folder).expect("a folder") {
         let path = file.expect("a file").path();
