@@ -23,7 +23,9 @@ from allrail.calibrate.fit import Fit, fit
 from allrail.calibrate.table import AROUND, Table
 from allrail.errors import InputError
 
-_OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
+"""Collectives of nccl-tests that the simulator has."""
+
 _PROBE = {"kind": "switch", "bandwidth": "1000 TB/s", "latency": "1 us"}
 
 
@@ -123,8 +125,8 @@ def held_out(table: Table, which: int) -> float | None:
 
 
 def _known(table: Table) -> Table:
-    hint = "allrail knows " + ", ".join(_OPERATIONS)
-    if table.collective not in _OPERATIONS:
+    hint = "allrail knows " + ", ".join(OPERATIONS)
+    if table.collective not in OPERATIONS:
         found = table.collective or "a collective that it does not name"
         raise InputError(f"it is of {found}", source=table.source, hint=hint)
     if not table.ranks or table.ranks < 2:
@@ -171,7 +173,7 @@ def _dimension(table: Table, inner: list[dict[str, Any]], first: Table) -> dict[
 
 def _steps(operation: str, size: int) -> float:
     """How often a message's latency is in the time of a collective."""
-    return _run(operation, [{**_PROBE, "size": size}], 1)
+    return run(operation, [{**_PROBE, "size": size}], 1)
 
 
 def _simulate(table: Table, dimensions: list[dict[str, Any]], size: int) -> float:
@@ -179,10 +181,18 @@ def _simulate(table: Table, dimensions: list[dict[str, Any]], size: int) -> floa
     ranks = 1
     for one in dimensions:
         ranks *= int(one["size"])
-    return _run(str(table.collective), dimensions, size)
+    return run(str(table.collective), dimensions, size)
 
 
-def _run(operation: str, dimensions: list[dict[str, Any]], size: int) -> float:
+def run(operation: str, dimensions: list[dict[str, Any]], size: int, *, chunks: int = 1) -> float:
+    """Return µs that the simulator says of a collective.
+
+    Args:
+        operation: As of `AROUND`.
+        dimensions: Of the fabric.
+        size: Bytes, as nccl-tests count them.
+        chunks: Into how many it is cut.
+    """
     from allrail.api import simulate
 
     result = simulate(
@@ -190,7 +200,7 @@ def _run(operation: str, dimensions: list[dict[str, Any]], size: int) -> float:
             "schema_version": 1,
             "fabric": {"dimensions": dimensions},
             "collective": {"kind": operation, "size": f"{max(1, size)} B"},
-            "schedule": {"chunks": 1},
+            "schedule": {"chunks": chunks},
         }
     )
     return float(result.time_us)

@@ -39,6 +39,7 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
     "Networks": (
         Verb("fabric", "list, show and advise on fabrics"),
         Verb("calibrate", "a fabric from what nccl-tests and their kin have measured"),
+        Verb("expect", "the table of nccl-tests that a fabric should show, beside a measured one"),
         Verb("cost", "switches, cables and their price, for any list of fabrics"),
         Verb("place", "jobs on boards: how much of a fabric mixes of jobs can use"),
     ),

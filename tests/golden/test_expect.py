@@ -1,0 +1,152 @@
+"""`allrail expect`: what a fabric should show, and what may be the matter where it does not."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import pytest
+
+from allrail.calibrate.judge import expect, judge, within
+from allrail.calibrate.read import read_tables
+from allrail.calibrate.table import Row, Table
+from allrail.errors import InputError
+
+POSTED = Path(__file__).parents[2].parent / "shared" / "reference" / "nccl"
+posted = pytest.mark.skipif(not POSTED.is_dir(), reason="shared/reference is not here")
+
+INNER = {"kind": "switch", "size": 8, "bandwidth": "450 GB/s", "latency": "1 us"}
+OUTER = {"kind": "switch", "size": 16, "bandwidth": "50 GB/s", "latency": "5 us"}
+FABRIC = [INNER, OUTER]
+SIZES = [1 << power for power in range(12, 34)]
+
+
+def causes(change, *, ranks=16):
+    plain = expect(FABRIC, collective="all_reduce", ranks=ranks, sizes=SIZES)
+    rows = tuple(Row(one.bytes, change(one.bytes, one.expected_us)) for one in plain)
+    table = Table("all_reduce", ranks, ranks // 8, "", rows, "t")
+    found = expect(FABRIC, collective="all_reduce", ranks=ranks, sizes=SIZES, table=table)
+    return [one.what for one in judge(found, several=ranks > 8, nic=50.0)]
+
+
+def test_a_ring_carries_what_the_narrowest_dimension_does():
+    [large] = expect(FABRIC, collective="all_reduce", ranks=64, sizes=[1 << 34])
+    assert large.expected_busbw == pytest.approx(8 * 50, rel=0.01)
+    [large] = expect(FABRIC, collective="all_reduce", ranks=8, sizes=[1 << 34])
+    assert large.expected_busbw == pytest.approx(450, rel=0.01)
+    [tiny] = expect(FABRIC, collective="all_gather", ranks=8, sizes=[1])
+    assert tiny.expected_us > 1
+
+
+@pytest.mark.parametrize("ranks", [8, 16, 64])
+def test_what_is_as_it_should_be_has_no_cause(ranks):
+    assert causes(lambda _, time: time, ranks=ranks) == []
+    assert causes(lambda _, time: 1.3 * time, ranks=ranks) == []
+    assert causes(lambda _, time: 0.6 * time, ranks=ranks) == []
+
+
+def test_half_of_the_rate_is_half_of_the_interfaces_among_others():
+    found = causes(lambda _, time: 2 * time)
+    assert any("half of the network interfaces" in one for one in found)
+    # Others do the same: none is asserted.
+    assert len(found) > 1
+
+
+def test_one_interface_and_sockets_are_told_by_what_they_carry():
+    one = causes(lambda size, time: max(time, 1.875 * size / 48 / 1e3))
+    assert any("one network interface" in cause for cause in one)
+    assert not any("TCP" in cause for cause in one)
+    tcp = causes(lambda size, time: max(time, 1.875 * size / 5 / 1e3))
+    assert any("TCP" in cause for cause in tcp)
+
+
+def test_within_a_machine_pcie_is_named():
+    found = causes(lambda size, time: max(time, 1.75 * size / 20 / 1e3), ranks=8)
+    assert any("PCIe in place of NVLink" in one for one in found)
+    assert not any("network interface" in one for one in found)
+
+
+def test_a_forced_protocol_shows_at_the_largest_sizes():
+    found = causes(lambda size, time: time * (1 if size < 1 << 28 else 4))
+    assert any("protocol" in one for one in found)
+
+
+def test_slow_small_messages_are_told_alone():
+    found = causes(lambda size, time: time + (500 if size < 1 << 20 else 0))
+    assert len(found) == 1
+    assert "small messages" in found[0]
+
+
+def test_bandwidth_that_falls_where_it_should_grow_is_erratic():
+    found = causes(lambda size, time: time * (4 if size in {1 << 22, 1 << 25, 1 << 27} else 1))
+    assert any("congestion" in one for one in found)
+    assert any("algorithm changes" in one for one in found)
+
+
+def test_ranks_are_neighbours():
+    assert [one["size"] for one in within(FABRIC, 4)] == [4]
+    assert [one["size"] for one in within(FABRIC, 24)] == [8, 3]
+    wide = [{**INNER, "size": 72}, OUTER]
+    assert [one["size"] for one in within(wide, 128)] == [64, 2]
+    with pytest.raises(InputError, match="no part of the fabric"):
+        within(FABRIC, 1024)
+
+
+def test_the_command_prints_both_tables(tmp_path, allrail_cli):
+    told = allrail_cli("expect", "dgx-h100", "--ranks", "16")
+    assert told.status == 0
+    assert "expected_busbw" in told.stdout
+    assert "measured_busbw" not in told.stdout
+    rows = [f"{size} {size / 40e3:.2f} 40.00 75.00" for size in SIZES]
+    file = tmp_path / "slow.txt"
+    file.write_text("# size time algbw busbw\n" + "\n".join(rows))
+    told = allrail_cli("expect", "dgx-h100", "--measured", str(file))
+    assert "it may be" in told.stdout
+    assert "to tell" in told.stdout
+    found = json.loads(allrail_cli("expect", "dgx-h100", "--measured", str(file), "--json").stdout)
+    assert found["ranks"] == 16
+    assert {"what", "why", "test"} == set(found["causes"][0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        (["dgx-h10"], "did you mean"),
+        (["dgx-h100", "--ranks", "1048576"], "no part of the fabric"),
+        (["dgx-h100", "--collective", "all_reduc"], "all_reduce"),
+        (["dgx-h100", "--measured", "no.txt"], "cannot be read"),
+    ],
+)
+def test_what_cannot_be_expected_is_said(arguments, why, allrail_cli):
+    told = allrail_cli("expect", *arguments)
+    assert told.status == 2
+    assert why in told.stderr
+
+
+@posted
+def test_healthy_tables_of_known_machines_raise_no_alarm(allrail_cli):
+    machines = {"A100": "dgx-a100", "H100": "dgx-h100", "GB200": "gb200-nvl72"}
+    with (POSTED / "index.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    alarms, judged = [], 0
+    for row in rows:
+        words = row["gpu"].replace("-", " ").split()
+        fabric = next((machines[word] for word in words if word in machines), None)
+        if "healthy" not in row["verdict"] or fabric is None:
+            continue
+        for table in read_tables(POSTED / row["file"]):
+            # The machines of these presets: 8 GPUs, interfaces of 200 and 400 Gb/s each.
+            if table.ranks not in {8, 16, 96, 128} or "4x" in row["network"]:
+                continue
+            name = str(table.collective)
+            if name not in {"all_reduce", "all_gather", "reduce_scatter", "all_to_all"}:
+                continue
+            arguments = ["--measured", str(POSTED / row["file"]), "--collective", name]
+            told = allrail_cli("expect", fabric, *arguments)
+            if told.status == 0:
+                judged += 1
+                large = "large sizes" in told.stdout
+                alarms += [row["file"]] if large else []
+    assert judged >= 10
+    assert len(alarms) <= 1, alarms
