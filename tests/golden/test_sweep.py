@@ -345,15 +345,9 @@ print(json.dumps({"lost": sum(lost), "killed": len(nodes), "failed": swept.faile
 """
 
 
-@pytest.mark.slow
-def test_a_ray_cluster_that_loses_a_node_gives_the_same_bytes(tmp_path):
-    pytest.importorskip("ray", reason="`allrail[ray]`")
-    axes = {"schedule.chunks": [64, 128], "schedule.policy": ["baseline", "themis"]}
-    one = study({**axes, "collective.size": {"from": "1 MB", "to": "4 GB", "count": 60}})
-    (tmp_path / "study.json").write_text(json.dumps(one))
-    here = allrail.sweep(one, tmp_path / "here")
+def _losing_a_node(one, folder):
     done = subprocess.run(
-        [sys.executable, "-c", RAY, tmp_path / "study.json", tmp_path / "there"],
+        [sys.executable, "-c", RAY, one, folder],
         capture_output=True,
         text=True,
         timeout=150,
@@ -361,12 +355,26 @@ def test_a_ray_cluster_that_loses_a_node_gives_the_same_bytes(tmp_path):
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout.splitlines()[-1])
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+def test_a_ray_cluster_that_loses_a_node_gives_the_same_bytes(tmp_path):
+    pytest.importorskip("ray", reason="`allrail[ray]`")
+    axes = {"schedule.chunks": [64, 128], "schedule.policy": ["baseline", "themis"]}
+    one = study({**axes, "collective.size": {"from": "1 MB", "to": "4 GB", "count": 60}})
+    (tmp_path / "study.json").write_text(json.dumps(one))
+    here = allrail.sweep(one, tmp_path / "here")
+    # On a busy machine the node may be lost when it has nothing to do: then it is not a test.
+    for attempt in range(3):
+        there = tmp_path / f"there{attempt}"
+        told = _losing_a_node(tmp_path / "study.json", there)
+        if told["lost"]:
+            break
     assert told["killed"] == 1
     assert told["lost"] >= 1
     assert told["failed"] == here.failed == 0
     for name in ("sweep.parquet", "sweep.csv", "sweep.png"):
-        there = (tmp_path / "there" / name).read_bytes()
-        assert there == (here.folder / name).read_bytes()
-    journal = (tmp_path / "there" / "sweep.jsonl").read_text().splitlines()[1:]
+        assert (there / name).read_bytes() == (here.folder / name).read_bytes()
+    journal = (there / "sweep.jsonl").read_text().splitlines()[1:]
     assert sorted(json.loads(line)["point"] for line in journal) == list(range(240))

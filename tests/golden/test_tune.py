@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,12 @@ from allrail.tuning.run import search
 from allrail.tuning.space import Knob, knobs, size
 
 pytest.importorskip("optuna", reason="`allrail[tune]`")
+
+if find_spec("torch") is not None:
+    import torch
+
+    # A Gaussian process computes with it; OpenMP's threads do not survive the forks of other tests.
+    torch.set_num_threads(1)
 
 SCENARIO = Path(__file__).parents[2] / "examples/07-compare-tensor-schedulers/scenario.yaml"
 SPACE = (Knob("a", tuple(range(10))), Knob("b", tuple(range(12))))
