@@ -28,7 +28,7 @@ Usage: allrail VERB [ARGUMENTS] [OPTIONS]
 {verbs}
 Examples:
   allrail simulate scenario.yaml --set schedule.policy=themis
-  allrail compare scenario.yaml --policy baseline,themis,allrail --out out
+  allrail compare scenario.yaml --policy baseline,themis,search --out out
   allrail fabric advise 3D-SW_SW_SW_homo
 
 Every verb answers to --help. What a scenario may say: `allrail schema scenario`,

@@ -23,24 +23,71 @@ _LETTERS = {
 
 
 @click.command()
-@click.argument("file", type=click.Path(path_type=Path))
+@click.argument("file", type=click.Path(path_type=Path), required=False)
 @options.sets
 @options.plugin
-@click.option("--json", "as_json", is_flag=True, help="Print the plan itself.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan itself, or all layouts.")
 @click.option(
-    "--out", type=click.Path(path_type=Path), metavar="PLAN", help="Write the plan to this file."
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="PATH",
+    help="Write the plan to this file; of --model, the best layout's scenario.",
 )
 @options.cache
+@click.option("--model", help="Rank layouts of this model instead: preset, config.json, file.")
+@click.option("--fabric", help="With --model: on this network, a preset or a file.")
+@click.option("--npus", type=click.IntRange(1), help="With --model: on so many NPUs of it.")
+@click.option("--global-batch", type=click.IntRange(1), help="Samples of a step; NPUs if left out.")
+@click.option("--sequence", type=click.IntRange(1), help="Tokens of a sample; the model's own.")
+@click.option("--device", default="h100", show_default=True, help="With --model: what computes.")
+@click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Rows shown.")
 def command(
-    *, file: Path, sets: tuple[str, ...], as_json: bool, out: Path | None, cache: bool
+    *,
+    file: Path | None,
+    sets: tuple[str, ...],
+    as_json: bool,
+    out: Path | None,
+    cache: bool,
+    model: str | None,
+    fabric: str | None,
+    npus: int | None,
+    global_batch: int | None,
+    sequence: int | None,
+    device: str,
+    top: int,
 ) -> None:
     """Plan the scenario in FILE: every chunk, its stages, and the order on every dimension.
 
     `allrail simulate FILE --plan PLAN` runs the plan again.
-    """
+
+    With --model, --fabric and --npus the layouts of a transformer are ranked by tokens a second and
+    NPU instead: tensor, context, expert, pipeline and data parallelism, ZeRO, interleaving,
+    microbatch, and the least recomputation that fits the memory. Each row says what it loses by.
+
+    \b
+    Examples:
+      allrail plan scenario.yaml --out plan.json
+      allrail plan --model llama3_8b --fabric dgx-h100 --npus 64 --out best.yaml
+    """  # noqa: D301, click wants the character
     from allrail import api
     from allrail.cli import output
+    from allrail.errors import InputError
 
+    if model is not None or fabric is not None or npus is not None:
+        if model is None or fabric is None or npus is None or file is not None:
+            raise InputError(
+                "layouts are ranked of --model, --fabric and --npus together, without FILE",
+                hint="allrail plan --model llama3_8b --fabric dgx-h100 --npus 64",
+            )
+        from allrail.cli.layouts import rank
+
+        rank(model, fabric, npus, (global_batch, sequence, device), top=top, out=out, json=as_json)
+        return
+    if file is None:
+        raise InputError(
+            "there is nothing to plan",
+            hint="name a scenario's FILE, or --model, --fabric and --npus",
+        )
     plan = api.plan(file, sets=sets, cache=cache)
     if out is not None:
         plan.save(out)

@@ -24,7 +24,7 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
         Verb("compare", "several policies, fabrics, sizes or models side by side"),
         Verb("sweep", "any fields of a scenario over many values: one table, with pictures"),
         Verb("tune", "better values of a training schedule's knobs, by few simulations"),
-        Verb("plan", "make the plan alone, to look at or to reuse"),
+        Verb("plan", "make the plan alone, or rank the layouts of a model"),
     ),
     "Run": (
         Verb("launch", "a script as several ranks on this host"),

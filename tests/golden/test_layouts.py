@@ -1,0 +1,143 @@
+"""`allrail plan --model`: every layout once, a ranking that `simulate` confirms, why none is."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from allrail import simulate_training
+from allrail.layouts import Job, Layout, layouts, search
+
+SIZES = {"layers": 4, "heads": 8, "hidden": 256, "vocabulary": 1000, "sequence_length": 512}
+FABRIC = {
+    "dimensions": [
+        {"kind": "switch", "size": 4, "bandwidth": "300 GB/s", "latency": "2 us"},
+        {"kind": "switch", "size": 4, "bandwidth": "25 GB/s", "latency": "5 us"},
+    ]
+}
+
+
+def a_job(**more):
+    known = {
+        "model": {"transformer": SIZES, "name": "small"},
+        "fabric": FABRIC,
+        "npus": 16,
+        "inner": 4,
+        "global_batch": 64,
+        "compute": {"device": "a100"},
+        "precision": "bf16",
+    }
+    return Job(**known | more)
+
+
+@pytest.mark.parametrize("npus", [1, 2, 8, 16])
+def test_degrees_multiply_to_the_npus_and_no_layout_comes_twice(npus):
+    job = a_job(npus=npus)
+    found = layouts(job, SIZES)
+    assert len(set(found)) == len(found)
+    for one in found:
+        assert one.tp * one.pp * one.cp * one.ep * one.dp == npus
+        assert one.tp <= job.inner
+        assert one.pp * one.virtual <= SIZES["layers"]
+        assert one.microbatches(job) * one.micro * one.dp * one.ep == job.global_batch
+
+
+def test_experts_are_cut_by_what_divides_them():
+    found = layouts(a_job(), {**SIZES, "experts": {"count": 4}})
+    assert {one.ep for one in found} == {1, 2, 4}
+
+
+def test_every_layout_is_ranked_or_said_why_not():
+    job = a_job()
+    every = layouts(job, SIZES)
+    found = search(job, every)
+    told = [one.layout for one in found.ranked]
+    told += [layout for layout, _ in (*found.too_large, *found.refused)]
+    assert sorted(map(repr, told)) == sorted(map(repr, every))
+    rates = [one.tokens_per_s_per_npu for one in found.ranked]
+    assert rates == sorted(rates, reverse=True)
+
+
+def test_the_best_is_what_simulate_says_it_is():
+    job = a_job()
+    best = search(job, layouts(job, SIZES)).ranked[0]
+    count = best.layout.microbatches(job)
+    tree = best.layout.scenario(job, recompute=best.recompute, microbatches=count)
+    told = simulate_training(tree)
+    assert best.step_s == pytest.approx(told.step_time_us / 1e6, rel=0.02)
+    assert best.tokens_per_s_per_npu == pytest.approx(
+        told.throughput.tokens_per_s_per_npu, rel=0.02
+    )
+    assert best.memory_gb == pytest.approx(told.memory_per_npu_bytes / 1e9, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    "layout",
+    [
+        Layout(tp=1, pp=4, cp=1, ep=1, dp=4, zero=1, virtual=1, micro=1),
+        Layout(tp=2, pp=2, cp=1, ep=1, dp=4, zero=0, virtual=2, micro=1),
+        Layout(tp=4, pp=1, cp=1, ep=1, dp=4, zero=3, virtual=1, micro=2),
+    ],
+)
+def test_a_step_from_few_microbatches_is_that_of_all(layout):
+    job = a_job(global_batch=128)
+    [one] = search(job, [layout]).ranked
+    tree = layout.scenario(job, recompute=one.recompute, microbatches=layout.microbatches(job))
+    assert one.step_s == pytest.approx(simulate_training(tree).step_time_us / 1e6, rel=0.03)
+
+
+def test_the_least_recomputation_that_fits_is_taken():
+    # So much that some layouts fit only without what can be computed again.
+    large = {**SIZES, "layers": 24, "hidden": 4096, "heads": 32, "sequence_length": 8192}
+    job = a_job(model={"transformer": large, "name": "large"}, global_batch=128)
+    found = search(job, layouts(job, large))
+    taken = {one.recompute for one in found.ranked}
+    assert len(taken) > 1
+    assert all(one.memory_gb <= 80 for one in found.ranked)
+
+
+def test_the_command_writes_the_best_scenario(tmp_path, allrail_cli):
+    out = tmp_path / "best.yaml"
+    arguments = ["--model", "gpt2_xl", "--fabric", "dgx-a100", "--npus", "4", "--device", "a100"]
+    told = allrail_cli("plan", *arguments, "--global-batch", "8", "--out", str(out), "--json")
+    assert told.status == 0, told.stderr
+    found = json.loads(told.stdout)
+    best = found["ranked"][0]
+    tree = yaml.safe_load(out.read_text())
+    assert simulate_training(tree).step_time_us / 1e6 == pytest.approx(best["step_s"], rel=0.02)
+    shown = allrail_cli("plan", *arguments, "--global-batch", "8", "--top", "3")
+    assert (
+        len([line for line in shown.stdout.splitlines() if ",mb" in line or line[:2] == "dp"]) == 3
+    )
+    assert "uncalibrated" in shown.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "why"),
+    [
+        ([], "nothing to plan"),
+        (["--model", "gpt2_xl"], "together"),
+        (
+            ["scenario.yaml", "--model", "gpt2_xl", "--fabric", "dgx-a100", "--npus", "8"],
+            "together",
+        ),
+        (["--model", "gpt2_xx", "--fabric", "dgx-a100", "--npus", "8"], "gpt2"),
+        (["--model", "gpt2_xl", "--fabric", "dgx-a10", "--npus", "8"], "dgx-a100"),
+        (["--model", "gpt2_xl", "--fabric", "dgx-a100", "--npus", "99999"], "has 1,120"),
+        (["--model", "gpt2_xl", "--fabric", "dgx-a100", "--npus", "0"], "range"),
+        (["--model", "resnet50", "--fabric", "dgx-a100", "--npus", "8"], "layers and heads"),
+        (
+            ["--model", "gpt2_xl", "--fabric", "dgx-a100", "--npus", "7", "--global-batch", "3"],
+            "as many samples",
+        ),
+        (["--model", "llama3_405b", "--fabric", "dgx-a100", "--npus", "2"], "no layout fits"),
+        (["--model", "gpt2_xl", "--fabric", "dgx-a100", "--npus", "2", "--device", "h10"], "h100"),
+    ],
+)
+def test_what_cannot_be_planned_is_said(arguments, why, folder, allrail_cli):
+    told = allrail_cli("plan", *arguments)
+    assert told.status == 2
+    assert why in told.stderr
+    assert "Traceback" not in told.stderr
