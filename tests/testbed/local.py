@@ -61,6 +61,7 @@ class LocalJob:
             process = os.fork()
             if process == 0:
                 gc.freeze()  # what the parent has dropped is not for a child to end
+                torch.set_num_threads(1)  # replaces the parent's pool before two threads race to
                 for pipe in (read, *self._pipes.values()):
                     os.close(pipe)
                 self._work(rank, write, work)

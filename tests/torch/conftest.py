@@ -117,6 +117,8 @@ class Ranks:
     def work(self, rank, pipe):
         # What the parent has dropped is not for us to end: a store's thread is not here.
         gc.freeze()
+        # Whoever asks first replaces the parent's pool: not two threads at once.
+        torch.set_num_threads(1)
         try:
             faulthandler.enable()
             os.environ.update(
