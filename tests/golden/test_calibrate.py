@@ -114,15 +114,54 @@ def test_a_json_of_any_version_is_the_same_table(tmp_path):
 
 
 def test_the_bandwidths_count_where_the_list_of_ranks_says_otherwise(tmp_path):
-    lines = [line for line in output(ranks=16).splitlines() if "Rank  9" not in line]
+    lines = [line for line in output(ranks=16).splitlines() if "Rank 15" not in line]
     [found] = tables(tmp_path, "\n".join(lines))
     assert found.ranks == 16
     assert "15 ranks are listed" in found.notes[0]
 
 
+def test_a_shortened_list_of_ranks_says_how_many_but_not_where(tmp_path):
+    lines = [line for line in output(ranks=16).splitlines() if "Rank" not in line or "15" in line]
+    [found] = tables(tmp_path, "\n".join(lines))
+    assert (found.ranks, found.hosts, found.notes) == (16, None, ())
+    [whole] = tables(tmp_path, output(ranks=16))
+    assert (whole.ranks, whole.hosts) == (16, 2)
+
+
 def test_two_runs_in_one_file_are_two_tables(tmp_path):
     found = tables(tmp_path, output() + "\n" + output(name="reduce_scatter"))
     assert [one.collective for one in found] == ["all_reduce", "reduce_scatter"]
+
+
+def test_a_run_has_its_own_list_of_ranks(tmp_path):
+    runs = [output(ranks=8), output(ranks=16)]
+    unnamed = "\n".join(run.split("\n", 1)[1] for run in runs)
+    assert [(one.ranks, one.hosts) for one in tables(tmp_path, unnamed)] == [(8, 1), (16, 2)]
+
+
+def test_sweeps_under_one_header_are_one_table_only_if_they_agree(tmp_path):
+    rows = [line for line in output().splitlines() if line[0].isdigit()]
+    [found] = tables(tmp_path, "\n".join([output(), *rows]))
+    assert "2 sweeps" in found.notes[0]
+    slow = [line for line in output(rate=50, fixed=90).splitlines() if line[0].isdigit()]
+    found = tables(tmp_path, "\n".join([output(), *slow]))
+    assert [len(one.rows) for one in found] == [len(SIZES)] * 2
+    assert all("differ" in one.notes[0] for one in found)
+
+
+def test_tiny_sizes_alone_have_no_bandwidth_to_tell_ranks_by(tmp_path):
+    [found] = tables(tmp_path, "8 2 float sum -1 35.20 0.00 0.00 0 34.05 0.00 0.00 0\n")
+    assert (found.collective, found.ranks) == (None, None)
+
+
+def test_a_column_that_was_left_out_is_no_count_of_mistakes(tmp_path):
+    rows = []
+    for size in SIZES[12:]:
+        time = round(time_us(size))
+        rows.append(f"{size} {time} {size / time / 1e3:.2f} {1.75 * size / time / 1e3:.2f} " * 2)
+    text = "\n".join(row.replace(f" {row.split()[0]} ", " ") for row in rows)
+    [found] = tables(tmp_path, text)
+    assert found.rows[-1].in_place_us == found.rows[-1].time_us
 
 
 def test_what_is_cut_off_is_read_as_far_as_it_goes(tmp_path):
@@ -227,6 +266,16 @@ def test_two_tables_tell_the_machine_from_what_joins_machines():
         ('{"results": []}', "no result with a time"),
         ("{not json", "no JSON"),
         (output(wrong="3"), "3 of its values are wrong"),
+        (output(wrong="1e+05"), "100000 of its values are wrong"),
+        (output() + "\n# Out of bounds values : 7 FAILED\n", "7 of its values are wrong"),
+        ("\n".join(row(size, time_us(size), wrong="2") for size in SIZES), "2 of its values"),
+        ("1048576 262144 float sum -1 5.20 201.65 0.00 0 5.20 201.65 0.00 0\n", "ran alone"),
+        ("1048576 262144 float sum -1 inf 0.00 0.00 0 inf 0.00 0.00 0\n", "no form"),
+        ('{"results": [1, {"out_of_place": 5}, {"size": "x"}]}', "no result with a time"),
+        ('{"results": [{"size": 8, "out_of_place": {"time": "nan"}}]}', "no result with a time"),
+        ('{"results": [{"size": 8, "out_of_place": {"time": Infinity}}]}', "no result"),
+        ('{"results": [{"size": 8, "in_place": {"nwrong": 2}}]}', "2 of its values are wrong"),
+        ('{"results": [], "out_of_bounds": {"count": 9}}', "9 of its values are wrong"),
         ("# size count type redop root time algbw busbw #wrong\n", "no row with a size"),
         ("# size time algbw busbw\n1048576 nan nan nan\n", "no row with a size"),
         ("# size time algbw busbw\n1048576 -5.0 0.21 0.37\n", "no row with a size"),
@@ -236,6 +285,10 @@ def test_two_tables_tell_the_machine_from_what_joins_machines():
 def test_what_cannot_be_read_is_said_in_a_line(tmp_path, text, why):
     with pytest.raises(InputError, match=why):
         tables(tmp_path, text)
+
+
+def one_of(tmp_path, ranks):
+    return str(tmp_path / "0.txt"), "--ranks", str(ranks)
 
 
 def test_what_does_not_fit_together_is_said(tmp_path, allrail_cli):
@@ -252,7 +305,15 @@ def test_what_does_not_fit_together_is_said(tmp_path, allrail_cli):
     assert "it is of broadcast" in run(output(name="broadcast")).stderr
     assert "it is faster than" in run(output(rate=20), output(ranks=16, rate=900)).stderr
     osu = "# OSU MPI-CUDA Allreduce Latency Test v7.0\n1024 10.0\n2048 11.0\n"
-    assert "how many ranks" in run(osu).stderr
+    assert "--ranks" in run(osu).stderr
+    both = "\n".join(output(ranks=ranks) for ranks in (8, 16, 32))
+    assert "--ranks" in run(both).stderr
+    one = allrail_cli("calibrate", "network", str(tmp_path / "0.txt"), "--ranks", "16", "--json")
+    assert json.loads(one.stdout)["ranks"] == 16
+    assert "over 8 ranks" in allrail_cli("calibrate", "network", *one_of(tmp_path, 12)).stderr
+    (tmp_path / "0.txt").write_text(osu)
+    told = allrail_cli("calibrate", "network", *one_of(tmp_path, 4), "--json")
+    assert json.loads(told.stdout)["ranks"] == 4
     missing = allrail_cli("calibrate", "network", str(tmp_path / "no"))
     assert missing.status == 2
     assert "cannot be read" in missing.stderr

@@ -72,6 +72,14 @@ def test_a_forced_protocol_shows_at_the_largest_sizes():
     assert any("protocol" in one for one in found)
 
 
+def test_a_small_part_that_early_sizes_reach_is_a_forced_protocol_too():
+    found = causes(lambda size, time: max(time, 1.75 * size / 0.06 / 1e3), ranks=8)
+    assert any("protocol" in one for one in found)
+    assert len(found) > 1
+    grows = causes(lambda size, time: time + 4000 + 1.75 * size / 2.3 / 1e3, ranks=8)
+    assert not any("protocol" in one for one in grows)
+
+
 def test_slow_small_messages_are_told_alone():
     found = causes(lambda size, time: time + (500 if size < 1 << 20 else 0))
     assert len(found) == 1
@@ -87,6 +95,10 @@ def test_bandwidth_that_falls_where_it_should_grow_is_erratic():
 def test_ranks_are_neighbours():
     assert [one["size"] for one in within(FABRIC, 4)] == [4]
     assert [one["size"] for one in within(FABRIC, 24)] == [8, 3]
+    assert [one["size"] for one in within(FABRIC, 2, 2)] == [2]
+    assert within(FABRIC, 2, 2)[0]["bandwidth"] == OUTER["bandwidth"]
+    assert [one["size"] for one in within(FABRIC, 8, 2)] == [4, 2]
+    assert [one["size"] for one in within(FABRIC, 16, 2)] == [8, 2]
     wide = [{**INNER, "size": 72}, OUTER]
     assert [one["size"] for one in within(wide, 128)] == [64, 2]
     with pytest.raises(InputError, match="no part of the fabric"):
@@ -122,6 +134,49 @@ def test_what_cannot_be_expected_is_said(arguments, why, allrail_cli):
     told = allrail_cli("expect", *arguments)
     assert told.status == 2
     assert why in told.stderr
+
+
+def test_ranks_choose_a_table_and_are_asked_for(tmp_path, allrail_cli):
+    def rows(around):
+        times = [(size, size / 40e3) for size in SIZES]
+        return [f"{size} {time:.2f} 40.00 {40 * around:.2f}" for size, time in times]
+
+    file = tmp_path / "two.txt"
+    head = "# size time algbw busbw"
+    file.write_text("\n".join([head, *rows(1.75), head, *rows(1.875)]))
+    told = allrail_cli("expect", "dgx-h100", "--measured", str(file))
+    assert "--ranks" in told.stderr
+    arguments = ["--measured", str(file), "--ranks", "16", "--json"]
+    assert json.loads(allrail_cli("expect", "dgx-h100", *arguments).stdout)["ranks"] == 16
+    file.write_text("# OSU MPI-CUDA Allreduce Latency Test v7.0\n1024 10.0\n1048576 900.0\n")
+    told = allrail_cli("expect", "dgx-h100", "--measured", str(file))
+    assert told.status == 2
+    assert "how many ranks" in told.stderr
+
+
+STATED = {
+    "a40x2_node_sick_allreduce.txt": ("dgx-a100", 2, "no peer-to-peer"),
+    "osu_allreduce_cuda_a100x4_ucc_off_v70.txt": ("dgx-a100", 4, "copies through the host"),
+    "rtx5090_socket_allgather_LL_sick_v218.txt": ("dgx-h100", 2, "protocol for small"),
+    "rtx5090_socket_allgather_v218.txt": ("dgx-h100", 2, "sockets"),
+    "rtx5090_socket_allreduce_v218.txt": ("dgx-h100", 2, "sockets"),
+    "rtx5090_socket_reducescatter_v218.txt": ("dgx-h100", 2, "sockets"),
+}
+"""What posters said of their machines, on a preset that is not slower."""
+
+
+@posted
+def test_what_posters_said_is_among_the_causes(allrail_cli):
+    with (POSTED / "index.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if "stated" in row["verdict_basis"]]
+    said = {r["file"] for r in rows if r["verdict"].startswith(("sick", "slow"))}
+    assert said == set(STATED)
+    for name, (fabric, ranks, cause) in STATED.items():
+        arguments = ["--measured", str(POSTED / name), "--ranks", str(ranks), "--json"]
+        found = json.loads(allrail_cli("expect", fabric, *arguments).stdout)["causes"]
+        named = [one["what"] for one in found]
+        assert any(cause in one for one in named), (name, named)
+        assert len(named) > 1, name
 
 
 @posted

@@ -30,6 +30,9 @@ _SLOW_START = 6.0
 _DROP = 0.75
 _SOCKETS = 13.0
 """GB/s: what TCP over 100 Gb/s carries at most."""
+_FLAT = 0.1
+_EARLY = 4 << 20
+"""Bytes: a healthy network still gains bandwidth here."""
 _PCIE = 32.0
 """GB/s: one direction of PCIe 4.0 x16."""
 
@@ -68,16 +71,24 @@ class Cause:
     test: str
 
 
-def within(dimensions: Sequence[dict[str, Any]], ranks: int) -> list[dict[str, Any]]:
+def within(
+    dimensions: Sequence[dict[str, Any]], ranks: int, hosts: int | None = None
+) -> list[dict[str, Any]]:
     """Return the dimensions that so many neighbouring NPUs of a fabric are on.
 
     Args:
         dimensions: Of the fabric, the innermost first.
         ranks: How many.
+        hosts: On how many machines; None fills one after the other.
 
     Raises:
         InputError: There are not so many, or they fill no part of the fabric.
     """
+    if hosts and hosts > 1 and len(dimensions) > 1 and ranks % hosts == 0:
+        each = ranks // hosts
+        if each < int(dimensions[0]["size"]):
+            machine = [{**dimensions[0], "size": each}] if each > 1 else []
+            return machine + within(dimensions[1:], hosts)
     found, left = [], ranks
     for one in dimensions:
         if left == 1:
@@ -124,7 +135,7 @@ def expect(
             value=collective,
             hint=did_you_mean(collective, OPERATIONS),
         )
-    part = within(dimensions, ranks)
+    part = within(dimensions, ranks, None if table is None else table.hosts)
     around, ring = AROUND[collective](ranks), _ring(part)
     measured = {} if table is None else {row.bytes: row.time_us for row in table.rows}
     found = []
@@ -157,12 +168,14 @@ def _ring(dimensions: Sequence[dict[str, Any]]) -> float:
     return min(found)
 
 
-def judge(rows: Sequence[Expected], *, several: bool, nic: float | None = None) -> list[Cause]:
+def judge(
+    rows: Sequence[Expected], *, several: bool | None, nic: float | None = None
+) -> list[Cause]:
     """Return what may be the matter; nothing where the large sizes are as expected.
 
     Args:
         rows: By size, measured.
-        several: Whether ranks are on several machines.
+        several: Whether ranks are on several machines; None where nothing says, for both.
         nic: What one network interface carries, GB/s, where that is known.
     """
     seen = [row for row in rows if row.measured_busbw is not None and row.measured_us is not None]
@@ -175,12 +188,23 @@ def judge(rows: Sequence[Expected], *, several: bool, nic: float | None = None) 
     causes = _erratic(seen)
     if share < _HEALTHY:
         told = f"large sizes reach {reached:.3g} GB/s, {100 * share:.0f} % of what is expected"
-        causes += _between(share, reached, told, nic) if several else _inside(reached, told)
+        if several is not True:
+            causes += _inside(reached, told)
+        if several is not False:
+            causes += _between(share, reached, told, nic)
         if best > 1.6 * reached:
             causes.append(
                 Cause(
                     "a protocol for small messages (LL, LL128) is forced",
                     f"{best:.3g} GB/s at a middle size, {reached:.3g} at the largest",
+                    "unset NCCL_PROTO and NCCL_ALGO, and any tuner",
+                )
+            )
+        elif _flat(seen, share):
+            causes.append(
+                Cause(
+                    "a protocol for small messages (LL, LL128) is forced",
+                    f"{seen[0].bytes:,} bytes are as fast as {seen[-1].bytes:,}: no size gains",
                     "unset NCCL_PROTO and NCCL_ALGO, and any tuner",
                 )
             )
@@ -196,6 +220,13 @@ def judge(rows: Sequence[Expected], *, several: bool, nic: float | None = None) 
                 )
             )
     return causes
+
+
+def _flat(seen: Sequence[Expected], share: float) -> bool:
+    """Whether a small part of the bandwidth is reached early and nothing is gained after."""
+    rates = [row.measured_busbw or 0 for row in seen]
+    early = len(seen) >= 3 and seen[0].bytes <= _EARLY
+    return early and share < _FLAT and min(rates) > (1 - _FLAT) * max(rates)
 
 
 def _erratic(seen: Sequence[Expected]) -> list[Cause]:
@@ -241,9 +272,10 @@ def _inside(reached: float, told: str) -> list[Cause]:
                 "`nvidia-smi topo -p2p r`; NCCL_P2P_DISABLE unset; IOMMU and ACS off",
             ),
             Cause(
-                "transport through sockets or shared memory",
+                "transport through sockets or shared memory, or a library that copies through the"
+                " host",
                 f"{reached:.3g} GB/s is what a host's memory or TCP carries",
-                "`NCCL_DEBUG=INFO`: `via P2P`, `via SHM` or `NET/Socket`",
+                "`NCCL_DEBUG=INFO`: `via P2P`, `via SHM` or `NET/Socket`; MPI with UCC",
             ),
         ]
     return causes

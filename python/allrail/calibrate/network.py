@@ -133,7 +133,7 @@ def _known(table: Table) -> Table:
         raise InputError(
             "how many ranks took part is not said",
             source=table.source,
-            hint="give the table with its bus bandwidths, or the list of ranks above it",
+            hint="say it by `--ranks`",
         )
     return table
 

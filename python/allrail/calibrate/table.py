@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from statistics import median
 
 AROUND: dict[str, Callable[[float], float]] = {
@@ -76,6 +76,33 @@ class Table:
         return max((found for row in self.rows if (found := self.busbw(row))), default=None)
 
 
+def chosen(
+    tables: Sequence[Table], collective: str | None = None, ranks: int | None = None
+) -> list[Table]:
+    """Return those that somebody asks for.
+
+    Args:
+        tables: Of a file, or several.
+        collective: Those of it alone.
+        ranks: Those over so many alone; a table that does not say is taken as one of them.
+    """
+    told = [one if one.ranks or ranks is None else replace(one, ranks=ranks) for one in tables]
+    return [
+        one for one in told if collective in (None, one.collective) and ranks in (None, one.ranks)
+    ]
+
+
+def bounds(rates: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
+    """Return between what the bus bandwidth over the algorithm's is; None if rows contradict.
+
+    Args:
+        rates: Algorithm and bus bandwidth of rows, GB/s, rounded to two digits.
+    """
+    low = max((bus - _ROUNDED) / (alg + _ROUNDED) for alg, bus in rates)
+    high = min((bus + _ROUNDED) / max(alg - _ROUNDED, 1e-9) for alg, bus in rates)
+    return (low, high) if low <= high else None
+
+
 def ranks_of(
     collective: str, rates: Sequence[tuple[float, float]], told: int | None = None
 ) -> int | None:
@@ -92,10 +119,10 @@ def ranks_of(
     around = AROUND.get(collective)
     if around is None or around(2) == around(3) or not rates:
         return None
-    low = max((bus - _ROUNDED) / (alg + _ROUNDED) for alg, bus in rates)
-    high = min((bus + _ROUNDED) / max(alg - _ROUNDED, 1e-9) for alg, bus in rates)
-    if low > high:
-        low = high = median(bus / max(alg, 1e-9) for alg, bus in rates)
+    found = bounds(rates)
+    if found is None:
+        found = (median(bus / max(alg, 1e-9) for alg, bus in rates),) * 2
+    low, high = found
     fitting = [n for n in range(2, _MOST) if low <= around(n) <= high]
     if told in fitting:
         return told

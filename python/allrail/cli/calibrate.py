@@ -25,9 +25,19 @@ def command() -> None:
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=_FILE)
 @click.option("-o", "--out", type=_FILE, metavar="FABRIC", help="Write the fabric here.")
 @click.option("--collective", help="Of several in a file, this one: all_reduce, all_gather, ...")
+@click.option(
+    "--ranks",
+    type=click.IntRange(2),
+    help="Of several tables, that over so many; of one that does not say (OSU's), how many.",
+)
 @options.as_json
 def network(
-    *, files: tuple[Path, ...], out: Path | None, collective: str | None, as_json: bool
+    *,
+    files: tuple[Path, ...],
+    out: Path | None,
+    collective: str | None,
+    ranks: int | None,
+    as_json: bool,
 ) -> None:
     """Make a fabric of tables that nccl-tests, OSU's tests or PyTorch's benchmarks print.
 
@@ -46,22 +56,25 @@ def network(
     """  # noqa: D301, click wants the character
     from allrail.calibrate.network import calibrate
     from allrail.calibrate.read import read_tables
+    from allrail.calibrate.table import chosen
     from allrail.cli import output
     from allrail.errors import InputError
 
-    found = [table for file in files for table in read_tables(file)]
-    if collective is not None:
-        found = [table for table in found if table.collective == collective]
+    every = [table for file in files for table in read_tables(file)]
+    found = chosen(every, collective, ranks)
     if not found:
+        told = ", ".join(f"{one.collective} over {one.ranks} ranks" for one in every)
         raise InputError(
-            "no table is of it", source="--collective", value=collective, hint="leave it out"
+            f"no table is what `--collective` and `--ranks` say: {told}",
+            source=str(files[0]),
+            hint="leave them out",
         )
     if len(found) > 2 or len({table.collective for table in found}) > 1:
         told = ", ".join(f"{one.collective} over {one.ranks} ranks" for one in found)
         raise InputError(
             f"there are {len(found)} tables: {told}",
             source=str(files[0]),
-            hint="name one by `--collective`, or give a file for each",
+            hint="name one by `--collective` or `--ranks`, or give a file for each",
         )
     made = calibrate(found)
     if out is not None:

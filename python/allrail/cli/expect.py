@@ -17,7 +17,11 @@ _SIZES = tuple(1 << power for power in range(10, 34, 2))
 @click.argument("fabric", metavar="FABRIC")
 @click.option("--measured", type=_FILE, metavar="FILE", help="Of nccl-tests or their kin.")
 @click.option("--collective", help="all_reduce if neither this nor FILE says.")
-@click.option("--ranks", type=click.IntRange(2), help="All NPUs if neither this nor FILE says.")
+@click.option(
+    "--ranks",
+    type=click.IntRange(2),
+    help="Of several tables in FILE, this one; of a table that does not say. Else all NPUs.",
+)
 @options.as_json
 def command(
     *,
@@ -40,6 +44,7 @@ def command(
     """  # noqa: D301, click wants the character
     from allrail.calibrate.judge import expect, judge
     from allrail.calibrate.read import read_tables
+    from allrail.calibrate.table import chosen
     from allrail.cli import output
     from allrail.errors import InputError
     from allrail.scenario import load_any_fabric
@@ -50,17 +55,21 @@ def command(
     dimensions = [one.model_dump(exclude_defaults=True) for one in loaded.dimensions]
     table = None
     if measured is not None:
-        tables = read_tables(measured)
-        if collective is not None:
-            tables = [one for one in tables if one.collective == collective]
+        tables = chosen(read_tables(measured), collective, ranks)
         if len(tables) != 1:
             told = ", ".join(f"{one.collective} over {one.ranks}" for one in tables)
             raise InputError(
                 f"there are {len(tables)} tables to choose from: {told or 'none of it'}",
                 source=str(measured),
-                hint="name one by `--collective`",
+                hint="name one by `--collective` and `--ranks`, or cut it out",
             )
         table = tables[0]
+        if table.ranks is None:
+            raise InputError(
+                "it does not say how many ranks took part",
+                source=str(measured),
+                hint="say it by `--ranks`",
+            )
     name = collective or (table.collective if table else None) or "all_reduce"
     count = ranks or (table.ranks if table else None) or loaded.npus
     sizes = [row.bytes for row in table.rows] if table else _SIZES
@@ -68,7 +77,9 @@ def command(
     inner = int(dimensions[0]["size"])
     outer = dimensions[-1]
     nic = parse_quantity("bandwidth", str(outer["bandwidth"])) * int(outer.get("links", 1)) / 1e9
-    several = count > inner
+    several = True if count > inner else None
+    if table and table.hosts:
+        several = table.hosts > 1
     causes = judge(rows, several=several, nic=nic) if table else []
     if as_json:
         output.print_json(
@@ -95,6 +106,10 @@ def command(
     if table:
         for note in table.notes:
             output.note(note)
+        if causes and several is None:
+            output.note(
+                "it is not said on how many machines: causes of one and of several are named"
+            )
         if not causes:
             output.note("as it should be")
         for one in causes:

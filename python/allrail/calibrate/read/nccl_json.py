@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 from typing import Any
 
-from allrail.calibrate.read.nccl_tests import _NAMED, _NAMES
+from allrail.calibrate.read.nccl_tests import _MISTAKES, _NAMED, _NAMES
 from allrail.calibrate.table import Row, Table, ranks_of
 from allrail.errors import InputError
 
@@ -33,33 +34,37 @@ def read(text: str, source: str) -> list[Table]:
     if not isinstance(tree, dict) or not isinstance(tree.get("results"), list):
         raise InputError("it has no `results`", source=source, hint=hint)
     rows, ratios = [], []
-    for each in tree["results"]:
-        half = each.get("out_of_place") or each.get("in_place")
-        if not half:
+    for each in map(_tree, tree["results"]):
+        halves = [_tree(each.get(key)) for key in ("out_of_place", "in_place")]
+        size = _number(each.get("size"))
+        for one in halves:
+            wrong = _number(one.get("nwrong"))
+            if wrong:
+                at = f" at {size:,.0f} bytes" if size else ""
+                raise InputError(
+                    f"{wrong:.0f} of its values are wrong{at}", source=source, hint=_MISTAKES
+                )
+        half = halves[0] or halves[1]
+        algbw, busbw = (_number(half.get(key)) for key in ("alg_bw", "bus_bw"))
+        time = _time(half)
+        if not time or not size:
             continue
-        if half.get("nwrong"):
-            raise InputError(
-                f"{half['nwrong']} of its values are wrong at {each['size']:,} bytes",
-                source=source,
-                hint="a network that makes mistakes is no basis: find the cause, run it again",
-            )
-        time, algbw, busbw = (_number(half.get(key)) for key in ("time", "alg_bw", "bus_bw"))
-        if not time or not each.get("size"):
-            continue
-        again = _number((each.get("in_place") or {}).get("time"))
-        rows.append(Row(int(each["size"]), time, again))
+        rows.append(Row(int(size), time, _time(halves[1])))
         if algbw and busbw:
             ratios.append((algbw, busbw))
+    wrong = _number(_tree(tree.get("out_of_bounds")).get("count"))
+    if wrong:
+        raise InputError(f"{wrong:.0f} of its values are wrong", source=source, hint=_MISTAKES)
     if not rows:
         raise InputError("it has no result with a time", source=source, hint=hint)
-    words = " ".join(map(str, tree.get("args", [])))
+    words = " ".join(map(str, _list(tree.get("args"))))
     named = _NAMED.search(words)
     name = (
         _NAMES[named[1]]
         if named
         else ("all_reduce" if any(bus > 1.01 * alg for alg, bus in ratios) else None)
     )
-    devices = (tree.get("config") or {}).get("devices") or []
+    devices = [_tree(one) for one in _list(_tree(tree.get("config")).get("devices"))]
     counted = None if name is None else ranks_of(name, ratios[-4:], len(devices) or None)
     return [
         Table(
@@ -74,4 +79,19 @@ def read(text: str, source: str) -> list[Table]:
 
 
 def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) and value > 0 else None
+    if not isinstance(value, (int, float)) or not math.isfinite(value):
+        return None
+    return float(value) if value > 0 else None
+
+
+def _time(half: dict[str, Any]) -> float | None:
+    """Of a half, µs; `-C 1` measures that of the CPU."""
+    return _number(half.get("time")) or _number(half.get("cpu_time"))
+
+
+def _tree(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _list(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []

@@ -8,10 +8,13 @@ size over the first. That holds in every version, and tells microseconds from mi
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
+from itertools import pairwise
+from statistics import median
 
-from allrail.calibrate.table import Row, Table, ranks_of
+from allrail.calibrate.table import Row, Table, bounds, ranks_of
 from allrail.errors import InputError
 
 _TAG = re.compile(r"^\s*(?:\[\d+(?:,\d+)?\](?:<\w+>:)?|\d+:(?=\s))\s*")
@@ -31,8 +34,15 @@ _NAMES = {
     "reduce": "reduce",
 }
 _NAMED = re.compile(r"\b(" + "|".join(_NAMES) + r")(?:_perf|_bench)")
+_FAILED = re.compile(r"\bOut of bounds values\s*:\s*(\d+)\s+FAILED")
+_STARTS = re.compile(r"\bnThreads?\b.*\bminBytes\b")
 _NEAR = 0.02
 """How far a printed bandwidth may be from size over time, for rounding."""
+_ZERO = 0.005
+"""GB/s: less is printed as 0.00."""
+_AGREE = 0.25
+"""How far sweeps of one table may be from each other, to be measurements of one thing."""
+_MISTAKES = "a network that makes mistakes is no basis: find the cause, run it again"
 
 
 def recognise(text: str) -> bool:
@@ -58,6 +68,15 @@ def read(text: str, source: str) -> list[Table]:
         plain = _plain(line)
         named = _NAMED.search(plain)
         rank = _RANK.search(plain)
+        failed = _FAILED.search(plain)
+        if failed:
+            raise InputError(
+                f"{failed[1]} of its values are wrong", source=source, line=number, hint=_MISTAKES
+            )
+        if part.rows and (rank or _STARTS.search(plain)):
+            # Another run begins, and what it lists is its own.
+            made += part.tables(source)
+            part = _Part()
         if _HEADER.search(plain.lower()):
             if part.rows:
                 made += part.tables(source)
@@ -69,6 +88,7 @@ def read(text: str, source: str) -> list[Table]:
                 part = _Part()
             part.name = _NAMES[named[1]]
         elif rank:
+            part.twice = part.twice or int(rank["rank"]) in part.ranks
             part.ranks.add(int(rank["rank"]))
             part.hosts.add(rank["host"])
             part.device = part.device or rank["device"].strip()
@@ -111,7 +131,9 @@ def _row(plain: str) -> _Found | None:
             if found is None:
                 at += 1
                 continue
-            behind = words[at + 3] if at + 3 < len(words) else ""
+            # Where that column was left out, what is behind is the other half.
+            other = _half(size, words[at + 3 : at + 6]) if at + 5 < len(words) else None
+            behind = words[at + 3] if at + 3 < len(words) and other is None else ""
             halves.append((*found, behind))
             at += 3
         if halves:
@@ -146,9 +168,10 @@ def _whole(word: str) -> int | None:
 
 def _number(word: str) -> float | None:
     try:
-        return float(word.replace("_", ""))
+        number = float(word.replace("_", ""))
     except ValueError:
         return None
+    return number if math.isfinite(number) else None
 
 
 class _Part:
@@ -163,19 +186,22 @@ class _Part:
         self.hosts: set[str] = set()
         self.device = ""
         self.cut = 0
+        self.twice = False
         self.ratios: list[tuple[float, float]] = []
         self.words: list[str] = []
 
     def add(self, found: _Found, plain: str, source: str, number: int) -> None:
         size, halves = found
         for *_, behind in halves:
-            wrong = _whole(behind)
-            if wrong and "#wrong" in " ".join(self.headers):
+            # Without a header a whole number is a count: an error of old versions has an exponent.
+            counts = "wrong" in " ".join(self.headers)
+            wrong = _number(behind) if counts else None if self.headers else _whole(behind)
+            if wrong:
                 raise InputError(
-                    f"{wrong} of its values are wrong at {size:,} bytes",
+                    f"{wrong:.0f} of its values are wrong at {size:,} bytes",
                     source=source,
                     line=number,
-                    hint="a network that makes mistakes is no basis: find the cause, run it again",
+                    hint=_MISTAKES,
                 )
         self.words = plain.split()
         self.ratios.append((halves[0][1], halves[0][2]))
@@ -184,34 +210,70 @@ class _Part:
 
     def tables(self, source: str) -> list[Table]:
         """Return its table; where rows are of several numbers of ranks, one for each."""
-        by: dict[int | None, list[int]] = {}
-        sizes = [row.bytes for row in self.rows]
-        if len(set(sizes)) < len(sizes):
-            for place, ratio in enumerate(self.ratios):
-                ranks = ranks_of(self.name or self._guess(ratio[1] / ratio[0]) or "", [ratio])
-                by.setdefault(ranks, []).append(place)
-        if len(by) < 2:
-            return [self._table(source, range(len(self.rows)))]
-        return [self._table(source, places) for places in by.values()]
+        sweeps = self._sweeps()
+        if len(sweeps) == 1:
+            by: dict[int | None, list[int]] = {}
+            repeated = len({row.bytes for row in self.rows}) < len(self.rows)
+            if repeated and bounds(self.ratios) is None:
+                for place, (alg, bus) in enumerate(self.ratios):
+                    name = self.name or self._guess(bus / max(alg, _ZERO))
+                    by.setdefault(ranks_of(name or "", [(alg, bus)]), []).append(place)
+            parts = list(by.values()) or [list(sweeps[0])]
+            return [self._table(source, places) for places in parts]
+        if bounds(self.ratios) is not None and self._alike(sweeps):
+            note = f"{len(sweeps)} sweeps follow each other: each size's median counts"
+            return [self._table(source, range(len(self.rows)), note)]
+        note = "one of {} runs under one header, which differ"
+        return [self._table(source, one, note.format(len(sweeps))) for one in sweeps]
 
-    def _table(self, source: str, places: Iterable[int]) -> Table:
+    def _sweeps(self) -> list[range]:
+        """Where sizes begin again another sweep does."""
+        sizes = [row.bytes for row in self.rows]
+        again = [place for place in range(1, len(sizes)) if sizes[place] < sizes[place - 1]]
+        return [range(*ends) for ends in pairwise([0, *again, len(sizes)])]
+
+    def _alike(self, sweeps: list[range]) -> bool:
+        """Whether sweeps took the same time at the sizes that they share."""
+        first = {self.rows[place].bytes: self.rows[place].time_us for place in sweeps[0]}
+        off = [
+            abs(self.rows[place].time_us / first[self.rows[place].bytes] - 1)
+            for sweep in sweeps[1:]
+            for place in sweep
+            if self.rows[place].bytes in first
+        ]
+        return bool(off) and median(off) <= _AGREE
+
+    def _table(self, source: str, places: Iterable[int], note: str | None = None) -> Table:
         rows = [self.rows[place] for place in places]
         ratios = [self.ratios[place] for place in places]
-        notes = []
+        if all(bus == 0 for _, bus in ratios) and max(alg for alg, _ in ratios) > 10 * _ZERO:
+            raise InputError(
+                "each process ran alone: the bus bandwidth is 0",
+                source=source,
+                hint="build nccl-tests with MPI=1, and start it by mpirun or srun",
+            )
+        notes = [] if note is None else [note]
+        if self.twice:
+            notes.append("ranks are listed twice: several processes ran, each on its own")
         if self.cut:
             notes.append(f"{self.cut} rows were cut off or changed")
         # Of fast rows: the others' bandwidths have too few digits.
         fastest = max(rate for rate, _ in ratios)
         fast = [each for each in ratios if each[0] >= fastest / 4]
-        name = self.name or self._guess(sum(bus for _, bus in fast) / sum(alg for alg, _ in fast))
-        told = len(self.ranks) or self.told
+        rates = [sum(each) for each in zip(*fast, strict=True)]
+        # All printed as 0.00, they tell nothing.
+        name = self.name or (self._guess(rates[1] / rates[0]) if rates[0] > 0 else None)
+        # People shorten the list; its last line still says how many there were.
+        told = max(self.ranks) + 1 if self.ranks else self.told
         counted = None if name is None else ranks_of(name, fast, told)
         if told and counted and told != counted:
             notes.append(f"{told} ranks are listed, the bandwidths are of {counted}: these count")
+        ranks = counted or told
+        complete = ranks == len(self.ranks) and not self.twice
         return Table(
             collective=name,
-            ranks=counted or told,
-            hosts=len(self.hosts) or None,
+            ranks=ranks,
+            hosts=len(self.hosts) if complete else None,
             device=self.device,
             rows=tuple(sorted(rows, key=lambda row: row.bytes)),
             source=source,
