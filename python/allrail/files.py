@@ -6,9 +6,10 @@ What is no plain file, such as `/dev/full` or a pipe, is written as it is: it ca
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from allrail.errors import InputError
 
@@ -40,6 +41,30 @@ def write_text(path: Path, text: str) -> None:
         except BaseException:
             staged.unlink(missing_ok=True)
             raise
+
+
+def yaml_text(tree: Mapping[str, Any]) -> str:
+    """Return a tree as a file of ours that people edit: keys in their order, one a line.
+
+    Args:
+        tree: Plain values.
+    """
+    import yaml
+
+    return str(yaml.safe_dump(dict(tree), sort_keys=False, allow_unicode=True))
+
+
+def write_yaml(path: Path, tree: Mapping[str, Any]) -> None:
+    """Write a tree as a YAML file, in one step.
+
+    Args:
+        path: The file; its folder is made.
+        tree: Plain values.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    write_text(path, yaml_text(tree))
 
 
 @contextmanager

@@ -120,10 +120,9 @@ class Decision:
         Args:
             key: Of `schedule.tensor`, such as `partition`.
         """
-        from allrail.scenario.fields import table
+        from allrail.scenario.policies import keys_of
 
-        rows = table("tensor_policies")
-        return any(key in row["reads"] for row in rows if row["name"] == self.tensor["policy"])
+        return key in keys_of("tensor_policies", self.tensor["policy"])
 
     @property
     def transformer(self) -> dict[str, Any] | None:

@@ -24,9 +24,8 @@ def files(decision: Decision) -> dict[str, str]:
     """
     import json
 
-    import yaml
-
     from allrail.api import plan
+    from allrail.files import yaml_text
 
     decision.needs("the runtime", tp=1, pp=1, cp=1, ep=1, op=1, zero=(0, 1, 2))
     if not decision.dimensions:
@@ -67,4 +66,4 @@ def files(decision: Decision) -> dict[str, str]:
         "# Copy it beside the script that torchrun starts, or name it by ALLRAIL_JOB.\n"
         "# On several hosts add `interfaces` and `secret`: docs/guides/job.md.\n"
     )
-    return {"allrail.yaml": head + yaml.safe_dump(job, sort_keys=False), **found}
+    return {"allrail.yaml": head + yaml_text(job), **found}

@@ -158,12 +158,11 @@ def expect(
 
 def _ring(dimensions: Sequence[dict[str, Any]]) -> float:
     """GB/s of a ring over all ranks: what all links that leave the narrowest part carry."""
-    from allrail.scenario.fields import parse_quantity
+    from allrail.scenario.dimensions import aggregate
 
     found, inside = [], 1
     for one in dimensions:
-        rate = parse_quantity("bandwidth", str(one["bandwidth"])) * int(one.get("links", 1))
-        found.append(inside * rate / 1e9)
+        found.append(inside * aggregate(one) / 1e9)
         inside *= int(one["size"])
     return min(found)
 

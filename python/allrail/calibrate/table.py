@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
+from allrail.errors import InputError
+
 AROUND: dict[str, Callable[[float], float]] = {
     "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
     "all_gather": lambda ranks: (ranks - 1) / ranks,
@@ -16,7 +18,6 @@ AROUND: dict[str, Callable[[float], float]] = {
     "sendrecv": lambda ranks: 1.0 if ranks else 0.0,
 }
 """Bus bandwidth over algorithm bandwidth, by collective and ranks (nccl-tests, PERFORMANCE.md)."""
-
 
 _ROUNDED = 0.0051
 """GB/s, of a printed bandwidth."""
@@ -77,19 +78,47 @@ class Table:
 
 
 def chosen(
-    tables: Sequence[Table], collective: str | None = None, ranks: int | None = None
+    tables: Sequence[Table],
+    *,
+    source: str,
+    collective: str | None = None,
+    ranks: int | None = None,
+    most: int = 1,
 ) -> list[Table]:
-    """Return those that somebody asks for.
+    """Return those that somebody asks for, of one collective.
 
     Args:
         tables: Of a file, or several.
+        source: The file, for messages.
         collective: Those of it alone.
         ranks: Those over so many alone; a table that does not say is taken as one of them.
+        most: How many there may be.
+
+    Raises:
+        InputError: There is none, or there are more.
     """
     told = [one if one.ranks or ranks is None else replace(one, ranks=ranks) for one in tables]
-    return [
+    found = [
         one for one in told if collective in (None, one.collective) and ranks in (None, one.ranks)
     ]
+    if not found:
+        raise InputError(
+            f"no table is what `--collective` and `--ranks` say: {_named(tables)}",
+            source=source,
+            hint="leave them out",
+        )
+    if len(found) > most or len({table.collective for table in found}) > 1:
+        files = ", or give a file for each" if most > 1 else ""
+        raise InputError(
+            f"there are {len(found)} tables: {_named(found)}",
+            source=source,
+            hint=f"name one by `--collective` or `--ranks`{files or ', or cut it out'}",
+        )
+    return found
+
+
+def _named(tables: Sequence[Table]) -> str:
+    return ", ".join(f"{one.collective} over {one.ranks or 'untold'} ranks" for one in tables)
 
 
 def bounds(rates: Sequence[tuple[float, float]]) -> tuple[float, float] | None:

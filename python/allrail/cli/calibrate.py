@@ -58,31 +58,15 @@ def network(
     from allrail.calibrate.read import read_tables
     from allrail.calibrate.table import chosen
     from allrail.cli import output
-    from allrail.errors import InputError
 
     every = [table for file in files for table in read_tables(file)]
-    found = chosen(every, collective, ranks)
-    if not found:
-        told = ", ".join(f"{one.collective} over {one.ranks} ranks" for one in every)
-        raise InputError(
-            f"no table is what `--collective` and `--ranks` say: {told}",
-            source=str(files[0]),
-            hint="leave them out",
-        )
-    if len(found) > 2 or len({table.collective for table in found}) > 1:
-        told = ", ".join(f"{one.collective} over {one.ranks} ranks" for one in found)
-        raise InputError(
-            f"there are {len(found)} tables: {told}",
-            source=str(files[0]),
-            hint="name one by `--collective` or `--ranks`, or give a file for each",
-        )
-    made = calibrate(found)
+    made = calibrate(
+        chosen(every, source=str(files[0]), collective=collective, ranks=ranks, most=2)
+    )
     if out is not None:
-        import yaml
+        from allrail.files import write_yaml
 
-        from allrail.files import write_text
-
-        write_text(out, yaml.safe_dump(made.fabric, sort_keys=False, allow_unicode=True))
+        write_yaml(out, made.fabric)
     if as_json:
         output.print_json(_tree(made))
         return

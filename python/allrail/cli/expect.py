@@ -48,22 +48,15 @@ def command(
     from allrail.cli import output
     from allrail.errors import InputError
     from allrail.scenario import load_any_fabric
-    from allrail.scenario.dimensions import dimensions_of
-    from allrail.scenario.fields import parse_quantity
+    from allrail.scenario.dimensions import aggregate, dimensions_of
 
     loaded = dimensions_of(load_any_fabric(fabric))
     dimensions = [one.model_dump(exclude_defaults=True) for one in loaded.dimensions]
     table = None
     if measured is not None:
-        tables = chosen(read_tables(measured), collective, ranks)
-        if len(tables) != 1:
-            told = ", ".join(f"{one.collective} over {one.ranks}" for one in tables)
-            raise InputError(
-                f"there are {len(tables)} tables to choose from: {told or 'none of it'}",
-                source=str(measured),
-                hint="name one by `--collective` and `--ranks`, or cut it out",
-            )
-        table = tables[0]
+        [table] = chosen(
+            read_tables(measured), source=str(measured), collective=collective, ranks=ranks
+        )
         if table.ranks is None:
             raise InputError(
                 "it does not say how many ranks took part",
@@ -75,8 +68,7 @@ def command(
     sizes = [row.bytes for row in table.rows] if table else _SIZES
     rows = expect(dimensions, collective=name, ranks=count, sizes=sizes, table=table)
     inner = int(dimensions[0]["size"])
-    outer = dimensions[-1]
-    nic = parse_quantity("bandwidth", str(outer["bandwidth"])) * int(outer.get("links", 1)) / 1e9
+    nic = aggregate(dimensions[-1]) / 1e9
     several = True if count > inner else None
     if table and table.hosts:
         several = table.hosts > 1

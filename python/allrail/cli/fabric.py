@@ -258,12 +258,9 @@ def _head(fabric: GraphFabric) -> dict[str, Any]:
 
 def _aggregates(fabric: Fabric) -> list[float]:
     """Gb/s of one NPU on each dimension."""
-    from allrail.scenario.fields import parse_quantity
+    from allrail.scenario.dimensions import aggregate
 
-    return [
-        parse_quantity("bandwidth", dimension.bandwidth) * dimension.links * 8e-9
-        for dimension in fabric.dimensions
-    ]
+    return [8e-9 * aggregate(dimension.model_dump()) for dimension in fabric.dimensions]
 
 
 def _gbps(value: float) -> str:

@@ -74,12 +74,9 @@ def rank(
         raise _nothing(found)
     best = found.ranked[0]
     if out is not None:
-        import yaml
+        from allrail.files import write_yaml
 
-        from allrail.files import write_text
-
-        tree = _scenario(job, best, model)
-        write_text(out, yaml.safe_dump(tree, sort_keys=False))
+        write_yaml(out, _scenario(job, best, model))
     if json:
         output.print_json(
             {

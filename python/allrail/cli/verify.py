@@ -57,13 +57,9 @@ def command(*, run: Path, fabric: Path | None, as_json: bool) -> None:
         )
     verdict = verify(records)
     if fabric is not None:
-        import yaml
+        from allrail.files import write_yaml
 
-        from allrail.files import write_text
-
-        write_text(
-            fabric, yaml.safe_dump(dict(verdict.fabric), sort_keys=False, allow_unicode=True)
-        )
+        write_yaml(fabric, verdict.fabric)
     if as_json:
         output.print_json(verdict.to_json())
         return

@@ -18,7 +18,7 @@ from typing import Any
 
 from allrail.errors import InputError
 from allrail.runtime.record import Record
-from allrail.runtime.steps import OUTSIDE, Step
+from allrail.runtime.steps import OUTSIDE, Step, middle_half
 
 _ITERATIONS = 4
 _CREDIT = "1 TiB"
@@ -72,11 +72,11 @@ def scenario(record: Record, steps: Sequence[Step]) -> dict[str, Any]:
         record: Of one rank, with settings.
         steps: Of the record, one or more.
     """
-    from allrail.scenario.fields import table
+    from allrail.scenario.policies import keys_of
 
     settings = record["settings"] or {}
     tensors = record["tensors"]
-    steps = _typical(steps)
+    steps = middle_half(steps, key=lambda step: step.computed)
     order = sorted(range(len(tensors) - 1), key=lambda each: (tensors[each]["place"], -each))
     outside = _time([step.backward.get(OUTSIDE, 0) for step in steps])
     layers: list[dict[str, Any]] = [
@@ -99,7 +99,7 @@ def scenario(record: Record, steps: Sequence[Step]) -> dict[str, Any]:
         for each in settings["dimensions"]
     ]
     policy = settings.get("tensor", "bytescheduler")
-    [reads] = [row["reads"] for row in table("tensor_policies") if row["name"] == policy]
+    reads = keys_of("tensor_policies", policy)
     tensor = {"policy": policy, "barrier": not record["crosses"]}
     known = {"credit": _CREDIT, "partition": settings.get("partition")}
     tensor |= {key: value for key, value in known.items() if value and key in reads}
@@ -120,17 +120,6 @@ def scenario(record: Record, steps: Sequence[Step]) -> dict[str, Any]:
             "tensor": tensor,
         },
     }
-
-
-def _typical(steps: Sequence[Step]) -> list[Step]:
-    """The middle half by what they compute.
-
-    Of these means are taken, which add up; medians do not where now one part is held up, now
-    another.
-    """
-    ordered = sorted(steps, key=lambda step: step.end - step.start - step.waited)
-    cut = len(ordered) // 4
-    return ordered[cut : len(ordered) - cut]
 
 
 def _time(times: Sequence[int]) -> str:

@@ -219,10 +219,9 @@ def planned_gbps(dimension: Mapping[str, Any]) -> float:
     Args:
         dimension: Of a node's settings.
     """
-    from allrail.scenario.fields import parse_quantity
+    from allrail.scenario.dimensions import aggregate
 
-    bandwidth = parse_quantity("bandwidth", str(dimension["bandwidth"]))
-    return 8e-9 * bandwidth * int(dimension.get("links", 1))
+    return 8e-9 * aggregate(dimension)
 
 
 def _late(record: Record, step_ms: float) -> list[str]:

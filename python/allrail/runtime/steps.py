@@ -8,13 +8,17 @@ forward pass of what was entered last, then the backward pass of the gradient th
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import TypeVar
 
 from allrail.runtime.record import Mark, Record
 
 OUTSIDE = -1
 """In place of a tensor."""
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
@@ -40,6 +44,11 @@ class Step:
         """All that was waited."""
         return sum(self.waits.values())
 
+    @property
+    def computed(self) -> int:
+        """All that was not."""
+        return self.end - self.start - self.waited
+
 
 def steps_of(record: Record) -> list[Step]:
     """Return the steps that were seen whole, but for the first two, which set things up.
@@ -58,6 +67,20 @@ def steps_of(record: Record) -> list[Step]:
     for step, seen in zip(steps, each, strict=True):
         _share_out(step, seen)
     return steps
+
+
+def middle_half(found: Iterable[T], *, key: Callable[[T], float]) -> list[T]:
+    """Return the middle half of what was measured, of which means are taken.
+
+    Means add up; medians do not where now one part is held up, now another.
+
+    Args:
+        found: Measurements.
+        key: What they are ordered by.
+    """
+    ordered = sorted(found, key=key)
+    cut = len(ordered) // 4
+    return ordered[cut : len(ordered) - cut]
 
 
 def _share_out(step: Step, marks: list[Mark]) -> None:

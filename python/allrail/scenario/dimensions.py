@@ -8,11 +8,23 @@ and `packets` on the graph.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from typing import Any
 
 from allrail import _core
 from allrail.errors import InputError
 from allrail.scenario.fabric import Fabric
+from allrail.scenario.fields import parse_quantity
 from allrail.scenario.graph import GraphFabric
+
+
+def aggregate(dimension: Mapping[str, Any]) -> float:
+    """Return what all links of one NPU on a dimension carry, bytes a second and direction.
+
+    Args:
+        dimension: Its `bandwidth` and, if more than one, `links`.
+    """
+    return parse_quantity("bandwidth", str(dimension["bandwidth"])) * int(dimension.get("links", 1))
 
 
 def dimensions_of(fabric: Fabric | GraphFabric) -> Fabric:

@@ -79,6 +79,17 @@ def order_of(policy: str) -> str:
     return suits.get(policy, "fifo")
 
 
+def keys_of(of: Table, policy: str) -> tuple[str, ...]:
+    """Return the keys of its own that a policy reads; none of one that there is not.
+
+    Args:
+        of: The table that the policy is in.
+        policy: Its name.
+    """
+    rows = (row for row in table(of) if row["name"] == policy)
+    return tuple(next(rows, {}).get("reads", ()))
+
+
 @cache
 def _rows(of: Table) -> tuple[dict[str, Any], ...]:
     """The core's table, with schemas that `check_mapping` reads."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from allrail.errors import InputError
 from allrail.scenario import Scenario, fields
+from allrail.scenario.policies import keys_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +68,10 @@ def knobs(scenario: Scenario) -> tuple[Knob, ...]:
     for key, table in tables:
         chosen = getattr(scenario.schedule, key)
         policy = None if chosen is None else chosen["policy"]
-        rows = (row for row in fields.table(table) if row["name"] == policy)
-        reads = next(rows, {}).get("reads", ())
         found += [
-            Knob(f"schedule.{key}.{name}", _LADDERS[name]) for name in reads if name in _LADDERS
+            Knob(f"schedule.{key}.{name}", _LADDERS[name])
+            for name in (keys_of(table, policy) if policy else ())
+            if name in _LADDERS
         ]
     return (*found, Knob("schedule.chunks", _CHUNKS))
 

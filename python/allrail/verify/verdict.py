@@ -16,7 +16,7 @@ from typing import Any
 from allrail.errors import InputError
 from allrail.runtime.predict import scenario
 from allrail.runtime.record import Record
-from allrail.runtime.steps import Step, steps_of
+from allrail.runtime.steps import Step, middle_half, steps_of
 from allrail.training import simulate_training
 from allrail.verify.collectives import Exchange, exchanges
 from allrail.verify.fit import Carried, carried
@@ -126,7 +126,10 @@ def verify(records: Sequence[Record]) -> Verdict:
         Assumption(what, before, after, _step(_changed(planned, {at: {key: after}})))
         for what, at, key, before, after in changes
     ]
-    mine, slowest = _typical(map(_of_one, steps)), _of_the_slowest([each for _, each in seen])
+    mine, slowest = (
+        _typical(step.computed for step in steps),
+        _of_the_slowest([each for _, each in seen]),
+    )
     uneven = slowest / mine
     assumptions.append(
         Assumption(
@@ -184,26 +187,20 @@ def _drift(steps: Sequence[Step]) -> float:
     return abs(means[0] - means[1]) / sum(means)
 
 
-def _of_one(step: Step) -> int:
-    return step.end - step.start - step.waited
-
-
 def _computed(steps: Sequence[Step]) -> float:
-    return median(map(_of_one, steps))
+    return median(step.computed for step in steps)
 
 
 def _typical(times: Iterable[int]) -> float:
-    """The mean of the middle half, as predictions take it."""
-    ordered = sorted(times)
-    cut = len(ordered) // 4
-    return fmean(ordered[cut : len(ordered) - cut])
+    """As predictions take it."""
+    return fmean(middle_half(times, key=float))
 
 
 def _of_the_slowest(ranks: Sequence[Sequence[Step]]) -> float:
     """What the rank that is last in a step computes there, in a typical step."""
     count = min(map(len, ranks))
     together = zip(*(steps[-count:] for steps in ranks), strict=True)
-    return _typical(max(map(_of_one, one)) for one in together)
+    return _typical(max(step.computed for step in one) for one in together)
 
 
 def _slowed(tree: dict[str, Any], factor: float) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from allrail.calibrate.read.nccl_tests import _MISTAKES, _NAMED, _NAMES
+from allrail.calibrate.read.programs import COLLECTIVES, MISTAKES, PROGRAM
 from allrail.calibrate.table import Row, Table, ranks_of
 from allrail.errors import InputError
 
@@ -42,7 +42,7 @@ def read(text: str, source: str) -> list[Table]:
             if wrong:
                 at = f" at {size:,.0f} bytes" if size else ""
                 raise InputError(
-                    f"{wrong:.0f} of its values are wrong{at}", source=source, hint=_MISTAKES
+                    f"{wrong:.0f} of its values are wrong{at}", source=source, hint=MISTAKES
                 )
         half = halves[0] or halves[1]
         algbw, busbw = (_number(half.get(key)) for key in ("alg_bw", "bus_bw"))
@@ -54,13 +54,13 @@ def read(text: str, source: str) -> list[Table]:
             ratios.append((algbw, busbw))
     wrong = _number(_tree(tree.get("out_of_bounds")).get("count"))
     if wrong:
-        raise InputError(f"{wrong:.0f} of its values are wrong", source=source, hint=_MISTAKES)
+        raise InputError(f"{wrong:.0f} of its values are wrong", source=source, hint=MISTAKES)
     if not rows:
         raise InputError("it has no result with a time", source=source, hint=hint)
     words = " ".join(map(str, _list(tree.get("args"))))
-    named = _NAMED.search(words)
+    named = PROGRAM.search(words)
     name = (
-        _NAMES[named[1]]
+        COLLECTIVES[named[1]]
         if named
         else ("all_reduce" if any(bus > 1.01 * alg for alg, bus in ratios) else None)
     )

@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from itertools import pairwise
 from statistics import median
 
+from allrail.calibrate.read.programs import COLLECTIVES, MISTAKES, PROGRAM
 from allrail.calibrate.table import Row, Table, bounds, ranks_of
 from allrail.errors import InputError
 
@@ -24,16 +25,6 @@ _RANK = re.compile(
     r"Rank\s+(?P<rank>\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(?P<host>\S+)\s+device\s+\d+"
     r"\s+\[[^]]*\]\s*(?P<device>.*)$"
 )
-_NAMES = {
-    "all_reduce": "all_reduce",
-    "all_gather": "all_gather",
-    "reduce_scatter": "reduce_scatter",
-    "alltoall": "all_to_all",
-    "broadcast": "broadcast",
-    "sendrecv": "sendrecv",
-    "reduce": "reduce",
-}
-_NAMED = re.compile(r"\b(" + "|".join(_NAMES) + r")(?:_perf|_bench)")
 _FAILED = re.compile(r"\bOut of bounds values\s*:\s*(\d+)\s+FAILED")
 _STARTS = re.compile(r"\bnThreads?\b.*\bminBytes\b")
 _NEAR = 0.02
@@ -42,7 +33,6 @@ _ZERO = 0.005
 """GB/s: less is printed as 0.00."""
 _AGREE = 0.25
 """How far sweeps of one table may be from each other, to be measurements of one thing."""
-_MISTAKES = "a network that makes mistakes is no basis: find the cause, run it again"
 
 
 def recognise(text: str) -> bool:
@@ -66,12 +56,12 @@ def read(text: str, source: str) -> list[Table]:
     part = _Part()
     for number, line in enumerate(text.splitlines(), 1):
         plain = _plain(line)
-        named = _NAMED.search(plain)
+        named = PROGRAM.search(plain)
         rank = _RANK.search(plain)
         failed = _FAILED.search(plain)
         if failed:
             raise InputError(
-                f"{failed[1]} of its values are wrong", source=source, line=number, hint=_MISTAKES
+                f"{failed[1]} of its values are wrong", source=source, line=number, hint=MISTAKES
             )
         if part.rows and (rank or _STARTS.search(plain)):
             # Another run begins, and what it lists is its own.
@@ -86,7 +76,7 @@ def read(text: str, source: str) -> list[Table]:
             if part.rows:
                 made += part.tables(source)
                 part = _Part()
-            part.name = _NAMES[named[1]]
+            part.name = COLLECTIVES[named[1]]
         elif rank:
             part.twice = part.twice or int(rank["rank"]) in part.ranks
             part.ranks.add(int(rank["rank"]))
@@ -201,7 +191,7 @@ class _Part:
                     f"{wrong:.0f} of its values are wrong at {size:,} bytes",
                     source=source,
                     line=number,
-                    hint=_MISTAKES,
+                    hint=MISTAKES,
                 )
         self.words = plain.split()
         self.ratios.append((halves[0][1], halves[0][2]))
