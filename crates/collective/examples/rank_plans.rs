@@ -14,7 +14,7 @@ use allrail_collective::{
     algorithm, hierarchical,
 };
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
-use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_fabric::{Dimension, Fabric, Kind};
 
 const SIZE: u64 = 100 << 20;
 const CHUNKS: usize = 64;
@@ -43,18 +43,14 @@ fn plan(sizes: &[u32], algorithm: &str, operation: Operation) -> CollectivePlan 
             dimension_order[stage.dimension.index()].push(StageRef { chunk: c, stage: s });
         }
     }
-    let dimension = |size: &u32| Dimension {
-        kind: Kind::Switch,
-        size: *size,
-        links: 1,
-        bandwidth: Bandwidth::from_bytes_per_second(50_000_000_000).expect("a bandwidth"),
-        latency: Time::from_us(1),
-        message_latency: Time::ZERO,
-        payload: Bytes::default(),
-        header: Bytes::default(),
-        in_network_reduction: false,
-        reduction_bandwidth: None,
-        contention: Contention::Shared,
+    let dimension = |size: &u32| {
+        Dimension::new(
+            Kind::Switch,
+            *size,
+            1,
+            Bandwidth::from_bytes_per_second(50_000_000_000).expect("a bandwidth"),
+            Time::from_us(1),
+        )
     };
     CollectivePlan {
         schema_version: SCHEMA_VERSION,

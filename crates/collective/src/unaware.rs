@@ -233,17 +233,14 @@ mod tests {
     #[test]
     fn published_cases_to_the_nanosecond() {
         let dimension = |kind, size, links, latency| Dimension {
-            kind,
-            size,
-            links,
-            bandwidth: "50 GiB/s".parse().expect("a bandwidth"),
-            latency: Time::from_ns(latency),
-            message_latency: Time::ZERO,
-            payload: Bytes::default(),
-            header: Bytes::default(),
-            in_network_reduction: false,
-            reduction_bandwidth: None,
             contention: Contention::None,
+            ..Dimension::new(
+                kind,
+                size,
+                links,
+                "50 GiB/s".parse().expect("a bandwidth"),
+                Time::from_ns(latency),
+            )
         };
         let total = |dimension: &Dimension, name: &str, chunk: u64, window: Option<u32>| {
             let algorithm = named(name).expect("known");

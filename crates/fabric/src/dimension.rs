@@ -105,6 +105,24 @@ fn is_shared(contention: &Contention) -> bool {
 }
 
 impl Dimension {
+    /// A dimension of `size` NPUs with `links` links each, and nothing else that a file may say.
+    #[must_use]
+    pub fn new(kind: Kind, size: u32, links: u32, bandwidth: Bandwidth, latency: Time) -> Self {
+        Self {
+            kind,
+            size,
+            links,
+            bandwidth,
+            latency,
+            message_latency: Time::ZERO,
+            payload: Bytes::default(),
+            header: Bytes::default(),
+            in_network_reduction: false,
+            reduction_bandwidth: None,
+            contention: Contention::default(),
+        }
+    }
+
     /// What one NPU can send on this dimension at once: links × bandwidth per link, of which headers
     /// take their part.
     ///

@@ -190,19 +190,13 @@ pub(crate) mod tests {
     use allrail_core::Time;
 
     pub(crate) fn switch(size: u32, links: u32, bandwidth: &str) -> Dimension {
-        Dimension {
-            kind: Kind::Switch,
+        Dimension::new(
+            Kind::Switch,
             size,
             links,
-            bandwidth: bandwidth.parse().expect("a bandwidth"),
-            latency: Time::from_ns(700),
-            message_latency: Time::ZERO,
-            payload: Bytes::default(),
-            header: Bytes::default(),
-            in_network_reduction: false,
-            reduction_bandwidth: None,
-            contention: crate::Contention::Shared,
-        }
+            bandwidth.parse().expect("a bandwidth"),
+            Time::from_ns(700),
+        )
     }
 
     #[test]

@@ -23,7 +23,7 @@ use std::time::Duration;
 
 use allrail_collective::CollectivePlan;
 use allrail_core::{Bandwidth, Bytes, Time};
-use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_fabric::{Dimension, Fabric, Kind};
 use allrail_schedule::Order;
 use allrail_schedule::tensor::TensorParameters;
 use schemars::JsonSchema;
@@ -306,18 +306,8 @@ impl Settings {
     }
 
     pub(crate) fn fabric(&self) -> Fabric {
-        let dimension = |one: &DimensionSettings| Dimension {
-            kind: one.kind,
-            size: one.size,
-            links: one.links,
-            bandwidth: one.bandwidth,
-            latency: one.latency,
-            message_latency: Time::ZERO,
-            payload: Bytes::default(),
-            header: Bytes::default(),
-            in_network_reduction: false,
-            reduction_bandwidth: None,
-            contention: Contention::Shared,
+        let dimension = |one: &DimensionSettings| {
+            Dimension::new(one.kind, one.size, one.links, one.bandwidth, one.latency)
         };
         let dimensions = self.dimensions.iter().map(dimension).collect();
         Fabric { memory_bandwidth: None, window: None, name: "job".to_owned(), dimensions }

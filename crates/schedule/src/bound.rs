@@ -184,23 +184,19 @@ mod tests {
     use super::*;
     use crate::chunk::permutations;
     use allrail_collective::algorithm::named;
-    use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+    use allrail_fabric::{Dimension, Fabric, Kind};
     use microlp::{ComparisonOp, OptimizationDirection, Problem};
     use proptest::prelude::*;
 
     fn fabric(sizes: &[(u32, u64)]) -> Fabric {
-        let dimensions = sizes.iter().map(|(size, gbps)| Dimension {
-            kind: Kind::Switch,
-            size: *size,
-            links: 1,
-            bandwidth: format!("{gbps} Gb/s").parse().expect("a bandwidth"),
-            latency: Time::from_ns(500),
-            message_latency: Time::ZERO,
-            payload: Bytes::default(),
-            header: Bytes::default(),
-            in_network_reduction: false,
-            reduction_bandwidth: None,
-            contention: Contention::Shared,
+        let dimensions = sizes.iter().map(|(size, gbps)| {
+            Dimension::new(
+                Kind::Switch,
+                *size,
+                1,
+                format!("{gbps} Gb/s").parse().expect("a bandwidth"),
+                Time::from_ns(500),
+            )
         });
         Fabric {
             memory_bandwidth: None,

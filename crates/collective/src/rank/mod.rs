@@ -63,13 +63,9 @@
 //! use allrail_collective::rank::{Action, Buffer, Combine, RankPlan};
 //! use allrail_collective::{CollectivePlan, Operation, Stage};
 //! # use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
-//! # use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+//! # use allrail_fabric::{Dimension, Fabric, Kind};
 //! # let stage = |operation| Stage { operation, dimension: DimensionId(0) };
-//! # let dimension = Dimension {
-//! #     kind: Kind::Ring, size: 3, links: 2, bandwidth: Bandwidth::from_bytes_per_second(1 << 30).expect("some"),
-//! #     latency: Time::ZERO, message_latency: Time::ZERO, in_network_reduction: false, reduction_bandwidth: None, contention: Contention::Shared,
-//! #     payload: Bytes::new(0), header: Bytes::new(0),
-//! # };
+//! # let dimension = Dimension::new(Kind::Ring, 3, 2, Bandwidth::from_bytes_per_second(1 << 30).expect("some"), Time::ZERO);
 //! # let plan = CollectivePlan {
 //! #     schema_version: SCHEMA_VERSION, policy: "baseline".into(), operation: Operation::AllReduce,
 //! #     fabric: Fabric { memory_bandwidth: None, window: None, name: "three".into(), dimensions: vec![dimension] },

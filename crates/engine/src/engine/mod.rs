@@ -87,13 +87,9 @@
 //! use allrail_schedule::signature::Signature;
 //! # use allrail_collective::Operation;
 //! # use allrail_core::{Bandwidth, Bytes};
-//! # use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+//! # use allrail_fabric::{Dimension, Fabric, Kind};
 //! # use allrail_schedule::{Order, Request, chunk::Parameters};
-//! # let dimension = Dimension {
-//! #     kind: Kind::Switch, size: 2, links: 1, latency: Time::ZERO, message_latency: Time::ZERO,
-//! #     payload: Bytes::default(), header: Bytes::default(), in_network_reduction: false, reduction_bandwidth: None,
-//! #     bandwidth: Bandwidth::from_bytes_per_second(1 << 30).unwrap(), contention: Contention::Shared,
-//! # };
+//! # let dimension = Dimension::new(Kind::Switch, 2, 1, Bandwidth::from_bytes_per_second(1 << 30).unwrap(), Time::ZERO);
 //! # let request = Request {
 //! #     fabric: Fabric { memory_bandwidth: None, window: None, name: "pair".to_owned(), dimensions: vec![dimension] },
 //! #     operation: Operation::AllReduce, size: Bytes::new(1024), dimensions: Vec::new(),

@@ -12,7 +12,7 @@ use allrail_engine::signature_hash::Differs;
 use allrail_engine::{
     ChunkRun, Dtype, FrameAt, FrameName, Misfit, Operations, Refused, SignatureHash, Work,
 };
-use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_fabric::{Dimension, Fabric, Kind};
 use allrail_schedule::operation::{Key, OperationName};
 
 /// Rank 2's part of an all-reduce of 1,000 floats over five ranks, each of which sends to all.
@@ -27,19 +27,13 @@ fn part() -> Arc<RankPlan> {
             memory_bandwidth: None,
             window: None,
             name: "test".to_owned(),
-            dimensions: vec![Dimension {
-                kind: Kind::Switch,
-                size: 5,
-                links: 1,
-                bandwidth: Bandwidth::from_bytes_per_second(1).expect("a bandwidth"),
-                latency: Time::ZERO,
-                message_latency: Time::ZERO,
-                payload: Bytes::default(),
-                header: Bytes::default(),
-                in_network_reduction: false,
-                reduction_bandwidth: None,
-                contention: Contention::Shared,
-            }],
+            dimensions: vec![Dimension::new(
+                Kind::Switch,
+                5,
+                1,
+                Bandwidth::from_bytes_per_second(1).expect("a bandwidth"),
+                Time::ZERO,
+            )],
         },
         operation: Operation::AllReduce,
         size,

@@ -2,7 +2,7 @@
 
 use allrail_collective::{CollectivePlan, Operation, SizeRange};
 use allrail_core::{Bandwidth, Bytes, Time};
-use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_fabric::{Dimension, Fabric, Kind};
 use allrail_schedule::chunk::Parameters;
 use allrail_schedule::{Order, Request};
 
@@ -14,18 +14,14 @@ pub(crate) fn plan(
     most: Bytes,
     chunks: u32,
 ) -> CollectivePlan {
-    let dimension = |size: &u32| Dimension {
-        kind: Kind::Switch,
-        size: *size,
-        links: 1,
-        bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000).expect("a bandwidth"),
-        latency: Time::ZERO,
-        message_latency: Time::ZERO,
-        payload: Bytes::default(),
-        header: Bytes::default(),
-        in_network_reduction: false,
-        reduction_bandwidth: None,
-        contention: Contention::Shared,
+    let dimension = |size: &u32| {
+        Dimension::new(
+            Kind::Switch,
+            *size,
+            1,
+            Bandwidth::from_bytes_per_second(1_000_000_000).expect("a bandwidth"),
+            Time::ZERO,
+        )
     };
     let request = Request {
         plugins: Default::default(),

@@ -108,23 +108,11 @@ pub fn of(kind: Kind) -> &'static dyn Topology {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use allrail_core::{Bytes, Time};
+    use allrail_core::Time;
     use proptest::prelude::*;
 
     fn dimension(kind: Kind, size: u32) -> Dimension {
-        Dimension {
-            kind,
-            size,
-            links: 2,
-            bandwidth: "50 GB/s".parse().expect("a bandwidth"),
-            latency: Time::from_ns(500),
-            message_latency: Time::ZERO,
-            payload: Bytes::default(),
-            header: Bytes::default(),
-            in_network_reduction: false,
-            reduction_bandwidth: None,
-            contention: crate::Contention::Shared,
-        }
+        Dimension::new(kind, size, 2, "50 GB/s".parse().expect("a bandwidth"), Time::from_ns(500))
     }
 
     #[test]

@@ -1,33 +1,9 @@
 //! What a part of a graph is to planners: one dimension of a product.
 
-use allrail_core::{Bandwidth, Bytes, Time};
+use allrail_core::Time;
 
 use crate::graph::Wire;
-use crate::{Contention, Dimension, Kind};
-
-/// A dimension of `size` NPUs with `links` links each.
-pub(super) fn dimension(
-    kind: Kind,
-    size: u32,
-    links: u32,
-    bandwidth: Bandwidth,
-    latency: Time,
-) -> Dimension {
-    let contention = Contention::Shared;
-    Dimension {
-        kind,
-        size,
-        links,
-        bandwidth,
-        latency,
-        message_latency: Time::ZERO,
-        payload: Bytes::default(),
-        header: Bytes::default(),
-        in_network_reduction: false,
-        reduction_bandwidth: None,
-        contention,
-    }
-}
+use crate::{Dimension, Kind};
 
 /// A ring whose hops are unlike: `hops` has how many there are of each, and what they are. A step of
 /// a ring algorithm takes a hop's latency on average, and the narrowest bounds them all.
@@ -40,7 +16,7 @@ pub(super) fn ring(size: u32, links: u32, hops: &[(u64, Wire)]) -> Dimension {
         .sum::<u128>();
     let mean = latency / u128::from(hops);
     let latency = Time::from_ps(u64::try_from(mean).expect("no more than the longest"));
-    dimension(Kind::Ring, size, links, bandwidth, latency)
+    Dimension::new(Kind::Ring, size, links, bandwidth, latency)
 }
 
 /// `count` times the latency of a cable, for ways of several.

@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
-use super::dimension::{cables, dimension};
+use super::dimension::cables;
 use super::tree::Tree;
 use super::{Counts, Drawing, GraphTopology};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
@@ -170,7 +170,7 @@ impl GraphTopology for FatTree {
         let levels = [(tree.down, self.link.bandwidth), (pod, across), (tree.leaves / pod, across)];
         let switch = |(level, (size, bandwidth))| {
             let size = u32::try_from(size).expect("validated");
-            dimension(Kind::Switch, size, self.planes, bandwidth, cables(2 * level, self.link))
+            Dimension::new(Kind::Switch, size, self.planes, bandwidth, cables(2 * level, self.link))
         };
         Ok((1u64..).zip(levels).filter(|(_, (size, _))| *size > 1).map(switch).collect())
     }

@@ -13,7 +13,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::checks;
-use super::dimension::{cables, dimension};
+use super::dimension::cables;
 use super::hammingmesh::HammingMesh;
 use super::{Counts, Drawing, GraphTopology, Picture, or_adaptive};
 use crate::graph::{Builder, CableKind, Graph, NodeId, Wire};
@@ -128,8 +128,9 @@ impl GraphTopology for HyperX {
     fn dimensions(&self) -> Result<Vec<Dimension>, String> {
         let latency = cables(3, self.link);
         let sizes = self.shape.into_iter().filter(|&size| size > 1);
-        let line =
-            |size| dimension(Kind::FullyConnected, size, self.planes, self.link.bandwidth, latency);
+        let line = |size| {
+            Dimension::new(Kind::FullyConnected, size, self.planes, self.link.bandwidth, latency)
+        };
         Ok(sizes.map(line).collect())
     }
 

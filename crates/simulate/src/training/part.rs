@@ -14,9 +14,9 @@
 
 use std::collections::BTreeSet;
 
-use allrail_core::{Bytes, Time};
+use allrail_core::Time;
 use allrail_fabric::graph::NodeId;
-use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_fabric::{Dimension, Fabric, Kind};
 use serde_json::Value;
 
 use crate::SimulateError;
@@ -187,19 +187,7 @@ pub(super) fn switches(topology: &Topology, sizes: &[u32]) -> Result<Fabric, Sim
     let bandwidth = graph.injection(NodeId(0)).checked_mul(planes).ok_or_else(|| {
         field("fabric".to_owned(), topology.0.tag(), "its NPUs send 2^64 B/s or more", "lower it")
     })?;
-    let dimension = |size: &u32| Dimension {
-        kind: Kind::Switch,
-        size: *size,
-        links: 1,
-        bandwidth,
-        latency: Time::ZERO,
-        message_latency: Time::ZERO,
-        payload: Bytes::default(),
-        header: Bytes::default(),
-        in_network_reduction: false,
-        reduction_bandwidth: None,
-        contention: Contention::Shared,
-    };
+    let dimension = |size: &u32| Dimension::new(Kind::Switch, *size, 1, bandwidth, Time::ZERO);
     let dimensions = sizes.iter().map(dimension).collect();
     Ok(Fabric {
         memory_bandwidth: None,

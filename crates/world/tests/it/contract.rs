@@ -10,7 +10,7 @@ use std::sync::Arc;
 use allrail_core::{Bandwidth, Bytes, DimensionId, Rank, Time};
 use allrail_fabric::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use allrail_fabric::routing::Adaptive;
-use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_fabric::{Dimension, Fabric, Kind};
 use allrail_world::flows::Splitting;
 use allrail_world::packets::Settings;
 use allrail_world::{Dims, Event, Flows, Links, Packets, Submission, Transfer, TransferId, World};
@@ -25,19 +25,13 @@ struct Arm {
 }
 
 fn ring_of_two(latency: u64) -> Fabric {
-    let dimension = Dimension {
-        kind: Kind::Ring,
-        size: 2,
-        links: 1,
-        bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000).expect("not zero"),
-        latency: Time::from_ns(latency),
-        message_latency: Time::ZERO,
-        payload: Bytes::default(),
-        header: Bytes::default(),
-        in_network_reduction: false,
-        reduction_bandwidth: None,
-        contention: Contention::Shared,
-    };
+    let dimension = Dimension::new(
+        Kind::Ring,
+        2,
+        1,
+        Bandwidth::from_bytes_per_second(1_000_000_000).expect("not zero"),
+        Time::from_ns(latency),
+    );
     Fabric { memory_bandwidth: None, window: None, name: "two".into(), dimensions: vec![dimension] }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use allrail_core::{Bandwidth, Bytes, DimensionId, Rank, Time};
 use allrail_fabric::graph::{Builder, CableKind, Graph, NodeId, Wire};
 use allrail_fabric::topologies::read;
-use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_fabric::{Dimension, Fabric, Kind};
 use allrail_world::flows::{Flows, Phases, Splitting};
 use allrail_world::{Event, Links, Submission, Transfer, World};
 use proptest::prelude::*;
@@ -122,17 +122,7 @@ proptest! {
     ) {
         let size = 8;
         let bandwidth = Bandwidth::from_bytes_per_second(2 * bandwidth).expect("positive");
-        let dimension = Dimension {
-            kind: Kind::Ring,
-            size,
-            links: 2,
-            bandwidth,
-            latency: Time::from_ns(300),
-            message_latency: Time::ZERO, in_network_reduction: false, reduction_bandwidth: None,
-            payload: Bytes::default(),
-            header: Bytes::default(),
-            contention: Contention::Shared,
-        };
+        let dimension = Dimension::new(Kind::Ring, size, 2, bandwidth, Time::from_ns(300));
         let fabric = Fabric { memory_bandwidth: None, window: None, name: "ring".into(), dimensions: vec![dimension.clone()] };
         let topology = allrail_fabric::kinds::of(dimension.kind);
         let wire = Wire { bandwidth: topology.link_bandwidth(&dimension), latency: dimension.latency };

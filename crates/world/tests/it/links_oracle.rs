@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use allrail_core::{Bandwidth, Bytes, DimensionId, Rank, Time};
 use allrail_fabric::kinds::{self, LinkId};
-use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_fabric::{Dimension, Fabric, Kind};
 use allrail_world::{Event, Links, Submission, Transfer, World};
 use proptest::prelude::*;
 
@@ -112,20 +112,13 @@ fn any_dimension() -> impl Strategy<Value = Dimension> {
             Kind::FullyConnected => size - 1,
             Kind::Switch => 1,
         };
-        Dimension {
+        Dimension::new(
             kind,
             size,
             links,
-            // A byte takes 1 ps on a link.
-            bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000_000).expect("not zero"),
-            latency: Time::from_ps(2 * GRID * latency),
-            message_latency: Time::ZERO,
-            payload: Bytes::default(),
-            header: Bytes::default(),
-            in_network_reduction: false,
-            reduction_bandwidth: None,
-            contention: Contention::Shared,
-        }
+            Bandwidth::from_bytes_per_second(1_000_000_000_000).expect("not zero"),
+            Time::from_ps(2 * GRID * latency),
+        )
     })
 }
 

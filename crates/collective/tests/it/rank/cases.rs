@@ -4,7 +4,7 @@ use allrail_collective::plan::{ChunkPlan, SCHEMA_VERSION};
 use allrail_collective::rank::Buffer;
 use allrail_collective::{Algorithm, CollectivePlan, Operation, SizeRange, Stage, algorithm};
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
-use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_fabric::{Dimension, Fabric, Kind};
 
 /// Repeats on every machine (`SplitMix64`).
 pub(crate) struct Draw(pub(crate) u64);
@@ -40,18 +40,14 @@ pub(crate) fn named(tag: &str) -> &'static dyn Algorithm {
 
 /// A fabric of switches.
 pub(crate) fn fabric(sizes: &[u32]) -> Fabric {
-    let dimension = |size: &u32| Dimension {
-        kind: Kind::Switch,
-        size: *size,
-        links: 1,
-        bandwidth: Bandwidth::from_bytes_per_second(1_000_000_000).expect("a bandwidth"),
-        latency: Time::ZERO,
-        message_latency: Time::ZERO,
-        payload: Bytes::default(),
-        header: Bytes::default(),
-        in_network_reduction: false,
-        reduction_bandwidth: None,
-        contention: Contention::Shared,
+    let dimension = |size: &u32| {
+        Dimension::new(
+            Kind::Switch,
+            *size,
+            1,
+            Bandwidth::from_bytes_per_second(1_000_000_000).expect("a bandwidth"),
+            Time::ZERO,
+        )
     };
     Fabric {
         memory_bandwidth: None,

@@ -2,7 +2,7 @@
 
 use allrail_collective::{Algorithm, CollectivePlan, Operation, SizeRange, algorithm};
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
-use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_fabric::{Dimension, Fabric, Kind};
 use allrail_schedule::chunk::{self, Composition, Parameters};
 use allrail_schedule::{Order, Request, plan};
 
@@ -22,19 +22,15 @@ pub(super) fn sizes(draw: &mut Draw, most_ranks: u32) -> Vec<u32> {
 }
 
 fn fabric(draw: &mut Draw, sizes: &[u32]) -> Fabric {
-    let dimension = |size: &u32| Dimension {
-        kind: Kind::Switch,
-        size: *size,
-        links: 1,
-        bandwidth: Bandwidth::from_bytes_per_second(draw.one_of(&[1, 2, 5]) * 1_000_000_000)
-            .expect("a bandwidth"),
-        latency: Time::from_us(1),
-        message_latency: Time::ZERO,
-        payload: Bytes::default(),
-        header: Bytes::default(),
-        in_network_reduction: false,
-        reduction_bandwidth: None,
-        contention: Contention::Shared,
+    let dimension = |size: &u32| {
+        Dimension::new(
+            Kind::Switch,
+            *size,
+            1,
+            Bandwidth::from_bytes_per_second(draw.one_of(&[1, 2, 5]) * 1_000_000_000)
+                .expect("a bandwidth"),
+            Time::from_us(1),
+        )
     };
     Fabric {
         memory_bandwidth: None,

@@ -276,22 +276,18 @@ mod tests {
     use allrail_collective::StageModel;
     use allrail_collective::algorithm::named;
     use allrail_core::DimensionId;
-    use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+    use allrail_fabric::{Dimension, Fabric, Kind};
     use proptest::prelude::*;
 
     fn fabric(sizes: &[(u32, u64, u64)]) -> Fabric {
-        let dimensions = sizes.iter().map(|(size, gbps, ns)| Dimension {
-            kind: Kind::Switch,
-            size: *size,
-            links: 1,
-            bandwidth: format!("{gbps} Gb/s").parse().expect("a bandwidth"),
-            latency: Time::from_ns(*ns),
-            message_latency: Time::ZERO,
-            payload: Bytes::default(),
-            header: Bytes::default(),
-            in_network_reduction: false,
-            reduction_bandwidth: None,
-            contention: Contention::Shared,
+        let dimensions = sizes.iter().map(|(size, gbps, ns)| {
+            Dimension::new(
+                Kind::Switch,
+                *size,
+                1,
+                format!("{gbps} Gb/s").parse().expect("a bandwidth"),
+                Time::from_ns(*ns),
+            )
         });
         Fabric {
             memory_bandwidth: None,

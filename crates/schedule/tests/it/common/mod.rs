@@ -2,25 +2,19 @@
 
 use allrail_collective::{CollectivePlan, Operation, Stage};
 use allrail_core::{Bytes, DimensionId, Time};
-use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_fabric::{Dimension, Fabric, Kind};
 use allrail_schedule::chunk::{Parameters, Plugins};
 use allrail_schedule::{Order, Request, plan};
 
 /// A dimension of one link.
 pub(crate) fn dimension(kind: Kind, size: u32, bandwidth: &str, latency: &str) -> Dimension {
-    Dimension {
+    Dimension::new(
         kind,
         size,
-        links: 1,
-        bandwidth: bandwidth.parse().expect("a bandwidth"),
-        latency: latency.parse().expect("a time"),
-        message_latency: Time::ZERO,
-        payload: Bytes::default(),
-        header: Bytes::default(),
-        in_network_reduction: false,
-        reduction_bandwidth: None,
-        contention: Contention::Shared,
-    }
+        1,
+        bandwidth.parse().expect("a bandwidth"),
+        latency.parse().expect("a time"),
+    )
 }
 
 /// Switches of (size, bandwidth) without latency.

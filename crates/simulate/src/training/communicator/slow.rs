@@ -204,19 +204,8 @@ mod tests {
             (Kind::FullyConnected, [0, 3], false, false),
             (Kind::Ring, [3, 0], true, true),
         ] {
-            let dimension = Dimension {
-                kind,
-                size: 4,
-                links: 6,
-                bandwidth: "10 GB/s".parse().expect("a bandwidth"),
-                latency: Time::ZERO,
-                message_latency: Time::ZERO,
-                payload: Bytes::default(),
-                header: Bytes::default(),
-                in_network_reduction: false,
-                reduction_bandwidth: None,
-                contention: allrail_fabric::Contention::Shared,
-            };
+            let dimension =
+                Dimension::new(kind, 4, 6, "10 GB/s".parse().expect("a bandwidth"), Time::ZERO);
             let fabric = Fabric {
                 memory_bandwidth: None,
                 window: None,

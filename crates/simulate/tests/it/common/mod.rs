@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use allrail_collective::Operation;
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
-use allrail_fabric::{Contention, Dimension, Fabric, Kind};
+use allrail_fabric::{Dimension, Fabric, Kind};
 use allrail_schedule::{ActiveChunks, Order, chunk};
 use allrail_simulate::scenario::{Collective, Schedule, WorldKind};
 use allrail_simulate::{PlanFile, Scenario, SimulationResult, simulate};
@@ -17,19 +17,13 @@ pub(crate) const EXACT: u64 = 50_000_000_000;
 
 /// A dimension of `links` links of `rate` bytes per second.
 pub(crate) fn dimension(kind: Kind, size: u32, links: u32, rate: u64, latency: Time) -> Dimension {
-    Dimension {
+    Dimension::new(
         kind,
         size,
         links,
-        bandwidth: Bandwidth::from_bytes_per_second(rate).expect("not zero"),
+        Bandwidth::from_bytes_per_second(rate).expect("not zero"),
         latency,
-        message_latency: Time::ZERO,
-        payload: Bytes::default(),
-        header: Bytes::default(),
-        in_network_reduction: false,
-        reduction_bandwidth: None,
-        contention: Contention::Shared,
-    }
+    )
 }
 
 /// A dimension whose links are each of [`EXACT`] bandwidth, whatever its kind.
