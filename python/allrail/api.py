@@ -85,7 +85,7 @@ def simulate(
         tree["host"]["planning_ms"] = planning_ms
         tree["host"]["wall_ms"] += planning_ms
     tree["host"]["plan_cached"] = kept is not None and kept.cached
-    return Result.from_dict(of_fabric(tree, loaded))
+    return Result.from_dict(of_fabric(tree, loaded, _core.simulate_many))
 
 
 def simulate_many(

@@ -185,6 +185,9 @@ class Result(_Whole):
         world: Which world predicted it.
         seed: Of everything random.
         calibrated: Whether the fabric's numbers were measured.
+        error_low_us: With collectives as fast as the fabric's `error` lets them be, µs; None where
+            it has none.
+        error_high_us: The same as slow.
         npus: In the fabric.
         algbw_GBps: Size over time, as nccl-tests count it, GB/s; None for several collectives.
         busbw_GBps: The same times the collective's factor.
@@ -219,6 +222,8 @@ class Result(_Whole):
     dimensions: tuple[DimensionResult, ...]
     collectives: tuple[CollectiveResult, ...]
     host: Host
+    error_low_us: float | None = None
+    error_high_us: float | None = None
     messages: int | None = None
     simulated_as: str | None = None
     below_physical_bound: bool = False

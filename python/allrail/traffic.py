@@ -150,10 +150,10 @@ def simulate_traffic(
     """
     loaded = of_traffic(load_scenario(scenario, sets=sets))
     try:
-        tree = of_fabric(json.loads(_core.simulate_traffic(loaded.to_json(), progress)), loaded)
+        tree = json.loads(_core.simulate_traffic(loaded.to_json(), progress))
     except _core.InputError as error:
         raise from_core(error, places=loaded._places) from None
-    return TrafficResult.from_dict(tree)
+    return TrafficResult.from_dict(of_fabric(tree, loaded, _core.simulate_traffic_many))
 
 
 def simulate_traffic_many(

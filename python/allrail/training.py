@@ -71,7 +71,8 @@ def simulate_training(
         text = _core.simulate_training(loaded.to_json(), bool(timeline), progress, most(timeline))
     except _core.InputError as error:
         raise from_core(error, places=loaded._places) from None
-    return _told(json.loads(text), loaded)
+    tree = of_fabric(json.loads(text), loaded, _core.simulate_training_many)
+    return TrainingResult.from_dict(tree)
 
 
 def simulate_training_many(
@@ -101,12 +102,6 @@ def simulate_training_many(
         progress=progress,
     )
     return [TrainingResult.from_dict(tree) for tree in trees]
-
-
-def _told(tree: dict[str, Any], scenario: Scenario) -> TrainingResult:
-    """A result with what was noted when its scenario was read."""
-    told = {**of_fabric(tree, scenario), "notes": [*scenario._notes, *tree["notes"]]}
-    return TrainingResult.from_dict(told)
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +270,7 @@ def compare_training(
         if failed is not None and isinstance(tree, InputError):
             failed.append(FailedRow(_label(variant), variant, tree))
             continue
-        result = _told(tree, loaded)
+        result = TrainingResult.from_dict(tree)
         rate = _rate(result)
         rival = first.setdefault(_rival(variant), rate)
         compared.append(TrainingRow(_label(variant), variant, loaded, result, rate / rival))

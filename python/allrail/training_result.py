@@ -269,6 +269,9 @@ class TrainingResult(_Whole):
         world: Which world predicted it.
         seed: Of everything random.
         calibrated: Whether the fabric's numbers were measured.
+        error_low_us: With collectives as fast as the fabric's `error` lets them be, µs; None where
+            it has none.
+        error_high_us: The same as slow.
         npus: In the fabric.
         policy: Which chunk scheduler.
         order: Of the stages that wait for a dimension.
@@ -316,6 +319,8 @@ class TrainingResult(_Whole):
     coordinators: Coordinators | None = None
     iterations: int
     throughput: Throughput | None = None
+    error_low_us: float | None = None
+    error_high_us: float | None = None
     what_if: Any = None
     notes: tuple[str, ...] = ()
     timeline: tuple[Slice, ...] | None = None

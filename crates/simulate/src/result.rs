@@ -19,8 +19,6 @@ pub struct SimulationResult {
     pub world: String,
     /// The scenario's.
     pub seed: u64,
-    /// Whether the model was fitted to measurements.
-    pub calibrated: bool,
     /// Where the simulated network is not wired as the priced one: how.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub simulated_as: Option<&'static str>,

@@ -96,7 +96,6 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
         bytes_per_npu: total.round() as u64,
         world: tag(&scenario.world),
         seed: scenario.seed,
-        calibrated: false,
         simulated_as: simulated_as(scenario),
         below_physical_bound,
         npus,

@@ -92,6 +92,7 @@ def calibrate(tables: Sequence[Table]) -> Calibrated:
         "name": "measured",
         "about": about,
         "calibrated": True,
+        "error": _error(off[len(off) // 2 :]),
         "sources": {"dimensions": ", ".join(Path(table.source).name for table in ordered)},
         "dimensions": dimensions,
     }
@@ -106,6 +107,11 @@ def calibrate(tables: Sequence[Table]) -> Calibrated:
         held_out(last, 2),
         tuple(unknown),
     )
+
+
+def _error(off: Sequence[float]) -> float:
+    """What nine of ten are within, three digits; a thousandth at least."""
+    return max(0.001, float(f"{sorted(off)[-(len(off) // 10) - 1]:.2g}"))
 
 
 def held_out(table: Table, which: int) -> float | None:

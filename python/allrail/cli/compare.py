@@ -229,6 +229,10 @@ def show(rows: list[Row], failed: list[FailedRow]) -> None:
         calibrated=all(row.result.calibrated for row in rows),
         below_bound=any(row.result.below_physical_bound for row in rows),
         simulated_as=[row.result.simulated_as for row in rows],
+        errors=[
+            (one.time_us, one.error_low_us, one.error_high_us)
+            for one in (row.result for row in rows)
+        ],
     )
 
 

@@ -213,6 +213,7 @@ def predicted(
     calibrated: bool,
     below_bound: bool = False,
     simulated_as: Iterable[str | None] = (),
+    errors: Sequence[tuple[float, float | None, float | None]] = (),
 ) -> None:
     """Say below a table where its numbers come from.
 
@@ -221,11 +222,17 @@ def predicted(
         calibrated: Whether the fabrics' numbers were measured.
         below_bound: Whether a time is below what the links can carry.
         simulated_as: How networks were simulated that are not wired as they are priced.
+        errors: Of each result its time, and the least and the most that it is with the fabric's
+            `error`, µs; None where the fabric has none.
     """
     for wiring in dict.fromkeys(filter(None, simulated_as)):
         note(wiring)
     names = " and ".join(f"`{name}`" for name in dict.fromkeys(worlds))
     figures = "calibrated" if calibrated else "uncalibrated: nobody measured this hardware"
     note(f"predicted in world {names}; the fabric is {figures}")
+    known = [(low / at - 1, high / at - 1) for at, low, high in errors if low and high]
+    if known:
+        less, more = 100 * min(low for low, _ in known), 100 * max(high for _, high in known)
+        note(f"from {less:+.1f} to {more:+.1f} %, as far as the fabric's `error` is measured")
     if below_bound:
         note("below the physical bound: messages of a step do not share links (`contention: none`)")

@@ -99,7 +99,7 @@ def command(
         if case is not None:
             _after(case, step.to_dict(), as_json=as_json, path=write_scenario)
             if not as_json:
-                output.predicted([step.world], calibrated=step.calibrated)
+                training.predicted([step])
         return
     _refuse_assumptions(assumptions)
     if scenario.traffic is not None:
@@ -200,6 +200,7 @@ def _predicted(result: Result) -> None:
         calibrated=result.calibrated,
         below_bound=result.below_physical_bound,
         simulated_as=[result.simulated_as],
+        errors=[(result.time_us, result.error_low_us, result.error_high_us)],
     )
 
 

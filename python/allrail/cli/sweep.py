@@ -104,7 +104,15 @@ def show(swept: Swept) -> None:
         output.predicted(
             good["world"].unique(maintain_order=True).to_list(),
             calibrated=bool(good["calibrated"].all()),
+            errors=_errors(good),
         )
+
+
+def _errors(good: pl.DataFrame) -> list[tuple[float, float | None, float | None]]:
+    if "error_low_us" not in good.columns:
+        return []
+    time = "step_time_us" if "step_time_us" in good.columns else "time_us"
+    return good.select(time, "error_low_us", "error_high_us").rows()
 
 
 def best(good: pl.DataFrame, shown: str) -> pl.DataFrame:

@@ -76,7 +76,7 @@ def run(
     if table:
         for text in result.notes:
             output.note(text)
-        _predicted([result])
+        predicted([result])
     if out is not None:
         folders.tell(out, left_out=[result.timeline_left_out])
     return result
@@ -128,7 +128,7 @@ def compare(
     if tight:
         more = f" and {len(tight) - 3} more" if len(tight) > 3 else ""
         output.note(f"does not fit the memory of an NPU: {', '.join(tight[:3])}{more}")
-    _predicted([row.result for row in rows])
+    predicted([row.result for row in rows])
     if out is not None:
         folders.tell(out)
     output.end_with(failed)
@@ -298,9 +298,16 @@ def _show_rows(rows: Sequence[TrainingRow], failed: Sequence[FailedRow]) -> None
     output.rows(header, lines, failed)
 
 
-def _predicted(results: Sequence[TrainingResult]) -> None:
+def predicted(results: Sequence[TrainingResult]) -> None:
+    """Say below a table where its numbers come from.
+
+    Args:
+        results: What the table shows.
+    """
     output.predicted(
-        [one.world for one in results], calibrated=all(one.calibrated for one in results)
+        [one.world for one in results],
+        calibrated=all(one.calibrated for one in results),
+        errors=[(one.step_time_us, one.error_low_us, one.error_high_us) for one in results],
     )
 
 

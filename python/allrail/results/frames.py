@@ -33,6 +33,8 @@ RESULT_TYPES = {
     "time_us": "Float64",
     "ideal_time_us": "Float64",
     "bound_time_us": "Float64",
+    "error_low_us": "Float64",
+    "error_high_us": "Float64",
     "utilisation": "Float64",
     "bytes_per_npu": "Float64",
     "algbw_GBps": "Float64",

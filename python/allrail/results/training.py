@@ -49,6 +49,8 @@ COLUMNS = {
     "what_if": "String",
     "step_time_us": "Float64",
     "first_step_time_us": "Float64",
+    "error_low_us": "Float64",
+    "error_high_us": "Float64",
     "compute_us": "Float64",
     "exposed_communication_us": "Float64",
     "waiting_us": "Float64",

@@ -250,9 +250,12 @@ def _fabric(tree: dict[str, Any], found: Sequence[Carried]) -> dict[str, Any]:
         for one in found
     ]
     about = f"Measured on a run, of half of all bytes. {'; '.join(told)}."
+    measured = bool(found) and all(one.trusted for one in found)
+    error = max((one.error for one in found), default=0.0) + _UNSEEN
     return {
         "about": about,
-        "calibrated": bool(found) and all(one.trusted for one in found),
+        "calibrated": measured,
+        **({"error": round(error, 4)} if measured else {}),
         "dimensions": tree["fabric"]["dimensions"],
     }
 

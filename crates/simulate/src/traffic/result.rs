@@ -85,8 +85,6 @@ pub struct TrafficResult {
     pub simulated_as: Option<&'static str>,
     /// What was left out, sampled or scaled, a sentence each.
     pub notes: Vec<String>,
-    /// Whether the model was fitted to measurements.
-    pub calibrated: bool,
     /// Measurements of the host: the only part that differs between runs.
     pub host: TrafficHost,
 }

@@ -81,7 +81,6 @@ impl TrafficRun<'_> {
             packets: statistics.map(|s| self.packets(&s, outcome.simulated)),
             simulated_as: self.topology.simulated_as(),
             notes: std::mem::take(&mut self.notes),
-            calibrated: false,
             host: TrafficHost {
                 building_ms: building * 1e3,
                 wall_ms: 0.0,

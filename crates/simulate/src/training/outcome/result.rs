@@ -59,8 +59,6 @@ pub struct TrainingResult {
     pub world: String,
     /// The scenario's.
     pub seed: u64,
-    /// Whether the model was fitted to measurements.
-    pub calibrated: bool,
     /// How many NPUs the fabric has.
     pub npus: u64,
     /// The chunk scheduler.

@@ -226,7 +226,6 @@ pub(crate) fn summarise(
         bound_step_time_us: each(longest).max(bytes_bound),
         world: scenario.world.tag().to_owned(),
         seed: scenario.seed,
-        calibrated: false,
         npus: request.fabric.npus(),
         policy: scenario.schedule.policy.clone(),
         order: tag(&scenario.schedule.order),

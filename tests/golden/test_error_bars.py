@@ -1,0 +1,121 @@
+"""A fabric that says how far off it is gives every prediction an error bar."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import allrail
+from allrail.api import simulate_many
+from allrail.training import simulate_training_many
+
+
+def fabric(**keys: Any) -> dict[str, Any]:
+    return {
+        "dimensions": [
+            {"kind": "ring", "size": 4, "links": 2, "bandwidth": "100 Gb/s", "latency": "1 us"},
+            {"kind": "switch", "size": 4, "bandwidth": "50 Gb/s", "latency": "3 us"},
+        ],
+        "calibrated": True,
+        **keys,
+    }
+
+
+def collective(**keys: Any) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "fabric": fabric(**keys),
+        "collective": {"kind": "all_reduce", "size": "64 MiB"},
+        "schedule": {"policy": "themis", "chunks": 8},
+    }
+
+
+def training(**keys: Any) -> dict[str, Any]:
+    return {
+        "schema_version": 1,
+        "fabric": fabric(**keys),
+        "workload": {
+            "model": "resnet152",
+            "batch_per_replica": 4,
+            "precision": "fp16",
+            "parallelism": {"dp": 16},
+            "compute": {"device": "a100", "efficiency": 0.5},
+        },
+    }
+
+
+def test_times_of_collectives_are_off_by_it_and_by_no_more() -> None:
+    result = allrail.simulate(collective(error=0.25))
+    assert result.error_low_us == pytest.approx(result.time_us / 1.25, rel=1e-6)
+    assert result.error_high_us == pytest.approx(result.time_us * 1.25, rel=1e-6)
+
+
+def test_computing_is_not_off_by_it() -> None:
+    result = allrail.simulate_training(training(error=0.5))
+    assert result.error_low_us is not None
+    assert result.error_high_us is not None
+    assert result.error_low_us < result.step_time_us < result.error_high_us
+    assert result.error_low_us > result.compute_us
+    assert result.error_high_us < 1.5 * result.step_time_us
+
+
+def test_a_larger_error_makes_a_wider_bar() -> None:
+    bars = [allrail.simulate_training(training(error=error)) for error in (0.05, 0.1, 0.4)]
+    lows, highs = [one.error_low_us for one in bars], [one.error_high_us for one in bars]
+    assert lows == sorted(lows, reverse=True)  # type: ignore[type-var]
+    assert highs == sorted(highs)  # type: ignore[type-var]
+
+
+def test_none_is_made_up() -> None:
+    for result in (allrail.simulate(collective()), allrail.simulate_training(training())):
+        assert result.error_low_us is None
+        assert result.error_high_us is None
+        assert "error_low_us" not in result.raw
+
+
+def test_many_say_the_same_as_one() -> None:
+    some = [collective(), collective(error=0.1), collective(), collective(error=0.3)]
+    for one, result in zip(some, simulate_many(some), strict=True):
+        alone = allrail.simulate(one)
+        assert (result.time_us, result.error_low_us, result.error_high_us) == (
+            alone.time_us,
+            alone.error_low_us,
+            alone.error_high_us,
+        )
+    steps = [training(error=0.2), training()]
+    for one, step in zip(steps, simulate_training_many(steps), strict=True):
+        told = allrail.simulate_training(one)
+        assert (step.error_low_us, step.error_high_us) == (told.error_low_us, told.error_high_us)
+
+
+def test_what_calibrate_writes_says_its_error(
+    tmp_path: Path, allrail_cli: Callable[..., Any]
+) -> None:
+    lines = ["# all_reduce_perf", "#  size count type redop root time algbw busbw #wrong"]
+    for size in (1 << power for power in range(13, 31)):
+        time = 20 + size / 40e3
+        algbw = size / time / 1e3
+        lines.append(f"{size} {size // 4} float sum -1 {time:.2f} {algbw:.2f} {1.75 * algbw:.2f} 0")
+    table, out, scenario = (tmp_path / name for name in ("table.txt", "made.yaml", "run.yaml"))
+    table.write_text("\n".join(lines))
+    made = allrail_cli("calibrate", "network", str(table), "--ranks", "8", "-o", str(out))
+    assert made.status == 0, made.stderr
+    scenario.write_text(
+        "schema_version: 1\nfabric: made.yaml\ncollective: {kind: all_reduce, size: 1 GiB}\n"
+    )
+    shown = allrail_cli("simulate", str(scenario))
+    assert "as far as the fabric's `error` is measured" in shown.stdout
+    tree = json.loads(allrail_cli("simulate", str(scenario), "--json").stdout)
+    assert tree["calibrated"] is True
+    assert tree["error_low_us"] < tree["time_us"] < tree["error_high_us"]
+
+
+@pytest.mark.parametrize("value", [0, -0.1, "7 %", True, float("inf")])
+def test_an_error_is_a_number_above_nothing(value: Any) -> None:
+    with pytest.raises(allrail.InputError) as caught:
+        allrail.simulate(collective(error=value))
+    assert caught.value.field == "fabric.error"
