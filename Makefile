@@ -171,18 +171,9 @@ docs-test: build $(TORCH_DEPENDENCIES) ## run every command of README and the gu
 demo: build ## three schedulers on 512 NPUs: a table, a picture, a report
 	@$(BIN)/allrail compare examples/02-compare-policies/scenario.yaml --out $(OUT)/demo
 
-# Each says which rows are out, and exits with 1 if there are any: all run, and the last word is theirs.
-REPRODUCED := "themis" "themis --workloads" "astra-sim" "hammingmesh" "hammingmesh --workloads" \
-  "bytescheduler" "horovod"
-
 .PHONY: reproduce
 reproduce: build ## every published number beside ours; exits with 1 if one is out
-	@status=0; for what in $(REPRODUCED); do \
-	  folder=$$(echo "$$what" | sed 's/ --/-/'); \
-	  $(BIN)/allrail reproduce $$what --out "$(OUT)/reproduce/$$folder"; one=$$?; \
-	  if [ $$one -gt 1 ]; then exit $$one; fi; \
-	  if [ $$one -ne 0 ]; then status=1; fi; \
-	done; exit $$status
+	@$(BIN)/allrail reproduce --all --out "$(OUT)/reproduce"
 
 .PHONY: recipes
 recipes: build ## carry CONTRIBUTING's recipes out on a copy of the tree; takes minutes

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -53,8 +53,9 @@ def folder(tmp_path, monkeypatch) -> Path:
 
 
 @pytest.fixture
-def allrail_cli(capsys) -> Callable[..., Outcome]:
-    """Runs `allrail ARGS...` in this process."""
+def allrail_cli(capsys) -> Iterator[Callable[..., Outcome]]:
+    """Runs `allrail ARGS...` in this process; what `--plugin` registers is forgotten after it."""
+    from allrail import plugins
     from allrail.cli.main import main
 
     def run(*args: str) -> Outcome:
@@ -65,4 +66,6 @@ def allrail_cli(capsys) -> Callable[..., Outcome]:
         status = stop.value.code
         return Outcome(status if isinstance(status, int) else 0, told.out, told.err)
 
-    return run
+    yield run
+    for name in plugins.registered():
+        plugins.forget(name)

@@ -14,13 +14,69 @@ if TYPE_CHECKING:
     from allrail.reproduce import Reproduction
 
 
-@click.group(cls=Group)
-def command() -> None:
+@click.group(cls=Group, invoke_without_command=True)
+@click.option("--all", "everything", is_flag=True, help="Every publication, and one page of all.")
+@click.option(
+    "--reference",
+    type=click.Path(path_type=Path),
+    metavar="DIR",
+    help="With --all: a folder with `astra-sim/expected.json` and `training_runs.csv`;"
+    " $ALLRAIL_REFERENCE if left out.",
+)
+@options.as_json
+@options.out
+@click.pass_context
+def command(
+    context: click.Context,
+    *,
+    everything: bool,
+    reference: Path | None,
+    as_json: bool,
+    out: Path | None,
+) -> None:
     """Compute published numbers again and print the difference.
 
     Each row says what the source prints and where, what comes out here, and whether that was
     computed, fitted or chosen. Exit status 1 if a row is out of its tolerance.
+
+    `--all` runs all verbs, the better part of an hour: with `--out DIR` each has its folder there
+    as soon as it is done, and DIR/report.html all numbers at the end.
     """
+    if context.invoked_subcommand is not None:
+        if everything:
+            raise click.UsageError("`--all` has no verb behind it: leave one of them out")
+        return
+    if not everything:
+        click.echo(context.get_help())
+        return
+    _everything(reference, as_json=as_json, out=out)
+
+
+def _everything(given: Path | None, *, as_json: bool, out: Path | None) -> None:
+    from allrail.cli import folders, output
+    from allrail.reproduce.everything import PARTS, reference_folder, together
+
+    if out is not None:
+        folders.check(out)
+    reference = reference_folder(given)
+    parts = {}
+    for name, run in PARTS.items():
+        with output.Progress(f"reproducing {name}", counts=False) as progress:
+            try:
+                parts[name] = run(reference, progress)
+            except KeyboardInterrupt:
+                done = f"; {', '.join(parts)} are in {out}" if out is not None and parts else ""
+                output.warn(f"what HammingMesh computed is kept for the next time{done}")
+                raise
+        if out is not None:
+            parts[name].write(out / name)
+    page = together(parts)
+    [comes] = page.details
+    if not as_json:
+        rows = [["-" if cell is None else str(cell) for cell in row] for row in comes.rows]
+        output.table(comes.header, rows)
+        output.note("")
+    _show(page, as_json=as_json, out=out)
 
 
 @command.command("themis")
@@ -55,7 +111,7 @@ def themis(
     "--reference",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="A folder with `expected.json` and its files; $ALLRAIL_REFERENCE if left out.",
+    help="A folder with `expected.json` and its files; $ALLRAIL_REFERENCE/astra-sim if left out.",
 )
 @options.as_json
 @options.out

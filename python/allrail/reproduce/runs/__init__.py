@@ -10,6 +10,7 @@ tests show of them (`machine`).
 
 from __future__ import annotations
 
+import math
 import os
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -17,15 +18,21 @@ from pathlib import Path
 from typing import Any
 
 from allrail.many import Progress
+from allrail.reproduce.published import number
+from allrail.reproduce.rows import Reproduction, Row
 from allrail.reproduce.runs import summary
 from allrail.reproduce.runs.predict import Outcome, predict
 from allrail.reproduce.runs.summary import Group
 from allrail.reproduce.runs.table import Run, read_table
+from allrail.reproduce.runs.units import Measured
 
 __all__ = ["Outcome", "Run", "Runs", "predict", "read_table", "run"]
 
 EXAMPLE = Path(__file__).with_name("example.csv")
 """A few runs with their sources: what there is without a table."""
+
+WITHIN = 0.2
+"""How far a prediction may be off to count as met: chosen, as the summary's first limit is."""
 
 HEADER = ("run", "measured", "predicted", "unit", "difference", "memory_GB", "notes")
 
@@ -71,6 +78,14 @@ class Runs:
     def table(self) -> tuple[tuple[str, ...], list[list[str]]]:
         """The header and the rows as text."""
         return HEADER, [_cells(one) for one in self.rows]
+
+    def reproduction(self) -> Reproduction:
+        """It as rows that are judged: a run is met within `WITHIN`, a refused one is out."""
+        return Reproduction(
+            "Training runs",
+            [_judged(one, one.measured) for one in self.rows if one.measured is not None],
+            self.told,
+        )
 
     @property
     def told(self) -> list[str]:
@@ -133,6 +148,19 @@ def _cells(one: Outcome) -> list[str]:
         "-" if predicted is None or predicted.memory is None else f"{predicted.memory / 1e9:.0f}",
         "; ".join(notes) or "-",
     ]
+
+
+def _judged(one: Outcome, measured: Measured) -> Row:
+    source = one.run.comments.get("source", "")
+    return Row(
+        one.run.id,
+        math.nan if one.predicted is None else one.predicted.value,
+        number(measured.value, f"file `{source}`"),
+        measured.unit,
+        within=WITHIN,
+        how="; ".join(() if one.predicted is None else one.predicted.assumed),
+        why=one.refused or "",
+    )
 
 
 def _percent(value: float | None) -> str:
