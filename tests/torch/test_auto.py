@@ -12,7 +12,7 @@ from torch import nn  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
 from allrail.errors import InputError  # noqa: E402
-from allrail.torch import auto  # noqa: E402
+from allrail.torch import auto, timed  # noqa: E402
 
 WAYS = ("overlap", "reduce_scatter", "barrier", "plain")
 
@@ -73,7 +73,7 @@ def test_every_way_equals_ddp_bit_for_bit(exchange, on_ranks):
 @pytest.mark.parametrize("best", ["overlap", "plain"])
 @pytest.mark.parametrize("accumulate", [False, True], ids=["", "accumulate"])
 def test_auto_tries_each_and_keeps_the_fastest(best, accumulate, on_ranks, monkeypatch):
-    monkeypatch.setattr(auto, "STEPS", 2)
+    monkeypatch.setattr(timed, "STEPS", 2)
     tried = []
     begin = auto.Auto._begin
 
@@ -84,7 +84,7 @@ def test_auto_tries_each_and_keeps_the_fastest(best, accumulate, on_ranks, monke
     def body(rank):
         auto.Auto._begin = noted
         auto.fastest = lambda times: best if sorted(times) == sorted(WAYS) else "?"
-        steps = 4 * (auto.WARM + auto.STEPS) + 3
+        steps = 4 * (timed.WARM + timed.STEPS) + 3
         return *check_alike(rank, "auto", steps, accumulate=accumulate), tried
 
     answers = on_ranks(body)

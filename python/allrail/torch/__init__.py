@@ -40,6 +40,7 @@ from allrail.torch.scheduled import Scheduled
 from allrail.torch.store import store_of_job
 from allrail.torch.switch import Switch, Way
 from allrail.torch.transport import Transport
+from allrail.torch.tune import Tune, knobs
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
@@ -82,6 +83,7 @@ def schedule(
     compression: str | Mapping[str, Any] | Compression | None = None,
     every: int | None = None,
     undo: bool = False,
+    tune: bool = False,
 ) -> tuple[M, O]:
     """Exchange the gradients of `model` among all processes, and step as late as possible.
 
@@ -114,6 +116,9 @@ def schedule(
             every so many steps. None: as the job file says, which says 1 by itself.
         undo: Whether, when a rank is lost, parameters that have made the step under way are given
             back what they were before it. Costs a copy of parameters and optimizer state.
+        tune: Whether the first steps try settings (partition, what is sent ahead, chunks) and the
+            job goes on with the best: 12 trials of 12 steps at most, by Optuna (`allrail[tune]`).
+            What is not faster than the start by more than the noise does not stay.
 
     Returns:
         The same two objects.
@@ -159,6 +164,13 @@ def schedule(
     name = f"schedule{_count}"
     agreement = Agreement(store, rank, ranks, name)
     chosen = None if isinstance(transport, str) else transport
+    if tune and chosen is not None:
+        raise InputError(
+            "what carries gradients was made by the script, and allrail has nothing to turn",
+            field="tune",
+            value="True",
+            hint="leave `tune` out, or name a transport: `auto`, `native` or `c10d`",
+        )
     trace = folder()
     if isinstance(transport, str):
         more: dict[str, Any] = {"transport of `schedule`": transport}
@@ -177,8 +189,11 @@ def schedule(
         else:
             carrier = Carrier(transport, found, agreement, parameters, store=store, mesh=mesh)
             ways = ways_of(exchange, native=carrier.native)
-            if replans := _replans(found, carrier, ways[0]):
-                _check_together(every, smaller, exchange, replan=True)
+            replans = _replans(found, carrier, ways[0])
+            if replans or tune:
+                anew = [name for name, asked in (("tune", tune), ("replan", replans)) if asked]
+                _check_together(every, smaller, exchange, anew=anew)
+                _check_knobs(ways[0], tune=tune)
             elif exchange != AUTO:
                 chosen = carrier.of(ways[0], agreement)
                 cross_barrier = cross_barrier and ways[0].crosses
@@ -226,6 +241,9 @@ def schedule(
 
     if chosen is not None:
         installed(scheduled(chosen, agreement, crosses=not disabled))
+    elif tune:
+        space = knobs(dimensions=len(carrier.dimensions), native=carrier.native)
+        Tune(ways[0], space, agreement, made, agreed, installed)
     elif replans:
         sizes, fabric = zip(*carrier.dimensions, strict=True)
         Replan(ways[0], sizes, fabric, carrier.plan_with, made, agreed, installed)
@@ -252,7 +270,7 @@ def _check_together(
     compression: Compression | None,
     exchange: str = "overlap",
     *,
-    replan: bool = False,
+    anew: Sequence[str] = (),
 ) -> None:
     """Refuse what does not go together."""
     apart = check_every(1 if every is None else every) > 1
@@ -270,12 +288,23 @@ def _check_together(
             value=exchange,
             hint="leave `every` and `compression` out, or name one way",
         )
-    if replan and (exchange == AUTO or apart or compression is not None):
+    if anew and (len(anew) > 1 or exchange == AUTO or apart or compression is not None):
+        others = ", ".join(f"`{name}`" for name in ("every", "compression", *anew[1:]))
         raise InputError(
             "nodes are made anew in the middle of training, and something else counts on them",
-            field="replan",
+            field=anew[0],
             value="true",
-            hint="leave `every`, `compression` and `exchange: auto` out, or `replan`",
+            hint=f"leave {others} and `exchange: auto` out, or `{anew[0]}`",
+        )
+
+
+def _check_knobs(way: Way, *, tune: bool) -> None:
+    if tune and way.plain:
+        raise InputError(
+            "gradients go by buckets of torch.distributed, and nothing of them is tuned",
+            field="tune",
+            value="true",
+            hint=f"leave `exchange: {way.name}` or `tune` out",
         )
 
 

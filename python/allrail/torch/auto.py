@@ -7,18 +7,14 @@
 | `barrier` | whole, as they become ready | after all of them |
 | `plain` | in buckets over torch.distributed, as `DistributedDataParallel` | the same |
 
-`Auto` makes `WARM` steps of each way that are not measured (the first one only looks), then
-`STEPS` that are. Of each rank the median counts, and of these that of the slowest rank. Then the
-fastest way stays; if none is faster than `plain` by `MARGIN`, `plain`. A way is exchanged for
-another at the beginning of a forward pass, when all ranks have closed as many rounds: gradients are
-there, all steps are made, and what comes next is as if the model had just been scheduled. So
-parameters are those of any one way.
+`Auto` makes `timed.WARM` steps of each way that are not measured, then `timed.STEPS` that are. Of
+each rank the median counts, and of these that of the slowest rank. Then the fastest way stays; if
+none is faster than `plain` by `MARGIN`, `plain`. What a change of ways means: `switch.py`.
 """
 
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
 from typing import TYPE_CHECKING
@@ -26,14 +22,11 @@ from typing import TYPE_CHECKING
 from allrail.errors import InputError
 from allrail.runtime.agreement import Agreement
 from allrail.torch.switch import Switch, Way
+from allrail.torch.timed import STEPS, Timed
 
 if TYPE_CHECKING:
     from allrail.torch.scheduled import Scheduled
 
-WARM = 2
-"""Steps of a way before it is measured."""
-STEPS = 10
-"""Steps of a way that are measured."""
 MARGIN = 0.02
 """By how much of its time another way must be faster than `plain`."""
 
@@ -84,7 +77,7 @@ def fastest(times: Mapping[str, float]) -> str:
     return best if plain is None or times[best] < plain * (1 - MARGIN) else "plain"
 
 
-class Auto(Switch):
+class Auto(Timed):
     """Tries ways one after the other, and goes on with the fastest.
 
     Args:
@@ -105,29 +98,12 @@ class Auto(Switch):
         self._left = list(ways)
         self._ways = {way.name: way for way in ways}
         self._times: dict[str, float] = {}
-        self._steps: list[float] = []
-        self._since = 0.0
         self._begin(self._left.pop(0))
 
-    def other(self) -> Scheduled | None:
-        """A forward pass begins: return what is now in the place of the one that asks, if any."""
-        exchange = self._now.exchange
-        # What this rank has accumulated and not exchanged stays with the way that has counted it.
-        if self.said or exchange.partial or exchange.rounds == self._rounds:
-            return None
-        now = time.perf_counter()
-        if self._rounds >= WARM:
-            self._steps.append((now - self._since) / (exchange.rounds - self._rounds))
-        self._rounds, self._since = exchange.rounds, now
-        if exchange.rounds < WARM + STEPS or not self._steps:
-            return None
-        return self._next()
-
-    def _next(self) -> Scheduled | None:
+    def _measured(self, steps: list[float]) -> Scheduled | None:
         """This way was measured: go on to the next one, or to the fastest."""
-        self._now.synchronize()
         name, agreement = self._way.name, self._agreement
-        self._times[name] = agreement.on("time of a step", 1e3 * median(self._steps), max)
+        self._times[name] = agreement.on("time of a step", 1e3 * median(steps), max)
         if self._left:
             return self._begin(self._left.pop(0))
         best = fastest(self._times)
@@ -135,10 +111,6 @@ class Auto(Switch):
         if agreement.rank == 0:
             print(f"allrail: {self.said}", file=sys.stderr)  # noqa: T201 - asked for by `auto`
         return None if best == name else self._begin(self._ways[best])
-
-    def _begin(self, way: Way) -> Scheduled:
-        self._rounds, self._since, self._steps = 0, 0.0, []
-        return super()._begin(way)
 
 
 def _said(best: str, times: Mapping[str, float], ranks: int) -> str:

@@ -103,7 +103,8 @@ class Carrier:
             native = Native(rank, ranks, agreement, {**self._settings, **way.settings})
             return Staged(native, Cuda()) if self._staged else native
         _group_of_all(self._store, agreement)
-        return Ordered(rank, ranks, agreement, self._settings, mesh=self._mesh)
+        settings = {**self._settings, **way.settings}
+        return Ordered(rank, ranks, agreement, settings, mesh=self._mesh)
 
 
 def plain(store: Any, agreement: Agreement, *, buckets: tuple[int, int] | None = None) -> Transport:

@@ -2,7 +2,7 @@
 
 It is done at the beginning of a forward pass, when all ranks have closed as many rounds: gradients
 are there, all steps are made, and what comes next is as if the model had just been scheduled. Who
-decides when, and for what, is a `Switch`: `auto.Auto`, `replan.Replan`.
+decides when, and for what, is a `Switch`: `auto.Auto`, `tune.Tune`, `replan.Replan`.
 """
 
 from __future__ import annotations

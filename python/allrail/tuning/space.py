@@ -34,15 +34,25 @@ def _sizes(first: int, last: int) -> tuple[str, ...]:
     return tuple(f"{2**power} KiB" for power in range(first, last + 1))
 
 
-_LADDERS: dict[str, tuple[str, ...]] = {
+_LADDERS: dict[str, tuple[Any, ...]] = {
     "partition": _sizes(7, 16),
     "credit": _sizes(8, 18),
     "bucket": _sizes(10, 18),
     "threshold": _sizes(10, 18),
     "cycle": tuple(f"{125 * 2**power} us" for power in range(8)),
+    "send_ahead": _sizes(4, 11),
+    "chunks": tuple(2**power for power in range(8)),
 }
-"""By key of a policy: from what only latency would feel to what no tensor fills."""
-_CHUNKS = tuple(2**power for power in range(8))
+"""By key: from what only latency would feel to what no tensor fills."""
+
+
+def ladder(key: str) -> tuple[Any, ...]:
+    """Return what a key may be, in order.
+
+    Args:
+        key: Of a policy, of the schedule, or of a node.
+    """
+    return _LADDERS[key]
 
 
 def knobs(scenario: Scenario) -> tuple[Knob, ...]:
@@ -73,7 +83,7 @@ def knobs(scenario: Scenario) -> tuple[Knob, ...]:
             for name in (keys_of(table, policy) if policy else ())
             if name in _LADDERS
         ]
-    return (*found, Knob("schedule.chunks", _CHUNKS))
+    return (*found, Knob("schedule.chunks", ladder("chunks")))
 
 
 def as_written(scenario: Scenario, sets: Mapping[str, Any]) -> dict[str, Any]:
