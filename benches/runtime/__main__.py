@@ -29,6 +29,7 @@ import fabric as fabrics  # noqa: E402
 import loop  # noqa: E402
 import steps  # noqa: E402
 import torch._dynamo  # noqa: E402 - else `DistributedDataParallel` imports it in every worker
+import tune  # noqa: E402
 from figures import Figure, accuracy, head, line  # noqa: E402
 
 from testbed import why_not  # noqa: E402
@@ -77,6 +78,7 @@ def _rows() -> dict[str, Row]:
         rows[name] = lambda _, size, name=name: exchange.run(
             name, blocks=size.blocks, quick=size.quick
         )
+    rows["tune"] = lambda _, size: tune.run(blocks=size.blocks, steps=size.steps)
     rows["loop"] = lambda _, size: loop.run(steps=4 if size.quick else 12)
     rows["backend-ddp"] = _backend("training")
     rows["backend-calls"] = _backend("calls")

@@ -73,8 +73,12 @@ class Worker:
         known = {"dimensions": [dimension], **OVER_TCP, **settings}
         return Native(self.rank, self.ranks, self.agreement(), known)
 
-    def use_job_file(self) -> None:
-        """Have what asks for a job file find one of the first network, over TCP."""
+    def use_job_file(self, **keys: Any) -> None:
+        """Have what asks for a job file find one of the first network, over TCP.
+
+        Args:
+            keys: What else it says.
+        """
         dimension = {"size": self.ranks, **self.dimension(0)}
         interface = dimension.pop("interface")
         job = {
@@ -83,6 +87,7 @@ class Worker:
             "interfaces": [interface],
             "secret": "store",
             **OVER_TCP,
+            **keys,
         }
         folder = Path(tempfile.mkdtemp(prefix="allrail-bench-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
