@@ -67,9 +67,9 @@ def _with_trees(_app: Any, name: str, source: list[str]) -> None:
     section = re.compile(r"^## (.+?)$\n(.*?)(?=^## |\Z)", re.MULTILINE | re.DOTALL)
     trees = []
     for caption, text in section.findall(source[0]):
-        listed = "\n".join(
-            f"{title} <{page}>" for title, page in re.findall(r"\[([^]]+)\]\(([^)#:]+\.md)\)", text)
-        )
+        items = re.sub(r"^\|.*$", "", text, flags=re.MULTILINE)
+        pages = re.findall(r"\[([^]]+)\]\(([^)#:]+\.md)\)", items)
+        listed = "\n".join(f"{title} <{page}>" for title, page in pages)
         if listed:
             trees.append(f"```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{listed}\n```\n")
     source[0] += "\n\n" + "\n".join(trees)
