@@ -34,6 +34,7 @@ LONG = {
     "torchrun": "it starts four processes with torch",
     "allrail run": "it starts four processes with torch",
     "ALLRAIL_DISABLE=1": "it starts four processes with torch",
+    "allrail plan --model llama3_8b --fabric dgx-h100": "it takes a minute",
     "allrail launch": "it starts four processes",
     "mpirun": "it starts four processes",
 }
