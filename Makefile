@@ -13,6 +13,7 @@ SECONDS ?= 600
 DEPENDENCIES := $(VENV)/.dependencies
 TORCH_DEPENDENCIES := $(VENV)/.torch-dependencies
 DOCS_DEPENDENCIES := $(VENV)/.docs-dependencies
+RELEASE_TOOLS := $(OUT)/release/.tools
 EXTENSION := $(VENV)/.extension
 # What tests and linters run in: the extension that `make setup` built, or, in a tree without one, a
 # build that shares its crates with the Rust tests. It checks for overflow and is slower.
@@ -185,6 +186,21 @@ docs: ## `make reference`, then `make site`
 docs-test: build $(TORCH_DEPENDENCIES) ## run every command of README and the guides as it stands there: PAGES="README.md"
 	$(BIN)/python docs/commands.py $(PAGES)
 
+# What builds and judges a release, apart from .venv: zig is large.
+$(RELEASE_TOOLS): requirements-release.lock $(DEPENDENCIES)
+	$(BIN)/python -m venv --clear $(OUT)/release
+	$(OUT)/release/bin/pip install --quiet --disable-pip-version-check \
+	  --require-hashes -r requirements-release.lock
+	@touch $@
+
+.PHONY: wheel
+wheel: $(RELEASE_TOOLS) ## build a source distribution, and a wheel from it, into out/dist
+	$(OUT)/release/bin/python release/build.py --out $(OUT)/dist
+
+.PHONY: release-check
+release-check: wheel ## build them, try them in a fresh environment without Rust; exits with 1 if anything fails
+	$(OUT)/release/bin/python release/check.py --dist $(OUT)/dist
+
 .PHONY: demo
 demo: build ## three schedulers on 512 NPUs: a table, a picture, a report
 	@$(BIN)/allrail compare examples/02-compare-policies/scenario.yaml --out $(OUT)/demo
@@ -207,12 +223,14 @@ recipes: build ## carry CONTRIBUTING's recipes out on a copy of the tree; takes 
 	$(BIN)/python docs/recipes.py
 
 .PHONY: lock
-lock: LOCK := uv pip compile --quiet --generate-hashes --universal --no-emit-index-url --no-header \
-  --no-annotate --python-version 3.11 pyproject.toml --extra dev
+lock: PIN := uv pip compile --quiet --generate-hashes --universal --no-emit-index-url --no-header \
+  --no-annotate --python-version 3.11
+lock: LOCK = $(PIN) pyproject.toml --extra dev
 lock: ## pin the Python sets again, with hashes (needs uv)
 	$(LOCK) -o requirements.lock
 	$(LOCK) --extra torch --extra ray --extra tune -c requirements.lock -o requirements-torch.lock
 	$(LOCK) --extra docs -c requirements-torch.lock -o requirements-docs.lock
+	$(PIN) --group release -c requirements-docs.lock -o requirements-release.lock
 
 .PHONY: clean
 clean: ## remove what the other verbs made
