@@ -12,6 +12,8 @@ OUT ?= out
 SECONDS ?= 600
 DEPENDENCIES := $(VENV)/.dependencies
 TORCH_DEPENDENCIES := $(VENV)/.torch-dependencies
+DOCS_DEPENDENCIES := $(VENV)/.docs-dependencies
+RELEASE_TOOLS := $(OUT)/release/.tools
 EXTENSION := $(VENV)/.extension
 # What tests and linters run in: the extension that `make setup` built, or, in a tree without one, a
 # build that shares its crates with the Rust tests. It checks for overflow and is slower.
@@ -157,15 +159,47 @@ demo-run: build $(TORCH_DEPENDENCIES) ## a transformer on 4 local workers, with 
 demo-loop: build $(TORCH_DEPENDENCIES) ## run, verify, calibrate by what was seen, run again: 4 local workers
 	$(BIN)/python examples/13-close-the-loop/loop.py --out $(OUT)/loop
 
-.PHONY: docs
-docs: build ## write the scenario's keys, docs/reference and the examples' expected outputs again
+.PHONY: reference
+reference: build ## write the scenario's keys, docs/reference and the examples' expected outputs again
 	$(BIN)/python docs/scenario_keys.py
 	$(BIN)/python docs/generate.py
 	ALLRAIL_UPDATE_EXAMPLES=1 $(BIN)/python -m pytest -q tests/golden/test_examples.py
 
+# Sphinx, MyST and a theme: what only the site needs.
+$(DOCS_DEPENDENCIES): requirements-docs.lock $(DEPENDENCIES)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --require-hashes -r requirements-docs.lock
+	@touch $@
+
+.PHONY: site
+site: build $(DOCS_DEPENDENCIES) ## build the site into out/docs; a broken link is an error
+	$(BIN)/python -m sphinx --quiet --fail-on-warning --keep-going --fresh-env \
+	  -c docs -d $(OUT)/docs-doctrees . $(OUT)/docs
+	@echo "$(OUT)/docs/index.html"
+
+.PHONY: docs
+docs: ## `make reference`, then `make site`
+	@$(MAKE) --no-print-directory reference
+	@$(MAKE) --no-print-directory site
+
 .PHONY: docs-test
 docs-test: build $(TORCH_DEPENDENCIES) ## run every command of README and the guides as it stands there: PAGES="README.md"
 	$(BIN)/python docs/commands.py $(PAGES)
+
+# What builds and judges a release, apart from .venv: zig is large.
+$(RELEASE_TOOLS): requirements-release.lock $(DEPENDENCIES)
+	$(BIN)/python -m venv --clear $(OUT)/release
+	$(OUT)/release/bin/pip install --quiet --disable-pip-version-check \
+	  --require-hashes -r requirements-release.lock
+	@touch $@
+
+.PHONY: wheel
+wheel: $(RELEASE_TOOLS) ## build a source distribution, and a wheel from it, into out/dist
+	$(OUT)/release/bin/python release/build.py --out $(OUT)/dist
+
+.PHONY: release-check
+release-check: wheel ## build them, try them in a fresh environment without Rust; exits with 1 if anything fails
+	$(OUT)/release/bin/python release/check.py --dist $(OUT)/dist
 
 .PHONY: demo
 demo: build ## three schedulers on 512 NPUs: a table, a picture, a report
@@ -180,11 +214,14 @@ recipes: build ## carry CONTRIBUTING's recipes out on a copy of the tree; takes 
 	$(BIN)/python docs/recipes.py
 
 .PHONY: lock
-lock: LOCK := uv pip compile --quiet --generate-hashes --universal --no-emit-index-url --no-header \
-  --no-annotate --python-version 3.11 pyproject.toml --extra dev
+lock: PIN := uv pip compile --quiet --generate-hashes --universal --no-emit-index-url --no-header \
+  --no-annotate --python-version 3.11
+lock: LOCK = $(PIN) pyproject.toml --extra dev
 lock: ## pin the Python sets again, with hashes (needs uv)
 	$(LOCK) -o requirements.lock
 	$(LOCK) --extra torch --extra ray --extra tune -c requirements.lock -o requirements-torch.lock
+	$(LOCK) --extra docs -c requirements-torch.lock -o requirements-docs.lock
+	$(PIN) --group release -c requirements-docs.lock -o requirements-release.lock
 
 .PHONY: clean
 clean: ## remove what the other verbs made

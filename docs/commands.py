@@ -1,4 +1,4 @@
-"""Run every command of README and the guides, as it stands there, in a copy of the tree.
+"""Run every command of README, guides and concepts, as it stands there, in a copy of the tree.
 
     python docs/commands.py                # what `make docs-test` does: all pages, all commands
     python docs/commands.py --quick        # without those that take long; what `make test` does
@@ -34,6 +34,7 @@ LONG = {
     "torchrun": "it starts four processes with torch",
     "allrail run": "it starts four processes with torch",
     "ALLRAIL_DISABLE=1": "it starts four processes with torch",
+    "allrail plan --model llama3_8b --fabric dgx-h100": "it takes a minute",
     "allrail launch": "it starts four processes",
     "mpirun": "it starts four processes",
 }
@@ -41,6 +42,9 @@ LONG = {
 NEVER = {
     "make test": "it runs this test",
     "make reproduce": "the better part of an hour",
+    "all_reduce_perf": "it needs GPUs and nccl-tests",
+    "ray start": "a test of sweeps starts a cluster, and stops it",
+    "allrail sweep study.yaml --ray": "as above",
 }
 """Commands that only a person runs."""
 STATUSES = {"allrail reproduce": (0, 1)}
@@ -239,7 +243,9 @@ def copy(to: Path) -> Path:
 
 def pages() -> list[Path]:
     """Return the pages whose commands are run."""
-    return [ROOT / "README.md", *sorted((ROOT / "docs" / "guides").glob("*.md"))]
+    folders = (ROOT / "docs" / "guides", ROOT / "docs" / "concepts")
+    written = [page for folder in folders for page in sorted(folder.glob("*.md"))]
+    return [ROOT / "README.md", *written]
 
 
 def main() -> int:

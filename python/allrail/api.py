@@ -126,7 +126,7 @@ def plan(scenario: ScenarioLike, *, sets: Sets = (), cache: bool = True) -> Plan
         cache: Whether plans that are expensive to make are kept on disk.
 
     Returns:
-        The plan: one `CollectivePlan` per collective.
+        The plan, one `CollectivePlan` per collective.
 
     Raises:
         InputError: Something in the scenario is wrong.

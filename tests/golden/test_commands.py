@@ -1,4 +1,4 @@
-"""The commands of README and the guides run, and print what stands there.
+"""The commands of README, guides and concepts run, and print what stands there.
 
 `make docs-test` runs all. Here those that take long are left out: what starts several processes,
 builds, or takes minutes.
@@ -7,6 +7,7 @@ builds, or takes minutes.
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 
@@ -36,6 +37,11 @@ def tree(tmp_path_factory):
 @pytest.mark.parametrize("page", commands.pages(), ids=lambda page: page.stem)
 def test_every_quick_command_runs_as_it_stands(page, tree):
     assert commands.run(page, quick=True, root=tree) == []
+
+
+@pytest.mark.parametrize("page", commands.pages(), ids=lambda page: page.stem)
+def test_no_command_stands_where_it_is_not_run(page):
+    assert not re.search(r"^```(sh|bash|shell)$", page.read_text(), re.MULTILINE)
 
 
 def test_commands_go_on_while_a_quote_or_a_backslash_is_open():

@@ -37,7 +37,7 @@ def pages():
 def test_is_current(pages, name):
     assert set(pages) == set(NAMES)
     written = (ROOT / "docs" / "reference" / name).read_text(encoding="utf-8")
-    assert written == pages[name], "run `make docs`"
+    assert written == pages[name], "run `make reference` (or `make docs`)"
 
 
 @pytest.mark.parametrize("name", SCHEMAS)

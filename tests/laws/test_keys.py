@@ -45,7 +45,7 @@ def without_host(text: str) -> dict[str, object]:
 def test_the_parts_are_current():
     script = runpy.run_path(str(ROOT / "docs" / "scenario_keys.py"))
     for path, text in script["files"]().items():
-        assert path.read_text(encoding="utf-8") == text, "run `make docs`"
+        assert path.read_text(encoding="utf-8") == text, "run `make reference` (or `make docs`)"
 
 
 def test_the_top_has_the_keys_of_the_cores_forms():

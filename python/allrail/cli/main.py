@@ -21,7 +21,7 @@ from allrail.cli.verbs import SECTIONS, VERBS
 from allrail.errors import AllrailError, InputError, did_you_mean
 
 _PAGE = """\
-allrail plans and simulates collectives on networks of several dimensions.
+allrail schedules the communication of distributed training: predicts it, and runs it.
 
 Usage: allrail VERB [ARGUMENTS] [OPTIONS]
 

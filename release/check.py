@@ -1,0 +1,315 @@
+"""Check what would be released, line by line: `make release-check`.
+
+    python release/check.py                    # build, then check; minutes, most of them compiling
+    python release/check.py --dist out/dist    # check what is there
+
+A source distribution and a wheel are looked at, and the wheel is installed into a fresh environment
+outside of the tree, with no Rust to be found: there the tour of README runs. Prints `ok`, `warning`
+or `failed` for each; exits with 1 if anything failed. What takes how long is told, not judged.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import tomllib
+import venv
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from email.parser import Parser
+from functools import cached_property
+from pathlib import Path
+
+from build import ROOT, Built, build
+
+EXTRAS = ("torch", "ray", "tune")
+"""What users are told to install; the others are for developers."""
+
+
+class Failed(Exception):  # noqa: N818 - it is what is printed
+    """Why a line of the list failed."""
+
+
+class Doubt(Exception):  # noqa: N818
+    """Why a line of the list is only a warning."""
+
+
+def demand(holds: object, why: str) -> None:
+    """Fail the line unless something holds."""
+    if not holds:
+        raise Failed(why)
+
+
+@dataclass(frozen=True)
+class Release:
+    """What would be released, and a folder outside of the tree to try it in."""
+
+    built: Built
+    folder: Path
+
+    @cached_property
+    def version(self) -> str:
+        """What `Cargo.toml` says."""
+        tree = tomllib.loads((ROOT / "Cargo.toml").read_text())
+        return str(tree["workspace"]["package"]["version"])
+
+    @cached_property
+    def packed(self) -> frozenset[str]:
+        """The files of the source distribution, without its folder."""
+        with tarfile.open(self.built.sdist) as archive:
+            return frozenset(name.partition("/")[2] for name in archive.getnames())
+
+    @cached_property
+    def installed(self) -> frozenset[str]:
+        """The files of the wheel."""
+        with zipfile.ZipFile(self.built.wheel) as archive:
+            return frozenset(archive.namelist())
+
+    def about(self, name: str) -> str:
+        """The text of a file of the wheel's metadata."""
+        with zipfile.ZipFile(self.built.wheel) as archive:
+            return archive.read(f"allrail-{self.version}.dist-info/{name}").decode()
+
+    @property
+    def python(self) -> Path:
+        """The fresh environment's interpreter."""
+        return self.folder / "venv" / "bin" / "python"
+
+    def run(self, *command: str | Path) -> str:
+        """Run a command in the folder, as a user without Rust, and return what it prints."""
+        path = os.pathsep.join([str(self.python.parent), "/usr/bin", "/bin"])
+        known = {
+            key: os.environ[key] for key in ("HOME", "LANG", "SSL_CERT_FILE") if key in os.environ
+        }
+        pip = {key: value for key, value in os.environ.items() if key.startswith("PIP_")}
+        done = subprocess.run(
+            [str(one) for one in command],
+            cwd=self.folder,
+            env={**known, **pip, "PATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+        )
+        demand(done.returncode == 0, f"{command[-1]}: {done.stdout[-800:].strip()}")
+        return done.stdout
+
+
+def tracked(under: str) -> set[str]:
+    """Return the files of a folder that git knows."""
+    command = ["git", "ls-files", "-z", under]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(filter(None, done.stdout.split("\0")))
+
+
+def versions_agree(release: Release) -> str:
+    """Cargo.toml, the files' names and their metadata."""
+    names = (release.built.sdist.name, release.built.wheel.name)
+    for name in names:
+        demand(name.startswith(f"allrail-{release.version}"), f"{name} is not {release.version}")
+    said = Parser().parsestr(release.about("METADATA"))["Version"]
+    demand(said == release.version, f"the metadata says {said}")
+    return release.version
+
+
+def changelog_names_the_version(release: Release) -> str:
+    """CHANGELOG has a heading for it."""
+    heading = rf"^## \[?{re.escape(release.version)}\]?( |$)"
+    found = re.search(heading, (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    demand(found, f"there is no `## {release.version}`: what is unreleased becomes it")
+    return ""
+
+
+def tree_is_clean(_release: Release) -> str:
+    """Nothing is changed that is not committed."""
+    command = ["git", "status", "--porcelain"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+    if changed := done.stdout.splitlines():
+        raise Doubt(f"{len(changed)} files are not as committed, {changed[0][3:]} first")
+    return ""
+
+
+def sdist_has_what_it_needs(release: Release) -> str:
+    """All of the package and of the crates' sources, locks, licence; the wheel comes from it."""
+    crates = {one for one in tracked("crates") if "/src/" in one or one.endswith("Cargo.toml")}
+    needed = tracked("python/allrail") | crates
+    needed |= {"Cargo.toml", "Cargo.lock", "pyproject.toml", "LICENSE", "README.md", "PKG-INFO"}
+    missing = sorted(needed - release.packed)
+    demand(not missing, f"{len(missing)} are missing, {', '.join(missing[:3])}")
+    return f"{len(release.packed)} files, {release.built.sdist.stat().st_size / 1e6:.1f} MB"
+
+
+def sdist_has_nothing_else(release: Release) -> str:
+    """No tests, nothing built, nothing that git does not know."""
+    known = tracked(".") | {"PKG-INFO"}
+    strange = sorted(one for one in release.packed if one and one not in known and Path(one).suffix)
+    built = [one for one in release.packed if one.endswith((".so", ".pyc"))]
+    tests = [one for one in release.packed if "tests" in Path(one).parts]
+    demand(not (found := strange + built + tests), f"{len(found)}: {', '.join(found[:3])}")
+    return ""
+
+
+def wheel_is_abi3_and_manylinux(release: Release) -> str:
+    """Its tag; maturin has compared it with the symbols that are used."""
+    tag = release.built.wheel.stem.removeprefix(f"allrail-{release.version}-")
+    demand(re.fullmatch(r"cp311-abi3-manylinux_2_\d+_\w+(\.manylinux\w+)?", tag), tag)
+    return f"{tag}, {release.built.wheel.stat().st_size / 1e6:.1f} MB"
+
+
+def wheel_has_the_package(release: Release) -> str:
+    """The core and every file of the package: presets, templates, stubs, `py.typed`."""
+    needed = {one.removeprefix("python/") for one in tracked("python/allrail")}
+    needed |= {"allrail/_core.abi3.so", f"allrail-{release.version}.dist-info/licenses/LICENSE"}
+    missing = sorted(needed - release.installed)
+    demand(not missing, f"{len(missing)} are missing, {', '.join(missing[:3])}")
+    more = (one for one in release.installed - needed if not one.startswith("allrail-"))
+    demand(
+        not (strange := sorted(more)), f"{len(strange)} more than that, {', '.join(strange[:3])}"
+    )
+    presets = sum("/presets/" in one for one in needed)
+    return f"{len(needed)} files, {presets} presets"
+
+
+def metadata_is_right(release: Release) -> str:
+    """What an index would refuse or show badly, as twine sees it; extras and entry points."""
+    command = [sys.executable, "-m", "twine", "check", "--strict"]
+    files = [release.built.sdist, release.built.wheel]
+    done = subprocess.run([*command, *files], capture_output=True, text=True, check=False)
+    demand(done.returncode == 0, (done.stdout + done.stderr)[-600:].strip())
+    extras = Parser().parsestr(release.about("METADATA")).get_all("Provides-Extra") or []
+    demand(not (missing := set(EXTRAS) - set(extras)), f"there is no extra {missing}")
+    points = release.about("entry_points.txt")
+    demand("allrail.cli.main:main" in points, "there is no command")
+    demand("allrail.torch.backend:register" in points, "torch finds no backend")
+    return ""
+
+
+def installs_without_rust(release: Release) -> str:
+    """Into a fresh environment; beside the source distribution the wheel is taken."""
+    venv.create(release.python.parents[1], with_pip=True)
+    path = os.pathsep.join(["/usr/bin", "/bin"])
+    demand(shutil.which("cargo", path=path) is None, f"there is a `cargo` on {path}")
+    pip = (release.python, "-m", "pip", "--quiet", "--disable-pip-version-check")
+    dist, taken = release.built.wheel.parent.resolve(), release.folder / "taken"
+    beside = ("--no-index", "--no-deps", "--find-links", dist, "--dest", taken)
+    release.run(*pip, "download", *beside, "allrail")
+    names = [one.name for one in taken.iterdir()]
+    demand(names == [release.built.wheel.name], f"pip takes {names}")
+    release.run(*pip, "install", release.built.wheel.resolve())
+    home = release.run(release.python, "-c", "import allrail; print(allrail.__file__)").strip()
+    demand(Path(home).is_relative_to(release.folder), f"it is imported from {home}")
+    return release.run(release.python, "--version").strip()
+
+
+def extras_resolve(release: Release) -> str:
+    """What each brings can be installed beside it; nothing is."""
+    wheel = f"allrail[{','.join(EXTRAS)}] @ {release.built.wheel.resolve().as_uri()}"
+    pip = (release.python, "-m", "pip", "--quiet", "--disable-pip-version-check")
+    release.run(*pip, "install", "--dry-run", "--only-binary", ":all:", wheel)
+    return ", ".join(EXTRAS)
+
+
+def command_answers(release: Release) -> str:
+    """`allrail --version` and `--help`, and how long the second takes."""
+    command = release.python.parent / "allrail"
+    said = release.run(command, "--version").strip()
+    demand(said == f"allrail {release.version}", f"it says {said}")
+    times = []
+    for _ in range(5):
+        began = time.perf_counter()
+        release.run(command, "--help")
+        times.append(time.perf_counter() - began)
+    return f"--help in {min(times):.2f} s, of 5 (asked: 0.2)"
+
+
+def imports_without_torch(release: Release) -> str:
+    """The package imports, torch is not there, and `allrail.torch` says that it needs it."""
+    script = "\n".join(
+        (
+            "import importlib.util, allrail",
+            "assert importlib.util.find_spec('torch') is None",
+            "[getattr(allrail, name) for name in allrail.__all__]",
+            "try:",
+            "    import allrail.torch",
+            "except ModuleNotFoundError as error:",
+            "    assert error.name == 'torch', error",
+            "else:",
+            "    raise AssertionError('it imports')",
+        )
+    )
+    release.run(release.python, "-c", script)
+    return ""
+
+
+def tour_runs(release: Release) -> str:
+    """Every quick command of README, in a copy of the tree, with the wheel."""
+    said = release.run(release.python, ROOT / "docs" / "commands.py", "--quick", ROOT / "README.md")
+    return said.splitlines()[0].partition(": ")[2]
+
+
+CHECKS: tuple[Callable[[Release], str], ...] = (
+    versions_agree,
+    changelog_names_the_version,
+    tree_is_clean,
+    sdist_has_what_it_needs,
+    sdist_has_nothing_else,
+    wheel_is_abi3_and_manylinux,
+    wheel_has_the_package,
+    metadata_is_right,
+    installs_without_rust,
+    extras_resolve,
+    command_answers,
+    imports_without_torch,
+    tour_runs,
+)
+
+
+def lines(
+    release: Release, checks: tuple[Callable[[Release], str], ...]
+) -> Iterator[tuple[str, str]]:
+    """Yield how each check went, and its line.
+
+    Args:
+        release: What is checked.
+        checks: In this order; each says what it has seen.
+    """
+    for check in checks:
+        name = check.__name__.replace("_", " ")
+        try:
+            verdict, said = "ok", check(release)
+        except Doubt as doubt:
+            verdict, said = "warning", str(doubt)
+        except (Failed, OSError, subprocess.SubprocessError, KeyError) as error:
+            verdict, said = "failed", str(error) or type(error).__name__
+        yield verdict, f"{verdict:8} {name}{': ' if said else ''}{said}"
+
+
+def main() -> int:
+    """Build unless there is something, check, print; 1 if anything failed."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
+    parser.add_argument("--dist", type=Path, help="what is there; built into out/dist if left out")
+    asked = parser.parse_args()
+    if asked.dist is None:
+        built = build(ROOT / "out" / "dist")
+    else:
+        [sdist], [wheel] = asked.dist.glob("*.tar.gz"), asked.dist.glob("*.whl")
+        built = Built(sdist, wheel)
+    failed = 0
+    with tempfile.TemporaryDirectory(prefix="allrail-release-") as folder:
+        for verdict, line in lines(Release(built, Path(folder)), CHECKS):
+            print(line, flush=True)
+            failed += verdict == "failed"
+    print(f"{failed} failed" if failed else f"{built.sdist.name} and {built.wheel.name} are ready")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

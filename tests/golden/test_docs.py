@@ -1,0 +1,105 @@
+"""The documentation's links lead somewhere, every page is listed, and the site builds."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+import allrail
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *ROOT.glob("examples/*/README.md")])
+FENCE = re.compile(r"^(```+|~~~+).*?^\1$", re.MULTILINE | re.DOTALL)
+
+
+def name(page):
+    return str(page.relative_to(ROOT))
+
+
+@cache
+def anchors(page):
+    """The anchors of a page's headings, as GitHub and MyST make them."""
+    found = []
+    for heading in re.findall(r"^#{1,6} (.+)$", FENCE.sub("", page.read_text()), re.MULTILINE):
+        text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).replace("`", "")
+        slug = re.sub(r"[^\w\- ]", "", text.lower()).strip().replace(" ", "-")
+        again = sum(one == slug or re.fullmatch(rf"{slug}-\d+", one) is not None for one in found)
+        found.append(f"{slug}-{again}" if again else slug)
+    return set(found)
+
+
+def links(page):
+    text = re.sub(r"`[^`\n]*`", "", FENCE.sub("", page.read_text()))
+    return [one for one in re.findall(r"\]\(([^)\s]+)\)", text) if "://" not in one]
+
+
+def wrong(page):
+    for link in links(page):
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        if not target.is_file():
+            yield f"{link}: no such file"
+        elif anchor and target.suffix == ".md" and anchor not in anchors(target):
+            yield f"{link}: no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_every_link_leads_to_a_file_and_a_heading(page):
+    assert list(wrong(page)) == []
+
+
+def test_a_wrong_link_is_seen(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text(
+        "# One `two`: three\n\n[a](#one-two-three) [b](#four) [c](no.md) [d](page.md#one)\n\n"
+        "```text\n# no heading\n[e](gone.md)\n```\n"
+    )
+    assert [one.split(":")[0] for one in wrong(page)] == ["#four", "no.md", "page.md#one"]
+
+
+def test_every_page_is_in_the_index():
+    index = DOCS / "README.md"
+    listed = {(DOCS / link.partition("#")[0]).resolve() for link in links(index)}
+    assert set(PAGES) - listed == {index}
+
+
+def test_the_python_reference_has_every_public_name():
+    page = (DOCS / "reference" / "python.md").read_text()
+    named, module = set(), ""
+    for directive, what in re.findall(r"^\.\. (\w+):: ([\w.]+)", page, re.MULTILINE):
+        if directive == "currentmodule":
+            module = what
+        elif directive.startswith("auto"):
+            named.add(what if what.startswith("allrail.") else f"{module}.{what}")
+    torch = (ROOT / "python" / "allrail" / "torch" / "__init__.py").read_text()
+    exported = re.search(r"^__all__ = \[(.*?)\]", torch, re.MULTILINE | re.DOTALL)[1]
+    public = {f"allrail.{one}" for one in allrail.__all__ if not one.startswith("__")}
+    public |= {f"allrail.torch.{one}" for one in re.findall(r'"(\w+)"', exported)}
+    handle = "allrail.runtime.communicator.Handle"
+    # An error that both modules export stands with the errors.
+    assert named - {handle} == public - {"allrail.torch.TrainingError"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("furo") is None, reason="needs the extra `docs`")
+def test_the_site_builds_without_a_warning(tmp_path):
+    sphinx = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs"]
+    done = subprocess.run(
+        [*sphinx, "-d", tmp_path / "trees", ".", tmp_path / "site"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "docs/README.html" in (tmp_path / "site" / "index.html").read_text()
+    # What only this run of Python knows is nobody's reference.
+    assert " at 0x" not in (tmp_path / "site" / "docs" / "reference" / "python.html").read_text()
+    # What is linked and no page comes along.
+    assert list((tmp_path / "site" / "_downloads").rglob("scenario.schema.json"))
