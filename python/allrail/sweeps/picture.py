@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
+from allrail.report.front import pareto_front
 from allrail.report.style import GRID, HUES, INK, MUTED, WIDTH, bare, style
 from allrail.sweeps.axes import Axis, written
 from allrail.sweeps.table import ERROR
@@ -323,16 +324,3 @@ def _rates(table: pl.DataFrame) -> tuple[list[float | None], str]:
     time = "step_time_us" if "step_time_us" in table.columns else "time_us"
     what = "steps" if time == "step_time_us" else "runs"
     return [1e6 / us for us in table[time]], f"{what} per second"
-
-
-def pareto_front(points: Sequence[tuple[float, float, int]]) -> list[tuple[float, float, int]]:
-    """Return the points that nothing cheaper or equally cheap surpasses, the cheapest first.
-
-    Args:
-        points: Cost, throughput, and which.
-    """
-    front: list[tuple[float, float, int]] = []
-    for point in sorted(points, key=lambda one: (one[0], -one[1], one[2])):
-        if not front or point[1] > front[-1][1]:
-            front.append(point)
-    return front
