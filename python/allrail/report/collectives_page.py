@@ -21,6 +21,7 @@ from allrail.report.document import (
     world_words,
 )
 from allrail.report.fabric import fabric_section
+from allrail.report.front import front_section, priced
 from allrail.report.timeline import Bar, Row, left_out, timeline
 from allrail.result import Result, Stage
 from allrail.results.trace import SHORT
@@ -84,6 +85,7 @@ def page(
                 Section("timeline", "Timeline", [lines] if lines else left_out(ones)),
                 Section("utilisation", "Utilisation", [_dimensions(results), *used]),
                 Section("collectives", "Collectives", _collectives(results)),
+                _front(results, inputs),
                 fabric_section(inputs),
             ],
             meanings=_meanings(ones),
@@ -319,6 +321,15 @@ def _lighter(colour: str, amount: float) -> str:
 
 def _hex(red: float, green: float, blue: float) -> str:
     return "#" + "".join(f"{round(255 * one):02x}" for one in (red, green, blue))
+
+
+def _front(results: Mapping[str, Result], inputs: Inputs) -> Section:
+    what = "algorithm bandwidth (GB/s)"
+    rates = {name: one.algbw_GBps for name, one in results.items() if one.algbw_GBps is not None}
+    if len(rates) < len(results):
+        what = "runs per second"
+        rates = {name: 1e6 / one.time_us for name, one in results.items()}
+    return front_section(priced(rates, inputs), rate=what)
 
 
 def _comparison_words(results: Mapping[str, Result]) -> str:

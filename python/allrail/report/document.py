@@ -14,10 +14,13 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from allrail.report import style
 from allrail.results.units import show_percent
+
+if TYPE_CHECKING:
+    from markupsafe import Markup
 
 MOST_BYTES = 5_000_000
 """Of a page. Timelines, tables and inputs are cut to stay below, and say so."""
@@ -230,6 +233,7 @@ def render(page: Page, *, version: str) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["words"] = _words
     sections = [one for one in page.sections if one.blocks]
     charts = {
         block.name: {"draws": block.draws, "title": block.title, **block.data}
@@ -246,6 +250,13 @@ def render(page: Page, *, version: str) -> str:
         version=version,
     )
     return re.sub(r"[ \t]+\n", "\n", text)
+
+
+def _words(text: str) -> Markup:
+    """A sentence, with what stands between backticks as code."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704
 
 
 def embed(svg: str, *, name: str, label: str) -> str:

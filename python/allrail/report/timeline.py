@@ -65,6 +65,7 @@ def timeline(
     caption: str,
     legend: Sequence[tuple[str, str]],
     end_us: float,
+    example: str = "such as dim1, or chunk 3",
 ) -> Chart:
     """A chart of rows.
 
@@ -75,6 +76,7 @@ def timeline(
         caption: What it shows.
         legend: Colour and word.
         end_us: Where the axis ends, µs.
+        example: What may be typed into its filter.
     """
     shown = rows[:MOST_ROWS]
     lanes = [_lanes(row.bars) for row in shown]
@@ -97,7 +99,7 @@ def timeline(
         caption=caption,
         draws="timeline",
         data={
-            "filter": "such as dim1, or chunk 3",
+            "filter": example,
             "legend": [list(pair) for pair in legend],
             **_encoded(shown, lanes, end_us=end_us),
         },

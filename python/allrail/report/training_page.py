@@ -249,6 +249,7 @@ def _timelines(results: Mapping[str, TrainingResult]) -> Sequence[Block]:
             caption=CAPTIONS["step"],
             legend=legend,
             end_us=max(sum(result.steps_us) for result in shown.values()),
+            example="such as compute, or dim1 iteration 2",
         )
     ]
 

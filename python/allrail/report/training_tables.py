@@ -90,7 +90,17 @@ def critical(results: Mapping[str, TrainingResult]) -> Table:
         for name, result in results.items()
         for one, count in result.path_by_kind()[:most]
     ]
-    header = ["result", "", "for", "on", "actor", "parts", "time (µs)", "of the step", "longest"]
+    header = [
+        "result",
+        "what",
+        "for",
+        "on",
+        "actor",
+        "parts",
+        "time (µs)",
+        "of the step",
+        "longest",
+    ]
     note = "Parts of one kind are added up; every one of them is in the tables."
     return Table("path", header, rows, [0, 1, 2, 3, 4, 8], note=note)
 
@@ -203,7 +213,7 @@ def actors(results: Mapping[str, TrainingResult]) -> Table:
     header = ["result", "actor", "ranks", "compute (µs)", "exposed (µs)", "waiting (µs)"]
     left = len(rows) - MOST_ROWS
     note = f"{left:,} more are in the tables." if left > 0 else ""
-    return Table("actors", header, rows[:MOST_ROWS], [0, 1], title="Actors", note=note)
+    return Table("actors", header, rows[:MOST_ROWS], [0, 1], note=note)
 
 
 def memory(results: Mapping[str, TrainingResult]) -> Table:

@@ -20,6 +20,7 @@ from allrail.results.frames import DIMENSION_TYPES, write_frame
 from allrail.results.kineto import Named, compressed, first_ranks, trace_of
 from allrail.results.write import (
     ALL_FILES,
+    REPORT_FILE,
     RESULT_FILE,
     check_folder,
     input_tree,
@@ -158,7 +159,7 @@ def write_training(
             what_ifs=told,
             version=_core.version(),
         )
-        (staged / "report.html").write_text(html, encoding="utf-8")
+        (staged / REPORT_FILE).write_text(html, encoding="utf-8")
         tree = result_tree(results, inputs=inputs)
         write_json(staged / RESULT_FILE, {**tree, "what_ifs": told} if told else tree)
 

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from allrail.training_result import TrainingResult
 
 RESULT_FILE = "result.json"
+REPORT_FILE = "report.html"
 MADE_BY = "allrail"
 PICTURES = ("comparison", "gantt", "activity")
 TABLES = ("results", "dimensions", "timeline")
@@ -33,7 +34,7 @@ FILES = (
     *(f"{name}.{ending}" for name in PICTURES for ending in ("svg", "png")),
     *(f"{name}.{ending}" for name in TABLES for ending in ("csv", "parquet")),
     "trace.json.gz",
-    "report.html",
+    REPORT_FILE,
     RESULT_FILE,
 )
 """All that may be written of collectives."""
@@ -102,7 +103,7 @@ def write_results(
             write_frame(timeline_frame(results), folder=staged, name="timeline")
             (staged / "trace.json.gz").write_bytes(trace_gzip(results))
         html = page(results, inputs=inputs, pictures=pictures, version=_core.version())
-        (staged / "report.html").write_text(html, encoding="utf-8")
+        (staged / REPORT_FILE).write_text(html, encoding="utf-8")
         write_json(staged / RESULT_FILE, result_tree(results, inputs=inputs))
 
 

@@ -274,7 +274,7 @@ def _scatter(swept: Swept, table: pl.DataFrame, keys: list[_Key]) -> Figure:
 
 def _pareto(table: pl.DataFrame) -> Figure:
     """Cost against what a step does a second."""
-    rate, label = _rates(table)
+    rate, label = rates(table)
     points = [
         (cost, one, number)
         for cost, one, number in zip(table["cost_usd"], rate, table["point"], strict=True)
@@ -316,8 +316,12 @@ def _pareto(table: pl.DataFrame) -> Figure:
     return figure
 
 
-def _rates(table: pl.DataFrame) -> tuple[list[float | None], str]:
-    """Throughput, by the best name that is known for every point."""
+def rates(table: pl.DataFrame) -> tuple[list[float | None], str]:
+    """Throughput of each row, by the best name that is known for every point, and that name.
+
+    Args:
+        table: A row a point; its throughput is None where the point failed.
+    """
     for name in ("samples_per_s", "algbw_GBps"):
         if name in table.columns and not table[name].null_count():
             return table[name].to_list(), name
