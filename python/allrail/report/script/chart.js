@@ -49,10 +49,10 @@ class Chart {
     };
     this.told = make("span", { class: "told", role: "status" });
     const filter = make("input", {
-      type: "search", placeholder: data.filter, "aria-label": `Filter: ${data.title}`,
+      type: "search", placeholder: data.filter, "aria-label": `Filter, chart: ${data.title}`,
     });
     filter.addEventListener("input", () => {
-      this.matches = matcher(filter.value);
+      this.matches = matcher(filter.value, { phrases: true });
       this.selected = this.hovered = null;
       this.filtered();
       this.told.textContent = filter.value.trim() ? this.left() : "";
@@ -219,7 +219,7 @@ class Chart {
     make("tbody", {}, ...rows.map((row) =>
       make("tr", {}, ...row.map((value, index) => cell(value, index ? "td" : "th"))))));
     const wide = make("div", {
-      class: "wide", tabindex: "0", role: "region", "aria-label": `In view: ${this.data.title}`,
+      class: "wide", tabindex: "0", role: "region", "aria-label": `Table: in view of ${this.data.title}`,
     }, table);
     const words = rows.length < count ? `The first ${rows.length} of ${count}: zoom in or filter.`
       : `${count} in all.`;

@@ -99,7 +99,7 @@ class Points extends Chart {
     pen.textAlign = "center";
     for (const mark of steps(...across, this.wide() / 90)) {
       pen.fillStyle = colour.grid;
-      pen.fillRect(this.x(mark), EDGE.top, 1, this.high());
+      pen.fillRect(Math.round(this.x(mark)), EDGE.top, 1, this.high());
       pen.fillStyle = colour.muted;
       pen.fillText(tidy(mark), this.x(mark), bottom + 12);
     }
@@ -107,7 +107,7 @@ class Points extends Chart {
     pen.textAlign = "right";
     for (const mark of steps(...down, this.high() / 50)) {
       pen.fillStyle = colour.grid;
-      pen.fillRect(EDGE.left, this.y(mark), this.wide(), 1);
+      pen.fillRect(EDGE.left, Math.round(this.y(mark)), this.wide(), 1);
       pen.fillStyle = colour.muted;
       pen.fillText(tidy(mark), EDGE.left - 6, this.y(mark));
     }

@@ -5,12 +5,18 @@ const make = (tag, attributes = {}, ...children) => {
   return one;
 };
 
-// Every word of a filter has to occur; a number has to occur as a whole, so that 1 is not 12.
-const matcher = (text) => {
-  const words = text.toLowerCase().split(/\s+/).filter(Boolean).map((word) =>
-    /^\d+$/.test(word) ? (all) => new RegExp(`(^|\\D)${word}(\\D|$)`).test(all)
-      : (all) => all.includes(word));
-  return (all) => words.every((word) => word(all));
+// Every word of a filter has to occur; a number as a whole, so that 1 is not 12, and in charts, whose
+// texts are sentences, behind the word before it: `chunk 1`.
+const matcher = (text, { phrases = false } = {}) => {
+  const whole = (word) => word.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  const wanted = [];
+  for (const word of text.toLowerCase().split(/\s+/).filter(Boolean)) {
+    const number = /^\d+$/.test(word);
+    if (number && phrases && wanted.length) wanted.push(`${wanted.pop()}\\s+${word}(?!\\d)`);
+    else wanted.push(number ? `(?<!\\d)${word}(?!\\d)` : whole(word));
+  }
+  const patterns = wanted.map((one) => new RegExp(one));
+  return (all) => patterns.every((one) => one.test(all));
 };
 
 // ---- Tables ----
@@ -63,8 +69,7 @@ const lively = (table) => {
     }
     told.textContent = input.value.trim() ? `${left} of ${rows.length} rows` : "";
   });
-  const label = `Filter: ${wide.getAttribute("aria-label")}`;
-  input.setAttribute("aria-label", label);
+  input.setAttribute("aria-label", `Filter, ${wide.getAttribute("aria-label")}`);
   wide.before(make("div", { class: "tools" }, make("span", { "aria-hidden": "true" }, "Filter"),
     input, told));
 };

@@ -207,7 +207,7 @@ class Timeline extends Chart {
       pen.fillRect(label, y + 2, inner - label, item.high - 4);
     }
     pen.fillStyle = colour.grid;
-    for (const mark of marks) pen.fillRect(this.x(mark / this.data.tick), AXIS, 1, shown - AXIS);
+    for (const mark of marks) pen.fillRect(Math.round(this.x(mark / this.data.tick)), AXIS, 1, shown - AXIS);
     pen.save();
     pen.beginPath();
     pen.rect(label, AXIS, inner - label, shown - AXIS);
