@@ -18,7 +18,8 @@ import polars as pl
 import pytest
 
 import allrail
-from allrail.sweeps.picture import pareto_front, pictures
+from allrail.report.front import pareto_front
+from allrail.sweeps.picture import pictures
 from allrail.sweeps.study import load_study
 from allrail.sweeps.tasks import LOSSES, Done, Tasks
 
@@ -196,7 +197,7 @@ class TestGoingOn:
         (tmp_path / "sweep.jsonl").write_bytes(b"".join(lines[:4]) + lines[4][:30])
         again = allrail.sweep(STUDY, tmp_path, workers=1)
         assert again.known == 3
-        for name in ("sweep.parquet", "sweep.csv", "sweep.svg", "sweep.png"):
+        for name in ("sweep.parquet", "sweep.csv", "sweep.svg", "sweep.png", "report.html"):
             assert (tmp_path / name).read_bytes() == (swept.folder / name).read_bytes()
         told = [json.loads(line) for line in (tmp_path / "sweep.jsonl").read_text().splitlines()]
         assert sorted(one["point"] for one in told[1:]) == list(range(6))

@@ -35,7 +35,7 @@ _WORTH = (
     "--out",
     type=click.Path(path_type=Path),
     metavar="DIR",
-    help="Write table and pictures into this folder; named as the study if left out.",
+    help="Write table, pictures and report into this folder; named as the study if left out.",
 )
 @click.option(
     "--workers",
@@ -69,7 +69,7 @@ def command(
     else:
         show(swept)
         pictures = sorted(folder.glob("*.png"))
-        lines = [f"picture   {path}" for path in pictures]
+        lines = [f"report    {folder}/report.html", *(f"picture   {path}" for path in pictures)]
         click.echo("\n".join([*lines, f"table     {folder}/sweep.parquet, sweep.csv"]), err=True)
     if swept.failed:
         raise SystemExit(1)

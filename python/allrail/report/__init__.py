@@ -1,5 +1,5 @@
 """Pictures and the report: what a result looks like.
 
-`gantt`, `activity` and `comparison` draw a figure each; `page` writes the self-contained report.
-matplotlib and jinja2 are imported where they are used.
+`gantt`, `activity`, `comparison` and their like draw a figure each; `document` is the report, which
+a `*_page` of each kind of result fills. matplotlib and jinja2 are imported where they are used.
 """

@@ -18,7 +18,7 @@ BINS = 50
 
 
 def write(folder: Path, told: dict[str, Any]) -> None:
-    """Write `result.json`, tables and pictures of a placement or a queue.
+    """Write `result.json`, tables, pictures and `report.html` of a placement or a queue.
 
     Args:
         folder: Where; an earlier run's files are replaced.
@@ -32,8 +32,15 @@ def write(folder: Path, told: dict[str, Any]) -> None:
     from allrail import _core
     from allrail.files import staged_folder
     from allrail.report import style as pictures
+    from allrail.report.placement_page import page
     from allrail.results.frames import write_frame
-    from allrail.results.write import MADE_BY, RESULT_FILE, check_folder, write_json
+    from allrail.results.write import (
+        MADE_BY,
+        REPORT_FILE,
+        RESULT_FILE,
+        check_folder,
+        write_json,
+    )
 
     check_folder(folder)
     drawn, tables = {}, {}
@@ -70,12 +77,15 @@ def write(folder: Path, told: dict[str, Any]) -> None:
     }
     ours = (f"{name}.{ending}" for name in PICTURES for ending in ("svg", "png"))
     tabled = (f"{name}.{ending}" for name in TABLES for ending in ("csv", "parquet"))
-    with staged_folder(folder, ours=(*ours, *tabled)) as staged:
+    with staged_folder(folder, ours=(*ours, *tabled, REPORT_FILE)) as staged:
+        svgs = {name: pictures.svg(figure, name=name) for name, figure in drawn.items()}
         for name, figure in drawn.items():
-            (staged / f"{name}.svg").write_text(pictures.svg(figure, name=name), encoding="utf-8")
+            (staged / f"{name}.svg").write_text(svgs[name], encoding="utf-8")
             (staged / f"{name}.png").write_bytes(pictures.png(figure, name=name))
         for name, rows in tables.items():
             write_frame(pl.DataFrame(rows, infer_schema_length=None), folder=staged, name=name)
+        html = page(told, pictures=svgs, version=_core.version())
+        (staged / REPORT_FILE).write_text(html, encoding="utf-8")
         write_json(staged / RESULT_FILE, result)
 
 

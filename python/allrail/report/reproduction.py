@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from allrail.report.page import embed
+from allrail.report.document import Page, Picture, Section, Table, Words, render
 
 if TYPE_CHECKING:
     from allrail.reproduce.rows import Reproduction
@@ -25,38 +23,43 @@ def page(reproduction: Reproduction, *, drawn: Mapping[str, str], version: str) 
         drawn: Its pictures as SVG, by name.
         version: Of allrail.
     """
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
     wrong = [row.case for row in reproduction.misses]
     header, rows = reproduction.table
-    text = environment.get_template("reproduction.html.j2").render(
-        title=reproduction.title,
-        badge=("good", "all within tolerance") if not wrong else ("care", f"{len(wrong)} outside"),
-        headline=reproduction.summary[0].capitalize() + ".",
-        free=reproduction.free,
-        provenances=reproduction.provenances,
-        wrong=wrong,
-        header=[name.replace("_", " ") for name in header],
-        rows=rows,
-        texts=[i for i, name in enumerate(header) if name in TEXTS],
-        reasons=reproduction.reasons,
-        notes=reproduction.notes,
-        pictures=[
-            {
-                "title": picture.title,
-                "caption": picture.caption,
-                "svg": embed(drawn[picture.name], name=picture.name, label=picture.title),
-            }
-            for picture in reproduction.pictures
-        ],
-        tables=[detail.name for detail in reproduction.details],
+    said = [f"Outside: {'; '.join(wrong)}."] if wrong else []
+    if reproduction.free:
+        said.append(f"Free parameters: {'; '.join(reproduction.free)}.")
+    numbers = Table(
+        "numbers",
+        [name.replace("_", " ") for name in header],
+        rows,
+        [i for i, name in enumerate(header) if name in TEXTS],
+    )
+    pictures = [
+        Picture(one.name, one.title, one.caption, drawn[one.name]) for one in reproduction.pictures
+    ]
+    tables = ", ".join(["reproduction", *(detail.name for detail in reproduction.details)])
+    return render(
+        Page(
+            title=reproduction.title,
+            subtitle="Published numbers beside ours",
+            badges=[
+                ("care", f"{len(wrong)} outside") if wrong else ("good", "all within tolerance"),
+                ("care", "uncalibrated"),
+            ],
+            headline=reproduction.summary[0].capitalize() + ".",
+            summary=said,
+            sections=[
+                Section("results", "Numbers", [numbers]),
+                Section("pictures", "Pictures", pictures),
+                Section("free", "What was fitted or chosen", _words(reproduction.provenances)),
+                Section("reasons", "Where differences come from", _words(reproduction.reasons)),
+                Section("notes", "Notes", _words(reproduction.notes)),
+            ],
+            beside=f"The tables beside this file, as CSV and Parquet: {tables}.",
+        ),
         version=version,
     )
-    return re.sub(r"[ \t]+\n", "\n", text)
+
+
+def _words(texts: list[str]) -> list[Words]:
+    return [Words(texts)] if texts else []

@@ -265,7 +265,7 @@ def _spans(axes: Axes, pieces: Iterable[Slice], low: float, scale: tuple[float, 
     runs: list[tuple[float, float, str]] = []
     for piece in sorted(pieces, key=lambda piece: (piece.start_us, piece.end_us)):
         left, right = max(0.0, piece.start_us - start) / factor, (piece.end_us - start) / factor
-        colour = _shade(piece)
+        colour = shade(piece)
         if runs and runs[-1][2] == colour and left <= runs[-1][1] + 1e-9:
             runs[-1] = (runs[-1][0], max(right, runs[-1][1]), colour)
         else:
@@ -287,7 +287,12 @@ def _spans(axes: Axes, pieces: Iterable[Slice], low: float, scale: tuple[float, 
     )
 
 
-def _shade(piece: Slice) -> str:
+def shade(piece: Slice) -> str:
+    """The colour of a slice.
+
+    Args:
+        piece: Which.
+    """
     if piece.track == "compute":
         return PASSES.get(piece.work_pass or "", COMPUTE)
     return BY_PURPOSE.get(piece.purpose or "other", HUES[-1])

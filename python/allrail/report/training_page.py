@@ -1,23 +1,28 @@
-"""The report of training steps: one HTML file that opens without a network.
-
-It is made as that of collectives is (`page`): the same style, the same rule that the same results
-give the same file.
-"""
+"""The report of training steps."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
-from allrail.report.page import Inputs, as_yaml, distinct, embed
-from allrail.results.units import show_bandwidth, show_percent, show_size, show_time
-from allrail.training_result import TrainingResult
-
-if TYPE_CHECKING:
-    from allrail.training import WhatIf
+from allrail.report import training_tables as tables
+from allrail.report.document import (
+    Block,
+    Page,
+    Picture,
+    Section,
+    Table,
+    badges,
+    render,
+    trust_words,
+    world_words,
+)
+from allrail.report.fabric import fabric_section
+from allrail.report.front import front_section, priced
+from allrail.report.timeline import Bar, Row, left_out, timeline
+from allrail.report.training import BY_PURPOSE, PASSES, shade
+from allrail.results.units import show_percent, show_size, show_time
+from allrail.training_result import ActorResult, Slice, TrainingResult
 
 TITLES = {
     "step": "What every actor does, and when",
@@ -26,9 +31,10 @@ TITLES = {
     "what_ifs": "What there is to gain, and where",
 }
 CAPTIONS = {
-    "step": "The last iteration. One band an actor: its compute above, what it sends on each "
-    "dimension below, coloured by what it is for; in worlds of messages, what is under way on all "
-    "that a group spans. Where compute is idle meanwhile, communication is exposed.",
+    "step": "Every iteration that was simulated. A group of rows an actor (a class of ranks that "
+    "do the same): its compute above, what it sends on each dimension below, coloured by what it "
+    "is for; in worlds of messages, what is under way on all that a group spans. Where compute is "
+    "idle meanwhile, communication is exposed.",
     "breakdown": "Compute, exposed communication by what it is for, and waiting, of the actor that "
     "ends last. The stroke is a bound that no schedule of the same communication is below.",
     "actors": "One bar an actor. Where actors wait for each other, the slowest determines the "
@@ -36,17 +42,8 @@ CAPTIONS = {
     "what_ifs": "The step under one assumption each that is not so: what a better network or a "
     "better schedule could gain at most.",
 }
-MOST_ROWS = 40
 
-
-@dataclass(frozen=True, slots=True)
-class _Table:
-    id: str
-    title: str
-    header: list[str]
-    rows: list[list[str]]
-    texts: list[int]
-    note: str = ""
+Inputs = Mapping[str, Mapping[str, Any]]
 
 
 def page(
@@ -54,58 +51,237 @@ def page(
     *,
     inputs: Inputs,
     pictures: Mapping[str, str],
-    what_ifs: Sequence[WhatIf],
+    what_ifs: tables.WhatIfs,
     version: str,
 ) -> str:
     """The report as HTML.
 
     Args:
         results: By name; the first is what the others are compared with.
-        inputs: The scenario of each result, as plain values.
-        pictures: SVG by name, in the order in which they shall stand.
+        inputs: The scenario of each result, as plain values, with its model's name for the model.
+        pictures: SVG by name.
         what_ifs: Assumptions about the first result.
         version: Of allrail.
     """
-    import jinja2
-
-    environment = jinja2.Environment(
-        loader=jinja2.FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=jinja2.StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    fabrics = sorted({str(tree["fabric"].get("name", "a graph")) for tree in inputs.values()})
-    models = dict.fromkeys(_model(tree) for tree in inputs.values())
-    calibrated = all(result.calibrated for result in results.values())
-    worlds = sorted({result.world for result in results.values()})
-    text = environment.get_template("training.html.j2").render(
-        title="A training step of " + ", ".join(models),
-        subtitle="on " + ", ".join(fabrics),
-        headline=_headline(results),
-        path=next(iter(results.values())).critical_path_in_words if len(results) == 1 else "",
-        badges=[
-            ("plain", f"world: {', '.join(worlds)}"),
-            ("good", "calibrated") if calibrated else ("care", "uncalibrated"),
-        ],
-        cards=_cards(next(iter(results.values()))),
-        results=_results(results),
-        pictures=[
-            {
-                "title": TITLES[name],
-                "caption": CAPTIONS[name],
-                "svg": embed(svg, name=name, label=TITLES[name]),
-            }
-            for name, svg in pictures.items()
-        ],
-        tables=_tables(results, what_ifs),
-        notes=list(dict.fromkeys(note for one in results.values() for note in one.notes)),
-        inputs={name: as_yaml(tree) for name, tree in distinct(inputs).items()},
-        calibrated=calibrated,
-        worlds=worlds,
+    ones = list(results.values())
+    fabrics = sorted({str(tree["fabric"]["name"]) for tree in inputs.values()})
+    models = ", ".join(dict.fromkeys(_model(tree) for tree in inputs.values()))
+    words = {
+        "breakdown": "; ".join(f"{name}: {_parts(one)}" for name, one in results.items()),
+        "actors": "; ".join(f"{one.name}: {_actor(one)}" for one in ones[0].actors[:40]),
+        "what_ifs": "; ".join(
+            f"{tables.assumption(one)}: {show_time(one['step_time_us'])}" for one in what_ifs
+        ),
+    }
+    drawn = {
+        name: [Picture(name, TITLES[name], CAPTIONS[name], pictures[name], words[name])]
+        if name in pictures
+        else []
+        for name in words
+    }
+    return render(
+        Page(
+            title=f"A training step of {models}",
+            subtitle=f"on {', '.join(fabrics)}",
+            badges=badges(
+                [one.world for one in ones], calibrated=all(one.calibrated for one in ones)
+            ),
+            headline=_headline(results),
+            summary=_summary(results, what_ifs, models, fabrics),
+            cards=_cards(ones[0]),
+            sections=[
+                Section("results", "Results", [tables.results(results), *drawn["breakdown"]]),
+                Section("what-if", "What if", [*tables.what_ifs(what_ifs), *drawn["what_ifs"]]),
+                Section("timeline", "Timeline", _timelines(results)),
+                Section("critical-path", "The critical path", _there(tables.critical(results))),
+                Section("communication", "Exposed communication", _there(tables.exposed(results))),
+                Section(
+                    "utilisation",
+                    "Utilisation",
+                    _there(
+                        tables.dimensions(results), tables.links(results), tables.busiest(results)
+                    ),
+                ),
+                Section("ranks", "Actors", [*_there(tables.actors(results)), *drawn["actors"]]),
+                Section("memory", "Memory", _there(tables.memory(results))),
+                _front(results, inputs),
+                fabric_section(inputs),
+            ],
+            meanings=_meanings(ones),
+            notes=list(dict.fromkeys(note for one in ones for note in one.notes)),
+            inputs=inputs,
+            beside="trace.json.gz beside it, where there is one, opens in Perfetto; the tables are "
+            "there as CSV and Parquet.",
+        ),
         version=version,
     )
-    return re.sub(r"[ \t]+\n", "\n", text)
+
+
+def _there(*tables: Table) -> list[Table]:
+    return [table for table in tables if table.rows]
+
+
+def _parts(one: TrainingResult) -> str:
+    exposed = [(f"exposed {name}", us) for name, us in one.exposed_us.items() if us > 0]
+    parts = [("compute", one.compute_us), *exposed, ("waiting", one.waiting_us)]
+    return ", ".join(f"{name} {show_time(us)}" for name, us in parts)
+
+
+def _actor(one: ActorResult) -> str:
+    return (
+        f"compute {show_time(one.compute_us)}, exposed "
+        f"{show_time(one.exposed_communication_us)}, waiting {show_time(one.waiting_us)}"
+    )
+
+
+def _summary(
+    results: Mapping[str, TrainingResult],
+    what_ifs: tables.WhatIfs,
+    models: str,
+    fabrics: Sequence[str],
+) -> list[str]:
+    """What was simulated and where; what dominates; what would help most."""
+    ones = list(results.values())
+    first = ones[0]
+    name, best = min(results.items(), key=lambda item: item[1].step_time_us)
+    word, _ = trust_words(calibrated=all(one.calibrated for one in ones))
+    worlds = ", ".join(sorted({one.world for one in ones}))
+    several = f", {len(ones)} ways to do it" if len(ones) > 1 else ""
+    where = f"{', '.join(fabrics)} ({first.npus:,} NPUs)"
+    where += f"{several}, in the world {worlds}"
+    said = [
+        f"Simulated: {first.iterations} iterations of {models} on {where}.",
+        f"The numbers are {word}. {_TRUST[word]}",
+    ]
+    kind, us = max(best.exposed_us.items(), key=lambda pair: pair[1], default=("", 0.0))
+    parts = {
+        "compute": best.compute_us,
+        f"exposed communication, mostly {kind}" if us > 0 else "exposed communication": (
+            best.exposed_communication_us
+        ),
+        "waiting for other ranks": best.waiting_us,
+    }
+    largest = max(parts, key=lambda part: parts[part])
+    said.append(
+        f"What dominates in {name}: {largest}, {show_percent(parts[largest] / best.step_time_us)} "
+        f"of the step. Critical path: {best.critical_path_in_words}."
+    )
+    if what_ifs:
+        top = max(what_ifs, key=lambda one: float(one["speedup"]))
+        gain = float(top["speedup"])
+        said.append(
+            f"What would help most, of what was asked: {tables.assumption(top)}, {gain:.3f} times "
+            "as fast."
+            if gain > 1.0005
+            else "What would help: nothing of what was asked; the network is not what the step "
+            "waits for."
+        )
+    elif best.bound_step_time_us > 0:
+        gap = 100 * (best.step_time_us / best.bound_step_time_us - 1)
+        said.append(
+            f"What would help: a better schedule of the same communication by {gap:.1f} % of the "
+            "bound at most; `allrail simulate --what-if all` says what else would."
+        )
+    return said
+
+
+_TRUST = {
+    "calibrated": "The fabric’s bandwidths and latencies were measured on the hardware that it "
+    "names.",
+    "uncalibrated": "The fabric’s bandwidths and latencies are nominal, and so are compute times "
+    "that were not measured. Trust comparisons more than absolute times.",
+}
+
+
+def _meanings(ones: Sequence[TrainingResult]) -> dict[str, str]:
+    word, _ = trust_words(calibrated=all(one.calibrated for one in ones))
+    return {
+        "step": "One iteration in the steady state: the mean of all but the first. All parts are "
+        "those of the actor that ends last; a step is its compute, its exposed communication and "
+        "its waiting.",
+        "actor": "A class of NPUs that do the same: all of them in a data-parallel job, one stage "
+        "of a pipeline.",
+        "exposed": "A communication is under way and nothing is computed. What compute hides costs "
+        "nothing and is not counted.",
+        "waiting": "Neither computes nor communicates: the bubble of a pipeline, or others that "
+        "are slower.",
+        "bound": "No schedule of the same communication is faster: the longest compute, and the "
+        "bytes over all bandwidth.",
+        "critical path": "The chain of work and communication that determines when the step ends; "
+        "whatever is not on it could take longer for free.",
+        "world": world_words([one.world for one in ones]),
+        word: _TRUST[word],
+    }
+
+
+def _timelines(results: Mapping[str, TrainingResult]) -> Sequence[Block]:
+    shown = {name: one for name, one in results.items() if one.timeline}
+    if not shown:
+        return left_out(list(results.values()))
+    rows = []
+    seen: dict[str, str] = {}
+    for name, result in shown.items():
+        busy = {one.name: show_percent(one.busy_fraction) for one in result.dimensions}
+        tracks: dict[str, dict[str, list[Bar]]] = {one.name: {} for one in result.actors}
+        for piece in result.timeline or ():
+            colour = shade(piece)
+            kind = piece.work_pass if piece.track == "compute" else piece.purpose
+            seen.setdefault(kind or piece.track, colour)
+            of = tracks.setdefault(piece.actor, {"compute": []})
+            of.setdefault(piece.track, []).append(_bar(piece, colour))
+        order = ["compute", *busy]
+        for actor in result.actors:
+            mine = tracks[actor.name]
+            group = actor.name + _ranks(actor)
+            if len(shown) > 1:
+                group = f"{name}: {group}"
+            known = [track for track in order if track in mine]
+            for track in [*known, *(track for track in mine if track not in known)]:
+                aside = busy.get(track, "") if len(result.actors) == 1 else ""
+                rows.append(Row(group, track, aside, mine[track]))
+    known = [*PASSES, "compute", *BY_PURPOSE]
+    legend = [(seen[kind], kind) for kind in known if kind in seen]
+    return [
+        timeline(
+            "step",
+            rows,
+            title=TITLES["step"],
+            caption=CAPTIONS["step"],
+            legend=legend,
+            end_us=max(sum(result.steps_us) for result in shown.values()),
+            example="such as compute, or dim1 iteration 2",
+        )
+    ]
+
+
+def _ranks(actor: ActorResult) -> str:
+    if actor.first_rank is None:
+        return f", {actor.ranks:,} ranks" if actor.ranks > 1 else ""
+    alike = f" and {actor.ranks - 1:,} like it" if actor.ranks > 1 else ""
+    return f", rank {actor.first_rank}{alike}"
+
+
+def _bar(piece: Slice, colour: str) -> Bar:
+    said = [f"iteration {piece.iteration}"]
+    if piece.work_pass:
+        said.append(piece.work_pass)
+    if piece.purpose:
+        said.append(piece.purpose)
+    if piece.operation:
+        size = f" of {show_size(piece.bytes)}" if piece.bytes is not None else ""
+        said.append(f"{piece.operation.replace('_', '-')}{size}")
+    if piece.group_size:
+        said.append(f"among {piece.group_size:,}")
+    return Bar(piece.start_us, piece.end_us, piece.name, colour, ", ".join(said))
+
+
+def _front(results: Mapping[str, TrainingResult], inputs: Inputs) -> Section:
+    what = "samples per second"
+    rates = {name: one.throughput.samples_per_s for name, one in results.items() if one.throughput}
+    if len(rates) < len(results):
+        what = "steps per second"
+        rates = {name: 1e6 / one.step_time_us for name, one in results.items()}
+    return front_section(priced(rates, inputs), rate=what)
 
 
 def _model(tree: Mapping[str, object]) -> str:
@@ -117,9 +293,9 @@ def _model(tree: Mapping[str, object]) -> str:
 def _headline(results: Mapping[str, TrainingResult]) -> str:
     (base_name, base), *_ = results.items()
     if len(results) == 1:
-        share = show_percent(base.exposed_communication_us / base.step_time_us)
+        part = show_percent(base.exposed_communication_us / base.step_time_us)
         said = f"A step takes {show_time(base.step_time_us)}; "
-        return said + f"{share} of it is exposed communication."
+        return said + f"{part} of it is exposed communication."
     name, best = min(results.items(), key=lambda item: item[1].step_time_us)
     if best is base:
         return f"{base_name} is the fastest: {show_time(base.step_time_us)} a step."
@@ -152,159 +328,3 @@ def _cards(one: TrainingResult) -> list[tuple[str, str, str]]:
             aside = f"of {show_size(memory.capacity)}{fits}"
         cards.append(("memory per NPU", show_size(one.memory_per_npu_bytes), aside))
     return cards
-
-
-def _results(results: Mapping[str, TrainingResult]) -> list[list[str]]:
-    first = next(iter(results.values())).step_time_us
-    return [
-        [
-            name,
-            f"{one.step_time_us:,.3f}",
-            f"{first / one.step_time_us:.3f}",
-            show_percent(one.compute_us / one.step_time_us),
-            show_percent(one.exposed_communication_us / one.step_time_us),
-            show_percent(one.waiting_us / one.step_time_us),
-            f"{one.bound_step_time_us:,.3f}",
-            one.tensor_policy,
-            f"{one.policy}, {one.order.replace('_', ' ')}",
-            one.world,
-        ]
-        for name, one in results.items()
-    ]
-
-
-def _tables(results: Mapping[str, TrainingResult], what_ifs: Sequence[WhatIf]) -> list[_Table]:
-    tables = [_critical(results), _exposed(results), _dimensions(results), _links(results)]
-    tables += [_busiest(results), _actors(results), _memory(results)]
-    if what_ifs:
-        rows = [
-            [
-                one.name.replace("_", " "),
-                f"{one.result.step_time_us:,.3f}",
-                f"{one.speedup:.3f}",
-                show_percent(one.result.exposed_communication_us / one.result.step_time_us),
-            ]
-            for one in what_ifs
-        ]
-        header = ["what if", "step (µs)", "speed-up", "exposed"]
-        tables.insert(0, _Table("what-ifs", "What if", header, rows, [0]))
-    return [table for table in tables if table.rows]
-
-
-def _critical(results: Mapping[str, TrainingResult]) -> _Table:
-    most = MOST_ROWS if len(results) == 1 else 3
-    rows = [
-        [
-            name,
-            one.what,
-            one.purpose or "–",
-            one.dimension or "–",
-            one.actor or "–",
-            f"{count:,}",
-            f"{one.time_us:,.3f}",
-            show_percent(one.share),
-            one.name or "–",
-        ]
-        for name, result in results.items()
-        for one, count in result.path_by_kind()[:most]
-    ]
-    header = ["result", "", "for", "on", "actor", "parts", "time (µs)", "of the step", "longest"]
-    note = "Parts of one kind are added up; every one of them is in the tables."
-    return _Table("path", "The critical path", header, rows, [0, 1, 2, 3, 4, 8], note)
-
-
-def _exposed(results: Mapping[str, TrainingResult]) -> _Table:
-    used = {name for one in results.values() for name, us in one.exposed_us.items() if us > 0}
-    header = [name for name, _ in next(iter(results.values())).exposed_us.items() if name in used]
-    rows = [
-        [name, *(f"{us:,.3f}" for purpose, us in one.exposed_us.items() if purpose in used)]
-        for name, one in results.items()
-        if used
-    ]
-    title = "Exposed communication by what it is for (µs)"
-    return _Table("exposed", title, ["result", *header], rows, [0])
-
-
-def _dimensions(results: Mapping[str, TrainingResult]) -> _Table:
-    rows = [
-        [
-            name,
-            one.name,
-            one.kind.replace("_", " "),
-            f"{one.size:,}",
-            show_bandwidth(one.bandwidth_gbps),
-            show_size(one.bytes_per_npu),
-            show_percent(one.utilisation),
-            show_percent(one.busy_fraction),
-        ]
-        for name, result in results.items()
-        for one in result.dimensions
-    ]
-    header = ["result", "dimension", "kind", "size", "bandwidth", "sent per NPU", "used", "busy"]
-    return _Table("dimensions", "Dimensions", header, rows, [0, 1, 2])
-
-
-def _links(results: Mapping[str, TrainingResult]) -> _Table:
-    rows = [
-        [
-            name,
-            one.name,
-            f"{one.links:,}",
-            show_bandwidth(one.bandwidth_gbps),
-            show_percent(one.mean),
-            show_percent(one.max),
-            one.busiest or "–",
-        ]
-        for name, result in results.items()
-        for one in result.links
-    ]
-    header = ["result", "links", "count", "bandwidth", "used, mean", "used, most", "busiest"]
-    note = "Directed links; of a topology, those of one plane."
-    return _Table("links", "Links", header, rows, [0, 1, 6], note)
-
-
-def _busiest(results: Mapping[str, TrainingResult]) -> _Table:
-    most = MOST_ROWS if len(results) == 1 else 3
-    rows = [
-        [name, one.name, show_bandwidth(one.bandwidth_gbps), show_percent(one.utilisation)]
-        for name, result in results.items()
-        for one in result.busiest_links[:most]
-    ]
-    header = ["result", "link", "bandwidth", "used"]
-    return _Table("busiest-links", "The busiest links", header, rows, [0, 1])
-
-
-def _actors(results: Mapping[str, TrainingResult]) -> _Table:
-    rows = [
-        [
-            name,
-            one.name,
-            f"{one.ranks:,}",
-            f"{one.compute_us:,.3f}",
-            f"{one.exposed_communication_us:,.3f}",
-            f"{one.waiting_us:,.3f}",
-        ]
-        for name, result in results.items()
-        if len(result.actors) > 1
-        for one in result.actors
-    ]
-    header = ["result", "actor", "ranks", "compute (µs)", "exposed (µs)", "waiting (µs)"]
-    left = len(rows) - MOST_ROWS
-    note = f"{left:,} more are in the tables." if left > 0 else ""
-    return _Table("actors", "Actors", header, rows[:MOST_ROWS], [0, 1], note)
-
-
-def _memory(results: Mapping[str, TrainingResult]) -> _Table:
-    rows = [
-        [
-            name,
-            *(show_size(count) for _, count in one.memory.items()),
-            show_size(one.memory_per_npu_bytes or 0),
-            "–" if one.memory.capacity is None else show_size(one.memory.capacity),
-        ]
-        for name, one in results.items()
-        if one.memory is not None
-    ]
-    kinds = ["parameters", "gradients", "optimizer", "activations"]
-    header = ["result", *kinds, "together", "of"]
-    return _Table("memory", "Memory of the fullest NPU", header, rows, [0])

@@ -1,13 +1,12 @@
 """What `--out DIR` writes of traffic on graph fabrics.
 
 `result.json`, the tables `traffic` (one row a result) and `npus` (bandwidth of each NPU, where it
-was measured) as CSV and Parquet, and a picture as SVG and PNG: the distribution of the NPUs'
-bandwidths, or else the shares of injection.
+was measured) as CSV and Parquet, `report.html`, and a picture as SVG and PNG: the distribution of
+the NPUs' bandwidths, or else the shares of injection.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,9 +16,11 @@ from allrail.files import staged_folder
 from allrail.results.frames import write_frame
 from allrail.results.write import (
     ALL_FILES,
-    MADE_BY,
+    REPORT_FILE,
     RESULT_FILE,
     check_folder,
+    input_tree,
+    result_tree,
     write_json,
 )
 
@@ -70,8 +71,10 @@ def write_traffic(
         InputError: The folder cannot be written, or a file of another program is in the way.
     """
     from allrail.report import style, traffic
+    from allrail.report.traffic_page import page
 
     check_folder(folder)
+    inputs = {name: input_tree(scenario) for name, scenario in scenarios.items()}
     each = {name: list(one.raw.get("npu_bandwidths_gbps", ())) for name, one in results.items()}
     each = {name: values for name, values in each.items() if values}
     if each:
@@ -79,12 +82,15 @@ def write_traffic(
     else:
         name, figure = traffic.SHARES, traffic.shares(results)
     with staged_folder(folder, ours=ALL_FILES) as staged:
-        (staged / f"{name}.svg").write_text(style.svg(figure, name=name), encoding="utf-8")
+        svg = style.svg(figure, name=name)
+        (staged / f"{name}.svg").write_text(svg, encoding="utf-8")
         (staged / f"{name}.png").write_bytes(style.png(figure, name=name))
         write_frame(traffic_frame(results), folder=staged, name="traffic")
         if each:
             write_frame(npus_frame(each), folder=staged, name="npus")
-        write_json(staged / RESULT_FILE, _tree(results, scenarios))
+        html = page(results, inputs=inputs, pictures={name: svg}, version=_core.version())
+        (staged / REPORT_FILE).write_text(html, encoding="utf-8")
+        write_json(staged / RESULT_FILE, result_tree(results, inputs=inputs))
 
 
 def traffic_frame(results: Mapping[str, TrafficResult]) -> pl.DataFrame:
@@ -114,22 +120,3 @@ def npus_frame(each: Mapping[str, list[float]]) -> pl.DataFrame:
     rows = [(name, i, value) for name, values in each.items() for i, value in enumerate(values)]
     schema = {"result": pl.String, "sender": pl.Int64, "bandwidth_gbps": pl.Float64}
     return pl.DataFrame(rows, schema=schema, orient="row")
-
-
-def _tree(
-    results: Mapping[str, TrafficResult], scenarios: Mapping[str, Scenario]
-) -> dict[str, object]:
-    return {
-        "schema_version": 1,
-        "made_by": MADE_BY,
-        "versions": {"allrail": _core.version()},
-        "results": [
-            {
-                "name": name,
-                "seed": one.seed,
-                "scenario": json.loads(scenarios[name].to_json()),
-                "result": {k: v for k, v in one.raw.items() if k != "npu_bandwidths_gbps"},
-            }
-            for name, one in results.items()
-        ],
-    }

@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -19,7 +18,15 @@ from allrail import _core
 from allrail.files import staged_folder
 from allrail.results.frames import DIMENSION_TYPES, write_frame
 from allrail.results.kineto import Named, compressed, first_ranks, trace_of
-from allrail.results.write import ALL_FILES, MADE_BY, RESULT_FILE, check_folder, write_json
+from allrail.results.write import (
+    ALL_FILES,
+    REPORT_FILE,
+    RESULT_FILE,
+    check_folder,
+    input_tree,
+    result_tree,
+    write_json,
+)
 from allrail.training_result import TrainingResult
 
 if TYPE_CHECKING:
@@ -136,7 +143,8 @@ def write_training(
     from allrail.report.training_page import page
 
     check_folder(folder)
-    shown = {name: describe(scenario) for name, scenario in scenarios.items()}
+    inputs = {name: input_tree(scenario) for name, scenario in scenarios.items()}
+    told = [one.to_dict() for one in what_ifs]
     with staged_folder(folder, ours=ALL_FILES) as staged:
         pictures = {}
         for name, figure in _drawn(results, what_ifs).items():
@@ -147,10 +155,15 @@ def write_training(
             write_frame(frame, folder=staged, name=name)
         _write_traces(staged, results, scenarios)
         html = page(
-            results, inputs=shown, pictures=pictures, what_ifs=what_ifs, version=_core.version()
+            results,
+            inputs={name: describe(tree) for name, tree in inputs.items()},
+            pictures=pictures,
+            what_ifs=told,
+            version=_core.version(),
         )
-        (staged / "report.html").write_text(html, encoding="utf-8")
-        write_json(staged / RESULT_FILE, _tree(results, scenarios, what_ifs))
+        (staged / REPORT_FILE).write_text(html, encoding="utf-8")
+        tree = result_tree(results, inputs=inputs)
+        write_json(staged / RESULT_FILE, {**tree, "what_ifs": told} if told else tree)
 
 
 def frames(
@@ -193,19 +206,16 @@ def frames(
     return tables
 
 
-def describe(scenario: Scenario) -> dict[str, Any]:
+def describe(tree: Mapping[str, Any]) -> dict[str, Any]:
     """Return a scenario as people read it: a model by its name, not by all its layers.
 
     Args:
-        scenario: With a workload.
+        tree: As plain values, with a workload.
     """
-    tree: dict[str, Any] = json.loads(scenario.to_json())
-    if scenario.workload is not None:
-        model = {key: one for key, one in scenario.workload.model.items() if key != "name"}
-        short = {key: one for key, one in model.items() if isinstance(one, str)}
-        tree["workload"]["model"] = short or scenario.workload.title
-        tree["workload"].pop("name", None)
-    return tree
+    work = dict(tree["workload"])
+    title = work.pop("name", "workload")
+    short = {key: one for key, one in work["model"].items() if isinstance(one, str)}
+    return {**tree, "workload": {**work, "model": short or title}}
 
 
 def _drawn(results: Mapping[str, TrainingResult], what_ifs: Sequence[WhatIf]) -> dict[str, Figure]:
@@ -276,27 +286,3 @@ def _frame(rows: Sequence[tuple[str, Mapping[str, Any]]], types: Mapping[str, st
         columns[key] = [row.get(key) for _, row in rows]
     schema = {"result": pl.String, **{name: getattr(pl, kind) for name, kind in types.items()}}
     return pl.DataFrame(columns, schema=schema)
-
-
-def _tree(
-    results: Mapping[str, TrainingResult],
-    scenarios: Mapping[str, Scenario],
-    what_ifs: Sequence[WhatIf],
-) -> dict[str, object]:
-    tree: dict[str, object] = {
-        "schema_version": 1,
-        "made_by": MADE_BY,
-        "versions": {"allrail": _core.version()},
-        "results": [
-            {
-                "name": name,
-                "seed": one.seed,
-                "scenario": json.loads(scenarios[name].to_json()),
-                "result": one.to_dict(timeline=False),
-            }
-            for name, one in results.items()
-        ],
-    }
-    if what_ifs:
-        tree["what_ifs"] = [one.to_dict() for one in what_ifs]
-    return tree

@@ -22,8 +22,11 @@ from allrail.results.trace import trace_gzip
 if TYPE_CHECKING:
     from allrail.result import Result
     from allrail.scenario import Scenario
+    from allrail.traffic import TrafficResult
+    from allrail.training_result import TrainingResult
 
 RESULT_FILE = "result.json"
+REPORT_FILE = "report.html"
 MADE_BY = "allrail"
 PICTURES = ("comparison", "gantt", "activity")
 TABLES = ("results", "dimensions", "timeline")
@@ -31,7 +34,7 @@ FILES = (
     *(f"{name}.{ending}" for name in PICTURES for ending in ("svg", "png")),
     *(f"{name}.{ending}" for name in TABLES for ending in ("csv", "parquet")),
     "trace.json.gz",
-    "report.html",
+    REPORT_FILE,
     RESULT_FILE,
 )
 """All that may be written of collectives."""
@@ -61,6 +64,7 @@ TRACES = "kineto/rank_*.json.gz"
 """The same: a trace a rank."""
 ALL_FILES = (*FILES, *TRAFFIC_FILES, *TRAINING_FILES, TRACES)
 """What an earlier run may have left in a folder."""
+_TABLED = ("timeline", "npu_bandwidths_gbps")
 
 
 def write_results(
@@ -77,10 +81,10 @@ def write_results(
         InputError: The folder cannot be written, or a file of another program is in the way.
     """
     from allrail.report import activity, comparison, gantt, style
-    from allrail.report.page import page
+    from allrail.report.collectives_page import page
 
     check_folder(folder)
-    inputs = {name: _input(scenario) for name, scenario in scenarios.items()}
+    inputs = {name: input_tree(scenario) for name, scenario in scenarios.items()}
     drawn: dict[str, Any] = {}
     if len(results) > 1:
         drawn[comparison.NAME] = comparison.comparison(results)
@@ -99,21 +103,27 @@ def write_results(
             write_frame(timeline_frame(results), folder=staged, name="timeline")
             (staged / "trace.json.gz").write_bytes(trace_gzip(results))
         html = page(results, inputs=inputs, pictures=pictures, version=_core.version())
-        (staged / "report.html").write_text(html, encoding="utf-8")
+        (staged / REPORT_FILE).write_text(html, encoding="utf-8")
         write_json(staged / RESULT_FILE, result_tree(results, inputs=inputs))
 
 
-def _input(scenario: Scenario) -> dict[str, Any]:
-    """A scenario as plain values; the core needs no name of a topology, people do."""
+def input_tree(scenario: Scenario) -> dict[str, Any]:
+    """A scenario as plain values; the core needs no name of a topology, people do.
+
+    Args:
+        scenario: What was simulated.
+    """
     tree: dict[str, Any] = json.loads(scenario.to_json())
     tree["fabric"] = {"name": scenario.fabric.name, **tree["fabric"]}
     return tree
 
 
 def result_tree(
-    results: Mapping[str, Result], *, inputs: Mapping[str, Mapping[str, Any]]
+    results: Mapping[str, Result | TrainingResult | TrafficResult],
+    *,
+    inputs: Mapping[str, Mapping[str, Any]],
 ) -> dict[str, Any]:
-    """What `result.json` holds; timelines are in the table of their own.
+    """What `result.json` holds; timelines and the bandwidths of NPUs have tables of their own.
 
     Args:
         results: By name.
@@ -128,7 +138,9 @@ def result_tree(
                 "name": name,
                 "seed": result.seed,
                 "scenario": inputs[name],
-                "result": {k: v for k, v in result.to_dict().items() if k != "timeline"},
+                "result": {
+                    key: value for key, value in result.to_dict().items() if key not in _TABLED
+                },
             }
             for name, result in results.items()
         ],

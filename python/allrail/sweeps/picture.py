@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from itertools import pairwise, product
 from typing import TYPE_CHECKING, Any
 
+from allrail.report.front import pareto_front
 from allrail.report.style import GRID, HUES, INK, MUTED, WIDTH, bare, style
 from allrail.sweeps.axes import Axis, written
 from allrail.sweeps.table import ERROR
@@ -273,7 +274,7 @@ def _scatter(swept: Swept, table: pl.DataFrame, keys: list[_Key]) -> Figure:
 
 def _pareto(table: pl.DataFrame) -> Figure:
     """Cost against what a step does a second."""
-    rate, label = _rates(table)
+    rate, label = rates(table)
     points = [
         (cost, one, number)
         for cost, one, number in zip(table["cost_usd"], rate, table["point"], strict=True)
@@ -315,24 +316,15 @@ def _pareto(table: pl.DataFrame) -> Figure:
     return figure
 
 
-def _rates(table: pl.DataFrame) -> tuple[list[float | None], str]:
-    """Throughput, by the best name that is known for every point."""
+def rates(table: pl.DataFrame) -> tuple[list[float | None], str]:
+    """Throughput of each row, by the best name that is known for every point, and that name.
+
+    Args:
+        table: A row a point; its throughput is None where the point failed.
+    """
     for name in ("samples_per_s", "algbw_GBps"):
         if name in table.columns and not table[name].null_count():
             return table[name].to_list(), name
     time = "step_time_us" if "step_time_us" in table.columns else "time_us"
     what = "steps" if time == "step_time_us" else "runs"
     return [1e6 / us for us in table[time]], f"{what} per second"
-
-
-def pareto_front(points: Sequence[tuple[float, float, int]]) -> list[tuple[float, float, int]]:
-    """Return the points that nothing cheaper or equally cheap surpasses, the cheapest first.
-
-    Args:
-        points: Cost, throughput, and which.
-    """
-    front: list[tuple[float, float, int]] = []
-    for point in sorted(points, key=lambda one: (one[0], -one[1], one[2])):
-        if not front or point[1] > front[-1][1]:
-            front.append(point)
-    return front

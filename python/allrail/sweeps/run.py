@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 NAME = "sweep"
+REPORT = "report.html"
 PICTURES = tuple(f"{name}.{ending}" for name in (NAME, "pareto") for ending in ("svg", "png"))
 
 
@@ -65,7 +66,7 @@ def sweep(
     Args:
         study: A file, or a mapping of the same shape.
         out: The folder for `sweep.jsonl` (results as they come), `sweep.parquet`, `sweep.csv` and
-            pictures.
+            pictures, and `report.html`.
         workers: Processes on this machine; as many as there are cores if None.
         ray: The address of a Ray cluster that works instead.
         progress: Told how many points are done.
@@ -115,12 +116,18 @@ def _results(study: Study, tasks: Tasks, *, workers: int | None, ray: str | None
 
 
 def _write(swept: Swept) -> None:
+    from allrail import _core
     from allrail.report import style
     from allrail.results.frames import write_frame
+    from allrail.sweeps.page import page
     from allrail.sweeps.picture import pictures
 
-    with staged_folder(swept.folder, ours=PICTURES) as staged:
+    with staged_folder(swept.folder, ours=(*PICTURES, REPORT)) as staged:
         write_frame(swept.table, folder=staged, name=NAME)
+        drawn: dict[str, str] = {}
         for name, figure in pictures(swept).items():
-            (staged / f"{name}.svg").write_text(style.svg(figure, name=name), encoding="utf-8")
+            drawn[name] = style.svg(figure, name=name)
+            (staged / f"{name}.svg").write_text(drawn[name], encoding="utf-8")
             (staged / f"{name}.png").write_bytes(style.png(figure, name=name))
+        html = page(swept, pictures=drawn, version=_core.version())
+        (staged / REPORT).write_text(html, encoding="utf-8")

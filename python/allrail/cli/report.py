@@ -1,0 +1,34 @@
+"""`allrail report`: the page of results that were written before."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.command()
+@click.argument("path", metavar="DIR", type=click.Path(path_type=Path))
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Write the page here; `report.html` beside the results if left out.",
+)
+def command(*, path: Path, out: Path | None) -> None:
+    """Write the report of results that `--out` has written into DIR: one page that opens offline.
+
+    DIR may be the `result.json` in it. Nothing is simulated; pictures are taken as they are.
+
+    \b
+    Examples:
+      allrail report out
+      allrail report out --out page.html
+    """  # noqa: D301, click wants the character
+    from allrail.files import write_text
+    from allrail.report.saved import saved_page
+
+    html = saved_page(path)
+    file = out or (path if path.is_dir() else path.parent) / "report.html"
+    write_text(file, html)
+    click.echo(f"report    {file}", err=True)

@@ -1,0 +1,177 @@
+"""The report of results that were written before: what `allrail report` writes.
+
+All is read from the folder that `--out` made: `result.json`, the timeline's table, and the pictures
+as they are. So the page is the same, byte for byte, as the one that was written with the results.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from allrail.errors import InputError
+from allrail.results.write import MADE_BY, RESULT_FILE
+
+ELSEWHERE = {
+    "sweep.jsonl": "`allrail sweep` with the same study and `--out` writes its report again, and "
+    "simulates nothing that it knows",
+    "reproduction.json": "`allrail reproduce` with `--out` writes its report; it needs more than "
+    "the folder holds",
+}
+"""Files of other verbs, and what writes their reports."""
+
+
+def saved_page(path: Path) -> str:
+    """The report of a folder that `--out` has written.
+
+    Args:
+        path: The folder, or its `result.json`.
+
+    Raises:
+        InputError: It is not there, or not what `--out` writes.
+    """
+    file = path / RESULT_FILE if path.is_dir() else path
+    tree = _read(path, file)
+    try:
+        if "placement" in tree:
+            return _placement(file.parent, tree["placement"])
+        first = tree["results"][0]["result"]
+        for key, make in _KINDS.items():
+            if key in first:
+                return make(file.parent, tree)
+    except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
+        raise _refused(
+            path, f"it is not whole: {type(error).__name__}: {error}", "simulate it again"
+        ) from None
+    raise _refused(path, "it holds results of no kind that has a report", "simulate it again")
+
+
+def _read(path: Path, file: Path) -> dict[str, Any]:
+    try:
+        tree = json.loads(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        for name, hint in ELSEWHERE.items():
+            if (file.parent / name).exists():
+                raise _refused(path, f"it has no `{RESULT_FILE}`", hint) from None
+        raise _refused(
+            path,
+            f"there is no `{RESULT_FILE}`" if path.is_dir() else "there is no such file",
+            "name a folder that `--out` of simulate, compare or place has written",
+        ) from None
+    except OSError as error:
+        raise _refused(path, f"it cannot be read: {error.strerror or error}", "") from None
+    except ValueError as error:
+        raise _refused(path, f"it is no JSON: {error}", "simulate it again") from None
+    if not isinstance(tree, dict) or tree.get("made_by") != MADE_BY:
+        raise _refused(
+            path, "it was not written by allrail", "name a folder that `--out` has written"
+        )
+    return tree
+
+
+def _refused(path: Path, why: str, hint: str) -> InputError:
+    return InputError(why, hint=hint, source="allrail report", value=str(path))
+
+
+def _pictures(folder: Path, names: tuple[str, ...]) -> dict[str, str]:
+    files = {name: folder / f"{name}.svg" for name in names}
+    return {name: file.read_text(encoding="utf-8") for name, file in files.items() if file.exists()}
+
+
+def _rows(folder: Path, table: str) -> list[dict[str, Any]]:
+    import polars as pl
+
+    file = folder / f"{table}.parquet"
+    try:
+        return pl.read_parquet(file).to_dicts() if file.exists() else []
+    except pl.exceptions.PolarsError as error:
+        raise ValueError(f"{file.name}: {error}") from None
+
+
+def _trees(folder: Path, tree: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Each result as `--json` prints it, with its timeline."""
+    trees = {one["name"]: dict(one["result"]) for one in tree["results"]}
+    for row in _rows(folder, "timeline"):
+        row["pass"] = row.get("work_pass")
+        trees[row["result"]].setdefault("timeline", []).append(row)
+    return trees
+
+
+def _inputs(tree: Mapping[str, Any]) -> dict[str, Any]:
+    return {one["name"]: one["scenario"] for one in tree["results"]}
+
+
+def _collectives(folder: Path, tree: Mapping[str, Any]) -> str:
+    from allrail import _core
+    from allrail.report.collectives_page import page
+    from allrail.result import Result
+    from allrail.results.write import PICTURES
+
+    return page(
+        {name: Result.from_dict(one) for name, one in _trees(folder, tree).items()},
+        inputs=_inputs(tree),
+        pictures=_pictures(folder, PICTURES),
+        version=_core.version(),
+    )
+
+
+def _training(folder: Path, tree: Mapping[str, Any]) -> str:
+    from allrail import _core
+    from allrail.report.training import PICTURES
+    from allrail.report.training_page import page
+    from allrail.results.training import describe
+    from allrail.training_result import TrainingResult
+
+    return page(
+        {name: TrainingResult.from_dict(one) for name, one in _trees(folder, tree).items()},
+        inputs={name: describe(one) for name, one in _inputs(tree).items()},
+        pictures=_pictures(folder, PICTURES),
+        what_ifs=tree.get("what_ifs", ()),
+        version=_core.version(),
+    )
+
+
+def _traffic(folder: Path, tree: Mapping[str, Any]) -> str:
+    from allrail import _core
+    from allrail.report.traffic_page import TITLES, page
+    from allrail.traffic import TrafficResult
+
+    return page(
+        {one["name"]: TrafficResult.from_dict(one["result"]) for one in tree["results"]},
+        inputs=_inputs(tree),
+        pictures=_pictures(folder, tuple(TITLES)),
+        version=_core.version(),
+    )
+
+
+def _placement(folder: Path, told: Mapping[str, Any]) -> str:
+    from allrail import _core
+    from allrail.report.placement import PICTURES
+    from allrail.report.placement_page import page
+
+    mixes = [
+        {
+            **row,
+            "upper": {
+                "all_to_all": row["all_to_all_above_leaves"],
+                "rings": row["rings_above_leaves"],
+            },
+        }
+        for row in _rows(folder, "mixes")
+    ]
+    jobs = _rows(folder, "jobs")
+    return page(
+        {**told, **({"ran": jobs} if "makespan_s" in told else {"mixes": mixes})},
+        pictures=_pictures(folder, PICTURES),
+        version=_core.version(),
+    )
+
+
+_KINDS: dict[str, Callable[[Path, Mapping[str, Any]], str]] = {
+    "step_time_us": _training,
+    "share_of_injection": _traffic,
+    "bound_time_us": _collectives,
+}
+"""What only one kind of result has, and how its page is made."""

@@ -1,0 +1,239 @@
+"""The tables of a report of training steps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from allrail.report.document import Cell, Cells, Table, microseconds, share
+from allrail.results.units import show_bandwidth, show_size
+from allrail.training_result import TrainingResult
+
+MOST_ROWS = 40
+WhatIfs = Sequence[Mapping[str, Any]]
+"""Entries of `what_ifs` in `result.json`."""
+
+
+def assumption(one: Mapping[str, Any]) -> str:
+    """An assumption as people read it.
+
+    Args:
+        one: An entry of `what_ifs` in `result.json`.
+    """
+    return str(one["name"]).replace("_", " ")
+
+
+def results(results: Mapping[str, TrainingResult]) -> Table:
+    """A row a result.
+
+    Args:
+        results: By name.
+    """
+    first = next(iter(results.values())).step_time_us
+    rows: list[Cells] = [
+        [
+            name,
+            microseconds(one.step_time_us),
+            Cell(f"{first / one.step_time_us:.3f}", first / one.step_time_us),
+            share(one.compute_us / one.step_time_us),
+            share(one.exposed_communication_us / one.step_time_us),
+            share(one.waiting_us / one.step_time_us),
+            microseconds(one.bound_step_time_us),
+            one.tensor_policy,
+            f"{one.policy}, {one.order.replace('_', ' ')}",
+            one.world,
+        ]
+        for name, one in results.items()
+    ]
+    header = ["result", "step (µs)", "speed-up", "compute", "exposed", "waiting", "bound (µs)"]
+    return Table("steps", [*header, "tensors", "policy", "world"], rows, [0, 7, 8, 9])
+
+
+def what_ifs(rows_of: WhatIfs) -> list[Table]:
+    """A row an assumption.
+
+    Args:
+        rows_of: Entries of `what_ifs` in `result.json`.
+    """
+    rows: list[Cells] = [
+        [
+            assumption(one),
+            microseconds(one["step_time_us"]),
+            Cell(f"{one['speedup']:.3f}", one["speedup"]),
+            share(one["exposed_communication_us"] / one["step_time_us"]),
+        ]
+        for one in rows_of
+    ]
+    header = ["what if", "step (µs)", "speed-up", "exposed"]
+    return [Table("assumptions", header, rows, [0])] if rows else []
+
+
+def critical(results: Mapping[str, TrainingResult]) -> Table:
+    """The critical path, parts of one kind added up.
+
+    Args:
+        results: By name.
+    """
+    most = MOST_ROWS if len(results) == 1 else 3
+    rows: list[Cells] = [
+        [
+            name,
+            one.what,
+            one.purpose or "–",
+            one.dimension or "–",
+            one.actor or "–",
+            Cell(f"{count:,}", count),
+            microseconds(one.time_us),
+            share(one.share),
+            one.name or "–",
+        ]
+        for name, result in results.items()
+        for one, count in result.path_by_kind()[:most]
+    ]
+    header = [
+        "result",
+        "what",
+        "for",
+        "on",
+        "actor",
+        "parts",
+        "time (µs)",
+        "of the step",
+        "longest",
+    ]
+    note = "Parts of one kind are added up; every one of them is in the tables."
+    return Table("path", header, rows, [0, 1, 2, 3, 4, 8], note=note)
+
+
+def exposed(results: Mapping[str, TrainingResult]) -> Table:
+    """Exposed communication by what it is for.
+
+    Args:
+        results: By name.
+    """
+    used = {name for one in results.values() for name, us in one.exposed_us.items() if us > 0}
+    header = [name for name, _ in next(iter(results.values())).exposed_us.items() if name in used]
+    rows: list[Cells] = [
+        [name, *(microseconds(us) for purpose, us in one.exposed_us.items() if purpose in used)]
+        for name, one in results.items()
+        if used
+    ]
+    title = "Exposed communication by what it is for (µs)"
+    return Table("exposed", ["result", *header], rows, [0], title=title)
+
+
+def dimensions(results: Mapping[str, TrainingResult]) -> Table:
+    """A row a result and dimension.
+
+    Args:
+        results: By name.
+    """
+    rows: list[Cells] = [
+        [
+            name,
+            one.name,
+            one.kind.replace("_", " "),
+            Cell(f"{one.size:,}", one.size),
+            Cell(show_bandwidth(one.bandwidth_gbps), one.bandwidth_gbps),
+            Cell(show_size(one.bytes_per_npu), one.bytes_per_npu),
+            share(one.utilisation),
+            share(one.busy_fraction),
+        ]
+        for name, result in results.items()
+        for one in result.dimensions
+    ]
+    header = ["result", "dimension", "kind", "size", "bandwidth", "sent per NPU", "used", "busy"]
+    return Table("dimensions", header, rows, [0, 1, 2], title="Dimensions")
+
+
+def links(results: Mapping[str, TrainingResult]) -> Table:
+    """Classes of links, in worlds of messages.
+
+    Args:
+        results: By name.
+    """
+    rows: list[Cells] = [
+        [
+            name,
+            one.name,
+            Cell(f"{one.links:,}", one.links),
+            Cell(show_bandwidth(one.bandwidth_gbps), one.bandwidth_gbps),
+            share(one.mean),
+            share(one.max),
+            one.busiest or "–",
+        ]
+        for name, result in results.items()
+        for one in result.links
+    ]
+    header = ["result", "links", "count", "bandwidth", "used, mean", "used, most", "busiest"]
+    note = "Directed links; of a topology, those of one plane."
+    return Table("links", header, rows, [0, 1, 6], title="Links", note=note)
+
+
+def busiest(results: Mapping[str, TrainingResult]) -> Table:
+    """The busiest links, in worlds of messages.
+
+    Args:
+        results: By name.
+    """
+    most = MOST_ROWS if len(results) == 1 else 3
+    rows: list[Cells] = [
+        [
+            name,
+            one.name,
+            Cell(show_bandwidth(one.bandwidth_gbps), one.bandwidth_gbps),
+            share(one.utilisation),
+        ]
+        for name, result in results.items()
+        for one in result.busiest_links[:most]
+    ]
+    header = ["result", "link", "bandwidth", "used"]
+    return Table("busiest-links", header, rows, [0, 1], title="The busiest links")
+
+
+def actors(results: Mapping[str, TrainingResult]) -> Table:
+    """A row an actor, where there are several.
+
+    Args:
+        results: By name.
+    """
+    rows: list[Cells] = [
+        [
+            name,
+            one.name,
+            Cell(f"{one.ranks:,}", one.ranks),
+            microseconds(one.compute_us),
+            microseconds(one.exposed_communication_us),
+            microseconds(one.waiting_us),
+        ]
+        for name, result in results.items()
+        if len(result.actors) > 1
+        for one in result.actors
+    ]
+    header = ["result", "actor", "ranks", "compute (µs)", "exposed (µs)", "waiting (µs)"]
+    left = len(rows) - MOST_ROWS
+    note = f"{left:,} more are in the tables." if left > 0 else ""
+    return Table("actors", header, rows[:MOST_ROWS], [0, 1], note=note)
+
+
+def memory(results: Mapping[str, TrainingResult]) -> Table:
+    """What the fullest NPU keeps.
+
+    Args:
+        results: By name.
+    """
+    rows: list[Cells] = [
+        [
+            name,
+            *(Cell(show_size(count), count) for _, count in one.memory.items()),
+            Cell(show_size(one.memory_per_npu_bytes or 0), one.memory_per_npu_bytes),
+            "–"
+            if one.memory.capacity is None
+            else Cell(show_size(one.memory.capacity), one.memory.capacity),
+        ]
+        for name, one in results.items()
+        if one.memory is not None
+    ]
+    kinds = ["parameters", "gradients", "optimizer", "activations"]
+    header = ["result", *kinds, "together", "of"]
+    return Table("memory", header, rows, [0], title="Memory of the fullest NPU")
