@@ -119,3 +119,13 @@ def test_an_error_is_a_number_above_nothing(value: Any) -> None:
     with pytest.raises(allrail.InputError) as caught:
         allrail.simulate(collective(error=value))
     assert caught.value.field == "fabric.error"
+
+
+def test_reports_say_it(tmp_path: Path, allrail_cli: Callable[..., Any]) -> None:
+    for name, tree in (("collective", collective(error=0.2)), ("step", training(error=0.2))):
+        (tmp_path / f"{name}.yaml").write_text(json.dumps(tree))
+        out = tmp_path / name
+        told = allrail_cli("simulate", str(tmp_path / f"{name}.yaml"), "--out", str(out))
+        assert told.status == 0, told.stderr
+        assert "Error bar: from -" in (out / "report.html").read_text()
+        assert any("error_high_us" in table.read_text() for table in out.glob("*.csv"))

@@ -225,14 +225,15 @@ def predicted(
         errors: Of each result its time, and the least and the most that it is with the fabric's
             `error`, µs; None where the fabric has none.
     """
+    from allrail.results.units import show_error
+
     for wiring in dict.fromkeys(filter(None, simulated_as)):
         note(wiring)
     names = " and ".join(f"`{name}`" for name in dict.fromkeys(worlds))
     figures = "calibrated" if calibrated else "uncalibrated: nobody measured this hardware"
     note(f"predicted in world {names}; the fabric is {figures}")
-    known = [(low / at - 1, high / at - 1) for at, low, high in errors if low and high]
-    if known:
-        less, more = 100 * min(low for low, _ in known), 100 * max(high for _, high in known)
-        note(f"from {less:+.1f} to {more:+.1f} %, as far as the fabric's `error` is measured")
+    told = show_error(errors)
+    if told is not None:
+        note(told)
     if below_bound:
         note("below the physical bound: messages of a step do not share links (`contention: none`)")

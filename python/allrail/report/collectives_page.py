@@ -25,7 +25,13 @@ from allrail.report.front import front_section, priced
 from allrail.report.timeline import Bar, Row, left_out, timeline
 from allrail.result import Result, Stage
 from allrail.results.trace import SHORT
-from allrail.results.units import show_bandwidth, show_percent, show_size, show_time
+from allrail.results.units import (
+    show_bandwidth,
+    show_error,
+    show_percent,
+    show_size,
+    show_time,
+)
 
 TITLES = {
     "comparison": "Time and bandwidth used",
@@ -135,6 +141,8 @@ def _summary(results: Mapping[str, Result], inputs: Inputs, fabrics: Sequence[st
         f"Simulated: {_subtitle(inputs)} on {where}, {several}, in the world {worlds}.",
         f"The numbers are {word}. {trust}",
     ]
+    told = show_error((one.time_us, one.error_low_us, one.error_high_us) for one in ones)
+    said += [f"Error bar: {told}."] if told else []
     busy = max(best.dimensions, key=lambda one: one.busy_fraction, default=None)
     idle = min(best.dimensions, key=lambda one: one.busy_fraction, default=None)
     if busy is not None and idle is not None and len(best.dimensions) > 1:

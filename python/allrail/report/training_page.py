@@ -21,7 +21,7 @@ from allrail.report.fabric import fabric_section
 from allrail.report.front import front_section, priced
 from allrail.report.timeline import Bar, Row, left_out, timeline
 from allrail.report.training import BY_PURPOSE, PASSES, shade
-from allrail.results.units import show_percent, show_size, show_time
+from allrail.results.units import show_error, show_percent, show_size, show_time
 from allrail.training_result import ActorResult, Slice, TrainingResult
 
 TITLES = {
@@ -153,6 +153,8 @@ def _summary(
         f"Simulated: {first.iterations} iterations of {models} on {where}.",
         f"The numbers are {word}. {_TRUST[word]}",
     ]
+    told = show_error((one.step_time_us, one.error_low_us, one.error_high_us) for one in ones)
+    said += [f"Error bar: {told}."] if told else []
     kind, us = max(best.exposed_us.items(), key=lambda pair: pair[1], default=("", 0.0))
     parts = {
         "compute": best.compute_us,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 TIMES = (("s", 1e6), ("ms", 1e3), ("µs", 1.0), ("ns", 1e-3))
 SIZES = (("GB", 1e9), ("MB", 1e6), ("KB", 1e3), ("B", 1.0))
 
@@ -56,3 +58,16 @@ def show_bandwidth(gbps: float) -> str:
         gbps: Gb/s.
     """
     return f"{gbps:,.6g} Gb/s"
+
+
+def show_error(errors: Iterable[tuple[float, float | None, float | None]]) -> str | None:
+    """How far results are off as far as their fabrics' `error` says; None where none says so.
+
+    Args:
+        errors: Of each result its time, and the least and the most that it may be, in one unit.
+    """
+    known = [(low / at - 1, high / at - 1) for at, low, high in errors if low and high]
+    if not known:
+        return None
+    less, more = 100 * min(low for low, _ in known), 100 * max(high for _, high in known)
+    return f"from {less:+.1f} to {more:+.1f} %, as far as the fabric's `error` is measured"
