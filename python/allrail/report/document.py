@@ -233,7 +233,7 @@ def render(page: Page, *, version: str) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["words"] = _words
+    environment.filters |= {"words": _words, "breaking": _breaking}
     sections = [one for one in page.sections if one.blocks]
     charts = {
         block.name: {"draws": block.draws, "title": block.title, **block.data}
@@ -257,6 +257,13 @@ def _words(text: str) -> Markup:
     from markupsafe import Markup, escape
 
     return Markup(re.sub(r"`([^`]+)`", r"<code>\1</code>", str(escape(text))))  # noqa: S704
+
+
+def _breaking(text: str) -> Markup:
+    """A name that may go on in the next line behind `_` and `.`."""
+    from markupsafe import Markup, escape
+
+    return Markup(re.sub(r"([_.])", r"\1<wbr>", str(escape(text))))  # noqa: S704
 
 
 def embed(svg: str, *, name: str, label: str) -> str:

@@ -19,6 +19,8 @@ MOST_SPANS = 20_000
 MOST_ROWS = 1_000
 TICKS = 10**8
 """A timeline has at most so many."""
+FINEST = 32
+"""Spans shorter than the 2¹⁶th part of a timeline may become one before longer ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,9 +82,9 @@ def timeline(
     """
     shown = rows[:MOST_ROWS]
     lanes = [_lanes(row.bars) for row in shown]
-    count = sum(len(lane) for mine in lanes for lane in mine)
+    count = _count(lanes)
     lanes, width = thinned(lanes, end_us=end_us, most=MOST_SPANS)
-    drawn = sum(len(lane) for mine in lanes for lane in mine)
+    drawn = _count(lanes)
     notes = []
     if drawn < count:
         notes.append(
@@ -142,12 +144,26 @@ def thinned(
         The lanes, and below which length neighbours became one, µs; 0 if none did.
     """
     lanes = [[list(lane) for lane in row] for row in rows]
-    width, parts = 0.0, 2**15
-    while sum(len(lane) for row in lanes for lane in row) > most and parts > 1:
-        parts //= 2
-        width = end_us / parts
-        lanes = [[_merged(lane, width) for lane in row] for row in rows]
-    return lanes, width
+    if _count(lanes) <= most:
+        return lanes, 0.0
+    # The narrowest windows that leave few enough: the axis in `2 ** (power / 2)` parts.
+    few, many = 0, FINEST
+    while many - few > 1:
+        middle = (few + many) // 2
+        if _count(_windowed(rows, end_us / 2 ** (middle / 2))) <= most:
+            few = middle
+        else:
+            many = middle
+    width = end_us / 2 ** (few / 2)
+    return _windowed(rows, width), width
+
+
+def _count(rows: Sequence[Sequence[Sequence[Bar]]]) -> int:
+    return sum(len(lane) for row in rows for lane in row)
+
+
+def _windowed(rows: Sequence[Sequence[Sequence[Bar]]], width: float) -> list[list[list[Bar]]]:
+    return [[_merged(lane, width) for lane in row] for row in rows]
 
 
 def _merged(lane: Sequence[Bar], width: float) -> list[Bar]:

@@ -242,7 +242,11 @@ def _timelines(results: Mapping[str, TrainingResult]) -> Sequence[Block]:
                 aside = busy.get(track, "") if len(result.actors) == 1 else ""
                 rows.append(Row(group, track, aside, mine[track]))
     known = [*PASSES, "compute", *BY_PURPOSE]
-    legend = [(seen[kind], kind) for kind in known if kind in seen]
+    legend = [
+        (seen[kind], f"communication: {kind}" if kind in BY_PURPOSE else kind)
+        for kind in known
+        if kind in seen
+    ]
     return [
         timeline(
             "step",
@@ -251,7 +255,7 @@ def _timelines(results: Mapping[str, TrainingResult]) -> Sequence[Block]:
             caption=CAPTIONS["step"],
             legend=legend,
             end_us=max(sum(result.steps_us) for result in shown.values()),
-            example="such as compute, or dim1 iteration 2",
+            example="such as dim1 iteration 1",
         )
     ]
 

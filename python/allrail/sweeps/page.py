@@ -163,5 +163,5 @@ def _short(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "–"}[value]
     if isinstance(value, float):
-        return f"{value:,.6g}"
+        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -201,7 +201,9 @@ class Chart {
     return pen;
   }
 
-  width() { return this.printed || this.viewport.clientWidth; }
+  // Asked once a frame: the browser lays the page out for every answer.
+  measure() { this.now = this.printed || this.viewport.clientWidth; }
+  width() { return this.now; }
 
   list() {
     if (!this.rows.open) return;

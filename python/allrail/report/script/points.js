@@ -89,6 +89,7 @@ class Points extends Chart {
   }
 
   draw() {
+    this.measure();
     const width = this.width();
     if (!width) return;
     const pen = this.begin(width, HIGH);

@@ -173,6 +173,7 @@ class Timeline extends Chart {
   }
 
   draw() {
+    this.measure();
     const width = this.width();
     if (!width) return;
     const shown = this.printed ? this.full : Math.min(this.full, MOST_HIGH);
@@ -185,29 +186,38 @@ class Timeline extends Chart {
     this.widest = Math.ceil(Math.max(60, ...this.data.rows.map((row) =>
       pen.measureText(`${row.name}  ${row.aside}`).width)) + 14);
     const label = this.label();
+    this.fills = this.data.colours.map((plain) => {
+      const fill = this.dark ? lighter(plain, 0.16) : plain;
+      return [fill, luminance(fill) > 0.28 ? "#101418" : "#ffffff"];
+    });
     let drawn = 0;
     const inner = width - 8;
-    const marks = steps(this.us(low), this.us(high), this.wide() / 110);
+    const marks = steps(this.us(low), this.us(high), this.wide() / 90);
     const fit = (text, most) => {
       let cut = text;
       while (cut.length > 1 && pen.measureText(cut).width > most) cut = cut.slice(0, -2) + "…";
       return cut;
     };
-    for (const item of this.items) {
-      const y = item.y - scroll;
-      if (y + item.high < AXIS || y > shown) continue;
-      if (item.title !== undefined) {
-        pen.fillStyle = colour.ink;
-        pen.font = '600 12px system-ui, "DejaVu Sans", sans-serif';
-        pen.fillText(fit(item.title, width - 10), 4, y + item.high / 2 + 2);
-        pen.font = '12px system-ui, "DejaVu Sans", sans-serif';
-        continue;
-      }
+    const seen = this.items.map((item) => [item, item.y - scroll])
+      .filter(([item, y]) => y + item.high >= AXIS && y <= shown);
+    for (const [item, y] of seen) {
+      if (!item.row) continue;
       pen.fillStyle = colour.panel;
       pen.fillRect(label, y + 2, inner - label, item.high - 4);
     }
     pen.fillStyle = colour.grid;
-    for (const mark of marks) pen.fillRect(Math.round(this.x(mark / this.data.tick)), AXIS, 1, shown - AXIS);
+    for (const mark of marks) {
+      pen.fillRect(Math.round(this.x(mark / this.data.tick)), AXIS, 1, shown - AXIS);
+    }
+    for (const [item, y] of seen) {
+      if (item.row) continue;
+      pen.fillStyle = colour.paper;
+      pen.fillRect(0, y, width, item.high);
+      pen.fillStyle = colour.ink;
+      pen.font = '600 12px system-ui, "DejaVu Sans", sans-serif';
+      pen.fillText(fit(item.title, width - 10), 4, y + item.high / 2 + 2);
+      pen.font = '12px system-ui, "DejaVu Sans", sans-serif';
+    }
     pen.save();
     pen.beginPath();
     pen.rect(label, AXIS, inner - label, shown - AXIS);
@@ -245,25 +255,27 @@ class Timeline extends Chart {
 
   spans(pen, lane, top, tall) {
     const [low, high] = this.span;
+    const [left, right] = [this.label(), this.width()];
+    const scale = this.wide() / (high - low);
     let drawn = 0;
     let until = -1;
     for (let at = this.first(lane, low); at < lane.length && lane[at][0] <= high; at++) {
       const span = lane[at];
       drawn += 1;
-      const from = this.x(span[0]);
-      const to = Math.max(this.x(span[1]), from + 0.7);
+      const from = left + (span[0] - low) * scale;
+      const to = Math.max(left + (span[1] - low) * scale, from + 0.7);
       if (to < until + 0.4) continue; // within a pixel that is painted already
       until = to;
-      const plain = this.data.colours[span[3]];
-      const fill = this.dark ? lighter(plain, 0.16) : plain;
-      const left = Math.max(from, this.label() - 2);
-      const right = Math.min(to, this.width());
+      const [fill, ink] = this.fills[span[3]];
+      const start = Math.max(from, left - 2);
+      const wide = Math.min(to, right) - start;
       pen.fillStyle = fill;
-      pen.fillRect(left, top, right - left > 3 ? right - left - 0.6 : right - left, tall);
+      pen.fillRect(start, top, wide > 3 ? wide - 0.6 : wide, tall);
+      if (tall < 12 || wide < 22) continue;
       const text = this.data.names[span[2]];
-      if (tall >= 12 && right - left > 22 && pen.measureText(text).width < right - left - 6) {
-        pen.fillStyle = luminance(fill) > 0.28 ? "#101418" : "#ffffff";
-        pen.fillText(text, left + 4, top + tall / 2 + 0.5);
+      if (pen.measureText(text).width < wide - 6) {
+        pen.fillStyle = ink;
+        pen.fillText(text, start + 4, top + tall / 2 + 0.5);
       }
     }
     return drawn;
@@ -276,17 +288,20 @@ class Timeline extends Chart {
     pen.fillStyle = colour.muted;
     const [unit, factor] = unitOf(Math.max(Math.abs(marks.at(-1) ?? 0), 1e-6));
     const step = marks.length > 1 ? marks[1] - marks[0] : 0;
-    const digits = step ? Math.max(0, -Math.floor(Math.log10(step / factor) + 1e-9)) : 3;
+    const digits = step ? Math.min(9, Math.max(0, -Math.floor(Math.log10(step / factor) + 1e-9))) : 0;
+    const about = `time (${unit})`;
+    const from = 14 + pen.measureText(about).width;
     pen.textAlign = "center";
     for (const mark of marks) {
       const x = this.x(mark / this.data.tick);
-      const text = (mark / factor).toLocaleString("en", {
-        minimumFractionDigits: Math.min(digits, 9), maximumFractionDigits: Math.min(digits, 9),
-      });
-      if (x + pen.measureText(text).width / 2 < width - 2) pen.fillText(text, x, AXIS / 2);
+      const text = step ? (mark / factor).toLocaleString("en", {
+        minimumFractionDigits: digits, maximumFractionDigits: digits,
+      }) : tidy(mark / factor);
+      const half = pen.measureText(text).width / 2;
+      if (x - half > from && x + half < width - 2) pen.fillText(text, x, AXIS / 2);
     }
     pen.textAlign = "left";
-    pen.fillText(`time (${unit})`, 8, AXIS / 2);
+    pen.fillText(about, 8, AXIS / 2);
     pen.fillStyle = colour.grid;
     pen.fillRect(0, AXIS - 1, width, 1);
   }
