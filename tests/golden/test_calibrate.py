@@ -361,3 +361,10 @@ def test_posted_tables_are_predicted_from_every_second_size():
     assert len(off) > 15
     assert median(off) < 0.1
     assert max(off) < 0.1
+
+
+def test_where_nothing_depends_on_the_size_no_rate_is_told():
+    rows = tuple(Row(1 << power, 40.0) for power in range(3, 12))
+    table = Table("all_reduce", 8, 1, "", (*rows, Row(1 << 12, 30.0)), "flat.txt")
+    with pytest.raises(InputError, match="its rate cannot be told"):
+        calibrate([table])

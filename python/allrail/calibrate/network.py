@@ -161,6 +161,12 @@ def _dimension(table: Table, inner: list[dict[str, Any]], first: Table) -> dict[
     largest, smallest = table.rows[-1].bytes, table.rows[0].bytes
     before = [_simulate(table, inner, one) if inner else 0.0 for one in (largest, smallest)]
     left = made.time_us(largest) - before[0] - made.pieces[-1].fixed_us
+    if left <= 0 and not inner:
+        raise InputError(
+            "its largest size takes no longer than any other: its rate cannot be told",
+            source=table.source,
+            hint="measure larger sizes too, up to hundreds of megabytes",
+        )
     if left <= 0:
         raise InputError(
             f"it is faster than {first.ranks} ranks of it alone",

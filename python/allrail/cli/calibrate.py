@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from allrail.cli import options
 from allrail.cli.group import Group
 
 if TYPE_CHECKING:
+    from allrail.calibrate.live import Measured
     from allrail.calibrate.network import Calibrated
 
 _FILE = click.Path(path_type=Path)
@@ -73,6 +75,112 @@ def network(
     _show(made)
     if out is not None:
         output.note(f"the fabric is in {out}")
+
+
+@command.command("live")
+@click.option("-o", "--out", type=_FILE, metavar="FABRIC", help="Write the fabric here.")
+@click.option(
+    "--collective",
+    type=click.Choice(["all_reduce", "all_gather"]),
+    default="all_reduce",
+    help="Which one is measured.",
+)
+@click.option(
+    "--sizes",
+    metavar="FROM:TO",
+    default="4 KiB:64 MiB",
+    help="Each size is twice the one before.",
+)
+@options.as_json
+def live(*, out: Path | None, collective: str, sizes: str, as_json: bool) -> None:
+    """Make a fabric of what the processes of a job measure of themselves.
+
+    Start it as the job is started, on the job's own machines: by NCCL where there are GPUs, by gloo
+    otherwise. Measured are a collective over the ranks of each machine and over all, and messages
+    between every two ranks: a rank or a pair that is slower than the others is named. Rank 0
+    prints what `calibrate network` prints, and writes the fabric. Needs `allrail[torch]`.
+
+    \b
+    Examples:
+      torchrun --nproc-per-node 4 --no-python allrail calibrate live -o measured.yaml
+      torchrun --nnodes 2 --nproc-per-node 8 ... --no-python allrail calibrate live -o measured.yaml
+    """  # noqa: D301, click wants the character
+    from allrail.calibrate.network import calibrate
+    from allrail.calibrate.pairs import unlike
+    from allrail.cli import output
+    from allrail.files import write_yaml
+
+    ladder = _ladder(sizes)
+    measured, rank = _measured(ladder, collective)
+    if rank:
+        return
+    made = calibrate(measured.tables)
+    if out is not None:
+        write_yaml(out, made.fabric)
+    told = unlike(measured.pairs, measured.inside)
+    if as_json:
+        output.print_json(
+            {**_tree(made), "pairs": [asdict(pair) for pair in measured.pairs], "unlike": told}
+        )
+        return
+    _show(made)
+    for line in told or ["no rank, and no pair of ranks, is slower than the others"]:
+        output.note(line)
+    if out is not None:
+        output.note(f"the fabric is in {out}")
+
+
+def _ladder(text: str) -> list[int]:
+    """Sizes from one to another."""
+    from allrail import _core
+    from allrail.errors import InputError
+    from allrail.scenario.fields import parse_quantity
+
+    hint = "for example `4 KiB:64 MiB`"
+    ends = text.split(":")
+    if len(ends) != 2:
+        raise InputError("it is no range", source="--sizes", value=text, hint=hint)
+    try:
+        low, high = (parse_quantity("size", end.strip()) for end in ends)
+    except _core.InputError:
+        raise InputError(
+            "it is no range of sizes", source="--sizes", value=text, hint=hint
+        ) from None
+    if not 4 <= low <= high <= 16 << 30:
+        raise InputError(
+            "it is not from 4 B on, upwards, and to 16 GiB", source="--sizes", value=text, hint=hint
+        )
+    return [low << power for power in range(high.bit_length()) if low << power <= high]
+
+
+def _measured(sizes: list[int], collective: str) -> tuple[Measured, int]:
+    from allrail.cli import output
+    from allrail.errors import InputError
+    from allrail.runtime.environment import place_of
+
+    place = place_of()
+    try:
+        from allrail.calibrate import live as job
+    except ImportError:
+        raise InputError(
+            "torch is not installed", hint="`pip install allrail[torch]`", source="calibrate live"
+        ) from None
+    if place.ranks < 2:
+        raise InputError(
+            "there is one rank, and nobody to measure with",
+            source="calibrate live",
+            hint="`torchrun --nproc-per-node 4 --no-python allrail calibrate live`",
+        )
+    job.begin(place.local_rank)
+    with output.Progress("measuring") as progress:
+        found = job.measure(
+            sizes,
+            collective=collective,
+            inside=job.ranks_inside(),
+            progress=progress if place.rank == 0 else None,
+        )
+    job.end()
+    return found, place.rank
 
 
 def _tree(made: Calibrated) -> dict[str, object]:

@@ -102,19 +102,27 @@ class Carrier:
         if self.native:
             native = Native(rank, ranks, agreement, {**self._settings, **way.settings})
             return Staged(native, Cuda()) if self._staged else native
-        _group_of_all(self._store, agreement)
+        group_of_all(self._store, agreement)
         settings = {**self._settings, **way.settings}
         return Ordered(rank, ranks, agreement, settings, mesh=self._mesh)
 
 
 def plain(store: Any, agreement: Agreement, *, buckets: tuple[int, int] | None = None) -> Transport:
     """Return what carries gradients where allrail is switched off, or steps aside."""
-    _group_of_all(store, agreement)
+    group_of_all(store, agreement)
     return Whole(agreement, buckets=buckets)
 
 
-def _group_of_all(store: Any, agreement: Agreement) -> None:
-    """Have torch.distributed ready."""
+def group_of_all(store: Any, agreement: Agreement) -> None:
+    """Have torch.distributed ready, unless the script has it.
+
+    Args:
+        store: Where ranks tell each other things.
+        agreement: Among all ranks.
+
+    Raises:
+        InputError: The store is none of torch's, and ranks are on several machines.
+    """
     if not dist.is_initialized():
         if not isinstance(store, dist.Store) and same_machine(agreement):
             store = _store_in_a_file(agreement)
