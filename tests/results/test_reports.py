@@ -200,6 +200,14 @@ def test_a_long_table_is_cut_and_says_so():
     assert "500 more rows are in the files" in text
 
 
+def test_long_inputs_are_cut_and_say_so():
+    inputs = {f"r{n}": {"n": n, "x": list(range(20_000))} for n in range(40)}
+    text = render(Page("t", "s", [], "h", [], [], inputs=inputs), version="0")
+    assert text.count("# the rest is in result.json") + text.count("# it is in result.json") == 40
+    assert text.count("# it is in result.json") > 10
+    assert len(text) < 1_000_000
+
+
 def test_data_cannot_end_the_script():
     chart = Chart(
         "c",

@@ -28,6 +28,8 @@ MOST_ROWS = 2_000
 """Of a table on a page; all are in the files beside it."""
 MOST_INPUT = 40_000
 """Characters of a scenario on a page; all of it is in `result.json`."""
+MOST_INPUTS = 800_000
+"""The same of all scenarios together."""
 
 VARIABLES = {
     style.INK: "var(--ink)",
@@ -244,12 +246,22 @@ def render(page: Page, *, version: str) -> str:
     text = environment.get_template("page.html.j2").render(
         page=page,
         sections=sections,
-        inputs={name: as_yaml(tree) for name, tree in distinct(page.inputs).items()},
+        inputs=_inputs(page),
         # Within a script nothing but `<` could end it.
         data=json.dumps(charts, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"),
         version=version,
     )
     return re.sub(r"[ \t]+\n", "\n", text)
+
+
+def _inputs(page: Page) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    room = MOST_INPUTS
+    for name, tree in distinct(page.inputs).items():
+        text = as_yaml(tree)
+        texts[name] = text if len(text) <= room else "# it is in result.json"
+        room -= len(texts[name])
+    return texts
 
 
 def _words(text: str) -> Markup:

@@ -76,8 +76,12 @@ def _graph(name: str, tree: Mapping[str, Any]) -> Picture:
 
 
 def _short(keys: Mapping[str, Any]) -> dict[str, Any]:
-    """Keys whose values are no lists of a graph's parts."""
-    return {key: one for key, one in keys.items() if len(json.dumps(one)) < 60}
+    """Keys whose values are numbers, words or short lists, not parts of a graph."""
+    return {
+        key: one
+        for key, one in keys.items()
+        if not isinstance(one, Mapping) and len(json.dumps(one)) < 60
+    }
 
 
 def groups(dimensions: list[Mapping[str, Any]], *, name: str) -> Figure:
