@@ -49,7 +49,7 @@ def _up(name):
     return [str(parent) for parent in Path(name).parents]
 
 
-TAG = "cp311-abi3-manylinux_2_17_x86_64.manylinux2014_x86_64"
+TAG = "cp311-abi3-manylinux2014_x86_64.manylinux_2_17_x86_64"
 TREE = {
     "Cargo.toml",
     "Cargo.lock",
