@@ -13,7 +13,8 @@ from allrail.cli.main import cli
 from allrail.errors import InputError
 from allrail.reproduce import runs
 from allrail.reproduce.runs import EXAMPLE, predict, read_table
-from allrail.reproduce.runs.machine import device_of, machine_of, placed
+from allrail.reproduce.runs.machine import device_of, machine_of, placed, slowest
+from allrail.reproduce.runs.predict import job_of
 from allrail.reproduce.runs.software import recipe_of, recompute_of
 from allrail.reproduce.runs.table import COMMENTS, RESULTS, Run, number
 from allrail.reproduce.runs.units import Sizes, flops_per_token, measured_of
@@ -152,6 +153,17 @@ class TestCells:
         assert machine_of(line(gpus="8"), "h100").sizes == [8]
         rack = machine_of(line(gpus="256", intra_node="NVL72 domain"), "gb200")
         assert rack.sizes == [64, 4]
+
+    def test_the_slowest_of_more_is_slower(self):
+        factors = [slowest(gpus) for gpus in (1, 2, 8, 512, 16384)]
+        assert factors[0] == 1
+        assert factors == sorted(factors)
+        # Of 1,000 normal numbers the largest is expected 3.24 deviations above the mean.
+        assert (slowest(1000) - 1) / (0.08 / 5.4) == pytest.approx(3.24, abs=0.02)
+
+    def test_a_pipeline_of_torchtitan_keeps_what_it_has_gathered(self):
+        run = line(pp="2", global_batch="16", micro_batch="")
+        assert job_of(run).layout.parallelism["reshard"] is False
 
     def test_degrees_lie_from_the_innermost_outwards(self):
         found = placed([("tp", 4), ("dp", 8), ("pp", 12)], [8, 48])

@@ -92,6 +92,9 @@ def sharding_of(run: Run) -> dict[str, Any]:
     cell = run.text("sharding")
     if "grad_op" in cell or "zero-2" in cell:
         return {"zero": 3, "reshard": False}
+    if "fsdp2" in cell and (run.count("pp") or 1) > 1:
+        # torchtitan keeps what it has gathered where there is a pipeline (`parallelize_llama.py`).
+        return {"zero": 3, "reshard": False}
     if "fsdp" in cell or "zero-3" in cell:
         return {"zero": 3}
     if "zero-1" in cell or "distributed optimizer" in cell:

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from allrail import _core
 from allrail.errors import InputError
 from allrail.reproduce.runs.layout import Layout, layout_of, why_no_layout
-from allrail.reproduce.runs.machine import Machine, device_of, machine_of
+from allrail.reproduce.runs.machine import Machine, device_of, machine_of, slowest
 from allrail.reproduce.runs.model import model_of
 from allrail.reproduce.runs.software import Software, software_of
 from allrail.reproduce.runs.table import Run
@@ -126,7 +126,7 @@ class Job:
                     "microbatches": microbatches,
                     "recompute": recompute,
                 },
-                "compute": software.compute,
+                "compute": {**software.compute, "scale": slowest(self.run.count("gpus") or 1)},
                 "exchange_slowdown": SLOWED,
             },
         }
@@ -152,7 +152,8 @@ def job_of(run: Run) -> Job | str:
     if model is None:
         return "neither a preset nor the sizes of its model are known"
     machine = machine_of(run, device)
-    software, layout = software_of(run, device), layout_of(run, machine.sizes)
+    software = software_of(run, device)
+    layout = layout_of(run, machine.sizes)
     model["transformer"]["dropout"] = software.dropout
     assumed = [*machine.assumed, *software.assumed, *layout.assumed]
     return Job(run, machine, software, layout, model, assumed)
@@ -171,16 +172,25 @@ def step_of(job: Job, recompute: str) -> Step:
     if recompute == "half":
         none, full = step_of(job, "none"), step_of(job, "full")
         return Step((none.seconds + full.seconds) / 2, full.result)
+
+    def simulated(microbatches: int) -> TrainingResult:
+        return _simulated(json.dumps(job.scenario(recompute=recompute, microbatches=microbatches)))
+
     count, stages = job.layout.microbatches, job.layout.pp
     most = STEADY * stages
     if count <= most:
-        result = simulate_training(job.scenario(recompute=recompute, microbatches=count))
+        result = simulated(count)
         return Step(result.step_time_us / 1e6, result)
     fewer = most - stages
-    short = simulate_training(job.scenario(recompute=recompute, microbatches=fewer))
-    result = simulate_training(job.scenario(recompute=recompute, microbatches=most))
+    short, result = simulated(fewer), simulated(most)
     each = (result.step_time_us - short.step_time_us) / (most - fewer)
     return Step((result.step_time_us + (count - most) * each) / 1e6, result)
+
+
+@lru_cache(maxsize=64)
+def _simulated(scenario: str) -> TrainingResult:
+    """A step; rows that differ in what was measured alone share it."""
+    return simulate_training(json.loads(scenario))
 
 
 def predict(run: Run) -> Outcome:
