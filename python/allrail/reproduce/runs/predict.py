@@ -14,7 +14,7 @@ from typing import Any
 
 from allrail import _core
 from allrail.errors import InputError
-from allrail.reproduce.runs.layout import Layout, layout_of, why_no_layout
+from allrail.reproduce.runs.layout import Layout, layout_of, visited_nodes, why_no_layout
 from allrail.reproduce.runs.machine import Machine, device_of, machine_of, slowest
 from allrail.reproduce.runs.model import model_of
 from allrail.reproduce.runs.software import Software, software_of
@@ -79,6 +79,14 @@ class Outcome:
             return None
         return self.predicted.value / self.measured.value
 
+    @property
+    def memory_ratio(self) -> float | None:
+        """Predicted memory over what the table states (`memory_gb`)."""
+        stated = self.run.measured("memory_gb")
+        if not stated or self.predicted is None or self.predicted.memory is None:
+            return None
+        return self.predicted.memory / 1e9 / stated
+
     def to_dict(self) -> dict[str, Any]:
         """The row as plain values."""
         one, measured = self.predicted, self.measured
@@ -91,6 +99,7 @@ class Outcome:
             "ratio": self.ratio,
             "band": None if one is None or one.band is None else list(one.band),
             "memory_gb": None if one is None or one.memory is None else one.memory / 1e9,
+            "memory_ratio": self.memory_ratio,
             "fits": None if one is None else one.fits,
             "assumed": [] if one is None else list(one.assumed),
         }
@@ -153,8 +162,11 @@ def job_of(run: Run) -> Job | str:
         return "neither a preset nor the sizes of its model are known"
     machine = machine_of(run, device)
     software = software_of(run, device)
-    layout = layout_of(run, machine.sizes)
+    layout = layout_of(run, machine.sizes, sharded=software.sharded)
     model["transformer"]["dropout"] = software.dropout
+    experts = model["transformer"].get("experts")
+    if experts and software.once:
+        layout.parallelism |= visited_nodes(layout, machine.sizes[0], experts.get("top_k", 1))
     assumed = [*machine.assumed, *software.assumed, *layout.assumed]
     return Job(run, machine, software, layout, model, assumed)
 
@@ -229,7 +241,7 @@ def _predicted(job: Job, measured: Measured | None) -> Predicted:
         unit=TOKENS if measured is None else measured.unit,
         tokens=_tokens(job, step),
         memory=step.result.memory_per_npu_bytes,
-        fits=_fits(step.result),
+        fits=_fits(step.result) if job.software.judged else None,
         band=band,
         assumed=tuple(assumed),
     )
