@@ -13,8 +13,11 @@ from allrail.cli.main import cli
 from allrail.errors import InputError
 from allrail.reproduce import runs
 from allrail.reproduce.runs import EXAMPLE, predict, read_table
-from allrail.reproduce.runs.machine import device_of, machine_of, placed
-from allrail.reproduce.runs.software import recipe_of, recompute_of
+from allrail.reproduce.runs.layout import layout_of
+from allrail.reproduce.runs.machine import device_of, machine_of, placed, slowest
+from allrail.reproduce.runs.predict import job_of
+from allrail.reproduce.runs.recipes import recipe_of_run
+from allrail.reproduce.runs.software import recipe_of, recompute_of, software_of
 from allrail.reproduce.runs.table import COMMENTS, RESULTS, Run, number
 from allrail.reproduce.runs.units import Sizes, flops_per_token, measured_of
 
@@ -153,6 +156,58 @@ class TestCells:
         rack = machine_of(line(gpus="256", intra_node="NVL72 domain"), "gb200")
         assert rack.sizes == [64, 4]
 
+    def test_the_slowest_of_more_is_slower(self):
+        factors = [slowest(gpus) for gpus in (1, 2, 8, 512, 16384)]
+        assert factors[0] == 1
+        assert factors == sorted(factors)
+        # Of 1,000 normal numbers the largest is expected 3.24 deviations above the mean.
+        assert (slowest(1000) - 1) / (0.08 / 5.4) == pytest.approx(3.24, abs=0.02)
+
+    def test_a_recipe_of_megatron_bridge_is_known_by_its_layout(self):
+        cells = {
+            "gpu": "GB200",
+            "model": "llama3.1-405b",
+            "flags": "recompute/overlap per perf recipe in scripts/performance",
+            "precision": "FP8-CS",
+            "tp": "4",
+            "pp": "16",
+            "virtual_stages": "4",
+            "micro_batch": "1",
+            "sharding": "distributed optimizer (ZeRO-1)",
+            "activation_recompute": "",
+        }
+        run = line(**cells)
+        assert recipe_of_run(run, "gb200").graphs == "none"
+        software = software_of(run, "gb200")
+        assert (software.recompute, software.gradients) == ("none", "bf16")
+        assert software.compute["recipe"] == "fp8_tensorwise"
+        # Another layout is nobody's recipe: the least recomputation that fits.
+        assert software_of(line(**{**cells, "pp": "9"}), "gb200").recompute is None
+        small = {**cells, "model": "llama3-70b", "tp": "1", "pp": "1", "virtual_stages": "1"}
+        sharded = software_of(line(**{**small, "micro_batch": "2"}), "gb200")
+        assert sharded.sharded
+        graphs = {**small, "model": "llama3-8b", "micro_batch": "2"}
+        assert software_of(line(**graphs), "gb200").compute["launch"] == "graph"
+        # No other run is taken for one.
+        assert recipe_of_run(line(**{**cells, "flags": ""}), "gb200") is None
+
+    def test_bloom_waits_for_its_kernels(self):
+        run = line(model="bloom-176b", flags="Megatron-DeepSpeed")
+        assert software_of(run, "a100").compute["launch"] == "blocking"
+
+    def test_messages_of_stages(self):
+        cells = {"sharding": "ZeRO-1", "gpus": "64", "pp": "4", "tp": "8", "micro_batch": "1"}
+        plain = layout_of(line(**cells, global_batch="64"), [8, 8]).parallelism
+        assert plain["overlap_messages"] is False
+        assert plain["scatter_messages"]
+        more = {**cells, "virtual_stages": "4", "sp": "yes", "schedule": "interleaved 1F1B"}
+        beside = layout_of(line(**more, global_batch="64"), [8, 8]).parallelism
+        assert not {"overlap_messages", "scatter_messages"} & set(beside)
+
+    def test_a_pipeline_of_torchtitan_keeps_what_it_has_gathered(self):
+        run = line(pp="2", global_batch="16", micro_batch="")
+        assert job_of(run).layout.parallelism["reshard"] is False
+
     def test_degrees_lie_from_the_innermost_outwards(self):
         found = placed([("tp", 4), ("dp", 8), ("pp", 12)], [8, 48])
         assert found == {"tp": ["0[1:4]"], "dp": ["0[4:8]", "1[1:4]"], "pp": ["1[4:48]"]}
@@ -196,6 +251,17 @@ class TestVerb:
         first, second = line(tokens_per_s_per_gpu="9000"), line(tokens_per_s_per_gpu="11000")
         found = runs.summary.group("both", [predict(first), predict(second)])
         assert found.rows == 1
+
+    def test_memory_is_judged_where_it_is_stated(self):
+        plain = predict(line(tokens_per_s_per_gpu="9000"))
+        assert plain.memory_ratio is None
+        needs = plain.predicted.memory / 1e9
+        one = predict(line(tokens_per_s_per_gpu="9000", memory_gb=f"{2 * needs}"))
+        assert one.memory_ratio == pytest.approx(0.5)
+        assert one.predicted == plain.predicted
+        errors = runs.summary.memory_errors([plain, one])
+        found = runs.Runs([plain, one], [], (0, 0), [], errors)
+        assert "1 runs, mean error 50.0%, 0 within 10 %" in found.told[-1]
 
     def test_a_broken_table_is_one_error(self, tmp_path):
         for text, why in (("a,b\n1,2\n", "lacks a column"), ("model,gpu\n", "lacks a column")):

@@ -339,6 +339,17 @@ class Parallelism(Node):
         description="`zero: 1` and 2: whether updated parameters are gathered beside the next "
         "forward pass, or before it.",
     )
+    overlap_messages: Annotated[bool, Flag()] = Field(
+        default=True,
+        description="Whether a stage computes on while its output travels to the next one, or "
+        "waits until it is there: only interleaved schedules of Megatron-LM overlap"
+        " it (`--overlap-p2p-communication`).",
+    )
+    scatter_messages: Annotated[bool, Flag()] = Field(
+        default=False,
+        description="Without `sp`: the ranks of a tensor group send a share of a stage's output"
+        " each, and the next stage's gather it (Narayanan et al., SC'21, §4.1).",
+    )
     microbatches: Annotated[int, Count(1)] | None = Field(
         default=None,
         description="Into how many parts the batch is cut; the number of stages if left out.",
@@ -427,9 +438,18 @@ class Compute(Node):
         description="How attention is computed; the fastest that the device is known for if "
         "left out.",
     )
-    launch: Annotated[str, OneOf("eager", "compiled", "graph", what="a way to launch kernels")] = (
-        Field(default="eager", description="How kernels get to the device.")
-    )
+    launch: Annotated[
+        str,
+        OneOf(
+            "eager",
+            "compiled",
+            "graph",
+            "fused",
+            "graphed_attention",
+            "blocking",
+            what="a way to launch kernels",
+        ),
+    ] = Field(default="eager", description="How kernels get to the device.")
     scale: Annotated[float, Number(above=0, example="1.2")] = Field(
         default=1.0, description="Every compute time is multiplied by it."
     )

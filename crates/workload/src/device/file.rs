@@ -99,6 +99,20 @@ pub struct LaunchCosts {
     pub compiled: Time,
     /// A recorded graph.
     pub graph: Time,
+    /// Of one that the host waits for: what the device does nothing in, from its end to the next one's begin.
+    #[serde(default = "waited_for", skip_serializing_if = "is_usual")]
+    pub blocking: Time,
+}
+
+/// Two published runs of 8 A100 nodes and more differ by 6.8 % with `CUDA_LAUNCH_BLOCKING` and without it
+/// (BigScience, `chronicles-prequel.md`: 91.04 and 97.20 TFLOP/s on 80 GPUs): about 30 us a kernel. It is the host's
+/// Python, autograd, launch and wake-up, which are else hidden.
+fn waited_for() -> Time {
+    Time::from_us(30)
+}
+
+fn is_usual(time: &Time) -> bool {
+    *time == waited_for()
 }
 
 /// Fused attention of one kind on heads of one size: of long sequences, FLOPs that a causal mask hides not

@@ -214,7 +214,7 @@ impl Emitter<'_> {
         // Where nothing hides behind the gradient of the weights, both are one node.
         let apart = slot.turn == Turn::Inputs;
         let experts = layer.experts.is_some_and(|_| self.ranks(Span::Experts) > 1);
-        let merged = !apart && (summed == 0 || experts);
+        let merged = !apart && (summed == 0 || experts || plan.waits_for_kernels());
         let mut computing = plan.computing(times, Pass::Backward, false);
         let mut of_inputs = format!("{name} of inputs");
         if merged {

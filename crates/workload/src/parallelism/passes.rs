@@ -8,18 +8,21 @@
 //! (`recompute.rs`).
 //!
 //! A stage sends the whole output of its last layer to the next one, from each rank of a tensor
-//! group; with `sp` its share.
+//! group; with `sp` its share. With `scatter_messages` it sends a share without `sp`, too, which is gathered where
+//! it arrives. Unless `overlap_messages`, it computes nothing until a message has arrived.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use allrail_collective::Operation;
 use allrail_core::Time;
 
-use super::emit::Emitter;
+use super::emit::{Emitter, Span};
 use super::layers::{Run, suffix};
 use super::order::{Slot, Turn};
 use crate::graph::{NodeId, Pass, Purpose};
 use crate::models::{Cut, Layer};
+use crate::spec::Axis;
 
 /// What passes hand on from one to the next.
 #[derive(Debug, Default)]
@@ -211,11 +214,24 @@ impl Emitter<'_> {
         }
         let name = format!("{} {word}{}", layer.name, suffix(self, slot));
         // Of a microbatch, from one rank.
-        let bytes = self.bytes(layer.output, self.plan.shares(layer).whole);
+        let whole = self.plan.shares(layer).whole;
+        let parallelism = &self.plan.workload.parallelism;
+        let scattered = parallelism.scatter_messages && !parallelism.sp;
+        let ranks = if scattered { self.plan.degree(Axis::Tp) } else { 1 };
+        let bytes = self.bytes(layer.output, whole * ranks);
         let data = self.after(position, &data);
         let what = (bytes, Purpose::Pipeline, pass);
-        let (_, receive) = self.message((position, destination), &name, what, &data);
-        vec![receive]
+        let (send, receive) = self.message((position, destination), &name, what, &data);
+        if !parallelism.overlap_messages || self.plan.waits_for_kernels() {
+            self.stages[position].chain = Some(send);
+        }
+        if ranks == 1 {
+            return vec![receive];
+        }
+        let what = (Operation::AllGather, self.bytes(layer.output, whole), Span::Tensor);
+        let kind = (Purpose::Tensor, None, pass);
+        let gathered = self.collective(destination, &name, what, kind, &[receive]);
+        vec![gathered.unwrap_or(receive)]
     }
 
     /// The block that ends with a layer, if it is computed again before that layer's gradient.

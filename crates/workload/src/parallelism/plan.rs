@@ -14,7 +14,7 @@ use super::pieces;
 use crate::compression::Compression;
 use crate::device::{self, Cost, Device};
 use crate::error::WorkloadError;
-use crate::kernels::{Part, PassTimes};
+use crate::kernels::{Launch, Part, PassTimes};
 use crate::models::{self, Cut, Layer, ModelLayers};
 use crate::spec::{Axis, Optimizer, PipelineSchedule, Precision, Workload};
 use crate::throughput::StepWork;
@@ -394,6 +394,11 @@ impl<'w> Plan<'w> {
             }
         };
         Ok(layers.iter().zip(&nominal).map(|(layer, nominal)| of(layer, nominal)).collect())
+    }
+
+    /// Whether the host waits for each kernel, so that nothing travels beside computing.
+    pub(super) fn waits_for_kernels(&self) -> bool {
+        self.workload.compute.launch == Launch::Blocking
     }
 
     /// What it takes to add a microbatch's gradient to the sum, in picoseconds: it is read in the precision of

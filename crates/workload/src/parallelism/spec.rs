@@ -67,6 +67,12 @@ pub struct Parallelism {
     pub overlap_gradients: bool,
     /// `zero: 1` and 2: whether updated parameters are gathered beside the next forward pass, or before it.
     pub overlap_parameters: bool,
+    /// Whether a stage computes on while its output travels to the next one, or waits until it is there: only
+    /// interleaved schedules of Megatron-LM overlap it (`--overlap-p2p-communication`).
+    pub overlap_messages: bool,
+    /// Without `sp`: the ranks of a tensor group send a share of a stage's output each, and the next stage's
+    /// gather it (Narayanan et al., SC'21, §4.1).
+    pub scatter_messages: bool,
     /// Into how many parts the batch is cut; the number of stages if left out.
     #[schemars(range(min = 1))]
     pub microbatches: Option<u32>,
@@ -109,6 +115,8 @@ impl Default for Parallelism {
             reduce: None,
             overlap_gradients: true,
             overlap_parameters: true,
+            overlap_messages: true,
+            scatter_messages: false,
             microbatches: None,
             schedule: PipelineSchedule::default(),
             virtual_stages: None,

@@ -359,3 +359,43 @@ fn a_layout_that_does_not_fit_is_said_not_to() {
     assert_eq!(refused(value, &[1]).field, "workload.compute.must_fit");
     assert_eq!(built(job(json!({})), &[1]).memory.fits(), None);
 }
+
+#[test]
+fn a_stage_that_waits_for_its_messages_computes_nothing_beside_them() {
+    for (overlap, waits) in [(true, false), (false, true)] {
+        let cut = json!({"pp": 2, "microbatches": 4, "overlap_messages": overlap});
+        let graph = built(pipeline(cut, 2, 4, 2), &[2]).graph;
+        let sends: Vec<_> =
+            graph.ids().filter(|id| matches!(graph.node(*id).work, Work::Send { .. })).collect();
+        assert_eq!(sends.len(), 8);
+        let computes =
+            |id: &allrail_workload::NodeId| matches!(graph.node(*id).work, Work::Compute { .. });
+        // All but a stage's last message have a pass behind them.
+        let waited = sends
+            .iter()
+            .filter(|send| graph.ids().filter(computes).any(|id| graph.after(id).contains(send)));
+        assert_eq!(waited.count(), if waits { 6 } else { 0 });
+    }
+}
+
+#[test]
+fn a_tensor_group_sends_an_output_once_and_gathers_it() {
+    let messages = |scattered: bool| {
+        let cut = json!({"pp": 2, "tp": 4, "microbatches": 2, "scatter_messages": scattered});
+        let graph = built(job(cut), &[8]).graph;
+        let mut found = (0, 0);
+        for id in graph.ids() {
+            match graph.node(id).work {
+                Work::Send { bytes, .. } => found.0 += bytes.count(),
+                Work::Collective { operation: Operation::AllGather, bytes, .. } => {
+                    found.1 += bytes.count();
+                }
+                _ => {}
+            }
+        }
+        found
+    };
+    let (whole, none) = messages(false);
+    assert_eq!(none, 0);
+    assert_eq!(messages(true), (whole / 4, whole));
+}

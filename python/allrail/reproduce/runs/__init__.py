@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 import os
+import statistics
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,8 @@ EXAMPLE = Path(__file__).with_name("example.csv")
 
 WITHIN = 0.2
 """How far a prediction may be off to count as met: chosen, as the summary's first limit is."""
+NEAR = 0.1
+"""How far memory may be off."""
 
 HEADER = ("run", "measured", "predicted", "unit", "difference", "memory_GB", "notes")
 
@@ -46,12 +49,14 @@ class Runs:
         groups: What each source shows, and all of them.
         pairs: Pairs of layouts in the measured order, and of how many.
         too_large: Runs that are predicted not to fit their memory.
+        memory: How far memory is off where the table states it (`memory_gb`), in parts.
     """
 
     rows: list[Outcome]
     groups: list[Group]
     pairs: tuple[int, int]
     too_large: list[Outcome]
+    memory: list[float] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """It as plain values."""
@@ -72,6 +77,7 @@ class Runs:
             "pairs_in_order": self.pairs[0],
             "pairs": self.pairs[1],
             "do_not_fit": [one.run.id for one in self.too_large],
+            "memory_errors": self.memory,
         }
 
     @property
@@ -101,6 +107,13 @@ class Runs:
             lines.append(f"layouts in the measured order: {right} of {total} pairs")
         names = ", ".join(one.run.id for one in self.too_large) or "none"
         lines.append(f"ran, and are predicted not to fit: {names}")
+        if self.memory:
+            off = statistics.fmean(abs(one) for one in self.memory)
+            near = sum(abs(one) <= NEAR for one in self.memory)
+            lines.append(
+                f"memory, where it is stated: {len(self.memory)} runs, mean error {off:.1%}, "
+                f"{near} within 10 %"
+            )
         return lines
 
 
@@ -127,7 +140,13 @@ def run(path: Path | None = None, *, progress: Progress | None = None) -> Runs:
     finally:
         pool.shutdown(cancel_futures=True)
     rows = [found[at] for at in range(len(runs))]
-    return Runs(rows, summary.groups(rows), summary.ordered(rows), summary.do_not_fit(rows))
+    return Runs(
+        rows,
+        summary.groups(rows),
+        summary.ordered(rows),
+        summary.do_not_fit(rows),
+        summary.memory_errors(rows),
+    )
 
 
 def _cells(one: Outcome) -> list[str]:

@@ -48,12 +48,13 @@ def why_no_layout(run: Run) -> str | None:
     return None
 
 
-def layout_of(run: Run, sizes: list[int]) -> Layout:
+def layout_of(run: Run, sizes: list[int], *, sharded: bool = False) -> Layout:
     """Return the layout of a run.
 
     Args:
         run: The line.
         sizes: NPUs of the machine's dimensions.
+        sharded: Whether its recipe shards parameters, whatever the table says.
     """
     assumed: list[str] = []
     degree = {axis: run.count(axis) or 1 for axis in ("tp", "pp", "cp", "ep")}
@@ -75,10 +76,12 @@ def layout_of(run: Run, sizes: list[int]) -> Layout:
         parallelism["map"] = places
     if degree["tp"] > 1 and run.text("sp").startswith("y"):
         parallelism["sp"] = True
-    parallelism |= sharding_of(run)
+    parallelism |= {"zero": 3} if sharded else sharding_of(run)
     parallelism |= _overlap(run)
     samples, microbatches = _batch(run, replicas, degree["pp"], parallelism, assumed)
     parallelism |= _schedule(run, degree["pp"], microbatches, assumed)
+    schedule, sp = parallelism.get("schedule", ""), "sp" in parallelism
+    parallelism |= _messages(run, degree["pp"], schedule, sp=sp)
     layers = run.count("layers")
     pieces = degree["pp"] * int(parallelism.get("virtual_stages", 1))
     if layers is not None and degree["pp"] > 1 and layers % pieces:
@@ -92,11 +95,47 @@ def sharding_of(run: Run) -> dict[str, Any]:
     cell = run.text("sharding")
     if "grad_op" in cell or "zero-2" in cell:
         return {"zero": 3, "reshard": False}
+    if "fsdp2" in cell and (run.count("pp") or 1) > 1:
+        # torchtitan keeps what it has gathered where there is a pipeline (`parallelize_llama.py`).
+        return {"zero": 3, "reshard": False}
     if "fsdp" in cell or "zero-3" in cell:
         return {"zero": 3}
     if "zero-1" in cell or "distributed optimizer" in cell:
         return {"zero": 1}
     return {"zero": 0}
+
+
+def visited_nodes(layout: Layout, node: int, visits: int) -> dict[str, int]:
+    """Return `expert_nodes`: on how many nodes a token's experts lie on average.
+
+    Of n nodes with as many experts each, k experts drawn apart lie on n (1 - (1 - 1/n)^k).
+
+    Args:
+        layout: The layout.
+        node: GPUs of a node.
+        visits: Experts of a token.
+    """
+    inner = layout.parallelism["tp"] * layout.parallelism.get("cp", 1)
+    nodes = inner * layout.parallelism["ep"] // max(inner, node)
+    if nodes < 2 or not layout.parallelism.get("map"):
+        return {}
+    return {"expert_nodes": min(nodes, round(nodes * (1 - (1 - 1 / nodes) ** visits)))}
+
+
+def _messages(run: Run, pp: int, schedule: str, *, sp: bool) -> dict[str, Any]:
+    """How stages talk: Megatron-LM and DeepSpeed wait for each message unless it is interleaved.
+
+    Without `sp` both send a share from each rank of a tensor group (Megatron-LM's
+    `scatter_gather_tensors_in_pipeline`, DeepSpeed's `is_pipe_partitioned`).
+    """
+    if pp == 1:
+        return {}
+    found: dict[str, Any] = {}
+    if schedule not in {"interleaved", "zero_bubble", "dual_pipe"}:
+        found["overlap_messages"] = False
+    if (run.count("tp") or 1) > 1 and not sp:
+        found["scatter_messages"] = True
+    return found
 
 
 def _overlap(run: Run) -> dict[str, Any]:

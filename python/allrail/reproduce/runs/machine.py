@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 from math import gcd
+from statistics import NormalDist
 from typing import Any
 
 from allrail.reproduce.runs.table import Run
@@ -67,6 +68,14 @@ LINE = 0.92
 DOMAIN = 72
 """GPUs of an NVL72 rack."""
 
+VARIATION = 0.08
+"""How far GPUs of one kind and cluster differ at the same kernels. Sinha et al., "Not All GPUs Are
+Created Equal" (SC'22): 8 % on average of five clusters, from manufacturing and power management."""
+
+WHISKERS = 5.4
+"""Standard deviations in that: read as a box plot's, from whisker to whisker, 1.5 interquartile
+ranges beyond the quartiles of a normal distribution."""
+
 
 @dataclass
 class Machine:
@@ -83,6 +92,19 @@ class Machine:
     fabric: dict[str, Any]
     sizes: list[int]
     assumed: list[str] = field(default_factory=list)
+
+
+def slowest(gpus: int) -> float:
+    """Return the computing time of the slowest of so many GPUs over that of a typical one.
+
+    A step waits for it. The largest of n normal numbers is expected at the quantile (n - 3/8) /
+    (n + 1/4) (Blom, 1958).
+
+    Args:
+        gpus: How many compute together.
+    """
+    quantile = NormalDist().inv_cdf((gpus - 0.375) / (gpus + 0.25))
+    return 1 + VARIATION / WHISKERS * max(0.0, quantile)
 
 
 def device_of(run: Run) -> str | None:

@@ -62,7 +62,7 @@ def _sizes(run: Run) -> dict[str, Any] | None:
         }
     else:
         # Learned positions and ALiBi alike: nothing is turned.
-        sizes["relative_positions"] = 1
+        sizes["rotary"] = False
     return sizes
 
 

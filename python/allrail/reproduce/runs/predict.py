@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 from allrail import _core
 from allrail.errors import InputError
-from allrail.reproduce.runs.layout import Layout, layout_of, why_no_layout
-from allrail.reproduce.runs.machine import Machine, device_of, machine_of
+from allrail.reproduce.runs.layout import Layout, layout_of, visited_nodes, why_no_layout
+from allrail.reproduce.runs.machine import Machine, device_of, machine_of, slowest
 from allrail.reproduce.runs.model import model_of
 from allrail.reproduce.runs.software import Software, software_of
 from allrail.reproduce.runs.table import Run
@@ -79,6 +79,14 @@ class Outcome:
             return None
         return self.predicted.value / self.measured.value
 
+    @property
+    def memory_ratio(self) -> float | None:
+        """Predicted memory over what the table states (`memory_gb`)."""
+        stated = self.run.measured("memory_gb")
+        if not stated or self.predicted is None or self.predicted.memory is None:
+            return None
+        return self.predicted.memory / 1e9 / stated
+
     def to_dict(self) -> dict[str, Any]:
         """The row as plain values."""
         one, measured = self.predicted, self.measured
@@ -91,6 +99,7 @@ class Outcome:
             "ratio": self.ratio,
             "band": None if one is None or one.band is None else list(one.band),
             "memory_gb": None if one is None or one.memory is None else one.memory / 1e9,
+            "memory_ratio": self.memory_ratio,
             "fits": None if one is None else one.fits,
             "assumed": [] if one is None else list(one.assumed),
         }
@@ -126,7 +135,7 @@ class Job:
                     "microbatches": microbatches,
                     "recompute": recompute,
                 },
-                "compute": software.compute,
+                "compute": {**software.compute, "scale": slowest(self.run.count("gpus") or 1)},
                 "exchange_slowdown": SLOWED,
             },
         }
@@ -152,8 +161,12 @@ def job_of(run: Run) -> Job | str:
     if model is None:
         return "neither a preset nor the sizes of its model are known"
     machine = machine_of(run, device)
-    software, layout = software_of(run, device), layout_of(run, machine.sizes)
+    software = software_of(run, device)
+    layout = layout_of(run, machine.sizes, sharded=software.sharded)
     model["transformer"]["dropout"] = software.dropout
+    experts = model["transformer"].get("experts")
+    if experts and software.once:
+        layout.parallelism |= visited_nodes(layout, machine.sizes[0], experts.get("top_k", 1))
     assumed = [*machine.assumed, *software.assumed, *layout.assumed]
     return Job(run, machine, software, layout, model, assumed)
 
@@ -171,16 +184,25 @@ def step_of(job: Job, recompute: str) -> Step:
     if recompute == "half":
         none, full = step_of(job, "none"), step_of(job, "full")
         return Step((none.seconds + full.seconds) / 2, full.result)
+
+    def simulated(microbatches: int) -> TrainingResult:
+        return _simulated(json.dumps(job.scenario(recompute=recompute, microbatches=microbatches)))
+
     count, stages = job.layout.microbatches, job.layout.pp
     most = STEADY * stages
     if count <= most:
-        result = simulate_training(job.scenario(recompute=recompute, microbatches=count))
+        result = simulated(count)
         return Step(result.step_time_us / 1e6, result)
     fewer = most - stages
-    short = simulate_training(job.scenario(recompute=recompute, microbatches=fewer))
-    result = simulate_training(job.scenario(recompute=recompute, microbatches=most))
+    short, result = simulated(fewer), simulated(most)
     each = (result.step_time_us - short.step_time_us) / (most - fewer)
     return Step((result.step_time_us + (count - most) * each) / 1e6, result)
+
+
+@lru_cache(maxsize=64)
+def _simulated(scenario: str) -> TrainingResult:
+    """A step; rows that differ in what was measured alone share it."""
+    return simulate_training(json.loads(scenario))
 
 
 def predict(run: Run) -> Outcome:
@@ -219,7 +241,7 @@ def _predicted(job: Job, measured: Measured | None) -> Predicted:
         unit=TOKENS if measured is None else measured.unit,
         tokens=_tokens(job, step),
         memory=step.result.memory_per_npu_bytes,
-        fits=_fits(step.result),
+        fits=_fits(step.result) if job.software.judged else None,
         band=band,
         assumed=tuple(assumed),
     )

@@ -11,11 +11,16 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from allrail.reproduce.runs.recipes import Recipe, has_recipe, recipe_of_run
 from allrail.reproduce.runs.table import Run
 
 DROPOUT = 0.1
 """What Megatron-LM leaves out unless told otherwise (`--attention-dropout`, `--hidden-dropout`);
 recipes since fused attention set it to 0."""
+
+BLOCKING = "bloom"
+"""Models whose published launch script waits for each kernel (BigScience's `tr11-176B-ml.slurm`
+exports `CUDA_LAUNCH_BLOCKING=1`; its log says that without it runs on 20 nodes and more hung)."""
 
 HALF = ("fp16", "half", "float16")
 
@@ -29,6 +34,10 @@ class Software:
         gradients: In what they are reduced.
         compute: Keys of `workload.compute`.
         dropout: The part of activations that is left out.
+        sharded: Whether its recipe shards parameters.
+        once: Whether a token travels once to a node, however many of its experts are there.
+        judged: Whether its memory can be judged: not where parts of layers are computed again, or
+            activations are kept by the host.
         recompute: What the table says; None where it says nothing.
         assumed: What the table does not say.
     """
@@ -38,6 +47,9 @@ class Software:
     compute: dict[str, Any]
     recompute: str | None
     dropout: float = 0.0
+    sharded: bool = False
+    once: bool = False
+    judged: bool = True
     assumed: list[str] = field(default_factory=list)
 
 
@@ -52,6 +64,8 @@ def software_of(run: Run, device: str) -> Software:
     sharding = run.text("sharding")
     assumed: list[str] = []
     recipe = recipe_of(precision)
+    if has_recipe(run) and recipe == "fp8_delayed":
+        recipe = "fp8_tensorwise"
     engine = recipe.startswith(("fp8", "mxfp8", "nvfp4")) and "float8" not in precision
     old = device.startswith(("a100", "v100"))
     torch = "fsdp2" in sharding or "compile" in flags
@@ -60,9 +74,16 @@ def software_of(run: Run, device: str) -> Software:
         assumed.append(f"attention {attention}")
     fused = "compile" in flags and "no compile" not in flags
     megatron = "fsdp" not in sharding
-    launch = "compiled" if fused or megatron else "eager"
+    launch = "compiled" if fused else "fused" if megatron else "eager"
     if "graph" in flags:
         launch = "graph"
+    if run.text("model").startswith(BLOCKING):
+        launch = "blocking"
+        assumed.append("the host waits for each kernel")
+    told_recipe = recipe_of_run(run, device)
+    if told_recipe is not None:
+        launch = _launched(told_recipe)
+        assumed.append(f"what Megatron-Bridge {told_recipe.release} sets for this layout")
     dropout = DROPOUT if megatron and attention == "unfused" else 0.0
     if dropout:
         assumed.append(f"dropout {dropout}")
@@ -71,17 +92,40 @@ def software_of(run: Run, device: str) -> Software:
         base = "fp32"
     return Software(
         precision=base,
-        gradients=_gradients(precision, megatron=megatron, base=base),
+        gradients="bf16"
+        if has_recipe(run)
+        else _gradients(precision, megatron=megatron, base=base),
         compute={
             "device": device,
             "recipe": recipe,
             "attention": attention,
             "launch": launch,
         },
-        recompute=recompute_of(run.text("activation_recompute"), torch="fsdp2" in sharding),
+        recompute=recompute_of(run.text("activation_recompute"), torch="fsdp2" in sharding)
+        or _again(run, told_recipe),
         dropout=dropout,
+        sharded=told_recipe is not None and told_recipe.sharded,
+        once=told_recipe is not None and told_recipe.once,
+        judged=told_recipe is None or not (told_recipe.recomputed or told_recipe.offloaded),
         assumed=assumed,
     )
+
+
+def _launched(recipe: Recipe) -> str:
+    """How kernels get to the device by a recipe of Megatron-Bridge."""
+    if recipe.graphs == "full_iteration":
+        return "graph"
+    return "graphed_attention" if "attn" in recipe.graphs else "fused"
+
+
+def _again(run: Run, recipe: Recipe | None) -> str | None:
+    """What a recipe of Megatron-Bridge computes again."""
+    if recipe is None:
+        return None
+    if recipe.whole:
+        pieces = (run.count("pp") or 1) * (run.count("virtual_stages") or 1)
+        return "full" if recipe.whole * pieces >= (run.count("layers") or 1) else "none"
+    return "none"
 
 
 def recipe_of(precision: str) -> str:

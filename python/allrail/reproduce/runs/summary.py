@@ -111,6 +111,12 @@ def ordered(outcomes: list[Outcome]) -> tuple[int, int]:
     return right, total
 
 
+def memory_errors(outcomes: list[Outcome]) -> list[float]:
+    """Return how far memory is off in each row that states it, as parts of what is stated."""
+    ratios = [one.memory_ratio for one in outcomes]
+    return [ratio - 1 for ratio in ratios if ratio is not None]
+
+
 def do_not_fit(outcomes: list[Outcome]) -> list[Outcome]:
     """Return the rows that ran and are predicted not to fit their memory."""
     return [one for one in outcomes if one.predicted is not None and one.predicted.fits is False]
