@@ -54,7 +54,9 @@ def test_every_layout_is_ranked_or_said_why_not():
     every = layouts(job, SIZES)
     found = search(job, every)
     told = [one.layout for one in found.ranked]
+    told += [one.layout for one in found.pruned]
     told += [layout for layout, _ in (*found.too_large, *found.refused)]
+    assert found.pruned
     assert sorted(map(repr, told)) == sorted(map(repr, every))
     rates = [one.tokens_per_s_per_npu for one in found.ranked]
     assert rates == sorted(rates, reverse=True)

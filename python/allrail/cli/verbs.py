@@ -25,6 +25,7 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
         Verb("sweep", "any fields of a scenario over many values: one table, with pictures"),
         Verb("tune", "better values of a training schedule's knobs, by few simulations"),
         Verb("plan", "make the plan alone, or rank the layouts of a model"),
+        Verb("require", "the least bandwidth, and the cheapest fabric, for a throughput"),
     ),
     "Run": (
         Verb("launch", "a script as several ranks on this host"),
