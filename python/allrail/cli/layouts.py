@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from allrail.errors import InputError
-    from allrail.layouts import Found, Job, Layout, Ranked, Space
+    from allrail.layouts import Found, Job, Ranked, Space
 
 
 def job_of(
@@ -67,13 +67,16 @@ def job_of(
     )
 
 
-def rank(job: Job, *, top: int, exhaustive: bool, out: Path | None, json: bool) -> None:
+def rank(
+    job: Job, *, top: int, exhaustive: bool, schedules: int, out: Path | None, json: bool
+) -> None:
     """Rank the layouts of a model, print them, and write the best one's scenario.
 
     Args:
         job: What is cut.
         top: How many rows are shown.
         exhaustive: Whether layouts are simulated that cannot be among these rows.
+        schedules: For how many of the best other schedules of communication are tried.
         out: Where the best scenario goes.
         json: Whether one JSON object is printed.
 
@@ -81,14 +84,16 @@ def rank(job: Job, *, top: int, exhaustive: bool, out: Path | None, json: bool) 
         InputError: No layout can be, or none fits.
     """
     from allrail.cli import output
-    from allrail.layouts import search, space
+    from allrail.layouts import Trials, search, space, tuned
     from allrail.scenario import load_any_fabric
 
     all_of_them = space(job, job.model["transformer"])
     with output.Progress("looking at layouts") as progress:
         found = search(job, all_of_them.layouts, top=top, exhaustive=exhaustive, progress=progress)
+        trials = Trials(job, found.ranked[0].layout) if found.ranked else None
+        better = [tuned(trials, one) for one in found.ranked[:schedules] if trials]
     if not found.ranked:
-        raise _nothing(found)
+        raise _nothing(job, found)
     best = found.ranked[0]
     if out is not None:
         import yaml
@@ -96,11 +101,25 @@ def rank(job: Job, *, top: int, exhaustive: bool, out: Path | None, json: bool) 
         from allrail.files import write_text
 
         tree = _scenario(job, best)
+        if better and better[0].schedule:
+            tree["schedule"] = better[0].schedule
         write_text(out, yaml.safe_dump(tree, sort_keys=False))
     if json:
-        output.print_json(_everything(found, all_of_them, top if not exhaustive else None))
+        told = _everything(found, all_of_them, top if not exhaustive else None)
+        told["schedules"] = [
+            {
+                "name": one.ranked.layout.name,
+                "schedule": one.schedule,
+                "step_s": one.ranked.step_s,
+                "before_s": one.before_s,
+            }
+            for one in better
+        ]
+        output.print_json(told)
         return
     _show(found, top)
+    for one in better:
+        output.note(f"{one.ranked.layout.name}: {one.words}")
     _say(job, found, all_of_them)
     output.predicted(["dims"], calibrated=load_any_fabric(job.fabric).calibrated)
     if out is not None:
@@ -122,7 +141,7 @@ def best_of(job: Job) -> dict[str, Any]:
     with output.Progress("looking at layouts") as progress:
         found = search(job, space(job, job.model["transformer"]).layouts, top=1, progress=progress)
     if not found.ranked:
-        raise _nothing(found)
+        raise _nothing(job, found)
     output.note(f"the best layout: {found.ranked[0].layout.name}")
     return _scenario(job, found.ranked[0])
 
@@ -201,19 +220,8 @@ def _tree(one: Ranked) -> dict[str, Any]:
     return {**asdict(one), **more}
 
 
-def _nothing(found: Found) -> InputError:
-    """Why no layout is left."""
-    from allrail.errors import InputError
+def _nothing(job: Job, found: Found) -> InputError:
+    """Why no layout is left, and what would fit."""
+    from allrail.layouts.nothing import nothing_fits
 
-    if found.too_large:
-        layout, why = min(found.too_large, key=_needs)
-        return InputError(
-            f"no layout fits; {layout.name}: {why.why}",
-            source="--npus",
-            hint="take more NPUs, fewer samples a step, or shorter ones",
-        )
-    return found.refused[0][1]
-
-
-def _needs(one: tuple[Layout, InputError]) -> tuple[int, str]:
-    return (len(one[0].name), one[0].name)
+    return nothing_fits(job, found) if found.too_large else found.refused[0][1]

@@ -44,6 +44,13 @@ _LETTERS = {
 @click.option(
     "--exhaustive", is_flag=True, help="Simulate layouts too that cannot be in these rows."
 )
+@click.option(
+    "--schedules",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="For so many of the best, try other schedules of communication.",
+)
 def command(
     *,
     file: Path | None,
@@ -59,6 +66,7 @@ def command(
     device: str,
     top: int,
     exhaustive: bool,
+    schedules: int,
 ) -> None:
     """Plan the scenario in FILE: every chunk, its stages, and the order on every dimension.
 
@@ -94,7 +102,7 @@ def command(
             sequence=sequence,
             device=device,
         )
-        rank(job, top=top, exhaustive=exhaustive, out=out, json=as_json)
+        rank(job, top=top, exhaustive=exhaustive, schedules=schedules, out=out, json=as_json)
         return
     if file is None:
         raise InputError(

@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from allrail.layouts.policies import Tuned, tuned
 from allrail.layouts.search import Found, search
 from allrail.layouts.space import Job, Layout, Space, layouts, space
-from allrail.layouts.trial import Bounded, Ranked
+from allrail.layouts.trial import Bounded, Ranked, Trials
 
-__all__ = ["Bounded", "Found", "Job", "Layout", "Ranked", "Space", "layouts", "search", "space"]
+__all__ = [
+    "Bounded",
+    "Found",
+    "Job",
+    "Layout",
+    "Ranked",
+    "Space",
+    "Trials",
+    "Tuned",
+    "layouts",
+    "search",
+    "space",
+    "tuned",
+]

@@ -17,6 +17,7 @@ from allrail.errors import InputError
 from allrail.layouts.space import Job, Layout
 from allrail.many import Progress
 from allrail.scenario import Scenario, load_scenario
+from allrail.scenario.dimensions import dimensions_of
 from allrail.scenario.explain import from_core
 from allrail.training import of_training
 
@@ -97,6 +98,12 @@ class Trials:
         self._scenario: Scenario = of_training(load_scenario(tree))
         self._base = json.loads(self._scenario.to_json())
 
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        """Sizes of the fabric's dimensions, innermost first."""
+        sizes = dimensions_of(self._scenario.fabric).dimensions
+        return tuple(one.size for one in sizes)
+
     def bounds(
         self, layouts: Sequence[Layout], recompute: str, *, progress: Progress | None = None
     ) -> list[Bounded | InputError]:
@@ -120,18 +127,19 @@ class Trials:
         return found
 
     def simulate(
-        self, some: Sequence[Bounded], *, schedule: dict[str, Any] | None = None
+        self, some: Sequence[Bounded], *, schedules: Sequence[dict[str, Any]] | None = None
     ) -> list[Ranked | InputError]:
         """Simulate layouts.
 
         Args:
             some: Which.
-            schedule: Instead of the scenario's; without bounds then.
+            schedules: For each what differs from the scenario's schedule; nothing if None.
         """
+        own = schedules or [{}] * len(some)
         counts = [_counts(one.layout, one.layout.microbatches(self.job)) for one in some]
         texts = [
             self._text(one.layout, one.recompute, count, schedule)
-            for one, both in zip(some, counts, strict=True)
+            for one, both, schedule in zip(some, counts, own, strict=True)
             for count in both
         ]
         results = self._told(_core.simulate_training_many(texts, None, None))
@@ -141,8 +149,7 @@ class Trials:
             mine = results[at : at + len(both)]
             at += len(both)
             wrong = next((tree for tree in mine if isinstance(tree, InputError)), None)
-            least = 0.0 if schedule else one.bound_s
-            outcomes.append(wrong or _ranked(self.job, one, mine, both, least))
+            outcomes.append(wrong or _ranked(self.job, one, mine, both))
         return outcomes
 
     def _text(
@@ -151,7 +158,7 @@ class Trials:
         own = layout.workload(self.job, recompute=recompute, microbatches=count)
         tree = {**self._base, "workload": {**self._base["workload"], **own}}
         if schedule:
-            tree["schedule"] = {**tree.get("schedule", {}), **schedule}
+            tree["schedule"] = {**tree["schedule"], **schedule}
         return json.dumps(tree)
 
     def _told(self, texts: list[str]) -> list[Any]:
@@ -175,9 +182,7 @@ def _counts(layout: Layout, microbatches: int) -> tuple[int, ...]:
     return (microbatches,) if microbatches <= most else (most - layout.pp, most)
 
 
-def _ranked(
-    job: Job, one: Bounded, results: list[Any], counts: tuple[int, ...], least: float
-) -> Ranked:
+def _ranked(job: Job, one: Bounded, results: list[Any], counts: tuple[int, ...]) -> Ranked:
     last, all_of_them = results[-1], one.layout.microbatches(job)
     more = all_of_them - counts[-1]
 
@@ -188,7 +193,7 @@ def _ranked(
             return now
         return now + more * (now - float(value(results[0]))) / (counts[-1] - counts[0])
 
-    step = max(whole(lambda tree: tree["step_time_us"]) / 1e6, least)
+    step = max(whole(lambda tree: tree["step_time_us"]) / 1e6, one.bound_s)
     kinds = {
         f"{kind} exposed": whole(lambda tree, kind=kind: tree["exposed_us"][kind])
         for kind in last["exposed_us"]

@@ -161,7 +161,7 @@ def require(
     whole = [1.0] * count
     now, ideal = steps.run([steps.text(whole), steps.text(whole, what_if="infinite_bandwidth")])
     target = read_target(throughput, ideal=ideal)
-    scaled = [(name, (k,)) for k, name in enumerate(steps.names)]
+    scaled: list[tuple[str, tuple[int, ...]]] = [(name, (k,)) for k, name in enumerate(steps.names)]
     scaled.append(("all", tuple(range(count))))
     factors = tuple(2.0**power for power in _POWERS)
     curves = []
