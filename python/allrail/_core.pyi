@@ -11,6 +11,7 @@ __all__ = [
     "RuntimeFault",
     "advise",
     "algorithms",
+    "bound_training_many",
     "check_plan",
     "check_prices",
     "compressed_exchanges",
@@ -219,6 +220,11 @@ def simulate_training(
     most: int | None = None,
 ) -> str: ...
 def simulate_training_many(
+    scenarios: list[str],
+    threads: int | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> list[str]: ...
+def bound_training_many(
     scenarios: list[str],
     threads: int | None = None,
     progress: Callable[[int, int], None] | None = None,

@@ -54,7 +54,9 @@ def test_every_layout_is_ranked_or_said_why_not():
     every = layouts(job, SIZES)
     found = search(job, every)
     told = [one.layout for one in found.ranked]
+    told += [one.layout for one in found.pruned]
     told += [layout for layout, _ in (*found.too_large, *found.refused)]
+    assert found.pruned
     assert sorted(map(repr, told)) == sorted(map(repr, every))
     rates = [one.tokens_per_s_per_npu for one in found.ranked]
     assert rates == sorted(rates, reverse=True)
@@ -71,6 +73,55 @@ def test_the_best_is_what_simulate_says_it_is():
         told.throughput.tokens_per_s_per_npu, rel=0.02
     )
     assert best.memory_gb == pytest.approx(told.memory_per_npu_bytes / 1e9, rel=0.02)
+
+
+def test_the_command_says_what_was_not_tried_and_why(allrail_cli):
+    arguments = ["--model", "gpt2_xl", "--fabric", "dgx-a100", "--npus", "8", "--device", "a100"]
+    told = json.loads(
+        allrail_cli("plan", *arguments, "--global-batch", "16", "--top", "3", "--json").stdout
+    )
+    assert told["layouts"] == told["simulated"] + len(told["pruned"]) + len(told["too_large"])
+    third = told["ranked"][2]["step_s"]
+    assert len(told["ranked"]) == 3
+    assert all(bound > third for bound in told["pruned"].values())
+    assert told["not_tried"]["tensor parallelism divides the heads"] > 0
+    assert told["schedules"][0]["step_s"] <= told["schedules"][0]["before_s"]
+    every = json.loads(
+        allrail_cli(
+            "plan", *arguments, "--global-batch", "16", "--exhaustive", "--schedules", "0", "--json"
+        ).stdout
+    )
+    assert not every["pruned"]
+    assert every["ranked"][:3] == told["ranked"]
+
+
+@pytest.mark.parametrize(
+    ("inside", "places"),
+    [("", None), ("dp", {"tp": ["0[1:2]"], "dp": ["0[2:4]", "1[1:2]"], "pp": ["1[2:4]"]})],
+)
+def test_dp_lies_inside_of_pp_where_that_is_another_dimension(inside, places):
+    job = a_job(dimensions=(4, 4))
+    found = [
+        one
+        for one in layouts(job, SIZES)
+        if (one.tp, one.pp, one.dp, one.inside) == (2, 2, 4, inside)
+    ]
+    assert found
+    tree = found[0].scenario(job, recompute="none", microbatches=4)
+    assert tree["workload"]["parallelism"].get("map") == places
+    simulate_training(tree)
+
+
+def test_the_head_takes_the_place_of_layers():
+    wide = {**SIZES, "layers": 16, "vocabulary": 9_000}
+    job = a_job(model={"transformer": wide, "name": "wide"})
+    found = {
+        one.head: one.workload(job, recompute="none", microbatches=8)["parallelism"]
+        for one in layouts(job, wide)
+        if (one.tp, one.pp, one.virtual, one.schedule) == (1, 2, 1, "")
+    }
+    assert found[1]["ends_as_layers"]
+    assert found[3]["stages"] == [10, 6]
 
 
 @pytest.mark.parametrize(
@@ -93,9 +144,9 @@ def test_the_least_recomputation_that_fits_is_taken():
     large = {**SIZES, "layers": 24, "hidden": 4096, "heads": 32, "sequence_length": 8192}
     job = a_job(model={"transformer": large, "name": "large"}, global_batch=128)
     found = search(job, layouts(job, large))
-    taken = {one.recompute for one in found.ranked}
-    assert len(taken) > 1
-    assert all(one.memory_gb <= 80 for one in found.ranked)
+    fitting = (*found.ranked, *found.pruned)
+    assert len({one.recompute for one in fitting}) > 1
+    assert all(one.memory_gb <= 80 for one in fitting)
 
 
 def test_the_command_writes_the_best_scenario(tmp_path, allrail_cli):
@@ -106,10 +157,13 @@ def test_the_command_writes_the_best_scenario(tmp_path, allrail_cli):
     found = json.loads(told.stdout)
     best = found["ranked"][0]
     tree = yaml.safe_load(out.read_text())
-    assert simulate_training(tree).step_time_us / 1e6 == pytest.approx(best["step_s"], rel=0.02)
+    assert simulate_training(tree).step_time_us / 1e6 == pytest.approx(
+        found["schedules"][0]["step_s"], rel=0.02
+    )
+    assert found["schedules"][0]["name"] == best["name"]
     shown = allrail_cli("plan", *arguments, "--global-batch", "8", "--top", "3")
     assert (
-        len([line for line in shown.stdout.splitlines() if ",mb" in line or line[:2] == "dp"]) == 3
+        len([line for line in shown.stdout.splitlines() if ",mb" in line and line[0] != "#"]) == 3
     )
     assert "uncalibrated" in shown.stdout
 
@@ -133,6 +187,10 @@ def test_the_command_writes_the_best_scenario(tmp_path, allrail_cli):
             "as many samples",
         ),
         (["--model", "llama3_405b", "--fabric", "dgx-a100", "--npus", "2"], "no layout fits"),
+        (
+            ["--model", "llama3_8b", "--fabric", "dgx-a100", "--npus", "1", "--device", "a100"],
+            "NPUs of the same device are enough, or a device with",
+        ),
         (["--model", "gpt2_xl", "--fabric", "dgx-a100", "--npus", "2", "--device", "h10"], "h100"),
     ],
 )

@@ -5,7 +5,7 @@ use allrail_schedule::coordinate;
 use allrail_schedule::tensor::{self, TensorParameters};
 use allrail_simulate::SimulateError;
 use allrail_simulate::coordination::Latency;
-use allrail_simulate::training::{TrainingScenario, simulate};
+use allrail_simulate::training::{BoundResult, TrainingScenario, bound, simulate};
 use allrail_workload::device::PRESETS;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
@@ -58,6 +58,22 @@ fn simulate_training_many(
     many(py, &scenarios, threads, progress, |text, calls, look| {
         let scenario = read(text, calls)?;
         simulate(&scenario, false, look).map(|result| to_json(&result))
+    })
+}
+
+/// What is known of many training steps without a simulation: memory, and a time that none of them beats.
+#[pyfunction]
+#[pyo3(signature = (scenarios, threads=None, progress=None))]
+#[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
+fn bound_training_many(
+    py: Python<'_>,
+    scenarios: Vec<String>,
+    threads: Option<usize>,
+    progress: Option<Py<PyAny>>,
+) -> PyResult<Vec<String>> {
+    many(py, &scenarios, threads, progress, |text, calls, _| {
+        let scenario = read(text, calls)?;
+        bound(&scenario).map(|bound| to_json(&BoundResult::from(bound)))
     })
 }
 
@@ -141,6 +157,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(simulate_training, module)?)?;
     module.add_function(wrap_pyfunction!(simulate_training_many, module)?)?;
     module.add_function(wrap_pyfunction!(coordinations, module)?)?;
+    module.add_function(wrap_pyfunction!(bound_training_many, module)?)?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
     module.add_function(wrap_pyfunction!(tensor_policies, module)?)
 }

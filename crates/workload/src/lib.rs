@@ -34,6 +34,7 @@ pub use graph::{
     Work,
 };
 pub use memory::Memory;
+pub use parallelism::outline::{Outline, PassNodes, outline};
 pub use parallelism::{Built, build};
 pub use perturbation::Perturbation;
 pub use slow_links::SlowLinks;

@@ -7,41 +7,37 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from allrail.errors import InputError
-    from allrail.layouts import Found, Job, Ranked
+    from allrail.layouts import Found, Job, Ranked, Space
 
 
-def rank(
+def job_of(
     model: str,
     fabric: str,
     npus: int,
-    more: tuple[int | None, int | None, str],
     *,
-    top: int,
-    out: Path | None,
-    json: bool,
-) -> None:
-    """Rank the layouts of a model, print them, and write the best one's scenario.
+    global_batch: int | None,
+    sequence: int | None,
+    device: str,
+) -> Job:
+    """Return what is to be laid out.
 
     Args:
         model: A preset, a `config.json` or a file.
         fabric: A preset or a file.
         npus: How many train.
-        more: Samples of a step, tokens of a sample, and the device.
-        top: How many rows are shown.
-        out: Where the best scenario goes.
-        json: Whether one JSON object is printed.
+        global_batch: Samples of a step; None: one an NPU.
+        sequence: Tokens of a sample; None: the model's own.
+        device: What computes.
 
     Raises:
-        InputError: No layout can be, or none fits.
+        InputError: The fabric has fewer NPUs; the model's layers are not said.
     """
-    from allrail.cli import output
     from allrail.errors import InputError
-    from allrail.layouts import Job, layouts, search
+    from allrail.layouts import Job
     from allrail.scenario import load_any_fabric
     from allrail.scenario.dimensions import dimensions_of
     from allrail.scenario.models import load_model
 
-    batch, sequence, device = more
     dimensions = dimensions_of(load_any_fabric(fabric))
     if npus > dimensions.npus:
         raise InputError(
@@ -58,34 +54,101 @@ def rank(
             value=model,
             hint="name a preset or a file with `transformer`: `docs/reference/workloads.md`",
         )
-    job = Job(
+    return Job(
         model={"transformer": sizes, "name": model},
         fabric=fabric,
         npus=npus,
         inner=dimensions.dimensions[0].size,
-        global_batch=batch or npus,
+        global_batch=global_batch or npus,
         compute={"device": device, "launch": "compiled"},
         precision="bf16",
         sequence=sequence,
+        dimensions=tuple(one.size for one in dimensions.dimensions),
     )
-    with output.Progress("simulating layouts") as progress:
-        found = search(job, layouts(job, sizes), progress=progress)
+
+
+def rank(
+    job: Job, *, top: int, exhaustive: bool, schedules: int, out: Path | None, json: bool
+) -> None:
+    """Rank the layouts of a model, print them, and write the best one's scenario.
+
+    Args:
+        job: What is cut.
+        top: How many rows are shown.
+        exhaustive: Whether layouts are simulated that cannot be among these rows.
+        schedules: For how many of the best other schedules of communication are tried.
+        out: Where the best scenario goes.
+        json: Whether one JSON object is printed.
+
+    Raises:
+        InputError: No layout can be, or none fits.
+    """
+    from allrail.cli import output
+    from allrail.layouts import Trials, search, space, tuned
+    from allrail.scenario import load_any_fabric
+
+    all_of_them = space(job, job.model["transformer"])
+    with output.Progress("looking at layouts") as progress:
+        found = search(job, all_of_them.layouts, top=top, exhaustive=exhaustive, progress=progress)
+        trials = Trials(job, found.ranked[0].layout) if found.ranked else None
+        better = [tuned(trials, one) for one in found.ranked[:schedules] if trials]
     if not found.ranked:
-        raise _nothing(found)
+        raise _nothing(job, found)
     best = found.ranked[0]
     if out is not None:
         from allrail.files import write_yaml
 
-        write_yaml(out, _scenario(job, best, model))
+        tree = _scenario(job, best)
+        if better and better[0].schedule:
+            tree["schedule"] = better[0].schedule
+        write_yaml(out, tree)
     if json:
-        output.print_json(
+        told = _everything(found, all_of_them, top if not exhaustive else None)
+        told["schedules"] = [
             {
-                "ranked": [_tree(one) for one in found.ranked],
-                "too_large": [layout.name for layout, _ in found.too_large],
-                "refused": {layout.name: one.message for layout, one in found.refused},
+                "name": one.ranked.layout.name,
+                "schedule": one.schedule,
+                "step_s": one.ranked.step_s,
+                "before_s": one.before_s,
             }
-        )
+            for one in better
+        ]
+        output.print_json(told)
         return
+    _show(found, top)
+    for one in better:
+        output.note(f"{one.ranked.layout.name}: {one.words}")
+    _say(job, found, all_of_them)
+    output.predicted(["dims"], calibrated=load_any_fabric(job.fabric).calibrated)
+    if out is not None:
+        output.note(f"the best is in {out}: `allrail simulate {out}`")
+
+
+def best_of(job: Job) -> dict[str, Any]:
+    """Return the scenario of a job's best layout.
+
+    Args:
+        job: What is cut.
+
+    Raises:
+        InputError: No layout can be, or none fits.
+    """
+    from allrail.cli import output
+    from allrail.layouts import search, space
+
+    with output.Progress("looking at layouts") as progress:
+        found = search(job, space(job, job.model["transformer"]).layouts, top=1, progress=progress)
+    if not found.ranked:
+        raise _nothing(job, found)
+    output.note(f"the best layout: {found.ranked[0].layout.name}")
+    return _scenario(job, found.ranked[0])
+
+
+def _show(found: Found, top: int) -> None:
+    """The table."""
+    from allrail.cli import output
+
+    best = found.ranked[0]
     rows = [
         [
             one.layout.name,
@@ -100,37 +163,63 @@ def rank(
     ]
     header = ["layout", "recompute", "step_s", "tokens_per_s_per_npu", "%", "GB", "loses_by"]
     output.table(header, rows)
+
+
+def _say(job: Job, found: Found, all_of_them: Space) -> None:
+    """What stands beside the table."""
+    from allrail.cli import output
+
+    best = found.ranked[0]
+    if len(found.ranked) > 1:
+        second = found.ranked[1]
+        output.note(
+            f"the second-best costs {1e3 * (second.step_s - best.step_s):.3g} ms a step,"
+            f" {100 * (second.step_s / best.step_s - 1):.1f} %"
+        )
     output.note(
-        f"{len(found.ranked)} layouts fit, {len(found.too_large)} do not even with full"
+        f"{len(all_of_them.layouts)} layouts: {len(found.ranked)} simulated,"
+        f" {len(found.pruned)} provably no better, {len(found.too_large)} do not fit even with full"
         f" recomputation, {len(found.refused)} cannot be; {job.global_batch} samples a step"
     )
-    output.predicted(["dims"], calibrated=dimensions.calibrated)
-    if out is not None:
-        output.note(f"the best is in {out}: `allrail simulate {out}`")
+    if found.pruned:
+        bound = found.pruned[0]
+        output.note(
+            f"of those not simulated the least step is {bound.bound_s:.4g} s or more:"
+            f" {bound.layout.name}"
+        )
+    for why, count in all_of_them.refused.most_common():
+        output.note(f"not tried, {count} times: {why}")
 
 
-def _scenario(job: Job, best: Ranked, model: str) -> dict[str, Any]:
+def _scenario(job: Job, best: Ranked) -> dict[str, Any]:
     count = best.layout.microbatches(job)
     tree = best.layout.scenario(job, recompute=best.recompute, microbatches=count)
-    tree["workload"]["model"] = model
+    tree["workload"]["model"] = job.model["name"]
     return tree
+
+
+def _everything(found: Found, all_of_them: Space, top: int | None) -> dict[str, Any]:
+    return {
+        "ranked": [_tree(one) for one in found.ranked[:top]],
+        "layouts": len(all_of_them.layouts),
+        "simulated": len(found.ranked),
+        "pruned": {one.layout.name: one.bound_s for one in found.pruned},
+        "too_large": [layout.name for layout, _ in found.too_large],
+        "refused": {layout.name: one.message for layout, one in found.refused},
+        "not_tried": dict(all_of_them.refused),
+    }
 
 
 def _tree(one: Ranked) -> dict[str, Any]:
     from dataclasses import asdict
 
-    return {**asdict(one), "name": one.layout.name, "lost": dict(one.lost)}
+    binding = {"dimension": one.binding[0], "busy": one.binding[1]}
+    more = {"name": one.layout.name, "lost": dict(one.lost), "why": one.why, "binding": binding}
+    return {**asdict(one), **more}
 
 
-def _nothing(found: Found) -> InputError:
-    """Why no layout is left."""
-    from allrail.errors import InputError
+def _nothing(job: Job, found: Found) -> InputError:
+    """Why no layout is left, and what would fit."""
+    from allrail.layouts.nothing import nothing_fits
 
-    if found.too_large:
-        layout, why = min(found.too_large, key=lambda one: len(one[0].name))
-        return InputError(
-            f"no layout fits; {layout.name}: {why}",
-            source="--npus",
-            hint="take more NPUs, fewer samples a step, or shorter ones",
-        )
-    return found.refused[0][1]
+    return nothing_fits(job, found) if found.too_large else found.refused[0][1]

@@ -41,6 +41,16 @@ _LETTERS = {
 @click.option("--sequence", type=click.IntRange(1), help="Tokens of a sample; the model's own.")
 @click.option("--device", default="h100", show_default=True, help="With --model: what computes.")
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Rows shown.")
+@click.option(
+    "--exhaustive", is_flag=True, help="Simulate layouts too that cannot be in these rows."
+)
+@click.option(
+    "--schedules",
+    type=click.IntRange(0),
+    default=1,
+    show_default=True,
+    help="For so many of the best, try other schedules of communication.",
+)
 def command(
     *,
     file: Path | None,
@@ -55,14 +65,17 @@ def command(
     sequence: int | None,
     device: str,
     top: int,
+    exhaustive: bool,
+    schedules: int,
 ) -> None:
     """Plan the scenario in FILE: every chunk, its stages, and the order on every dimension.
 
     `allrail simulate FILE --plan PLAN` runs the plan again.
 
     With --model, --fabric and --npus the layouts of a transformer are ranked by tokens a second and
-    NPU instead: tensor, context, expert, pipeline and data parallelism, ZeRO, interleaving,
-    microbatch, and the least recomputation that fits the memory. Each row says what it loses by.
+    NPU instead: tensor, context, expert, pipeline and data parallelism, mapping, ZeRO, schedules
+    and stages of a pipeline, microbatch, and the least recomputation that fits the memory. Each row
+    says what it loses by. What a bound shows to be no better than these rows is not simulated.
 
     \b
     Examples:
@@ -79,9 +92,17 @@ def command(
                 "layouts are ranked of --model, --fabric and --npus together, without FILE",
                 hint="allrail plan --model llama3_8b --fabric dgx-h100 --npus 64",
             )
-        from allrail.cli.layouts import rank
+        from allrail.cli.layouts import job_of, rank
 
-        rank(model, fabric, npus, (global_batch, sequence, device), top=top, out=out, json=as_json)
+        job = job_of(
+            model,
+            fabric,
+            npus,
+            global_batch=global_batch,
+            sequence=sequence,
+            device=device,
+        )
+        rank(job, top=top, exhaustive=exhaustive, schedules=schedules, out=out, json=as_json)
         return
     if file is None:
         raise InputError(

@@ -26,6 +26,7 @@ SECTIONS: dict[str, tuple[Verb, ...]] = {
         Verb("tune", "better values of a training schedule's knobs, by few simulations"),
         Verb("plan", "make the plan alone, or rank the layouts of a model"),
         Verb("report", "one page that opens offline, of results that `--out` has written"),
+        Verb("require", "the least bandwidth, and the cheapest fabric, for a throughput"),
     ),
     "Run": (
         Verb("launch", "a script as several ranks on this host"),

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
-from allrail.layouts.search import Found, Ranked, search
-from allrail.layouts.space import Job, Layout, layouts
+from allrail.layouts.policies import Tuned, tuned
+from allrail.layouts.search import Found, search
+from allrail.layouts.space import Job, Layout, Space, layouts, space
+from allrail.layouts.trial import Bounded, Ranked, Trials
 
-__all__ = ["Found", "Job", "Layout", "Ranked", "layouts", "search"]
+__all__ = [
+    "Bounded",
+    "Found",
+    "Job",
+    "Layout",
+    "Ranked",
+    "Space",
+    "Trials",
+    "Tuned",
+    "layouts",
+    "search",
+    "space",
+    "tuned",
+]

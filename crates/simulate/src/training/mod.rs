@@ -7,7 +7,10 @@
 //! 4. [`gradients`]: what of them is exchanged when, by coordinators and tensor schedulers.
 //! 5. [`communicator`]: what carries collectives and messages, in every world.
 //! 6. [`outcome`]: what came out: figures, critical path, links, what-ifs.
+//!
+//! [`bound`](mod@bound): what no simulation can beat, without one.
 
+pub mod bound;
 pub mod communicator;
 pub mod driver;
 pub mod gradients;
@@ -17,6 +20,7 @@ pub mod players;
 pub mod run;
 pub mod scenario;
 
+pub use bound::{Bound, BoundResult, bound};
 pub use communicator::ranks::algorithms::{Algorithms, AllToAll};
 pub use outcome::result::TrainingResult;
 pub use run::{Job, run, simulate};

@@ -4,6 +4,7 @@
 //! - `pieces`: where the model is cut. `plan`: that, and the times of its layers.
 //! - [`batch`]: samples of the job, of a replica, of a microbatch.
 //! - [`order`]: in which order a stage runs its microbatches.
+//! - [`outline`]: every kind of pass once.
 //! - `emit`, `layers`, `passes`, `gradients`: the nodes. `overlapped`: a product and its collective in parts.
 //! - [`context`]: tokens of a sample on several ranks.
 //! - [`shards`]: states over replicas.
@@ -23,6 +24,7 @@ mod gradients;
 mod layers;
 pub mod layout;
 pub mod order;
+pub mod outline;
 mod overlapped;
 mod passes;
 mod pieces;
@@ -103,14 +105,7 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError>
     let plan = Plan::new(workload, sizes)?;
     let orders = plan.pipeline.orders();
     let memory = memory::estimate(&plan, &orders);
-    if workload.compute.must_fit && memory.fits() == Some(false) {
-        return Err(WorkloadError::new(
-            "workload.compute.must_fit",
-            true,
-            memory.words(),
-            "cut further (`tp`, `pp`, `zero`), take a smaller batch or more microbatches",
-        ));
-    }
+    fits(workload, &memory)?;
     let graph = graph(&plan, &orders)?;
     let (graph, slow) = split::stragglers(graph, &workload.stragglers, sizes)?;
     let mut notes = vec![plan.layout.words()];
@@ -124,6 +119,19 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError>
         notes.push(format!("{tokens} tokens a sample"));
     }
     Ok(Built { graph, memory, slow, notes, work, model: plan.model })
+}
+
+/// Refuses what does not fit and must.
+fn fits(workload: &Workload, memory: &Memory) -> Result<(), WorkloadError> {
+    if !workload.compute.must_fit || memory.fits() != Some(false) {
+        return Ok(());
+    }
+    Err(WorkloadError::new(
+        "workload.compute.must_fit",
+        true,
+        memory.words(),
+        "cut further (`tp`, `pp`, `zero`), take a smaller batch or more microbatches",
+    ))
 }
 
 /// The nodes, in an order in which everything follows what it waits for.

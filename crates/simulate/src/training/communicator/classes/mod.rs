@@ -35,6 +35,18 @@ use crate::training::players::Players;
 use schedules::Schedules;
 pub use schedules::{Idealisation, WHOLE};
 
+/// What a request takes on an idle network.
+#[derive(Clone, Debug, Default)]
+pub struct Alone {
+    /// It is over no earlier, whatever else is going on.
+    pub least: Time,
+    /// It is over no later where nothing else is going on: what any server is busy, and the most that one
+    /// chunk's latencies take.
+    pub most: Time,
+    /// By dimension, how long its servers are busy.
+    pub busy: Vec<Time>,
+}
+
 /// See the module.
 pub struct ClassCommunicator<'a> {
     players: &'a Players,
@@ -130,6 +142,37 @@ impl<'a> ClassCommunicator<'a> {
             end: span.end,
         };
         self.executors.take_spans().into_iter().map(span).collect()
+    }
+
+    /// What a request takes where nothing else is going on: no chunk is over before all of its stages, nor the
+    /// whole before a dimension has served its part and the shortest of its latencies is over.
+    ///
+    /// # Errors
+    /// Names the field that is wrong.
+    pub fn alone(&mut self, ask: Ask) -> Result<Alone, SimulateError> {
+        let dimensions = self.dimensions;
+        let lowered = self.lowered(ask)?;
+        let mut alone = Alone { busy: vec![Time::ZERO; dimensions], ..Alone::default() };
+        let Carried::Stages(times) = &lowered.carried else { return Ok(alone) };
+        let stages = lowered.stages(0);
+        let mut latency = vec![Time::MAX; dimensions];
+        for chunk in 0..stages.chunks() {
+            let (mut whole, mut late) = (Time::ZERO, Time::ZERO);
+            for place in stages.chunk(chunk) {
+                let port = stages.tasks()[place as usize].port as usize;
+                let times = &times[place as usize];
+                whole += times.occupancy + times.latency;
+                late += times.latency;
+                alone.busy[port] += times.occupancy;
+                latency[port] = latency[port].min(times.latency);
+            }
+            alone.least = alone.least.max(whole);
+            alone.most = alone.most.max(late);
+        }
+        alone.most = alone.busy.iter().fold(alone.most, |sum, busy| sum + *busy);
+        let served = alone.busy.iter().zip(latency).filter(|(busy, _)| **busy > Time::ZERO);
+        alone.least = served.fold(alone.least, |most, (busy, late)| most.max(*busy + late));
+        Ok(alone)
     }
 
     fn lowered(&mut self, ask: Ask) -> Result<Rc<Lowered>, SimulateError> {

@@ -1,0 +1,198 @@
+"""`allrail require`: how much bandwidth reaches a throughput, and the cheapest fabric that does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from allrail.cli import options
+
+if TYPE_CHECKING:
+    from allrail.require import Candidate, Required
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("file", type=_FILE, required=False)
+@click.option("--throughput", required=True, metavar="TARGET", help="What is to be reached.")
+@options.sets
+@click.option("--fabrics", multiple=True, metavar="FABRIC", help="Try this one; again for more.")
+@click.option("--list", "folder", type=_FILE, metavar="DIR", help="Try every fabric file in DIR.")
+@click.option("--prices", type=_FILE, metavar="FILE", help="As for `allrail cost`.")
+@click.option("--out", type=_FILE, metavar="DIR", help="Write the curves as CSV and a picture.")
+@click.option("--model", help="Instead of FILE: the best layout of this model.")
+@click.option("--fabric", help="With --model: on this network, a preset or a file.")
+@click.option("--npus", type=click.IntRange(1), help="With --model: on so many NPUs of it.")
+@click.option("--global-batch", type=click.IntRange(1), help="Samples of a step; NPUs if left out.")
+@click.option("--sequence", type=click.IntRange(1), help="Tokens of a sample; the model's own.")
+@click.option("--device", default="h100", show_default=True, help="With --model: what computes.")
+@options.as_json
+def command(
+    *,
+    file: Path | None,
+    throughput: str,
+    sets: tuple[str, ...],
+    fabrics: tuple[str, ...],
+    folder: Path | None,
+    prices: Path | None,
+    out: Path | None,
+    model: str | None,
+    fabric: str | None,
+    npus: int | None,
+    global_batch: int | None,
+    sequence: int | None,
+    device: str,
+    as_json: bool,
+) -> None:
+    """Say the least bandwidth with which the training step in FILE reaches TARGET.
+
+    TARGET is a part of the throughput without time for bytes (`0.95x-ideal`), a step time
+    (`1.2 s`), or a rate (`4e6 tokens/s`, `450 tokens/s/npu`, `2000 samples/s`). Each dimension is
+    scaled alone, then all together. Of --fabrics, the cheapest that reaches it is named.
+
+    \b
+    Examples:
+      allrail require step.yaml --throughput 0.95x-ideal
+      allrail require step.yaml --throughput 1.2s --fabrics fat-tree-1k --fabrics hx2mesh-1k
+    """  # noqa: D301, click wants the character
+    from allrail.cli import output
+    from allrail.require import cheapest, require
+
+    scenario = _scenario(file, (model, fabric, npus), global_batch, sequence, device)
+    names = [*fabrics, *_listed(folder)]
+    with output.Progress("scaling dimensions") as progress:
+        found = require(scenario, throughput, sets=sets, progress=progress)
+    tried = cheapest(scenario, found.target, names, sets=sets, prices=prices) if names else []
+    if out is not None:
+        from allrail.require.curves import write_curves
+
+        write_curves(out, found)
+    if as_json:
+        from dataclasses import asdict
+
+        output.print_json({**asdict(found), "fabrics": [asdict(one) for one in tried]})
+        return
+    _show(found)
+    if tried:
+        _show_fabrics(tried)
+    output.predicted(["dims"], calibrated=False)
+    if out is not None:
+        output.note(f"written to {out}")
+
+
+def _show(found: Required) -> None:
+    from allrail.cli import output
+
+    rows = [
+        [
+            one.name,
+            " ".join(f"{rate:.4g}" for rate in one.now_gbps).replace(" ", ","),
+            "-" if one.factor is None else ("<=" if one.at_most else "") + f"{one.factor:.4g}",
+            "-" if one.factor is None else ",".join(f"{rate:.4g}" for rate in one.gbps),
+            f"{one.step_s:.4g}",
+        ]
+        for one in found.least
+    ]
+    output.table(["scaled", "now_GB/s", "factor", "needed_GB/s", "step_s"], rows)
+    output.note(
+        f"{found.target.text}: a step of {found.target.step_s:.4g} s or less; it is"
+        f" {found.step_s:.4g} s, and {found.ideal_s:.4g} s without time for bytes"
+    )
+    for one in found.least:
+        if one.factor is None:
+            output.note(f"no bandwidth of {one.name} alone reaches it: {one.step_s:.4g} s at best")
+    _show_curves(found)
+
+
+def _show_curves(found: Required) -> None:
+    from allrail.cli import output
+
+    factors = found.curves[0].factors
+    header = ["bandwidth", *(f"{one.name}_%_of_ideal" for one in found.curves)]
+    rows = [
+        [f"{factor:g}x", *(f"{100 * found.ideal_s / one.steps_s[k]:.1f}" for one in found.curves)]
+        for k, factor in enumerate(factors)
+    ]
+    output.table(header, rows)
+    for one in found.curves:
+        for factor in one.anomalies:
+            output.note(
+                f"{one.name} at {factor:g}x is slower than with half of it: a greedy order of"
+                " chunks has such anomalies; what is needed counts from where all above reach it"
+            )
+
+
+def _show_fabrics(tried: list[Candidate]) -> None:
+    from allrail.cli import output
+
+    rows = [
+        [
+            one.fabric,
+            "-" if one.step_s is None else f"{one.step_s:.4g}",
+            "yes" if one.reaches else "no",
+            "-" if one.cost_usd is None else f"{one.cost_usd / 1e6:.3f}",
+            (one.binding or one.why_not).replace(" ", "_"),
+        ]
+        for one in tried
+    ]
+    output.table(["fabric", "step_s", "reaches", "M$", "why"], rows)
+    best = tried[0]
+    if not best.reaches:
+        known = [one for one in tried if one.step_s is not None]
+        nearest = f"; {known[0].fabric} comes nearest, {known[0].binding}" if known else ""
+        output.note(f"none of them reaches it{nearest}")
+    elif best.cost_usd is not None:
+        output.note(f"the cheapest that reaches it: {best.fabric}")
+    else:
+        output.note(f"no price is known of those that reach it; the fastest is {best.fabric}")
+
+
+def _scenario(
+    file: Path | None,
+    job: tuple[str | None, str | None, int | None],
+    global_batch: int | None,
+    sequence: int | None,
+    device: str,
+) -> Any:
+    """FILE, or the best layout of a model."""
+    from allrail.errors import InputError
+
+    model, fabric, npus = job
+    if model is None and fabric is None and npus is None:
+        if file is None:
+            raise InputError(
+                "there is nothing to look at",
+                hint="name a scenario's FILE, or --model, --fabric and --npus",
+            )
+        return file
+    if model is None or fabric is None or npus is None or file is not None:
+        raise InputError(
+            "a layout is found of --model, --fabric and --npus together, without FILE",
+            hint="allrail require --model llama3_8b --fabric dgx-h100 --npus 64 --throughput 1s",
+        )
+    from allrail.cli.layouts import best_of, job_of
+
+    of_model = job_of(
+        model, fabric, npus, global_batch=global_batch, sequence=sequence, device=device
+    )
+    return best_of(of_model)
+
+
+def _listed(folder: Path | None) -> list[str]:
+    """The fabric files in a folder."""
+    from allrail.errors import InputError
+
+    if folder is None:
+        return []
+    found = sorted(str(path) for path in folder.glob("*.yaml")) if folder.is_dir() else []
+    if not found:
+        raise InputError(
+            "it holds no fabrics",
+            source="--list",
+            value=str(folder),
+            hint="a folder with fabric files, `NAME.yaml`",
+        )
+    return found

@@ -1,0 +1,71 @@
+"""Which degree lies on which dimension, where it is not as the core has it.
+
+The core takes `tp`, `cp`, `ep`, `pp`, `dp` from the inside out. Here `dp` may lie inside of `pp`:
+then gradients have the faster dimensions, and messages between stages the slower ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import gcd, prod
+
+_ORDERS = {"dp": ("tp", "cp", "ep", "dp", "pp")}
+"""By the degree that lies inside."""
+_USUAL = ("tp", "cp", "ep", "pp", "dp")
+
+
+def maps(
+    degrees: Mapping[str, int], dimensions: tuple[int, ...], npus: int
+) -> dict[str, dict[str, list[str]]]:
+    """Return other ways to lay degrees out that use other dimensions: `map` by what lies inside.
+
+    Args:
+        degrees: By axis.
+        dimensions: Sizes, innermost first.
+        npus: How many train.
+    """
+    if prod(dimensions) != npus:
+        # A part of the fabric: which, the core decides.
+        return {}
+    usual = _places(degrees, dimensions, _USUAL)
+    found = {}
+    for name, order in _ORDERS.items():
+        places = _places(degrees, dimensions, order)
+        if usual is None or places is None or _used(places) == _used(usual):
+            continue
+        found[name] = places
+    return found
+
+
+def _places(
+    degrees: Mapping[str, int], dimensions: tuple[int, ...], order: tuple[str, ...]
+) -> dict[str, list[str]] | None:
+    """Factors of dimensions for each axis, from the inside out; None if they do not divide."""
+    places: dict[str, list[str]] = {}
+    at, used = 0, 1
+    for axis in order:
+        left = degrees[axis]
+        while left > 1:
+            if at == len(dimensions):
+                return None
+            take = gcd(left, dimensions[at] // used)
+            if take > 1:
+                places.setdefault(axis, []).append(f"{at}[{used}:{used * take}]")
+            left //= take
+            used *= take
+            if used == dimensions[at]:
+                at, used = at + 1, 1
+            elif left > 1:
+                return None
+    return places
+
+
+def _used(places: Mapping[str, list[str]]) -> dict[str, list[tuple[str, int]]]:
+    """What counts in `dims`: by axis, the dimensions and how much of each."""
+    return {axis: [_size(place) for place in own] for axis, own in places.items()}
+
+
+def _size(place: str) -> tuple[str, int]:
+    dimension, part = place.rstrip("]").split("[")
+    low, high = part.split(":")
+    return dimension, int(high) // int(low)

@@ -1,0 +1,71 @@
+"""Why no layout of a model fits, and what would: more memory a device, or more NPUs."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+from allrail.errors import InputError
+from allrail.layouts.search import Found
+from allrail.layouts.space import Job, space
+from allrail.layouts.trial import RECOMPUTED, Bounded, Trials
+
+_MORE = 7
+"""Doublings of the NPUs that are looked at."""
+
+
+def nothing_fits(job: Job, found: Found) -> InputError:
+    """Return the mistake in words: what the smallest layout needs, and how many NPUs would do.
+
+    Args:
+        job: What is cut.
+        found: A search of it, all of whose layouts are too large.
+    """
+    needs = [(float(_needed(why.why)), layout.name) for layout, why in found.too_large]
+    least, name = min(needs)
+    has = float(_had(found.too_large[0][1].why))
+    words = f"no layout fits: the smallest, {name}, needs {least:.1f} GB of {has:.0f} GB"
+    words += f" with {RECOMPUTED[-1]} recomputation"
+    more = _npus(job)
+    enough = f"{more:,} NPUs of the same device are enough, or" if more else "take"
+    return InputError(
+        words,
+        source="--npus",
+        value=str(job.npus),
+        hint=f"{enough} a device with {least:.0f} GB; fewer tokens a sample need less, too",
+    )
+
+
+def _needed(why: str) -> str:
+    found = re.search(r"needs ([0-9.]+) GB", why)
+    return found[1] if found else "inf"
+
+
+def _had(why: str) -> str:
+    found = re.search(r"has ([0-9.]+) GB", why)
+    return found[1] if found else "0"
+
+
+def _npus(job: Job) -> int | None:
+    """With so many, of dimensions that are as long as it takes, some layout fits."""
+    npus = job.npus
+    for _ in range(_MORE):
+        npus *= 2
+        outer = -(-npus // job.inner)
+        if npus % job.inner and npus > job.inner:
+            continue
+        sizes = (min(job.inner, npus), outer)
+        fabric = {
+            "dimensions": [
+                {"kind": "switch", "size": size, "bandwidth": "100 GB/s", "latency": "1 us"}
+                for size in sizes
+                if size > 1
+            ]
+        }
+        batch = job.global_batch * npus // job.npus
+        larger = replace(job, npus=npus, fabric=fabric, global_batch=batch, dimensions=())
+        found = space(larger, job.model["transformer"]).layouts
+        bounds = Trials(larger, found[0]).bounds(found, RECOMPUTED[-1])
+        if any(isinstance(one, Bounded) for one in bounds):
+            return npus
+    return None

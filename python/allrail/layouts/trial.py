@@ -1,0 +1,216 @@
+"""One layout as the core sees it: its scenario's text, its bound, its simulation, its step.
+
+A scenario is read once for a job; of it, a layout changes its own keys alone. Where there are many
+microbatches two smaller numbers are simulated, from which the step follows: a pipeline repeats
+itself once it is full. What follows so is never less than the bound.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from allrail import _core
+from allrail.errors import InputError
+from allrail.layouts.space import Job, Layout
+from allrail.many import Progress
+from allrail.scenario import Scenario, load_scenario
+from allrail.scenario.dimensions import dimensions_of
+from allrail.scenario.explain import from_core
+from allrail.training import of_training
+
+RECOMPUTED = ("none", "selective", "full")
+"""From the least to the most."""
+
+_STEADY = 3
+"""Times its stages: with as many microbatches a pipeline is steady."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounded:
+    """A layout that fits, before it is simulated.
+
+    Attributes:
+        layout: Which.
+        recompute: The least that fits.
+        bound_s: No simulated step is shorter; 0 where nothing is known.
+        memory_gb: Of the fullest NPU.
+    """
+
+    layout: Layout
+    recompute: str
+    bound_s: float
+    memory_gb: float
+
+
+@dataclass(frozen=True, slots=True)
+class Ranked:
+    """A layout that fits, simulated.
+
+    Attributes:
+        layout: Which.
+        recompute: The least that fits.
+        step_s: Seconds of a step.
+        tokens_per_s_per_npu: What is compared.
+        memory_gb: Of the fullest NPU.
+        lost: Shares of the step by what is not computing, the largest first.
+        binding: The dimension that works most of the time, and how much of it.
+    """
+
+    layout: Layout
+    recompute: str
+    step_s: float
+    tokens_per_s_per_npu: float
+    memory_gb: float
+    lost: tuple[tuple[str, float], ...]
+    binding: tuple[str, float]
+
+    @property
+    def why(self) -> str:
+        """What it loses most by, in words."""
+        words = [f"{what} {100 * share:.0f} %" for what, share in self.lost[:2] if share >= 0.01]
+        exposed = sum(share for what, share in self.lost if what != "bubble")
+        if exposed >= 0.01:
+            words.append(f"{self.binding[0]} busy {100 * self.binding[1]:.0f} %")
+        if self.recompute != RECOMPUTED[0]:
+            words.append(f"recomputes {self.recompute}")
+        return ", ".join(words) or "computing"
+
+
+class Trials:
+    """Bounds and simulations of a job's layouts."""
+
+    def __init__(self, job: Job, first: Layout) -> None:
+        """Read the job's scenario once.
+
+        Args:
+            job: What is cut.
+            first: Any of its layouts.
+
+        Raises:
+            InputError: Something in the job is wrong.
+        """
+        self.job = job
+        count = first.microbatches(job)
+        tree = first.scenario(job, recompute=RECOMPUTED[0], microbatches=count)
+        self._scenario: Scenario = of_training(load_scenario(tree))
+        self._base = json.loads(self._scenario.to_json())
+
+    @property
+    def dimensions(self) -> tuple[int, ...]:
+        """Sizes of the fabric's dimensions, innermost first."""
+        sizes = dimensions_of(self._scenario.fabric).dimensions
+        return tuple(one.size for one in sizes)
+
+    def bounds(
+        self, layouts: Sequence[Layout], recompute: str, *, progress: Progress | None = None
+    ) -> list[Bounded | InputError]:
+        """Return what is known of layouts without a simulation.
+
+        Args:
+            layouts: Which.
+            recompute: What the backward pass computes again.
+            progress: Told how many are done.
+        """
+        texts = [self._text(one, recompute, one.microbatches(self.job)) for one in layouts]
+        found: list[Bounded | InputError] = []
+        told = self._told(_core.bound_training_many(texts, None, progress))
+        for layout, tree in zip(layouts, told, strict=True):
+            if isinstance(tree, InputError):
+                found.append(tree)
+                continue
+            bound_s = (tree["bound_step_time_us"] or 0.0) / 1e6
+            memory_gb = tree["memory_per_npu_bytes"] / 1e9
+            found.append(Bounded(layout, recompute, bound_s, memory_gb))
+        return found
+
+    def simulate(
+        self, some: Sequence[Bounded], *, schedules: Sequence[dict[str, Any]] | None = None
+    ) -> list[Ranked | InputError]:
+        """Simulate layouts.
+
+        Args:
+            some: Which.
+            schedules: For each what differs from the scenario's schedule; nothing if None.
+        """
+        own = schedules or [{}] * len(some)
+        counts = [_counts(one.layout, one.layout.microbatches(self.job)) for one in some]
+        texts = [
+            self._text(one.layout, one.recompute, count, schedule)
+            for one, both, schedule in zip(some, counts, own, strict=True)
+            for count in both
+        ]
+        results = self._told(_core.simulate_training_many(texts, None, None))
+        outcomes: list[Ranked | InputError] = []
+        at = 0
+        for one, both in zip(some, counts, strict=True):
+            mine = results[at : at + len(both)]
+            at += len(both)
+            wrong = next((tree for tree in mine if isinstance(tree, InputError)), None)
+            outcomes.append(wrong or _ranked(self.job, one, mine, both))
+        return outcomes
+
+    def _text(
+        self, layout: Layout, recompute: str, count: int, schedule: dict[str, Any] | None = None
+    ) -> str:
+        own = layout.workload(self.job, recompute=recompute, microbatches=count)
+        tree = {**self._base, "workload": {**self._base["workload"], **own}}
+        if schedule:
+            tree["schedule"] = {**tree["schedule"], **schedule}
+        return json.dumps(tree)
+
+    def _told(self, texts: list[str]) -> list[Any]:
+        """Results; of what is wrong, the error."""
+        trees = [json.loads(text) for text in texts]
+        return [
+            from_core(
+                _core.InputError(json.dumps(tree["error"])),
+                places=self._scenario._places,
+                index=None,
+            )
+            if "error" in tree
+            else tree
+            for tree in trees
+        ]
+
+
+def _counts(layout: Layout, microbatches: int) -> tuple[int, ...]:
+    """Numbers of microbatches to simulate: all, or two from which all follow."""
+    most = _STEADY * layout.pp
+    return (microbatches,) if microbatches <= most else (most - layout.pp, most)
+
+
+def _ranked(job: Job, one: Bounded, results: list[Any], counts: tuple[int, ...]) -> Ranked:
+    last, all_of_them = results[-1], one.layout.microbatches(job)
+    more = all_of_them - counts[-1]
+
+    def whole(value: Any) -> float:
+        """Of all microbatches, from what it is with so many and with fewer."""
+        now = float(value(last))
+        if len(results) == 1:
+            return now
+        return now + more * (now - float(value(results[0]))) / (counts[-1] - counts[0])
+
+    step = max(whole(lambda tree: tree["step_time_us"]) / 1e6, one.bound_s)
+    kinds = {
+        f"{kind} exposed": whole(lambda tree, kind=kind: tree["exposed_us"][kind])
+        for kind in last["exposed_us"]
+    }
+    kinds["bubble"] = whole(lambda tree: tree["waiting_us"])
+    lost = sorted(
+        ((what, time / step / 1e6) for what, time in kinds.items()), key=lambda one: -one[1]
+    )
+    busiest = max(last["dimensions"], key=lambda dimension: dimension["busy_fraction"])
+    samples = last["throughput"]["samples_per_s"] * last["step_time_us"] / 1e6
+    tokens = last["throughput"]["tokens_per_s_per_npu"] / last["throughput"]["samples_per_s"]
+    return Ranked(
+        one.layout,
+        one.recompute,
+        step,
+        tokens * samples * all_of_them / counts[-1] / step,
+        one.memory_gb,
+        tuple(lost),
+        (busiest["name"], busiest["busy_fraction"]),
+    )
