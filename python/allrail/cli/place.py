@@ -169,7 +169,7 @@ def command(
     else:
         _show_mixes(told)
     if out is not None and not as_json:
-        _tell(out)
+        folders.tell(out)
 
 
 _RUNS = ("alone", "in_place", "together")
@@ -249,9 +249,3 @@ def _row(name: str, summary: dict[str, float] | None, factor: float = 1) -> list
     if summary is None:
         return [name, *("-" for _ in keys)]
     return [name, *(f"{factor * summary[key]:.2f}" for key in keys)]
-
-
-def _tell(folder: Path) -> None:
-    lines = [f"picture   {path}" for path in sorted(folder.glob("*.png"))]
-    lines.append(f"tables    {folder}/*.csv, *.parquet, result.json")
-    click.echo("\n".join(lines), err=True)
