@@ -35,6 +35,7 @@ LONG = {
     "allrail run": "it starts four processes with torch",
     "ALLRAIL_DISABLE=1": "it starts four processes with torch",
     "allrail plan --model llama3_8b --fabric dgx-h100": "it takes a minute",
+    "allrail require --model llama3_8b --fabric dgx-h100": "it takes a minute",
     "allrail launch": "it starts four processes",
     "mpirun": "it starts four processes",
 }
