@@ -78,7 +78,7 @@ def command(
     _show(found)
     if tried:
         _show_fabrics(tried)
-    output.predicted(["dims"], calibrated=False)
+    output.predicted(["dims"], calibrated=found.calibrated)
     if out is not None:
         output.note(f"written to {out}")
 

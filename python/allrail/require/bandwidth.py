@@ -85,6 +85,7 @@ class Required:
         ideal_s: Without time for bytes.
         least: Of each dimension alone, and of all together.
         curves: The same names, over bandwidth.
+        calibrated: Whether the fabric's numbers were measured.
     """
 
     target: Target
@@ -92,6 +93,7 @@ class Required:
     ideal_s: float
     least: tuple[Least, ...]
     curves: tuple[Curve, ...]
+    calibrated: bool
 
 
 def _bounded(rate: float) -> int:
@@ -156,7 +158,8 @@ def require(
     Raises:
         InputError: Something in the scenario is wrong, or nothing reaches the target.
     """
-    steps = _Steps(_on_dimensions(of_training(load_scenario(scenario, sets=sets))))
+    loaded = of_training(load_scenario(scenario, sets=sets))
+    steps = _Steps(_on_dimensions(loaded))
     count = len(steps.names)
     whole = [1.0] * count
     now, ideal = steps.run([steps.text(whole), steps.text(whole, what_if="infinite_bandwidth")])
@@ -177,7 +180,8 @@ def require(
         rates = tuple(steps.gbps[k] for k in which)
         least.append(_least(steps, which, curve, target, rates))
     now_s, ideal_s = now["step_time_us"] / 1e6, ideal["step_time_us"] / 1e6
-    return Required(target, now_s, ideal_s, tuple(least), tuple(curves))
+    calibrated = loaded.fabric.calibrated
+    return Required(target, now_s, ideal_s, tuple(least), tuple(curves), calibrated)
 
 
 def _on_dimensions(scenario: Scenario) -> Scenario:
