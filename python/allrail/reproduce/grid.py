@@ -112,7 +112,8 @@ def run_plan(tree: dict[str, Any], *, plan: str) -> Result:
         tree: A resolved scenario.
         plan: The plan file's text.
     """
-    return Result.from_dict(json.loads(_core.simulate(json.dumps(tree), plan)))
+    told = json.loads(_core.simulate(json.dumps(tree), plan))
+    return Result.from_dict({**told, "calibrated": False})
 
 
 def nominal_plan(scenario: Scenario, *, cache: bool) -> str:
