@@ -78,14 +78,17 @@ def _runs(reference: Path | None, progress: Progress | None) -> Reproduction:
 
 
 PARTS: Mapping[str, Reproduce] = {
-    "themis": _themis,
-    "themis-workloads": _themis_workloads,
-    "astra-sim": _astra_sim,
-    "bytescheduler": _bytescheduler,
-    "horovod": _horovod,
-    "hammingmesh": _hammingmesh,
-    "hammingmesh-workloads": _hammingmesh_workloads,
-    "runs": _runs,
+    one.__name__.strip("_").replace("_", "-"): one
+    for one in (
+        _themis,
+        _themis_workloads,
+        _astra_sim,
+        _bytescheduler,
+        _horovod,
+        _hammingmesh,
+        _hammingmesh_workloads,
+        _runs,
+    )
 }
 """By name, in the order in which they run: the longest last but for the runs of a table."""
 
