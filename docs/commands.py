@@ -44,6 +44,7 @@ NEVER = {
     "make test": "it runs this test",
     "make reproduce": "the better part of an hour",
     "all_reduce_perf": "it needs GPUs and nccl-tests",
+    "NCCL_ALGO=": "as above",
     "ray start": "a test of sweeps starts a cluster, and stops it",
     "allrail sweep study.yaml --ray": "as above",
 }

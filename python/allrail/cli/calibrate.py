@@ -32,6 +32,13 @@ def command() -> None:
     type=click.IntRange(2),
     help="Of several tables, that over so many; of one that does not say (OSU's), how many.",
 )
+@click.option(
+    "--algorithm",
+    "algorithms",
+    multiple=True,
+    metavar="NAME",
+    help="What a FILE ran; once for each, in their order: ring, double_binary_tree, ...",
+)
 @options.as_json
 def network(
     *,
@@ -39,6 +46,7 @@ def network(
     out: Path | None,
     collective: str | None,
     ranks: int | None,
+    algorithms: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Make a fabric of tables that nccl-tests, OSU's tests or PyTorch's benchmarks print.
@@ -46,6 +54,10 @@ def network(
     One FILE gives one dimension over its ranks. Two, of one collective on one machine and on
     several, give the dimension within the machine and the one around it. Output of nccl-tests is
     read of any version, as people paste it, and of `-J`; a result that was wrong is refused.
+
+    With --algorithm, files are of one collective over the same ranks under several algorithms
+    (`NCCL_ALGO=Ring`, `NCCL_ALGO=Tree`). The fabric then says from which size on which is the
+    fastest, and scenarios with `schedule.algorithms: auto` follow it.
 
     Shown are each size's time, that of the fit (pieces of a fixed time and a rate, with the sizes
     where the algorithm switches) and that of the simulator with the fabric; how far the fit is from
@@ -55,16 +67,23 @@ def network(
     Examples:
       allrail calibrate network all_reduce.txt -o measured.yaml
       allrail calibrate network one_node.txt four_nodes.txt -o measured.yaml
+      allrail calibrate network ring.txt tree.txt --algorithm ring --algorithm double_binary_tree
     """  # noqa: D301, click wants the character
     from allrail.calibrate.network import calibrate
     from allrail.calibrate.read import read_tables
     from allrail.calibrate.table import chosen
     from allrail.cli import output
 
-    every = [table for file in files for table in read_tables(file)]
-    made = calibrate(
-        chosen(every, source=str(files[0]), collective=collective, ranks=ranks, most=2)
-    )
+    if algorithms:
+        each = (
+            chosen(read_tables(file), source=str(file), collective=collective, ranks=ranks)
+            for file in files
+        )
+        made = calibrate([table for tables in each for table in tables], algorithms=algorithms)
+    else:
+        every = [table for file in files for table in read_tables(file)]
+        tables = chosen(every, source=str(files[0]), collective=collective, ranks=ranks, most=2)
+        made = calibrate(tables)
     if out is not None:
         from allrail.files import write_yaml
 
@@ -227,6 +246,9 @@ def _show(made: Calibrated) -> None:
     output.table(["bytes", "measured_us", "fitted_us", "%", "simulated_us", "%"], rows)
     for one in made.fabric["dimensions"]:
         output.note(f"{one['size']} NPUs, {one['bandwidth']}, {one['latency']} a step")
+        for operation, points in one.get("fastest", {}).items():
+            told = ", ".join(f"from {point['from']} {point['algorithm']}" for point in points)
+            output.note(f"the fastest for {operation}: {told}")
     output.note(
         f"the simulator is within {100 * made.error:.0f} % of half of the sizes,"
         f" within {100 * made.large:.0f} % of half of the larger half"

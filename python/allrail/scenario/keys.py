@@ -9,6 +9,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from allrail.scenario.algorithms import (
+    ByOperation,
+    FastestBySize,
+    OneByOperation,
+    PerDimension,
+)
 from allrail.scenario.fields import (
     Count,
     CountOrWord,
@@ -23,12 +29,10 @@ from allrail.scenario.node import Described, Node
 from allrail.scenario.policies import Policy, order_of
 from allrail.scenario.sugar import (
     ByGroup,
-    ByOperation,
     Device,
     Mapped,
     Message,
     Model,
-    OneByOperation,
     Phases,
     Rows,
 )
@@ -81,6 +85,15 @@ class Dimension(Node):
         default="shared",
         description="`none`: messages of a step do not share links, as ASTRA-sim's "
         "congestion-unaware backend counts; below what the links can carry.",
+    )
+    fastest: Annotated[dict[str, tuple[dict[str, str], ...]], FastestBySize()] = Field(
+        default={},
+        description="Of `schedule.algorithms: auto`: which algorithm was measured to be the "
+        "fastest, by kind of collective, from which size on: `{all_reduce: [{from: "
+        "1 B, algorithm: direct}, {from: 4 MiB, algorithm: ring}]}`. Sizes are of "
+        "the buffer that reaches this dimension, which dimensions before it have "
+        "divided. `allrail calibrate network` writes it. If left out, the model of "
+        "the dimension decides.",
     )
 
 
@@ -196,15 +209,19 @@ class Schedule(Node):
     endpoint_delay: Annotated[str, Quantity("time")] = Field(
         default="0 ps", description="Added to every message at its ends."
     )
-    algorithms: tuple[Annotated[str, OneOf(table="algorithms")], ...] | None = Field(
-        default=None,
-        description="One per dimension; if left out: `ring` on rings, `direct` on fully "
-        "connected dimensions, `halving_doubling` on switches.",
+    algorithms: Annotated[str | tuple[str, ...], PerDimension("schedule.algorithms")] | None = (
+        Field(
+            default=None,
+            description="One per dimension; if left out: `ring` on rings, `direct` on fully "
+            "connected dimensions, `halving_doubling` on switches. `auto`, for all or "
+            "in the list: for each collective the fastest of its size, as the "
+            "dimension's `fastest` says or else its model.",
+        )
     )
-    algorithms_by_operation: Annotated[dict[str, tuple[str, ...]], ByOperation()] = Field(
+    algorithms_by_operation: Annotated[dict[str, str | tuple[str, ...]], ByOperation()] = Field(
         default={},
         description="Of a workload: the algorithms of a kind of collective, where they differ "
-        "from `algorithms`: `{all_gather: [direct, ring]}`.",
+        "from `algorithms`: `{all_gather: [direct, ring]}`, `{broadcast: auto}`.",
     )
     collective_order: Annotated[
         str, OneOf("fifo", "lifo", "explicit", what="a collective order")
