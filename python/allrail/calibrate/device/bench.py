@@ -1,9 +1,7 @@
 """A device's kernels as calls of PyTorch, and how long they take there.
 
-On a GPU, times are those of events on its stream. Before each a kernel keeps the stream busy while
-the host queues the calls, so that what is measured is the device and not the host. Operands take
-turns, as many as no cache holds; they are random, since a GPU's clock depends on the bits that it
-multiplies. On a CPU the wall clock counts.
+Operands take turns, as many as no cache holds; on a GPU they are random, since its clock depends on
+the bits that it multiplies. `clock.py` says how time is taken, `starts.py` what starting costs.
 
 Nothing of this has run on a GPU yet (see `docs/guides/devices.md`).
 """
@@ -14,7 +12,6 @@ import itertools
 import math
 import os
 import platform
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,26 +21,20 @@ import torch
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from allrail.calibrate.device.clock import Batch, Clock
 from allrail.calibrate.device.points import (
     KINDS,
     Attention,
     Means,
     Point,
     Product,
-    Start,
     Stream,
 )
-
-Batch = Callable[[int], float]
-"""Makes so many calls; seconds of each."""
+from allrail.calibrate.device.starts import STARTS
 
 _BACKENDS = {"flash_2": "FLASH_ATTENTION", "flash_3": "CUDNN_ATTENTION"}
 """What PyTorch calls it. cuDNN's is as fast as FlashAttention-3, and newer versions are that."""
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-_CHAIN = 50
-"""Kernels one after the other where their start is measured."""
-_AHEAD = 20_000
-"""Cycles in which a host queues a call, and more: ten microseconds."""
 _FIRST = 0.002
 """Seconds of a first product, by which the grid is chosen."""
 _TURNS = 8
@@ -68,6 +59,7 @@ class Bench:
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self._gpu = device.type == "cuda"
+        self._clock = Clock(device)
         if self._gpu:
             torch.cuda.set_device(device)
             found = torch.cuda.get_device_properties(device)
@@ -119,12 +111,12 @@ class Bench:
             RuntimeError: The device, or this PyTorch, does not do it.
         """
         if isinstance(point, Product):
-            return self._calls(self._product(point))
+            return self._clock.on_device(self._product(point))
         if isinstance(point, Attention):
             return self._attention(point)
         if isinstance(point, Stream):
-            return self._calls(self._stream(point))
-        return self._start(point)
+            return self._clock.on_device(self._stream(point))
+        return STARTS[point.mode](self._clock)
 
     def busy(self) -> list[str]:
         """Return why others may be at work here."""
@@ -148,25 +140,6 @@ class Bench:
             told += f", CUDA {torch.version.cuda}" if torch.version.cuda else ""
             told += f", ROCm {torch.version.hip}" if getattr(torch.version, "hip", None) else ""
         return f"{told}, Python {platform.python_version()}, {platform.platform(terse=True)}"
-
-    def _settle(self) -> None:
-        if self._gpu:
-            torch.cuda.synchronize(self.device)
-
-    def _calls(self, call: Callable[[], Any]) -> Batch:
-        """Times of a call on the device."""
-        return partial(self._on_gpu if self._gpu else _on_host, call)
-
-    def _on_gpu(self, call: Callable[[], Any], count: int) -> float:
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        self._settle()
-        torch.cuda._sleep(_AHEAD * count)
-        begin.record()
-        for _ in range(count):
-            call()
-        end.record()
-        end.synchronize()
-        return float(begin.elapsed_time(end)) / 1e3 / count
 
     def _filled(self, *shape: int, dtype: torch.dtype) -> torch.Tensor:
         if self._gpu:
@@ -223,7 +196,7 @@ class Bench:
         shape = (one.samples, one.heads, one.tokens, one.head)
         inputs = [self._filled(*shape, dtype=torch.bfloat16) for _ in range(3)]
         if not one.backward:
-            timed = self._calls(lambda: _attend(inputs))
+            timed = self._clock.on_device(lambda: _attend(inputs))
 
             def forward(count: int) -> float:
                 with sdpa_kernel(backend), torch.no_grad():
@@ -235,110 +208,9 @@ class Bench:
         with sdpa_kernel(backend):
             found = _attend(inputs)
         gradient = self._filled(*shape, dtype=torch.bfloat16)
-        return self._calls(partial(torch.autograd.grad, found, inputs, gradient, retain_graph=True))
-
-    def _start(self, one: Start) -> Batch:
-        make = {
-            "device": self._start_on_device,
-            "eager": self._start_eager,
-            "compiled": self._start_compiled,
-            "graph": self._start_of_graph,
-            "blocking": self._start_blocking,
-        }
-        return make[one.mode]()
-
-    def _small(self) -> torch.Tensor:
-        return torch.ones(64, device=self.device)
-
-    def _chained(self) -> torch.Tensor:
-        found = self._small()
-        for _ in range(_CHAIN):
-            found = torch.neg(found)
-        return found
-
-    def _host(self, call: Callable[[], Any], kernels: int) -> Batch:
-        """Times of the host, which is done when the device is: what is called is short there."""
-
-        def batch(count: int) -> float:
-            self._settle()
-            begun = time.perf_counter()
-            for _ in range(count):
-                call()
-            self._settle()
-            return (time.perf_counter() - begun) / count / kernels
-
-        return batch
-
-    def _start_eager(self) -> Batch:
-        """A chain of small operators and its gradient, as training runs them."""
-        first = self._small().requires_grad_()
-        gradient = self._small()
-
-        def both() -> None:
-            found = first
-            for _ in range(_CHAIN):
-                found = torch.tanh(found)
-            torch.autograd.grad(found, first, gradient)
-
-        return self._host(both, 2 * _CHAIN)
-
-    def _start_compiled(self) -> Batch:
-        """Small products, which nothing fuses, with an operator between that is a kernel, too."""
-        side = 16
-        weight = torch.eye(side, device=self.device)
-
-        def chain(found: torch.Tensor) -> torch.Tensor:
-            for _ in range(_CHAIN // 2):
-                found = torch.tanh(found @ weight)
-            return found
-
-        compiled = torch.compile(chain)
-        return self._host(partial(compiled, weight), 2 * (_CHAIN // 2))
-
-    def _start_blocking(self) -> Batch:
-        """Operators that the host waits for one by one."""
-        first = self._small()
-
-        def waited() -> None:
-            found = first
-            for _ in range(_CHAIN):
-                found = torch.neg(found)
-                self._settle()
-
-        return self._host(waited, _CHAIN)
-
-    def _captured(self) -> torch.cuda.CUDAGraph:
-        """A graph of a chain, recorded after it has run on a stream of its own, as CUDA asks."""
-        aside = torch.cuda.Stream()
-        aside.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(aside):
-            self._chained()
-        torch.cuda.current_stream().wait_stream(aside)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            self._chained()
-        return graph
-
-    def _start_on_device(self) -> Batch:
-        graph = self._captured()
-        timed = self._calls(graph.replay)
-        return lambda count: timed(count) / _CHAIN
-
-    def _start_of_graph(self) -> Batch:
-        """What the host needs to hand a graph over; it waits in between, outside of the time."""
-        graph = self._captured()
-
-        def batch(count: int) -> float:
-            sum_of = 0.0
-            for _ in range(count):
-                self._settle()
-                begun = time.perf_counter()
-                graph.replay()
-                sum_of += time.perf_counter() - begun
-            self._settle()
-            return sum_of / count / _CHAIN
-
-        return batch
+        return self._clock.on_device(
+            partial(torch.autograd.grad, found, inputs, gradient, retain_graph=True)
+        )
 
     def _first(self, name: str, longest: float) -> float | None:
         """FLOP/s of a product that takes a while; None where there is none of the format."""
@@ -374,13 +246,6 @@ class Bench:
 def _attend(inputs: Sequence[torch.Tensor]) -> torch.Tensor:
     query, key, value = inputs
     return functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-
-
-def _on_host(call: Callable[[], Any], count: int) -> float:
-    begun = time.perf_counter()
-    for _ in range(count):
-        call()
-    return (time.perf_counter() - begun) / count
 
 
 def _processor() -> str:
