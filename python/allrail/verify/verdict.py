@@ -134,8 +134,9 @@ def _lines(verdict: Verdict) -> list[str]:
         ]
     told = [one for one in verdict.exchanges if one.predicted_ms is not None]
     if told:
+        of = "collective" if verdict.rank is None else "tensor"
         lines += ["", "exchanges, from the first byte to the last, predicted as measured:"]
-        lines.append(f"  {'of':<28} {'bytes':>12} {'measured, ms':>13} {'predicted':>10}")
+        lines.append(f"  {of:<28} {'bytes':>12} {'measured, ms':>13} {'predicted':>10}")
         lines += [
             f"  {one.name[:28]:<28} {one.bytes:>12,} {one.measured_ms:>13.3f}"
             f" {one.predicted_ms or 0:>10.3f}"
