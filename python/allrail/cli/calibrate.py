@@ -1,4 +1,4 @@
-"""`allrail calibrate network`: a fabric from what somebody measured."""
+"""`allrail calibrate`: a fabric, or a device's file, of what was measured."""
 
 from __future__ import annotations
 
@@ -147,6 +147,71 @@ def live(*, out: Path | None, collective: str, sizes: str, as_json: bool) -> Non
         output.note(line)
     if out is not None:
         output.note(f"the fabric is in {out}")
+
+
+@command.command("device")
+@click.option("-o", "--out", type=_FILE, metavar="FILE", help="Write the device's file here.")
+@click.option(
+    "--device",
+    "which",
+    metavar="DEVICE",
+    help="As PyTorch names it: `cuda:1`, `cpu`; the first GPU, else the CPU, if left out.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(1, 3600),
+    default=60.0,
+    show_default=True,
+    help="How long it may take, about.",
+)
+@options.as_json
+def device(*, out: Path | None, which: str | None, seconds: float, as_json: bool) -> None:
+    """Make a device's file of what PyTorch measures on the device at hand.
+
+    Measured are products of matrices over a grid of shapes and formats, fused attention by kind and
+    size of a head, copies and elementwise work, and what starting a kernel costs: each in rounds
+    until its median is steady, as far as there is time. Shown is every point beside what the file
+    predicts for it. `workload.compute.device` takes the file. Needs `allrail[torch]`.
+
+    \b
+    Examples:
+      allrail calibrate device -o mine.json
+      allrail calibrate device --device cpu --seconds 20 -o cpu.json
+      allrail simulate step.yaml --set workload.compute.device=mine.json
+    """  # noqa: D301, click wants the character
+    import json
+
+    from allrail.cli import output
+    from allrail.cli.device import measured, show, tree
+
+    if out is not None and out.suffix != ".json":
+        from allrail.errors import InputError
+
+        raise InputError(
+            "a device's file is JSON", source="--out", value=str(out), hint="such as `mine.json`"
+        )
+    fitted, warnings, notes = measured(which, seconds)
+    if out is not None:
+        from allrail.files import write_text
+
+        write_text(out, json.dumps(fitted.file, indent=2, ensure_ascii=False) + "\n")
+    for line in warnings:
+        output.warn(line)
+    if as_json:
+        output.print_json(
+            {
+                "device": fitted.file,
+                "rows": [tree(row) for row in fitted.rows],
+                "notes": [*notes, *fitted.notes],
+                "warnings": list(warnings),
+            }
+        )
+        return
+    show(fitted)
+    for line in (*notes, *fitted.notes):
+        output.note(line)
+    if out is not None:
+        output.note(f"the device's file is in {out}")
 
 
 def _ladder(text: str) -> list[int]:

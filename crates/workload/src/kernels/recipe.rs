@@ -47,7 +47,8 @@ pub enum Recipe {
 }
 
 /// What an element of a matrix is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Format {
     /// 32 bits.
     Fp32,
