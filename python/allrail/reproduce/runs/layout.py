@@ -45,8 +45,8 @@ def why_no_layout(run: Run) -> str | None:
     if "packed" in everything:
         return "packed sequences have no one length"
     if all(run.count(axis) is None for axis in ("tp", "pp", "dp", "cp", "ep")):
-        # All replicas, where it is said how they share their states.
-        return None if sharding_of(run)["zero"] else "the table has no layout for it"
+        # All replicas, where these share their parameters.
+        return None if sharding_of(run)["zero"] == 3 else "the table has no layout for it"
     return None
 
 
