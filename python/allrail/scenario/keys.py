@@ -318,6 +318,12 @@ class Parallelism(Node):
         description="With `sp`: products of matrices and their gathers and scatters in parts, "
         "beside each other (`--tp-comm-overlap`).",
     )
+    overlap_sums: Annotated[bool, Flag()] = Field(
+        default=True,
+        description="With `tp`: whether gradients of inputs are summed beside the gradient of "
+        "the weights, as Megatron-LM does it, or behind it (PyTorch's DTensor, "
+        "without `async_tp`).",
+    )
     zero: Annotated[int, Count(0, 3, hint="ZeRO has the stages 0 to 3")] = Field(
         default=0,
         description="ZeRO: 1 cuts the optimizer's state over replicas, 2 the gradients too, 3 "
@@ -337,6 +343,12 @@ class Parallelism(Node):
     prefetch: Annotated[int, Count(0)] | None = Field(
         default=None,
         description="`zero: 3`: how many blocks ahead parameters are gathered; 1 if left out.",
+    )
+    by_parameter: Annotated[bool, Flag()] = Field(
+        default=False,
+        description="`zero: 3`: whether each parameter is cut for itself, as FSDP2 does it, so "
+        "that a unit's are copied out of what was gathered, and its gradients into "
+        "what is scattered; else a unit is one flat tensor.",
     )
     reduce: (
         Annotated[str, OneOf("step", "microbatch", what="a time at which gradients are reduced")]

@@ -164,6 +164,7 @@ impl KernelModel {
         Rates {
             reached: self.reached(format),
             unaligned: self.reached(Format::Fp32),
+            half_aligned: self.rates.half_aligned,
             units: f64::from(self.rates.units),
             cache,
             memory: self.memory(),
