@@ -79,7 +79,8 @@ fn messages(scenario: &Scenario) -> u64 {
     let kind = scenario.collective[0].kind;
     let sizes: Vec<u64> = scenario.fabric.dimensions.iter().map(|d| u64::from(d.size)).collect();
     let npus: u64 = sizes.iter().product();
-    let names = scenario.schedule.algorithms.as_ref().expect("given");
+    let given = scenario.schedule.algorithms.as_ref().expect("given");
+    let names: Vec<&str> = given.named().collect();
     let mut lines = 1;
     let mut total = 0;
     // A broadcast goes inwards: a line of each dimension for every rank that it has reached.
