@@ -235,7 +235,9 @@ fn mistakes_are_named() {
         format!("{error} {}", error.hint)
     };
     assert!(of(&[a.clone(), b]).contains("rank 0, and so is"));
-    assert!(of(&[a, c.clone()]).contains("2 traces are given, and the job has 8 ranks"));
+    assert!(of(&[a, c.clone()]).contains("it is of 8 ranks, and"));
+    let d = folder.put("d1.json", &good(1, 8));
+    assert!(of(&[c.clone(), d]).contains("2 traces are given, and the job has 8 ranks"));
     assert!(of(&[folder.put("d.json", &good(9, 8))]).contains("rank 9, and there are 8"));
     assert!(of(&[folder.put("e.json", b"{\"traceEvents\": [")]).contains("no trace of Kineto"));
     let whole = good(0, 2);
