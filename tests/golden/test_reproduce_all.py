@@ -57,12 +57,6 @@ def test_json_is_one_object(allrail_cli):
     assert len(json.loads(told.stdout)["rows"]) == 4
 
 
-def test_a_verb_behind_all_is_refused(allrail_cli):
-    told = allrail_cli("reproduce", "--all", "themis")
-    assert told.status == 2
-    assert "has no verb behind it" in told.stderr
-
-
 def test_without_anything_it_says_what_there_is(allrail_cli):
     told = allrail_cli("reproduce")
     assert told.status == 0

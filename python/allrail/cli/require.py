@@ -22,7 +22,13 @@ _FILE = click.Path(path_type=Path)
 @click.option("--fabrics", multiple=True, metavar="FABRIC", help="Try this one; again for more.")
 @click.option("--list", "folder", type=_FILE, metavar="DIR", help="Try every fabric file in DIR.")
 @click.option("--prices", type=_FILE, metavar="FILE", help="As for `allrail cost`.")
-@click.option("--out", type=_FILE, metavar="DIR", help="Write the curves as CSV and a picture.")
+@click.option(
+    "--out",
+    type=_FILE,
+    callback=options.writable,
+    metavar="DIR",
+    help="Write the curves as CSV and a picture.",
+)
 @click.option("--model", help="Instead of FILE: the best layout of this model.")
 @click.option("--fabric", help="With --model: on this network, a preset or a file.")
 @click.option("--npus", type=click.IntRange(1), help="With --model: on so many NPUs of it.")
