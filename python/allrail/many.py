@@ -122,15 +122,28 @@ def run_many(
     at = len(loaded)
     for index, text in enumerate(texts[:at]):
         mine, at = texts[at : at + len(beside[index])], at + len(beside[index])
-        tree = json.loads(text)
-        if "error" in tree:
-            told = _core.InputError(json.dumps(tree["error"]))
-            place = None if keep_errors else index
-            wrong = from_core(told, places=loaded[index]._places, index=place)
+        tree = of_core(text, loaded[index], index=None if keep_errors else index)
+        if isinstance(tree, InputError):
             if not keep_errors:
-                raise wrong
-            tree = wrong
+                raise tree
+            results.append(tree)
         else:
-            tree = _told(tree, loaded[index], mine)
-        results.append(tree)
+            results.append(_told(tree, loaded[index], mine))
     return results
+
+
+def of_core(
+    text: str, scenario: Scenario, *, index: int | None = None
+) -> dict[str, Any] | InputError:
+    """Return one of the results of a `Run` as plain values, or what is wrong with its scenario.
+
+    Args:
+        text: The core's JSON.
+        scenario: What was simulated, or what that was made of.
+        index: Its place among several, which the error names.
+    """
+    tree: dict[str, Any] = json.loads(text)
+    if "error" not in tree:
+        return tree
+    told = _core.InputError(json.dumps(tree["error"]))
+    return from_core(told, places=scenario._places, index=index)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-import shlex
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -64,7 +64,8 @@ def text_of(scenario, target, folder, name, **sets):
 
 def flags_of(text):
     lines = [line for line in text.splitlines() if not line.startswith("#")]
-    words = shlex.split(" ".join(lines))
+    # As a shell takes what a command has printed: quotes in it are nothing special.
+    words = " ".join(lines).split()
     found, name = {}, None
     for word in words:
         if word.startswith("--"):
@@ -146,6 +147,33 @@ def test_uneven_stages_are_a_layout_of_layers(tmp_path):
     assert (stages[0][0], stages[-1][-1]) == ("E", "L")
 
 
+def test_stages_that_come_out_uneven_and_latent_attention_are_said_to_megatron(tmp_path):
+    cut = {
+        "workload.model": "deepseek_v3",
+        "workload.global_batch": 1024,
+        "workload.micro_batch": 1,
+        "workload.parallelism.tp": 1,
+        "workload.parallelism.sp": False,
+        "workload.parallelism.pp": 8,
+        "workload.parallelism.ep": 64,
+    }
+    flags = flags_of(text_of(LARGE, "megatron", tmp_path, "megatron.args", **cut))
+    stages = flags["--pipeline-model-parallel-layout"].split("|")
+    assert [stage.count("t") for stage in stages] == [8, 8, 8, 8, 8, 7, 7, 7]
+    assert int(flags["--qk-head-dim"]) + int(flags["--qk-pos-emb-head-dim"]) == 192
+    assert flags["--moe-layer-freq"] == "([0]*3+[1]*58)"
+    interleaved = cut | {
+        "workload.parallelism.schedule": "interleaved",
+        "workload.parallelism.virtual_stages": 4,
+        "workload.parallelism.ends_as_layers": True,
+    }
+    flags = flags_of(text_of(LARGE, "megatron", tmp_path, "megatron.args", **interleaved))
+    stages = flags["--pipeline-model-parallel-layout"].split("|")
+    assert (len(stages), stages[0], stages[-1]) == (32, "Et", "L")
+    assert sum(stage.count("t") for stage in stages) == 61
+    assert "--num-virtual-stages-per-pipeline-rank" not in flags
+
+
 def test_torchtitan_flags_multiply_to_the_job(tmp_path):
     flags = flags_of(text_of(sharded(shard=128), "torchtitan", tmp_path, "torchtitan.args"))
     of = {key.rpartition(".")[2]: value for key, value in flags.items()}
@@ -153,6 +181,41 @@ def test_torchtitan_flags_multiply_to_the_job(tmp_path):
     assert of["fsdp_reshard_after_forward"] == "always"
     kept = flags_of(text_of(sharded(reshard=False), "torchtitan", tmp_path, "torchtitan.args"))
     assert kept["--parallelism.fsdp_reshard_after_forward"] == "never"
+
+
+def test_torchtitan_s_function_changes_a_configuration(tmp_path):
+    cut = {
+        "workload.parallelism.stages": [19, 21, 21, 19],
+        "workload.parallelism.recompute": "none",
+        "workload.parallelism.zero": 0,
+    }
+    text = text_of(LARGE, "torchtitan", tmp_path, "torchtitan_layout.py", **cut)
+    made = {}
+    exec(text, made)
+    config = SimpleNamespace(
+        parallelism=SimpleNamespace(), training=SimpleNamespace(), compile=SimpleNamespace()
+    )
+    assert made["lay_out"](config) is config
+    training, ranks = config.training, config.parallelism
+    assert training.num_tokens_per_train_step == 512 * training.max_context_length
+    assert training.num_tokens_per_microbatch_per_dp_rank == 2 * training.max_context_length
+    microbatches = 512 // 2 // ranks.data_parallel_replicate_degree
+    assert ranks.num_pp_microbatches == microbatches
+    parts = ranks.module_fqns_per_model_part
+    layers = [name for part in parts for name in part if name.startswith("layers.")]
+    assert layers == [f"layers.{index}" for index in range(80)]
+    assert [len(part) for part in parts] == [20, 21, 21, 21]
+    assert (parts[0][0], parts[-1][-2:]) == ("tok_embeddings", ["norm", "lm_head"])
+
+
+def test_without_a_pipeline_microbatches_are_steps_of_torchtitan(tmp_path):
+    whole = {"workload.global_batch": 8192, "workload.parallelism.microbatches": 1}
+    cut = whole | {"workload.parallelism.microbatches": 4}
+    few = flags_of(text_of(sharded(), "torchtitan", tmp_path, "torchtitan.args", **whole))
+    flags = flags_of(text_of(sharded(), "torchtitan", tmp_path, "torchtitan.args", **cut))
+    each = int(few["--training.local_batch_size"])
+    assert int(flags["--training.local_batch_size"]) * 4 == each
+    assert flags["--training.global_batch_size"] == few["--training.global_batch_size"]
 
 
 def test_nccl_rows_have_the_fields_of_its_plugin(tmp_path):

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from allrail import simulate_training
-from allrail.layouts import Job, Layout, layouts, search
+from allrail.layouts import Job, Layout, search, space
 
 SIZES = {"layers": 4, "heads": 8, "hidden": 256, "vocabulary": 1000, "sequence_length": 512}
 FABRIC = {
@@ -35,7 +35,7 @@ def a_job(**more):
 @pytest.mark.parametrize("npus", [1, 2, 8, 16])
 def test_degrees_multiply_to_the_npus_and_no_layout_comes_twice(npus):
     job = a_job(npus=npus)
-    found = layouts(job, SIZES)
+    found = space(job, SIZES).layouts
     assert len(set(found)) == len(found)
     for one in found:
         assert one.tp * one.pp * one.cp * one.ep * one.dp == npus
@@ -45,13 +45,13 @@ def test_degrees_multiply_to_the_npus_and_no_layout_comes_twice(npus):
 
 
 def test_experts_are_cut_by_what_divides_them():
-    found = layouts(a_job(), {**SIZES, "experts": {"count": 4}})
+    found = space(a_job(), {**SIZES, "experts": {"count": 4}}).layouts
     assert {one.ep for one in found} == {1, 2, 4}
 
 
 def test_every_layout_is_ranked_or_said_why_not():
     job = a_job()
-    every = layouts(job, SIZES)
+    every = space(job, SIZES).layouts
     found = search(job, every)
     told = [one.layout for one in found.ranked]
     told += [one.layout for one in found.pruned]
@@ -64,7 +64,7 @@ def test_every_layout_is_ranked_or_said_why_not():
 
 def test_the_best_is_what_simulate_says_it_is():
     job = a_job()
-    best = search(job, layouts(job, SIZES)).ranked[0]
+    best = search(job, space(job, SIZES).layouts).ranked[0]
     count = best.layout.microbatches(job)
     tree = best.layout.scenario(job, recompute=best.recompute, microbatches=count)
     told = simulate_training(tree)
@@ -103,7 +103,7 @@ def test_dp_lies_inside_of_pp_where_that_is_another_dimension(inside, places):
     job = a_job(dimensions=(4, 4))
     found = [
         one
-        for one in layouts(job, SIZES)
+        for one in space(job, SIZES).layouts
         if (one.tp, one.pp, one.dp, one.inside) == (2, 2, 4, inside)
     ]
     assert found
@@ -117,7 +117,7 @@ def test_the_head_takes_the_place_of_layers():
     job = a_job(model={"transformer": wide, "name": "wide"})
     found = {
         one.head: one.workload(job, recompute="none", microbatches=8)["parallelism"]
-        for one in layouts(job, wide)
+        for one in space(job, wide).layouts
         if (one.tp, one.pp, one.virtual, one.schedule) == (1, 2, 1, "")
     }
     assert found[1]["ends_as_layers"]
@@ -143,7 +143,7 @@ def test_the_least_recomputation_that_fits_is_taken():
     # So much that some layouts fit only without what can be computed again.
     large = {**SIZES, "layers": 24, "hidden": 4096, "heads": 32, "sequence_length": 8192}
     job = a_job(model={"transformer": large, "name": "large"}, global_batch=128)
-    found = search(job, layouts(job, large))
+    found = search(job, space(job, large).layouts)
     fitting = (*found.ranked, *found.pruned)
     assert len({one.recompute for one in fitting}) > 1
     assert all(one.memory_gb <= 80 for one in fitting)
@@ -171,7 +171,7 @@ def test_the_command_writes_the_best_scenario(tmp_path, allrail_cli):
 @pytest.mark.parametrize(
     ("arguments", "why"),
     [
-        ([], "nothing to plan"),
+        ([], "nothing to look at"),
         (["--model", "gpt2_xl"], "together"),
         (
             ["scenario.yaml", "--model", "gpt2_xl", "--fabric", "dgx-a100", "--npus", "8"],

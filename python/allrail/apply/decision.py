@@ -131,6 +131,29 @@ class Decision:
         return found
 
     @property
+    def stages(self) -> tuple[int, ...]:
+        """Places of each piece of a pipeline, as `workload.parallelism.stages` counts them.
+
+        Of what the scenario leaves out, as the core cuts: as many each as it goes, the first pieces
+        one more. Empty without a pipeline, and where the model is no transformer.
+        """
+        sizes, parallelism = self.transformer, self.parallelism
+        if self.degrees["pp"] == 1 or sizes is None:
+            return ()
+        if parallelism.get("stages"):
+            return tuple(parallelism["stages"])
+        places = int(sizes["layers"]) + 2 * int(parallelism["ends_as_layers"])
+        each, more = divmod(places, self.pieces)
+        return tuple(each + (piece < more) for piece in range(self.pieces))
+
+    @property
+    def pieces(self) -> int:
+        """Of the model: the pipeline's stages, times those that each has of its own."""
+        virtual = self.parallelism.get("virtual_stages") or 2
+        many = self.parallelism["schedule"] == "interleaved"
+        return self.degrees["pp"] * (int(virtual) if many else 1)
+
+    @property
     def sequence(self) -> int | None:
         """Tokens of a sample."""
         said = self.workload.get("sequence_length")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from allrail.apply.decision import Decision, Inapplicable
@@ -81,23 +82,23 @@ def _samples(decision: Decision) -> list[str]:
 def _pipeline(decision: Decision) -> list[str]:
     if decision.degrees["pp"] == 1:
         return []
-    parallelism = decision.parallelism
+    parallelism, stages = decision.parallelism, decision.stages
+    if stages and (parallelism.get("stages") or len(set(stages)) > 1):
+        return [f"--pipeline-model-parallel-layout {_layout(stages, decision)}"]
     flags = []
     if parallelism["schedule"] == "interleaved":
-        count = parallelism.get("virtual_stages") or 2
-        flags.append(f"--num-virtual-stages-per-pipeline-rank {count}")
+        flags.append(
+            f"--num-virtual-stages-per-pipeline-rank {decision.pieces // decision.degrees['pp']}"
+        )
     if parallelism["ends_as_layers"]:
         flags += [
             "--account-for-embedding-in-pipeline-split",
             "--account-for-loss-in-pipeline-split",
         ]
-    stages = parallelism.get("stages")
-    if stages:
-        flags.append(f'--pipeline-model-parallel-layout "{_layout(stages, decision)}"')
     return flags
 
 
-def _layout(stages: list[int], decision: Decision) -> str:
+def _layout(stages: Sequence[int], decision: Decision) -> str:
     ends = int(decision.parallelism["ends_as_layers"])
     counts = list(stages)
     counts[0] -= ends
@@ -120,6 +121,8 @@ def _states(decision: Decision) -> list[str]:
             "--use-megatron-fsdp",
             f"--data-parallel-sharding-strategy {_SHARDED[zero]}",
             "--use-distributed-optimizer",
+            "--ckpt-format fsdp_dtensor",
+            "# Megatron-FSDP wants CUDA_DEVICE_MAX_CONNECTIONS unset, or above 1.",
         ]
     shard = parallelism.get("shard")
     if zero and shard and shard < decision.replicas:
@@ -149,7 +152,7 @@ def _computing(decision: Decision) -> list[str]:
     elif parallelism["recompute"] == "selective":
         flags += ["--recompute-granularity selective", "--recompute-modules core_attn"]
     if workload["compute"]["launch"] == "graph":
-        flags.append("--enable-cuda-graph")
+        flags.append("--cuda-graph-impl local")
     return flags
 
 
@@ -171,6 +174,19 @@ def _model(decision: Decision) -> list[str]:
         flags.append("--swiglu")
     if sizes.get("norms", {}).get("parameters", 2) == 1:
         flags.append("--normalization RMSNorm")
+    latent = sizes.get("latent")
+    if latent:
+        turned = latent.get("rotary", 0)
+        flags += [
+            "--multi-latent-attention",
+            *([f"--q-lora-rank {latent['query']}"] if latent.get("query") else []),
+            f"--kv-lora-rank {latent['key_value']}",
+            f"--qk-head-dim {sizes['head_size'] - turned}",
+            f"--qk-pos-emb-head-dim {turned}",
+            f"--v-head-dim {sizes['value_size']}",
+        ]
+    elif sizes.get("head_size"):
+        flags.append(f"--kv-channels {sizes['head_size']}")
     if not any(sizes.get("biases", {"qkv": True}).values()):
         flags.append("--disable-bias-linear")
     if not sizes.get("positions") and not sizes.get("relative_positions"):
@@ -199,6 +215,10 @@ def _experts(decision: Decision, experts: dict[str, Any] | None) -> list[str]:
         flags.append(f"--moe-ffn-hidden-size {experts['feed_forward']}")
     if experts.get("shared"):
         flags.append(f"--moe-shared-expert-intermediate-size {experts['shared']}")
+    dense = experts.get("first_dense")
+    if dense:
+        with_experts = int((decision.transformer or {})["layers"]) - dense
+        flags.append(f"--moe-layer-freq ([0]*{dense}+[1]*{with_experts})")
     room = decision.parallelism.get("capacity_factor")
     if room:
         flags.append(f"--moe-expert-capacity-factor {room}")

@@ -6,31 +6,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from allrail.cli.options import OfModel
     from allrail.errors import InputError
     from allrail.layouts import Found, Job, Ranked, Space
 
 
-def job_of(
-    model: str,
-    fabric: str,
-    npus: int,
-    *,
-    global_batch: int | None,
-    sequence: int | None,
-    device: str,
-) -> Job:
-    """Return what is to be laid out.
+def job_of(file: Path | None, asked: OfModel, *, example: str) -> Job | Path:
+    """Return what is to be laid out, or FILE, where that is given instead.
 
     Args:
-        model: A preset, a `config.json` or a file.
-        fabric: A preset or a file.
-        npus: How many train.
-        global_batch: Samples of a step; None: one an NPU.
-        sequence: Tokens of a sample; None: the model's own.
-        device: What computes.
+        file: What else may be given.
+        asked: By the options.
+        example: Of a command that is right, for the hint.
 
     Raises:
-        InputError: The fabric has fewer NPUs; the model's layers are not said.
+        InputError: Neither or half of it is given; the fabric has fewer NPUs; the model's layers
+            are not said.
     """
     from allrail.errors import InputError
     from allrail.layouts import Job
@@ -38,6 +29,19 @@ def job_of(
     from allrail.scenario.dimensions import dimensions_of
     from allrail.scenario.models import load_model
 
+    model, fabric, npus = asked.model, asked.fabric, asked.npus
+    if model is None and fabric is None and npus is None:
+        if file is None:
+            raise InputError(
+                "there is nothing to look at",
+                hint="name a scenario's FILE, or --model, --fabric and --npus",
+            )
+        return file
+    if model is None or fabric is None or npus is None or file is not None:
+        raise InputError(
+            "a model is laid out by --model, --fabric and --npus together, without FILE",
+            hint=example,
+        )
     dimensions = dimensions_of(load_any_fabric(fabric))
     if npus > dimensions.npus:
         raise InputError(
@@ -59,10 +63,10 @@ def job_of(
         fabric=fabric,
         npus=npus,
         inner=dimensions.dimensions[0].size,
-        global_batch=global_batch or npus,
-        compute={"device": device, "launch": "compiled"},
+        global_batch=asked.global_batch or npus,
+        compute={"device": asked.device, "launch": "compiled"},
         precision="bf16",
-        sequence=sequence,
+        sequence=asked.sequence,
         dimensions=tuple(one.size for one in dimensions.dimensions),
     )
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import wraps
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -88,6 +90,54 @@ def slices(*, out: Path | None, timeline: bool, rows: int = 1) -> bool | int:
         rows: How many results share the folder.
     """
     return timeline or MOST_SLICES // rows if out is not None else False
+
+
+@dataclass(frozen=True)
+class OfModel:
+    """A job that is still to be laid out, as its options say it.
+
+    Attributes:
+        model: A preset, a `config.json` or a file.
+        fabric: A preset or a file.
+        npus: How many train.
+        global_batch: Samples of a step; None: one an NPU.
+        sequence: Tokens of a sample; None: the model's own.
+        device: What computes.
+    """
+
+    model: str | None
+    fabric: str | None
+    npus: int | None
+    global_batch: int | None
+    sequence: int | None
+    device: str
+
+
+def of_model(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--model`, `--fabric`, `--npus` and what goes with them, as one `of_model` of the command."""
+
+    @wraps(command)
+    def collected(**given: Any) -> Any:
+        asked = OfModel(**{one.name: given.pop(one.name) for one in fields(OfModel)})
+        return command(of_model=asked, **given)
+
+    for option in reversed(_OF_MODEL):
+        collected = option(collected)
+    return collected
+
+
+_OF_MODEL: tuple[Callable[[Any], Any], ...] = (
+    click.option("--model", help="Instead of FILE: a preset, a config.json or a file."),
+    click.option("--fabric", help="With --model: on this network, a preset or a file."),
+    click.option("--npus", type=click.IntRange(1), help="With --model: on so many NPUs of it."),
+    click.option(
+        "--global-batch", type=click.IntRange(1), help="Samples of a step; NPUs if left out."
+    ),
+    click.option("--sequence", type=click.IntRange(1), help="Tokens of a sample; the model's own."),
+    click.option(
+        "--device", default="h100", show_default=True, help="With --model: what computes."
+    ),
+)
 
 
 def _load_plugins(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) -> None:

@@ -11,8 +11,10 @@ import click
 from allrail.cli import options
 
 if TYPE_CHECKING:
+    from allrail.cli.options import OfModel
     from allrail.plans import Plan
 
+_EXAMPLE = "allrail plan --model llama3_8b --fabric dgx-h100 --npus 64"
 _LETTERS = {
     "reduce_scatter": "RS",
     "all_gather": "AG",
@@ -35,12 +37,7 @@ _LETTERS = {
     help="Write the plan to this file; of --model, the best layout's scenario.",
 )
 @options.cache
-@click.option("--model", help="Rank layouts of this model instead: preset, config.json, file.")
-@click.option("--fabric", help="With --model: on this network, a preset or a file.")
-@click.option("--npus", type=click.IntRange(1), help="With --model: on so many NPUs of it.")
-@click.option("--global-batch", type=click.IntRange(1), help="Samples of a step; NPUs if left out.")
-@click.option("--sequence", type=click.IntRange(1), help="Tokens of a sample; the model's own.")
-@click.option("--device", default="h100", show_default=True, help="With --model: what computes.")
+@options.of_model
 @click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Rows shown.")
 @click.option(
     "--exhaustive", is_flag=True, help="Simulate layouts too that cannot be in these rows."
@@ -59,12 +56,7 @@ def command(
     as_json: bool,
     out: Path | None,
     cache: bool,
-    model: str | None,
-    fabric: str | None,
-    npus: int | None,
-    global_batch: int | None,
-    sequence: int | None,
-    device: str,
+    of_model: OfModel,
     top: int,
     exhaustive: bool,
     schedules: int,
@@ -85,32 +77,13 @@ def command(
     """  # noqa: D301, click wants the character
     from allrail import api
     from allrail.cli import output
-    from allrail.errors import InputError
+    from allrail.cli.layouts import job_of, rank
 
-    if model is not None or fabric is not None or npus is not None:
-        if model is None or fabric is None or npus is None or file is not None:
-            raise InputError(
-                "layouts are ranked of --model, --fabric and --npus together, without FILE",
-                hint="allrail plan --model llama3_8b --fabric dgx-h100 --npus 64",
-            )
-        from allrail.cli.layouts import job_of, rank
-
-        job = job_of(
-            model,
-            fabric,
-            npus,
-            global_batch=global_batch,
-            sequence=sequence,
-            device=device,
-        )
+    job = job_of(file, of_model, example=_EXAMPLE)
+    if not isinstance(job, Path):
         rank(job, top=top, exhaustive=exhaustive, schedules=schedules, out=out, json=as_json)
         return
-    if file is None:
-        raise InputError(
-            "there is nothing to plan",
-            hint="name a scenario's FILE, or --model, --fabric and --npus",
-        )
-    plan = api.plan(file, sets=sets, cache=cache)
+    plan = api.plan(job, sets=sets, cache=cache)
     if out is not None:
         plan.save(out)
     if as_json:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from allrail.cli import options
 
 if TYPE_CHECKING:
+    from allrail.cli.options import OfModel
     from allrail.require import Candidate, Required
 
+_EXAMPLE = "allrail require --model llama3_8b --fabric dgx-h100 --npus 64 --throughput 1s"
 _FILE = click.Path(path_type=Path)
 
 
@@ -29,12 +31,7 @@ _FILE = click.Path(path_type=Path)
     metavar="DIR",
     help="Write the curves as CSV and a picture.",
 )
-@click.option("--model", help="Instead of FILE: the best layout of this model.")
-@click.option("--fabric", help="With --model: on this network, a preset or a file.")
-@click.option("--npus", type=click.IntRange(1), help="With --model: on so many NPUs of it.")
-@click.option("--global-batch", type=click.IntRange(1), help="Samples of a step; NPUs if left out.")
-@click.option("--sequence", type=click.IntRange(1), help="Tokens of a sample; the model's own.")
-@click.option("--device", default="h100", show_default=True, help="With --model: what computes.")
+@options.of_model
 @options.as_json
 def command(
     *,
@@ -45,12 +42,7 @@ def command(
     folder: Path | None,
     prices: Path | None,
     out: Path | None,
-    model: str | None,
-    fabric: str | None,
-    npus: int | None,
-    global_batch: int | None,
-    sequence: int | None,
-    device: str,
+    of_model: OfModel,
     as_json: bool,
 ) -> None:
     """Say the least bandwidth with which the training step in FILE reaches TARGET.
@@ -65,9 +57,11 @@ def command(
       allrail require step.yaml --throughput 1.2s --fabrics fat-tree-1k --fabrics hx2mesh-1k
     """  # noqa: D301, click wants the character
     from allrail.cli import output
+    from allrail.cli.layouts import best_of, job_of
     from allrail.require import cheapest, require
 
-    scenario = _scenario(file, (model, fabric, npus), global_batch, sequence, device)
+    job = job_of(file, of_model, example=_EXAMPLE)
+    scenario = job if isinstance(job, Path) else best_of(job)
     names = [*fabrics, *_listed(folder)]
     with output.Progress("scaling dimensions") as progress:
         found = require(scenario, throughput, sets=sets, progress=progress)
@@ -154,37 +148,6 @@ def _show_fabrics(tried: list[Candidate]) -> None:
         output.note(f"the cheapest that reaches it: {best.fabric}")
     else:
         output.note(f"no price is known of those that reach it; the fastest is {best.fabric}")
-
-
-def _scenario(
-    file: Path | None,
-    job: tuple[str | None, str | None, int | None],
-    global_batch: int | None,
-    sequence: int | None,
-    device: str,
-) -> Any:
-    """FILE, or the best layout of a model."""
-    from allrail.errors import InputError
-
-    model, fabric, npus = job
-    if model is None and fabric is None and npus is None:
-        if file is None:
-            raise InputError(
-                "there is nothing to look at",
-                hint="name a scenario's FILE, or --model, --fabric and --npus",
-            )
-        return file
-    if model is None or fabric is None or npus is None or file is not None:
-        raise InputError(
-            "a layout is found of --model, --fabric and --npus together, without FILE",
-            hint="allrail require --model llama3_8b --fabric dgx-h100 --npus 64 --throughput 1s",
-        )
-    from allrail.cli.layouts import best_of, job_of
-
-    of_model = job_of(
-        model, fabric, npus, global_batch=global_batch, sequence=sequence, device=device
-    )
-    return best_of(of_model)
 
 
 def _listed(folder: Path | None) -> list[str]:

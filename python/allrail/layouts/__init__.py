@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from allrail.layouts.policies import Tuned, tuned
 from allrail.layouts.search import Found, search
-from allrail.layouts.space import Job, Layout, Space, layouts, space
-from allrail.layouts.trial import Bounded, Ranked, Trials
+from allrail.layouts.space import Job, Layout, Space, space
+from allrail.layouts.trial import RECOMPUTED, Bounded, Ranked, Trials
 
 __all__ = [
+    "RECOMPUTED",
     "Bounded",
     "Found",
     "Job",
@@ -16,7 +17,6 @@ __all__ = [
     "Space",
     "Trials",
     "Tuned",
-    "layouts",
     "search",
     "space",
     "tuned",

@@ -247,19 +247,6 @@ def space(job: Job, sizes: dict[str, Any]) -> Space:
     return found
 
 
-def layouts(job: Job, sizes: dict[str, Any]) -> list[Layout]:
-    """Return all layouts of a job.
-
-    Args:
-        job: What is cut.
-        sizes: Of its transformer.
-
-    Raises:
-        InputError: There is none.
-    """
-    return space(job, sizes).layouts
-
-
 _Degrees = tuple[int, int, int, int, int]
 
 

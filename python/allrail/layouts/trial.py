@@ -15,17 +15,14 @@ from typing import Any
 from allrail import _core
 from allrail.errors import InputError
 from allrail.layouts.space import Job, Layout
-from allrail.many import Progress
+from allrail.many import Progress, of_core
 from allrail.scenario import Scenario, load_scenario
 from allrail.scenario.dimensions import dimensions_of
-from allrail.scenario.explain import from_core
+from allrail.steady import of_all, simulated_counts
 from allrail.training import of_training
 
 RECOMPUTED = ("none", "selective", "full")
 """From the least to the most."""
-
-_STEADY = 3
-"""Times its stages: with as many microbatches a pipeline is steady."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +113,10 @@ class Trials:
         """
         texts = [self._text(one, recompute, one.microbatches(self.job)) for one in layouts]
         found: list[Bounded | InputError] = []
-        told = self._told(_core.bound_training_many(texts, None, progress))
-        for layout, tree in zip(layouts, told, strict=True):
+        for layout, text in zip(
+            layouts, _core.bound_training_many(texts, None, progress), strict=True
+        ):
+            tree = of_core(text, self._scenario)
             if isinstance(tree, InputError):
                 found.append(tree)
                 continue
@@ -136,13 +135,16 @@ class Trials:
             schedules: For each what differs from the scenario's schedule; nothing if None.
         """
         own = schedules or [{}] * len(some)
-        counts = [_counts(one.layout, one.layout.microbatches(self.job)) for one in some]
+        counts = [
+            simulated_counts(one.layout.pp, one.layout.microbatches(self.job)) for one in some
+        ]
         texts = [
             self._text(one.layout, one.recompute, count, schedule)
             for one, both, schedule in zip(some, counts, own, strict=True)
             for count in both
         ]
-        results = self._told(_core.simulate_training_many(texts, None, None))
+        told = _core.simulate_training_many(texts, None, None)
+        results = [of_core(text, self._scenario) for text in told]
         outcomes: list[Ranked | InputError] = []
         at = 0
         for one, both in zip(some, counts, strict=True):
@@ -161,37 +163,13 @@ class Trials:
             tree["schedule"] = {**tree["schedule"], **schedule}
         return json.dumps(tree)
 
-    def _told(self, texts: list[str]) -> list[Any]:
-        """Results; of what is wrong, the error."""
-        trees = [json.loads(text) for text in texts]
-        return [
-            from_core(
-                _core.InputError(json.dumps(tree["error"])),
-                places=self._scenario._places,
-                index=None,
-            )
-            if "error" in tree
-            else tree
-            for tree in trees
-        ]
-
-
-def _counts(layout: Layout, microbatches: int) -> tuple[int, ...]:
-    """Numbers of microbatches to simulate: all, or two from which all follow."""
-    most = _STEADY * layout.pp
-    return (microbatches,) if microbatches <= most else (most - layout.pp, most)
-
 
 def _ranked(job: Job, one: Bounded, results: list[Any], counts: tuple[int, ...]) -> Ranked:
     last, all_of_them = results[-1], one.layout.microbatches(job)
-    more = all_of_them - counts[-1]
 
     def whole(value: Any) -> float:
-        """Of all microbatches, from what it is with so many and with fewer."""
-        now = float(value(last))
-        if len(results) == 1:
-            return now
-        return now + more * (now - float(value(results[0]))) / (counts[-1] - counts[0])
+        """Of all microbatches."""
+        return of_all([float(value(tree)) for tree in results], counts, all_of_them)
 
     step = max(whole(lambda tree: tree["step_time_us"]) / 1e6, one.bound_s)
     kinds = {

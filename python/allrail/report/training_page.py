@@ -144,14 +144,14 @@ def _summary(
     ones = list(results.values())
     first = ones[0]
     name, best = min(results.items(), key=lambda item: item[1].step_time_us)
-    word, _ = trust_words(calibrated=all(one.calibrated for one in ones))
+    word, trust = trust_words(calibrated=all(one.calibrated for one in ones))
     worlds = ", ".join(sorted({one.world for one in ones}))
     several = f", {len(ones)} ways to do it" if len(ones) > 1 else ""
     where = f"{', '.join(fabrics)} ({first.npus:,} NPUs)"
     where += f"{several}, in the world {worlds}"
     said = [
         f"Simulated: {first.iterations} iterations of {models} on {where}.",
-        f"The numbers are {word}. {_TRUST[word]}",
+        f"The numbers are {word}. {trust}",
     ]
     told = show_error((one.step_time_us, one.error_low_us, one.error_high_us) for one in ones)
     said += [f"Error bar: {told}."] if told else []
@@ -187,16 +187,8 @@ def _summary(
     return said
 
 
-_TRUST = {
-    "calibrated": "The fabric’s bandwidths and latencies were measured on the hardware that it "
-    "names.",
-    "uncalibrated": "The fabric’s bandwidths and latencies are nominal, and so are compute times "
-    "that were not measured. Trust comparisons more than absolute times.",
-}
-
-
 def _meanings(ones: Sequence[TrainingResult]) -> dict[str, str]:
-    word, _ = trust_words(calibrated=all(one.calibrated for one in ones))
+    word, trust = trust_words(calibrated=all(one.calibrated for one in ones))
     return {
         "step": "One iteration in the steady state: the mean of all but the first. All parts are "
         "those of the actor that ends last; a step is its compute, its exposed communication and "
@@ -212,7 +204,7 @@ def _meanings(ones: Sequence[TrainingResult]) -> dict[str, str]:
         "critical path": "The chain of work and communication that determines when the step ends; "
         "whatever is not on it could take longer for free.",
         "world": world_words([one.world for one in ones]),
-        word: _TRUST[word],
+        word: trust,
     }
 
 

@@ -14,11 +14,10 @@ from typing import Any
 
 from allrail import _core
 from allrail.errors import InputError
-from allrail.many import Progress
+from allrail.many import Progress, of_core
 from allrail.require.target import Target, read_target
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
-from allrail.scenario.dimensions import dimensions_of
-from allrail.scenario.explain import from_core
+from allrail.scenario.dimensions import aggregate, dimensions_of
 from allrail.scenario.fields import parse_quantity
 from allrail.training import of_training
 
@@ -108,12 +107,7 @@ class _Steps:
         self._scenario = scenario
         self._tree = json.loads(scenario.to_json())
         self.names = [f"dim{k + 1}" for k in range(len(self._tree["fabric"]["dimensions"]))]
-        self.gbps = [self._rate(one) for one in self._tree["fabric"]["dimensions"]]
-
-    @staticmethod
-    def _rate(dimension: dict[str, Any]) -> float:
-        rate = parse_quantity("bandwidth", str(dimension["bandwidth"]))
-        return rate * int(dimension.get("links", 1)) / 1e9
+        self.gbps = [aggregate(one) / 1e9 for one in self._tree["fabric"]["dimensions"]]
 
     def text(self, factors: Sequence[float], **more: Any) -> str:
         """The scenario with dimensions so many times as fast."""
@@ -128,10 +122,9 @@ class _Steps:
         """Simulate; the first mistake is raised."""
         found = []
         for text in _core.simulate_training_many(texts, None, None):
-            tree = json.loads(text)
-            if "error" in tree:
-                told = _core.InputError(json.dumps(tree["error"]))
-                raise from_core(told, places=self._scenario._places, index=None)
+            tree = of_core(text, self._scenario)
+            if isinstance(tree, InputError):
+                raise tree
             found.append(tree)
         return found
 
@@ -206,7 +199,7 @@ def _least(
 ) -> Least:
     """Halves between the last factor that misses and those that all reach."""
     count = len(steps.names)
-    reached = [step <= target.step_s * (1 + 1e-9) for step in curve.steps_s]
+    reached = [target.reached_by(step) for step in curve.steps_s]
     at = len(reached)
     while at > 0 and reached[at - 1]:
         at -= 1
@@ -216,14 +209,14 @@ def _least(
         # Much more than was tried, before it is given up.
         low, high = curve.factors[-1], curve.factors[-1] * 1024
         [found] = steps.seconds([_scaled(count, which, high)])
-        if found > target.step_s * (1 + 1e-9):
+        if not target.reached_by(found):
             return Least(curve.name, rates, None, found)
     else:
         low, high, found = curve.factors[at - 1], curve.factors[at], curve.steps_s[at]
     while high / low > _CLOSE:
         middle = (low * high) ** 0.5
         [step] = steps.seconds([_scaled(count, which, middle)])
-        if step <= target.step_s * (1 + 1e-9):
+        if target.reached_by(step):
             high, found = middle, step
         else:
             low = middle

@@ -77,8 +77,7 @@ def _candidate(base: Any, target: Target, fabric: str, prices: Path | None) -> C
     step_s = result.step_time_us / 1e6
     busiest = max(result.dimensions, key=lambda one: one.busy_fraction)
     binding = f"{busiest.name} busy {100 * busiest.busy_fraction:.0f} %"
-    reaches = step_s <= target.step_s * (1 + 1e-9)
-    return Candidate(fabric, step_s, reaches, usd, binding)
+    return Candidate(fabric, step_s, target.reached_by(step_s), usd, binding)
 
 
 def _order(one: Candidate) -> tuple[Any, ...]:

@@ -35,6 +35,10 @@ class Target:
     text: str
     step_s: float
 
+    def reached_by(self, step_s: float) -> bool:
+        """Whether a step of so many seconds is short enough, but for rounding."""
+        return step_s <= self.step_s * (1 + 1e-9)
+
 
 def read_target(text: str, *, ideal: dict[str, Any]) -> Target:
     """Read what is wanted.

@@ -144,7 +144,7 @@ impl TrafficRun<'_> {
             transport: packets.then(|| settings.transport.tag()),
             channels: self.routing.as_ref().map(|routing| routing.1),
             buffer_bytes: packets.then(|| settings.buffer.count()),
-            packet_bytes: packets.then(|| settings.packet.count()),
+            packet_bytes: packets.then(|| settings.packet().count()),
         }
     }
 }

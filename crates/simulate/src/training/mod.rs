@@ -15,6 +15,7 @@ pub mod communicator;
 pub mod driver;
 pub mod gradients;
 pub mod outcome;
+pub(crate) mod packet_size;
 pub mod part;
 pub mod players;
 pub mod run;

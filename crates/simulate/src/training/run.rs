@@ -29,6 +29,7 @@ use crate::training::outcome::assumption;
 use crate::training::outcome::links::Wires;
 use crate::training::outcome::result::TrainingResult;
 use crate::training::outcome::summary::summarise;
+use crate::training::packet_size;
 use crate::training::players::Players;
 use crate::training::scenario::{TrainingScenario, WhatIf};
 
@@ -247,9 +248,10 @@ pub fn run(
                 places.iter_mut().for_each(|place| *place = npus[place.index()]);
             }
             let paths = settings.paths.unwrap_or(Splitting::Ecmp);
+            let (packets, packet_note) = packet_size::suited(&scenario.packets, job.graph);
             let world: Box<dyn World> = match scenario.world {
                 WorldKind::Flows => Box::new(network.flows(paths)),
-                _ => Box::new(network.packets(&scenario.packets, scenario.seed)?),
+                _ => Box::new(network.packets(&packets, scenario.seed)?),
             };
             let (fallback, steady) = (Algorithms::default(), settings.steady);
             let algorithms = settings.algorithms.as_ref();
@@ -283,6 +285,7 @@ pub fn run(
             )?;
             result.notes.extend(network.notes(&scenario.placement, block.is_some(), settings));
             result.notes.extend(slow_note);
+            result.notes.extend(packet_note.filter(|_| scenario.world == WorldKind::Packets));
             Ok(result)
         }
     }

@@ -62,7 +62,7 @@ impl Control {
     pub(super) fn new(settings: &Settings, graph: &Graph) -> Self {
         let rules = settings.transport.rules();
         let interval = |npu| {
-            let time = graph.injection(NodeId(npu)).time_for(settings.packet);
+            let time = graph.injection(NodeId(npu)).time_for(settings.packet());
             (0, time.map_or(u64::MAX, Time::as_ps))
         };
         Self {

@@ -153,7 +153,7 @@ impl Packets {
             seed,
             channels,
             share: settings.channel_share(routing.channels()),
-            packet_bytes: settings.packet.count() as u32,
+            packet_bytes: settings.packet().count() as u32,
             buffer_latency: settings.buffer_latency.as_ps(),
             speeds,
             inputs: links.iter().map(Input::of).collect(),

@@ -13,8 +13,9 @@ use super::transport::Transport;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct Settings {
-    /// The largest packet.
-    pub packet: Bytes,
+    /// The largest packet; 8 KiB if left out, and more in training steps of very many.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub packet: Option<Bytes>,
     /// Buffer of a port, over all its virtual channels.
     pub buffer: Bytes,
     /// What of a packet must be there before it goes on.
@@ -38,7 +39,7 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            packet: Bytes::new(8192),
+            packet: None,
             buffer: Bytes::new(32_000_000),
             flit: Bytes::new(256),
             buffer_latency: Time::from_ns(40),
@@ -64,7 +65,7 @@ impl Settings {
         let refuse = |field: &str, value: String, why: String, hint: String| {
             Err(FabricError { field: format!("world.{field}"), value, why, hint })
         };
-        let (packet, flit) = (self.packet.count(), self.flit.count());
+        let (packet, flit) = (self.packet().count(), self.flit.count());
         if packet == 0 || packet > LARGEST_PACKET {
             let why = "a packet has 1 B to 16 MiB".to_owned();
             return refuse("packet", format!("{packet} B"), why, "write `packet: 8192 B`".into());
@@ -118,17 +119,23 @@ impl Settings {
         Ok(())
     }
 
+    /// The largest packet, if nothing says otherwise of `HammingMesh` (SC'22), Table III.
+    #[must_use]
+    pub fn packet(&self) -> Bytes {
+        self.packet.unwrap_or(Bytes::new(8192))
+    }
+
     /// How many packets a message sends unasked.
     pub(super) fn first_window_packets(&self) -> u32 {
         const PACKETS: u64 = 16;
-        let window = self.first_window.map(|bytes| bytes.count() / self.packet.count());
+        let window = self.first_window.map(|bytes| bytes.count() / self.packet().count());
         u32::try_from(window.unwrap_or(PACKETS)).unwrap_or(u32::MAX)
     }
 
     /// Bytes before an output above which packets are cut.
     pub(super) fn cut_above(&self) -> u64 {
         const PACKETS: u64 = 8;
-        self.cut_above.map_or(PACKETS * self.packet.count(), Bytes::count)
+        self.cut_above.map_or(PACKETS * self.packet().count(), Bytes::count)
     }
 
     /// A virtual channel's share of a port's buffer, in bytes.

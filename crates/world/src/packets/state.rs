@@ -75,7 +75,7 @@ impl Speed {
             crossing: 0,
             rate: bandwidth.bytes_per_second() as f64 / 1e12,
         };
-        let packet = settings.packet.count() as u32;
+        let packet = settings.packet().count() as u32;
         (speed.of_packet, speed.crossing) = (speed.time_for(packet), speed.crossing(packet));
         speed.of_flit = speed.time_for(speed.flit);
         // From now on it is looked up.

@@ -156,8 +156,11 @@ fn refuses_packets_that_do_not_fit_a_buffer_and_other_mistakes() {
     let fits = Box::new(Clockwise { npus: 4, channels: 2 });
     assert!(Packets::new(Arc::new(ring(4)), fits, &small, 0).is_ok());
     let field = |settings| refused(settings, 1).field;
-    assert_eq!(field(Settings { packet: Bytes::new(0), ..table.clone() }), "world.packet");
-    assert_eq!(field(Settings { packet: Bytes::new(1 << 25), ..table.clone() }), "world.packet");
+    assert_eq!(field(Settings { packet: Some(Bytes::new(0)), ..table.clone() }), "world.packet");
+    assert_eq!(
+        field(Settings { packet: Some(Bytes::new(1 << 25)), ..table.clone() }),
+        "world.packet"
+    );
     assert_eq!(field(Settings { flit: Bytes::new(8193), ..table.clone() }), "world.flit");
     assert_eq!(
         field(Settings { crossbar_speedup: f64::NAN, ..table.clone() }),
@@ -177,7 +180,7 @@ fn settings_have_the_published_defaults_and_refuse_unknown_keys() {
     let read = |text: &str| serde_json::from_str::<Settings>(text);
     assert_eq!(read("{}").expect("all defaults"), Settings::default());
     let one = read(r#"{ "packet": "4 KiB" }"#).expect("one key");
-    assert_eq!((one.packet, one.flit), (Bytes::new(4096), Bytes::new(256)));
+    assert_eq!((one.packet(), one.flit), (Bytes::new(4096), Bytes::new(256)));
     assert!(read(r#"{ "colour": 1 }"#).is_err());
     assert!(
         read(r#"{ "choice": "spry" }"#).is_err_and(|error| error.to_string().contains("`spray`"))
@@ -321,7 +324,7 @@ proptest! {
         let settings = Settings { choice, transport, ..settings };
         let (times, world) = run_world(&graph, &settings, &messages);
         let sums = world.statistics();
-        let packet = settings.packet.count();
+        let packet = settings.packet().count();
         let packets: u64 =
             messages.iter().map(|m| m.bytes.div_ceil(packet).max(1)).sum();
         prop_assert_eq!((sums.packets - sums.cut, sums.delivered), (packets, packets));

@@ -237,7 +237,7 @@ impl Plain<'_> {
                 continue;
             }
             let left = &mut self.left[message];
-            let of_packet = left.0.min(self.settings.packet.count()).min(bytes);
+            let of_packet = left.0.min(self.settings.packet().count()).min(bytes);
             *left = (left.0 - of_packet, left.1 + 1, left.2 + 1);
             let finished = left.0 == 0;
             self.packets.push(Packet { message, bytes: of_packet, state: hop.state, tail: 0 });

@@ -1,8 +1,7 @@
 """The prediction of a run: its scenario, in the world `dims`, and what comes out.
 
-Microbatches beyond a steady pipeline add the same time each: of more than `STEADY` a stage two
-shorter steps are simulated, and the rest is their difference. Where the table says nothing of
-recomputation, it is the least that fits the memory, and the band from none to full is told.
+Where the table says nothing of recomputation, it is the least that fits the memory, and the band
+from none to full is told.
 """
 
 from __future__ import annotations
@@ -14,19 +13,16 @@ from typing import Any
 
 from allrail import _core
 from allrail.errors import InputError
+from allrail.layouts import RECOMPUTED
 from allrail.reproduce.runs.layout import Layout, layout_of, visited_nodes, why_no_layout
 from allrail.reproduce.runs.machine import Machine, device_of, machine_of, slowest
 from allrail.reproduce.runs.model import model_of
 from allrail.reproduce.runs.software import Software, software_of
 from allrail.reproduce.runs.table import Run
 from allrail.reproduce.runs.units import TOKENS, Measured, Sizes, flops_per_token, measured_of
+from allrail.steady import of_all, simulated_counts
 from allrail.training import simulate_training
 from allrail.training_result import TrainingResult
-
-STEADY = 3
-"""Microbatches a stage that are simulated at most."""
-
-RECOMPUTED = ("none", "selective", "full")
 
 SLOWED = 0.1
 """How much longer computing takes beside a collective: NCCL's kernels take about a tenth of an
@@ -188,15 +184,11 @@ def step_of(job: Job, recompute: str) -> Step:
     def simulated(microbatches: int) -> TrainingResult:
         return _simulated(json.dumps(job.scenario(recompute=recompute, microbatches=microbatches)))
 
-    count, stages = job.layout.microbatches, job.layout.pp
-    most = STEADY * stages
-    if count <= most:
-        result = simulated(count)
-        return Step(result.step_time_us / 1e6, result)
-    fewer = most - stages
-    short, result = simulated(fewer), simulated(most)
-    each = (result.step_time_us - short.step_time_us) / (most - fewer)
-    return Step((result.step_time_us + (count - most) * each) / 1e6, result)
+    count = job.layout.microbatches
+    counts = simulated_counts(job.layout.pp, count)
+    results = [simulated(one) for one in counts]
+    times = [one.step_time_us for one in results]
+    return Step(of_all(times, counts, count) / 1e6, results[-1])
 
 
 @lru_cache(maxsize=64)

@@ -170,7 +170,7 @@ pub(crate) fn any_case(
         let (packet, flit, latency, speedup, room) = ports;
         let channels = Adaptive::new(&graph).expect("few channels").channels();
         let settings = Settings {
-            packet: Bytes::new(packet),
+            packet: Some(Bytes::new(packet)),
             buffer: Bytes::new(packet * (room + 1) * u64::from(channels)),
             flit: Bytes::new(flit),
             buffer_latency: Time::from_ps(latency),
