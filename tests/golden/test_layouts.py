@@ -166,21 +166,3 @@ def test_the_command_writes_the_best_scenario(tmp_path, allrail_cli):
         len([line for line in shown.stdout.splitlines() if ",mb" in line and line[0] != "#"]) == 3
     )
     assert "uncalibrated" in shown.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        ([], "nothing to look at"),
-        (["--model", "gpt2_xl"], "together"),
-        (
-            ["scenario.yaml", "--model", "gpt2_xl", "--fabric", "dgx-a100", "--npus", "8"],
-            "together",
-        ),
-    ],
-)
-def test_what_cannot_be_planned_is_said(arguments, why, folder, allrail_cli):
-    told = allrail_cli("plan", *arguments)
-    assert told.status == 2
-    assert why in told.stderr
-    assert "Traceback" not in told.stderr

@@ -118,21 +118,6 @@ def test_the_command_prints_and_writes(folder, allrail_cli):
     assert json.loads(told.stdout)["least"][0]["name"] == "dim1"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        ([], "nothing to look at"),
-        (["step.yaml", "--model", "gpt2_xl"], "together"),
-    ],
-)
-def test_bad_input_is_said(arguments, why, folder, allrail_cli):
-    (folder / "step.yaml").write_text(yaml.safe_dump(exposed()))
-    told = allrail_cli("require", *arguments, "--throughput", "0.9x-ideal")
-    assert told.status == 2
-    assert why in told.stderr
-    assert "Traceback" not in told.stderr
-
-
 def test_where_no_fabric_reaches_it_the_nearest_is_named(folder, allrail_cli):
     (folder / "step.yaml").write_text(yaml.safe_dump(exposed()))
     (folder / "slow.yaml").write_text(
