@@ -37,6 +37,8 @@ LONG = {
     "allrail plan --model llama3_8b --fabric dgx-h100": "it takes a minute",
     "allrail require --model llama3_8b --fabric dgx-h100": "it takes a minute",
     "allrail launch": "it starts four processes",
+    "allrail calibrate device": "it measures this machine, with torch",
+    "allrail simulate step.yaml --set workload.compute.device=mine.json": "of what is measured",
     "mpirun": "it starts four processes",
 }
 """Commands that `--quick` leaves out, by how they begin, and why."""
@@ -44,6 +46,7 @@ NEVER = {
     "make test": "it runs this test",
     "make reproduce": "the better part of an hour",
     "all_reduce_perf": "it needs GPUs and nccl-tests",
+    "NCCL_ALGO=": "as above",
     "ray start": "a test of sweeps starts a cluster, and stops it",
     "allrail sweep study.yaml --ray": "as above",
 }

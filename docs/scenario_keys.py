@@ -44,7 +44,9 @@ OTHERWISE = {
         "Schedule",
         "coordination",
     ): "dict[str, Any], Policy('coordinations', 'schedule.coordination')",
-    ("Schedule", "algorithms_by_operation"): "dict[str, tuple[str, ...]], ByOperation()",
+    ("Dimension", "fastest"): "dict[str, tuple[dict[str, str], ...]], FastestBySize()",
+    ("Schedule", "algorithms"): "str | tuple[str, ...], PerDimension('schedule.algorithms')",
+    ("Schedule", "algorithms_by_operation"): "dict[str, str | tuple[str, ...]], ByOperation()",
     ("Schedule", "active_chunks"): "int | str, CountOrWord(1, 'fill')",
     ("GroupSchedule", "algorithms"): "dict[str, str], OneByOperation()",
     ("Parallelism", "map"): "dict[str, tuple[int | str, ...]], Mapped()",
@@ -73,6 +75,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from allrail.scenario.algorithms import (
+    ByOperation,
+    FastestBySize,
+    OneByOperation,
+    PerDimension,
+)
 from allrail.scenario.fields import (
     Count,
     CountOrWord,
@@ -87,12 +95,10 @@ from allrail.scenario.node import Described, Node
 from allrail.scenario.policies import Policy, order_of
 from allrail.scenario.sugar import (
     ByGroup,
-    ByOperation,
     Device,
     Mapped,
     Message,
     Model,
-    OneByOperation,
     Phases,
     Rows,
 )

@@ -228,6 +228,22 @@ def test_nccl_rows_have_the_fields_of_its_plugin(tmp_path):
         assert line.startswith("#") or line.partition("=")[1]
 
 
+def test_nccl_switches_where_it_was_measured_to(tmp_path):
+    points = [
+        {"from": "1 B", "algorithm": "double_binary_tree"},
+        {"from": "1 MiB", "algorithm": "ring"},
+    ]
+    inner = {"kind": "switch", "size": 8, "bandwidth": "400 GB/s", "latency": "1 us"}
+    outer = {"kind": "switch", "size": 32, "bandwidth": "50 GB/s", "latency": "5 us"}
+    fabric = {"dimensions": [{**inner, "fastest": {"all_reduce": points}}, outer]}
+    auto = {**LARGE, "fabric": fabric, "schedule": {"algorithms": "auto"}}
+    text = text_of(auto, "nccl", tmp_path, "nccl_tuner.csv")
+    assert [line for line in text.splitlines() if not line.startswith("#")] == [
+        "allreduce,0,1048575,tree,simple,-1,-1,8",
+        "allreduce,1048576,4294967295,ring,simple,-1,-1,8",
+    ]
+
+
 def test_what_a_tool_lacks_is_said_and_nothing_is_written(tmp_path):
     written = {one.target: one for one in apply(LARGE, tmp_path)}
     assert set(written) == set(TARGETS)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from allrail import simulate
 from allrail.calibrate.fit import fit
-from allrail.calibrate.network import calibrate, held_out
+from allrail.calibrate.network import calibrate, held_out, run
 from allrail.calibrate.read import read_tables
 from allrail.calibrate.table import AROUND, Row, Table, ranks_of
 from allrail.errors import InputError
@@ -307,6 +307,77 @@ def test_the_command_writes_a_fabric(tmp_path, allrail_cli):
     found = json.loads(allrail_cli("calibrate", "network", str(file), "--json").stdout)
     assert len(found["rows"]) == len(SIZES)
     assert found["error"] < 0.02
+
+
+def of(name, *, ranks=16, rate="25 GB/s", latency="5 us", sizes=SIZES):
+    """The table of an algorithm that takes what the simulator says, a row a hundredth off."""
+    dimension = {"kind": "switch", "size": ranks, "bandwidth": rate, "latency": latency}
+    noise = [1.0, 1.01, 0.99]
+    rows = tuple(
+        Row(size, run("all_reduce", [dimension], size, algorithms=[name]) * noise[place % 3])
+        for place, size in enumerate(sizes)
+    )
+    return Table("all_reduce", ranks, 2, "", rows, f"{name}.txt")
+
+
+@pytest.mark.parametrize("latency", ["2 us", "20 us"])
+def test_tables_of_several_algorithms_say_where_they_switch(latency):
+    """Tree and ring of 16 ranks: 23 steps of 2 s bytes and a fill, 30 of 15/8 s."""
+    names = ["ring", "double_binary_tree"]
+    made = calibrate([of(name, latency=latency) for name in names], algorithms=names)
+    [dimension] = made.fabric["dimensions"]
+    assert float(dimension["bandwidth"].split()[0]) == pytest.approx(25, rel=0.02)
+    assert float(dimension["latency"].split()[0]) == pytest.approx(float(latency[:-3]), rel=0.03)
+    points = dimension["fastest"]["all_reduce"]
+    assert [point["algorithm"] for point in points] == ["double_binary_tree", "ring"]
+    assert points[0]["from"] == "1 B"
+    tree, ring = (of(name, latency=latency) for name in reversed(names))
+    crossed = [
+        slow.bytes
+        for fast, slow in zip(tree.rows, ring.rows, strict=True)
+        if slow.time_us < fast.time_us
+    ]
+    at = int(points[1]["from"].split()[0])
+    assert min(crossed) / 2 <= at <= min(crossed) * 2
+    for size, name in [(at - 1, "double_binary_tree"), (at, "ring")]:
+        scenario = {
+            "schema_version": 1,
+            "fabric": {"dimensions": [dimension]},
+            "collective": {"kind": "all_reduce", "size": f"{size} B"},
+            "schedule": {"algorithms": "auto"},
+        }
+        assert simulate(scenario).dimensions[0].algorithm == name
+    assert made.error < 0.03
+
+
+def test_an_algorithm_that_is_always_faster_has_no_switch():
+    names = ["ring", "direct"]
+    made = calibrate([of(name) for name in names], algorithms=names)
+    [dimension] = made.fabric["dimensions"]
+    assert dimension["fastest"] == {"all_reduce": [{"from": "1 B", "algorithm": "direct"}]}
+
+
+def test_tables_that_are_no_comparison_are_refused(tmp_path, allrail_cli):
+    def refused(tables, names):
+        with pytest.raises(InputError) as caught:
+            calibrate(tables, algorithms=names)
+        return caught.value.why
+
+    ring, few = of("ring"), of("ring", ranks=8)
+    assert "1 names for 2" in refused([ring, ring], ["ring"])
+    assert "named twice" in refused([ring, ring], ["ring", "ring"])
+    assert "over 8 ranks, beside" in refused([ring, few], ["ring", "direct"])
+    assert "not an algorithm" in refused([ring, ring], ["ring", "rng"])
+    flat = Table("all_reduce", 16, 2, "", tuple(Row(size, 9.0) for size in SIZES), "flat.txt")
+    assert "rate cannot be told" in refused([ring, flat], ["ring", "direct"])
+    file = tmp_path / "table.txt"
+    file.write_text(output())
+    twice = allrail_cli(
+        "calibrate", "network", str(file), "--algorithm", "ring", "--algorithm", "direct"
+    )
+    assert "2 names for 1 tables" in twice.stderr
+    one = allrail_cli("calibrate", "network", str(file), "--algorithm", "ring")
+    assert "from 1 B ring" in one.stdout
 
 
 @posted

@@ -100,7 +100,7 @@ class TestPrediction:
         [
             ({"flags": "LoRA r=16"}, "LoRA"),
             ({"flags": "packed sequences"}, "packed"),
-            ({"tp": "", "pp": "", "dp": ""}, "no layout"),
+            ({"tp": "", "pp": "", "dp": "", "sharding": ""}, "no layout"),
             ({"gpu": "abacus"}, "no such device"),
             ({"hidden": "", "model": "mystery-7b"}, "sizes of its model"),
             ({"heads": "31"}, "heads"),
@@ -111,6 +111,26 @@ class TestPrediction:
         assert why in one.refused
         assert one.to_dict()["predicted"] is None
         assert one.to_dict()["measured"] == 100
+
+    @pytest.mark.parametrize(
+        ("cells", "told"),
+        [
+            ({"gpu": "MI300X 192GB"}, "attention flash_2"),
+            ({"gpu": "TPU v4", "gpus_per_node": "4"}, "attention as fast as all products"),
+            ({"gpu": "V100 32GB", "precision": "fp16"}, "attention as fast as all products"),
+            ({"gpu": "A100 80GB", "precision": "fp8"}, "16 bits"),
+            ({"tp": "", "pp": "", "dp": ""}, "attention"),
+            ({"sharding": "HSDP (2x8)", "gpus_per_node": "4"}, "states cut over 4 replicas"),
+            ({"heads": "", "vocab": ""}, "attention"),
+            ({"gpu": "GB200", "gpus_per_node": "4", "intra_node": ""}, "72 GPUs"),
+            ({"gpu": "H100", "inter_node_gbps_per_gpu": ""}, "network interface"),
+        ],
+    )
+    def test_a_row_of_another_device_or_with_blank_cells_is_predicted(self, cells, told):
+        one = predict(line(mfu_pct="40", **cells))
+        assert one.refused is None
+        assert one.predicted.tokens > 0
+        assert any(told in text for text in one.predicted.assumed), one.predicted.assumed
 
 
 class TestCells:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
 import os
 import signal
@@ -10,86 +11,45 @@ import subprocess
 import sys
 import time
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
 from allrail.errors import InputError
 from allrail.runtime import record as records
-from allrail.runtime.record import Mark, Marks
+from allrail.runtime.record import Marks
 from allrail.runtime.report import merged, report_of
 from allrail.runtime.steps import steps_of
 from allrail.runtime.trace import trace_events, trace_gzip
 
-MS = 1_000_000
+_SPEC = importlib.util.spec_from_file_location("records", Path(__file__).with_name("records.py"))
+_RECORDS = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(_RECORDS)
+MS, Recorder = _RECORDS.MS, _RECORDS.Recorder
 
 
 def a_record(rank=0, *, steps=6, offset=0, peers=(), crosses=True):
     """Two tensors; a step computes 10 ms outside, 4 + 6 forward, 8 + 2 backward, and waits 5."""
-    marks, stages, partitions = [], [], []
+    seen = Recorder()
     now = 1000 * MS + offset
     for step in range(steps):
         now += 10 * MS
         start = now
-        marks.append(("enter", 1, now, now + 5 * MS))
-        marks.append(("wait", 1, now, now + 5 * MS))
+        seen.mark("enter", 1, now, now + 5 * MS)
+        seen.mark("wait", 1, now, now + 5 * MS)
         now += 5 * MS + 4 * MS
-        marks.append(("enter", 0, now, now))
+        seen.mark("enter", 0, now, now)
         now += 6 * MS
-        marks.append(("forward", -1, start, now))
+        seen.mark("forward", -1, start, now)
         for tensor, after in ((0, 8 * MS), (1, 2 * MS)):
             now += after
-            marks.append(("submit", tensor, now, now))
-            place = len(partitions)
-            partitions.append(
-                {
-                    "name": tensor,
-                    "generation": step,
-                    "part": 0,
-                    "operation": "all_reduce",
-                    "bytes": 4000,
-                    "start": now,
-                    "end": now + 2 * MS,
-                }
-            )
-            stages.append(
-                {
-                    "partition": place,
-                    "chunk": 0,
-                    "stage": 0,
-                    "operation": "reduce_scatter",
-                    "dimension": 0,
-                    "bytes": 2_000_000,
-                    "start": now,
-                    "end": now + 2 * MS,
-                }
-            )
-        marks.append(("round", 2, now, now))
-    tensors = [("b", 4000, 1), ("a", 4000, 0), ("which parameters are used", 8, 2)]
-    return {
-        "schema_version": 1,
-        "rank": rank,
-        "ranks": 2,
-        "model": "schedule1",
-        "transport": "Native",
-        "crosses": crosses,
-        "tensors": [{"name": n, "bytes": b, "place": p} for n, b, p in tensors],
-        "marks": [Mark(*each) for each in marks],
-        "settings": {
-            "dimensions": [
-                {"size": 2, "bandwidth": "64 Gb/s", "latency": "20 us", "interface": "10.0.0.1"}
-            ]
-        },
-        "timeline": {
-            "names": ["b", "a"],
-            "exchanges": [],
-            "partitions": partitions,
-            "stages": stages,
-            "waits": [],
-            "lost": 0,
-        },
-        "report": {"peers": list(peers)},
-        "barriers": {},
-    }
+            seen.mark("submit", tensor, now, now)
+            sent = [("reduce_scatter", 2_000_000, now, now + 2 * MS)]
+            seen.exchange(tensor, step, 4000, sent)
+        seen.mark("round", 2, now, now)
+    dimension = {"size": 2, "bandwidth": "64 Gb/s", "latency": "20 us", "interface": "10.0.0.1"}
+    settings = {"dimensions": [dimension]}
+    return seen.record(size=4000, settings=settings, rank=rank, peers=peers, crosses=crosses)
 
 
 def peer(rank, later, *, offset=0, round_trip=1000):

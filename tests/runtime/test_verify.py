@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
+from pathlib import Path
 
 import pytest
 import yaml
 
 from allrail.errors import InputError
-from allrail.runtime.record import Mark
 from allrail.scenario import load_scenario
 from allrail.verify import verify
 from allrail.verify.fit import carried
 
-MS = 1_000_000
+_SPEC = importlib.util.spec_from_file_location("records", Path(__file__).with_name("records.py"))
+_RECORDS = importlib.util.module_from_spec(_SPEC)
+_SPEC.loader.exec_module(_RECORDS)
+MS, Recorder = _RECORDS.MS, _RECORDS.Recorder
 SIZE = 40_000_000
 FORWARD, BACKWARD, OUTSIDE = 20 * MS, 30 * MS, 5 * MS
 
 
 def a_run(*, gbps, planned, steps=12, rank=0, slower=1.0, jitter=lambda _step: 1.0):
     """Two tensors over one link of two ranks: pieces of it travel in the order of being ready."""
-    marks, stages, partitions = [], [], []
+    seen = Recorder()
     free, done, now = 0, {0: 0, 1: 0}, 1000 * MS
     for step in range(steps):
         pace = slower * jitter(step)
@@ -29,68 +33,24 @@ def a_run(*, gbps, planned, steps=12, rank=0, slower=1.0, jitter=lambda _step: 1
         begun = now
         for tensor in (1, 0):
             ready = max(now, done[tensor])
-            marks.append(("enter", tensor, now, ready))
-            marks.append(("wait", tensor, now, ready))
+            seen.mark("enter", tensor, now, ready)
+            seen.mark("wait", tensor, now, ready)
             now = ready + int(FORWARD * pace)
-        marks.append(("forward", -1, begun, now))
+        seen.mark("forward", -1, begun, now)
         for tensor in (0, 1):
             now += int(BACKWARD * pace)
-            marks.append(("submit", tensor, now, now))
+            seen.mark("submit", tensor, now, now)
             start = max(now, free)
             free = start + int(8 * SIZE / gbps)
             middle = (start + free) // 2
-            for stage, (first, last) in enumerate(((start, middle), (middle, free))):
-                stages.append(
-                    {
-                        "partition": len(partitions),
-                        "chunk": 0,
-                        "stage": stage,
-                        "operation": ("reduce_scatter", "all_gather")[stage],
-                        "dimension": 0,
-                        "bytes": SIZE // 2,
-                        "start": first,
-                        "end": last,
-                    }
-                )
-            partitions.append(
-                {
-                    "name": tensor,
-                    "generation": step,
-                    "part": 0,
-                    "operation": "all_reduce",
-                    "bytes": SIZE,
-                    "start": now,
-                    "end": free,
-                }
-            )
+            halves = (("reduce_scatter", start, middle), ("all_gather", middle, free))
+            sent = [(name, SIZE // 2, first, last) for name, first, last in halves]
+            seen.exchange(tensor, step, SIZE, sent, submitted=now)
             done[tensor] = free
-        marks.append(("round", 2, now, now))
-    tensors = [("b", SIZE, 1), ("a", SIZE, 0), ("which parameters are used", 8, 2)]
+        seen.mark("round", 2, now, now)
     dimension = {"size": 2, "kind": "switch", "bandwidth": planned, "latency": "20 us"}
-    return {
-        "schema_version": 1,
-        "rank": rank,
-        "ranks": 2,
-        "model": "schedule1",
-        "transport": "Native",
-        "crosses": True,
-        "tensors": [{"name": n, "bytes": b, "place": p} for n, b, p in tensors],
-        "marks": [Mark(*each) for each in marks],
-        "settings": {
-            "dimensions": [dimension],
-            "tensor": "fifo",
-        },
-        "timeline": {
-            "names": ["b", "a"],
-            "exchanges": [],
-            "partitions": partitions,
-            "stages": stages,
-            "waits": [],
-            "lost": 0,
-        },
-        "report": {"peers": []},
-        "barriers": {},
-    }
+    settings = {"dimensions": [dimension], "tensor": "fifo"}
+    return seen.record(size=SIZE, settings=settings, rank=rank)
 
 
 @pytest.mark.parametrize("gbps", [4.0, 8.0, 40.0])

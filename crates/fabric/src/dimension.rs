@@ -1,5 +1,7 @@
 //! One dimension of a fabric: a network that joins `size` NPUs.
 
+use std::collections::BTreeMap;
+
 use allrail_core::{Bandwidth, Bytes, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -86,6 +88,23 @@ pub struct Dimension {
     #[serde(default, skip_serializing_if = "is_shared")]
     #[schemars(extend("default" = Contention::default()))]
     pub contention: Contention,
+    /// Of `schedule.algorithms: auto`: which algorithm was measured to be the fastest, by kind of collective,
+    /// from which size on: `{all_reduce: [{from: 1 B, algorithm: direct}, {from: 4 MiB, algorithm: ring}]}`.
+    /// Sizes are of the buffer that reaches this dimension, which dimensions before it have divided. `allrail
+    /// calibrate network` writes it. If left out, the model of the dimension decides.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("default" = nothing_measured()))]
+    pub fastest: BTreeMap<String, Vec<Fastest>>,
+}
+
+/// From which size on an algorithm is the fastest.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Fastest {
+    /// The size; below the first of a list, that one is taken.
+    pub from: Bytes,
+    /// Its name.
+    pub algorithm: String,
 }
 
 const fn one() -> u32 {
@@ -98,6 +117,10 @@ fn is_nothing(time: &Time) -> bool {
 
 fn no_bytes(bytes: &Bytes) -> bool {
     *bytes == Bytes::default()
+}
+
+fn nothing_measured() -> BTreeMap<String, Vec<Fastest>> {
+    BTreeMap::new()
 }
 
 fn is_shared(contention: &Contention) -> bool {
@@ -120,7 +143,27 @@ impl Dimension {
             in_network_reduction: false,
             reduction_bandwidth: None,
             contention: Contention::default(),
+            fastest: BTreeMap::new(),
         }
+    }
+
+    /// The algorithm that was measured to be the fastest for a kind of collective of that size; `None` where
+    /// nothing was measured.
+    ///
+    /// ```
+    /// use allrail_fabric::Dimension;
+    /// let keys = r#"{"kind": "switch", "size": 8, "bandwidth": "70 GB/s", "latency": "1 us", "fastest":
+    ///     {"all_reduce": [{"from": "1 KB", "algorithm": "direct"}, {"from": "1 MB", "algorithm": "ring"}]}}"#;
+    /// let dimension: Dimension = serde_json::from_str(keys).unwrap();
+    /// let of = |size: &str| dimension.fastest("all_reduce", size.parse().unwrap());
+    /// assert_eq!([of("8 B"), of("999 KB"), of("1 MB")], [Some("direct"), Some("direct"), Some("ring")]);
+    /// assert_eq!(dimension.fastest("all_gather", "1 MB".parse().unwrap()), None);
+    /// ```
+    #[must_use]
+    pub fn fastest(&self, operation: &str, size: Bytes) -> Option<&str> {
+        let points = self.fastest.get(operation)?;
+        let reached = points.iter().rev().find(|one| one.from <= size).or(points.first())?;
+        Some(&reached.algorithm)
     }
 
     /// What one NPU can send on this dimension at once: links × bandwidth per link, of which headers

@@ -169,6 +169,17 @@ impl Fabric {
                     "it is what data reaches through sums, with `in_network_reduction: true`",
                 ));
             }
+            for (operation, points) in &dimension.fastest {
+                let rises = points.windows(2).all(|pair| pair[0].from < pair[1].from);
+                if points.is_empty() || !rises {
+                    return Err(FabricError::new(
+                        field(&format!("fastest.{operation}")),
+                        format!("{} sizes", points.len()),
+                        "each begins above the one before, and there is one at least",
+                        "for example `[{from: 1 B, algorithm: direct}, {from: 4 MiB, algorithm: ring}]`",
+                    ));
+                }
+            }
             if dimension.in_network_reduction && kinds::of(dimension.kind).reach() != Reach::Switch
             {
                 return Err(FabricError::new(

@@ -19,6 +19,6 @@ pub mod routing;
 pub mod show;
 pub mod topologies;
 
-pub use dimension::{Contention, Dimension, Kind};
+pub use dimension::{Contention, Dimension, Fastest, Kind};
 pub use error::FabricError;
 pub use fabric::Fabric;

@@ -6,13 +6,14 @@ use allrail_schedule::tensor::{self, TensorParameters};
 use allrail_simulate::SimulateError;
 use allrail_simulate::coordination::Latency;
 use allrail_simulate::training::{BoundResult, TrainingScenario, bound, simulate};
-use allrail_workload::device::PRESETS;
+use allrail_workload::device::{DeviceFile, PRESETS};
+use allrail_workload::kernels::single::{Single, seconds};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
 use crate::many::many;
 use crate::plugin::Calls;
-use crate::{Watch, leave_out_long, simulate_error, to_json};
+use crate::{Watch, form_error, leave_out_long, simulate_error, to_json};
 
 /// Simulates the training steps of a scenario (JSON) and returns the result (JSON). A timeline of more
 /// than `most` slices is left out.
@@ -75,6 +76,16 @@ fn bound_training_many(
         let scenario = read(text, calls)?;
         bound(&scenario).map(|bound| to_json(&BoundResult::from(bound)))
     })
+}
+
+/// Seconds of single kernels (JSON) on a device, by its file (JSON).
+#[pyfunction]
+fn kernel_seconds(device: &str, kernels: &str) -> PyResult<Vec<f64>> {
+    let device: DeviceFile =
+        serde_json::from_str(device).map_err(|error| form_error(error.to_string()))?;
+    let kernels: Vec<Single> =
+        serde_json::from_str(kernels).map_err(|error| form_error(error.to_string()))?;
+    seconds(&device, &kernels).map_err(|error| simulate_error(&SimulateError::from(error)))
 }
 
 /// The tensor schedulers: name, about, version, the keys that only some of them read and this one
@@ -159,5 +170,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(coordinations, module)?)?;
     module.add_function(wrap_pyfunction!(bound_training_many, module)?)?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
+    module.add_function(wrap_pyfunction!(kernel_seconds, module)?)?;
     module.add_function(wrap_pyfunction!(tensor_policies, module)?)
 }

@@ -19,7 +19,7 @@ use allrail_collective::{CollectivePlan, algorithm};
 use allrail_core::Bytes;
 use allrail_fabric::{Dimension, Fabric};
 use allrail_schedule::tensor::{self, TensorParameters};
-use allrail_schedule::{Order, chunk, queue};
+use allrail_schedule::{Algorithms, Order, chunk, queue};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -149,10 +149,12 @@ pub struct JobSchedule {
     /// How much may wait in a socket that the link has not taken: less lets what is urgent overtake sooner,
     /// more asks for fewer calls.
     pub send_ahead: Bytes,
-    /// The algorithm of each dimension. Left out: for every size that which is predicted to be the quickest.
+    /// The algorithm of each dimension, or `auto`, for all or in the list: for every size the fastest, as in a
+    /// scenario. Left out: the same, but another than the usual one only where it is predicted to be a tenth
+    /// quicker, or a dimension joins few ranks.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(with = "Vec<String>")]
-    pub algorithms: Option<Vec<String>>,
+    #[schemars(with = "Algorithms")]
+    pub algorithms: Option<Algorithms>,
     /// Which part of which gradient goes next.
     pub tensor: JobTensor,
 }
@@ -325,17 +327,15 @@ impl Job {
         }
         let JobSchedule { policy, chunks, smallest_chunk, send_ahead, algorithms, tensor, .. } =
             self.schedule.clone();
-        for name in algorithms.iter().flatten() {
+        for name in algorithms.iter().flat_map(Algorithms::named) {
             algorithm::named(name).map_err(|error| {
                 let known: Vec<&str> = algorithm::ALL.iter().map(|one| one.tag()).collect();
                 let hint = format!("one of {}", known.join(", "));
                 RuntimeError::setting("schedule.algorithms", name, error.to_string(), hint)
             })?;
         }
-        if let Some(names) = algorithms.as_ref().filter(|names| names.len() != dimensions.len()) {
-            let why = format!("the fabric has {} dimensions", dimensions.len());
-            let (value, hint) = (names.join(", "), "one algorithm for each dimension");
-            return Err(RuntimeError::setting("schedule.algorithms", value, why, hint));
+        if let Some(said) = &algorithms {
+            said.each(dimensions.len()).map_err(|error| plans::wrong(&error))?;
         }
         if chunks == 0 {
             let why = "an exchange has one chunk at least";
@@ -465,7 +465,8 @@ impl Job {
             }
         };
         let Dimension { kind, size, links, bandwidth, latency, .. } = *one;
-        Ok(DimensionSettings { size, interface, port, bandwidth, latency, kind, links })
+        let fastest = one.fastest.clone();
+        Ok(DimensionSettings { size, interface, port, bandwidth, latency, kind, links, fastest })
     }
 }
 

@@ -1,16 +1,20 @@
 //! The plans of a node: given with its settings or made from them, alike on every rank, for every size.
 //!
-//! Where no algorithm is named, for each size the one is taken that the stage model predicts to be the quickest
-//! (so, too, for operations that the one that is named does not do): few steps for little data, few bytes for
-//! much. Sizes are tried from 1 KiB to 4 GiB, four times as large each; the one that is usual on the links of
-//! each dimension is left only for what is a tenth quicker, as the model does not know what it costs to talk with
+//! Algorithms are chosen for each size as a scenario's `auto` does it (`allrail_schedule::algorithms`): what was
+//! measured to be the fastest, else what the stage model predicts to be the quickest: few steps for little data,
+//! few bytes for much. Sizes are tried from 1 KiB to 4 GiB, four times as large each; between two with other
+//! algorithms those of the larger hold from where they overtake the others. Where the settings name none (so,
+//! too, for operations that the one that is named does not do), the one that is usual on the links of each
+//! dimension is left only for what is a tenth quicker, as the model does not know what it costs to talk with
 //! many at once; among at most four ranks, who are not many, for whatever is quicker. There a direct exchange, of
 //! the fewest steps, was measured to take an eighth less of the CPU's time than halving and doubling, and 3-7 %
-//! less time for 25 MB at 1 Gb/s: each step costs its threads a wake-up. A plan holds from half-way (a factor of
-//! two) below the first that it was the best for.
+//! less time for 25 MB at 1 Gb/s: each step costs its threads a wake-up. Chunks are as many as at the next of
+//! these sizes from half of it on.
 //!
-//! So does a plan that is given and names no sizes; the largest holds for all that is larger. Where no given plan
-//! holds, the node makes its own.
+//! A plan that is given and names no sizes holds from half its own on, up to the next one's; the largest holds for
+//! all that is larger. Where no given plan holds, the node makes its own.
+
+use std::collections::BTreeSet;
 
 use allrail_collective::rank::Plans;
 use allrail_collective::{
@@ -20,9 +24,10 @@ use allrail_core::{Bytes, DimensionId, Time};
 use allrail_engine::Ordering;
 use allrail_engine::engine;
 use allrail_fabric::Dimension;
+use allrail_schedule::algorithms::{self, Preference};
 use allrail_schedule::chunk::{self, Composition, Parameters};
-use allrail_schedule::planner::schedule;
-use allrail_schedule::{Request, ScheduleError, evaluate, plan, queue};
+use allrail_schedule::planner::finish;
+use allrail_schedule::{Algorithms, Request, ScheduleError, plan};
 use serde_json::Value;
 
 use crate::{RuntimeError, Settings, elsewhere};
@@ -75,35 +80,39 @@ pub(crate) fn time(
     operation: Operation,
     size: Bytes,
 ) -> Result<Time, RuntimeError> {
-    predicted(&request(settings, operation, size)).map_err(|error| wrong(&error))
+    finish(&request(settings, operation, size)).map_err(|error| wrong(&error))
 }
 
-/// When the schedule is over, in the model.
-fn predicted(request: &Request) -> Result<Time, ScheduleError> {
-    let work = schedule(request)?.work()?;
-    let queues = request.fabric.dimensions.len();
-    let mut queues = queue::queues(request.order.while_planning(), queues, &[]);
-    Ok(evaluate::finish(&work, &mut queues, None))
-}
-
-/// The algorithm for every dimension, one and the same, or that which is usual on its links.
-fn candidates(settings: &Settings, operation: Operation) -> Vec<Option<Vec<String>>> {
-    let parts = match operation {
-        Operation::AllReduce => vec![Operation::ReduceScatter, Operation::AllGather],
-        other => vec![other],
-    };
+/// What the settings say of algorithms. They are named for all-reduces; another operation may not be among what
+/// they do, and then nothing is said of it.
+fn said(settings: &Settings, operation: Operation) -> Option<&Algorithms> {
     let does =
-        |one: &&&dyn algorithm::Algorithm| parts.iter().all(|part| one.operations().contains(part));
-    let all = algorithm::ALL.iter().filter(does);
-    // Algorithms are named for all-reduces; another operation may not be among what they do.
-    if let Some(named) = &settings.algorithms {
-        let can = |tag: &String| algorithm::named(tag).is_ok_and(|one| does(&&one));
-        if operation == Operation::AllReduce || named.iter().all(can) {
-            return vec![Some(named.clone())];
+        |tag: &str| algorithm::named(tag).is_ok_and(|one| one.operations().contains(&operation));
+    let said = settings.algorithms.as_ref();
+    said.filter(|said| operation == Operation::AllReduce || said.named().all(does))
+}
+
+/// What another algorithm than the usual has to be, where the settings leave it open.
+fn preference(settings: &Settings) -> Preference {
+    let few = settings.dimensions.iter().all(|dimension| dimension.size <= FEW);
+    Preference { tenths: if few { 10 } else { 9 }, whole: false }
+}
+
+/// The algorithms of an operation of a size.
+fn names(
+    settings: &Settings,
+    operation: Operation,
+    size: Bytes,
+) -> Result<Vec<String>, ScheduleError> {
+    let said = said(settings, operation);
+    let request = Request { algorithms: said.cloned(), ..request(settings, operation, size) };
+    match said {
+        // Whoever carries the data has its own.
+        None if !settings.elsewhere => {
+            algorithms::choose(&request, &Algorithms::Auto, preference(settings))
         }
+        _ => request.decided()?.algorithm_names(),
     }
-    let everywhere = |tag: &str| vec![tag.to_owned(); settings.dimensions.len()];
-    std::iter::once(None).chain(all.map(|one| Some(everywhere(one.tag())))).collect()
 }
 
 /// What the engine of a node is made with.
@@ -261,53 +270,83 @@ fn differs(one: &Dimension, other: &Dimension) -> Option<(String, Value, Value)>
 
 /// The plans that the node makes, for every size.
 fn made(settings: &Settings, operation: Operation) -> Result<Vec<CollectivePlan>, RuntimeError> {
-    let mut candidates = candidates(settings, operation);
-    if settings.elsewhere {
-        // Whoever carries the data has its own.
-        candidates.truncate(1);
-    }
-    let few = settings.dimensions.iter().all(|dimension| dimension.size <= FEW);
-    let mut best: Vec<(Bytes, usize)> = Vec::new();
-    for power in (10..=32).step_by(2) {
-        let size = Bytes::new(1 << power);
-        // When it is over, in tenths: another than the usual counts for more.
-        let mut quickest: Option<(u128, usize)> = None;
-        let mut failed = None;
-        for (place, algorithms) in candidates.iter().enumerate() {
-            let request =
-                Request { algorithms: algorithms.clone(), ..request(settings, operation, size) };
-            let weight = if place == 0 && !few { 9 } else { 10 };
-            let counted = |time: Time| u128::from(time.as_ps()) * weight;
-            match predicted(&request).map(counted) {
-                Ok(time) if quickest.is_none_or(|(least, _)| time < least) => {
-                    quickest = Some((time, place));
-                }
-                Ok(_) => {}
-                // This one does not go there; the first is what the settings say.
-                Err(error) => failed = failed.or(Some(error)),
-            }
+    let grid: Vec<u64> = (10..=32).step_by(2).map(|power| 1 << power).collect();
+    let named = by_size(settings, operation, &grid).map_err(|error| wrong(&error))?;
+    // From where on it is cut as at a size of the grid.
+    let mut cuts: Vec<(u64, u64)> = vec![(1, grid[0])];
+    for pair in grid.windows(2) {
+        let cut = |size: u64| chunks(settings, Bytes::new(size));
+        if cut(pair[0]) != cut(pair[1]) {
+            cuts.push((pair[1] / 2, pair[1]));
         }
-        let place = match (quickest, failed) {
-            (Some((_, place)), _) => place,
-            (None, Some(error)) => return Err(wrong(&error)),
-            (None, None) => continue,
+    }
+    let starts: BTreeSet<u64> =
+        cuts.iter().map(|(from, _)| *from).chain(named.iter().map(|(from, _)| *from)).collect();
+    let ends = starts.iter().skip(1).map(|next| next - 1).chain([u64::MAX]);
+    let plan = |(from, to): (u64, u64)| {
+        let cut = cuts.iter().rev().find(|(start, _)| *start <= from).map_or(from, |(_, at)| *at);
+        let names = named.iter().rev().find(|(start, _)| *start <= from);
+        let algorithms = names.map(|(_, names)| names.clone().into());
+        let request = Request {
+            algorithms,
+            chunks: chunks(settings, Bytes::new(cut)),
+            ..request(settings, operation, Bytes::new(cut.clamp(from, to)))
         };
-        let cut = |size: Bytes| chunks(settings, size);
-        if best.last().is_none_or(|(last, other)| *other != place || cut(*last) != cut(size)) {
-            best.push((size, place));
+        let sizes = Some(SizeRange { from: Bytes::new(from), to: Bytes::new(to) });
+        Ok(CollectivePlan { sizes, ..plan(&request)? })
+    };
+    let plans: Result<Vec<_>, ScheduleError> = starts.iter().copied().zip(ends).map(plan).collect();
+    plans.map_err(|error| wrong(&error))
+}
+
+/// The algorithms of all sizes: from each size on those beside it.
+fn by_size(
+    settings: &Settings,
+    operation: Operation,
+    grid: &[u64],
+) -> Result<Vec<(u64, Vec<String>)>, ScheduleError> {
+    let mut tried: BTreeSet<u64> = grid.iter().copied().collect();
+    let mut inside = 1;
+    for one in &settings.dimensions {
+        for point in one.fastest.values().flatten() {
+            // What was measured switches there and nowhere near.
+            let from = point.from.count().saturating_mul(inside).clamp(2, u64::MAX);
+            tried.extend([from - 1, from]);
         }
+        inside *= u64::from(one.size);
     }
-    let mut plans = Vec::new();
-    for (i, (size, place)) in best.iter().enumerate() {
-        let algorithms = candidates[*place].clone();
-        let request = Request { algorithms, ..request(settings, operation, *size) };
-        let mut plan = plan(&request).map_err(|error| wrong(&error))?;
-        let from = if i == 0 { 1 } else { size.count() / 2 };
-        let to = best.get(i + 1).map_or(u64::MAX, |(next, _)| next.count() / 2 - 1);
-        plan.sizes = Some(SizeRange { from: Bytes::new(from), to: Bytes::new(to) });
-        plans.push(plan);
+    let tenths = if said(settings, operation).is_some() { 10 } else { preference(settings).tenths };
+    let usual = request(settings, operation, Bytes::new(1));
+    let usual = Request { algorithms: None, ..usual }.algorithm_names()?;
+    let counted = |names: &[String], size: u64| {
+        let algorithms = Some(names.to_vec().into());
+        let request = Request { algorithms, ..request(settings, operation, Bytes::new(size)) };
+        let weight = if names == usual { tenths } else { 10 };
+        Ok::<_, ScheduleError>(u128::from(finish(&request)?.as_ps()) * u128::from(weight))
+    };
+    let mut found: Vec<(u64, Vec<String>)> = Vec::new();
+    let mut before = 0;
+    for size in tried {
+        let names = names(settings, operation, Bytes::new(size))?;
+        match found.last() {
+            None => found.push((1, names)),
+            Some((_, last)) if *last != names => {
+                let (mut below, mut from) = (before, size);
+                while from - below > 1 {
+                    let middle = below + (from - below) / 2;
+                    if counted(&names, middle)? < counted(last, middle)? {
+                        from = middle;
+                    } else {
+                        below = middle;
+                    }
+                }
+                found.push((from, names));
+            }
+            Some(_) => {}
+        }
+        before = size;
     }
-    Ok(plans)
+    Ok(found)
 }
 
 /// One rank's table of plans.
@@ -324,6 +363,8 @@ pub(crate) fn table(
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
     use crate::settings::tests::local;
 
@@ -388,10 +429,59 @@ mod tests {
         }
     }
 
+    /// What a scenario with `algorithms: auto` takes for the same dimensions, chunks and size.
+    #[test]
+    fn what_is_chosen_is_what_a_scenario_chooses() {
+        let points = |points: &[(&str, &str)]| {
+            let point = |(from, name): &(&str, &str)| allrail_fabric::Fastest {
+                from: from.parse().expect("a size"),
+                algorithm: (*name).to_owned(),
+            };
+            BTreeMap::from([("all_reduce".to_owned(), points.iter().map(point).collect())])
+        };
+        let mut ring = local(0, &[8]);
+        ring.dimensions[0].kind = allrail_fabric::Kind::Ring;
+        let mut measured = local(0, &[2, 4]);
+        measured.dimensions[1].fastest = points(&[("3 KB", "direct"), ("70001 B", "ring")]);
+        for mut settings in [local(0, &[4]), local(0, &[2, 3]), ring, measured] {
+            settings.algorithms = Some(Algorithms::Auto);
+            for operation in Operation::ALL {
+                let plans = of(&settings, operation).expect("plans");
+                let holding = |size: u64| {
+                    let holds =
+                        |plan: &&CollectivePlan| plan.holds_for().contains(Bytes::new(size));
+                    plans.iter().find(holds).expect("every size has a plan")
+                };
+                let starts = plans.iter().map(|plan| plan.holds_for().from.count()).skip(1);
+                let around =
+                    starts.flat_map(|from| [from - 1, from]).filter(|size| *size > 1 << 10);
+                for size in around.chain([1 << 10, 3_000, 100_000, 7 << 20, 1 << 30]) {
+                    let bytes = Bytes::new(size);
+                    let chosen = names(&settings, operation, bytes).expect("one fits");
+                    let plan = holding(size);
+                    let time = |names: &[String]| {
+                        let algorithms = Some(names.to_vec().into());
+                        let request =
+                            Request { algorithms, ..request(&settings, operation, bytes) };
+                        finish(&request).expect("a time")
+                    };
+                    // Of equally fast ones, the one before stays until it is overtaken.
+                    let alike = time(&plan.algorithms) == time(&chosen);
+                    let kept = settings.dimensions.iter().all(|one| one.fastest.is_empty());
+                    assert!(
+                        plan.algorithms == chosen || alike && kept,
+                        "{operation} of {size}: {:?}, not {chosen:?}",
+                        plan.algorithms
+                    );
+                }
+            }
+        }
+    }
+
     #[test]
     fn what_the_settings_name_is_what_is_planned() {
         let mut settings = local(0, &[2, 2]);
-        settings.algorithms = Some(vec!["ring".to_owned(), "direct".to_owned()]);
+        settings.algorithms = Some(vec!["ring", "direct"].into());
         let plans = of(&settings, Operation::AllReduce).expect("plans");
         assert!(plans.iter().all(|plan| plan.algorithms == ["ring", "direct"]));
         let chunks: Vec<usize> = plans.iter().map(|plan| plan.chunks.len()).collect();

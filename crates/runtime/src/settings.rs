@@ -23,9 +23,9 @@ use std::time::Duration;
 
 use allrail_collective::CollectivePlan;
 use allrail_core::{Bandwidth, Bytes, Time};
-use allrail_fabric::{Dimension, Fabric, Kind};
-use allrail_schedule::Order;
+use allrail_fabric::{Dimension, Fabric, Fastest, Kind};
 use allrail_schedule::tensor::TensorParameters;
+use allrail_schedule::{Algorithms, Order};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -56,6 +56,9 @@ pub struct DimensionSettings {
     /// Links of a rank.
     #[serde(default = "one")]
     pub links: u32,
+    /// Of `auto`: which algorithm was measured to be the fastest, by kind of collective.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub fastest: BTreeMap<String, Vec<Fastest>>,
 }
 
 fn loopback() -> String {
@@ -125,10 +128,10 @@ pub struct Settings {
     /// No chunk is cut to less than this: each costs a little, however small it is.
     #[serde(default = "smallest_chunk")]
     pub smallest_chunk: Bytes,
-    /// The algorithm of each dimension. Where it is left out, for every size that which is predicted to be
-    /// the quickest.
+    /// The algorithm of each dimension, or `auto`, as in a scenario. Where it is left out, for every size that
+    /// which is predicted to be the quickest, if by a tenth.
     #[serde(default)]
-    pub algorithms: Option<Vec<String>>,
+    pub algorithms: Option<Algorithms>,
     /// Plans that are carried out as they are, where they hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plans: Vec<CollectivePlan>,
@@ -307,7 +310,9 @@ impl Settings {
 
     pub(crate) fn fabric(&self) -> Fabric {
         let dimension = |one: &DimensionSettings| {
-            Dimension::new(one.kind, one.size, one.links, one.bandwidth, one.latency)
+            let fastest = one.fastest.clone();
+            let of = Dimension::new(one.kind, one.size, one.links, one.bandwidth, one.latency);
+            Dimension { fastest, ..of }
         };
         let dimensions = self.dimensions.iter().map(dimension).collect();
         Fabric { memory_bandwidth: None, window: None, name: "job".to_owned(), dimensions }
@@ -336,8 +341,8 @@ impl Settings {
             ("elsewhere".to_owned(), short(elsewhere)),
         ]);
         for (number, one) in self.dimensions.iter().enumerate() {
-            let DimensionSettings { size, bandwidth, latency, kind, links, .. } = one;
-            let network = (bandwidth, latency, kind, links);
+            let DimensionSettings { size, bandwidth, latency, kind, links, fastest, .. } = one;
+            let network = (bandwidth, latency, kind, links, fastest);
             alike.insert(format!("dimensions[{number}].size"), short(size));
             alike.insert(format!("dimensions[{number}].network"), short(&network));
         }

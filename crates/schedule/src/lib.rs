@@ -11,9 +11,11 @@
 //! - [`evaluate`]: how long a plan takes, the inner loop of the planners; the `dims` world is its
 //!   oracle.
 //! - [`room`]: how many stages a dimension runs at once.
+//! - [`algorithms`]: which algorithm each dimension runs, named or chosen by size.
 //! - [`planner`]: from a request to a [`allrail_collective::CollectivePlan`].
 //! - [`bound`]: what no schedule can beat.
 
+pub mod algorithms;
 pub mod bound;
 pub mod chunk;
 pub mod coordinate;
@@ -28,6 +30,7 @@ pub mod room;
 pub mod signature;
 pub mod tensor;
 
+pub use algorithms::{Algorithms, Choice};
 pub use chunk::ChunkScheduler;
 pub use error::ScheduleError;
 pub use operation::{Key, OperationName};

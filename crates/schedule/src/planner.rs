@@ -1,6 +1,8 @@
 //! From a request to a [`CollectivePlan`]: divide the buffer, schedule the chunks, and fix the
 //! order of every dimension by running the schedule once (Themis §4.6).
 
+use std::borrow::Cow;
+
 use allrail_collective::{
     ChunkPlan, CollectivePlan, Operation, Stage, StageModel, algorithm,
     model::topology_aware,
@@ -9,6 +11,7 @@ use allrail_collective::{
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::Fabric;
 
+use crate::algorithms::{self, Algorithms, Preference};
 use crate::chunk::{self, Composition, Parameters, Plugins, Problem};
 use crate::error::ScheduleError;
 use crate::evaluate::{Evaluation, Work, evaluate};
@@ -33,8 +36,8 @@ pub struct Request {
     pub order: Order,
     /// How many chunks.
     pub chunks: u32,
-    /// An algorithm per dimension; topology-aware where `None`.
-    pub algorithms: Option<Vec<String>>,
+    /// The algorithm of each dimension; topology-aware where `None`.
+    pub algorithms: Option<Algorithms>,
     /// How many stages a dimension runs at once; no limit where `None`.
     pub active_chunks: Option<ActiveChunks>,
     /// Added to every step.
@@ -85,20 +88,17 @@ impl Request {
         self.chunks.min(u32::try_from(size.count()).unwrap_or(u32::MAX))
     }
 
-    /// The name of the algorithm on each dimension.
+    /// The name of the algorithm on each dimension; chosen where that is left open.
     ///
     /// # Errors
-    /// If the list is not as long as the fabric's.
+    /// If the list is not as long as the fabric's; if nothing fits what is open.
     pub fn algorithm_names(&self) -> Result<Vec<String>, ScheduleError> {
-        let count = self.fabric.dimensions.len();
         match &self.algorithms {
-            Some(names) if names.len() != count => Err(field(
-                "schedule.algorithms",
-                names.join(", "),
-                format!("it names {} algorithms, the fabric has {count} dimensions", names.len()),
-                "give one algorithm per dimension, innermost first",
-            )),
-            Some(names) => Ok(names.clone()),
+            Some(said) if said.is_open() => algorithms::choose(self, said, Preference::default()),
+            Some(said) => {
+                let each = said.each(self.fabric.dimensions.len())?;
+                Ok(each.into_iter().map(String::from).collect())
+            }
             None => Ok(self
                 .fabric
                 .dimensions
@@ -108,11 +108,25 @@ impl Request {
         }
     }
 
+    /// The same with every algorithm named.
+    ///
+    /// # Errors
+    /// As [`Self::algorithm_names`].
+    pub fn decided(&self) -> Result<Cow<'_, Self>, ScheduleError> {
+        if !self.algorithms.as_ref().is_some_and(Algorithms::is_open) {
+            return Ok(Cow::Borrowed(self));
+        }
+        self.validate()?;
+        let algorithms = Some(self.algorithm_names()?.into());
+        Ok(Cow::Owned(Self { algorithms, ..self.clone() }))
+    }
+
     /// Refuses what is out of range.
     ///
     /// # Errors
     /// Names the field.
     fn validate(&self) -> Result<(), ScheduleError> {
+        algorithms::check_measured(&self.fabric)?;
         if self.chunks > MAX_CHUNKS {
             return Err(field(
                 "schedule.chunks",
@@ -186,7 +200,7 @@ impl Request {
     }
 
     /// The operations that the stages of the plan can have.
-    fn stage_operations(&self) -> &'static [Operation] {
+    pub(crate) fn stage_operations(&self) -> &'static [Operation] {
         use Operation::{AllGather, AllReduce, ReduceScatter};
         match (self.operation, self.parameters.composition) {
             (AllReduce, Composition::Stages) => &[ReduceScatter, AllGather],
@@ -204,7 +218,7 @@ impl Request {
     /// # Errors
     /// As for [`plan`], of what is checked before planning.
     pub fn key(&self) -> Result<String, ScheduleError> {
-        let algorithms = self.algorithm_names()?;
+        let algorithms = self.decided()?.algorithm_names()?;
         let fixed_by = self.order.fixed_by();
         Ok(Inputs {
             policy: &self.policy,
@@ -284,6 +298,7 @@ impl Scheduled {
 /// Names the field of the scenario that is wrong.
 pub fn schedule(request: &Request) -> Result<Scheduled, ScheduleError> {
     request.validate()?;
+    let request = &*request.decided()?;
     let scheduler = request.plugins.named(&request.policy)?;
     let algorithms = request.algorithm_names()?;
     let spanned = request.spanned();
@@ -320,6 +335,7 @@ pub fn schedule(request: &Request) -> Result<Scheduled, ScheduleError> {
 /// # Errors
 /// Names the field of the scenario that is wrong.
 pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
+    let request = &*request.decided()?;
     let scheduled = schedule(request)?;
     let work = scheduled.work()?;
     let dimensions = request.fabric.dimensions.len();
@@ -346,6 +362,15 @@ pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
         order_made_in: "dims".to_owned(),
         key: request.key()?,
     })
+}
+
+/// When a collective that is planned so ends, in the model of `dims`.
+///
+/// # Errors
+/// As [`schedule`].
+pub fn finish(request: &Request) -> Result<Time, ScheduleError> {
+    let work = schedule(request)?.work()?;
+    Ok(fix(&work, request.order, request.fabric.dimensions.len(), request.active_chunks).finish)
 }
 
 /// Runs `work` under each of the orders that may fix `order`; the run that ends first.

@@ -109,20 +109,10 @@ impl PlanFile {
                     scenario.schedule.endpoint_delay.to_string(),
                 ));
             }
-            if scenario.schedule.algorithms.as_ref().is_some_and(|names| *names != plan.algorithms)
+            if let Some(ours) = &scenario.schedule.algorithms
+                && !ours.allow(&plan.algorithms)
             {
-                return Err(other(
-                    "algorithms",
-                    plan.algorithms.join(", "),
-                    scenario
-                        .schedule
-                        .algorithms
-                        .iter()
-                        .flatten()
-                        .cloned()
-                        .collect::<Vec<_>>()
-                        .join(", "),
-                ));
+                return Err(other("algorithms", plan.algorithms.join(", "), ours.to_string()));
             }
             if plan.check_size(collective.size).is_err() {
                 let holds_for = plan.holds_for().to_string();

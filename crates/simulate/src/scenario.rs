@@ -9,7 +9,7 @@ use allrail_fabric::Fabric;
 use allrail_fabric::topologies::{self, GraphTopology};
 use allrail_schedule::chunk::{Composition, Cut, Loads, Parameters, Plugins};
 use allrail_schedule::tensor::TensorParameters;
-use allrail_schedule::{ActiveChunks, Order, Request};
+use allrail_schedule::{ActiveChunks, Algorithms, Order, Request};
 use allrail_world::packets::Settings;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -108,12 +108,12 @@ pub struct Schedule {
     /// Added to every message at its ends.
     pub endpoint_delay: Time,
     /// One per dimension; if left out: `ring` on rings, `direct` on fully connected dimensions,
-    /// `halving_doubling` on switches.
-    #[schemars(extend("x-table" = "algorithms"))]
-    pub algorithms: Option<Vec<String>>,
+    /// `halving_doubling` on switches. `auto`, for all or in the list: for each collective the fastest of its
+    /// size, as the dimension's `fastest` says or else its model.
+    pub algorithms: Option<Algorithms>,
     /// Of a workload: the algorithms of a kind of collective, where they differ from `algorithms`:
-    /// `{all_gather: [direct, ring]}`.
-    pub algorithms_by_operation: BTreeMap<Operation, Vec<String>>,
+    /// `{all_gather: [direct, ring]}`, `{broadcast: auto}`.
+    pub algorithms_by_operation: BTreeMap<Operation, Algorithms>,
     /// Which of several waiting collectives a dimension serves first.
     pub collective_order: CollectiveOrder,
     /// Of a workload: what its communicators do where they meet on a dimension. Every process group has one for

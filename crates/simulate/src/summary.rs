@@ -69,7 +69,7 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
                 kind: dimension.kind,
                 size: dimension.size,
                 bandwidth_gbps: dimension.aggregate().gbps(),
-                algorithm: plans[0].algorithms[id.index()].clone(),
+                algorithm: ran(plans, id),
                 bytes_per_npu: sent[id.index()].round() as u64,
                 header_bytes_per_npu: dimension.headers(sent[id.index()]).round() as u64,
                 utilisation: known(if capacity > 0.0 { sent[id.index()] / capacity } else { 0.0 }),
@@ -111,6 +111,19 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
         timeline: None,
         timeline_left_out: None,
     })
+}
+
+/// The algorithms of a dimension, of all collectives.
+fn ran(plans: &[CollectivePlan], id: DimensionId) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for plan in plans {
+        let name = plan.algorithms[id.index()].as_str();
+        if plan.dimensions.contains(&id) && !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    // Where none spans it, what would have run.
+    if names.is_empty() { plans[0].algorithms[id.index()].clone() } else { names.join(", ") }
 }
 
 /// A graph's wiring is used in the worlds of cables only.

@@ -2,15 +2,20 @@
 
 The file is that of NCCL's own example plugin (`ext-tuner/example`): collective, sizes, algorithm,
 protocol, channels, nodes, ranks. NCCL runs one algorithm over all dimensions of a communicator;
-that of the outermost of these is written, where most of the time goes.
+that of the outermost of these is written, where most of the time goes. Where algorithms are left
+open (`auto`), rows are the sizes at which that dimension was measured to switch (`fastest`), for
+communicators that are on it alone; the rest is left to NCCL.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import accumulate
 from operator import mul
 
 from allrail.apply.decision import Decision, Inapplicable
+from allrail.scenario.algorithms import AUTO
+from allrail.scenario.fields import parse_quantity
 
 ABOUT = "a file for NCCL's tuner plugin, and settings of its environment"
 
@@ -21,6 +26,9 @@ _ALGORITHMS = {
     "in_network": ("nvls", _ALL),
 }
 """Ours; NCCL's name, and what it does by it. What it has not is left to it."""
+
+_COLLECTIVES = dict(zip(("all_reduce", "all_gather", "reduce_scatter"), _ALL, strict=True))
+"""Ours, and NCCL's."""
 
 _MOST = 4_294_967_295
 """All sizes, as its README has it."""
@@ -42,7 +50,8 @@ def files(decision: Decision) -> dict[str, str]:
     settings = _settings(decision, tuned=bool(rows))
     if not rows and not settings:
         raise Inapplicable(
-            "the scenario names no algorithm that NCCL has: `schedule.algorithms` is left out"
+            "the scenario names no algorithm that NCCL has: `schedule.algorithms` is left out, or"
+            " open where nothing was measured"
             if not left
             else f"NCCL has no {', '.join(sorted(left))}"
         )
@@ -67,18 +76,40 @@ def _rows(decision: Decision) -> tuple[list[str], set[str]]:
     if not named:
         return [], set()
     names = [named] * max(1, len(decision.dimensions)) if isinstance(named, str) else list(named)
-    rows, left = [], set()
+    rows, left = list[str](), set[str]()
     for axis in _AXES:
         size = decision.degrees[axis]
         if size < 2:
             continue
-        name = names[_outermost(decision, axis)]
+        outermost = _outermost(decision, axis)
+        name = names[outermost]
+        if name == AUTO:
+            dimension = decision.dimensions[outermost]
+            alone = size <= int(dimension["size"])
+            points = dimension.get("fastest") or {} if alone else {}
+            rows += [row for key in points for row in _by_size(key, points[key], size, left)]
+            continue
         if name not in _ALGORITHMS:
             left.add(f"`{name}`")
             continue
         algorithm, operations = _ALGORITHMS[name]
         rows += [f"{one},0,{_MOST},{algorithm},simple,-1,-1,{size}" for one in operations]
     return list(dict.fromkeys(rows)), left
+
+
+def _by_size(
+    operation: str, points: Sequence[Mapping[str, str]], ranks: int, left: set[str]
+) -> Iterator[str]:
+    """Rows of what was measured; algorithms that NCCL has not go to `left`."""
+    ours = _COLLECTIVES.get(operation)
+    starts = [0, *(parse_quantity("size", point["from"]) for point in points[1:])]
+    ends = [*(start - 1 for start in starts[1:]), _MOST]
+    for point, start, end in zip(points, starts, ends, strict=True):
+        algorithm, operations = _ALGORITHMS.get(point["algorithm"], ("", ()))
+        if ours in operations:
+            yield f"{ours},{start},{end},{algorithm},simple,-1,-1,{ranks}"
+        else:
+            left.add(f"`{point['algorithm']}`")
 
 
 def _outermost(decision: Decision, axis: str) -> int:

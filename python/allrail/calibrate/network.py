@@ -9,6 +9,11 @@ be told apart. A second one, over more ranks, gives the dimension around the fir
 The rate is that of the largest sizes (the last piece of the fit), the latency what the smallest
 take over the steps of the algorithm. In between the fit has more pieces than a dimension has
 numbers: how far the simulator is from each size is told.
+
+Tables of the same ranks under several algorithms give one dimension, too, and say from which size
+on each of them is the fastest (`switching.py`): the rate is that of the one that is the fastest at
+the largest sizes, over the bytes that it sends, the latency that of the one at the smallest, over
+its steps. A scenario with `algorithms: auto` switches where they do.
 """
 
 from __future__ import annotations
@@ -20,13 +25,15 @@ from statistics import median
 from typing import Any
 
 from allrail.calibrate.fit import Fit, fit
+from allrail.calibrate.switching import best_rows, by_algorithm, fastest
 from allrail.calibrate.table import AROUND, Table
 from allrail.errors import InputError
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 """Collectives of nccl-tests that the simulator has."""
 
-_PROBE = {"kind": "switch", "bandwidth": "1000 TB/s", "latency": "1 us"}
+_STEPS = {"kind": "switch", "bandwidth": "1000 TB/s", "latency": "1 us"}
+_BYTES = {"kind": "switch", "bandwidth": "1 GB/s", "latency": "0 us"}
 
 
 @dataclass(frozen=True)
@@ -35,7 +42,7 @@ class Calibrated:
 
     Attributes:
         fabric: As a fabric file has it.
-        table: The one with the most ranks.
+        table: The one with the most ranks; of several algorithms, the fastest rows.
         fit: Of it.
         simulated_us: By size, what the simulator says with the fabric.
         error: The median distance of these from the table.
@@ -57,26 +64,33 @@ class Calibrated:
     unknown: tuple[str, ...]
 
 
-def calibrate(tables: Sequence[Table]) -> Calibrated:
+def calibrate(tables: Sequence[Table], *, algorithms: Sequence[str] = ()) -> Calibrated:
     """Make a fabric of one table, or of two of which the second is over more ranks.
 
     Args:
         tables: Of the same collective.
+        algorithms: What each has run, where they are over the same ranks; nothing otherwise.
 
     Raises:
         InputError: They do not fit together, or do not say enough.
     """
     ordered = sorted(map(_known, tables), key=lambda table: table.ranks or 0)
     dimensions: list[dict[str, Any]] = []
-    for table in ordered:
-        dimensions.append(_dimension(table, dimensions, ordered[0]))
-    last = ordered[-1]
+    if algorithms:
+        # In the order in which they are named.
+        named = by_algorithm([_known(table) for table in tables], algorithms)
+        dimensions.append(_switching(named))
+        last = best_rows(ordered)
+    else:
+        for table in ordered:
+            dimensions.append(_dimension(table, dimensions, ordered[0]))
+        last = ordered[-1]
     made = fit(last.rows)
     simulated = {row.bytes: _simulate(last, dimensions, row.bytes) for row in last.rows}
     off = [abs(simulated[row.bytes] / row.time_us - 1) for row in last.rows]
     unknown = list(made.unknown)
     hosts = last.hosts or (1 if (last.ranks or 0) <= 8 else None)
-    if len(ordered) == 1 and hosts != 1:
+    if len(dimensions) == 1 and hosts != 1:
         unknown.append(
             "what is within a machine and what between: one dimension stands for both; add a table"
             " of one machine"
@@ -164,7 +178,7 @@ def _dimension(table: Table, inner: list[dict[str, Any]], first: Table) -> dict[
             hint="measure sizes from a few KiB to hundreds of MiB: `-b 1K -e 1G -f 2`",
         )
     size = ranks // within
-    steps = _steps(name, size)
+    steps = run(name, [{**_STEPS, "size": size}], 1)
     largest, smallest = table.rows[-1].bytes, table.rows[0].bytes
     before = [_simulate(table, inner, one) if inner else 0.0 for one in (largest, smallest)]
     left = made.time_us(largest) - before[0] - made.pieces[-1].fixed_us
@@ -191,9 +205,36 @@ def _dimension(table: Table, inner: list[dict[str, Any]], first: Table) -> dict[
     }
 
 
-def _steps(operation: str, size: int) -> float:
-    """How often a message's latency is in the time of a collective."""
-    return run(operation, [{**_PROBE, "size": size}], 1)
+def _switching(named: dict[str, Table]) -> dict[str, Any]:
+    """The dimension of tables of several algorithms over the same ranks."""
+    fits = {name: fit(table.rows) for name, table in named.items()}
+    points = fastest(fits)
+    table = next(iter(named.values()))
+    operation, size = str(table.collective), table.ranks or 0
+
+    def alone(probe: dict[str, str], name: str, of: int) -> float:
+        return run(operation, [{**probe, "size": size}], of, algorithms=[name])
+
+    (_, first), (_, last) = points[0], points[-1]
+    smallest, largest = named[first].rows[0].bytes, named[last].rows[-1].bytes
+    left = fits[last].time_us(largest) - fits[last].pieces[-1].fixed_us
+    if left <= 0:
+        raise InputError(
+            "its largest size takes no longer than any other: its rate cannot be told",
+            source=named[last].source,
+            hint="measure larger sizes too, up to hundreds of megabytes",
+        )
+    # What takes 1 us at 1 GB/s is 1,000 bytes.
+    rate = alone(_BYTES, last, largest) * 1e9 / left
+    sent = alone(_BYTES, first, smallest) * 1e9 / rate
+    fixed = max(0.0, fits[first].time_us(smallest) - sent)
+    return {
+        "kind": "switch",
+        "size": size,
+        "bandwidth": f"{rate / 1e9:.6g} GB/s",
+        "latency": f"{fixed / alone(_STEPS, first, 1):.4g} us",
+        "fastest": {operation: [{"from": f"{at} B", "algorithm": name} for at, name in points]},
+    }
 
 
 def _simulate(table: Table, dimensions: list[dict[str, Any]], size: int) -> float:
@@ -204,7 +245,14 @@ def _simulate(table: Table, dimensions: list[dict[str, Any]], size: int) -> floa
     return run(str(table.collective), dimensions, size)
 
 
-def run(operation: str, dimensions: list[dict[str, Any]], size: int, *, chunks: int = 1) -> float:
+def run(
+    operation: str,
+    dimensions: list[dict[str, Any]],
+    size: int,
+    *,
+    chunks: int = 1,
+    algorithms: str | Sequence[str] | None = None,
+) -> float:
     """Return µs that the simulator says of a collective.
 
     Args:
@@ -212,6 +260,7 @@ def run(operation: str, dimensions: list[dict[str, Any]], size: int, *, chunks: 
         dimensions: Of the fabric.
         size: Bytes, as nccl-tests count them.
         chunks: Into how many it is cut.
+        algorithms: As in a scenario's schedule; as the fabric was measured, if left out.
     """
     from allrail.api import simulate
 
@@ -220,7 +269,12 @@ def run(operation: str, dimensions: list[dict[str, Any]], size: int, *, chunks: 
             "schema_version": 1,
             "fabric": {"dimensions": dimensions},
             "collective": {"kind": operation, "size": f"{max(1, size)} B"},
-            "schedule": {"chunks": chunks},
+            "schedule": {"chunks": chunks, "algorithms": algorithms or _measured(dimensions)},
         }
     )
     return float(result.time_us)
+
+
+def _measured(dimensions: list[dict[str, Any]]) -> str | None:
+    """Whether a fabric says what is the fastest."""
+    return "auto" if any(one.get("fastest") for one in dimensions) else None

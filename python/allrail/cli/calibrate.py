@@ -1,4 +1,4 @@
-"""`allrail calibrate network`: a fabric from what somebody measured."""
+"""`allrail calibrate`: a fabric, or a device's file, of what was measured."""
 
 from __future__ import annotations
 
@@ -40,6 +40,13 @@ def command() -> None:
     type=click.IntRange(2),
     help="Of several tables, that over so many; of one that does not say (OSU's), how many.",
 )
+@click.option(
+    "--algorithm",
+    "algorithms",
+    multiple=True,
+    metavar="NAME",
+    help="What a FILE ran; once for each, in their order: ring, double_binary_tree, ...",
+)
 @options.as_json
 def network(
     *,
@@ -47,6 +54,7 @@ def network(
     out: Path | None,
     collective: str | None,
     ranks: int | None,
+    algorithms: tuple[str, ...],
     as_json: bool,
 ) -> None:
     """Make a fabric of tables that nccl-tests, OSU's tests or PyTorch's benchmarks print.
@@ -54,6 +62,10 @@ def network(
     One FILE gives one dimension over its ranks. Two, of one collective on one machine and on
     several, give the dimension within the machine and the one around it. Output of nccl-tests is
     read of any version, as people paste it, and of `-J`; a result that was wrong is refused.
+
+    With --algorithm, files are of one collective over the same ranks under several algorithms
+    (`NCCL_ALGO=Ring`, `NCCL_ALGO=Tree`). The fabric then says from which size on which is the
+    fastest, and scenarios with `schedule.algorithms: auto` follow it.
 
     Shown are each size's time, that of the fit (pieces of a fixed time and a rate, with the sizes
     where the algorithm switches) and that of the simulator with the fabric; how far the fit is from
@@ -63,16 +75,23 @@ def network(
     Examples:
       allrail calibrate network all_reduce.txt -o measured.yaml
       allrail calibrate network one_node.txt four_nodes.txt -o measured.yaml
+      allrail calibrate network ring.txt tree.txt --algorithm ring --algorithm double_binary_tree
     """  # noqa: D301, click wants the character
     from allrail.calibrate.network import calibrate
     from allrail.calibrate.read import read_tables
     from allrail.calibrate.table import chosen
     from allrail.cli import output
 
-    every = [table for file in files for table in read_tables(file)]
-    made = calibrate(
-        chosen(every, source=str(files[0]), collective=collective, ranks=ranks, most=2)
-    )
+    if algorithms:
+        each = (
+            chosen(read_tables(file), source=str(file), collective=collective, ranks=ranks)
+            for file in files
+        )
+        made = calibrate([table for tables in each for table in tables], algorithms=algorithms)
+    else:
+        every = [table for file in files for table in read_tables(file)]
+        tables = chosen(every, source=str(files[0]), collective=collective, ranks=ranks, most=2)
+        made = calibrate(tables)
     if out is not None:
         from allrail.files import write_yaml
 
@@ -136,6 +155,71 @@ def live(*, out: Path | None, collective: str, sizes: str, as_json: bool) -> Non
         output.note(line)
     if out is not None:
         output.note(f"the fabric is in {out}")
+
+
+@command.command("device")
+@click.option("-o", "--out", type=_FILE, metavar="FILE", help="Write the device's file here.")
+@click.option(
+    "--device",
+    "which",
+    metavar="DEVICE",
+    help="As PyTorch names it: `cuda:1`, `cpu`; the first GPU, else the CPU, if left out.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(1, 3600),
+    default=60.0,
+    show_default=True,
+    help="How long it may take, about.",
+)
+@options.as_json
+def device(*, out: Path | None, which: str | None, seconds: float, as_json: bool) -> None:
+    """Make a device's file of what PyTorch measures on the device at hand.
+
+    Measured are products of matrices over a grid of shapes and formats, fused attention by kind and
+    size of a head, copies and elementwise work, and what starting a kernel costs: each in rounds
+    until its median is steady, as far as there is time. Shown is every point beside what the file
+    predicts for it. `workload.compute.device` takes the file. Needs `allrail[torch]`.
+
+    \b
+    Examples:
+      allrail calibrate device -o mine.json
+      allrail calibrate device --device cpu --seconds 20 -o cpu.json
+      allrail simulate step.yaml --set workload.compute.device=mine.json
+    """  # noqa: D301, click wants the character
+    import json
+
+    from allrail.cli import output
+    from allrail.cli.device import measured, show, tree
+
+    if out is not None and out.suffix != ".json":
+        from allrail.errors import InputError
+
+        raise InputError(
+            "a device's file is JSON", source="--out", value=str(out), hint="such as `mine.json`"
+        )
+    fitted, warnings, notes = measured(which, seconds)
+    if out is not None:
+        from allrail.files import write_text
+
+        write_text(out, json.dumps(fitted.file, indent=2, ensure_ascii=False) + "\n")
+    for line in warnings:
+        output.warn(line)
+    if as_json:
+        output.print_json(
+            {
+                "device": fitted.file,
+                "rows": [tree(row) for row in fitted.rows],
+                "notes": [*notes, *fitted.notes],
+                "warnings": list(warnings),
+            }
+        )
+        return
+    show(fitted)
+    for line in (*notes, *fitted.notes):
+        output.note(line)
+    if out is not None:
+        output.note(f"the device's file is in {out}")
 
 
 def _ladder(text: str) -> list[int]:
@@ -235,6 +319,9 @@ def _show(made: Calibrated) -> None:
     output.table(["bytes", "measured_us", "fitted_us", "%", "simulated_us", "%"], rows)
     for one in made.fabric["dimensions"]:
         output.note(f"{one['size']} NPUs, {one['bandwidth']}, {one['latency']} a step")
+        for operation, points in one.get("fastest", {}).items():
+            told = ", ".join(f"from {point['from']} {point['algorithm']}" for point in points)
+            output.note(f"the fastest for {operation}: {told}")
     output.note(
         f"the simulator is within {100 * made.error:.0f} % of half of the sizes,"
         f" within {100 * made.large:.0f} % of half of the larger half"

@@ -111,6 +111,13 @@ def show(plan: Plan) -> None:
         ]
     output.table(["collective", "policy", "operation", "chunks", "route"], rows)
     output.note("a route: operation and dimension (from 1) of each stage, in the chunk's order")
+    for said in dict.fromkeys(_algorithms(one) for one in plan.plans):
+        output.note(f"algorithms: {said}")
+
+
+def _algorithms(plan: dict[str, Any]) -> str:
+    names = plan["algorithms"]
+    return ", ".join(f"{names[at]} on dim{at + 1}" for at in sorted(plan["dimensions"]))
 
 
 def _route(chunk: dict[str, Any]) -> str:

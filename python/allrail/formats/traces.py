@@ -185,22 +185,61 @@ def import_trace(
     Raises:
         InputError: Anything in it is wrong, or an option does not belong to its format.
     """
+    options = {"step": step, "groups": groups, "npus": npus, "at": at, "grow": grow}
+    return _import(files, folder, name, options)[0]
+
+
+def import_timed(
+    files: list[Path], *, folder: Path, step: int | None = None
+) -> tuple[Imported, dict[str, Any]]:
+    """Read a trace of PyTorch's profiler as `import_trace` does, with what it measured.
+
+    Args:
+        files: The trace.
+        folder: Where it goes, under the name `trace`.
+        step: Only this profiler step.
+
+    Returns:
+        What was imported, and what the core's `kineto::Timed` has: `span_us`, `exposed_us`,
+        `alike`, `steps` and `collectives` with `operation`, `bytes`, `ranks` and `us`.
+
+    Raises:
+        InputError: As of `import_trace`; or the trace holds no times.
+    """
+    options = {"step": step, "groups": None, "npus": None, "at": None, "grow": ()}
+    done, timed = _import(files, folder, "trace", options)
+    if timed is None:
+        raise InputError(
+            "it holds no times of communication",
+            source=str(files[0]),
+            hint='PyTorch\'s profiler writes some: `prof.export_chrome_trace("rank0.json.gz")`',
+        )
+    return done, timed
+
+
+def _import(
+    files: list[Path], folder: Path, name: str | None, options: dict[str, Any]
+) -> tuple[Imported, dict[str, Any] | None]:
+    """What was imported, and what the trace measured, if it did."""
     if name is None and len(files) == 1 and files[0].is_dir():
         name = files[0].resolve().name
     files = _expanded(files)
     source = recognise(files)
-    _check_options(source, step=step, groups=groups, npus=npus, at=at, grow=grow)
+    _check_options(source, **options)
     name = name or _name(files[0])
     if source == LAYERS:
-        return _layer_file(files, folder, name)
+        return _layer_file(files, folder, name), None
     if source == MODEL:
-        return _model(files, folder, name)
+        return _model(files, folder, name), None
+    npus = options["npus"]
     read: dict[str, Any] = {
         "files": [str(file) for file in files],
-        "step": step,
-        "groups": str(groups) if groups else None,
+        "step": options["step"],
+        "groups": str(options["groups"]) if options["groups"] else None,
         "npus": npus,
-        "scale": None if npus is None else {"at": at, "grow": list(grow) or None},
+        "scale": None
+        if npus is None
+        else {"at": options["at"], "grow": list(options["grow"]) or None},
     }
     request = {"format": source, "source": read, "name": name}
     ours = [f"{glob.escape(name)}.*.et", f"{glob.escape(name)}.ranks.json"]
@@ -208,7 +247,7 @@ def import_trace(
         told = _ask("import_trace", json.dumps(request | {"folder": str(staged)}))
     scenario = folder / f"{name}.yaml"
     _write_scenario(scenario, npus=told["npus"], model=f"trace: {json.dumps(name)}")
-    return Imported(
+    done = Imported(
         source=source,
         npus=told["npus"],
         kept=told["kept"],
@@ -222,6 +261,7 @@ def import_trace(
         bytes=told["bytes"],
         scenario=scenario,
     )
+    return done, told.get("timed")
 
 
 def export_chakra(
@@ -348,7 +388,7 @@ def _is_model(file: Path) -> bool:
         return False
     try:
         tree = json.loads(file.read_bytes())
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(tree, dict) and "model_type" in tree
 

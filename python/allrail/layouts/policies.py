@@ -71,7 +71,8 @@ def _axes(dimensions: int) -> Iterator[list[dict[str, Any]]]:
     yield [{"policy": row["name"]} for row in rows if not row["expensive"]]
     # What a dimension's kind does not do is refused, and left out.
     rows = json.loads(_core.algorithms())
-    yield [{"algorithms": [row["name"]] * dimensions} for row in rows]
+    named = [{"algorithms": [row["name"]] * dimensions} for row in rows]
+    yield [{"algorithms": "auto"}, *named]
     yield [{"chunks": count} for count in _CHUNKS]
     rows = json.loads(_core.tensor_policies())
     yield [{"tensor": {"policy": row["name"]}} for row in rows]

@@ -90,8 +90,9 @@ class Job:
         keys = {key: value for key, value in self.keys.items() if key not in _OF_ALL}
         if self.names_interfaces:
             keys["interfaces"] = list(self.keys["interfaces"])[-1:]
-        if "algorithms" in (schedule := dict(keys.get("schedule", {}))):
-            keys["schedule"] = {**schedule, "algorithms": schedule["algorithms"][-1:]}
+        schedule = dict(keys.get("schedule", {}))
+        if isinstance(named := schedule.get("algorithms"), list):
+            keys["schedule"] = {**schedule, "algorithms": named[-1:]}
         fabric = self.fabric
         if fabric is not None:
             last = {**fabric["dimensions"][-1], "kind": "switch", "size": ranks}

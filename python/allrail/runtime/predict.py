@@ -21,6 +21,7 @@ from allrail.runtime.record import Record
 from allrail.runtime.steps import OUTSIDE, Step, middle_half
 
 _ITERATIONS = 4
+_SAID = ("policy", "order", "algorithms")
 _CREDIT = "1 TiB"
 """A transport whose frames carry names holds nothing back."""
 
@@ -93,7 +94,7 @@ def scenario(record: Record, steps: Sequence[Step]) -> dict[str, Any]:
         }
         for each in order
     ]
-    keys = ("kind", "size", "links", "bandwidth", "latency")
+    keys = ("kind", "size", "links", "bandwidth", "latency", "fastest")
     dimensions = [
         {"kind": "switch"} | {key: each[key] for key in keys if key in each}
         for each in settings["dimensions"]
@@ -115,7 +116,7 @@ def scenario(record: Record, steps: Sequence[Step]) -> dict[str, Any]:
             "iterations": _ITERATIONS,
         },
         "schedule": {
-            **{key: settings[key] for key in ("policy", "order") if key in settings},
+            **{key: settings[key] for key in _SAID if settings.get(key)},
             "chunks": _chunks(record),
             "tensor": tensor,
         },

@@ -181,8 +181,13 @@ class _Check:
             return
         choices = [one for one in schema.get("anyOf", ()) if one.get("type") != "null"]
         if choices:
+            words = [one["const"] for one in choices if "const" in one]
+            lists = any(one.get("type") == "array" for one in choices)
             if len(choices) == 1:  # which of several forms it has is the core's to say
                 self.value(value, choices[0], path)
+            elif words and lists and value not in words and not isinstance(value, (list, tuple)):
+                known = ", ".join(f"`{word}`" for word in words)
+                raise self.refuse(f"it is neither {known} nor a list", "write `[...]`", path, value)
             return
         if "oneOf" in schema:
             self._choice(value, [one["const"] for one in schema["oneOf"]], path)

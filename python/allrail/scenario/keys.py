@@ -9,6 +9,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from allrail.scenario.algorithms import (
+    ByOperation,
+    FastestBySize,
+    OneByOperation,
+    PerDimension,
+)
 from allrail.scenario.fields import (
     Count,
     CountOrWord,
@@ -23,12 +29,10 @@ from allrail.scenario.node import Described, Node
 from allrail.scenario.policies import Policy, order_of
 from allrail.scenario.sugar import (
     ByGroup,
-    ByOperation,
     Device,
     Mapped,
     Message,
     Model,
-    OneByOperation,
     Phases,
     Rows,
 )
@@ -81,6 +85,15 @@ class Dimension(Node):
         default="shared",
         description="`none`: messages of a step do not share links, as ASTRA-sim's "
         "congestion-unaware backend counts; below what the links can carry.",
+    )
+    fastest: Annotated[dict[str, tuple[dict[str, str], ...]], FastestBySize()] = Field(
+        default={},
+        description="Of `schedule.algorithms: auto`: which algorithm was measured to be the "
+        "fastest, by kind of collective, from which size on: `{all_reduce: [{from: "
+        "1 B, algorithm: direct}, {from: 4 MiB, algorithm: ring}]}`. Sizes are of "
+        "the buffer that reaches this dimension, which dimensions before it have "
+        "divided. `allrail calibrate network` writes it. If left out, the model of "
+        "the dimension decides.",
     )
 
 
@@ -196,15 +209,19 @@ class Schedule(Node):
     endpoint_delay: Annotated[str, Quantity("time")] = Field(
         default="0 ps", description="Added to every message at its ends."
     )
-    algorithms: tuple[Annotated[str, OneOf(table="algorithms")], ...] | None = Field(
-        default=None,
-        description="One per dimension; if left out: `ring` on rings, `direct` on fully "
-        "connected dimensions, `halving_doubling` on switches.",
+    algorithms: Annotated[str | tuple[str, ...], PerDimension("schedule.algorithms")] | None = (
+        Field(
+            default=None,
+            description="One per dimension; if left out: `ring` on rings, `direct` on fully "
+            "connected dimensions, `halving_doubling` on switches. `auto`, for all or "
+            "in the list: for each collective the fastest of its size, as the "
+            "dimension's `fastest` says or else its model.",
+        )
     )
-    algorithms_by_operation: Annotated[dict[str, tuple[str, ...]], ByOperation()] = Field(
+    algorithms_by_operation: Annotated[dict[str, str | tuple[str, ...]], ByOperation()] = Field(
         default={},
         description="Of a workload: the algorithms of a kind of collective, where they differ "
-        "from `algorithms`: `{all_gather: [direct, ring]}`.",
+        "from `algorithms`: `{all_gather: [direct, ring]}`, `{broadcast: auto}`.",
     )
     collective_order: Annotated[
         str, OneOf("fifo", "lifo", "explicit", what="a collective order")
@@ -301,6 +318,12 @@ class Parallelism(Node):
         description="With `sp`: products of matrices and their gathers and scatters in parts, "
         "beside each other (`--tp-comm-overlap`).",
     )
+    overlap_sums: Annotated[bool, Flag()] = Field(
+        default=True,
+        description="With `tp`: whether gradients of inputs are summed beside the gradient of "
+        "the weights, as Megatron-LM does it, or behind it (PyTorch's DTensor, "
+        "without `async_tp`).",
+    )
     zero: Annotated[int, Count(0, 3, hint="ZeRO has the stages 0 to 3")] = Field(
         default=0,
         description="ZeRO: 1 cuts the optimizer's state over replicas, 2 the gradients too, 3 "
@@ -320,6 +343,12 @@ class Parallelism(Node):
     prefetch: Annotated[int, Count(0)] | None = Field(
         default=None,
         description="`zero: 3`: how many blocks ahead parameters are gathered; 1 if left out.",
+    )
+    by_parameter: Annotated[bool, Flag()] = Field(
+        default=False,
+        description="`zero: 3`: whether each parameter is cut for itself, as FSDP2 does it, so "
+        "that a unit's are copied out of what was gathered, and its gradients into "
+        "what is scattered; else a unit is one flat tensor.",
     )
     reduce: (
         Annotated[str, OneOf("step", "microbatch", what="a time at which gradients are reduced")]

@@ -144,7 +144,7 @@ class Scenario(Node):
         if self.what_if is not None:
             WhatIfName.fits(self.what_if, count)
         algorithms = self.schedule.algorithms
-        if algorithms is not None and len(algorithms) != count:
+        if isinstance(algorithms, tuple) and len(algorithms) != count:
             raise InputError(
                 f"it has {len(algorithms)} entries and the fabric {count} dimensions",
                 hint="name one algorithm per dimension",

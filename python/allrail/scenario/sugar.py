@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from allrail import _core
 from allrail.errors import InputError, did_you_mean, show
-from allrail.scenario.choices import FORMS, OPERATIONS, PLACEMENTS
+from allrail.scenario.choices import FORMS, PLACEMENTS
 from allrail.scenario.fields import U32_MAX, Count, Number, OneOf, Quantity, _Field, refuse
 from allrail.scenario.places import Places
 
@@ -178,48 +178,6 @@ class WhatIfName(_Field):
         if doubled is not None:
             return {"double": int(doubled[1]) - 1}
         return "ideal" if name == "ideal_schedule" else name
-
-
-class ByOperation(_Field):
-    """Operation to algorithms, one per dimension."""
-
-    _HINT = "for example `{all_gather: [direct, ring]}`, one algorithm per dimension"
-
-    def check(self, value: Any) -> dict[str, tuple[str, ...]]:
-        """Return the mapping."""
-        if not isinstance(value, Mapping):
-            refuse("it is not a mapping of operations to algorithms", hint=self._HINT)
-        operation, algorithm = OneOf(*OPERATIONS, what="a collective"), OneOf(table="algorithms")
-        found = {}
-        for key, listed in value.items():
-            if not isinstance(listed, (list, tuple)):
-                refuse(f"of `{show(key)}` there is no list", hint=self._HINT)
-            found[operation.check(key)] = tuple(algorithm.check(one) for one in listed)
-        return found
-
-    def schema(self) -> dict[str, Any]:
-        """Return the JSON schema."""
-        each = {"type": "array", "items": OneOf(table="algorithms").schema()}
-        properties = dict.fromkeys(OPERATIONS, each)
-        return {"type": "object", "properties": properties, "additionalProperties": False}
-
-
-class OneByOperation(_Field):
-    """Operation to one algorithm."""
-
-    _HINT = "for example `{all_reduce: direct}`"
-
-    def check(self, value: Any) -> dict[str, str]:
-        """Return the mapping."""
-        if not isinstance(value, Mapping):
-            refuse("it is not a mapping of operations to an algorithm", hint=self._HINT)
-        operation, algorithm = OneOf(*OPERATIONS, what="a collective"), OneOf(table="algorithms")
-        return {operation.check(key): algorithm.check(one) for key, one in value.items()}
-
-    def schema(self) -> dict[str, Any]:
-        """Return the JSON schema."""
-        properties = dict.fromkeys(OPERATIONS, OneOf(table="algorithms").schema())
-        return {"type": "object", "properties": properties, "additionalProperties": False}
 
 
 class ByGroup(_Field):

@@ -1,13 +1,18 @@
-"""Predicted against measured: a recorded run beside the simulation of the same job.
+"""Predicted against measured: a run, or anyone's trace, beside the simulation of the same job.
 
     allrail.verify.verify(records)
+    allrail.verify.verify_trace([Path("rank0.json.gz")], fabric="measured.yaml")
 
-`fit.py` says what each dimension carried, `collectives.py` how long each exchange took, and
-`verdict.py` what the simulator says with one assumption at a time replaced by what was measured.
+`run.py` is a run that the runtime has recorded: `fit.py` says what each dimension carried in it,
+`collectives.py` how long each exchange took. `trace.py` is a trace of PyTorch's profiler. Both ask
+the simulator with one assumption at a time replaced by what was measured (`refit.py`), and say it
+in one form (`verdict.py`).
 """
 
 from __future__ import annotations
 
-from allrail.verify.verdict import Verdict, verify
+from allrail.verify.run import verify
+from allrail.verify.trace import verify_trace
+from allrail.verify.verdict import Verdict
 
-__all__ = ["Verdict", "verify"]
+__all__ = ["Verdict", "verify", "verify_trace"]

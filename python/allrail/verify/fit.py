@@ -59,9 +59,9 @@ def carried(records: Sequence[Record]) -> list[Carried]:
     for dimension, seen in sorted(rates.items()):
         if not seen:
             continue
-        middle = _middle(seen)
-        error = _middle([(abs(one / middle - 1), sent) for one, sent in seen])
-        found.append(Carried(dimension, middle, error, sum(sent for _, sent in seen)))
+        usual = middle(seen)
+        error = middle([(abs(one / usual - 1), sent) for one, sent in seen])
+        found.append(Carried(dimension, usual, error, sum(sent for _, sent in seen)))
     return found
 
 
@@ -78,8 +78,12 @@ def _busy(record: Record) -> dict[int, list[tuple[int, int, int]]]:
     return {dimension: merged(spans) for dimension, spans in by.items()}
 
 
-def _middle(values: Iterable[tuple[float, int]]) -> float:
-    """The value that half of all bytes lie below."""
+def middle(values: Iterable[tuple[float, int]]) -> float:
+    """Return the value that half of all weights lie below.
+
+    Args:
+        values: Each with its weight, such as bytes.
+    """
     ordered = sorted(values)
     sums = list(accumulate(sent for _, sent in ordered))
     return next(

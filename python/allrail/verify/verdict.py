@@ -1,30 +1,14 @@
-"""What the simulator says of a recorded run, and which assumption was off.
-
-Compute times are the run's own, of the rank that computes longest; what can be off is the fabric,
-and that in each step another rank is the last. So the step is simulated as planned, with one number
-at a time as it was measured, and with all of them. The number that brings the prediction nearest to
-the measured step is named.
-"""
+"""Predicted beside measured, and which assumption was off: what `verify` says."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from statistics import fmean, median
 from typing import Any
 
-from allrail.errors import InputError
-from allrail.runtime.predict import scenario
-from allrail.runtime.record import Record
-from allrail.runtime.steps import Step, middle_half, steps_of
-from allrail.training import simulate_training
-from allrail.verify.collectives import Exchange, exchanges
-from allrail.verify.fit import Carried, carried
+from allrail.verify.collectives import Exchange
+from allrail.verify.fit import Carried
 
-_OFF = 0.05
-"""A prediction that is as near needs no explanation."""
-_UNSEEN = 0.02
-"""What one run cannot show of the next: chosen, after two series of runs on a shared machine."""
 _SHOWN = 8
 
 
@@ -46,29 +30,48 @@ class Assumption:
 
 
 @dataclass(frozen=True, slots=True)
+class Compared:
+    """One step.
+
+    Attributes:
+        number: As the profiler counts it; None where it counts none.
+        measured_ms: How long it took.
+        planned_ms: Predicted with the fabric that was given.
+        refitted_ms: Predicted with all numbers as they were measured.
+    """
+
+    number: int | None
+    measured_ms: float
+    planned_ms: float
+    refitted_ms: float
+
+
+@dataclass(frozen=True, slots=True)
 class Verdict:
     """Predicted beside measured.
 
     Attributes:
         ranks: How many there were.
         steps: How many were seen whole.
-        rank: Whose compute times were simulated.
+        rank: Whose compute times were simulated; None where every rank computes as it did.
         measured_ms: The median step.
-        planned_ms: Predicted before the run: with the fabric of the job file.
+        planned_ms: Predicted before the run: with the fabric of the job file, or that was given.
         refitted_ms: Predicted with all numbers as they were measured.
         bar: How far such a prediction may be off, over it: what of this run it left unexplained,
             what the rates' errors make of the step, how far its halves were apart, and 2 %.
         exposed_ms: Measured: how long that rank waited in a step.
         assumptions: The step with each number as it was measured, and with all.
         worst: Which number was off the most; None where none is to blame.
-        exchanges: Of every tensor, with the refitted fabric.
+        exchanges: Of every tensor, or every kind of collective, with the refitted fabric.
         dimensions: As they were measured.
         fabric: The refreshed calibration, as a fabric file has it.
+        each: The steps one by one, where these differ: of a trace.
+        notes: What was assumed of a trace, and what makes it less than it seems.
     """
 
     ranks: int
     steps: int
-    rank: int
+    rank: int | None
     measured_ms: float
     planned_ms: float
     refitted_ms: float
@@ -79,6 +82,8 @@ class Verdict:
     exchanges: tuple[Exchange, ...]
     dimensions: tuple[Carried, ...]
     fabric: Mapping[str, Any]
+    each: tuple[Compared, ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def difference(self) -> float:
@@ -94,179 +99,16 @@ class Verdict:
         return "\n".join(_lines(self))
 
 
-def verify(records: Sequence[Record]) -> Verdict:
-    """Compare a run with the simulation of the same job.
-
-    Args:
-        records: Of all ranks; of several models the first one's.
-
-    Raises:
-        InputError: There is no step to compare, or nothing to predict it with.
-    """
-    records = [one for one in records if one["model"] == records[0]["model"]] if records else []
-    seen = [(one, steps_of(one)) for one in records]
-    seen = [(one, steps) for one, steps in seen if steps]
-    if not seen:
-        raise InputError(
-            "no step was seen whole",
-            hint="record three steps or more: `allrail run --trace DIR torchrun ... train.py`",
-        )
-    record, steps = max(seen, key=lambda one: _computed(one[1]))
-    settings = record["settings"] or {}
-    if not settings.get("dimensions"):
-        raise InputError(
-            f"the transport `{record['transport']}` tells of no fabric",
-            hint="what c10d carried has a trace of its own: `allrail import`",
-        )
-    planned = scenario(record, steps)
-    found = carried(records)
-    base = _step(planned)
-    changes = _changes(planned, found)
-    assumptions = [
-        Assumption(what, before, after, _step(_changed(planned, {at: {key: after}})))
-        for what, at, key, before, after in changes
-    ]
-    mine, slowest = (
-        _typical(step.computed for step in steps),
-        _of_the_slowest([each for _, each in seen]),
-    )
-    uneven = slowest / mine
-    assumptions.append(
-        Assumption(
-            "computing, of the last rank",
-            f"{mine / 1e6:.3f} ms",
-            f"{slowest / 1e6:.3f} ms",
-            _step(_slowed(planned, uneven)),
-        )
-    )
-    refitted = _slowed(_changed(planned, _by_dimension(changes)), uneven)
-    result = simulate_training(refitted, timeline=True)
-    times = [(step.end - step.start) / 1e6 for _, each in seen for step in each]
-    measured = median(times)
-    apart = median(_drift(each) for _, each in seen)
-    after = result.step_time_us / 1e3
-    near = min(assumptions, key=lambda one: abs(one.step_ms - measured), default=None)
-    helps = near is not None and abs(near.step_ms - measured) < 0.9 * abs(base - measured)
-    off = abs(base / measured - 1) > _OFF
-    return Verdict(
-        ranks=record["ranks"],
-        steps=len(steps),
-        rank=record["rank"],
-        measured_ms=measured,
-        planned_ms=base,
-        refitted_ms=after,
-        bar=abs(after / measured - 1) + _spread(refitted, found, after) + apart + _UNSEEN,
-        exposed_ms=median(step.waited / 1e6 for step in steps),
-        assumptions=tuple(assumptions),
-        worst=near.what if near is not None and helps and off else None,
-        exchanges=tuple(exchanges(records, result)),
-        dimensions=tuple(found),
-        fabric={"schema_version": 1, "name": "measured", **_fabric(refitted, found)},
-    )
-
-
-def _spread(tree: dict[str, Any], found: Sequence[Carried], step: float) -> float:
-    """How much longer a step takes with every dimension slower by its error."""
-    slower = {
-        one.dimension: {
-            "bandwidth": f"{one.gbps / (1 + one.error):.6g} Gb/s",
-            "links": 1,
-        }
-        for one in found
-        if one.trusted
-    }
-    return _step(_changed(tree, slower)) / step - 1
-
-
-def _drift(steps: Sequence[Step]) -> float:
-    """How far the means of a run's two halves, each of even steps, lie from that of both."""
-    half = len(steps) // 4 * 2
-    if not half:
-        return 0.0
-    means = [fmean(one.end - one.start for one in part) for part in (steps[:half], steps[-half:])]
-    return abs(means[0] - means[1]) / sum(means)
-
-
-def _computed(steps: Sequence[Step]) -> float:
-    return median(step.computed for step in steps)
-
-
-def _typical(times: Iterable[int]) -> float:
-    """As predictions take it."""
-    return fmean(middle_half(times, key=float))
-
-
-def _of_the_slowest(ranks: Sequence[Sequence[Step]]) -> float:
-    """What the rank that is last in a step computes there, in a typical step."""
-    count = min(map(len, ranks))
-    together = zip(*(steps[-count:] for steps in ranks), strict=True)
-    return _typical(max(step.computed for step in one) for one in together)
-
-
-def _slowed(tree: dict[str, Any], factor: float) -> dict[str, Any]:
-    workload = tree["workload"]
-    compute = {**workload.get("compute", {}), "scale": factor}
-    return {**tree, "workload": {**workload, "compute": compute}}
-
-
-def _step(tree: dict[str, Any]) -> float:
-    return simulate_training(tree).step_time_us / 1e3
-
-
-_Change = tuple[str, int, str, str, str]
-"""What in words, the dimension's number, its key, the value before and after."""
-
-
-def _changes(planned: dict[str, Any], found: Sequence[Carried]) -> list[_Change]:
-    changes = []
-    for one in filter(lambda one: one.trusted, found):
-        dimension = planned["fabric"]["dimensions"][one.dimension]
-        links = int(dimension.get("links", 1))
-        value = f"{one.gbps / links:.4g} Gb/s"
-        what = f"dimension {one.dimension}'s bandwidth"
-        before = str(dimension["bandwidth"])
-        changes.append((what, one.dimension, "bandwidth", before, value))
-    return changes
-
-
-def _by_dimension(changes: Sequence[_Change]) -> dict[int, dict[str, str]]:
-    found: dict[int, dict[str, str]] = {}
-    for _, at, key, _, after in changes:
-        found.setdefault(at, {})[key] = after
-    return found
-
-
-def _changed(planned: dict[str, Any], changes: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
-    fabric = planned["fabric"]
-    dimensions = [{**one, **changes.get(at, {})} for at, one in enumerate(fabric["dimensions"])]
-    return {**planned, "fabric": {**fabric, "dimensions": dimensions}}
-
-
-def _fabric(tree: dict[str, Any], found: Sequence[Carried]) -> dict[str, Any]:
-    told = [
-        f"dimension {one.dimension}: within {100 * one.error:.0f} %"
-        if one.trusted
-        else f"dimension {one.dimension}: as planned, its rates scatter too much"
-        for one in found
-    ]
-    about = f"Measured on a run, of half of all bytes. {'; '.join(told)}."
-    measured = bool(found) and all(one.trusted for one in found)
-    error = max((one.error for one in found), default=0.0) + _UNSEEN
-    return {
-        "about": about,
-        "calibrated": measured,
-        **({"error": round(error, 4)} if measured else {}),
-        "dimensions": tree["fabric"]["dimensions"],
-    }
-
-
 def _lines(verdict: Verdict) -> list[str]:
     def against(step: float) -> str:
         return f"{100 * (step / verdict.measured_ms - 1):+6.1f} %"
 
     share = 100 * verdict.exposed_ms / verdict.measured_ms
+    whose = "every rank computing as it did"
+    if verdict.rank is not None:
+        whose = f"computing as on rank {verdict.rank}"
     lines = [
-        f"{verdict.ranks} ranks, {verdict.steps} steps; computing as on rank {verdict.rank}",
+        f"{verdict.ranks} ranks, {verdict.steps} step{'s' * (verdict.steps != 1)}; {whose}",
         f"measured                {verdict.measured_ms:10.3f} ms  ({share:.0f} % exposed)",
         f"predicted, as planned   {verdict.planned_ms:10.3f} ms  {against(verdict.planned_ms)}",
         f"predicted, as measured  {verdict.refitted_ms:10.3f} ms  {against(verdict.refitted_ms)}",
@@ -282,10 +124,19 @@ def _lines(verdict: Verdict) -> list[str]:
         ]
     if verdict.worst is not None:
         lines.append(f"off the most: {verdict.worst}")
+    if len(verdict.each) > 1:
+        lines += ["", "step by step, predicted as planned and as measured:"]
+        lines.append(f"  {'step':<28} {'measured, ms':>12} {'planned':>14} {'as measured':>12}")
+        lines += [
+            f"  {one.number if one.number is not None else '-':<28} {one.measured_ms:>12.3f}"
+            f" {one.planned_ms:>14.3f} {one.refitted_ms:>12.3f}"
+            for one in verdict.each
+        ]
     told = [one for one in verdict.exchanges if one.predicted_ms is not None]
     if told:
+        of = "collective" if verdict.rank is None else "tensor"
         lines += ["", "exchanges, from the first byte to the last, predicted as measured:"]
-        lines.append(f"  {'tensor':<28} {'bytes':>12} {'measured, ms':>13} {'predicted':>10}")
+        lines.append(f"  {of:<28} {'bytes':>12} {'measured, ms':>13} {'predicted':>10}")
         lines += [
             f"  {one.name[:28]:<28} {one.bytes:>12,} {one.measured_ms:>13.3f}"
             f" {one.predicted_ms or 0:>10.3f}"
@@ -297,4 +148,5 @@ def _lines(verdict: Verdict) -> list[str]:
             f"dimension {one.dimension}: {one.gbps:.3g} Gb/s, half of its"
             f" {one.bytes / 1e6:,.1f} MB within {100 * one.error:.1f} %{scattered}"
         )
+    lines += [f"# {note}" for note in verdict.notes]
     return lines

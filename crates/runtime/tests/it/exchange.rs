@@ -162,6 +162,23 @@ fn sums_are_right_under_every_algorithm_and_scheduler() {
 }
 
 #[test]
+fn sums_are_right_where_algorithms_are_chosen() {
+    let more = json!({"algorithms": "auto", "smallest_chunk": "4 KiB", "partition": "64 KiB"});
+    exchange(&[4], 26, &more);
+    exchange(&[2, 2], 27, &json!({"algorithms": ["ring", "auto"]}));
+    // As measured: other algorithms from 1 KB and from 10 KB on.
+    let points = json!([
+        {"from": "1 B", "algorithm": "double_binary_tree"},
+        {"from": "1 KB", "algorithm": "direct"},
+        {"from": "10 KB", "algorithm": "ring"},
+    ]);
+    let dimension = json!({
+        "size": 4, "bandwidth": "1 Gb/s", "latency": "20 us", "fastest": {"all_reduce": points},
+    });
+    exchange(&[4], 28, &json!({"algorithms": "auto", "dimensions": [dimension]}));
+}
+
+#[test]
 fn one_rank_alone_has_its_sum() {
     exchange(&[], 31, &json!({}));
 }

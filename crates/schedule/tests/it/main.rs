@@ -1,5 +1,6 @@
 //! The tests of `allrail-schedule`, one module a subject, linked once.
 
+mod auto;
 mod bound;
 mod common;
 mod coordinate_common;

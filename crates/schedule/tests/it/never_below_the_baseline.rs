@@ -6,6 +6,7 @@
 //!
 //! 200 pinned seeds; `LAW_SEEDS=10000` tries more.
 
+use std::collections::BTreeMap;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -47,11 +48,12 @@ fn any_dimension(operation: Operation, rng: &mut Pcg64Mcg) -> Dimension {
         in_network_reduction: kind == Kind::Switch && rng.random_bool(0.1),
         reduction_bandwidth: None,
         contention,
+        fastest: BTreeMap::new(),
     }
 }
 
 /// Anything that may be planned, but for its policy and order.
-fn any_request(seed: u64) -> Request {
+pub(crate) fn any_request(seed: u64) -> Request {
     let mut rng = Pcg64Mcg::seed_from_u64(seed);
     let operation = *Operation::ALL.choose(&mut rng).expect("some");
     let count = rng.random_range(1..=4);

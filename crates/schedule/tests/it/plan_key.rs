@@ -15,7 +15,7 @@ fn base() -> Request {
         "baseline",
     );
     // One that another kind of dimension does not change.
-    request.algorithms = Some(vec!["direct".into(); 3]);
+    request.algorithms = Some(vec!["direct"; 3].into());
     request
 }
 
@@ -42,7 +42,7 @@ const CHANGES: &[Change] = &[
     ("policy", |r| r.policy = "themis".into()),
     ("order", |r| r.order = Order::FIFO),
     ("chunks", |r| r.chunks += 1),
-    ("algorithms", |r| r.algorithms = Some(["direct", "ring", "direct"].map(Into::into).into())),
+    ("algorithms", |r| r.algorithms = Some(vec!["direct", "ring", "direct"].into())),
     ("active chunks", |r| r.active_chunks = Some(1.into())),
     ("endpoint delay", |r| r.endpoint_delay = Time::from_ps(1)),
     ("threshold", |r| r.parameters.threshold = 17),
@@ -87,7 +87,7 @@ fn every_input_alone_gives_another_key() {
         let mut request = base();
         change(&mut request);
         if request.fabric.dimensions.len() == 2 {
-            request.algorithms = Some(vec!["direct".into(); 2]);
+            request.algorithms = Some(vec!["direct"; 2].into());
         }
         let key = key(&request);
         for (other, known) in &keys {
@@ -111,7 +111,7 @@ fn defaults_written_out_do_not_count() {
     assert_eq!(key(&request), key(&base()));
     request.algorithms = None;
     let implied = key(&request);
-    request.algorithms = Some(vec!["halving_doubling".into(); 3]);
+    request.algorithms = Some(vec!["halving_doubling"; 3].into());
     assert_eq!(key(&request), implied);
 }
 

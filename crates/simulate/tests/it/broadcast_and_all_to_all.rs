@@ -16,7 +16,7 @@ use crate::common::*;
 fn links(dimensions: Vec<Dimension>, operation: Operation, size: u64, name: &str) -> Scenario {
     let algorithms = vec![name.to_owned(); dimensions.len()];
     let mut scenario = in_links(&scenario(fabric(dimensions), operation, size));
-    scenario.schedule.algorithms = Some(algorithms);
+    scenario.schedule.algorithms = Some(algorithms.into());
     scenario
 }
 
@@ -145,7 +145,7 @@ fn dimensions_of_two_npus_use_all_their_links_whatever_their_kind() {
             // 4 links, 5 ps per byte in all.
             let dimension = dimension(kind, 2, 4, EXACT, Time::ZERO);
             let mut scenario = scenario(fabric(vec![dimension]), operation, 80_000);
-            scenario.schedule.algorithms = Some(vec!["direct".to_owned()]);
+            scenario.schedule.algorithms = Some(vec!["direct"].into());
             let (dims, links) = (time(&scenario), time(&in_links(&scenario)));
             let twice = if kind == Kind::Switch { 2 } else { 1 };
             assert_eq!(links, twice * dims, "{operation} on {kind:?}");

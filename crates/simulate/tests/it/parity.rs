@@ -162,7 +162,7 @@ fn one_hop() -> Vec<(Kind, &'static dyn Algorithm)> {
 fn single(kind: Kind, ranks: u32, name: &str, operation: Operation, size: u64) -> Scenario {
     let fabric = fabric(vec![exact(kind, ranks, Time::from_ns(500))]);
     let mut scenario = scenario(fabric, operation, size);
-    scenario.schedule.algorithms = Some(vec![name.to_owned()]);
+    scenario.schedule.algorithms = Some(vec![name].into());
     scenario
 }
 
@@ -218,7 +218,7 @@ proptest! {
         let dimension = dimension(kind, ranks, links, rate, Time::from_ns(latency));
         let size = blocks * u64::from(2 * ranks);
         let mut scenario = scenario(fabric(vec![dimension]), operation, size);
-        scenario.schedule.algorithms = Some(vec![name.to_owned()]);
+        scenario.schedule.algorithms = Some(vec![name].into());
         let (dims, links) = (time(&scenario), time(&in_links(&scenario)));
         let links = links + latency * 1_000 * run_ahead(name, operation, ranks);
         // A step of `ring` is two messages, and where two NPUs bond its directions they share a link.

@@ -10,7 +10,7 @@ use allrail_core::{Bytes, DimensionId, Rank, Time};
 use allrail_fabric::Kind;
 use allrail_fabric::graph::NodeId;
 use allrail_fabric::topologies;
-use allrail_schedule::Request;
+use allrail_schedule::{Algorithms as Named, Request};
 use allrail_simulate::traffic::{self, TrafficScenario};
 use allrail_simulate::training::communicator::graph::{GraphNetwork, Placement};
 use allrail_simulate::training::communicator::ranks::{RankCommunicator, Wiring};
@@ -342,7 +342,7 @@ fn a_collective_in_links_takes_as_long_as_by_its_plan() {
 
 /// Every collective by the request's algorithms.
 fn dimensions(request: &Request) -> Wiring<'_> {
-    static NONE: BTreeMap<Operation, Vec<String>> = BTreeMap::new();
+    static NONE: BTreeMap<Operation, Named> = BTreeMap::new();
     Wiring::Dimensions { request, algorithms: &NONE, groups: None }
 }
 

@@ -61,6 +61,10 @@ pub struct KernelRates {
     pub units: u32,
     /// The part of the peak that the best shape of a product reaches.
     pub reached: Reached,
+    /// The part of that which is reached where operands' rows are a multiple of 16 bytes, but not of 32; all of
+    /// it if left out.
+    #[serde(default = "whole", skip_serializing_if = "is_whole")]
+    pub half_aligned: f64,
     /// Of the cache that tiles are read from, all units together.
     pub cache_bandwidth: Bandwidth,
     /// The part of the memory's bandwidth that a stream reaches.
@@ -109,6 +113,19 @@ pub struct LaunchCosts {
 /// Python, autograd, launch and wake-up, which are else hidden.
 fn waited_for() -> Time {
     Time::from_us(30)
+}
+
+const fn whole() -> f64 {
+    1.0
+}
+
+#[expect(
+    clippy::float_cmp,
+    clippy::trivially_copy_pass_by_ref,
+    reason = "as it was written, for serde"
+)]
+fn is_whole(part: &f64) -> bool {
+    *part == whole()
 }
 
 fn is_usual(time: &Time) -> bool {
@@ -199,6 +216,7 @@ impl DeviceFile {
             ("reached.bf16", Some(bf16)),
             ("reached.fp8", fp8),
             ("reached.fp4", fp4),
+            ("half_aligned", Some(kernels.half_aligned)),
             ("stream", Some(kernels.stream)),
         ];
         for (key, part) in parts {

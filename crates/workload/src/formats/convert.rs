@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use super::chakra::{self, Ranks};
+use super::kineto::Timed;
 use super::{Files, Read, named};
 use crate::error::WorkloadError;
 
@@ -39,6 +40,9 @@ pub struct Report {
     pub measured: BTreeMap<String, u64>,
     /// Microseconds that the trace measured, by what was kept and what is only measured.
     pub measured_us: BTreeMap<String, f64>,
+    /// How long all of it and each collective took.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timed: Option<Timed>,
     /// What was left out, by why.
     pub dropped: BTreeMap<String, u64>,
     /// What was taken otherwise than written, or assumed.
@@ -60,7 +64,7 @@ pub struct Report {
 /// # Errors
 /// There is no such format, the source is wrong, or the folder cannot be written.
 pub fn import(request: &Import) -> Result<Report, WorkloadError> {
-    let Read { graph, npus, kept, measured, measured_us, dropped, notes, warnings } =
+    let Read { graph, npus, kept, measured, measured_us, timed, dropped, notes, warnings } =
         named(&request.format)?.read(&request.source)?;
     let written = chakra::write(&graph, &[npus], (&request.folder, &request.name), Ranks::All)?;
     Ok(Report {
@@ -69,6 +73,7 @@ pub fn import(request: &Import) -> Result<Report, WorkloadError> {
         kept,
         measured,
         measured_us,
+        timed,
         dropped,
         notes,
         warnings,

@@ -109,6 +109,8 @@ pub struct Read {
     /// Microseconds that the trace measured, of what was kept and of what is only measured; empty where
     /// a trace measures nothing.
     pub measured_us: BTreeMap<String, f64>,
+    /// How long all of it and each collective took; `None` where a trace does not say.
+    pub timed: Option<kineto::Timed>,
     /// What was left out, by why.
     pub dropped: BTreeMap<String, u64>,
     /// What was taken otherwise than written, or assumed.

@@ -4,6 +4,7 @@
 //! - [`attention`]: fused by kind and head size, or unfused.
 //! - [`stream`]: elementwise work, bound by memory.
 //! - [`recipe`]: products in fewer bits.
+//! - [`single`]: one kernel alone, to be held against what was measured.
 //!
 //! A pass over a layer takes as long as its kernels on the device, or as the host needs to launch them:
 //!
@@ -18,6 +19,7 @@
 pub mod attention;
 pub mod product;
 pub mod recipe;
+pub mod single;
 pub mod stream;
 
 pub use attention::{Attention, AttentionKind};
@@ -162,6 +164,7 @@ impl KernelModel {
         Rates {
             reached: self.reached(format),
             unaligned: self.reached(Format::Fp32),
+            half_aligned: self.rates.half_aligned,
             units: f64::from(self.rates.units),
             cache,
             memory: self.memory(),

@@ -47,7 +47,8 @@ pub enum Recipe {
 }
 
 /// What an element of a matrix is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Format {
     /// 32 bits.
     Fp32,
@@ -62,12 +63,19 @@ pub enum Format {
 impl Format {
     /// Bytes of an element.
     #[must_use]
+    #[expect(clippy::cast_precision_loss, reason = "at most 32")]
     pub const fn bytes(self) -> f64 {
+        self.bits() as f64 / 8.0
+    }
+
+    /// Bits of an element.
+    #[must_use]
+    pub const fn bits(self) -> u64 {
         match self {
-            Self::Fp32 => 4.0,
-            Self::Bf16 => 2.0,
-            Self::Fp8 => 1.0,
-            Self::Fp4 => 0.5,
+            Self::Fp32 => 32,
+            Self::Bf16 => 16,
+            Self::Fp8 => 8,
+            Self::Fp4 => 4,
         }
     }
 
@@ -105,6 +113,17 @@ impl Recipe {
                 Some(Format::Fp8)
             }
             Self::Nvfp4 => Some(Format::Fp4),
+        }
+    }
+
+    /// In which format `sp` gathers the inputs of products; `None`: in the workload's precision. Transformer
+    /// Engine (`gather_along_first_dim`) and torchao with one scale a tensor (`Float8ColwiseParallel`) gather what
+    /// they have converted; scales for rows are found behind torchao's gather.
+    #[must_use]
+    pub const fn gathered(self) -> Option<Format> {
+        match self {
+            Self::Fp8Rowwise => None,
+            other => other.format(),
         }
     }
 

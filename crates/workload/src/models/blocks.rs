@@ -35,6 +35,8 @@ pub(super) struct Sizes<'a> {
     pub(super) hidden: u64,
     pub(super) heads: u64,
     pub(super) kv_heads: u64,
+    /// Heads of keys and values as attention reads them.
+    pub(super) read_heads: u64,
     pub(super) head: u64,
     pub(super) value: u64,
     pub(super) feed_forward: u64,
@@ -95,6 +97,7 @@ impl TransformerSpec {
             tied: if self.tied && language { self.vocabulary * self.embedding() } else { 0 },
             divisible,
             kv_heads: Some(sizes.kv_heads),
+            read_heads: sizes.read_heads,
             notes: Self::too_long(sizes.tokens, self.positions).into_iter().collect(),
             tokens: Some(sizes.tokens),
         })
@@ -224,6 +227,7 @@ impl TransformerSpec {
             hidden: self.hidden,
             heads: self.heads,
             kv_heads,
+            read_heads: if self.repeated_keys { self.heads } else { kv_heads },
             head,
             value: self.value_size.unwrap_or(head),
             feed_forward: self.feed_forward.unwrap_or(4 * self.hidden),
@@ -324,7 +328,7 @@ impl Sizes<'_> {
         let linear = 2 * self.tokens * (cut + whole + out);
         let seen = spec.window.unwrap_or(self.tokens).min(self.tokens);
         let product = 2 * self.tokens * seen * a * (d + v);
-        let inner = self.tokens * (a * d + kv * (d + v) + a * v);
+        let inner = self.tokens * (a * d + self.read_heads * (d + v) + a * v);
         // Learned once per stack; each layer is given its share.
         let layers = u64::from(spec.layers + spec.decoder_layers);
         let relative = if crossed { 0 } else { (spec.relative_positions * a).div_ceil(layers) };
@@ -345,7 +349,7 @@ impl Sizes<'_> {
             output: self.wide(),
             saved: inner,
             saved_whole: self.kept_whole(),
-            keys: self.tokens * kv * (d + v),
+            keys: self.tokens * self.read_heads * (d + v),
             cut: Cut::Tensor { forward: self.wide(), backward: self.wide() },
             kernels: self.attention_kernels(crossed, causal),
             ..Layer::default()

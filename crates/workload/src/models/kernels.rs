@@ -8,6 +8,7 @@
 //! | a norm and the sum after a block | 2h + 3h (4h) | 4h + 3h (5h) |
 //! | an RMS norm, in fp32 and operator by operator, and that sum | 14h + 3h (4h) | 20h + 3h (5h) |
 //! | rotary positions, in fp32 | 14(a + g)d (2(a + g)d) | the same |
+//! | keys and values copied to all heads | 2(a + g)d (2(a + g)d) | the same |
 //! | GELU, ReLU | 2f (2f) | 3f (3f) |
 //! | a gate | 5f (3f) | 8f (5f) |
 //! | a bias of width w | in the product | w |
@@ -102,6 +103,10 @@ impl Sizes<'_> {
                 kernels: 8,
                 cut: true,
             }));
+        }
+        if self.read_heads > kv {
+            let (few, many) = (s * kv * (d + v), s * self.read_heads * (d + v));
+            kernels.push(Kernel::Stream(Stream::plain(few + many, many + few, 2, true)));
         }
         let keys = spec.window.unwrap_or(s).min(s);
         let (causal, queries) = (causal && !crossed, s);

@@ -147,6 +147,8 @@ pub struct ModelLayers {
     pub divisible: Vec<(&'static str, u64)>,
     /// Heads of keys and values, which tensor parallelism divides or copies.
     pub kv_heads: Option<u64>,
+    /// Heads of keys and values as attention reads them: with `repeated_keys` as many as of queries.
+    pub read_heads: u64,
     /// What was assumed.
     pub notes: Vec<String>,
     /// Tokens of a sample, where it has tokens.

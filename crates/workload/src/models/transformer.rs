@@ -17,6 +17,9 @@ pub struct TransformerSpec {
     pub heads: u64,
     /// Heads of keys and values; as many as heads where absent.
     pub kv_heads: Option<u64>,
+    /// Whether keys and values are copied to every head of queries before attention, as Llama's reference code and
+    /// torchtitan do it (`repeat_kv`): they are written, sent by `cp` and kept so.
+    pub repeated_keys: bool,
     /// The width of a head; hidden / heads where absent.
     pub head_size: Option<u64>,
     /// The width of a head's values, where it is another.

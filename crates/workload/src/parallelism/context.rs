@@ -217,7 +217,7 @@ impl Emitter<'_> {
     /// (bytes of a rank's keys and values of a microbatch, ranks) of a layer whose attention needs others'.
     fn blocks(&self, layer: &Layer) -> Option<(u64, u64)> {
         let ranks = self.plan.degree(Axis::Cp);
-        let heads = self.plan.model.kv_heads.unwrap_or(1);
+        let heads = self.plan.model.read_heads.max(1);
         let bytes = self.bytes(layer.keys, self.plan.degree(Axis::Tp).min(heads));
         (ranks > 1 && bytes > 0).then_some((bytes, ranks))
     }

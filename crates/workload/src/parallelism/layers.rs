@@ -2,7 +2,7 @@
 //!
 //! | cut | forward | backward |
 //! |---|---|---|
-//! | `tp` | compute, all-reduce | gradient of the input, all-reduce beside the gradient of the weights |
+//! | `tp` | compute, all-reduce | gradient of the input, all-reduce beside the gradient of the weights (behind both with `overlap_sums: false`) |
 //! | `tp` with `sp` | all-gather, compute, reduce-scatter | the same with the gradient of the input |
 //! | `ep` | all-to-all, compute, all-to-all | the same |
 //! | `cp` | attention in blocks, or gathered (`context.rs`) | the same |
@@ -46,6 +46,14 @@ impl Emitter<'_> {
         elements.saturating_mul(self.plan.samples).saturating_mul(self.plan.width()).div_ceil(cut)
     }
 
+    /// The same of a layer's input, or its output's gradient, on its way to the ranks of a tensor group: what
+    /// a recipe has converted.
+    pub(super) fn gathered(&self, layer: &Layer, elements: u64, cut: u64) -> u64 {
+        let (bytes, width) = (self.bytes(elements, cut), self.plan.width());
+        let format = self.plan.workload.compute.recipe.gathered().filter(|_| layer.block);
+        format.map_or(bytes, |format| (bytes * format.bits()).div_ceil(8 * width).min(bytes))
+    }
+
     /// What a communication waits for: the data, or at least the chain.
     pub(super) fn after(&self, position: usize, data: &[NodeId]) -> Vec<NodeId> {
         if data.is_empty() {
@@ -75,7 +83,7 @@ impl Emitter<'_> {
         let beside = plan.beside_forward(layer, plan.times[i]);
         match layer.cut {
             Cut::Tensor { backward, .. } if sp && backward > 0 && beside.gathered.is_none() => {
-                let what = (AllGather, self.bytes(backward, 1), Span::Tensor);
+                let what = (AllGather, self.gathered(layer, backward, 1), Span::Tensor);
                 let after = self.after(position, &data);
                 let gathered =
                     self.collective(position, &name, what, kind(Purpose::Tensor), &after);
@@ -96,7 +104,7 @@ impl Emitter<'_> {
         let computing = plan.computing(plan.times[i], pass, true);
         let mut first = None;
         if let Some(gathered) = beside.gathered {
-            let nodes = self.gathering_product(position, &name, gathered, pass, &data);
+            let nodes = self.gathering_product((position, layer), &name, gathered, pass, &data);
             first = Some(nodes.0);
             data = vec![nodes.1];
         }
@@ -185,7 +193,7 @@ impl Emitter<'_> {
         let beside = plan.beside_backward(layer, times);
         match layer.cut {
             Cut::Tensor { forward, .. } if sp && forward > 0 && beside.gathered.is_none() => {
-                let what = (AllGather, self.bytes(forward, 1), Span::Tensor);
+                let what = (AllGather, self.gathered(layer, forward, 1), Span::Tensor);
                 let after = self.after(position, &data);
                 let gathered =
                     self.collective(position, &name, what, kind(Purpose::Tensor), &after);
@@ -204,7 +212,8 @@ impl Emitter<'_> {
         data = self.exchange_tokens(position, tokens(Journey::Out), &name, Pass::Backward, data);
         data.extend(parameters);
         if let Some(gathered) = beside.gathered {
-            let product = self.gathering_product(position, &name, gathered, Pass::Backward, &data);
+            let at = (position, layer);
+            let product = self.gathering_product(at, &name, gathered, Pass::Backward, &data);
             data = vec![product.1];
         }
         let summed = match layer.cut {
@@ -214,7 +223,8 @@ impl Emitter<'_> {
         // Where nothing hides behind the gradient of the weights, both are one node.
         let apart = slot.turn == Turn::Inputs;
         let experts = layer.experts.is_some_and(|_| self.ranks(Span::Experts) > 1);
-        let merged = !apart && (summed == 0 || experts || plan.waits_for_kernels());
+        let waits = plan.waits_for_kernels() || !plan.workload.parallelism.overlap_sums;
+        let merged = !apart && (summed == 0 || experts || waits);
         let mut computing = plan.computing(times, Pass::Backward, false);
         let mut of_inputs = format!("{name} of inputs");
         if merged {

@@ -12,6 +12,9 @@
 //! known, half. Layers with
 //! experts keep their collectives whole: tokens are sorted in between.
 //!
+//! What has arrived of an output is summed with the own part: with P ranks (P + 1)/P of the output is read and
+//! written, behind the last part.
+//!
 //! Ignored: that parts of a product take longer than the whole.
 
 use allrail_core::Time;
@@ -98,14 +101,14 @@ impl Emitter<'_> {
     /// A product that begins with the own part of its input: (its first node, its last).
     pub(super) fn gathering_product(
         &mut self,
-        position: usize,
+        (position, layer): (usize, &Layer),
         name: &str,
         (elements, time): (u64, Time),
         pass: Pass,
         after: &[NodeId],
     ) -> (NodeId, NodeId) {
         let ranks = self.plan.degree(Axis::Tp);
-        let bytes = self.bytes(elements, ranks);
+        let bytes = self.gathered(layer, elements, ranks);
         let mut held = after.to_vec();
         let (mut first, mut last) = (None, None);
         for (time, k) in parts(time, ranks).zip(1..) {
@@ -150,6 +153,11 @@ impl Emitter<'_> {
             sum = Some(self.pass_round(position, &name, (bytes, Span::Tensor, pass), &ready));
         }
         output.extend(sum);
-        output
+        let width = self.plan.width();
+        let time = self.plan.moved((self.bytes(elements, 1) + bytes) / width, width);
+        if time == Time::ZERO {
+            return output;
+        }
+        vec![self.compute(position, &format!("{name} of outputs summed"), (time, pass), &output)]
     }
 }

@@ -171,6 +171,11 @@ impl Emitter<'_> {
             let name = format!("{} gradient compressed", layer.name);
             gradient = self.compute(walk.position, &name, (before, Pass::Backward), &[gradient]);
         }
+        let copied = if walk.leaves { self.copied_gradient(layer) } else { Time::ZERO };
+        if copied > Time::ZERO {
+            let name = format!("{} gradient copied", layer.name);
+            gradient = self.compute(walk.position, &name, (copied, Pass::Backward), &[gradient]);
+        }
         walk.done.push((i, gradient));
     }
 

@@ -455,6 +455,13 @@ impl<'w> Plan<'w> {
         parameters.min(exchanged.saturating_mul(batch))
     }
 
+    /// How long it takes to move so many bytes for each of these parameters.
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    pub(super) fn moved(&self, parameters: u64, each: u64) -> Time {
+        let bytes = parameters as f64 * each as f64;
+        device::time(self.device.picoseconds(Cost { flops: 0.0, bytes }))
+    }
+
     /// How long the update of so many parameters takes: the gradient is read, the optimizer's state
     /// and the parameters are read and written.
     pub(crate) fn update(&self, parameters: u64) -> Time {

@@ -14,6 +14,9 @@
 //! `reshard: false` (`SHARD_GRAD_OP`, FSDP2's `reshard_after_forward=False`) it is kept until its gradient has
 //! travelled: gathered once a microbatch where that is after each, else once a step.
 //!
+//! `by_parameter` (FSDP2) copies a gathered unit into its parameters, and gradients in the precision in which they
+//! are reduced into what is scattered: on the stream that computes (PyTorch's `_fsdp_collectives.py`).
+//!
 //! **Shards.** `shard: N` cuts states over N of the replicas, the nearest, and the rest holds copies (HSDP;
 //! `--num-distributed-optimizer-instances` of Megatron-LM): a gradient is reduce-scattered among the N, and its
 //! part all-reduced over the copies.
@@ -28,6 +31,7 @@
 use std::ops::Range;
 
 use allrail_collective::Operation::AllGather;
+use allrail_core::Time;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -105,6 +109,10 @@ impl Plan<'_> {
             let why = "parameters are gathered for a pass with `zero: 3` alone";
             let value = parallelism.prefetch.unwrap_or(0);
             return fail("prefetch", &value, why, "leave it out, or write `zero: 3`");
+        }
+        if zero < 3 && parallelism.by_parameter {
+            let why = "parameters are gathered with `zero: 3` alone";
+            return fail("by_parameter", &true, why, "leave it out, or write `zero: 3`");
         }
         if !parallelism.overlap_parameters && !matches!(zero, 1 | 2) {
             let why = "updated parameters are gathered with `zero: 1` and `zero: 2` alone";
@@ -191,7 +199,9 @@ impl Emitter<'_> {
         let layers = &plan.model.layers[unit.clone()];
         let name = format!("{}{name}", unit_name(layers));
         let mut gathered = Vec::new();
+        let mut copied = 0;
         for (parameters, span) in self.unit_spans(layers, 0) {
+            copied += parameters;
             let what = (AllGather, parameters * plan.width(), self.sharded(span).0);
             let of = if span == Span::OfExpert { " of experts" } else { "" };
             let name = format!("{name} parameters{of}");
@@ -208,7 +218,21 @@ impl Emitter<'_> {
                 self.stages[position].users.insert(i, gathered.clone());
             }
         }
-        gathered
+        if !parallelism.by_parameter || gathered.is_empty() {
+            return gathered;
+        }
+        let time = plan.moved(copied, 2 * plan.width());
+        vec![self.compute(position, &format!("{name} parameters copied"), (time, pass), &gathered)]
+    }
+
+    /// How long it takes to copy a layer's gradient, where each parameter is cut for itself, into what is scattered.
+    pub(super) fn copied_gradient(&self, layer: &Layer) -> Time {
+        let plan = self.plan;
+        if !plan.workload.parallelism.by_parameter {
+            return Time::ZERO;
+        }
+        let parameters = self.spans(layer).into_iter().map(|(parameters, _)| parameters).sum();
+        plan.moved(parameters, plan.width() + plan.gradient_precision.bytes())
     }
 }
 

@@ -47,6 +47,9 @@ pub struct Parallelism {
     /// With `sp`: products of matrices and their gathers and scatters in parts, beside each other
     /// (`--tp-comm-overlap`).
     pub async_tp: bool,
+    /// With `tp`: whether gradients of inputs are summed beside the gradient of the weights, as Megatron-LM does it,
+    /// or behind it (PyTorch's DTensor, without `async_tp`).
+    pub overlap_sums: bool,
     /// ZeRO: 1 cuts the optimizer's state over replicas, 2 the gradients too, 3 the parameters too.
     #[schemars(range(min = 0, max = 3))]
     #[schemars(extend("x-hint" = "ZeRO has the stages 0 to 3"))]
@@ -60,6 +63,9 @@ pub struct Parallelism {
     pub reshard: bool,
     /// `zero: 3`: how many blocks ahead parameters are gathered; 1 if left out.
     pub prefetch: Option<u32>,
+    /// `zero: 3`: whether each parameter is cut for itself, as FSDP2 does it, so that a unit's are copied out of what
+    /// was gathered, and its gradients into what is scattered; else a unit is one flat tensor.
+    pub by_parameter: bool,
     /// Whether gradients travel once a step or after every microbatch; `microbatch` with `zero: 2` and 3 where
     /// there is no pipeline, else `step`, if left out.
     pub reduce: Option<Reduce>,
@@ -108,10 +114,12 @@ impl Default for Parallelism {
             op: 1,
             sp: false,
             async_tp: false,
+            overlap_sums: true,
             zero: 0,
             shard: None,
             reshard: true,
             prefetch: None,
+            by_parameter: false,
             reduce: None,
             overlap_gradients: true,
             overlap_parameters: true,

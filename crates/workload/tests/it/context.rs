@@ -187,3 +187,14 @@ fn layouts_that_cannot_cut_tokens_are_refused() {
     dense["model"] = json!({"layers": [{"name": "a", "dense": {"inputs": 8, "outputs": 8}}]});
     assert_eq!(refused(dense, &[2]).field, "workload.parallelism.cp");
 }
+
+#[test]
+fn keys_that_are_copied_to_every_head_travel_so() {
+    let sent = |repeated: bool| -> u64 {
+        let mut value = job(json!({"cp": 4, "tp": 2, "dp": 1}));
+        value["model"] = json!({"transformer": {"layers": 2, "hidden": 64, "heads": 8, "kv_heads": 2,
+            "vocabulary": 96, "sequence_length": 32, "repeated_keys": repeated}});
+        round(&built(value, &[8]).graph).iter().map(|(_, bytes)| bytes).sum()
+    };
+    assert_eq!(sent(true), 4 * sent(false));
+}

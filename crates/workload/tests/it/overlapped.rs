@@ -88,3 +88,47 @@ fn it_needs_what_it_overlaps() {
     assert_eq!(sends.count(), 0);
     named(&graph, "layer0.attention forward of input 2");
 }
+
+#[test]
+fn what_has_arrived_is_summed_behind_the_last_part() {
+    let mut value = job(json!({"tp": 4, "sp": true, "async_tp": true}));
+    value["compute"] = json!({"device": "a100"});
+    let graph = built(value, &[4]).graph;
+    let name = "layer2.feed_forward forward of outputs summed";
+    let Work::Compute { time } = graph.node(named(&graph, name)).work else { panic!("{name}") };
+    // 8 samples of 32 tokens, 64 wide, in fp16, and a quarter of it, at 2,039 GB/s.
+    let expected = 1.25 * (8.0 * 32.0 * 64.0 * 2.0) / 2039e9;
+    assert!((time.as_s() / expected - 1.0).abs() < 0.01, "{time}");
+}
+
+#[test]
+fn a_sum_that_nothing_hides_waits_for_both_gradients() {
+    let step =
+        |beside: bool| built(job(json!({"tp": 4, "sp": true, "overlap_sums": beside})), &[4]).graph;
+    let weights = |graph: &StepGraph| {
+        graph.ids().filter(|id| graph.name(*id).ends_with("backward of weights")).count()
+    };
+    let (beside, behind) = (step(true), step(false));
+    assert!(weights(&beside) > 0);
+    assert_eq!(weights(&behind), 0);
+    let of = |graph: &StepGraph| bytes(graph, Purpose::Tensor);
+    assert_eq!(of(&beside), of(&behind));
+}
+
+#[test]
+fn what_is_computed_in_eight_bits_is_gathered_in_eight() {
+    let gathered = |recipe: &str| -> u64 {
+        let mut value = job(json!({"tp": 4, "sp": true}));
+        value["compute"] = json!({"device": "h100", "recipe": recipe});
+        let graph = built(value, &[4]).graph;
+        let all = collectives(&graph, ActorId(0)).into_iter();
+        let of = |c: &(NodeId, Operation, u64, Purpose)| {
+            c.1 == Operation::AllGather && graph.name(c.0).starts_with("layer")
+        };
+        all.filter(of).map(|c| c.2).sum()
+    };
+    let plain = gathered("plain");
+    assert_eq!(gathered("fp8_delayed"), plain / 2);
+    // Scales of rows are found behind the gather.
+    assert_eq!(gathered("fp8_rowwise"), plain);
+}

@@ -228,3 +228,30 @@ fn settings_that_do_nothing_are_refused() {
     value["model"]["transformer"]["experts"] = json!({"count": 8, "top_k": 2});
     assert_eq!(refused(value, &[8]).field, "workload.parallelism.shard");
 }
+
+#[test]
+fn parameters_that_are_cut_each_for_itself_are_copied() {
+    let step = |cut: Value| {
+        let mut value = job(cut);
+        value["compute"] = json!({"device": "a100"});
+        built(value, &[8]).graph
+    };
+    let flat = step(json!({"zero": 3}));
+    let graph = step(json!({"zero": 3, "by_parameter": true}));
+    assert_eq!(exchanged(&flat), exchanged(&graph));
+    let computing = |graph: &StepGraph| -> u64 {
+        let of = |id| match graph.node(id).work {
+            Work::Compute { time } => time.as_ps(),
+            _ => 0,
+        };
+        graph.ids().map(of).sum()
+    };
+    // Read and written in two bytes forward and backward, and a gradient once, at 2,039 GB/s.
+    let bytes = (2 * 4 + 4) * parameters() / 2;
+    let copying = (computing(&graph) - computing(&flat)) as f64 / 1e12;
+    assert!((copying / (bytes as f64 / 2039e9) - 1.0).abs() < 0.01, "{copying}");
+    let copied = named(&graph, "layer3 forward parameters copied");
+    assert!(graph.after(copied).contains(&named(&graph, "layer3 forward parameters")));
+    let error = refused(job(json!({"zero": 1, "by_parameter": true})), &[8]);
+    assert_eq!(error.field, "workload.parallelism.by_parameter");
+}

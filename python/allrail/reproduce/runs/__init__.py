@@ -5,7 +5,7 @@
 - `summary`: errors by source, the order of layouts, memory.
 
 Nothing is fitted to a run: devices are those of `workload.compute.device`, links reach what NCCL's
-tests show of them (`machine`).
+tests show of them (`machine`). One rate was chosen with runs in view: that of an H100 of 500 W.
 """
 
 from __future__ import annotations

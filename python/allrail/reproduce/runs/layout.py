@@ -7,6 +7,7 @@ divided by ep.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -43,8 +44,9 @@ def why_no_layout(run: Run) -> str | None:
         return "LoRA trains few of the parameters"
     if "packed" in everything:
         return "packed sequences have no one length"
-    if all(run.count(axis) is None for axis in ("tp", "pp", "dp")):
-        return "the table has no layout for it"
+    if all(run.count(axis) is None for axis in ("tp", "pp", "dp", "cp", "ep")):
+        # All replicas, where these share their parameters.
+        return None if sharding_of(run)["zero"] == 3 else "the table has no layout for it"
     return None
 
 
@@ -70,6 +72,9 @@ def layout_of(run: Run, sizes: list[int], *, sharded: bool = False) -> Layout:
     order = [("tp", degree["tp"]), ("ep", ep), ("dp", replicas // ep), ("pp", degree["pp"])]
     if degree["cp"] > 1:
         parallelism["cp"] = degree["cp"]
+        if run.is_torch:
+            # PyTorch's `context_parallel` gathers unless told to pass blocks round.
+            parallelism["context"] = "all_gather"
         order.insert(1, ("cp", degree["cp"]))
     places = placed(order, sizes)
     if places:
@@ -77,6 +82,9 @@ def layout_of(run: Run, sizes: list[int], *, sharded: bool = False) -> Layout:
     if degree["tp"] > 1 and run.text("sp").startswith("y"):
         parallelism["sp"] = True
     parallelism |= {"zero": 3} if sharded else sharding_of(run)
+    parallelism |= _copies(run, parallelism, replicas, assumed)
+    if run.is_torch and parallelism["zero"] == 3:
+        parallelism["by_parameter"] = True
     parallelism |= _overlap(run)
     samples, microbatches = _batch(run, replicas, degree["pp"], parallelism, assumed)
     parallelism |= _schedule(run, degree["pp"], microbatches, assumed)
@@ -92,17 +100,33 @@ def layout_of(run: Run, sizes: list[int], *, sharded: bool = False) -> Layout:
 
 def sharding_of(run: Run) -> dict[str, Any]:
     """Return how parameters, gradients and states are sharded."""
-    cell = run.text("sharding")
-    if "grad_op" in cell or "zero-2" in cell:
+    cell = re.sub(r"[\s_-]|stage", "", run.text("sharding"))
+    if "gradop" in cell or "zero2" in cell:
         return {"zero": 3, "reshard": False}
-    if "fsdp2" in cell and (run.count("pp") or 1) > 1:
+    if run.is_torch and "fsdp" in cell and (run.count("pp") or 1) > 1:
         # torchtitan keeps what it has gathered where there is a pipeline (`parallelize_llama.py`).
         return {"zero": 3, "reshard": False}
-    if "fsdp" in cell or "zero-3" in cell:
+    if any(word in cell for word in ("fsdp", "hsdp", "hybridshard", "fullshard", "zero3")):
         return {"zero": 3}
-    if "zero-1" in cell or "distributed optimizer" in cell:
+    if "zero1" in cell or "distributedoptimizer" in cell:
         return {"zero": 1}
     return {"zero": 0}
+
+
+def _copies(
+    run: Run, parallelism: dict[str, Any], replicas: int, assumed: list[str]
+) -> dict[str, int]:
+    """Over how many replicas states are cut where the rest holds copies (HSDP): those of a node."""
+    cell = run.text("sharding")
+    hybrid = any(word in cell for word in ("hsdp", "hybrid"))
+    if not hybrid or parallelism["zero"] == 0 or parallelism["ep"] > 1:
+        return {}
+    inner = parallelism["tp"] * (run.count("cp") or 1)
+    shard = max(1, (run.count("gpus_per_node") or 8) // inner)
+    if shard < 2 or replicas % shard or shard == replicas:
+        return {}
+    assumed.append(f"states cut over {shard} replicas")
+    return {"shard": shard}
 
 
 def visited_nodes(layout: Layout, node: int, visits: int) -> dict[str, int]:
@@ -123,7 +147,10 @@ def visited_nodes(layout: Layout, node: int, visits: int) -> dict[str, int]:
 
 
 def _messages(run: Run, pp: int, schedule: str, *, sp: bool) -> dict[str, Any]:
-    """How stages talk: Megatron-LM and DeepSpeed wait for each message unless it is interleaved.
+    """How stages talk.
+
+    Megatron-LM and DeepSpeed wait for each message unless it is interleaved, PyTorch's schedules
+    always (`torch.distributed.pipelining`).
 
     Without `sp` both send a share from each rank of a tensor group (Megatron-LM's
     `scatter_gather_tensors_in_pipeline`, DeepSpeed's `is_pipe_partitioned`).
@@ -131,7 +158,7 @@ def _messages(run: Run, pp: int, schedule: str, *, sp: bool) -> dict[str, Any]:
     if pp == 1:
         return {}
     found: dict[str, Any] = {}
-    if schedule not in {"interleaved", "zero_bubble", "dual_pipe"}:
+    if run.is_torch or schedule not in {"interleaved", "zero_bubble", "dual_pipe"}:
         found["overlap_messages"] = False
     if (run.count("tp") or 1) > 1 and not sp:
         found["scatter_messages"] = True
@@ -149,6 +176,8 @@ def _overlap(run: Run) -> dict[str, Any]:
     asynchronous = any(word in flags for word in named)
     if tp > 1 and asynchronous:
         found["async_tp"] = True
+    elif tp > 1 and run.is_torch:
+        found["overlap_sums"] = False
     return found
 
 

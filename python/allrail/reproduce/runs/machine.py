@@ -31,6 +31,7 @@ DEVICES = (
     (("h100",), "h100"),
     (("a100", "40"), "a100_40gb"),
     (("a100",), "a100"),
+    (("a800",), "a100"),
     (("mi300",), "mi300x"),
     (("v100",), "v100"),
     (("v5p",), "tpu_v5p"),
@@ -50,6 +51,9 @@ INSIDE = {
     "gb200": 680,
     "gb300": 680,
     "mi300x": 320,
+    # Four fifths of a chip's links (assumed): 6 of 50 GB/s, 600 GB/s in all.
+    "tpu_v4": 240,
+    "tpu_v5p": 480,
 }
 """What collectives reach inside; 365 elsewhere."""
 
@@ -64,6 +68,9 @@ LINKS = {"a100": 12, "a100_40gb": 12, "v100": 6}
 
 LINE = 0.92
 """The part of a line's rate that a collective reaches."""
+
+RACKS = ("gb200", "gb300")
+"""Devices that are sold in such racks."""
 
 DOMAIN = 72
 """GPUs of an NVL72 rack."""
@@ -133,8 +140,13 @@ def machine_of(run: Run, device: str) -> Machine:
         node = 8
         assumed.append("8 GPUs a node")
     inside = run.text("intra_node")
-    wide = "nvl72" in inside or "nvl72" in run.text("gpu")
-    domain = _divisor(gpus, DOMAIN if wide else node)
+    rack = device in RACKS and not inside
+    wide = rack or "nvl72" in inside or "nvl72" in run.text("gpu")
+    if rack and gpus > node:
+        assumed.append(f"{DOMAIN} GPUs to a domain of NVLink")
+    # A slice of TPUs is one network.
+    most = gpus if device.startswith("tpu") else DOMAIN if wide else node
+    domain = _divisor(gpus, most)
     nic = run.number("inter_node_gbps_per_gpu")
     if nic is None:
         nic = NIC.get(device, 400)

@@ -33,8 +33,16 @@ def model_of(run: Run) -> dict[str, Any] | None:
         return {"transformer": transformer, "name": run.text("model")}
     sizes = _sizes(run)
     if sizes is None:
-        return None
+        return _preset(run, transformer)
     return {"transformer": sizes, "name": run.text("model") or "transformer"}
+
+
+def _preset(run: Run, transformer: dict[str, Any]) -> dict[str, Any] | None:
+    """A dense preset, where the table lacks sizes."""
+    length = run.count("sequence_length")
+    if not transformer or length is None:
+        return None
+    return {"transformer": transformer | {"sequence_length": length}, "name": run.text("model")}
 
 
 def _sizes(run: Run) -> dict[str, Any] | None:
@@ -86,4 +94,6 @@ def _parameters(sizes: dict[str, Any], gated: bool, tied: bool) -> float:  # noq
 
 
 def _plain(name: str) -> str:
-    return re.sub(r"[^a-z0-9]", "", name.lower())
+    # Releases of Llama 3 have the same sizes.
+    name = re.sub(r"(llama-?3)[.][123]", r"\1", name.lower())
+    return re.sub(r"[^a-z0-9]", "", name)

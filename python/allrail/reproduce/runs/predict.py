@@ -160,6 +160,8 @@ def job_of(run: Run) -> Job | str:
     software = software_of(run, device)
     layout = layout_of(run, machine.sizes, sharded=software.sharded)
     model["transformer"]["dropout"] = software.dropout
+    # Llama's reference code and torchtitan's give each head of queries its copy.
+    model["transformer"]["repeated_keys"] = run.is_torch
     experts = model["transformer"].get("experts")
     if experts and software.once:
         layout.parallelism |= visited_nodes(layout, machine.sizes[0], experts.get("top_k", 1))

@@ -8,9 +8,12 @@ attention.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
+from allrail import _core
 from allrail.reproduce.runs.recipes import Recipe, has_recipe, recipe_of_run
 from allrail.reproduce.runs.table import Run
 
@@ -21,6 +24,9 @@ recipes since fused attention set it to 0."""
 BLOCKING = "bloom"
 """Models whose published launch script waits for each kernel (BigScience's `tr11-176B-ml.slurm`
 exports `CUDA_LAUNCH_BLOCKING=1`; its log says that without it runs on 20 nodes and more hung)."""
+
+ATTENTION = ("flash", "flash_2", "flash_3")
+"""Kinds of fused attention, the slowest first."""
 
 HALF = ("fp16", "half", "float16")
 
@@ -61,19 +67,23 @@ def software_of(run: Run, device: str) -> Software:
         device: Its device's tag.
     """
     precision, flags = run.text("precision"), run.text("flags")
-    sharding = run.text("sharding")
     assumed: list[str] = []
+    known = known_of(device)
     recipe = recipe_of(precision)
     if has_recipe(run) and recipe == "fp8_delayed":
         recipe = "fp8_tensorwise"
     engine = recipe.startswith(("fp8", "mxfp8", "nvfp4")) and "float8" not in precision
     old = device.startswith(("a100", "v100"))
-    torch = "fsdp2" in sharding or "compile" in flags
+    torch = run.is_torch or "compile" in flags
     attention, told = _attention(flags, torch=torch, old=old, engine=engine)
-    if not told:
-        assumed.append(f"attention {attention}")
+    has = _nearest(attention, known.attention)
+    if not told or has != attention:
+        assumed.append(f"attention {has or 'as fast as all products'}")
+    if recipe != "plain" and not known.narrow:
+        assumed.append(f"16 bits, as nothing is known of fewer on {device}")
+        recipe = "plain"
     fused = "compile" in flags and "no compile" not in flags
-    megatron = "fsdp" not in sharding
+    megatron = "fsdp" not in run.text("sharding")
     launch = "compiled" if fused else "fused" if megatron else "eager"
     if "graph" in flags:
         launch = "graph"
@@ -84,7 +94,7 @@ def software_of(run: Run, device: str) -> Software:
     if told_recipe is not None:
         launch = _launched(told_recipe)
         assumed.append(f"what Megatron-Bridge {told_recipe.release} sets for this layout")
-    dropout = DROPOUT if megatron and attention == "unfused" else 0.0
+    dropout = DROPOUT if megatron and has == "unfused" else 0.0
     if dropout:
         assumed.append(f"dropout {dropout}")
     base = "fp16" if any(word in precision for word in HALF) else "bf16"
@@ -98,10 +108,10 @@ def software_of(run: Run, device: str) -> Software:
         compute={
             "device": device,
             "recipe": recipe,
-            "attention": attention,
             "launch": launch,
-        },
-        recompute=recompute_of(run.text("activation_recompute"), torch="fsdp2" in sharding)
+        }
+        | ({"attention": has} if has is not None else {}),
+        recompute=recompute_of(run.text("activation_recompute"), torch=run.is_torch)
         or _again(run, told_recipe),
         dropout=dropout,
         sharded=told_recipe is not None and told_recipe.sharded,
@@ -109,6 +119,46 @@ def software_of(run: Run, device: str) -> Software:
         judged=told_recipe is None or not (told_recipe.recomputed or told_recipe.offloaded),
         assumed=assumed,
     )
+
+
+@dataclass(frozen=True)
+class Known:
+    """What is known of a device.
+
+    Attributes:
+        attention: Kinds of fused attention, the slowest first; None where nothing is known of its
+            kernels.
+        narrow: Whether it computes in 8 bits.
+    """
+
+    attention: tuple[str, ...] | None
+    narrow: bool
+
+
+@cache
+def known_of(device: str) -> Known:
+    """Return what is known of a device.
+
+    Args:
+        device: Its tag.
+    """
+    one = next(one for one in json.loads(_core.devices()) if one["name"] == device)
+    kernels = one.get("kernels")
+    kinds = None
+    if kernels is not None:
+        there = {rate["kind"] for rate in kernels["attention"]}
+        kinds = tuple(kind for kind in ATTENTION if kind in there)
+    return Known(kinds, narrow="fp8" in one["peak"])
+
+
+def _nearest(kind: str, known: tuple[str, ...] | None) -> str | None:
+    """The fastest known kind that is not faster, or the slowest; None where none is timed."""
+    if known is None:
+        return None
+    if kind not in ATTENTION or not known:
+        return "unfused"
+    not_faster = [one for one in known if ATTENTION.index(one) <= ATTENTION.index(kind)]
+    return not_faster[-1] if not_faster else known[0]
 
 
 def _launched(recipe: Recipe) -> str:

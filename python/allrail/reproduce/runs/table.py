@@ -81,6 +81,11 @@ class Run:
         """Return a measured number; None where there is none."""
         return number(self.results.get(column, ""))
 
+    @property
+    def is_torch(self) -> bool:
+        """Whether it is made of PyTorch's own parts: FSDP2, as torchtitan has it."""
+        return any("fsdp2" in self.text(name) for name in ("sharding", "flags"))
+
     @cached_property
     def key(self) -> tuple[tuple[str, str], ...]:
         """What makes two lines one configuration."""

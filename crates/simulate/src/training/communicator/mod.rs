@@ -5,8 +5,10 @@
 //! - [`classes`]: in `dims`, the stages of plans on the servers of classes of ranks;
 //! - [`ranks`]: elsewhere, the messages of every rank; [`graph`]: over topologies, and where ranks are;
 //! - [`servers`]: gradients over parameter servers, beside another communicator;
-//! - [`slow`]: slow links, and which groups feel them.
+//! - [`slow`]: slow links, and which groups feel them;
+//! - `choices`: which algorithms collectives run, whoever carries them.
 
+mod choices;
 pub mod classes;
 pub mod graph;
 pub mod ranks;
@@ -14,7 +16,7 @@ pub mod servers;
 pub mod slow;
 
 use allrail_collective::Operation;
-use allrail_core::{Bytes, Rank, Time};
+use allrail_core::{Bytes, DimensionId, Rank, Time};
 use allrail_engine::ALONE;
 use allrail_schedule::tensor::{Leg, Piece};
 
@@ -165,5 +167,11 @@ pub trait Communicator {
     fn bottleneck(&mut self, ask: Ask) -> Option<u32> {
         let _ = ask;
         None
+    }
+
+    /// The algorithms that were chosen for a dimension; none where the schedule names them.
+    fn chosen(&self, dimension: DimensionId) -> &[String] {
+        let _ = dimension;
+        &[]
     }
 }

@@ -152,15 +152,19 @@ pub(crate) fn summarise(
         request.fabric.dimensions.iter().map(|d| d.aggregate().bytes_per_second() as f64).collect();
     let sent: f64 = used.sent.iter().sum();
     let capacity = |seconds: f64| bandwidths.iter().sum::<f64>() * seconds;
+    let said = scenario.schedule.algorithms.as_ref();
+    let said = said.map(|said| said.each(request.fabric.dimensions.len())).transpose()?;
     let dimensions = request
         .fabric
         .ids()
         .map(|id| {
             let dimension = request.fabric.dimension(id);
             let i = id.index();
-            let algorithm = match &scenario.schedule.algorithms {
-                Some(names) => names[i].clone(),
-                None => topology_aware(dimension.kind, Operation::AllReduce).to_owned(),
+            let usual = || topology_aware(dimension.kind, Operation::AllReduce).to_owned();
+            let algorithm = match (communicator.chosen(id), &said) {
+                ([], Some(said)) => said[i].clone().named().unwrap_or_else(usual),
+                ([], None) => usual(),
+                (chosen, _) => chosen.join(", "),
             };
             let utilisation = ratio(used.sent[i], bandwidths[i] * span.as_s());
             DimensionResult {

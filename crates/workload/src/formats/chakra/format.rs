@@ -45,6 +45,7 @@ impl Format for Chakra {
             kept: kinds(&trace.graph),
             measured: BTreeMap::new(),
             measured_us: BTreeMap::new(),
+            timed: None,
             dropped: BTreeMap::new(),
             warnings: Vec::new(),
             notes: trace.notes.iter().map(told).collect(),

@@ -1,6 +1,6 @@
 //! From what ranks did on a timeline to nodes that wait for one another; see the module above.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use allrail_core::{Bytes, Rank, Time};
@@ -9,6 +9,7 @@ use super::account::Account;
 use super::events::Events;
 use super::execution::NO_TIMES;
 use super::said::MOST_RANKS;
+use super::timed::timed;
 use super::trace::{Collective, Does, Item, Message, Trace, trace};
 use super::{Imported, meet, words, wrong};
 use crate::error::WorkloadError;
@@ -46,6 +47,7 @@ pub(super) fn build(files: Vec<(PathBuf, Events)>) -> Result<Imported, WorkloadE
     let alike = files.len() == 1;
     let mut dropped: BTreeMap<&'static str, u64> = BTreeMap::new();
     let ranks = ranks(&files);
+    let steps = steps(&files);
     let mut placed: BTreeMap<u32, String> = BTreeMap::new();
     let mut traces = Vec::new();
     for ((path, mut events), rank) in files.into_iter().zip(ranks) {
@@ -86,6 +88,7 @@ pub(super) fn build(files: Vec<(PathBuf, Events)>) -> Result<Imported, WorkloadE
         traces.iter_mut().for_each(|trace| importer.even(trace));
     }
     let uneven = meet::meet(&mut traces, world, alike);
+    let timed = (!execution).then(|| timed(&traces, alike, steps));
     let mut notes = Vec::new();
     if alike && world > 1 {
         notes.push(format!("the trace of one rank stands for all {world}"));
@@ -120,9 +123,18 @@ pub(super) fn build(files: Vec<(PathBuf, Events)>) -> Result<Imported, WorkloadE
         world,
         warnings,
         account: importer.account,
+        timed,
         dropped,
         notes,
     })
+}
+
+/// The steps of the profiler that all files have.
+fn steps(files: &[(PathBuf, Events)]) -> Vec<u32> {
+    let of = |events: &Events| events.steps.iter().map(|(number, ..)| *number).collect();
+    let mut each = files.iter().map(|(_, events)| -> BTreeSet<u32> { of(events) });
+    let first = each.next().unwrap_or_default();
+    each.fold(first, |all, one| &all & &one).into_iter().collect()
 }
 
 /// Says aloud how much of the communication a simulation will not touch.
@@ -171,6 +183,13 @@ fn rank_in_name(path: &Path) -> Option<u32> {
 
 /// How many ranks there are: as the traces say, or as their groups show.
 fn world(traces: &[(PathBuf, Events)]) -> Result<u32, WorkloadError> {
+    let mut told = traces.iter().filter_map(|(path, events)| Some((path, events.world?)));
+    if let Some((first, world)) = told.next()
+        && let Some((other, others)) = told.find(|(_, others)| *others != world)
+    {
+        let why = format!("it is of {others} ranks, and {} of {world}", first.display());
+        return Err(super::wrong(other, why, "give one trace, or one of each rank of one job"));
+    }
     let mut world = 1;
     for (_, events) in traces {
         let mut least = events.world.unwrap_or(1);

@@ -43,6 +43,7 @@ impl Format for Kineto {
             kept,
             measured: counts(&account.measured),
             measured_us,
+            timed: found.timed,
             dropped: found.dropped.iter().map(|(what, n)| ((*what).to_owned(), *n)).collect(),
             notes: found.notes,
             warnings: found.warnings,

@@ -34,6 +34,7 @@ pub(super) mod format;
 mod host;
 mod meet;
 mod said;
+mod timed;
 mod trace;
 mod words;
 
@@ -42,6 +43,7 @@ use std::path::{Path, PathBuf};
 
 pub use self::account::{Account, Amount};
 use self::events::Events;
+pub use self::timed::{Measured, Timed};
 use crate::error::WorkloadError;
 use crate::graph::StepGraph;
 
@@ -54,6 +56,8 @@ pub struct Imported {
     pub world: u32,
     /// What the trace's events became.
     pub account: Account,
+    /// How long all of it and each collective took; `None` of an execution trace, which holds no times.
+    pub timed: Option<Timed>,
     /// What was left out, by why.
     pub dropped: BTreeMap<&'static str, u64>,
     /// What was assumed.

@@ -21,14 +21,15 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use allrail_collective::Operation;
-use allrail_core::{Bytes, Rank, Time};
-use allrail_schedule::Request;
+use allrail_core::{Bytes, DimensionId, Rank, Time};
+use allrail_schedule::{Algorithms, Request};
 use allrail_workload::StepGraph;
 
 use crate::SimulateError;
 use crate::executors::lowered::{Carried, Lowered};
 use crate::executors::{self, Cargo, Executors, Kept, Settings};
 use crate::scenario::Communicators;
+use crate::training::communicator::choices::Choices;
 use crate::training::communicator::slow::Felt;
 use crate::training::communicator::{Ask, Communicator, Event, Span, Submission, Usage};
 use crate::training::players::Players;
@@ -69,7 +70,7 @@ impl<'a> ClassCommunicator<'a> {
         graph: &'a StepGraph,
         players: &'a Players,
         request: &'a Request,
-        algorithms: &'a BTreeMap<Operation, Vec<String>>,
+        algorithms: &'a BTreeMap<Operation, Algorithms>,
         network: Idealisation,
         timeline: bool,
     ) -> Self {
@@ -91,6 +92,7 @@ impl<'a> ClassCommunicator<'a> {
                 graph,
                 request,
                 algorithms,
+                choices: Choices::default(),
                 network,
                 slow: None,
                 known: BTreeMap::new(),
@@ -266,5 +268,9 @@ impl Communicator for ClassCommunicator<'_> {
         }
         let (d, _) = load.iter().enumerate().rev().max_by_key(|(_, load)| **load)?;
         u32::try_from(d).ok()
+    }
+
+    fn chosen(&self, dimension: DimensionId) -> &[String] {
+        self.schedules.choices.ran(dimension)
     }
 }

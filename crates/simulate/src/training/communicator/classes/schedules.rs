@@ -7,13 +7,14 @@ use allrail_collective::{Operation, StageRef};
 use allrail_core::{Bytes, DimensionId, Rank, Time};
 use allrail_engine::StageTask;
 use allrail_fabric::Fabric;
-use allrail_fabric::kinds::{self, Reach};
+use allrail_fabric::kinds;
 use allrail_schedule::room::Share;
-use allrail_schedule::{Request, evaluate, planner};
-use allrail_workload::{Part, StepGraph};
+use allrail_schedule::{Algorithms, Request, evaluate, planner};
+use allrail_workload::{GroupId, StepGraph};
 
 use crate::SimulateError;
 use crate::executors::lowered::{Carried, Lowered, StageTimes};
+use crate::training::communicator::choices::{self, Choices};
 use crate::training::communicator::slow::{Felt, LONGEST};
 
 /// Which network carries the stages.
@@ -90,7 +91,8 @@ pub(super) struct Schedules<'a> {
     pub(super) graph: &'a StepGraph,
     pub(super) request: &'a Request,
     /// Those of a kind of collective, where they differ from the request's.
-    pub(super) algorithms: &'a BTreeMap<Operation, Vec<String>>,
+    pub(super) algorithms: &'a BTreeMap<Operation, Algorithms>,
+    pub(super) choices: Choices,
     pub(super) network: Idealisation,
     pub(super) slow: Option<&'a Felt<'a>>,
     pub(super) known: BTreeMap<Key, Rc<Lowered>>,
@@ -120,22 +122,22 @@ impl Schedules<'_> {
     }
 
     fn schedule(
-        &self,
+        &mut self,
         operation: Operation,
         bytes: Bytes,
         group: u32,
     ) -> Result<Scheduled, SimulateError> {
         let (fabric, dimensions) = self.network_of(group)?;
+        let said = self.algorithms.get(&operation).or(self.request.algorithms.as_ref());
+        let (id, own) = (GroupId(group), &self.graph.groups()[group as usize]);
+        let names = self.choices.names(self.request, said, (operation, bytes), (id, own))?;
         let request = Request {
             fabric,
             operation,
             size: bytes,
             dimensions: dimensions.clone(),
             chunks: self.request.chunks_of(bytes),
-            algorithms: match self.algorithms.get(&operation) {
-                Some(names) => Some(names.clone()),
-                None => self.request.algorithms.clone(),
-            },
+            algorithms: names.map(Algorithms::from),
             ..self.request.clone()
         };
         let scheduled = planner::schedule(&request)?;
@@ -199,25 +201,7 @@ impl Schedules<'_> {
                     .to_owned(),
             });
         }
-        let mut fabric = self.request.fabric.clone();
-        let mut dimensions: Vec<DimensionId> = Vec::new();
-        let mut sizes: BTreeMap<DimensionId, u32> = BTreeMap::new();
-        for Part { dimension, size, .. } in &group.parts {
-            *sizes.entry(*dimension).or_insert(1) *= size;
-        }
-        for (dimension, size) in sizes {
-            if size < 2 {
-                continue;
-            }
-            let whole = &mut fabric.dimensions[dimension.index()];
-            if kinds::of(whole.kind).reach() == Reach::Peers && size < whole.size {
-                // Only the links to the part's own NPUs carry its messages.
-                whole.links = (whole.links * (size - 1) / (whole.size - 1)).max(1);
-            }
-            whole.size = size;
-            dimensions.push(dimension);
-        }
-        Ok((fabric, dimensions))
+        Ok(choices::network(&self.request.fabric, &group.parts))
     }
 
     /// For how long a stage of a group keeps a dimension busy that should take `nominal`.

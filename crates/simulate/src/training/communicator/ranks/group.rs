@@ -45,7 +45,7 @@ pub(super) fn lower(
         operation,
         size: bytes,
         dimensions: Vec::new(),
-        algorithms: Some(vec![algorithm.to_owned()]),
+        algorithms: Some(vec![algorithm].into()),
         chunks: request.chunks_of(bytes),
         policy: "baseline".to_owned(),
         parameters: Parameters { composition: Composition::Merged, ..request.parameters.clone() },

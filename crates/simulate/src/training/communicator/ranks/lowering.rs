@@ -17,7 +17,7 @@ use allrail_fabric::graph::{Graph, NodeId};
 use allrail_fabric::kinds;
 use allrail_fabric::{Contention, Dimension};
 use allrail_schedule::room::Share;
-use allrail_schedule::{Request, planner};
+use allrail_schedule::{Algorithms as Named, Request, planner};
 use allrail_workload::{Part, StepGraph};
 use allrail_world::packets::Settings as PacketSettings;
 
@@ -27,6 +27,7 @@ use crate::executors::plan_messages::{self, Programs};
 use crate::executors::{self};
 use crate::order_in_world;
 use crate::scenario::{GroupSchedule, WorldKind};
+use crate::training::communicator::choices::Choices;
 use crate::training::communicator::ranks::algorithms::{Algorithms, Switches, on_graph};
 use crate::training::communicator::ranks::group;
 use crate::training::communicator::ranks::steady::Steady;
@@ -62,7 +63,7 @@ pub enum Wiring<'a> {
         /// Everything of the schedule but what is communicated.
         request: &'a Request,
         /// Of a kind of collective, where they differ from the request's.
-        algorithms: &'a BTreeMap<Operation, Vec<String>>,
+        algorithms: &'a BTreeMap<Operation, Named>,
         /// What groups smaller than the job run, where that is not a plan on their dimensions.
         groups: Option<&'a GroupSchedule>,
     },
@@ -91,13 +92,13 @@ impl Wiring<'_> {
         }
     }
 
-    /// The algorithms of a kind of collective on each dimension, where they are named.
-    fn algorithms(&self, operation: Operation) -> Option<&[String]> {
+    /// What is said of the algorithms of a kind of collective on each dimension.
+    fn algorithms(&self, operation: Operation) -> Option<&Named> {
         let own = match self {
             Wiring::Dimensions { algorithms, .. } => algorithms.get(&operation),
             Wiring::Graph { .. } | Wiring::Planned { .. } => None,
         };
-        own.or(self.request()?.algorithms.as_ref()).map(Vec::as_slice)
+        own.or(self.request()?.algorithms.as_ref())
     }
 
     /// How executors run.
@@ -124,6 +125,7 @@ pub(super) struct Lowering<'a> {
     messages: BTreeMap<(Bytes, u32), Rc<Lowered>>,
     programs: Programs,
     orders: Orders,
+    pub(super) choices: Choices,
     /// What links may have yet to send when a port chooses.
     pub(super) send_ahead: Bytes,
     /// What an endpoint takes over a message between two ranks, if not as long as over a collective's.
@@ -151,6 +153,7 @@ impl<'a> Lowering<'a> {
             messages: BTreeMap::new(),
             programs: Programs::default(),
             orders: Orders::new(),
+            choices: Choices::default(),
             send_ahead: Bytes::default(),
             message_delay: None,
             latency: None,
@@ -204,7 +207,8 @@ impl<'a> Lowering<'a> {
                 }
                 (None, Some(request)) => {
                     let in_links = matches!(self.wiring, Wiring::Dimensions { .. });
-                    let names = self.wiring.algorithms(operation);
+                    let (said, what) = (self.wiring.algorithms(operation), (operation, bytes));
+                    let names = self.choices.names(request, said, what, (held.group, group))?;
                     let orders = in_links.then_some((self.send_ahead, &mut self.orders));
                     let programs = &mut self.programs;
                     on_dimensions(request, names, &group.parts, operation, bytes, programs, orders)?
@@ -352,7 +356,7 @@ pub(super) fn dimension(sizes: &[u32], from: Rank, to: Rank) -> u32 {
 /// on the parts, the first part fastest. In `links`, `orders` are those fixed so far, with `send_ahead`.
 fn on_dimensions(
     request: &Request,
-    algorithms: Option<&[String]>,
+    algorithms: Option<Vec<String>>,
     parts: &[Part],
     operation: Operation,
     bytes: Bytes,
@@ -370,7 +374,8 @@ fn on_dimensions(
         })
         .collect();
     let algorithms = algorithms.map(|names| {
-        parts.iter().filter_map(|part| names.get(part.dimension.index()).cloned()).collect()
+        let of_parts = parts.iter().map(|part| names[part.dimension.index()].clone());
+        of_parts.collect::<Vec<_>>().into()
     });
     let request = &Request {
         fabric: fabric.clone(),

@@ -20,7 +20,7 @@ mod steady;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use allrail_core::{Bytes, Rank, Time};
+use allrail_core::{Bytes, DimensionId, Rank, Time};
 use allrail_workload::StepGraph;
 use allrail_world::World;
 
@@ -263,6 +263,10 @@ impl Communicator for RankCommunicator<'_> {
 
     fn choose(&mut self, now: Time) {
         self.executors.settle(now);
+    }
+
+    fn chosen(&self, dimension: DimensionId) -> &[String] {
+        self.lowering.choices.ran(dimension)
     }
 
     fn usage(&self) -> Usage {

@@ -8,7 +8,7 @@
 pub mod machines;
 
 use allrail_collective::Operation;
-use allrail_core::{Bandwidth, Bytes, Time};
+use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_fabric::Fabric;
 use allrail_schedule::tensor::{Exchange, Leg, TensorParameters};
 use allrail_workload::{StepGraph, Work};
@@ -218,6 +218,10 @@ impl Communicator for ServerCommunicator<'_> {
         for of in self.of.iter_mut().flatten() {
             of.servers.choose(now);
         }
+    }
+
+    fn chosen(&self, dimension: DimensionId) -> &[String] {
+        self.inner.chosen(dimension)
     }
 
     fn usage(&self) -> Usage {

@@ -1,0 +1,137 @@
+"""Algorithms as people write them: per dimension, by collective, or left to be chosen."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from allrail.errors import InputError, show
+from allrail.scenario.choices import OPERATIONS
+from allrail.scenario.fields import OneOf, Quantity, _Field, parse_quantity, refuse
+
+AUTO = "auto"
+"""The algorithm that is chosen."""
+
+
+class PerDimension(_Field):
+    """An algorithm for each dimension, some or all of which may be chosen."""
+
+    def __init__(self, field: str) -> None:
+        self.field = field
+
+    def check(self, value: Any) -> str | tuple[str, ...]:
+        """Return the word, or the list."""
+        if isinstance(value, str) and value == AUTO:
+            return AUTO
+        if not isinstance(value, (list, tuple)):
+            refuse("it is not a list", hint=f"one algorithm per dimension, or `{AUTO}`")
+        return tuple(self._one(*each) for each in enumerate(value))
+
+    def _one(self, place: int, name: Any) -> str:
+        from pydantic_core import PydanticCustomError
+
+        if name == AUTO:
+            return AUTO
+        try:
+            return OneOf(table="algorithms").check(name)
+        except PydanticCustomError as error:
+            told = error.context or {}
+            raise InputError(
+                told["why"],
+                field=f"{self.field}[{place}]",
+                value=show(name),
+                hint=f"{told['hint']}; `{AUTO}` is whatever is the fastest",
+            ) from None
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        names = [*OneOf(table="algorithms").schema()["enum"], AUTO]
+        each = {"type": "array", "items": {"type": "string", "enum": names}}
+        return {"anyOf": [{"const": AUTO}, each]}
+
+
+class ByOperation(_Field):
+    """Operation to algorithms, one per dimension."""
+
+    def check(self, value: Any) -> dict[str, str | tuple[str, ...]]:
+        """Return the mapping."""
+        if not isinstance(value, Mapping):
+            hint = "for example `{all_gather: [direct, ring]}`, one algorithm per dimension"
+            refuse("it is not a mapping of operations to algorithms", hint=hint)
+        operation, path = (
+            OneOf(*OPERATIONS, what="a collective"),
+            "schedule.algorithms_by_operation",
+        )
+        return {
+            operation.check(key): PerDimension(f"{path}.{key}").check(said)
+            for key, said in value.items()
+        }
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        properties = dict.fromkeys(OPERATIONS, PerDimension("").schema())
+        return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+class FastestBySize(_Field):
+    """Operation to the sizes from which on an algorithm is the fastest, rising."""
+
+    _EXAMPLE = "`{all_reduce: [{from: 1 B, algorithm: direct}, {from: 4 MiB, algorithm: ring}]}`"
+
+    def check(self, value: Any) -> dict[str, tuple[dict[str, str], ...]]:
+        """Return the mapping."""
+        if not isinstance(value, Mapping):
+            refuse(
+                "it is not a mapping of operations to sizes", hint=f"for example {self._EXAMPLE}"
+            )
+        operation = OneOf(*OPERATIONS, what="a collective")
+        return {operation.check(key): self._points(said) for key, said in value.items()}
+
+    def _points(self, said: Any) -> tuple[dict[str, str], ...]:
+        hint = f"each has `from` and `algorithm`, and begins above the one before: {self._EXAMPLE}"
+        if not isinstance(said, (list, tuple)) or not said:
+            refuse("it is not a list of sizes", hint=hint)
+        size, algorithm = Quantity("size"), OneOf(table="algorithms")
+        points: list[dict[str, str]] = []
+        for one in said:
+            if not isinstance(one, Mapping) or set(one) != {"from", "algorithm"}:
+                refuse(f"`{show(one)}` is no size with an algorithm", hint=hint)
+            points.append(
+                {"from": size.check(one["from"]), "algorithm": algorithm.check(one["algorithm"])}
+            )
+        starts = [parse_quantity("size", one["from"]) for one in points]
+        if any(one >= following for one, following in pairwise(starts)):
+            refuse("its sizes do not rise", hint=hint)
+        return tuple(points)
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        point = {
+            "type": "object",
+            "properties": {"from": Quantity("size").schema()}
+            | {"algorithm": OneOf(table="algorithms").schema()},
+            "required": ["from", "algorithm"],
+            "additionalProperties": False,
+        }
+        points = {"type": "array", "items": point, "minItems": 1}
+        properties = dict.fromkeys(OPERATIONS, points)
+        return {"type": "object", "properties": properties, "additionalProperties": False}
+
+
+class OneByOperation(_Field):
+    """Operation to one algorithm."""
+
+    _HINT = "for example `{all_reduce: direct}`"
+
+    def check(self, value: Any) -> dict[str, str]:
+        """Return the mapping."""
+        if not isinstance(value, Mapping):
+            refuse("it is not a mapping of operations to an algorithm", hint=self._HINT)
+        operation, algorithm = OneOf(*OPERATIONS, what="a collective"), OneOf(table="algorithms")
+        return {operation.check(key): algorithm.check(one) for key, one in value.items()}
+
+    def schema(self) -> dict[str, Any]:
+        """Return the JSON schema."""
+        properties = dict.fromkeys(OPERATIONS, OneOf(table="algorithms").schema())
+        return {"type": "object", "properties": properties, "additionalProperties": False}
