@@ -91,7 +91,11 @@ $(TORCH_DEPENDENCIES): requirements-torch.lock $(DEPENDENCIES)
 
 .PHONY: test-python
 test-python: $(CHECKED) $(TORCH_DEPENDENCIES) ## the Python tests alone
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q -m 'not long'
+
+.PHONY: test-long
+test-long: $(CHECKED) $(TORCH_DEPENDENCIES) ## the tests that `make test` leaves out, because they are long
+	$(BIN)/python -m pytest -q -m long
 
 # The oldest torch that `allrail.torch` knows, the oldest of its backend, and today's.
 TORCH ?= 2.4.1 2.6.0 2.15.0

@@ -22,11 +22,14 @@ import weakref
 from collections.abc import Callable
 from pathlib import Path
 
+from allrail.calibrate.fit import fit
+from allrail.calibrate.read import read_tables
 from allrail.errors import InputError
 from allrail.formats.astra_sim import read_case
 from allrail.plans import Plan
 from allrail.reproduce.astra_sim import FOLDER
 from allrail.scenario import load_scenario
+from allrail.sweeps.study import load_study
 
 CORPUS = Path(__file__).parent / "corpus"
 LARGEST = 4096
@@ -41,6 +44,7 @@ WORDS = [
     *(b"schema_version fabric dimensions collective schedule chunks world seed 1GiB".split()),
     *(b"HYBRID_TRANSFORMER_FWD_IN_BCKWD DATA HYBRID_DLRM model_parallel_NPU_group:".split()),
     *(b"ep: pp: vpp: ga: checkpoints: ranks groups classes steps all_reduce send over to".split()),
+    *(b"all_reduce_perf size time algbw busbw #wrong Rank Pid FAILED GBps axes sample".split()),
     *(b"repeat background after tensor even odd model_type hidden_size rope_scaling".split()),
     *(b"1 GiB", b"50 GB/s", b"700 ns", b"_", b":", b"\n", b"\r\n", b"\t", b"\x00", b"\xff"),
     b"\xef\xbb\xbf",
@@ -87,6 +91,11 @@ def _model(model: object) -> object:
     return load_scenario(tree)
 
 
+def _tables(path: Path) -> object:
+    """Reads what somebody measured, and fits it."""
+    return [fit(table.rows) for table in read_tables(path)]
+
+
 TARGETS = {
     target.name: target
     for target in (
@@ -100,6 +109,8 @@ TARGETS = {
         Target("layers_txt", ".txt", lambda path: _model({"astra_sim": str(path)})),
         Target("model_yaml", ".yaml", lambda path: _model(str(path))),
         Target("config_json", ".json", lambda path: _model(str(path))),
+        Target("study", ".yaml", load_study),
+        Target("tables", ".txt", _tables),
     )
 }
 

@@ -344,7 +344,7 @@ def of_training(scenario: Scenario) -> Scenario:
         raise at_place(
             InputError(
                 f"it has {other}, and no workload",
-                hint=f"`allrail.{verb}` takes it",
+                hint=f"say what is trained under `workload`; `allrail.{verb}` takes what it has",
                 field="workload",
             ),
             scenario._places,

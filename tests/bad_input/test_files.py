@@ -132,7 +132,6 @@ COMMANDS = [
     (["fabric", "advise", "none.yaml"], ["none.yaml", "no such file"]),
     (["fabric", "lst"], ["`lst`", "did you mean `list`?"]),
     (["schema", "scenari"], ["scenari"]),
-    (["reproduce", "thems"], ["`thems`", "did you mean `themis`?"]),
 ]
 
 

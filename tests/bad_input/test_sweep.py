@@ -173,15 +173,6 @@ class TestFolders:
         assert outcome.status == 2
         assert "another sweep writes" in outcome.stderr
 
-    def test_that_are_files(self, study, allrail_cli):
-        outcome = allrail_cli("sweep", "study.yaml", "--out", "study.yaml")
-        refused(outcome, study, "it is a file")
-
-
-def test_no_workers(study, allrail_cli):
-    outcome = allrail_cli("sweep", "study.yaml", "--out", "out", "--workers", "0")
-    refused(outcome, study, "--workers", "below 1")
-
 
 class TestRay:
     def test_that_is_not_installed(self, study, allrail_cli, monkeypatch):
@@ -197,7 +188,6 @@ class TestRay:
         refused(outcome, study, "--ray", address)
         assert time.perf_counter() - started < 5
 
-    @pytest.mark.slow
     def test_whose_address_is_another_program(self, study, allrail_cli):
         pytest.importorskip("ray", reason="`allrail[ray]`")
         with socket.create_server(("127.0.0.1", 0)) as server:

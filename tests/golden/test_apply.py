@@ -264,7 +264,3 @@ def test_the_command_names_its_files(folder, allrail_cli):
     assert found["megatron"] == {"files": ["files/megatron.args"], "why": None}
     assert found["fsdp"]["files"] == []
     assert "zero" in found["fsdp"]["why"]
-    refused = allrail_cli("apply", "job.yaml", "--out", "job.yaml")
-    assert refused.status == 2
-    # A scenario of collectives has no layout.
-    assert allrail_cli("apply", "scenario.yaml", "--out", "files").status == 2

@@ -49,7 +49,6 @@ def test_two_cases_of_each_set(folder):
     assert agree >= 0.9 * len(outcomes), off
 
 
-@pytest.mark.slow
 def test_all_of_them(folder):
     by_set: dict[str, list] = {}
     for case in random_cases.cases(folder):

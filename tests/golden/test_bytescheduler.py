@@ -44,7 +44,6 @@ def test_the_picture_repeats():
     assert first.count("samples/s") == 1
 
 
-@pytest.mark.slow
 def test_the_rows_that_are_out_are_these():
     """Who brings one in, or puts one out, says so here and in the change log."""
     outcome = bytescheduler.run()

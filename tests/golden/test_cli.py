@@ -223,7 +223,6 @@ class TestStreams:
         assert not Path("out").exists()
 
 
-@pytest.mark.slow
 def test_ctrl_c_leaves_no_files(folder):
     more = ("--set", "fabric.dimensions[0].size=64", "--set", "fabric.dimensions[0].kind=switch")
     process = subprocess.Popen(

@@ -1,7 +1,7 @@
 """The commands of README, guides and concepts run, and print what stands there.
 
 `make docs-test` runs all. Here those that take long are left out: what starts several processes,
-builds, or takes minutes.
+builds, or takes minutes; `make test-long` has the pages that are long as a whole.
 """
 
 from __future__ import annotations
@@ -33,8 +33,17 @@ def tree(tmp_path_factory):
     return commands.copy(tmp_path_factory.mktemp("clone") / "allrail")
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("page", commands.pages(), ids=lambda page: page.stem)
+LONG = {"first-plan"}
+"""Pages of which every command follows from one that takes long."""
+
+
+@pytest.mark.parametrize(
+    "page",
+    [
+        pytest.param(page, id=page.stem, marks=[pytest.mark.long] if page.stem in LONG else [])
+        for page in commands.pages()
+    ],
+)
 def test_every_quick_command_runs_as_it_stands(page, tree):
     assert commands.run(page, quick=True, root=tree) == []
 

@@ -87,7 +87,6 @@ def test_the_python_reference_has_every_public_name():
     assert named - {handle} == public - {"allrail.torch.TrainingError"}
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("furo") is None, reason="needs the extra `docs`")
 def test_the_site_builds_without_a_warning(tmp_path):
     sphinx = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-c", "docs"]

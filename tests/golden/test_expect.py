@@ -121,21 +121,6 @@ def test_the_command_prints_both_tables(tmp_path, allrail_cli):
     assert {"what", "why", "test"} == set(found["causes"][0])
 
 
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        (["dgx-h10"], "did you mean"),
-        (["dgx-h100", "--ranks", "1048576"], "no part of the fabric"),
-        (["dgx-h100", "--collective", "all_reduc"], "all_reduce"),
-        (["dgx-h100", "--measured", "no.txt"], "cannot be read"),
-    ],
-)
-def test_what_cannot_be_expected_is_said(arguments, why, allrail_cli):
-    told = allrail_cli("expect", *arguments)
-    assert told.status == 2
-    assert why in told.stderr
-
-
 def test_ranks_choose_a_table_and_are_asked_for(tmp_path, allrail_cli):
     def rows(around):
         times = [(size, size / 40e3) for size in SIZES]

@@ -38,8 +38,6 @@ SAME = 5e-4
 """Relative: what is written has six digits, and some numbers are of a search."""
 SCOPE = Scope(worlds=("flows",), curves=False, jobs=False)
 
-pytestmark = pytest.mark.slow
-
 
 def told(done: int, total: int) -> None:
     assert done <= total

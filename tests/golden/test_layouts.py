@@ -166,36 +166,3 @@ def test_the_command_writes_the_best_scenario(tmp_path, allrail_cli):
         len([line for line in shown.stdout.splitlines() if ",mb" in line and line[0] != "#"]) == 3
     )
     assert "uncalibrated" in shown.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "why"),
-    [
-        ([], "nothing to look at"),
-        (["--model", "gpt2_xl"], "together"),
-        (
-            ["scenario.yaml", "--model", "gpt2_xl", "--fabric", "dgx-a100", "--npus", "8"],
-            "together",
-        ),
-        (["--model", "gpt2_xx", "--fabric", "dgx-a100", "--npus", "8"], "gpt2"),
-        (["--model", "gpt2_xl", "--fabric", "dgx-a10", "--npus", "8"], "dgx-a100"),
-        (["--model", "gpt2_xl", "--fabric", "dgx-a100", "--npus", "99999"], "has 1,120"),
-        (["--model", "gpt2_xl", "--fabric", "dgx-a100", "--npus", "0"], "range"),
-        (["--model", "resnet50", "--fabric", "dgx-a100", "--npus", "8"], "layers and heads"),
-        (
-            ["--model", "gpt2_xl", "--fabric", "dgx-a100", "--npus", "7", "--global-batch", "3"],
-            "as many samples",
-        ),
-        (["--model", "llama3_405b", "--fabric", "dgx-a100", "--npus", "2"], "no layout fits"),
-        (
-            ["--model", "llama3_8b", "--fabric", "dgx-a100", "--npus", "1", "--device", "a100"],
-            "NPUs of the same device are enough, or a device with",
-        ),
-        (["--model", "gpt2_xl", "--fabric", "dgx-a100", "--npus", "2", "--device", "h10"], "h100"),
-    ],
-)
-def test_what_cannot_be_planned_is_said(arguments, why, folder, allrail_cli):
-    told = allrail_cli("plan", *arguments)
-    assert told.status == 2
-    assert why in told.stderr
-    assert "Traceback" not in told.stderr

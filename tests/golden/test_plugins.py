@@ -178,7 +178,6 @@ def loop(problem):
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("verb", "kind"),
     [

@@ -63,13 +63,15 @@ class TestPrediction:
     def test_it_does_not_see_what_was_measured(self, tmp_path):
         with EXAMPLE.open(newline="") as file:
             rows = list(csv.DictReader(file))
-        seen = {one.run.line: one.predicted for one in map(predict, read_table(EXAMPLE))}
+        order = list(range(len(rows)))
+        random.Random(3).shuffle(order)
+        order = order[: len(rows) // 2]
+        runs = [run for run in read_table(EXAMPLE) if run.line - 2 in order]
+        seen = {one.run.line: one.predicted for one in map(predict, runs)}
         blank = [
             {key: "" if key in (*RESULTS, *COMMENTS) else text for key, text in row.items()}
             for row in rows
         ]
-        order = list(range(len(rows)))
-        random.Random(3).shuffle(order)
         path = written(tmp_path, [blank[at] for at in order])
         for at, one in zip(order, map(predict, read_table(path)), strict=True):
             before = seen[at + 2]
@@ -289,8 +291,6 @@ class TestVerb:
             path.write_text(text)
             with pytest.raises(InputError, match=why):
                 read_table(path)
-        with pytest.raises(InputError, match="No such file"):
-            read_table(tmp_path / "none.csv")
         empty = written(tmp_path, [{}], ["model", "gpu", "gpus", "sequence_length"])
         empty.write_text("model,gpu,gpus,sequence_length\n")
         with pytest.raises(InputError, match="no lines"):

@@ -206,7 +206,6 @@ class TestGoingOn:
         monkeypatch.setattr("allrail.sweeps.pool.subprocess.Popen", None)
         assert allrail.sweep(STUDY, swept.folder).known == 6
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("sent", [signal.SIGKILL, signal.SIGINT])
     def test_after_a_signal(self, tmp_path, sent):
         one = study({"schedule.chunks": [1, 2, 4], "seed": {"from": 0, "to": 199, "count": 200}})
@@ -359,7 +358,6 @@ def _losing_a_node(one, folder):
     return json.loads(done.stdout.splitlines()[-1])
 
 
-@pytest.mark.slow
 def test_a_ray_cluster_that_loses_a_node_gives_the_same_bytes(tmp_path):
     pytest.importorskip("ray", reason="`allrail[ray]`")
     axes = {"schedule.chunks": [64, 128], "schedule.policy": ["baseline", "themis"]}

@@ -1,7 +1,7 @@
 """The Themis paper's numbers within their tolerances, and allrail's scheduler above Themis.
 
-`make reproduce` runs everything; here plans run on fewer perturbed fabrics and in `links` on two
-cases only.
+`make reproduce` runs everything; here plans run on fewer perturbed fabrics, and in `links` on two
+platforms with fewer NPUs.
 """
 
 from __future__ import annotations
@@ -9,17 +9,32 @@ from __future__ import annotations
 import pytest
 
 import allrail
+from allrail.files import write_yaml
 from allrail.reproduce import themis
 from allrail.reproduce.grid import CELLS, Cell, perturbed
+from allrail.scenario.presets import FOLDER
+from allrail.scenario.text import read_file
 
-pytestmark = pytest.mark.slow
-
-LINKS = (Cell("2D-SW_SW", "100 MB"), Cell("3D-FC_Ring_SW", "100 MB"))
+SMALL = {"2D-SW_SW": (4, 8), "3D-FC_Ring_SW": (4, 4, 4)}
+"""In `links` every message is simulated: platforms with so many NPUs along each dimension."""
 
 
 @pytest.fixture(scope="module")
-def reproduction():
-    return themis.run(seeds=2, links=LINKS, cache=False)
+def small(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("small")
+    cells = []
+    for platform, sizes in SMALL.items():
+        fabric = read_file(FOLDER / f"{platform}.yaml")[0]
+        for dimension, size in zip(fabric["dimensions"], sizes, strict=True):
+            dimension["size"] = size
+        write_yaml(folder / f"{platform}.yaml", {**fabric, "name": f"{platform} small"})
+        cells.append(Cell(str(folder / f"{platform}.yaml"), "100 MB"))
+    return cells
+
+
+@pytest.fixture(scope="module")
+def reproduction(small):
+    return themis.run(seeds=2, links=small, cache=False)
 
 
 CASES = (

@@ -131,12 +131,6 @@ class TestBadInput:
         for part in parts:
             assert part in told.stderr
 
-    def test_no_workload(self, folder, allrail_cli):
-        self.refused(allrail_cli("tune", "scenario.yaml"), "no workload")
-
-    def test_no_trials(self, allrail_cli):
-        self.refused(allrail_cli("tune", str(SCENARIO), "--trials", "0"), "below 1")
-
     def test_no_optuna(self, allrail_cli, monkeypatch):
         monkeypatch.setitem(sys.modules, "optuna", None)
         self.refused(allrail_cli("tune", str(SCENARIO)), "Optuna is not installed")
@@ -146,11 +140,3 @@ class TestBadInput:
         command = ("tune", str(SCENARIO), "--trials", "2", "--study", file)
         assert allrail_cli(*command).status == 0
         self.refused(allrail_cli(*command, "--seed", "1"), "another scenario, seed")
-
-    @pytest.mark.parametrize("text", ["hello\n", "{}\n", "[1]\n"])
-    def test_a_file_of_something_else(self, allrail_cli, tmp_path, text):
-        file = tmp_path / "notes.txt"
-        file.write_text(text)
-        told = allrail_cli("tune", str(SCENARIO), "--study", str(file))
-        self.refused(told, "no study of Optuna")
-        assert file.read_text() == text

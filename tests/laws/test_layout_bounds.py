@@ -49,7 +49,7 @@ def a_case(seed):
         dimensions=tuple(one["size"] for one in dimensions),
     )
     layouts = space(job, sizes).layouts
-    return job, draw.sample(layouts, min(len(layouts), 20))
+    return job, draw.sample(layouts, min(len(layouts), 8))
 
 
 @pytest.mark.parametrize("part", range(10))

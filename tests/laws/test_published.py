@@ -40,7 +40,6 @@ VERBS: dict[str, Callable[[], Reproduction]] = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("verb", VERBS)
 def test_every_row_says_where_it_is_published_and_how_ours_came_about(verb, monkeypatch) -> None:
     monkeypatch.delenv(astra_sim.REFERENCE, raising=False)

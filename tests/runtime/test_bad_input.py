@@ -1,10 +1,15 @@
-"""Mistakes with `allrail.Communicator`: each is one error that says what to do."""
+"""Mistakes with `allrail.Communicator`: each is one error that says what to do.
+
+The table is `communicator.txt`: what is done on both ranks, and what both are told, word for word.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,6 +37,7 @@ def overlapping(group):
     try:
         group.all_reduce(whole[40:], name="overlapping")
     finally:
+        group.all_reduce(np.ones(1), name="both have tried").wait()
         group.all_reduce(np.ones(60), name=other).wait()
         handle.wait()
 
@@ -57,102 +63,60 @@ def after_close(group):
     group.all_reduce(np.ones(2))
 
 
-# What is done on both ranks; the error, and what it says.
-ALONE = {
-    "a list": (lambda g: g.all_reduce([1.0, 2.0]), "`array` is `list`", "numpy.asarray"),
-    "nothing": (lambda g: g.all_reduce(None), "`array` is `NoneType`", "DLPack"),
-    "a stride": (lambda g: g.all_reduce(np.ones(10)[::2]), "one after the other", "ascontiguous"),
-    "columns": (lambda g: g.all_gather(np.ones((2, 3)).T), "one after the other", "contiguous"),
-    "one for all": (
-        lambda g: g.all_reduce(np.broadcast_to(np.ones(1), (5,))),
-        "one after the other",
-        "contiguous copy",
-    ),
-    "overlapping": (overlapping, "has some of this memory", "wait for that one"),
-    "flags": (lambda g: g.all_reduce(np.ones(2, bool)), "type bool cannot be summed", "float32"),
-    "complex": (lambda g: g.all_reduce(np.ones(2, "c8")), "complex64 cannot be summed", "cast"),
-    "objects": (lambda g: g.all_gather(np.array([None])), "are no numbers", "astype"),
-    "words": (lambda g: g.broadcast(np.array(["a"])), "are no numbers", "astype"),
-    "byte order": (lambda g: g.all_reduce(np.ones(2, ">f4")), "in another order", "astype"),
-    "gpu": (lambda g: g.all_reduce(OnGpu()), "in the memory of a GPU", "host memory"),
-    "op": (lambda g: g.all_reduce(np.ones(2), op="averag"), "`op` is `averag`", "`average`"),
-    "whole average": (
-        lambda g: g.all_reduce(np.ones(2, int), op="average"),
-        "the average of elements of type int64",
-        "float32",
-    ),
-    "uneven": (lambda g: g.reduce_scatter(np.ones(3)), "its first axis, of 3", "pad it"),
-    "uneven rows": (lambda g: g.all_to_all(np.ones((5, 2))), "its first axis, of 5", "reshape"),
-    "no axis": (lambda g: g.all_to_all(np.float64(1)), "it has no axis", "reshape"),
-    "root": (lambda g: g.broadcast(np.ones(2), root=2), "`root` is `2`", "0 to 1"),
-    "two threads": (in_two_threads, "come from two threads", "a name"),
-    "closed": (after_close, "it is closed", "before `close`"),
-    "priority": (
-        lambda g: g.all_reduce(np.ones(2), priority=0.5),
-        "`priority` is `0.5`",
-        "such as 0",
-    ),
-    "name": (lambda g: g.all_reduce(np.ones(2), name=3), "`name` is `3`", "text"),
+TABLE = Path(__file__).with_name("communicator.txt").read_text()
+ROWS = re.findall(r"^>>> (.+)\n(.+)\n\nhint: (.+)$", TABLE, re.MULTILINE)
+NAMES = {
+    "np": np,
+    "OnGpu": OnGpu,
+    "overlapping": overlapping,
+    "in_two_threads": in_two_threads,
+    "after_close": after_close,
 }
 
 
-def mistake(rank, what):
-    with allrail.Communicator() as group:
-        try:
-            ALONE[what][0](group)
-        except InputError as error:
-            said = str(error)
-        else:
-            return "no error"
-        if what != "closed":  # the group goes on
-            assert group.all_reduce(np.ones(2)).wait().tolist() == [2, 2]
-        return said
+def test_the_table_is_read_whole():
+    assert len(ROWS) == TABLE.count("hint: ") == TABLE.count(">>> ") == 27
 
 
-@pytest.mark.parametrize("what", ALONE)
-def test_a_mistake_of_a_rank(what, ranks_of):
-    _, message, hint = ALONE[what]
-    for said in ranks_of(mistake)(what):
-        assert message in said
-        assert "\n\nhint: " in said
-        assert hint in said.split("\n\nhint: ")[1]
-
-
-# What each rank does; and what both are told.
-BETWEEN = {
-    "shape": (lambda g: g.all_reduce(np.ones(4 + g.rank)), "shape differs"),
-    "dtype": (lambda g: g.all_gather(np.ones(4, "f4" if g.rank else "i4")), "dtype differs"),
-    "kind": (
-        lambda g: g.all_gather(np.ones(4)) if g.rank else g.all_reduce(np.ones(8)),
-        "kind differs",
-    ),
-    "root": (lambda g: g.broadcast(np.ones(1 << 20), root=g.rank), "root differs"),
-    "by name": (lambda g: g.all_reduce(np.ones(4 + g.rank), name="loss"), "`loss`"),
-    "missing": (
-        lambda g: g.all_reduce(np.ones(4), name="late") if g.rank == 0 else g.close(),
-        "rank 1 has closed its node",
-    ),
-}
-
-
-def difference(rank, what):
+def mistake(rank, done):
+    """What is raised: its kind and its words."""
     with allrail.Communicator(timeout=20.0) as group:
         try:
-            handle = BETWEEN[what][0](group)
-            if handle is not None:
-                handle.wait()
-                group.barrier()
+            handle = eval(done, NAMES, {"group": group})
+            handle.wait()
+            group.barrier()
+        except InputError as error:
+            if "close" not in done:  # the group goes on
+                assert group.all_reduce(np.ones(2)).wait().tolist() == [2, 2]
+            return "InputError", str(error)
         except TrainingError as error:
-            return str(error)
-        return "no error"
+            return "TrainingError", str(error)
+        return "nothing", ""
 
 
-@pytest.mark.parametrize("what", BETWEEN)
-def test_ranks_that_differ(what, ranks_of):
-    said = ranks_of(difference)(what)
-    for one in said[:1] if what == "missing" else said:
-        assert BETWEEN[what][1] in one
-        assert "hint: " in one
+@pytest.mark.parametrize(("done", "message", "hint"), ROWS, ids=[done for done, *_ in ROWS])
+def test_a_mistake(done, message, hint, ranks_of):
+    # Where ranks differ the job ends: what two ranks do after it is another's business.
+    kind = "TrainingError" if "group.rank" in done else "InputError"
+    told = re.escape(f"{message}\n\nhint: {hint}").replace(r"\.\.\.", ".+")
+    for raised, said in ranks_of(mistake)(done):
+        assert raised == kind
+        assert re.fullmatch(told, said), said
+
+
+def closes_early(rank):
+    with allrail.Communicator(timeout=20.0) as group:
+        if rank == 1:
+            return ""
+        with pytest.raises(TrainingError) as raised:
+            group.all_reduce(np.ones(4), name="late").wait()
+        return str(raised.value)
+
+
+def test_a_rank_that_closes_before_the_others(on_ranks):
+    said = on_ranks(closes_early)[0]
+    assert said.startswith("`late`: rank 1 has closed its node, and exchange 1 of tensor `late` ")
+    assert said.endswith("hint: every rank must submit the same tensors as often before it closes")
 
 
 def given_up(rank):

@@ -8,6 +8,8 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[torch]`")
 
+import torch._dynamo  # noqa: E402, F811 - seconds, and DDP would import it in every child
+
 import allrail.torch as art  # noqa: E402
 
 

@@ -1,7 +1,9 @@
 """What breaks, and how it ends: every survivor raises one error that says who and what, in time.
 
-Each fault is injected into rank 1 of 3 in the middle of a training step. `REPEAT=20` in the
-environment injects each 20 times (`make faults`).
+Each fault is injected into rank 1 of 3 in the middle of a training step. What notices it is one
+event; every timeout that might do the same is longer than a test may take. How quickly is judged
+where the machine has nothing else to do: `REPEAT=20` in the environment (`make faults`) injects
+each fault 20 times, within the times below.
 """
 
 from __future__ import annotations
@@ -34,22 +36,34 @@ from testbed import Cluster, Network, why_not  # noqa: E402
 from testbed.local import LocalJob  # noqa: E402
 
 RANKS, BROKEN, STEPS = 3, 1, 3
+ALONE = "REPEAT" in os.environ
 TIMES = range(int(os.environ.get("REPEAT", "1")))
-TIMEOUTS = {"connect": "20 s", "link": "2 s", "silent": "2 s", "heartbeat": "200 ms"}
+NEVER = "600 s"
+TIMEOUTS = {"connect": "20 s", "link": NEVER, "silent": NEVER, "heartbeat": "200 ms"}
+PATIENCE = 30.0
+"""Seconds that something may take on a machine that is busy with other tests."""
 LOOPBACK = {"interface": "127.0.0.1", "bandwidth": "20 Gb/s", "latency": "20 us"}
 
 
 class Moment:
-    """A time that all processes see."""
+    """A time that all processes see, and which ranks have raised since."""
 
     def __init__(self):
-        self.memory = mmap.mmap(-1, 8)
+        self.memory = mmap.mmap(-1, 8 + RANKS)
 
     def set(self):
         self.memory[:8] = struct.pack("d", time.monotonic())
 
     def ago(self):
         return time.monotonic() - struct.unpack("d", self.memory[:8])[0]
+
+    def noticed(self, rank):
+        self.memory[8 + rank] = 1
+
+    def wait_for_others(self):
+        """Until all ranks but the broken one have noticed, or time is up."""
+        while sum(self.memory[8:]) < RANKS - 1 and self.ago() < PATIENCE:
+            time.sleep(0.01)
 
 
 def native(rank, *, dimension=LOOPBACK, **settings):
@@ -106,10 +120,11 @@ def training(rank, moment, fault, *, undo=False, steps=1000, **settings):
         del gradient
         if rank == BROKEN:
             moment.set()
-            fault()
+            fault(moment)
 
     model[1].weight.register_hook(inject)
     said = caught(lambda: train(model, optimizer, steps), moment)
+    moment.noticed(rank)
     made = art.steps(model)
     with contextlib.suppress(art.TrainingError):
         art.release(model)
@@ -118,7 +133,7 @@ def training(rank, moment, fault, *, undo=False, steps=1000, **settings):
     return said, before, after, made
 
 
-def run(body, timeout=40):
+def run(body, timeout=2 * PATIENCE):
     """Rank by rank what a body has returned, or how it ended."""
     job = LocalJob(RANKS)
     job.start(body)
@@ -130,20 +145,20 @@ def check(answers, said, seconds, *, survivors=(0, 2), sockets=True):
         (took, text, field), before, after, _ = answers[rank]
         assert re.search(said, text), text
         assert field, text
-        assert took < seconds, (took, text)
+        assert took < (seconds if ALONE else PATIENCE), (took, text)
         assert after[1] == before[1] == 0, "threads are left"
         if sockets:
             assert after == before, "sockets are left"
 
 
-def killed():
+def killed(moment):
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def stopped():
+def stopped(moment):
     me = os.getpid()
-    if os.fork() == 0:  # nobody else ends it
-        time.sleep(7)
+    if os.fork() == 0:  # nobody else ends it, and not before it was missed
+        moment.wait_for_others()
         os.kill(me, signal.SIGKILL)
         os._exit(0)
     os.kill(me, signal.SIGSTOP)
@@ -155,44 +170,48 @@ def left():
     os._exit(3)
 
 
-def raises():
+def raises(moment):
     """An exception on one rank only, which nobody catches."""
     with contextlib.suppress(ZeroDivisionError):
         1 / 0  # noqa: B018
     left()
 
 
-def exits():
+def exits(moment):
     try:
         sys.exit(3)
     except SystemExit:
         left()
 
 
-def interrupted():
+def interrupted(moment):
     """Ctrl-C on one rank only, which ends its script."""
+    # Whoever is started in the background of a shell ignores Ctrl-C.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
         os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(5)
+        time.sleep(PATIENCE)
     except KeyboardInterrupt:
         left()
 
 
+# The fault, what is said of it, within how many seconds, and the timeout that notices it, if any.
 ENDS = {
-    "SIGKILL": (killed, "rank 1 is lost", 2.0),
-    "SIGSTOP": (stopped, "rank 1", 6.0),
-    "exception": (raises, "rank 1", 3.0),
-    "sys.exit": (exits, "rank 1", 3.0),
-    "Ctrl-C": (interrupted, "rank 1", 3.0),
+    "SIGKILL": (killed, "rank 1 is lost", 2.0, {}),
+    "SIGSTOP": (stopped, "rank 1 is lost: .* has said nothing for 2s", 6.0, {"silent": "2 s"}),
+    "exception": (raises, "rank 1", 3.0, {}),
+    "sys.exit": (exits, "rank 1", 3.0, {}),
+    "Ctrl-C": (interrupted, "rank 1", 3.0, {}),
 }
 
 
 @pytest.mark.parametrize("time_", TIMES)
 @pytest.mark.parametrize("name", ENDS)
 def test_a_rank_that_ends_or_hangs_is_named_by_all_others(name, time_):
-    fault, said, seconds = ENDS[name]
+    fault, said, seconds, times = ENDS[name]
     moment = Moment()
-    answers = run(lambda rank: training(rank, moment, fault))
+    timeouts = {**TIMEOUTS, **times}
+    answers = run(lambda rank: training(rank, moment, fault, timeouts=timeouts))
     assert answers[BROKEN] == "ended"
     check(answers, said, seconds)
 
@@ -207,7 +226,7 @@ def test_ctrl_c_on_all_ends_all(time_):
         signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
         signal.setitimer(signal.ITIMER_REAL, 1.5 + 0.01 * rank)
         try:
-            said, *_ = training(rank, moment, lambda: None, steps=1_000_000)
+            said, *_ = training(rank, moment, lambda _: None, steps=1_000_000)
             # Another rank had it first, and has left; this one's may still be on its way.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         except KeyboardInterrupt:
@@ -221,7 +240,7 @@ def test_ctrl_c_on_all_ends_all(time_):
 
     for ended in run(body):
         assert isinstance(ended, float), ended
-        assert ended < 5
+        assert ended < (5 if ALONE else PATIENCE)
 
 
 def one_tensor(rank, moment, *, name="weight", shape=(40,), dtype=torch.float32, **settings):
@@ -258,14 +277,12 @@ OTHERS = {
 def test_a_rank_that_has_another_tensor_or_plan_is_named(name, time_):
     differs, said = OTHERS[name]
     moment = Moment()
-    answers = run(
-        lambda rank: one_tensor(rank, moment, **(differs if rank == BROKEN else {})), timeout=40
-    )
+    answers = run(lambda rank: one_tensor(rank, moment, **(differs if rank == BROKEN else {})))
     for rank in (0, 2):
         assert answers[rank][0] is not None, "nothing was raised"
         took, text, _ = answers[rank][0]
         assert re.search(said, text), text
-        assert took < 6, text
+        assert took < (6 if ALONE else PATIENCE), text
         assert "rank 1" in text, text
     assert answers[BROKEN][0] is not None
 
@@ -293,7 +310,7 @@ def test_workers_of_a_data_loader_change_nothing(time_):
         art.release(model)
         return state
 
-    first, *others = run(body, timeout=60)
+    first, *others = run(body)
     assert isinstance(first, list), first
     assert others == [first] * 2
 
@@ -357,7 +374,7 @@ def test_a_lost_link_is_noticed_on_both_sides(time_):
     cluster = Cluster(RANKS, [Network(100_000_000)])
     moment = Moment()
 
-    def cut():
+    def cut(moment):
         subprocess.run(["ip", "link", "set", cluster.device(), "down"], check=True)
 
     def work(rank):
@@ -369,12 +386,12 @@ def test_a_lost_link_is_noticed_on_both_sides(time_):
             MASTER_PORT="29500",
         )
         link = {"interface": cluster.address(rank), "bandwidth": "100 Mb/s", "latency": "50 us"}
-        times = {**TIMEOUTS, "silent": "8 s"}  # later than the link is given up
+        times = {**TIMEOUTS, "link": "2 s"}
         answer = training(rank, moment, cut, dimension=link, timeouts=times, shared_memory=False)
         time.sleep(1.0 if rank == 0 else 0.0)  # it keeps the store
         return answer
 
-    answers = cluster.run(work, timeout=40).results
+    answers = cluster.run(work, timeout=2 * PATIENCE).results
     # Rank 0 keeps the store: its connections are torch's, and come and go.
     check(answers, "rank 1", 8.0, survivors=(0,), sockets=False)
     check(answers, "rank 1", 8.0, survivors=(2,))

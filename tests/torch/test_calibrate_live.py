@@ -98,21 +98,3 @@ def test_the_printed_command_writes_a_fabric(tmp_path):
     tree = yaml.safe_load(out.read_text())
     assert tree["calibrated"] is True
     assert tree["dimensions"][0]["size"] == 2
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ((), "knows no others"),
-        (("--sizes", "4 KiB"), "it is no range"),
-        (("--sizes", "4 KiB:4 parsecs"), "no range of sizes"),
-        (("--sizes", "1 MiB:4 KiB"), "upwards"),
-        (("--collective", "barrier"), "barrier"),
-    ],
-)
-def test_what_cannot_be_says_why(options, said, allrail_cli, monkeypatch):
-    for name in ("RANK", "WORLD_SIZE", "ALLRAIL_RANK"):
-        monkeypatch.delenv(name, raising=False)
-    told = allrail_cli("calibrate", "live", *options)
-    assert told.status == 2
-    assert said in told.stderr

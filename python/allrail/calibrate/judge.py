@@ -133,7 +133,14 @@ def expect(
             "the simulator has no such collective",
             field="collective",
             value=collective,
-            hint=did_you_mean(collective, OPERATIONS),
+            hint=did_you_mean(collective, OPERATIONS, others="it has"),
+        )
+    if ranks < 2:
+        raise InputError(
+            "one rank has nobody to send to",
+            field="ranks",
+            value=str(ranks),
+            hint="give a table of two ranks or more",
         )
     part = within(dimensions, ranks, None if table is None else table.hosts)
     around, ring = AROUND[collective](ranks), _ring(part)

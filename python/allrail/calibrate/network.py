@@ -166,9 +166,16 @@ def _dimension(table: Table, inner: list[dict[str, Any]], first: Table) -> dict[
         within *= int(one["size"])
     if inner and (name != first.collective or ranks % within or ranks == within):
         raise InputError(
-            f"{name} over {ranks} ranks, beside {first.collective} over {first.ranks}",
+            f"it is of {name} over {ranks} ranks, and `{first.source}` of {first.collective} over"
+            f" {first.ranks}",
             source=table.source,
             hint="two tables are of one collective, and the second over a multiple of the ranks",
+        )
+    if table.rows[0].bytes == table.rows[-1].bytes:
+        raise InputError(
+            "one size was measured: what it takes beside its bytes cannot be told",
+            source=table.source,
+            hint="measure sizes from a few KiB to hundreds of MiB: `-b 1K -e 1G -f 2`",
         )
     size = ranks // within
     steps = run(name, [{**_STEPS, "size": size}], 1)
@@ -188,7 +195,8 @@ def _dimension(table: Table, inner: list[dict[str, Any]], first: Table) -> dict[
             hint="one ring over all ranks does not take turns: give this table alone",
         )
     rate = AROUND[name](size) * (largest / within) / left * 1e6
-    fixed = max(0.0, made.time_us(smallest) - before[1] - 1e6 * smallest / within / rate)
+    sent = AROUND[name](size) * smallest / within
+    fixed = max(0.0, made.time_us(smallest) - before[1] - 1e6 * sent / rate)
     return {
         "kind": "switch",
         "size": size,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
 
-from allrail.errors import InputError
+from allrail.errors import InputError, did_you_mean
 
 AROUND: dict[str, Callable[[float], float]] = {
     "all_reduce": lambda ranks: 2 * (ranks - 1) / ranks,
@@ -102,10 +102,12 @@ def chosen(
         one for one in told if collective in (None, one.collective) and ranks in (None, one.ranks)
     ]
     if not found:
+        names = {one.collective for one in tables if one.collective}
+        known = collective in (None, *names)
         raise InputError(
             f"no table is what `--collective` and `--ranks` say: {_named(tables)}",
             source=source,
-            hint="leave them out",
+            hint="leave them out" if known else did_you_mean(str(collective), sorted(names)),
         )
     if len(found) > most or len({table.collective for table in found}) > 1:
         files = ", or give a file for each" if most > 1 else ""

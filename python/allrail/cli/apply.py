@@ -14,7 +14,15 @@ _FILE = click.Path(path_type=Path)
 @click.command()
 @click.argument("file", type=_FILE)
 @options.sets
-@click.option("--out", "folder", required=True, type=_FILE, metavar="DIR", help="Write here.")
+@click.option(
+    "--out",
+    "folder",
+    required=True,
+    type=_FILE,
+    callback=options.writable,
+    metavar="DIR",
+    help="Write here.",
+)
 @click.option(
     "--for",
     "targets",
@@ -47,9 +55,8 @@ def command(
       allrail apply scenario.yaml --set workload.parallelism.tp=8 --out job
     """  # noqa: D301, click wants the character
     from allrail.apply import apply
-    from allrail.cli import folders, output
+    from allrail.cli import output
 
-    folders.check(folder)
     written = apply(file, folder, targets=targets, sets=sets)
     if as_json:
         output.print_json(

@@ -16,6 +16,14 @@ if TYPE_CHECKING:
     from allrail.calibrate.network import Calibrated
 
 _FILE = click.Path(path_type=Path)
+_out = click.option(
+    "-o",
+    "--out",
+    type=_FILE,
+    callback=options.writable_file,
+    metavar="FABRIC",
+    help="Write the fabric here.",
+)
 
 
 @click.group(cls=Group)
@@ -25,7 +33,7 @@ def command() -> None:
 
 @command.command("network")
 @click.argument("files", metavar="FILE...", nargs=-1, required=True, type=_FILE)
-@click.option("-o", "--out", type=_FILE, metavar="FABRIC", help="Write the fabric here.")
+@_out
 @click.option("--collective", help="Of several in a file, this one: all_reduce, all_gather, ...")
 @click.option(
     "--ranks",
@@ -97,7 +105,7 @@ def network(
 
 
 @command.command("live")
-@click.option("-o", "--out", type=_FILE, metavar="FABRIC", help="Write the fabric here.")
+@_out
 @click.option(
     "--collective",
     type=click.Choice(["all_reduce", "all_gather"]),

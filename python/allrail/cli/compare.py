@@ -90,8 +90,6 @@ def command(
                 value=text,
             )
         axes.setdefault(path.strip(), []).extend(_values(values, "--each"))
-    if out is not None:
-        folders.check(out)
     try:
         file = _one_file(files)
         base = load_scenario(file, sets=sets)

@@ -43,6 +43,7 @@ def command(
       allrail expect dgx-h100 --measured all_reduce.txt
     """  # noqa: D301, click wants the character
     from allrail.calibrate.judge import expect, judge
+    from allrail.calibrate.network import OPERATIONS
     from allrail.calibrate.read import read_tables
     from allrail.calibrate.table import chosen
     from allrail.cli import output
@@ -57,7 +58,7 @@ def command(
         [table] = chosen(
             read_tables(measured), source=str(measured), collective=collective, ranks=ranks
         )
-        if table.ranks is None:
+        if table.ranks is None and table.collective in OPERATIONS:
             raise InputError(
                 "it does not say how many ranks took part",
                 source=str(measured),

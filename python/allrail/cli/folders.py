@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,21 +14,56 @@ if TYPE_CHECKING:
     from allrail.scenario import Scenario
 
 
-def check(folder: Path) -> None:
+def check(folder: Path, *, option: str) -> None:
     """Refuse a folder that cannot take results, before anything is computed.
 
     Args:
         folder: Where they shall be written.
+        option: Which option named it.
 
     Raises:
-        InputError: It is a file, or holds something that would be lost.
+        InputError: It is a file or lies in one, nobody may write there, or it holds something that
+            would be lost.
     """
     if folder.exists() and not folder.is_dir():
-        raise InputError("it is a file", source="--out", value=str(folder), hint="name a folder")
+        raise InputError("it is a file", source=option, value=str(folder), hint="name a folder")
+    _check_place(folder.absolute(), folder, option)
     if (folder / "result.json").exists():
         from allrail.results.write import check_folder
 
         check_folder(folder)
+
+
+def check_file(file: Path, *, option: str) -> None:
+    """Refuse a file that cannot be written, before anything is computed.
+
+    Args:
+        file: What shall be written.
+        option: Which option named it.
+
+    Raises:
+        InputError: It is a folder or lies in a file, or nobody may write there.
+    """
+    if file.is_dir():
+        raise InputError("it is a folder", source=option, value=str(file), hint="name a file")
+    _check_place(file.absolute().parent, file, option)
+
+
+def _check_place(folder: Path, named: Path, option: str) -> None:
+    """Refuse a folder that is not there and cannot be made, or takes no files."""
+    there = next(one for one in (folder, *folder.parents) if one.exists())
+    why = ""
+    if not there.is_dir():
+        why = f"`{os.path.relpath(there)}` is a file"
+    elif not os.access(there, os.W_OK):
+        why = "Permission denied"
+    if why:
+        raise InputError(
+            f"it cannot be written: {why}",
+            source=option,
+            value=str(named),
+            hint="name a place where you may write and that has room",
+        )
 
 
 def tell_replaced(folder: Path) -> None:

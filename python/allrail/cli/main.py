@@ -133,6 +133,10 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         status = 0
     except click.ClickException as error:
         _fail(_usage(error))
+    except OSError as error:  # of a file, beside those that verbs expect
+        why = f"it cannot be used: {error.strerror or error}"
+        hint = "check that it is there, that you may use it and that there is room"
+        _fail(str(InputError(why, hint=hint, source=str(error.filename))))
     except (_Stopped, click.Abort, KeyboardInterrupt) as stop:
         status = stop.status if isinstance(stop, _Stopped) else 130
         if status == 130:

@@ -34,11 +34,38 @@ def as_json(command: F) -> F:
     )(command)
 
 
+def writable(ctx: click.Context, param: click.Parameter, folder: Path | None) -> Path | None:
+    """Refuse a folder that cannot take results, before anything is computed.
+
+    The callback of every option that names one.
+    """
+    del ctx
+    if folder is not None:
+        from allrail.cli import folders
+
+        folders.check(folder, option=param.opts[-1])
+    return folder
+
+
+def writable_file(ctx: click.Context, param: click.Parameter, file: Path | None) -> Path | None:
+    """Refuse a file that cannot be written, before anything is computed.
+
+    The callback of every option that names one.
+    """
+    del ctx
+    if file is not None:
+        from allrail.cli import folders
+
+        folders.check_file(file, option=param.opts[-1])
+    return file
+
+
 def out(command: F) -> F:
     """`--out DIR`."""
     return click.option(
         "--out",
         type=click.Path(path_type=Path),
+        callback=writable,
         metavar="DIR",
         help="Write result, tables, pictures, trace and report into this folder.",
     )(command)

@@ -90,8 +90,6 @@ def command(
     from allrail import placement
     from allrail.cli import folders, output
 
-    if out is not None:
-        folders.check(out)
     shapes = {"transpose": transpose, "aspect": aspect, "locality": locality}
     waits = trace is not None or jobs is not None
     _refuse_mixed(

@@ -32,6 +32,7 @@ _LETTERS = {
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
+    callback=options.writable_file,
     metavar="PATH",
     help="Write the plan to this file; of --model, the best layout's scenario.",
 )

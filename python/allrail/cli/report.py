@@ -6,12 +6,15 @@ from pathlib import Path
 
 import click
 
+from allrail.cli import options
+
 
 @click.command()
 @click.argument("path", metavar="DIR", type=click.Path(path_type=Path))
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
+    callback=options.writable_file,
     metavar="FILE",
     help="Write the page here; `report.html` beside the results if left out.",
 )

@@ -53,11 +53,9 @@ def command(
 
 
 def _everything(given: Path | None, *, as_json: bool, out: Path | None) -> None:
-    from allrail.cli import folders, output
+    from allrail.cli import output
     from allrail.reproduce.everything import PARTS, reference_folder, together
 
-    if out is not None:
-        folders.check(out)
     reference = reference_folder(given)
     parts = {}
     for name, run in PARTS.items():
@@ -204,12 +202,10 @@ def hammingmesh(
 
     Results are kept on disk as they come: after an interruption the same command goes on.
     """
-    from allrail.cli import folders, output
+    from allrail.cli import output
     from allrail.reproduce import hammingmesh as paper
     from allrail.reproduce.hammingmesh import workloads as training
 
-    if out is not None:
-        folders.check(out)
     worlds: tuple[Literal["flows", "packets"], ...] = (
         ("flows", "packets") if world == "both" else (world,)
     )

@@ -24,7 +24,13 @@ _FILE = click.Path(path_type=Path)
 @click.option("--fabrics", multiple=True, metavar="FABRIC", help="Try this one; again for more.")
 @click.option("--list", "folder", type=_FILE, metavar="DIR", help="Try every fabric file in DIR.")
 @click.option("--prices", type=_FILE, metavar="FILE", help="As for `allrail cost`.")
-@click.option("--out", type=_FILE, metavar="DIR", help="Write the curves as CSV and a picture.")
+@click.option(
+    "--out",
+    type=_FILE,
+    callback=options.writable,
+    metavar="DIR",
+    help="Write the curves as CSV and a picture.",
+)
 @options.of_model
 @options.as_json
 def command(

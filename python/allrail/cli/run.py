@@ -52,7 +52,10 @@ def command(*, folder: Path, as_json: bool, words: tuple[str, ...]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise InputError(
-            f"it cannot be made: {error.strerror}", field="--trace", value=str(folder)
+            f"it cannot be made: {error.strerror}",
+            source="--trace",
+            value=str(folder),
+            hint="name a place where you may write and that has room",
         ) from None
     record.clear(folder)
     status = _run(words, {**os.environ, "ALLRAIL_TRACE": str(folder.absolute())})

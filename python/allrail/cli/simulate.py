@@ -83,8 +83,6 @@ def command(
         _refuse_foreign(given, file=file, write_scenario=write_scenario)
         worlds = () if world is None else (f"world={world}",)
         scenario = load_scenario(file or "", sets=(*sets, *worlds))
-    if out is not None:
-        folders.check(out)
     slices = options.slices(out=out, timeline=timeline)
     if scenario.workload is not None:
         _refuse_plan(plan, "a workload plans every collective of the step itself")

@@ -34,6 +34,7 @@ _WORTH = (
 @click.option(
     "--out",
     type=click.Path(path_type=Path),
+    callback=options.writable,
     metavar="DIR",
     help="Write table, pictures and report into this folder; named as the study if left out.",
 )

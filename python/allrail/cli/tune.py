@@ -20,6 +20,7 @@ from allrail.errors import show as shown
 @click.option(
     "--study",
     type=click.Path(path_type=Path),
+    callback=options.writable_file,
     metavar="FILE",
     help="Keep the trials in this file: the same command goes on, or further with more trials.",
 )

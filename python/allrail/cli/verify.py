@@ -22,6 +22,7 @@ _FILE = click.Path(path_type=Path)
     "--out",
     "fabric",
     type=_FILE,
+    callback=options.writable_file,
     metavar="FILE",
     help="Write the fabric as it was measured, for the next prediction.",
 )

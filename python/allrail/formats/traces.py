@@ -388,7 +388,7 @@ def _is_model(file: Path) -> bool:
         return False
     try:
         tree = json.loads(file.read_bytes())
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(tree, dict) and "model_type" in tree
 

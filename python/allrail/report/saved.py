@@ -6,14 +6,15 @@ as they are. So the page is the same, byte for byte, as the one that was written
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from allrail.errors import InputError
 from allrail.results.write import MADE_BY, RESULT_FILE
+from allrail.scenario.text import read_bytes, read_json
 
+_LARGEST = 1 << 30
 ELSEWHERE = {
     "sweep.jsonl": "`allrail sweep` with the same study and `--out` writes its report again, and "
     "simulates nothing that it knows",
@@ -37,33 +38,34 @@ def saved_page(path: Path) -> str:
     try:
         if "placement" in tree:
             return _placement(file.parent, tree["placement"])
+        if not tree["results"]:
+            raise _refused(path, "it holds no results", "simulate it again")
         first = tree["results"][0]["result"]
         for key, make in _KINDS.items():
             if key in first:
                 return make(file.parent, tree)
+    except InputError:
+        raise
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-        raise _refused(
-            path, f"it is not whole: {type(error).__name__}: {error}", "simulate it again"
-        ) from None
+        what = f"there is no `{error.args[0]}`" if isinstance(error, KeyError) else error
+        raise _refused(path, f"it is not whole: {what}", "simulate it again") from None
     raise _refused(path, "it holds results of no kind that has a report", "simulate it again")
 
 
 def _read(path: Path, file: Path) -> dict[str, Any]:
-    try:
-        tree = json.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+    if not file.exists():
         for name, hint in ELSEWHERE.items():
             if (file.parent / name).exists():
-                raise _refused(path, f"it has no `{RESULT_FILE}`", hint) from None
+                raise _refused(path, f"it has no `{RESULT_FILE}`", hint)
         raise _refused(
             path,
             f"there is no `{RESULT_FILE}`" if path.is_dir() else "there is no such file",
             "name a folder that `--out` of simulate, compare or place has written",
-        ) from None
-    except OSError as error:
-        raise _refused(path, f"it cannot be read: {error.strerror or error}", "") from None
-    except ValueError as error:
-        raise _refused(path, f"it is no JSON: {error}", "simulate it again") from None
+        )
+    try:
+        tree = read_json(read_bytes(file, most=_LARGEST), str(file))
+    except InputError as error:
+        raise _refused(path, error.why, "simulate it again") from None
     if not isinstance(tree, dict) or tree.get("made_by") != MADE_BY:
         raise _refused(
             path, "it was not written by allrail", "name a folder that `--out` has written"

@@ -181,10 +181,12 @@ def _expected(reference: Path | None) -> list[Mapping[str, Any]]:
         tree = json.loads(file.read_text(encoding="utf-8"))
         cases = [{**case, "folder": folder} for case in tree["cases"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
+        why = getattr(error, "strerror", None) or error
         raise InputError(
-            f"its cases cannot be read: {error}",
+            f"its cases cannot be read: {why}",
             source=str(file),
-            hint=f"{REFERENCE} names a folder with `astra-sim/expected.json`",
+            hint="name the folder that has `expected.json`, or by "
+            f"{REFERENCE} the one that has it in `astra-sim`",
         ) from None
     return [case for case in cases if case.get("needs") in (None, "training")]
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from allrail.errors import InputError
 from allrail.reproduce.astra_sim import REFERENCE
 from allrail.reproduce.rows import Detail, Progress, Reproduction
 
@@ -98,11 +99,22 @@ def reference_folder(given: Path | None) -> Path | None:
 
     Args:
         given: By the user; else by the environment.
+
+    Raises:
+        InputError: It is named, and is no folder.
     """
     import os
 
     named = os.environ.get(REFERENCE)
-    return given or (Path(named) if named else None)
+    folder = given or (Path(named) if named else None)
+    if folder is not None and not folder.is_dir():
+        raise InputError(
+            "there is no such folder",
+            source="--reference" if given else REFERENCE,
+            value=str(folder),
+            hint="a folder with `astra-sim/expected.json` and `training_runs.csv`, or leave it out",
+        )
+    return folder
 
 
 def together(parts: Mapping[str, Reproduction]) -> Reproduction:

@@ -142,8 +142,16 @@ def read(where: Path) -> list[Record]:
         try:
             record: Record = json.loads(gzip.decompress(path.read_bytes()))
             known = record["schema_version"] == SCHEMA_VERSION
-            record["marks"] = [Mark(*each) for each in record["marks"]]
-        except (OSError, EOFError, zlib.error, ValueError, KeyError, TypeError) as error:
+            if known:
+                _check(record)
+                record["marks"] = [_mark(*each) for each in record["marks"]]
+        except (OSError, EOFError, zlib.error, ValueError, RecursionError):
+            raise InputError(
+                "it is no record of a rank, or cut off",
+                source=str(path),
+                hint="trace into a folder of its own",
+            ) from None
+        except (KeyError, TypeError) as error:
             raise InputError(
                 f"it is no record of a rank: {error}",
                 source=str(path),
@@ -158,6 +166,36 @@ def read(where: Path) -> list[Record]:
             )
         found.append(record)
     return sorted(found, key=lambda one: (one["model"], one["rank"]))
+
+
+_OR_NONE = (dict, type(None))
+_KINDS: Mapping[str, type | tuple[type, ...]] = {
+    "rank": int,
+    "ranks": int,
+    "model": str,
+    "transport": str,
+    "crosses": bool,
+    "tensors": list,
+    "marks": list,
+    "settings": _OR_NONE,
+    "timeline": _OR_NONE,
+    "report": _OR_NONE,
+    "barriers": dict,
+}
+
+
+def _mark(kind: Any, *numbers: Any) -> Mark:
+    if isinstance(kind, str) and len(numbers) == 3 and {type(one) for one in numbers} == {int}:
+        return Mark(kind, *numbers)
+    raise TypeError("`marks` has something else than a word and three whole numbers")
+
+
+def _check(record: Mapping[str, Any]) -> None:
+    """Refuse what lacks a key, or has something else there."""
+    for key, kind in _KINDS.items():
+        if not isinstance(record.get(key, ...), kind):
+            what = type(record[key]).__name__ if key in record else "missing"
+            raise TypeError(f"`{key}` is {what}")
 
 
 def clear(where: Path) -> None:

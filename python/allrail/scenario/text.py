@@ -48,11 +48,20 @@ def read_file(path: FilePath) -> tuple[Any, Places]:
     return read_text(read_bytes(path), source=str(path), json_only=path.suffix == ".json")
 
 
-def read_bytes(path: FilePath) -> str:
-    """Read a file of UTF-8 text of at most 16 MiB.
+def read_bytes(
+    path: FilePath,
+    *,
+    most: int = MAX_BYTES,
+    lossy: bool = False,
+    wanted: str = "a readable YAML or JSON file",
+) -> str:
+    """Read a file of UTF-8 text.
 
     Args:
         path: The file.
+        most: How large it may be, bytes.
+        lossy: Whether bytes that are no UTF-8 are replaced instead of refused.
+        wanted: What the hint asks for where it cannot be read.
 
     Raises:
         InputError: There is no such file, it is no text, or it is too large.
@@ -60,18 +69,19 @@ def read_bytes(path: FilePath) -> str:
     source = str(path)
     try:
         with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+            data = file.read(most + 1)
     except FileNotFoundError:
         raise InputError("there is no such file", source=source, hint=_near_files(path)) from None
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error)
         raise InputError(
-            f"it cannot be read: {why}", source=source, hint="give a readable YAML or JSON file"
+            f"it cannot be read: {why}", source=source, hint=f"give {wanted}"
         ) from None
-    if len(data) > MAX_BYTES:
-        raise InputError("it is larger than 16 MiB", source=source, hint="is it the right file?")
+    if len(data) > most:
+        why = f"it is larger than {most >> 20} MiB"
+        raise InputError(why, source=source, hint="is it the right file?")
     try:
-        return data.decode("utf-8-sig")
+        return data.decode("utf-8-sig", errors="replace" if lossy else "strict")
     except UnicodeDecodeError as error:
         raise InputError(
             f"byte {error.start} is not UTF-8 text", source=source, hint="save it as UTF-8"
@@ -93,7 +103,7 @@ def read_text(text: str, *, source: str, json_only: bool = False) -> tuple[Any, 
         InputError: The text is malformed.
     """
     if json_only:
-        value = _read_json(text, source)
+        value = read_json(text, source)
         try:
             places = _Builder(text, source).document()[1]
         except InputError:  # JSON that is no YAML, such as one with tabs: no lines then
@@ -113,7 +123,17 @@ def _near_files(path: FilePath) -> str:
     return f"did you mean `{path.parent / near[0]}`?" if near else "check the path"
 
 
-def _read_json(text: str, source: str) -> Any:
+def read_json(text: str, source: str) -> Any:
+    """Read JSON text; a key that stands twice is a mistake.
+
+    Args:
+        text: The text.
+        source: What errors call it.
+
+    Raises:
+        InputError: It is not JSON, or nested too deeply.
+    """
+
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
         value = dict(items)
         if len(value) != len(items):

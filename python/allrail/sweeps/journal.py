@@ -111,7 +111,7 @@ class Journal:
             told = _told(line)
             if number == 0:
                 self._check(told, head, line)
-            if told is None:
+            if told is None or (number > 0 and not _is_outcome(told, len(self._study.points))):
                 break  # cut off by a crash
             if number > 0 and not told.get("lost"):
                 self.outcomes.setdefault(told["point"], told)
@@ -153,3 +153,10 @@ def _told(line: bytes) -> dict[str, Any] | None:
     except ValueError:
         return None
     return told if isinstance(told, dict) else None
+
+
+def _is_outcome(told: dict[str, Any], points: int) -> bool:
+    """Whether a line says what came of a point of the study."""
+    point = told.get("point")
+    known = isinstance(point, int) and 0 <= point < points
+    return known and (isinstance(told.get("row"), dict) or isinstance(told.get("error"), str))

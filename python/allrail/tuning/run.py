@@ -22,6 +22,8 @@ from allrail.tuning.searcher import FAILED, Searcher, Trial, which
 from allrail.tuning.space import Knob, as_written, knobs, size
 
 TRIALS = 12
+_LARGEST_SEED = 100_000
+"""Every trial has ten thousand numbers of its own, below 2^32."""
 
 Simulate = Callable[[Mapping[str, Any]], float]
 """Returns the step's time with some values changed, µs."""
@@ -89,6 +91,13 @@ def tune(
     if trials < 1:
         raise InputError(
             "it is below 1", hint="for example `12`", field="trials", value=str(trials)
+        )
+    if not 0 <= seed <= _LARGEST_SEED:
+        raise InputError(
+            f"it is not from 0 to {_LARGEST_SEED:,}",
+            hint="for example `0`",
+            field="seed",
+            value=str(seed),
         )
     tuned = search(
         space,

@@ -219,10 +219,11 @@ def _kept(optuna: Any, study: Path | None, name: str) -> Any:
         others = [one.study_name for one in storage.get_all_studies() if one.study_name != name]
     except OSError as error:
         raise _refused(study, f"it cannot be used: {error.strerror or error}") from None
-    except ValueError as error:
-        if isinstance(error, InputError):
-            raise
-        raise _refused(study, f"it is no study of Optuna: {error}") from None
+    except InputError:
+        raise
+    except (ValueError, LookupError, TypeError, AttributeError, AssertionError):
+        # Optuna trusts what stands in its journals.
+        raise _refused(study, "it is no study of Optuna, or not whole") from None
     if others:
         raise _refused(study, "it has the trials of another scenario, seed or build of allrail")
     return optuna.create_study(study_name=name, storage=storage, load_if_exists=True)

@@ -7,8 +7,12 @@ from pathlib import Path
 from allrail.calibrate.read import nccl_json, nccl_tests, others
 from allrail.calibrate.table import Table
 from allrail.errors import InputError
+from allrail.scenario.text import read_bytes
 
 _LARGEST = 64 << 20
+_BYTES = 1 << 50
+_TIMES_US = (1e-3, 1e12)
+"""What a size and a time can be, with room: a nanosecond to eleven days, of a petabyte."""
 _FORMS = (
     (nccl_json.recognise, nccl_json.read),
     (others.recognise_osu, others.read_osu),
@@ -28,20 +32,28 @@ def read_tables(path: Path) -> list[Table]:
         InputError: It cannot be read, is of no form that is known, or says that it is wrong.
     """
     source = str(path)
-    try:
-        if path.stat().st_size > _LARGEST:
-            raise InputError("it is larger than 64 MB", source=source, hint="give the table alone")
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except OSError as error:
-        why = error.strerror or str(error)
-        raise InputError(f"it cannot be read: {why}", source=source) from None
+    text = read_bytes(path, most=_LARGEST, lossy=True, wanted="the output of nccl-tests")
     if not text.strip():
         raise InputError("it is empty", source=source, hint="give the output of nccl-tests")
     for recognise, read in _FORMS:
         if recognise(text):
-            return read(text, source)
+            return _possible(read(text, source))
     raise InputError(
         "it is of no form that is known",
         source=source,
         hint="nccl-tests (their output, or `-J`), OSU's latency tests, PyTorch's all_reduce_bench",
     )
+
+
+def _possible(tables: list[Table]) -> list[Table]:
+    """Refuse what no machine measures."""
+    low, high = _TIMES_US
+    for table in tables:
+        for row in table.rows:
+            if not (low <= row.time_us <= high and 1 <= row.bytes <= _BYTES):
+                raise InputError(
+                    f"{row.time_us:.3g} µs for {row.bytes:.3g} bytes cannot be",
+                    source=table.source,
+                    hint="give the output as it was printed",
+                )
+    return tables

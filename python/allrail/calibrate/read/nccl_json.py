@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
 from typing import Any
 
 from allrail.calibrate.read.programs import COLLECTIVES, MISTAKES, PROGRAM
 from allrail.calibrate.table import Row, Table, ranks_of
 from allrail.errors import InputError
+from allrail.scenario.text import read_json
 
 
 def recognise(text: str) -> bool:
@@ -28,9 +28,10 @@ def read(text: str, source: str) -> list[Table]:
     """
     hint = "give the file of `nccl-tests -J FILE`"
     try:
-        tree = json.loads(text)
-    except ValueError as error:
-        raise InputError(f"it is no JSON: {error}", source=source, hint=hint) from None
+        tree = read_json(text, source)
+    except InputError as error:
+        error.hint = hint
+        raise
     if not isinstance(tree, dict) or not isinstance(tree.get("results"), list):
         raise InputError("it has no `results`", source=source, hint=hint)
     rows, ratios = [], []
@@ -79,9 +80,13 @@ def read(text: str, source: str) -> list[Table]:
 
 
 def _number(value: Any) -> float | None:
-    if not isinstance(value, (int, float)) or not math.isfinite(value):
+    if not isinstance(value, (int, float)):
         return None
-    return float(value) if value > 0 else None
+    try:
+        number = float(value)
+    except OverflowError:  # a whole number of hundreds of digits
+        return None
+    return number if number > 0 and math.isfinite(number) else None
 
 
 def _time(half: dict[str, Any]) -> float | None:

@@ -22,7 +22,7 @@ _TAG = re.compile(r"^\s*(?:\[\d+(?:,\d+)?\](?:<\w+>:)?|\d+:(?=\s))\s*")
 _INNER_TAG = re.compile(r"\[\d+(?:,\d+)?\](?:<\w+>:)?(?=\s|$)")
 _HEADER = re.compile(r"\bsize\b.*\btime\b.*\balgbw\b.*\bbusbw\b")
 _RANK = re.compile(
-    r"Rank\s+(?P<rank>\d+)\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(?P<host>\S+)\s+device\s+\d+"
+    r"Rank\s+(?P<rank>\d{1,9})\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(?P<host>\S+)\s+device\s+\d+"
     r"\s+\[[^]]*\]\s*(?P<device>.*)$"
 )
 _FAILED = re.compile(r"\bOut of bounds values\s*:\s*(\d+)\s+FAILED")
@@ -140,6 +140,8 @@ def _half(size: int, words: list[str]) -> tuple[float, float, float] | None:
         return None
     for unit in (1.0, 1e3):
         rate = size / (time * unit) / 1e3
+        if not rate:
+            continue
         # Printed with two digits behind the point.
         if abs(rate - algbw) <= 0.0051 + _NEAR * algbw:
             return time * unit, algbw, busbw
@@ -153,7 +155,8 @@ def _half(size: int, words: list[str]) -> tuple[float, float, float] | None:
 
 def _whole(word: str) -> int | None:
     digits = word.replace("_", "").replace(",", "")
-    return int(digits) if digits.isascii() and digits.isdigit() else None
+    whole = digits.isascii() and digits.isdigit() and len(digits) < 19
+    return int(digits) if whole else None
 
 
 def _number(word: str) -> float | None:

@@ -16,13 +16,15 @@ _OSU_NAMES = {
     "bcast": "broadcast",
     "reduce": "reduce",
 }
-_SIZE = re.compile(r"^(\d+(?:\.\d+)?)\s*([KMGT]?i?)B$", re.IGNORECASE)
-_RATE = re.compile(r"^(\d+(?:\.\d+)?)\s*GBps$", re.IGNORECASE)
+_NUMBER = r"([0-9]{1,18}(?:\.[0-9]*)?)"
+_WHOLE = re.compile(r"[0-9]{1,18}")
+_SIZE = re.compile(rf"^{_NUMBER}\s*([KMGT]?i?)B$", re.IGNORECASE)
+_RATE = re.compile(rf"^{_NUMBER}\s*GBps$", re.IGNORECASE)
 _UNITS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
-_AVERAGE = re.compile(r"tput_avg \(Gbps\):\s*([\d.]+)\s+busbw_avg \(Gbps\):\s*([\d.]+)")
-_DATA = re.compile(r"data size:\s*([\d.]+)\s*GB")
-_GPUS = re.compile(r"(?:NUM_GPUS=|nproc[_-]per[_-]node[= ])(\d+)")
-_HOSTS = re.compile(r"(?:NUM_NODES=|nnodes[= ])(\d+)")
+_AVERAGE = re.compile(rf"tput_avg \(Gbps\):\s*{_NUMBER}\s+busbw_avg \(Gbps\):\s*{_NUMBER}")
+_DATA = re.compile(rf"data size:\s*{_NUMBER}\s*GB")
+_GPUS = re.compile(r"(?:NUM_GPUS=|nproc[_-]per[_-]node[= ])([0-9]{1,9})")
+_HOSTS = re.compile(r"(?:NUM_NODES=|nnodes[= ])([0-9]{1,9})")
 
 
 def recognise_osu(text: str) -> bool:
@@ -45,7 +47,7 @@ def read_osu(text: str, source: str) -> list[Table]:
     rows = []
     for line in text.splitlines():
         words = line.split()
-        if len(words) >= 2 and words[0].isdigit() and re.fullmatch(r"[\d.]+", words[1]):
+        if len(words) >= 2 and _WHOLE.fullmatch(words[0]) and re.fullmatch(_NUMBER, words[1]):
             rows.append(Row(int(words[0]), float(words[1])))
     rows = [row for row in rows if row.bytes and row.time_us > 0]
     if not rows:
@@ -72,7 +74,7 @@ def read_torch(text: str, source: str) -> list[Table]:
     """
     ranks, hosts = (_first(pattern, text) for pattern in (_GPUS, _HOSTS))
     average, data = _AVERAGE.search(text), _DATA.search(text)
-    if average and data:
+    if average and data and float(average[1]) > 0:
         sent = float(data[1]) * 1e9
         row = Row(int(sent), sent / (float(average[1]) / 8 * 1e3))
         return [Table("all_reduce", ranks, hosts, "", (row,), source)]
@@ -104,7 +106,7 @@ def read_torch(text: str, source: str) -> list[Table]:
 
 def _of_busbw(head: str, column: list[tuple[int, float]], source: str) -> Table:
     """Of bus bandwidths alone: times follow with the ranks that the head tells, or 8 a node."""
-    nodes = re.search(r"(\d+)\s*nodes?", head)
+    nodes = re.search(r"([1-9][0-9]{0,5})\s*nodes?", head)
     ranks = 8 * int(nodes[1]) if nodes else 8
     around = AROUND["all_reduce"](ranks)
     rows = tuple(Row(size, around * size / rate / 1e3) for size, rate in column)
@@ -114,7 +116,7 @@ def _of_busbw(head: str, column: list[tuple[int, float]], source: str) -> Table:
 
 def _first(pattern: re.Pattern[str], text: str) -> int | None:
     found = pattern.search(text)
-    return int(found[1]) if found else None
+    return (int(found[1]) or None) if found else None
 
 
 def _size(cell: str) -> int | None:

@@ -7,12 +7,14 @@ Columns that hold results or comments are kept apart from those that a predictio
 from __future__ import annotations
 
 import csv
+import io
 import re
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
 from allrail.errors import InputError, did_you_mean
+from allrail.scenario.text import read_bytes
 
 RESULTS = (
     "tokens_per_s_per_gpu",
@@ -105,17 +107,18 @@ def read_table(path: Path) -> list[Run]:
     Raises:
         InputError: It cannot be read, has no lines, or lacks a column.
     """
+    text = read_bytes(path, wanted="a CSV file")
+    if not text.strip():
+        raise InputError("it is empty", source=str(path), hint="a header, then a run a line")
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            reader = csv.DictReader(file)
-            header = [name.strip() for name in reader.fieldnames or ()]
-            lines = [
-                {(name or "").strip(): text or "" for name, text in line.items() if name}
-                for line in reader
-            ]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        why = getattr(error, "strerror", None) or str(error)
-        raise InputError(why, source=str(path), hint="give a CSV file in UTF-8") from None
+        reader = csv.DictReader(io.StringIO(text, newline=""))
+        header = [name.strip() for name in reader.fieldnames or ()]
+        lines = [
+            {(name or "").strip(): text or "" for name, text in line.items() if name}
+            for line in reader
+        ]
+    except csv.Error as error:
+        raise InputError(str(error), source=str(path), hint="give a CSV file in UTF-8") from None
     for column in NEEDED:
         if column not in header:
             raise InputError(
