@@ -21,6 +21,7 @@ RESULTS = (
     "hfu_pct",
     "step_s",
     "memory_gb",
+    "memory_gib",
 )
 """Columns of what was measured."""
 
@@ -78,6 +79,13 @@ class Run:
     def measured(self, column: str) -> float | None:
         """Return a measured number; None where there is none."""
         return number(self.results.get(column, ""))
+
+    @property
+    def stated_memory(self) -> float | None:
+        """Bytes of memory that it states (`memory_gb`, `memory_gib`); None where it states none."""
+        units = (("memory_gb", 1e9), ("memory_gib", 2.0**30))
+        found = ((self.measured(column), unit) for column, unit in units)
+        return next((stated * unit for stated, unit in found if stated), None)
 
     @cached_property
     def key(self) -> tuple[tuple[str, str], ...]:
