@@ -41,13 +41,19 @@ class Exposed(_Parts):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Memory(_Parts):
-    """What one NPU keeps, bytes: the fullest one; of its parts a mapping, too.
+    """What one NPU holds at its fullest, bytes: the fullest one; of its parts a mapping, too.
 
     Attributes:
         parameters: Of the model.
         gradients: Of the same.
         optimizer: Its state.
-        activations: Kept for the backward pass, at most.
+        gathered: Parameters of ZeRO 3 that are whole at one time.
+        activations: Kept for the backward passes in flight.
+        working: What a pass over one block holds besides.
+        loss: The head's words, and what the loss makes of them.
+        fragmentation: What an allocator holds in vain.
+        context: Of the driver, libraries and communicators.
+        needed: What there has to be at least: all but fragmentation.
         capacity: What the device has; None if it is not said.
         fits: Whether that is enough.
     """
@@ -55,11 +61,37 @@ class Memory(_Parts):
     parameters: int = 0
     gradients: int = 0
     optimizer: int = 0
+    gathered: int = 0
     activations: int = 0
+    working: int = 0
+    loss: int = 0
+    fragmentation: int = 0
+    context: int = 0
+    needed: int = 0
     capacity: int | None = None
     fits: bool | None = None
 
-    PARTS: ClassVar[tuple[str, ...]] = ("parameters", "gradients", "optimizer", "activations")
+    PARTS: ClassVar[tuple[str, ...]] = (
+        "parameters",
+        "gradients",
+        "optimizer",
+        "gathered",
+        "activations",
+        "working",
+        "loss",
+        "fragmentation",
+        "context",
+    )
+
+    @property
+    def total(self) -> int:
+        """All of its parts: what `nvidia-smi` shows."""
+        return sum(self.values())
+
+    @property
+    def reserved(self) -> int:
+        """All but the context: PyTorch's `max_memory_reserved`."""
+        return self.total - self.context
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -55,7 +55,8 @@ def test_every_layout_is_ranked_or_said_why_not():
     found = search(job, every)
     told = [one.layout for one in found.ranked]
     told += [one.layout for one in found.pruned]
-    told += [layout for layout, _ in (*found.too_large, *found.refused)]
+    told += [one.layout for one in found.too_large]
+    told += [layout for layout, _ in found.refused]
     assert found.pruned
     assert sorted(map(repr, told)) == sorted(map(repr, every))
     rates = [one.tokens_per_s_per_npu for one in found.ranked]
@@ -146,7 +147,8 @@ def test_the_least_recomputation_that_fits_is_taken():
     found = search(job, space(job, large).layouts)
     fitting = (*found.ranked, *found.pruned)
     assert len({one.recompute for one in fitting}) > 1
-    assert all(one.memory_gb <= 80 for one in fitting)
+    # What an allocator holds in vain is shown, and is no reason.
+    assert all(one.memory_gb <= 1.1 * 81_920 * 2**20 / 1e9 for one in fitting)
 
 
 def test_the_command_writes_the_best_scenario(tmp_path, allrail_cli):

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 from allrail.cli.main import cli
 from allrail.errors import InputError
 from allrail.reproduce import runs
-from allrail.reproduce.runs import EXAMPLE, predict, read_table
+from allrail.reproduce.runs import EXAMPLE, memory, predict, read_table
 from allrail.reproduce.runs.layout import layout_of
 from allrail.reproduce.runs.machine import device_of, machine_of, placed, slowest
 from allrail.reproduce.runs.predict import job_of
@@ -167,7 +167,8 @@ class TestCells:
     def test_recomputation(self):
         assert recompute_of("") is None
         assert recompute_of("selective (attention core)") == "selective"
-        assert recompute_of("selective op", torch=True) == "half"
+        assert recompute_of("selective op", torch=True) == "alternate"
+        assert recompute_of("selective (every 2nd layer)", torch=True) == "half"
         assert recompute_of("full") == "full"
         assert recompute_of("none") == "none"
 
@@ -284,6 +285,51 @@ class TestVerb:
         errors = runs.summary.memory_errors([plain, one])
         found = runs.Runs([plain, one], [], (0, 0), [], errors)
         assert "1 runs, mean error 50.0%, 0 within 10 %" in found.told[-1]
+        at = found.table[0].index("memory_off")
+        assert [row[at] for row in found.table[1]] == ["-", "-50.0% (out)"]
+        binary = predict(line(memory_gib=f"{needs * 1e9 / 2**30}"))
+        assert binary.memory_ratio == pytest.approx(1)
+
+    def test_what_is_shown_is_what_the_software_shows(self):
+        torch = predict(line()).predicted
+        other = predict(line(sharding="ZeRO-1", flags="Megatron-LM")).predicted
+        assert torch.memory == sum(torch.parts.values()) - torch.parts["context"]
+        assert other.memory == sum(other.parts.values())
+        assert torch.parts["context"] > 0
+
+    def test_every_second_layer_keeps_half(self):
+        none, half, full = (
+            predict(line(activation_recompute=one)).predicted
+            for one in ("none", "selective (every 2nd layer)", "full")
+        )
+        assert half.memory == pytest.approx((none.memory + full.memory) / 2)
+        assert full.tokens < half.tokens < none.tokens
+
+
+class TestStatedMemory:
+    def test_most_are_near_and_what_is_out_is_said(self):
+        found = memory.run()
+        assert len(found.targets) == len(found.rows) > 80
+        assert len(found.misses) < len(found.rows) / 3
+        assert all(abs(row.difference) < 0.4 for row in found.rows)
+        assert found.free == ["fragmentation (chosen)"]
+        assert "within 10%" in found.notes[0]
+
+    def test_no_run_that_ran_does_not_fit(self):
+        for one in read_table(memory.TABLE):
+            job = job_of(one)
+            assert memory.memory_of(job, job.software.recompute).fits, one.id
+
+    def test_a_table_without_memory_is_an_error(self, tmp_path):
+        path = written(tmp_path, [LLAMA])
+        with pytest.raises(InputError, match="no run states its memory"):
+            memory.run(path)
+
+    def test_its_parts_are_those_of_a_simulation(self):
+        job = job_of(line())
+        alone = memory.memory_of(job, "none")
+        assert dict(alone.items()) == predict(line(activation_recompute="none")).predicted.parts
+        assert alone.total == alone.reserved + alone.context == alone.needed + alone.fragmentation
 
     def test_a_broken_table_is_one_error(self, tmp_path):
         for text, why in (("a,b\n1,2\n", "lacks a column"), ("model,gpu\n", "lacks a column")):

@@ -35,7 +35,7 @@ pub use graph::{
 };
 pub use memory::Memory;
 pub use parallelism::outline::{Outline, PassNodes, outline};
-pub use parallelism::{Built, build};
+pub use parallelism::{Built, build, memory_of};
 pub use perturbation::Perturbation;
 pub use slow_links::SlowLinks;
 pub use spec::Workload;

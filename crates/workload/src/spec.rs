@@ -214,6 +214,9 @@ pub struct Compute {
     pub attention: Option<AttentionKind>,
     /// How kernels get to the device.
     pub launch: Launch,
+    /// How the loss treats the head's words, in memory; `fused` where `launch` fuses elementwise work, if left
+    /// out.
+    pub loss: Option<Loss>,
     /// Every compute time is multiplied by it.
     #[schemars(extend("exclusiveMinimum" = 0))]
     #[schemars(example = 1.2)]
@@ -238,12 +241,35 @@ impl Default for Compute {
             recipe: Recipe::Plain,
             attention: None,
             launch: Launch::Eager,
+            loss: None,
             scale: 1.0,
             forward: None,
             backward: None,
             must_fit: false,
         }
     }
+}
+
+impl Compute {
+    /// Whether the loss makes no copies of words in 32 bits.
+    #[must_use]
+    pub fn fuses_loss(&self) -> bool {
+        let usual = if self.launch.fuses() { Loss::Fused } else { Loss::Unfused };
+        self.loss.unwrap_or(usual) == Loss::Fused
+    }
+}
+
+/// How the loss treats the head's words.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema,
+)]
+#[serde(rename_all = "snake_case")]
+#[schemars(extend("x-what" = "a way to compute the loss"))]
+pub enum Loss {
+    /// In one kernel, in the precision of the workload.
+    Fused,
+    /// Operator by operator, in copies of 32 bits.
+    Unfused,
 }
 
 /// What an optimizer keeps beside parameters and gradients.

@@ -131,6 +131,11 @@ class Decision:
         return found
 
     @property
+    def graphs(self) -> bool:
+        """Whether kernels are launched as CUDA graphs."""
+        return bool(self.workload["compute"]["launch"] == "graph")
+
+    @property
     def stages(self) -> tuple[int, ...]:
         """Places of each piece of a pipeline, as `workload.parallelism.stages` counts them.
 

@@ -151,7 +151,7 @@ def _computing(decision: Decision) -> list[str]:
         ]
     elif parallelism["recompute"] == "selective":
         flags += ["--recompute-granularity selective", "--recompute-modules core_attn"]
-    if workload["compute"]["launch"] == "graph":
+    if decision.graphs:
         flags.append("--cuda-graph-impl local")
     return flags
 

@@ -122,8 +122,7 @@ def _function(decision: Decision, shared: dict[str, object]) -> str:
         fields["parallelism.num_pp_microbatches"] = decision.microbatches
     if decision.parallelism["async_tp"]:
         fields["compile.enable_async_tensor_parallel"] = True
-    if decision.workload["compute"]["launch"] != "graph":
-        fields["training.disable_cuda_graphs"] = True
+    fields["training.disable_cuda_graphs"] = not decision.graphs
     lines = [f"    config.{key} = {value!r}" for key, value in fields.items()]
     if _uneven(decision):
         lines.append("    config.parallelism.module_fqns_per_model_part = [")

@@ -208,7 +208,7 @@ def _everything(found: Found, all_of_them: Space, top: int | None) -> dict[str, 
         "layouts": len(all_of_them.layouts),
         "simulated": len(found.ranked),
         "pruned": {one.layout.name: one.bound_s for one in found.pruned},
-        "too_large": [layout.name for layout, _ in found.too_large],
+        "too_large": [one.layout.name for one in found.too_large],
         "refused": {layout.name: one.message for layout, one in found.refused},
         "not_tried": dict(all_of_them.refused),
     }

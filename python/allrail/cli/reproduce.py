@@ -275,6 +275,30 @@ def runs(*, path: Path | None, as_json: bool) -> None:
         output.note(text)
 
 
+@command.command("memory")
+@click.option(
+    "--table",
+    "path",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="A CSV file as `reproduce runs` reads it; the packaged runs if left out.",
+)
+@options.as_json
+@options.out
+def memory(*, path: Path | None, as_json: bool, out: Path | None) -> None:
+    """Memory that sources of training runs state, beside ours by kind; nothing is simulated.
+
+    A line states it as memory_gb or memory_gib: of torchtitan's runs the peak that PyTorch's
+    allocator reserved, of others what nvidia-smi shows.
+    """
+    from allrail.cli import output
+    from allrail.reproduce.runs import memory as published
+
+    with output.Progress("comparing memory") as progress:
+        outcome = published.run(path, progress=progress)
+    _show(outcome, as_json=as_json, out=out)
+
+
 def _show(outcome: Reproduction, *, as_json: bool, out: Path | None) -> None:
     from allrail.cli import output
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from allrail.errors import InputError
@@ -21,10 +20,10 @@ def nothing_fits(job: Job, found: Found) -> InputError:
         job: What is cut.
         found: A search of it, all of whose layouts are too large.
     """
-    needs = [(float(_needed(why.why)), layout.name) for layout, why in found.too_large]
-    least, name = min(needs)
-    has = float(_had(found.too_large[0][1].why))
-    words = f"no layout fits: the smallest, {name}, needs {least:.1f} GB of {has:.0f} GB"
+    smallest = min(found.too_large, key=lambda one: (one.needed, one.layout.name))
+    least, has = smallest.needed / 1e9, smallest.capacity / 1e9
+    words = f"no layout fits: the smallest, {smallest.layout.name}, needs {least:.1f} GB"
+    words += f" of {has:.1f} GB"
     words += f" with {RECOMPUTED[-1]} recomputation"
     more = _npus(job)
     enough = f"{more:,} NPUs of the same device are enough, or" if more else "take"
@@ -34,16 +33,6 @@ def nothing_fits(job: Job, found: Found) -> InputError:
         value=str(job.npus),
         hint=f"{enough} a device with {least:.0f} GB; fewer tokens a sample need less, too",
     )
-
-
-def _needed(why: str) -> str:
-    found = re.search(r"needs ([0-9.]+) GB", why)
-    return found[1] if found else "inf"
-
-
-def _had(why: str) -> str:
-    found = re.search(r"has ([0-9.]+) GB", why)
-    return found[1] if found else "0"
 
 
 def _npus(job: Job) -> int | None:

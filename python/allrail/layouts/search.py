@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from allrail.errors import InputError
 from allrail.layouts.space import Job, Layout
-from allrail.layouts.trial import RECOMPUTED, Bounded, Ranked, Trials
+from allrail.layouts.trial import RECOMPUTED, Bounded, Ranked, TooLarge, Trials
 from allrail.many import Progress
 
 _TOGETHER = 4
@@ -28,13 +28,13 @@ class Found:
     Attributes:
         ranked: Those simulated, the fastest first.
         pruned: Those that are no better than the last one asked for, the lowest bound first.
-        too_large: Layouts that do not fit even with full recomputation, and what was said of each.
+        too_large: Layouts that do not fit even with full recomputation.
         refused: Layouts that cannot be, and why.
     """
 
     ranked: tuple[Ranked, ...]
     pruned: tuple[Bounded, ...]
-    too_large: tuple[tuple[Layout, InputError], ...]
+    too_large: tuple[TooLarge, ...]
     refused: tuple[tuple[Layout, InputError], ...]
 
 
@@ -80,16 +80,13 @@ def search(
     return Found(tuple(ranked), tuple(fitting[at:]), tuple(too_large), tuple(refused))
 
 
-_Why = list[tuple[Layout, InputError]]
-
-
 def _fitting(
     trials: Trials, found: Sequence[Layout], progress: Progress | None
-) -> tuple[list[Bounded], _Why, _Why]:
+) -> tuple[list[Bounded], list[TooLarge], list[tuple[Layout, InputError]]]:
     """Those that fit, with the least recomputation; those that never do; those that cannot be."""
     fitting: list[Bounded] = []
-    refused: _Why = []
-    left: _Why = []
+    refused: list[tuple[Layout, InputError]] = []
+    left: list[TooLarge] = []
     now = list(found)
     for recompute in RECOMPUTED:
         left = []
@@ -97,9 +94,9 @@ def _fitting(
         for layout, outcome in zip(now, bounds, strict=True):
             if isinstance(outcome, Bounded):
                 fitting.append(outcome)
-            elif outcome.field.endswith("must_fit"):
-                left.append((layout, outcome))
+            elif isinstance(outcome, TooLarge):
+                left.append(outcome)
             else:
                 refused.append((layout, outcome))
-        now = [layout for layout, _ in left]
+        now = [one.layout for one in left]
     return fitting, left, refused

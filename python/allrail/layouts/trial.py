@@ -43,6 +43,21 @@ class Bounded:
 
 
 @dataclass(frozen=True, slots=True)
+class TooLarge:
+    """A layout that does not fit.
+
+    Attributes:
+        layout: Which.
+        needed: Bytes that its fullest NPU needs at least.
+        capacity: Bytes that an NPU has.
+    """
+
+    layout: Layout
+    needed: int
+    capacity: int
+
+
+@dataclass(frozen=True, slots=True)
 class Ranked:
     """A layout that fits, simulated.
 
@@ -103,7 +118,7 @@ class Trials:
 
     def bounds(
         self, layouts: Sequence[Layout], recompute: str, *, progress: Progress | None = None
-    ) -> list[Bounded | InputError]:
+    ) -> list[Bounded | TooLarge | InputError]:
         """Return what is known of layouts without a simulation.
 
         Args:
@@ -112,13 +127,17 @@ class Trials:
             progress: Told how many are done.
         """
         texts = [self._text(one, recompute, one.microbatches(self.job)) for one in layouts]
-        found: list[Bounded | InputError] = []
+        found: list[Bounded | TooLarge | InputError] = []
         for layout, text in zip(
             layouts, _core.bound_training_many(texts, None, progress), strict=True
         ):
             tree = of_core(text, self._scenario)
             if isinstance(tree, InputError):
                 found.append(tree)
+                continue
+            memory = tree["memory"]
+            if memory["fits"] is False:
+                found.append(TooLarge(layout, memory["needed"], memory["capacity"]))
                 continue
             bound_s = (tree["bound_step_time_us"] or 0.0) / 1e6
             memory_gb = tree["memory_per_npu_bytes"] / 1e9

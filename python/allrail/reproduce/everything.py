@@ -78,6 +78,12 @@ def _runs(reference: Path | None, progress: Progress | None) -> Reproduction:
     return found.reproduction()
 
 
+def _memory(reference: Path | None, progress: Progress | None) -> Reproduction:  # noqa: ARG001
+    from allrail.reproduce.runs import memory
+
+    return memory.run(progress=progress)
+
+
 PARTS: Mapping[str, Reproduce] = {
     one.__name__.strip("_").replace("_", "-"): one
     for one in (
@@ -88,6 +94,7 @@ PARTS: Mapping[str, Reproduce] = {
         _horovod,
         _hammingmesh,
         _hammingmesh_workloads,
+        _memory,
         _runs,
     )
 }

@@ -363,6 +363,12 @@ class Parallelism(Node):
         default=True,
         description="Whether gradients travel beside the backward pass, or when it is over.",
     )
+    separate_sums: Annotated[bool, Flag()] = Field(
+        default=False,
+        description="Whether a backward pass leaves its gradient, in the precision of "
+        "parameters, beside the sum that it is added to (DeepSpeed's `bf16` "
+        "optimizer), and not in it: memory holds both.",
+    )
     overlap_parameters: Annotated[bool, Flag()] = Field(
         default=True,
         description="`zero: 1` and 2: whether updated parameters are gathered beside the next "
@@ -410,7 +416,7 @@ class Parallelism(Node):
         "shared out.",
     )
     recompute: Annotated[
-        str, OneOf("none", "selective", "full", what="a way to recompute activations")
+        str, OneOf("none", "selective", "alternate", "full", what="a way to recompute activations")
     ] = Field(
         default="none",
         description="Which activations the backward pass computes again instead of keeping them.",
@@ -479,6 +485,13 @@ class Compute(Node):
             what="a way to launch kernels",
         ),
     ] = Field(default="eager", description="How kernels get to the device.")
+    loss: Annotated[str, OneOf("fused", "unfused", what="a way to compute the loss")] | None = (
+        Field(
+            default=None,
+            description="How the loss treats the head's words, in memory; `fused` where `launch` "
+            "fuses elementwise work, if left out.",
+        )
+    )
     scale: Annotated[float, Number(above=0, example="1.2")] = Field(
         default=1.0, description="Every compute time is multiplied by it."
     )

@@ -88,6 +88,8 @@ pub struct Device {
     memory_bandwidth: Option<Bandwidth>,
     /// How much it has.
     pub memory: Option<Bytes>,
+    /// Whether its file knows of kernels, as those of GPUs do.
+    pub has_kernels: bool,
     scale: f64,
     kernels: Option<KernelModel>,
 }
@@ -172,6 +174,7 @@ impl Device {
             flops,
             memory_bandwidth: compute.memory_bandwidth.or_else(|| file.map(|f| f.memory_bandwidth)),
             memory: compute.memory.or_else(|| file.map(|file| file.memory)),
+            has_kernels: file.is_some_and(|file| file.kernels.is_some()),
             scale: compute.scale,
             kernels,
         })
@@ -216,6 +219,7 @@ impl Device {
             weight: scaled(times.weight),
             attention: scaled(times.attention),
             attention_input: scaled(times.attention_input),
+            streams: scaled(times.streams),
         })
     }
 

@@ -71,7 +71,8 @@ pub enum Launch {
 }
 
 impl Launch {
-    const fn fuses(self) -> bool {
+    /// Whether elementwise work is fused.
+    pub(crate) const fn fuses(self) -> bool {
         !matches!(self, Self::Eager)
     }
 
@@ -113,6 +114,8 @@ pub(crate) struct PassTimes {
     pub(crate) attention: f64,
     /// The same of the gradient of the input.
     pub(crate) attention_input: f64,
+    /// Of the forward pass: of elementwise work.
+    pub(crate) streams: f64,
 }
 
 /// Kernels of one job on a device.
@@ -175,7 +178,7 @@ impl KernelModel {
     /// Of a microbatch through a layer's kernels.
     pub(crate) fn passes(&self, kernels: &[Kernel], part: &Part) -> PassTimes {
         let (mut forward, mut input, mut weight) = (Run::default(), Run::default(), Run::default());
-        let (mut attention, mut attention_input) = (0.0, 0.0);
+        let (mut attention, mut attention_input, mut streams) = (0.0, 0.0, 0.0);
         for kernel in kernels {
             match kernel {
                 Kernel::Product(product) => {
@@ -188,7 +191,9 @@ impl KernelModel {
                     attention_input += input.seconds - before[1];
                 }
                 Kernel::Stream(stream) => {
+                    let before = forward.seconds;
                     self.stream(stream, part, [&mut forward, &mut input]);
+                    streams += forward.seconds - before;
                 }
             }
         }
@@ -204,6 +209,7 @@ impl KernelModel {
             weight: time(weight),
             attention,
             attention_input,
+            streams,
         }
     }
 

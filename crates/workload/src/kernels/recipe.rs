@@ -127,6 +127,18 @@ impl Recipe {
         }
     }
 
+    /// Bytes that are kept of so many bytes of inputs of products, for their gradients: those of the format,
+    /// with a byte of scale for 32 elements (`mxfp8`) or 16 (`nvfp4`). Transformer Engine keeps them so.
+    #[must_use]
+    pub const fn kept(self, bytes: u64) -> u64 {
+        match self {
+            Self::Plain => bytes,
+            Self::Fp8Delayed | Self::Fp8Tensorwise | Self::Fp8Rowwise => bytes / 2,
+            Self::Mxfp8 => bytes / 64 * 33,
+            Self::Nvfp4 => bytes / 64 * 18,
+        }
+    }
+
     /// Bytes moved for an element that is converted: of an input, a weight, a gradient.
     #[must_use]
     pub const fn converted(self) -> [f64; 3] {

@@ -349,6 +349,7 @@ impl Sizes<'_> {
             output: self.wide(),
             saved: inner,
             saved_whole: self.kept_whole(),
+            read: [0, self.wide()],
             keys: self.tokens * self.read_heads * (d + v),
             cut: Cut::Tensor { forward: self.wide(), backward: self.wide() },
             kernels: self.attention_kernels(crossed, causal),
@@ -369,11 +370,16 @@ impl Sizes<'_> {
                 flops: Flops::linear(2 * self.tokens * matrices * h * f),
                 parameters: matrices * h * f + bias(spec.biases.feed_forward, (matrices - 1) * f),
                 replicated: bias(spec.biases.feed_forward, h) + norms,
-                matrices: vec![[f, h]; if spec.gated { 3 } else { 2 }],
+                matrices: if spec.gated {
+                    vec![[f, h], [f, h], [h, f]]
+                } else {
+                    vec![[f, h], [h, f]]
+                },
                 moved: 2 * (inner + 2 * self.wide()),
                 output: self.wide(),
                 saved: inner,
                 saved_whole: self.kept_whole(),
+                read: [self.tokens * f, self.wide()],
                 cut,
                 kernels: self.feed_forward_kernels(layer),
                 ..Layer::default()
@@ -399,6 +405,7 @@ impl Sizes<'_> {
             output: self.wide(),
             saved: inner,
             saved_whole: self.kept_whole(),
+            read: [visited * (f + h) + self.tokens * experts.shared, 0],
             cut,
             experts: Some(Experts {
                 count: experts.count,
@@ -450,7 +457,7 @@ impl Sizes<'_> {
             matrices: if table > 0 { vec![[spec.vocabulary, width]] } else { Vec::new() },
             moved: 2 * (words + self.wide()),
             output: words.max(self.wide()),
-            saved: words,
+            words,
             saved_whole: 2 * self.wide(),
             cut: Cut::Tensor { forward: 0, backward: self.wide() },
             kernels: self.head_kernels(),

@@ -32,6 +32,10 @@ pub struct Layer {
     pub saved: u64,
     /// The same, which sequence parallelism alone cuts.
     pub saved_whole: u64,
+    /// Of these two, what products with weights alone read: in fewer bits where they compute in fewer.
+    pub read: [u64; 2],
+    /// Elements of one sample of a head's words, which the loss reads; tensor parallelism cuts them.
+    pub words: u64,
     /// Rows and columns of the matrices among its parameters, uncut; where none is known, its
     /// parameters are taken as one square.
     pub matrices: Vec<[u64; 2]>,

@@ -121,6 +121,16 @@ pub fn build(workload: &Workload, sizes: &[u32]) -> Result<Built, WorkloadError>
     Ok(Built { graph, memory, slow, notes, work, model: plan.model })
 }
 
+/// What a workload's step holds of the memory of the NPU that needs most.
+///
+/// # Errors
+/// As for [`build`], but that it may not fit.
+pub fn memory_of(workload: &Workload, sizes: &[u32]) -> Result<Memory, WorkloadError> {
+    crate::perturbation::check(workload, sizes)?;
+    let plan = Plan::new(workload, sizes)?;
+    Ok(memory::estimate(&plan, &plan.pipeline.orders()))
+}
+
 /// Refuses what does not fit and must.
 fn fits(workload: &Workload, memory: &Memory) -> Result<(), WorkloadError> {
     if !workload.compute.must_fit || memory.fits() != Some(false) {

@@ -14,18 +14,14 @@ use super::gradients::Pending;
 use super::order::{Slot, Turn};
 use super::passes::Handed;
 use super::plan::Plan;
-use super::{fits, memory};
 use crate::error::WorkloadError;
 use crate::graph::StepGraph;
-use crate::memory::Memory;
 use crate::spec::Workload;
 use crate::throughput::StepWork;
 
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Outline {
-    /// Of the NPU that needs most.
-    pub memory: Memory,
     /// What a whole step does.
     pub work: StepWork,
     /// The nodes of one microbatch, and of gradients and updates.
@@ -58,13 +54,11 @@ pub struct PassNodes {
 /// A workload's step in outline, on a fabric with dimensions of these sizes.
 ///
 /// # Errors
-/// As for [`super::build`].
+/// As for [`super::build`], but that it may not fit.
 pub fn outline(workload: &Workload, sizes: &[u32]) -> Result<Outline, WorkloadError> {
     crate::perturbation::check(workload, sizes)?;
     let plan = Plan::new(workload, sizes)?;
     let orders = plan.pipeline.orders();
-    let memory = memory::estimate(&plan, &orders);
-    fits(workload, &memory)?;
     let mut emitter = Emitter::new(&plan);
     let (mut handed, mut pending) = (Handed::default(), Pending::default());
     let mut passes = Vec::new();
@@ -107,16 +101,7 @@ pub fn outline(workload: &Workload, sizes: &[u32]) -> Result<Outline, WorkloadEr
     let graph = emitter.builder.finish()?;
     let microbatches = plan.pipeline.microbatches;
     let reductions = if plan.reduces_each() { microbatches } else { 1 };
-    Ok(Outline {
-        memory,
-        work: plan.work(),
-        graph,
-        passes,
-        orders,
-        microbatches,
-        pieces,
-        reductions,
-    })
+    Ok(Outline { work: plan.work(), graph, passes, orders, microbatches, pieces, reductions })
 }
 
 fn place(index: usize) -> u32 {

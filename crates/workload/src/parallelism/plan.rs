@@ -379,11 +379,13 @@ impl<'w> Plan<'w> {
             };
             // As much of the forward pass's time as of the model's.
             let part = nominal.attention / nominal.forward.max(f64::MIN_POSITIVE);
-            let again = if recompute.within(layer) > 0 { part } else { 0.0 };
+            let streams = nominal.streams / nominal.forward.max(f64::MIN_POSITIVE);
+            let again = recompute.again(layer, part, streams);
+            let scores = if recompute.repeats_scores(layer) { again } else { 0.0 };
             let attention = [
                 forward * part,
                 input * (nominal.attention_input / nominal.input.max(f64::MIN_POSITIVE))
-                    + forward * again,
+                    + forward * scores,
             ];
             let input = input + forward * again;
             Times {
@@ -433,7 +435,8 @@ impl<'w> Plan<'w> {
         let product = layer.flops.product as f64 / layer.flops.forward.max(1) as f64;
         let back = 2.0 * layer.flops.product as f64 / layer.flops.input.max(1) as f64;
         let attention = forward * product;
-        PassTimes { forward, input, weight, attention, attention_input: input * back }
+        let attention_input = input * back;
+        PassTimes { forward, input, weight, attention, attention_input, streams: 0.0 }
     }
 
     /// Bytes that the optimizer keeps beside a parameter and its gradient.

@@ -71,6 +71,9 @@ pub struct Parallelism {
     pub reduce: Option<Reduce>,
     /// Whether gradients travel beside the backward pass, or when it is over.
     pub overlap_gradients: bool,
+    /// Whether a backward pass leaves its gradient, in the precision of parameters, beside the sum that it is
+    /// added to (DeepSpeed's `bf16` optimizer), and not in it: memory holds both.
+    pub separate_sums: bool,
     /// `zero: 1` and 2: whether updated parameters are gathered beside the next forward pass, or before it.
     pub overlap_parameters: bool,
     /// Whether a stage computes on while its output travels to the next one, or waits until it is there: only
@@ -122,6 +125,7 @@ impl Default for Parallelism {
             by_parameter: false,
             reduce: None,
             overlap_gradients: true,
+            separate_sums: false,
             overlap_parameters: true,
             overlap_messages: true,
             scatter_messages: false,

@@ -116,10 +116,26 @@ fn inputs_of_blocks_are_kept_and_one_block() {
     let model = built(job(json!({})), &[1]).model;
     // Of the small model on one rank, 8 samples in fp16.
     let kept = |layer: &allrail_workload::models::Layer| 16 * (layer.saved + layer.saved_whole);
-    let block: u64 = model.layers[1..3].iter().map(kept).sum();
     let ends = kept(&model.layers[0]) + kept(model.layers.last().expect("a head"));
     let input = 16 * 32 * 64;
-    assert_eq!(of("full", json!({})), ends + 7 * input + block);
+    assert_eq!(of("full", json!({})), ends + 8 * input);
+    // What attention gives, and of q, k, v, o and of the two products behind them the first and the third.
+    let attention = 3 * input;
+    let inner = 16 * 32 * model.layers[2].matrices[0][0];
+    assert_eq!(of("alternate", json!({})), ends + 8 * (input + attention + inner));
+}
+
+#[test]
+fn what_is_computed_again_of_a_block_is_there_while_it_is() {
+    let of = |recompute: &str| built(job(json!({"recompute": recompute})), &[1]).memory;
+    let [none, alternate, full] = ["none", "alternate", "full"].map(of);
+    assert!(full.activations < alternate.activations && alternate.activations < none.activations);
+    let model = built(job(json!({})), &[1]).model;
+    let kept = |layer: &allrail_workload::models::Layer| 16 * (layer.saved + layer.saved_whole);
+    let block: u64 = model.layers[1..3].iter().map(kept).sum();
+    let repeated = block - 16 * 32 * 64;
+    assert!(full.working.count() + full.loss.count() >= repeated, "{full:?}");
+    assert!(full.total() < alternate.total() && alternate.total() < none.total());
 }
 
 #[test]

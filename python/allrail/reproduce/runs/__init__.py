@@ -2,7 +2,7 @@
 
 - `table`: a CSV line a run. `machine`, `model`, `software`, `layout`: what its cells mean.
 - `predict`: its scenario and what comes out. `units`: what was measured, in one unit.
-- `summary`: errors by source, the order of layouts, memory.
+- `summary`: errors by source, the order of layouts, memory. `memory`: runs whose memory is stated.
 
 Nothing is fitted to a run: devices are those of `workload.compute.device`, links reach what NCCL's
 tests show of them (`machine`). One rate was chosen with runs in view: that of an H100 of 500 W.
@@ -37,7 +37,17 @@ WITHIN = 0.2
 NEAR = 0.1
 """How far memory may be off."""
 
-HEADER = ("run", "measured", "predicted", "unit", "difference", "memory_GB", "notes")
+HEADER = (
+    "run",
+    "measured",
+    "predicted",
+    "unit",
+    "difference",
+    "memory_GB",
+    "stated_GB",
+    "memory_off",
+    "notes",
+)
 
 
 @dataclass(frozen=True)
@@ -49,7 +59,8 @@ class Runs:
         groups: What each source shows, and all of them.
         pairs: Pairs of layouts in the measured order, and of how many.
         too_large: Runs that are predicted not to fit their memory.
-        memory: How far memory is off where the table states it (`memory_gb`), in parts.
+        memory: How far memory is off where the table states it (`memory_gb`, `memory_gib`), in
+            parts.
     """
 
     rows: list[Outcome]
@@ -157,6 +168,7 @@ def _cells(one: Outcome) -> list[str]:
         if predicted.band is not None:
             low, high = predicted.band
             notes.append(f"{low:.4g} to {high:.4g} from full recomputation to none")
+    off = one.memory_ratio
     unit = measured.unit if measured is not None else (predicted.unit if predicted else "-")
     return [
         one.run.id,
@@ -165,6 +177,10 @@ def _cells(one: Outcome) -> list[str]:
         unit,
         "-" if one.ratio is None else f"{100 * (one.ratio - 1):+.1f}%",
         "-" if predicted is None or predicted.memory is None else f"{predicted.memory / 1e9:.0f}",
+        "-" if one.run.stated_memory is None else f"{one.run.stated_memory / 1e9:.0f}",
+        "-"
+        if off is None
+        else f"{100 * (off - 1):+.1f}%{'' if abs(off - 1) <= NEAR else ' (out)'}",
         "; ".join(notes) or "-",
     ]
 

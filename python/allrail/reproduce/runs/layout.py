@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
+from math import gcd
 from typing import Any
 
 from allrail.reproduce.runs.machine import placed
@@ -62,7 +63,9 @@ def layout_of(run: Run, sizes: list[int], *, sharded: bool = False) -> Layout:
     degree = {axis: run.count(axis) or 1 for axis in ("tp", "pp", "cp", "ep")}
     gpus = run.count("gpus") or 1
     replicas = max(1, gpus // (degree["tp"] * degree["pp"] * degree["cp"]))
-    ep = degree["ep"] if replicas % degree["ep"] == 0 else 1
+    ep = gcd(degree["ep"], replicas)
+    if ep < degree["ep"]:
+        assumed.append(f"experts over {ep} GPUs, as {degree['ep']} do not divide the replicas")
     parallelism: dict[str, Any] = {
         "tp": degree["tp"],
         "pp": degree["pp"],

@@ -37,7 +37,8 @@ class Predicted:
         value: In the unit of what was measured, or tokens a second and GPU.
         unit: Of it.
         tokens: A second and GPU.
-        memory: Bytes of the fullest GPU.
+        memory: Bytes of the fullest GPU, as the run's software shows them (`Software.shows`).
+        parts: The same by kind, with what `nvidia-smi` shows besides.
         fits: Whether it has so many.
         band: Of `value`, from no recomputation to full, where the table says nothing of it.
         assumed: What the table does not say.
@@ -47,6 +48,7 @@ class Predicted:
     unit: str
     tokens: float
     memory: float | None
+    parts: dict[str, float]
     fits: bool | None
     band: tuple[float, float] | None = None
     assumed: tuple[str, ...] = ()
@@ -77,11 +79,11 @@ class Outcome:
 
     @property
     def memory_ratio(self) -> float | None:
-        """Predicted memory over what the table states (`memory_gb`)."""
-        stated = self.run.measured("memory_gb")
-        if not stated or self.predicted is None or self.predicted.memory is None:
+        """Predicted memory over what the table states."""
+        stated = self.run.stated_memory
+        if stated is None or self.predicted is None or self.predicted.memory is None:
             return None
-        return self.predicted.memory / 1e9 / stated
+        return self.predicted.memory / stated
 
     def to_dict(self) -> dict[str, Any]:
         """The row as plain values."""
@@ -95,6 +97,12 @@ class Outcome:
             "ratio": self.ratio,
             "band": None if one is None or one.band is None else list(one.band),
             "memory_gb": None if one is None or one.memory is None else one.memory / 1e9,
+            "memory_parts_gb": {}
+            if one is None
+            else {name: bytes_ / 1e9 for name, bytes_ in one.parts.items()},
+            "memory_stated_gb": None
+            if self.run.stated_memory is None
+            else self.run.stated_memory / 1e9,
             "memory_ratio": self.memory_ratio,
             "fits": None if one is None else one.fits,
             "assumed": [] if one is None else list(one.assumed),
@@ -139,10 +147,26 @@ class Job:
 
 @dataclass(frozen=True)
 class Step:
-    """A step: seconds of all microbatches, and the memory of one with the most in flight."""
+    """A step: seconds of all microbatches, and the memory of one with the most in flight.
+
+    Attributes:
+        seconds: Of all of it.
+        result: Of a simulation with as many microbatches as are in flight at most.
+        memory: By kind, bytes.
+        capacity: What the device has.
+    """
 
     seconds: float
     result: TrainingResult
+    memory: dict[str, float]
+    capacity: float | None
+
+    @property
+    def fits(self) -> bool | None:
+        """Whether the device has enough for all but fragmentation."""
+        if self.capacity is None or not self.memory:
+            return None
+        return sum(self.memory.values()) - self.memory["fragmentation"] <= self.capacity
 
 
 def job_of(run: Run) -> Job | str:
@@ -159,6 +183,8 @@ def job_of(run: Run) -> Job | str:
     machine = machine_of(run, device)
     software = software_of(run, device)
     layout = layout_of(run, machine.sizes, sharded=software.sharded)
+    if software.sums:
+        layout.parallelism["separate_sums"] = True
     model["transformer"]["dropout"] = software.dropout
     # Llama's reference code and torchtitan's give each head of queries its copy.
     model["transformer"]["repeated_keys"] = run.is_torch
@@ -180,8 +206,11 @@ def step_of(job: Job, recompute: str) -> Step:
         InputError: The layout cannot be.
     """
     if recompute == "half":
+        # Every second layer.
         none, full = step_of(job, "none"), step_of(job, "full")
-        return Step((none.seconds + full.seconds) / 2, full.result)
+        memory = {name: (none.memory[name] + full.memory[name]) / 2 for name in none.memory}
+        seconds = (none.seconds + full.seconds) / 2
+        return Step(seconds, full.result, memory, full.capacity)
 
     def simulated(microbatches: int) -> TrainingResult:
         return _simulated(json.dumps(job.scenario(recompute=recompute, microbatches=microbatches)))
@@ -190,7 +219,13 @@ def step_of(job: Job, recompute: str) -> Step:
     counts = simulated_counts(job.layout.pp, count)
     results = [simulated(one) for one in counts]
     times = [one.step_time_us for one in results]
-    return Step(of_all(times, counts, count) / 1e6, results[-1])
+    held = results[-1].memory
+    return Step(
+        of_all(times, counts, count) / 1e6,
+        results[-1],
+        {} if held is None else dict(held.items()),
+        None if held is None else held.capacity,
+    )
 
 
 @lru_cache(maxsize=64)
@@ -224,7 +259,7 @@ def _predicted(job: Job, measured: Measured | None) -> Predicted:
         step = step_of(job, stated)
     else:
         steps = [step_of(job, one) for one in RECOMPUTED]
-        fitting = [one for one in steps if _fits(one.result) is not False]
+        fitting = [one for one in steps if one.fits is not False]
         step = fitting[0] if fitting else steps[-1]
         name = RECOMPUTED[steps.index(step)]
         assumed.append(f"recomputation {name}, the least that fits")
@@ -234,16 +269,12 @@ def _predicted(job: Job, measured: Measured | None) -> Predicted:
         value=_value(job, step, measured),
         unit=TOKENS if measured is None else measured.unit,
         tokens=_tokens(job, step),
-        memory=step.result.memory_per_npu_bytes,
-        fits=_fits(step.result) if job.software.judged else None,
+        memory=job.software.shows(step.memory) if step.memory else None,
+        parts=step.memory,
+        fits=step.fits if job.software.judged else None,
         band=band,
         assumed=tuple(assumed),
     )
-
-
-def _fits(result: TrainingResult) -> bool | None:
-    memory = result.memory
-    return None if memory is None else memory.fits
 
 
 def _tokens(job: Job, step: Step) -> float:

@@ -9,6 +9,7 @@ attention.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -45,6 +46,9 @@ class Software:
         judged: Whether its memory can be judged: not where parts of layers are computed again, or
             activations are kept by the host.
         recompute: What the table says; None where it says nothing.
+        allocator: Whether its published memory is that of PyTorch's allocator (torchtitan logs the
+            peak of `reserved_bytes`), and not what `nvidia-smi` shows.
+        sums: Whether sums of gradients lie beside the gradients (DeepSpeed's `BF16_Optimizer`).
         assumed: What the table does not say.
     """
 
@@ -56,7 +60,17 @@ class Software:
     sharded: bool = False
     once: bool = False
     judged: bool = True
+    allocator: bool = False
+    sums: bool = False
     assumed: list[str] = field(default_factory=list)
+
+    def shows(self, memory: Mapping[str, float]) -> float:
+        """Return what is shown of memory.
+
+        Args:
+            memory: Bytes by kind.
+        """
+        return sum(memory.values()) - (memory["context"] if self.allocator else 0)
 
 
 def software_of(run: Run, device: str) -> Software:
@@ -83,7 +97,8 @@ def software_of(run: Run, device: str) -> Software:
         assumed.append(f"16 bits, as nothing is known of fewer on {device}")
         recipe = "plain"
     fused = "compile" in flags and "no compile" not in flags
-    megatron = "fsdp" not in run.text("sharding")
+    sharding = run.text("sharding")
+    megatron = "fsdp" not in sharding
     launch = "compiled" if fused else "fused" if megatron else "eager"
     if "graph" in flags:
         launch = "graph"
@@ -109,6 +124,7 @@ def software_of(run: Run, device: str) -> Software:
             "device": device,
             "recipe": recipe,
             "launch": launch,
+            "loss": _loss(flags, sharding, old=old),
         }
         | ({"attention": has} if has is not None else {}),
         recompute=recompute_of(run.text("activation_recompute"), torch=run.is_torch)
@@ -117,6 +133,8 @@ def software_of(run: Run, device: str) -> Software:
         sharded=told_recipe is not None and told_recipe.sharded,
         once=told_recipe is not None and told_recipe.once,
         judged=told_recipe is None or not (told_recipe.recomputed or told_recipe.offloaded),
+        allocator=run.is_torch,
+        sums="fp32 grad accumulation" in precision,
         assumed=assumed,
     )
 
@@ -197,15 +215,17 @@ def recompute_of(cell: str, *, torch: bool = False) -> str | None:
 
     Args:
         cell: Of `activation_recompute`.
-        torch: Whether it is torchtitan's: its `selective` keeps every second product and repeats
-            the rest, about half of a block; Megatron's repeats attention alone.
+        torch: Whether it is torchtitan's: its `selective` keeps attention and every second product
+            and repeats the rest; Megatron's repeats attention alone.
     """
     if not cell:
         return None
     if cell.startswith(("none", "no", "off")):
         return "none"
-    if "2nd layer" in cell or "every" in cell or (torch and cell.startswith("select")):
+    if "2nd layer" in cell or "every" in cell:
         return "half"
+    if torch and cell.startswith("select"):
+        return "alternate"
     if cell.startswith("select"):
         return "selective"
     return "full"
@@ -224,6 +244,18 @@ def _attention(flags: str, *, torch: bool, old: bool, engine: bool) -> tuple[str
     if engine or not old:
         return "flash_3", False
     return "unfused", False
+
+
+def _loss(flags: str, sharding: str, *, old: bool) -> str:
+    """How the loss is computed.
+
+    torchtitan compiled it from 2025 on (`compiled loss` in the flags); llm-foundry's is
+    FlashAttention's (`loss_fn: fused_crossentropy`), Megatron-Bridge's fused
+    (`cross_entropy_fusion`).
+    """
+    if "fsdp2" in sharding:
+        return "fused" if "compiled loss" in flags else "unfused"
+    return "unfused" if old and "fsdp" not in sharding else "fused"
 
 
 def _gradients(precision: str, *, megatron: bool, base: str) -> str:

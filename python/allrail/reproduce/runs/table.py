@@ -23,6 +23,7 @@ RESULTS = (
     "hfu_pct",
     "step_s",
     "memory_gb",
+    "memory_gib",
 )
 """Columns of what was measured."""
 
@@ -85,6 +86,13 @@ class Run:
     def is_torch(self) -> bool:
         """Whether it is made of PyTorch's own parts: FSDP2, as torchtitan has it."""
         return any("fsdp2" in self.text(name) for name in ("sharding", "flags"))
+
+    @property
+    def stated_memory(self) -> float | None:
+        """Bytes of memory that it states (`memory_gb`, `memory_gib`); None where it states none."""
+        units = (("memory_gb", 1e9), ("memory_gib", 2.0**30))
+        found = ((self.measured(column), unit) for column, unit in units)
+        return next((stated * unit for stated, unit in found if stated), None)
 
     @cached_property
     def key(self) -> tuple[tuple[str, str], ...]:

@@ -28,6 +28,7 @@ use serde::Serialize;
 
 use crate::SimulateError;
 use crate::scenario::WorldKind;
+use crate::training::outcome::result::MemoryResult;
 use crate::training::scenario::TrainingScenario;
 use orders::Orders;
 use ways::{NONE, Ways, after, costs, handed, owners, ways};
@@ -37,17 +38,17 @@ use ways::{NONE, Ways, after, costs, handed, owners, ways};
 pub struct Bound {
     /// Of the NPU that needs most.
     pub memory: Memory,
-    /// No simulated step is shorter; `None` where nothing can be said.
+    /// No simulated step is shorter; `None` where nothing can be said, or it does not fit and must.
     pub step: Option<Time>,
 }
 
 /// The same for other programs.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 pub struct BoundResult {
     /// Of the NPU that needs most.
     pub memory_per_npu_bytes: u64,
-    /// What an NPU has, where known.
-    pub capacity_bytes: Option<u64>,
+    /// The same by kind, what it has, and whether that is enough.
+    pub memory: MemoryResult,
     /// No simulated step is shorter, µs.
     pub bound_step_time_us: Option<f64>,
 }
@@ -56,7 +57,7 @@ impl From<Bound> for BoundResult {
     fn from(bound: Bound) -> Self {
         Self {
             memory_per_npu_bytes: bound.memory.total().count(),
-            capacity_bytes: bound.memory.capacity.map(allrail_core::Bytes::count),
+            memory: bound.memory.into(),
             bound_step_time_us: bound.step.map(Time::as_us),
         }
     }
@@ -72,9 +73,13 @@ pub fn bound(scenario: &TrainingScenario) -> Result<Bound, SimulateError> {
     if !workload.model.is_laid_out() {
         return Ok(Bound { memory: Memory::default(), step: None });
     }
+    let memory = allrail_workload::memory_of(workload, &sizes)?;
+    if workload.compute.must_fit && memory.fits() == Some(false) {
+        return Ok(Bound { memory, step: None });
+    }
     let outline = allrail_workload::outline(workload, &sizes)?;
     let step = if is_plain(scenario)? { Some(Costs::of(&outline, scenario)?.step()) } else { None };
-    Ok(Bound { memory: outline.memory, step })
+    Ok(Bound { memory, step })
 }
 
 /// Whether the argument holds: see the module.

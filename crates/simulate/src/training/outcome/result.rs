@@ -4,7 +4,8 @@
 
 use std::collections::BTreeMap;
 
-use allrail_workload::Throughput;
+use allrail_core::Bytes;
+use allrail_workload::{Memory, Throughput};
 use serde::Serialize;
 
 use crate::result::{DimensionResult, Host};
@@ -106,21 +107,29 @@ pub struct CoordinatorsResult {
     pub cycles_left_out: u64,
 }
 
-/// What an NPU keeps, in bytes.
+/// What an NPU holds at its fullest, in bytes, by kind.
 #[derive(Clone, Debug, Serialize)]
 pub struct MemoryResult {
-    /// Parameters.
-    pub parameters: u64,
-    /// Gradients.
-    pub gradients: u64,
-    /// The optimizer's state.
-    pub optimizer: u64,
-    /// Activations.
-    pub activations: u64,
+    /// Of what.
+    #[serde(flatten)]
+    pub parts: BTreeMap<&'static str, u64>,
+    /// What there has to be at least.
+    pub needed: u64,
     /// What the device has.
     pub capacity: Option<u64>,
     /// Whether it is enough.
     pub fits: Option<bool>,
+}
+
+impl From<Memory> for MemoryResult {
+    fn from(memory: Memory) -> Self {
+        Self {
+            parts: memory.parts().map(|(name, part)| (name, part.count())).into(),
+            needed: memory.needed().count(),
+            capacity: memory.capacity.map(Bytes::count),
+            fits: memory.fits(),
+        }
+    }
 }
 
 /// Directed links that are alike; of a graph, those of one plane.

@@ -191,20 +191,13 @@ pub(crate) fn summarise(
     let (links, busiest_links) =
         wires.map(|wires| links::busy(wires, &used.links, span)).unwrap_or_default();
     let mut notes = job.notes.clone();
-    let memory = job.memory.map(|memory| MemoryResult {
-        parameters: memory.parameters.count(),
-        gradients: memory.gradients.count(),
-        optimizer: memory.optimizer.count(),
-        activations: memory.activations.count(),
-        capacity: memory.capacity.map(Bytes::count),
-        fits: memory.fits(),
-    });
+    let memory = job.memory.map(MemoryResult::from);
     if let Some(memory) = job.memory
         && memory.fits() == Some(false)
     {
         notes.push(format!(
             "this layout does not fit: an NPU needs {} and has {}",
-            memory.total(),
+            memory.needed(),
             memory.capacity.unwrap_or_default()
         ));
     }

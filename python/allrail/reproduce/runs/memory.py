@@ -1,0 +1,106 @@
+"""Published memory of training runs beside ours: `allrail reproduce memory`.
+
+`memory.csv` has the runs whose source states what a GPU held: BigScience's log of BLOOM
+(`nvidia-smi`, in GB without digits), torchtitan's benchmarks (the peak of what PyTorch's allocator
+reserved, in GiB). Nothing is simulated: memory follows from the layout.
+
+One number was chosen with these in view: the share that an allocator holds in vain.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from allrail import _core
+from allrail.errors import InputError
+from allrail.many import Progress, of_core
+from allrail.reproduce.published import Made, number
+from allrail.reproduce.rows import Reproduction, Row
+from allrail.reproduce.runs.predict import Job, job_of
+from allrail.reproduce.runs.table import Run, read_table
+from allrail.scenario import load_scenario
+from allrail.steady import simulated_counts
+from allrail.training import of_training
+from allrail.training_result import Memory
+
+TABLE = Path(__file__).with_name("memory.csv")
+
+WITHIN = 0.1
+"""How far ours may be off: what the project asks of itself."""
+
+MADE = Made("chosen", ("fragmentation",), "torchtitan's peaks of Llama-3.1-8B")
+
+
+def run(path: Path | None = None, *, progress: Progress | None = None) -> Reproduction:
+    """Compare the memory of every run that states it.
+
+    Args:
+        path: A CSV file as `reproduce runs` reads it; the packaged one if None.
+        progress: Told how many runs are done.
+
+    Raises:
+        InputError: The table cannot be read, or no run of it states its memory.
+    """
+    stated = [one for one in read_table(path or TABLE) if one.stated_memory is not None]
+    if not stated:
+        raise InputError(
+            "no run states its memory",
+            source=str(path),
+            hint="give a column `memory_gb` or `memory_gib`",
+        )
+    rows = []
+    for done, one in enumerate(stated, start=1):
+        rows.append(_row(one))
+        if progress is not None:
+            progress(done, len(stated))
+    return Reproduction("Memory of training runs", rows, _notes(rows))
+
+
+def memory_of(job: Job, recompute: str) -> Memory:
+    """Return what a job's fullest GPU holds, without a simulation.
+
+    Args:
+        job: The job.
+        recompute: What is recomputed.
+
+    Raises:
+        InputError: The layout cannot be.
+    """
+    if recompute == "half":
+        # Every second layer.
+        none, full = memory_of(job, "none"), memory_of(job, "full")
+        parts = {name: (part + full[name]) // 2 for name, part in none.items()}
+        return replace(full, **parts, needed=(none.needed + full.needed) // 2)
+    count = simulated_counts(job.layout.pp, job.layout.microbatches)[-1]
+    scenario = of_training(load_scenario(job.scenario(recompute=recompute, microbatches=count)))
+    tree = of_core(_core.bound_training_many([scenario.to_json()], 1, None)[0], scenario)
+    if isinstance(tree, InputError):
+        raise tree
+    return Memory.from_dict(tree["memory"])
+
+
+def _row(one: Run) -> Row:
+    job = job_of(one)
+    source = f"file `{one.comments.get('source', '')}`"
+    stated = number(round((one.stated_memory or 0) / 1e9, 1), source)
+    if isinstance(job, str):
+        return Row(one.id, float("nan"), stated, "GB", within=WITHIN, digits=1, why=job, made=MADE)
+    memory = memory_of(job, job.software.recompute or "none")
+    return Row(
+        one.id,
+        job.software.shows(dict(memory.items())) / 1e9,
+        stated,
+        "GB",
+        within=WITHIN,
+        digits=1,
+        how=", ".join(f"{name} {part / 1e9:.1f}" for name, part in memory.items() if part),
+        made=MADE,
+    )
+
+
+def _notes(rows: list[Row]) -> list[str]:
+    off = [abs(row.difference) for row in rows if row.difference is not None]
+    near = sum(one <= WITHIN for one in off)
+    mean = sum(off) / len(off)
+    return [f"{len(off)} runs, mean error {mean:.1%}, {near} within {WITHIN:.0%}"]
