@@ -168,3 +168,30 @@ def test_the_command_writes_the_best_scenario(tmp_path, allrail_cli):
         len([line for line in shown.stdout.splitlines() if ",mb" in line and line[0] != "#"]) == 3
     )
     assert "uncalibrated" in shown.stdout
+
+
+def test_a_configuration_of_hugging_face_is_laid_out(folder, allrail_cli):
+    (folder / "mine").mkdir()
+    sizes = {
+        "model_type": "llama",
+        "hidden_size": 1024,
+        "intermediate_size": 2816,
+        "num_hidden_layers": 4,
+        "num_attention_heads": 16,
+        "num_key_value_heads": 4,
+        "vocab_size": 32000,
+        "max_position_embeddings": 2048,
+    }
+    (folder / "mine" / "config.json").write_text(json.dumps(sizes))
+    job = ["--fabric", "dgx-h100", "--npus", "4"]
+    for model in ("mine", "mine/config.json"):
+        # Files are named as the scenario sees them, wherever that is written.
+        told = allrail_cli("plan", "--model", model, *job, "--out", "deep/best.yaml", "--json")
+        assert told.status == 0, told.stderr
+        assert allrail_cli("simulate", "deep/best.yaml").status == 0
+    written = allrail_cli("apply", "deep/best.yaml", "--for", "megatron", "--out", "job")
+    assert written.status == 0, written.stderr
+    assert "--num-query-groups 4" in (folder / "job" / "megatron.args").read_text()
+    (folder / "mine" / "config.json").write_text(json.dumps({**sizes, "hidden_size": "wide"}))
+    refused = allrail_cli("plan", "--model", "mine", *job)
+    assert (refused.status, "hidden_size" in refused.stderr) == (2, True)

@@ -8,6 +8,7 @@ use allrail_simulate::coordination::Latency;
 use allrail_simulate::training::{BoundResult, TrainingScenario, bound, simulate};
 use allrail_workload::device::{DeviceFile, PRESETS};
 use allrail_workload::kernels::single::{Single, seconds};
+use allrail_workload::models::hugging_face::transformer;
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
@@ -76,6 +77,15 @@ fn bound_training_many(
         let scenario = read(text, calls)?;
         bound(&scenario).map(|bound| to_json(&BoundResult::from(bound)))
     })
+}
+
+/// The sizes of a transformer (JSON) by its Hugging Face `config.json`, and what was assumed.
+#[pyfunction]
+fn hugging_face(config: &str) -> PyResult<(String, Vec<String>)> {
+    let config = serde_json::from_str(config).map_err(|error| form_error(error.to_string()))?;
+    let (sizes, notes) =
+        transformer(&config, None).map_err(|error| simulate_error(&SimulateError::from(error)))?;
+    Ok((to_json(&sizes), notes))
 }
 
 /// Seconds of single kernels (JSON) on a device, by its file (JSON).
@@ -171,5 +181,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(bound_training_many, module)?)?;
     module.add_function(wrap_pyfunction!(devices, module)?)?;
     module.add_function(wrap_pyfunction!(kernel_seconds, module)?)?;
+    module.add_function(wrap_pyfunction!(hugging_face, module)?)?;
     module.add_function(wrap_pyfunction!(tensor_policies, module)?)
 }

@@ -127,8 +127,9 @@ class Decision:
     @property
     def transformer(self) -> dict[str, Any] | None:
         """The sizes of the model, where it is a transformer that says them."""
-        found: dict[str, Any] | None = self.workload["model"].get("transformer")
-        return found
+        from allrail.scenario.models import transformer_of
+
+        return transformer_of(self.workload["model"])
 
     @property
     def graphs(self) -> bool:

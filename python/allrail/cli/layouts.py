@@ -27,7 +27,7 @@ def job_of(file: Path | None, asked: OfModel, *, example: str) -> Job | Path:
     from allrail.layouts import Job
     from allrail.scenario import load_any_fabric
     from allrail.scenario.dimensions import dimensions_of
-    from allrail.scenario.models import load_model
+    from allrail.scenario.models import load_model, transformer_of
 
     model, fabric, npus = asked.model, asked.fabric, asked.npus
     if model is None and fabric is None and npus is None:
@@ -50,7 +50,7 @@ def job_of(file: Path | None, asked: OfModel, *, example: str) -> Job | Path:
             value=str(npus),
             hint=f"`{fabric}` has {dimensions.npus:,}",
         )
-    sizes = load_model(model, folder=Path()).get("transformer")
+    sizes = transformer_of(load_model(model, folder=Path()))
     if sizes is None:
         raise InputError(
             "its layers and heads are not said",
@@ -102,7 +102,7 @@ def rank(
     if out is not None:
         from allrail.files import write_yaml
 
-        tree = _scenario(job, best)
+        tree = _scenario(job, best, folder=out.parent)
         if better and better[0].schedule:
             tree["schedule"] = better[0].schedule
         write_yaml(out, tree)
@@ -195,11 +195,28 @@ def _say(job: Job, found: Found, all_of_them: Space) -> None:
         output.note(f"not tried, {count} times: {why}")
 
 
-def _scenario(job: Job, best: Ranked) -> dict[str, Any]:
+def _scenario(job: Job, best: Ranked, *, folder: Path | None = None) -> dict[str, Any]:
+    """The scenario of a layout, for a file in a folder; None: for here."""
     count = best.layout.microbatches(job)
     tree = best.layout.scenario(job, recompute=best.recompute, microbatches=count)
     tree["workload"]["model"] = job.model["name"]
+    if folder is not None:
+        workload = tree["workload"]
+        files = ((tree, "fabric"), (workload, "model"), (workload["compute"], "device"))
+        for parent, key in files:
+            parent[key] = _seen_from(folder, parent[key])
     return tree
+
+
+def _seen_from(folder: Path, name: str) -> str:
+    """A preset's name as it is; a file that is named from here as a scenario in `folder` does."""
+    import os
+
+    from allrail.scenario.models import model_names
+
+    path = Path(name)
+    is_file = path.suffix or len(path.parts) > 1 or (path.is_dir() and name not in model_names())
+    return os.path.relpath(path, folder) if is_file and not path.is_absolute() else name
 
 
 def _everything(found: Found, all_of_them: Space, top: int | None) -> dict[str, Any]:

@@ -6,15 +6,16 @@ in the form is the Rust core's to read.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from allrail.errors import InputError, did_you_mean
 from allrail.scenario.devices import load_device
-
-if TYPE_CHECKING:
-    from allrail.scenario.places import Places
+from allrail.scenario.explain import from_core
+from allrail.scenario.places import Places
 
 FOLDER = FilePath(__file__).parent.parent / "presets" / "workloads"
 _SUFFIXES = (".yaml", ".yml", ".json")
@@ -45,12 +46,35 @@ def load_model(name: str, *, folder: FilePath | None = None) -> dict[str, Any]:
     tree, places = read_model(name, folder=folder)
     if "model_type" in tree or "architectures" in tree:
         path = _file_of(FilePath(name), folder or FilePath())
-        title = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
+        above = path.parent.name if path.name == "config.json" else ""
+        title = path.stem if above in ("", "..") else above
         return {"name": title, "hugging_face": tree}
     found = {"name": FilePath(name).stem, **_preset(tree, places)}
     model = {**found.pop("model"), **found}
     _check_defaults(model, places)
     return model
+
+
+def transformer_of(model: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the sizes of a transformer, however its model says them; None of other models.
+
+    Args:
+        model: As `load_model` returns it.
+
+    Raises:
+        InputError: A Hugging Face configuration lacks a size, or has one that cannot be.
+    """
+    from allrail import _core
+
+    config = model.get("hugging_face")
+    if config is None:
+        sizes: dict[str, Any] | None = model.get("transformer")
+        return sizes
+    try:
+        text, _ = _core.hugging_face(json.dumps(config))
+    except _core.InputError as error:
+        raise from_core(error, places=Places()) from None
+    return {key: value for key, value in json.loads(text).items() if value is not None}
 
 
 def _preset(tree: dict[str, Any], places: Places) -> dict[str, Any]:
