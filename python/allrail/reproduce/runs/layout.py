@@ -210,10 +210,22 @@ def _schedule(run: Run, pp: int, microbatches: int, assumed: list[str]) -> dict[
         return {"schedule": "zero_bubble"}
     if "dual" in cell:
         return {"schedule": "dual_pipe"}
-    if "interleaved" in cell and pieces == 1 and "virtual_stages" in run.cells:
-        assumed.append("no virtual stages")
+    if "interleaved" in cell and "not stated" not in cell and pieces == 1:
+        pieces = _fewest_pieces(run.count("layers") or 0, pp)
+        if pieces > 1 and microbatches % pp == 0:
+            assumed.append(f"{pieces} pieces a stage")
     if pieces > 1 and microbatches % pp == 0:
         return {"schedule": "interleaved", "virtual_stages": pieces}
     if "gpipe" in cell:
         return {"schedule": "gpipe"}
     return {"schedule": "1f1b"}
+
+
+def _fewest_pieces(layers: int, pp: int) -> int:
+    """Of a stage, the fewest that interleave and are alike, the ends counted as layers or not."""
+    fitting = (
+        pieces
+        for pieces in range(2, layers // pp + 1)
+        if any(places % (pp * pieces) == 0 for places in (layers, layers + 2))
+    )
+    return next(fitting, 1)
