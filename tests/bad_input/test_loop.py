@@ -11,6 +11,7 @@ import gzip
 import json
 import re
 import shlex
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -167,6 +168,8 @@ def test_ctrl_c_in_the_midst_of_it(typed, files, allrail_cli, monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
+    # What other tests have simulated is not simulated again.
+    import_module("allrail.reproduce.runs.predict")._simulated.cache_clear()
     for name in dir(_core):
         if name.startswith("simulate"):
             monkeypatch.setattr(_core, name, interrupted)
