@@ -10,6 +10,7 @@ from typing import Any
 from allrail.errors import InputError
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.dimensions import dimensions_of
+from allrail.scenario.models import transformer_of
 from allrail.scenario.overrides import Sets
 from allrail.training import of_training
 
@@ -33,6 +34,7 @@ class Decision:
         degrees: Of every axis, `dp` too.
         samples: Of a replica and step.
         microbatches: Of a replica and step.
+        transformer: The sizes of the model, where it is a transformer that says them.
     """
 
     scenario: Scenario
@@ -42,6 +44,7 @@ class Decision:
     degrees: dict[str, int]
     samples: int
     microbatches: int
+    transformer: dict[str, Any] | None
 
     @classmethod
     def of(cls, scenario: ScenarioLike, *, sets: Sets = ()) -> Decision:
@@ -88,7 +91,8 @@ class Decision:
                 hint="name it: this fabric is no product of dimensions",
             )
         samples, microbatches = _batch(tree["workload"], degrees)
-        return cls(loaded, tree, dimensions, npus, degrees, samples, microbatches)
+        sizes = transformer_of(tree["workload"]["model"])
+        return cls(loaded, tree, dimensions, npus, degrees, samples, microbatches, sizes)
 
     @property
     def workload(self) -> dict[str, Any]:
@@ -125,13 +129,6 @@ class Decision:
         return key in keys_of("tensor_policies", self.tensor["policy"])
 
     @property
-    def transformer(self) -> dict[str, Any] | None:
-        """The sizes of the model, where it is a transformer that says them."""
-        from allrail.scenario.models import transformer_of
-
-        return transformer_of(self.workload["model"])
-
-    @property
     def graphs(self) -> bool:
         """Whether kernels are launched as CUDA graphs."""
         return bool(self.workload["compute"]["launch"] == "graph")
@@ -151,6 +148,19 @@ class Decision:
         places = int(sizes["layers"]) + 2 * int(parallelism["ends_as_layers"])
         each, more = divmod(places, self.pieces)
         return tuple(each + (piece < more) for piece in range(self.pieces))
+
+    @property
+    def is_uneven(self) -> bool:
+        """Whether tools have to be told which layers lie on which piece."""
+        return bool(self.parallelism.get("stages")) or len(set(self.stages)) > 1
+
+    @property
+    def layers(self) -> tuple[int, ...]:
+        """Blocks of each piece: its places without those of the embedding and the head."""
+        counts, ends = list(self.stages), int(self.parallelism["ends_as_layers"])
+        counts[0] -= ends
+        counts[-1] -= ends
+        return tuple(counts)
 
     @property
     def pieces(self) -> int:

@@ -82,9 +82,9 @@ def _samples(decision: Decision) -> list[str]:
 def _pipeline(decision: Decision) -> list[str]:
     if decision.degrees["pp"] == 1:
         return []
-    parallelism, stages = decision.parallelism, decision.stages
-    if stages and (parallelism.get("stages") or len(set(stages)) > 1):
-        return [f"--pipeline-model-parallel-layout {_layout(stages, decision)}"]
+    parallelism = decision.parallelism
+    if decision.stages and decision.is_uneven:
+        return [f"--pipeline-model-parallel-layout {_layout(decision.layers)}"]
     flags = []
     if parallelism["schedule"] == "interleaved":
         flags.append(
@@ -98,12 +98,8 @@ def _pipeline(decision: Decision) -> list[str]:
     return flags
 
 
-def _layout(stages: Sequence[int], decision: Decision) -> str:
-    ends = int(decision.parallelism["ends_as_layers"])
-    counts = list(stages)
-    counts[0] -= ends
-    counts[-1] -= ends
-    parts = ["t" * count for count in counts]
+def _layout(layers: Sequence[int]) -> str:
+    parts = ["t" * count for count in layers]
     parts[0], parts[-1] = "E" + parts[0], parts[-1] + "L"
     return "|".join(parts)
 

@@ -70,7 +70,7 @@ def _pipeline(decision: Decision) -> dict[str, object]:
     fields: dict[str, object] = {
         "pipeline_parallel_schedule": _SCHEDULES[decision.parallelism["schedule"]]
     }
-    if not _uneven(decision):
+    if not decision.is_uneven:
         less = int(decision.parallelism["ends_as_layers"])
         fields["pipeline_parallel_first_stage_less_layers"] = less
         fields["pipeline_parallel_last_stage_less_layers"] = less
@@ -98,7 +98,7 @@ def _flags(decision: Decision, shared: dict[str, object]) -> str:
         lines.append("--model.converters quantize.linear.float8")
         if recipe == "fp8_rowwise":
             lines.append("--quantize.linear.float8.recipe_name rowwise")
-    if _uneven(decision):
+    if decision.is_uneven:
         lines.append("# uneven stages: `parallelism.module_fqns_per_model_part`, as in")
         lines.append("# torchtitan_layout.py")
     head = [
@@ -124,7 +124,7 @@ def _function(decision: Decision, shared: dict[str, object]) -> str:
         fields["compile.enable_async_tensor_parallel"] = True
     fields["training.disable_cuda_graphs"] = not decision.graphs
     lines = [f"    config.{key} = {value!r}" for key, value in fields.items()]
-    if _uneven(decision):
+    if decision.is_uneven:
         lines.append("    config.parallelism.module_fqns_per_model_part = [")
         lines += [f"        {part!r}," for part in _parts(decision)]
         lines.append("    ]")
@@ -153,19 +153,10 @@ def _function(decision: Decision, shared: dict[str, object]) -> str:
     )
 
 
-def _uneven(decision: Decision) -> bool:
-    """Whether what lies on which stage is said module by module."""
-    return bool(decision.parallelism.get("stages")) or len(set(decision.stages)) > 1
-
-
 def _parts(decision: Decision) -> list[list[str]]:
     """The modules of each stage, as torchtitan's decoders name them."""
-    ends = int(decision.parallelism["ends_as_layers"])
-    counts = list(decision.stages)
-    counts[0] -= ends
-    counts[-1] -= ends
     parts, layer = [], 0
-    for count in counts:
+    for count in decision.layers:
         parts.append([f"layers.{index}" for index in range(layer, layer + count)])
         layer += count
     parts[0].insert(0, "tok_embeddings")

@@ -28,6 +28,7 @@ from allrail.calibrate.fit import Fit, fit
 from allrail.calibrate.switching import best_rows, by_algorithm, fastest
 from allrail.calibrate.table import AROUND, Table
 from allrail.errors import InputError
+from allrail.scenario.algorithms import AUTO
 
 OPERATIONS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all")
 """Collectives of nccl-tests that the simulator has."""
@@ -277,4 +278,4 @@ def run(
 
 def _measured(dimensions: list[dict[str, Any]]) -> str | None:
     """Whether a fabric says what is the fastest."""
-    return "auto" if any(one.get("fastest") for one in dimensions) else None
+    return AUTO if any(one.get("fastest") for one in dimensions) else None

@@ -158,7 +158,14 @@ def live(*, out: Path | None, collective: str, sizes: str, as_json: bool) -> Non
 
 
 @command.command("device")
-@click.option("-o", "--out", type=_FILE, metavar="FILE", help="Write the device's file here.")
+@click.option(
+    "-o",
+    "--out",
+    type=_FILE,
+    callback=options.writable_file,
+    metavar="FILE",
+    help="Write the device's file here.",
+)
 @click.option(
     "--device",
     "which",

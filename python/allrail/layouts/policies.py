@@ -14,6 +14,7 @@ from typing import Any
 
 from allrail import _core
 from allrail.layouts.trial import Bounded, Ranked, Trials
+from allrail.scenario.algorithms import AUTO
 
 _GAIN = 1e-3
 _PARTITIONS = ("4 MiB", "16 MiB", "64 MiB")
@@ -72,7 +73,7 @@ def _axes(dimensions: int) -> Iterator[list[dict[str, Any]]]:
     # What a dimension's kind does not do is refused, and left out.
     rows = json.loads(_core.algorithms())
     named = [{"algorithms": [row["name"]] * dimensions} for row in rows]
-    yield [{"algorithms": "auto"}, *named]
+    yield [{"algorithms": AUTO}, *named]
     yield [{"chunks": count} for count in _CHUNKS]
     rows = json.loads(_core.tensor_policies())
     yield [{"tensor": {"policy": row["name"]}} for row in rows]

@@ -248,10 +248,12 @@ pub fn run(
                 places.iter_mut().for_each(|place| *place = npus[place.index()]);
             }
             let paths = settings.paths.unwrap_or(Splitting::Ecmp);
-            let (packets, packet_note) = packet_size::suited(&scenario.packets, job.graph);
-            let world: Box<dyn World> = match scenario.world {
-                WorldKind::Flows => Box::new(network.flows(paths)),
-                _ => Box::new(network.packets(&packets, scenario.seed)?),
+            let (world, packet_note): (Box<dyn World>, _) = match scenario.world {
+                WorldKind::Flows => (Box::new(network.flows(paths)), None),
+                _ => {
+                    let (packets, note) = packet_size::suited(&scenario.packets, job.graph);
+                    (Box::new(network.packets(&packets, scenario.seed)?), note)
+                }
             };
             let (fallback, steady) = (Algorithms::default(), settings.steady);
             let algorithms = settings.algorithms.as_ref();
@@ -285,7 +287,7 @@ pub fn run(
             )?;
             result.notes.extend(network.notes(&scenario.placement, block.is_some(), settings));
             result.notes.extend(slow_note);
-            result.notes.extend(packet_note.filter(|_| scenario.world == WorldKind::Packets));
+            result.notes.extend(packet_note);
             Ok(result)
         }
     }

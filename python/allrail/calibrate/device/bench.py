@@ -221,7 +221,7 @@ class Bench:
                 batch = self.batch(one)
                 batch(1)
                 seconds = max(min(batch(1) for _ in range(5)), 1e-9)
-            except (RuntimeError, NotImplementedError):
+            except (RuntimeError, NotImplementedError):  # no such kernel, or no memory for it
                 return rate
             rate = one.flops / seconds
             if seconds >= min(_FIRST, longest / 8):
@@ -239,7 +239,7 @@ class Bench:
             batch = self.batch(one)
             batch(1)
             return one.flops / max(min(batch(1) for _ in range(5)), 1e-9)
-        except (RuntimeError, NotImplementedError):
+        except (RuntimeError, NotImplementedError):  # no such kernel here
             return None
 
 

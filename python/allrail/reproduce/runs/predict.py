@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any
 
-from allrail import _core
 from allrail.errors import InputError
 from allrail.layouts import RECOMPUTED
 from allrail.reproduce.runs.layout import Layout, layout_of, visited_nodes, why_no_layout
 from allrail.reproduce.runs.machine import Machine, device_of, machine_of, slowest
 from allrail.reproduce.runs.model import model_of
-from allrail.reproduce.runs.software import Software, software_of
+from allrail.reproduce.runs.software import Software, known_of, software_of
 from allrail.reproduce.runs.table import Run
 from allrail.reproduce.runs.units import TOKENS, Measured, Sizes, flops_per_token, measured_of
 from allrail.steady import of_all, simulated_counts
@@ -241,7 +240,7 @@ def predict(run: Run) -> Outcome:
         run: A line of a table.
     """
     device = device_of(run)
-    measured = measured_of(run, _peak(device))
+    measured = measured_of(run, None if device is None else known_of(device).peak)
     job = job_of(run)
     if isinstance(job, str):
         return Outcome(run, measured, None, job)
@@ -306,12 +305,3 @@ def _value(job: Job, step: Step, measured: Measured | None) -> float:
         again=max(0.0, hardware - model),
     )
     return tokens * flops_per_token(measured.kind, sizes) / 1e12
-
-
-@cache
-def _peak(device: str | None) -> float | None:
-    """FLOP/s in 16 bits, by which utilisation is told."""
-    for one in json.loads(_core.devices()):
-        if one["name"] == device:
-            return 1e12 * float(str(one["peak"]["bf16"]).split()[0])
-    return None

@@ -147,10 +147,12 @@ class Known:
         attention: Kinds of fused attention, the slowest first; None where nothing is known of its
             kernels.
         narrow: Whether it computes in 8 bits.
+        peak: FLOP/s in 16 bits, by which utilisation is told.
     """
 
     attention: tuple[str, ...] | None
     narrow: bool
+    peak: float
 
 
 @cache
@@ -166,7 +168,8 @@ def known_of(device: str) -> Known:
     if kernels is not None:
         there = {rate["kind"] for rate in kernels["attention"]}
         kinds = tuple(kind for kind in ATTENTION if kind in there)
-    return Known(kinds, narrow="fp8" in one["peak"])
+    peak = 1e12 * float(str(one["peak"]["bf16"]).split()[0])
+    return Known(kinds, narrow="fp8" in one["peak"], peak=peak)
 
 
 def _nearest(kind: str, known: tuple[str, ...] | None) -> str | None:
