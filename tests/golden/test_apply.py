@@ -208,6 +208,15 @@ def test_torchtitan_s_function_changes_a_configuration(tmp_path):
     assert (parts[0][0], parts[-1][-2:]) == ("tok_embeddings", ["norm", "lm_head"])
 
 
+def test_every_second_product_again_is_torchtitan_s_and_not_megatron_s(tmp_path):
+    cut = {"workload.parallelism.recompute": "alternate", "workload.parallelism.zero": 0}
+    flags = flags_of(text_of(LARGE, "torchtitan", tmp_path, "torchtitan.args", **cut))
+    assert flags["--activation_checkpoint.mode"] == "selective"
+    assert "= SelectiveAC.Config()" in (tmp_path / "torchtitan_layout.py").read_text()
+    with pytest.raises(InputError, match="Megatron-LM has no `recompute: alternate`"):
+        apply(LARGE, tmp_path, targets=["megatron"], sets=cut)
+
+
 def test_without_a_pipeline_microbatches_are_steps_of_torchtitan(tmp_path):
     whole = {"workload.global_batch": 8192, "workload.parallelism.microbatches": 1}
     cut = whole | {"workload.parallelism.microbatches": 4}

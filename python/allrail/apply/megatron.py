@@ -29,7 +29,12 @@ def files(decision: Decision) -> dict[str, str]:
     Raises:
         Inapplicable: Megatron-LM cannot do it.
     """
-    decision.needs("Megatron-LM", op=1, schedule=("1f1b", "interleaved"))
+    decision.needs(
+        "Megatron-LM",
+        op=1,
+        schedule=("1f1b", "interleaved"),
+        recompute=("none", "selective", "full"),
+    )
     sections = [
         ("ranks", _ranks(decision)),
         ("samples", _samples(decision)),

@@ -17,7 +17,13 @@ _SCHEDULES = {
 }
 _DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp8": "bfloat16"}
 _FLOAT8 = {"fp8_tensorwise": "tensorwise", "fp8_rowwise": "rowwise"}
-_CHECKPOINTS = {"none": "None", "selective": "SelectiveAC.Config()", "full": "FullAC.Config()"}
+_CHECKPOINTS = {
+    "none": ("none", "None"),
+    "selective": ("selective", "SelectiveAC.Config()"),
+    "alternate": ("selective", "SelectiveAC.Config()"),
+    "full": ("full", "FullAC.Config()"),
+}
+"""By `recompute`: the mode of the flags, and of a `Trainer.Config`."""
 
 
 def files(decision: Decision) -> dict[str, str]:
@@ -84,7 +90,7 @@ def _flags(decision: Decision, shared: dict[str, object]) -> str:
         # Without a pipeline microbatches are steps whose gradients are summed.
         "training.local_batch_size": decision.samples if piped else decision.micro_batch,
         "training.global_batch_size": decision.global_batch,
-        "activation_checkpoint.mode": decision.parallelism["recompute"],
+        "activation_checkpoint.mode": _CHECKPOINTS[decision.parallelism["recompute"]][0],
     }
     if piped:
         fields["parallelism.pipeline_parallel_microbatch_size"] = decision.micro_batch
@@ -128,7 +134,7 @@ def _function(decision: Decision, shared: dict[str, object]) -> str:
         lines.append("    config.parallelism.module_fqns_per_model_part = [")
         lines += [f"        {part!r}," for part in _parts(decision)]
         lines.append("    ]")
-    checkpoint = _CHECKPOINTS[decision.parallelism["recompute"]]
+    checkpoint = _CHECKPOINTS[decision.parallelism["recompute"]][1]
     lines.append(f"    config.activation_checkpoint = {checkpoint}")
     imported = checkpoint.partition(".")[0]
     recipe = decision.workload["compute"]["recipe"]
