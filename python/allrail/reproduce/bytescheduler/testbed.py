@@ -60,10 +60,10 @@ class Case:
     images: float | None = None
 
     @property
-    def compute(self) -> dict[str, str]:
+    def compute(self) -> dict[str, Any]:
         """The key `workload.compute`: a backward pass takes twice as long as a forward pass."""
         if self.images is None:
-            return {"device": "v100"}
+            return {"device": "v100", "efficiency": 0.5}
         forward = round(1e12 * self.batch / self.images / 3)
         return {"device": "v100", "forward": f"{forward} ps", "backward": f"{2 * forward} ps"}
 

@@ -106,8 +106,9 @@ def sharding_of(run: Run) -> dict[str, Any]:
     cell = re.sub(r"[\s_-]|stage", "", run.text("sharding"))
     if "gradop" in cell or "zero2" in cell:
         return {"zero": 3, "reshard": False}
-    if run.is_torch and "fsdp" in cell and (run.count("pp") or 1) > 1:
-        # torchtitan keeps what it has gathered where there is a pipeline (`parallelize_llama.py`).
+    if "fsdp" in cell and (run.count("pp") or 1) > 1:
+        # With a pipeline what is gathered is kept (torchtitan's `parallelize_llama.py`; Grattafiori
+        # et al., 2407.21783, §3.3.2).
         return {"zero": 3, "reshard": False}
     if any(word in cell for word in ("fsdp", "hsdp", "hybridshard", "fullshard", "zero3")):
         return {"zero": 3}

@@ -184,6 +184,8 @@ def job_of(run: Run) -> Job | str:
     layout = layout_of(run, machine.sizes, sharded=software.sharded)
     if software.sums:
         layout.parallelism["separate_sums"] = True
+    if software.early and layout.parallelism["tp"] > 1:
+        layout.parallelism["overlap_sums"] = False
     model["transformer"]["dropout"] = software.dropout
     # Llama's reference code and torchtitan's give each head of queries its copy.
     model["transformer"]["repeated_keys"] = run.is_torch
