@@ -134,6 +134,20 @@ class TestPrediction:
         assert any(told in text for text in one.predicted.assumed), one.predicted.assumed
 
 
+    def test_one_gpu_is_a_job(self):
+        one = predict(line(gpus="1", dp="1", sharding="none", global_batch="4", mfu_pct="40"))
+        assert one.refused is None
+        assert one.predicted.tokens > 0
+
+    def test_fsdp_takes_the_largest_microbatch_that_fits(self):
+        cells = {"micro_batch": "", "activation_recompute": "full"}
+        few, many = (job_of(line(**cells, global_batch=str(16 * n))) for n in (3, 64))
+        assert (few.layout.samples, few.layout.microbatches) == (3, 1)
+        assert 1 < many.layout.samples < 64
+        assert many.layout.samples * many.layout.microbatches == 64
+        assert f"a microbatch of {many.layout.samples}, the largest that fits" in many.assumed
+
+
 class TestCells:
     @pytest.mark.parametrize(
         ("cell", "device"),

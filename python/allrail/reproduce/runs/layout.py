@@ -199,7 +199,9 @@ def _batch(
     if samples is None:
         # As many microbatches as stages are torchtitan's default.
         samples = max(1, each // pp) if pp > 1 and parallelism["zero"] == 3 else 1
-        assumed.append(f"a microbatch of {samples}")
+        if pp > 1 or parallelism["zero"] < 3:
+            # Without a pipeline, ZeRO 3 takes what fits (`predict`).
+            assumed.append(f"a microbatch of {samples}")
     return samples, max(1, each // samples)
 
 
