@@ -133,7 +133,6 @@ class TestPrediction:
         assert one.predicted.tokens > 0
         assert any(told in text for text in one.predicted.assumed), one.predicted.assumed
 
-
     def test_one_gpu_is_a_job(self):
         one = predict(line(gpus="1", dp="1", sharding="none", global_batch="4", mfu_pct="40"))
         assert one.refused is None

@@ -3,7 +3,8 @@
 Links reach less than their rate: what NCCL's own tests show of an all-reduce on whole nodes
 (`bus bandwidth`) over the rate per direction. DGX A100: 235 of 300 GB/s; DGX H100 without NVLS: 365
 of 450 GB/s; NVL72: 680 of 900 GB/s; InfiniBand and RoCE: 0.92 of the line. All are figures that
-users and NVIDIA post of healthy machines; none is of a training run.
+users and NVIDIA post of healthy machines; none is of a training run. Of other makers' links a part
+is assumed, as `INSIDE` says.
 """
 
 from __future__ import annotations
