@@ -71,6 +71,17 @@ def out(command: F) -> F:
     )(command)
 
 
+def report(command: F) -> F:
+    """`--report DIR`, of verbs whose `--out` is a file, or that have none."""
+    return click.option(
+        "--report",
+        type=click.Path(path_type=Path),
+        callback=writable,
+        metavar="DIR",
+        help="Write result, table and report into this folder.",
+    )(command)
+
+
 def timeline(command: F) -> F:
     """`--timeline`, beside `--out DIR`."""
     return click.option(

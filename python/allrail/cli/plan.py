@@ -49,6 +49,7 @@ _LETTERS = {
     show_default=True,
     help="For so many of the best, try other schedules of communication.",
 )
+@options.report
 def command(
     *,
     file: Path | None,
@@ -60,6 +61,7 @@ def command(
     top: int,
     exhaustive: bool,
     schedules: int,
+    report: Path | None,
 ) -> None:
     """Plan the scenario in FILE: every chunk, its stages, and the order on every dimension.
 
@@ -77,12 +79,21 @@ def command(
     """  # noqa: D301, click wants the character
     from allrail import api
     from allrail.cli import output
-    from allrail.cli.layouts import job_of, rank
+    from allrail.cli.layouts import Asked, job_of, rank
+    from allrail.errors import InputError
 
     job = job_of(file, of_model, example=_EXAMPLE)
     if not isinstance(job, Path):
-        rank(job, top=top, exhaustive=exhaustive, schedules=schedules, out=out, json=as_json)
+        asked = Asked(top, exhaustive, schedules)
+        rank(job, asked, out=out, report=report, json=as_json)
         return
+    if report is not None:
+        raise InputError(
+            "a plan alone has no report",
+            source="--report",
+            value=str(report),
+            hint="`allrail simulate` with `--out DIR` writes one of what the plan does",
+        )
     plan = api.plan(job, sets=sets, cache=cache)
     if out is not None:
         plan.save(out)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from allrail.errors import InputError
+from allrail.report.answer import KINDS, html
 from allrail.results.write import MADE_BY, RESULT_FILE
 from allrail.scenario.text import read_bytes, read_json
 
@@ -38,6 +39,9 @@ def saved_page(path: Path) -> str:
     try:
         if "placement" in tree:
             return _placement(file.parent, tree["placement"])
+        for kind in KINDS:
+            if kind in tree:
+                return html(kind, tree[kind])
         if not tree["results"]:
             raise _refused(path, "it holds no results", "simulate it again")
         first = tree["results"][0]["result"]
@@ -60,7 +64,7 @@ def _read(path: Path, file: Path) -> dict[str, Any]:
         raise _refused(
             path,
             f"there is no `{RESULT_FILE}`" if path.is_dir() else "there is no such file",
-            "name a folder that `--out` of simulate, compare or place has written",
+            "name a folder that `--out` of simulate, compare or place, or `--report` has written",
         )
     try:
         tree = read_json(read_bytes(file, most=_LARGEST), str(file))
