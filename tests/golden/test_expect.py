@@ -212,11 +212,14 @@ def _table(device, *, collective="all_reduce", ranks=8, busbw=471.0, hosts=1):
     ],
 )
 def test_a_machine_is_known_by_its_devices(device, fabric):
-    found = machine_of(_table(device, busbw=3.0))
+    found = machine_of(_table(device, busbw=3.0), collective="all_reduce")
     assert found.fabric == fabric
     assert device in found.why
     assert "assumed" not in found.why
-    assert "assumed" in machine_of(_table(device, busbw=3.0, ranks=32, hosts=4)).why
+    assert (
+        "assumed"
+        in machine_of(_table(device, busbw=3.0, ranks=32, hosts=4), collective="all_reduce").why
+    )
 
 
 @pytest.mark.parametrize(
@@ -225,22 +228,22 @@ def test_a_machine_is_known_by_its_devices(device, fabric):
 )
 def test_cards_and_devices_with_fewer_links_are_no_preset(device):
     with pytest.raises(InputError, match="no preset is a machine of"):
-        machine_of(_table(device))
+        machine_of(_table(device), collective="all_reduce")
 
 
 def test_bandwidth_alone_excludes_but_does_not_tell():
     with pytest.raises(InputError, match="does not say on what") as raised:
-        machine_of(_table(""))
+        machine_of(_table(""), collective="all_reduce")
     # 471 GB/s: more than NVLink 3 carries, and less than later switches that sum.
     assert "dgx-a100" not in str(raised.value)
     assert "`dgx-h100`" in str(raised.value)
     assert "`gb200-nvl72`" in str(raised.value)
     one_rack = _table("", ranks=64, busbw=850.0)
-    assert machine_of(one_rack).fabric == "gb200-nvl72"
+    assert machine_of(one_rack, collective="all_reduce").fabric == "gb200-nvl72"
     with pytest.raises(InputError, match="no preset could carry it"):
-        machine_of(_table("", busbw=4000.0))
+        machine_of(_table("", busbw=4000.0), collective="all_reduce")
     with pytest.raises(InputError, match="has fewer"):
-        machine_of(_table("NVIDIA GB200", ranks=1440, hosts=None))
+        machine_of(_table("NVIDIA GB200", ranks=1440, hosts=None), collective="all_reduce")
 
 
 @posted

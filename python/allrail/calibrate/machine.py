@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from allrail.calibrate.judge import expect
@@ -51,15 +51,23 @@ class Machine:
     why: str
 
 
-def machine_of(table: Table) -> Machine:
+def machine_of(table: Table, *, collective: str) -> Machine:
     """Return the preset that a table was measured on.
 
     Args:
         table: With the ranks that took part.
+        collective: What it is of.
 
     Raises:
         InputError: It cannot be known, or no preset is such a machine.
     """
+    if table.ranks is None:
+        raise InputError(
+            "it does not say how many ranks took part",
+            source=table.source,
+            hint="say it by `--ranks`",
+        )
+    table = replace(table, collective=collective)
     if table.device not in _UNNAMED:
         found = [one for one, (words, _) in _MACHINES.items() if re.search(words, table.device)]
         if not found:

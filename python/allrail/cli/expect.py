@@ -64,6 +64,7 @@ def command(
                 source=str(measured),
                 hint="say it by `--ranks`",
             )
+    name = collective or (table.collective if table else None) or "all_reduce"
     taken = None
     if fabric is None:
         if table is None:
@@ -71,11 +72,10 @@ def command(
                 "there is nothing to look at",
                 hint="name a FABRIC, or what was measured by `--measured FILE`",
             )
-        taken = machine_of(table)
+        taken = machine_of(table, collective=name)
         fabric = taken.fabric
     loaded = dimensions_of(load_any_fabric(fabric))
     dimensions = [one.model_dump(exclude_defaults=True) for one in loaded.dimensions]
-    name = collective or (table.collective if table else None) or "all_reduce"
     count = ranks or (table.ranks if table else None) or loaded.npus
     sizes = [row.bytes for row in table.rows] if table else _SIZES
     rows = expect(dimensions, collective=name, ranks=count, sizes=sizes, table=table)

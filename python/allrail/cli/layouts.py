@@ -24,6 +24,7 @@ def job_of(file: Path | None, asked: OfModel, *, example: str) -> Job | Path:
         InputError: Neither or half of it is given; the fabric has fewer NPUs; the model's layers
             are not said.
     """
+    from allrail.cli import options
     from allrail.errors import InputError
     from allrail.layouts import Job
     from allrail.scenario import load_any_fabric
@@ -37,6 +38,13 @@ def job_of(file: Path | None, asked: OfModel, *, example: str) -> Job | Path:
                 "there is nothing to look at",
                 hint="name a scenario's FILE, or --model, --fabric and --npus",
             )
+        options.refuse(
+            "global_batch",
+            "sequence",
+            "device",
+            why="FILE says it itself",
+            hint="leave it out, or name --model, --fabric and --npus in place of FILE",
+        )
         return file
     if model is None or fabric is None or npus is None or file is not None:
         raise InputError(

@@ -151,6 +151,27 @@ _OF_MODEL: tuple[Callable[[Any], Any], ...] = (
 )
 
 
+def refuse(*names: str, why: str, hint: str) -> None:
+    """Refuse options that were given and would do nothing.
+
+    Args:
+        names: Of the parameters of the command that runs.
+        why: They would not.
+        hint: What to do.
+
+    Raises:
+        InputError: One was given.
+    """
+    from allrail.errors import InputError
+
+    context = click.get_current_context()
+    for one in context.command.params:
+        given = context.get_parameter_source(one.name or "")
+        if one.name in names and given is click.core.ParameterSource.COMMANDLINE:
+            name = one.secondary_opts[-1] if one.secondary_opts else one.opts[-1]
+            raise InputError(why, source=name, hint=hint)
+
+
 def _load_plugins(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) -> None:
     del ctx, param
     if files:

@@ -80,20 +80,26 @@ def command(
     from allrail import api
     from allrail.cli import output
     from allrail.cli.layouts import Asked, job_of, rank
-    from allrail.errors import InputError
 
     job = job_of(file, of_model, example=_EXAMPLE)
     if not isinstance(job, Path):
+        options.refuse(
+            "sets",
+            "cache",
+            why="a model that is laid out has no scenario yet",
+            hint="`--out best.yaml` writes the best one's, which `allrail simulate` takes",
+        )
         asked = Asked(top, exhaustive, schedules)
         rank(job, asked, out=out, report=report, json=as_json)
         return
-    if report is not None:
-        raise InputError(
-            "a plan alone has no report",
-            source="--report",
-            value=str(report),
-            hint="`allrail simulate` with `--out DIR` writes one of what the plan does",
-        )
+    options.refuse(
+        "top",
+        "exhaustive",
+        "schedules",
+        "report",
+        why="it is of layouts, which --model, --fabric and --npus ask for",
+        hint="leave it out; `allrail simulate --out DIR` writes a report of what a plan does",
+    )
     plan = api.plan(job, sets=sets, cache=cache)
     if out is not None:
         plan.save(out)

@@ -51,8 +51,7 @@ def saved_page(path: Path) -> str:
     except InputError:
         raise
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-        what = f"there is no `{error.args[0]}`" if isinstance(error, KeyError) else error
-        raise _refused(path, f"it is not whole: {what}", "simulate it again") from None
+        raise _refused(path, f"it is not whole: {_lacks(error)}", "simulate it again") from None
     raise _refused(path, "it holds results of no kind that has a report", "simulate it again")
 
 
@@ -75,6 +74,17 @@ def _read(path: Path, file: Path) -> dict[str, Any]:
             path, "it was not written by allrail", "name a folder that `--out` has written"
         )
     return tree
+
+
+def _lacks(error: Exception) -> str:
+    """What is wrong with it, in words that are not Python's."""
+    if isinstance(error, KeyError):
+        return f"there is no `{error.args[0]}`"
+    if isinstance(error, IndexError):
+        return "a list is shorter than it was written"
+    if isinstance(error, (TypeError, AttributeError)):
+        return "a value is of another kind than was written"
+    return str(error)
 
 
 def _refused(path: Path, why: str, hint: str) -> InputError:
