@@ -109,7 +109,7 @@ FILES = {
     "config.json": '{"model_type": "llama", "num_hidden_layers": -3}',
     "bar-3.yml": "schema_version: 1\nname: f\nerror: -3\ndimensions: []\n",
     "prices.yml": "schema_version: 1\nswitch: cheap\n",
-    "axis.yml": "schema_version: 1\nscenario: step.yaml\naxes: {seeed: [1, 2]}\n",
+    "field-unknown.yml": "schema_version: 1\nscenario: step.yaml\naxes: {seeed: [1, 2]}\n",
     "pointless.yml": "schema_version: 1\nscenario: step.yaml\naxes: {seed: []}\n",
     "trace.json": '{"traceEvents": [{"name": "x"}, 3]}',
     "study.yaml": "schema_version: 1\nscenario: scenario.yaml\naxes: {seed: [1, 2]}\n",
