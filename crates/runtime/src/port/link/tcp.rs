@@ -120,6 +120,7 @@ impl Link for Tcp {
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
@@ -141,6 +142,36 @@ mod tests {
         assert_eq!(most("1 Gb/s", "5 ms"), (64 << 10) + 1_250_000);
         // 200 us of its rate are more than what may wait anyway.
         assert_eq!(most("10 Gb/s", "20 us"), 250_000 + 50_000);
+    }
+
+    #[test]
+    fn what_fell_short_waits_for_the_next_edge() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("it listens");
+        let mut there = TcpStream::connect(address).expect("it listens");
+        let here = Socket::from(listener.accept().expect("it was dialled").0);
+        let mut link = Tcp::new(here, &settings("1 Gb/s", "20 us"), Some(0)).expect("a link");
+        // This socket blocks: only what the link knows by itself says `WouldBlock`.
+        let read = |link: &mut Tcp| {
+            let (mut one, mut other) = ([0; 4], [0; 4]);
+            let mut into = [IoSliceMut::new(&mut one), IoSliceMut::new(&mut other)];
+            link.read(&mut into).map_err(|error| error.kind())
+        };
+        there.write_all(&[1; 5]).expect("it takes them");
+        assert_eq!(read(&mut link), Ok(5));
+        there.write_all(&[1; 3]).expect("it takes them");
+        assert_eq!(read(&mut link), Err(ErrorKind::WouldBlock));
+        link.woken(EventFlags::OUT);
+        assert_eq!(read(&mut link), Err(ErrorKind::WouldBlock), "nothing has come by this edge");
+        link.woken(EventFlags::IN);
+        assert_eq!(read(&mut link), Ok(3));
+        drop(there);
+        link.woken(EventFlags::RDHUP);
+        assert_eq!(
+            (read(&mut link), read(&mut link)),
+            (Ok(0), Ok(0)),
+            "no edge comes after the end"
+        );
     }
 
     #[test]
