@@ -22,6 +22,7 @@ torch.set_num_threads(1)  # OpenMP's threads do not survive a fork
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
 
+import cost  # noqa: E402
 import dimensions  # noqa: E402
 import engine  # noqa: E402
 import exchange  # noqa: E402
@@ -77,6 +78,10 @@ def _rows() -> dict[str, Row]:
     for name in exchange.CASES:
         rows[name] = lambda _, size, name=name: exchange.run(
             name, blocks=size.blocks, quick=size.quick
+        )
+    for name in cost.CASES:
+        rows[f"cost-{name}"] = lambda _, size, name=name: cost.run(
+            name, blocks=size.blocks, steps=size.steps
         )
     rows["tune"] = lambda _, size: tune.run(blocks=size.blocks, steps=size.steps)
     rows["loop"] = lambda _, size: loop.run(steps=4 if size.quick else 12)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -221,12 +222,28 @@ def model_of(name: str, scale: int, seconds: float, rank: int) -> EmulatedModel:
     return EmulatedModel(MODELS[name](), scale=scale, seconds=seconds, rank=rank)
 
 
-def take_turns(ways: list[Way], *, blocks: int, steps: int, ranks: int) -> None:
-    """Run all ways block by block; the first block opens connections and does not count."""
+def take_turns(
+    ways: list[Way],
+    *,
+    blocks: int,
+    steps: int,
+    ranks: int,
+    around: Callable[[Way], AbstractContextManager[None]] = lambda _: nullcontext(),
+) -> None:
+    """Run all ways block by block; the first block opens connections and does not count.
+
+    Args:
+        ways: Which.
+        blocks: How many count.
+        steps: Of each way in a block.
+        ranks: How many take part.
+        around: What each way's block runs within, of those that count.
+    """
     for block in range(blocks + 1):
         for way in ways:
             dist.barrier()
-            way.run(steps)
+            with around(way) if block else nullcontext():
+                way.run(steps)
         if block == 0:
             for way in ways:
                 way.times.clear()

@@ -77,6 +77,10 @@ def mlp():
     return nn.Sequential(*(nn.Linear(64, 64) for _ in range(4)))
 
 
+def asks_the_store(*_, **__):
+    raise AssertionError("the store was asked while a fault was to be named")
+
+
 def train(model, optimizer, steps=STEPS):
     for _ in range(steps):
         optimizer.zero_grad()
@@ -106,7 +110,11 @@ def caught(body, moment):
 
 
 def training(rank, moment, fault, *, undo=False, steps=1000, **settings):
-    """Train until something breaks; then what was raised, and what is left after `release`."""
+    """Train until something breaks; then what was raised, and what is left after `release`.
+
+    Once it trains, nothing may ask the store: its host, or a name server that it asks, may be what
+    is gone, and who is lost would be named when that has timed out.
+    """
     warnings.simplefilter("ignore")
     store = store_of_job()[0]  # its connection stays
     Agreement(store, rank, RANKS, "here").on("all", None, lambda _: True)
@@ -115,6 +123,7 @@ def training(rank, moment, fault, *, undo=False, steps=1000, **settings):
     optimizer = torch.optim.Adam(model.parameters())
     art.schedule(model, optimizer, transport=native(rank, **settings), undo=undo)
     train(model, optimizer)
+    Agreement.on = Agreement._get = asks_the_store
 
     def inject(gradient):
         del gradient
@@ -245,6 +254,7 @@ def test_ctrl_c_on_all_ends_all(time_):
 
 def one_tensor(rank, moment, *, name="weight", shape=(40,), dtype=torch.float32, **settings):
     """Exchange one tensor, which rank 1 takes for another."""
+    store_of_job()  # its connection stays; how soon it answers is not of interest
     before = held()
     moment.set()
     transport = None
@@ -262,6 +272,19 @@ def one_tensor(rank, moment, *, name="weight", shape=(40,), dtype=torch.float32,
         transport.close()
     del transport
     return said, before, held(), {}
+
+
+def test_a_process_meets_the_store_once():
+    """Each connection to torch's store asks for names, in the one thread that serves all ranks."""
+
+    def body(rank):
+        first, again = store_of_job(), store_of_job()
+        os.environ["TORCHELASTIC_RESTART_COUNT"] = "1"
+        return first[0] is again[0], store_of_job()[0] is first[0]
+
+    for same, kept in run(body):
+        assert same
+        assert not kept, "another life of the job has keys of its own"
 
 
 OTHERS = {

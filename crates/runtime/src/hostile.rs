@@ -1,7 +1,7 @@
 //! A peer that has the secret and says what it should not: the job ends with an error that names it, and
 //! nothing panics.
 
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 use std::time::{Duration, Instant};
 
 use allrail_collective::Operation;
@@ -46,7 +46,7 @@ impl End {
 
     fn read_to_end(&mut self) -> Vec<u8> {
         let (mut all, mut some) = (Vec::new(), [0; 4096]);
-        while let Ok(bytes @ 1..) = self.wait(|link| link.read(&mut some)) {
+        while let Ok(bytes @ 1..) = self.wait(|link| link.read(&mut [IoSliceMut::new(&mut some)])) {
             all.extend_from_slice(&some[..bytes]);
         }
         all

@@ -172,7 +172,8 @@ impl View {
         taken
     }
 
-    /// Where bytes that have come may be put as they are; nothing where they are to be combined.
+    /// Where bytes that have come may be put as they are; nothing where they are to be combined. `read` may
+    /// say more than fits there: the rest is elsewhere.
     pub(crate) fn put(
         &mut self,
         read: impl FnOnce(&mut [u8]) -> std::io::Result<usize>,
@@ -184,7 +185,7 @@ impl View {
         // SAFETY: as in `combine`.
         let result = read(unsafe { next.as_mut() });
         if let Ok(bytes) = &result {
-            self.advance(*bytes);
+            self.advance((*bytes).min(next.bytes));
         }
         Some(result)
     }

@@ -234,8 +234,7 @@ class Exchange:
 
     def _send(self, slot: Slot, gradient: torch.Tensor) -> None:
         buffer = self._fitting(slot, gradient)
-        with torch.no_grad():
-            buffer.mul_(1.0 / self._transport.ranks)
+        buffer.mul_(1.0 / self._transport.ranks)  # it asks for no gradient: nobody watches
         generation = self._transport.submit(slot.key, buffer)
         slot.flight = Flight(slot, self._transport, generation, buffer, gradient)
         slot.sent = True
@@ -318,7 +317,7 @@ class Exchange:
         return dense
 
     def _fitting(self, slot: Slot, gradient: torch.Tensor) -> torch.Tensor:
-        """Return the gradient in the registered layout: itself, but for unusual cases."""
+        """Return the gradient, detached, in the registered layout: mostly its own memory."""
         parameter = slot.parameter
         if slot.layout_now() != slot.layout or gradient.dtype != parameter.dtype:
             raise TrainingError(
@@ -330,7 +329,7 @@ class Exchange:
         if gradient.stride() == parameter.stride():
             return gradient.detach()
         fitting = torch.empty_like(parameter, memory_format=torch.preserve_format).detach()
-        return fitting.copy_(gradient)
+        return fitting.copy_(gradient.detach())
 
 
 def _is_sparse(slot: Slot) -> bool:

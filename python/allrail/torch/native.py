@@ -141,9 +141,8 @@ class Native:
         self._leave()
 
     def _submit(self, submit: Any, key: int, tensor: torch.Tensor) -> int:
-        raw = in_memory_order(tensor)
-        with as_ours:
-            generation: int = submit(key, raw.data_ptr(), raw.numel())
+        with as_ours:  # dense, as it was registered: its elements lie from the first one on
+            generation: int = submit(key, tensor.data_ptr(), tensor.numel())
         self._held[key, generation] = tensor
         return generation
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import types
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
@@ -337,9 +338,16 @@ def _kept(value: Any) -> Any:
     return value.clone() if isinstance(value, torch.Tensor) else copy.copy(value)
 
 
-@contextlib.contextmanager
-def plain_surroundings(device: str) -> Any:
+def plain_surroundings(device: str) -> AbstractContextManager[Any]:
     """Within it, nothing of the forward pass that may be going on reaches into what is computed."""
+    if torch.is_inference_mode_enabled() or torch.is_autocast_enabled(device):
+        return _undone(device)
+    plain: AbstractContextManager[Any] = torch.no_grad()
+    return plain
+
+
+@contextlib.contextmanager
+def _undone(device: str) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         if torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(mode=False))

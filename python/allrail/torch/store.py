@@ -15,6 +15,15 @@ from allrail.errors import InputError
 from allrail.runtime.environment import LAUNCHERS, TORCHRUN, place_of
 
 _NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+_RESTARTED = ("TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT")
+
+_met: dict[tuple[Any, ...], tuple[Any, int, int]] = {}
+"""The connection of this process to torch's store, by what its environment says.
+
+Torch asks for the name of either end of each connection, and the store does so in the one thread
+that serves it: a name server that does not answer costs every rank 10 s a connection. So there is
+one.
+"""
 
 
 def store_of_job() -> tuple[Any, int, int]:
@@ -41,6 +50,14 @@ def store_of_job() -> tuple[Any, int, int]:
         )
     # With a rank that cannot be, torch would wait for a store that nobody serves.
     place_of({name: os.environ[name] for name in (TORCHRUN.rank, TORCHRUN.ranks)})
+    said = (os.getpid(), *(os.environ.get(name) for name in (*_NEEDED, *_RESTARTED)))
+    if said not in _met:
+        _met.clear()
+        _met[said] = _meet()
+    return _met[said]
+
+
+def _meet() -> tuple[Any, int, int]:
     try:
         store, rank, ranks = next(iter(dist.rendezvous("env://")))
     except (ValueError, RuntimeError) as error:

@@ -13,7 +13,7 @@
 mod words;
 
 use std::collections::BTreeMap;
-use std::io::{ErrorKind, IoSlice};
+use std::io::{ErrorKind, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -273,7 +273,7 @@ impl Control {
             let Some(peer) = self.peers.get_mut(&number) else { return };
             let from = peer.inbox.len();
             peer.inbox.resize(from + READ, 0);
-            let read = peer.link.read(&mut peer.inbox[from..]);
+            let read = peer.link.read(&mut [IoSliceMut::new(&mut peer.inbox[from..])]);
             peer.inbox.truncate(from + *read.as_ref().unwrap_or(&0));
             match read {
                 Ok(0) => return self.ended(number, None),

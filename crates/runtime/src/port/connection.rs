@@ -1,11 +1,12 @@
 //! One data connection: frames in, frames out, without blocking.
 //!
 //! What comes is read into a small buffer that stays in the cache, and combined from there; what replaces
-//! whole memory is read straight into it, and where the link lends what has come (memory of both ranks) it is
-//! combined from where it lies, headers apart. What may not be combined yet is kept in memory of its own, of a
-//! length that the engine has allowed before.
+//! whole memory, or is kept, is read straight into its place, and where the link lends what has come (memory of
+//! both ranks) it is combined from where it lies, headers apart. So that the elements of a long frame do not
+//! come with those before them, no more is read beyond a long frame than the header of the next. What may not be
+//! combined yet is kept in memory of its own, of a length that the engine has allowed before.
 
-use std::io::{self, ErrorKind, IoSlice};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
 
 use rustix::event::epoll::EventFlags;
 use socket2::Socket;
@@ -20,8 +21,8 @@ use crate::state::{Frame, Intake, Kept};
 const STAGING: usize = 128 << 10;
 /// What is read from one connection before others have their turn.
 const SHARE: usize = 1 << 20;
-/// Below this, bytes go through the buffer, with whatever follows them.
-const DIRECT: usize = 16 << 10;
+/// A frame of less goes through the buffer, with whatever follows it.
+const DIRECT: u64 = 16 << 10;
 /// How many pieces of memory leave with one call.
 const PIECES: usize = 64;
 
@@ -43,9 +44,21 @@ impl From<io::Error> for End {
 /// Where the bytes go that come now.
 enum Sink {
     Header,
-    Combine { number: usize, view: View, left: u64 },
-    Keep { number: usize, data: Vec<u8>, left: u64 },
-    Drop { left: u64 },
+    Combine {
+        number: usize,
+        view: View,
+        left: u64,
+    },
+    /// In the first so many bytes of `data`.
+    Keep {
+        number: usize,
+        data: Vec<u8>,
+        kept: usize,
+        left: u64,
+    },
+    Drop {
+        left: u64,
+    },
 }
 
 impl Sink {
@@ -59,9 +72,10 @@ impl Sink {
                 let taken = view.combine(first(*left));
                 (left, taken)
             }
-            Self::Keep { data, left, .. } => {
+            Self::Keep { data, kept, left, .. } => {
                 let now = first(*left);
-                data.extend_from_slice(now);
+                room(data, *kept, now.len()).copy_from_slice(now);
+                *kept += now.len();
                 (left, now.len())
             }
             Self::Drop { left } => {
@@ -74,6 +88,15 @@ impl Sink {
     }
 }
 
+/// So many bytes of `data` behind the first `kept` ones.
+fn room(data: &mut Vec<u8>, kept: usize, bytes: usize) -> &mut [u8] {
+    let end = kept + bytes;
+    if data.len() < end {
+        data.resize(end, 0);
+    }
+    &mut data[kept..end]
+}
+
 /// See the module.
 pub(super) struct Connection {
     pub(super) peer: u32,
@@ -84,6 +107,8 @@ pub(super) struct Connection {
     from: usize,
     to: usize,
     sink: Sink,
+    /// Whether the last frame was a long one: the next may be, too.
+    long: bool,
     /// A frame for which there is no room yet: nothing is read until there is.
     stalled: Option<Header>,
     out: Option<Frame>,
@@ -102,6 +127,7 @@ impl Connection {
             from: 0,
             to: 0,
             sink: Sink::Header,
+            long: false,
             stalled: None,
             out: None,
             blocked: false,
@@ -173,29 +199,58 @@ impl Connection {
             if self.link.lends() && !matches!(self.sink, Sink::Header) {
                 return self.read_lent();
             }
-            match &mut self.sink {
-                Sink::Combine { view, left, .. } if *left >= DIRECT as u64 => {
-                    if let Some(result) = view.put(|memory| self.link.read(memory)) {
-                        *left -= *result.as_ref().unwrap_or(&0) as u64;
-                        return result;
-                    }
-                }
-                Sink::Keep { data, left, .. } if *left >= DIRECT as u64 => {
-                    let from = data.len();
-                    let most = usize::try_from(*left).unwrap_or(usize::MAX).min(SHARE);
-                    data.resize(from + most, 0);
-                    let result = self.link.read(&mut data[from..]);
-                    let bytes = *result.as_ref().unwrap_or(&0);
-                    data.truncate(from + bytes);
-                    *left -= bytes as u64;
-                    return result;
-                }
-                _ => {}
+            if let Some(result) = self.read_in_place() {
+                return result;
             }
         }
-        let bytes = self.link.read(&mut self.staging[self.to..])?;
+        let until = match &self.sink {
+            Sink::Header if self.long => HEADER,
+            Sink::Combine { left, .. } | Sink::Keep { left, .. } | Sink::Drop { left }
+                if *left >= DIRECT =>
+            {
+                usize::try_from(*left).unwrap_or(usize::MAX).saturating_add(HEADER)
+            }
+            _ => STAGING,
+        };
+        let until = until.min(self.staging.len());
+        let bytes = self.link.read(&mut [IoSliceMut::new(&mut self.staging[self.to..until])])?;
         self.to += bytes;
         Ok(bytes)
+    }
+
+    /// Elements of a long frame to where they stay, and the header that follows them; none of a frame that is
+    /// combined with what is there.
+    fn read_in_place(&mut self) -> Option<io::Result<usize>> {
+        let Self { sink, link, staging, .. } = self;
+        let mut read = |memory: &mut [u8], left: u64| {
+            let beyond = if memory.len() as u64 == left { HEADER } else { 0 };
+            let next = &mut staging[..beyond];
+            link.read(&mut [IoSliceMut::new(memory), IoSliceMut::new(next)])
+        };
+        let mut room_there = 0;
+        let (result, left) = match sink {
+            Sink::Combine { view, left, .. } if *left >= DIRECT => {
+                let all = *left;
+                let result = view.put(|memory| {
+                    room_there = memory.len();
+                    read(memory, all)
+                })?;
+                (result, left)
+            }
+            Sink::Keep { data, kept, left, .. } if *left >= DIRECT => {
+                room_there = usize::try_from(*left).unwrap_or(usize::MAX).min(SHARE);
+                let result = read(room(data, *kept, room_there), *left);
+                *kept += result.as_ref().map_or(0, |bytes| room_there.min(*bytes));
+                (result, left)
+            }
+            _ => return None,
+        };
+        if let Ok(bytes) = &result {
+            let here = room_there.min(*bytes);
+            *left -= here as u64;
+            self.to = bytes - here;
+        }
+        Some(result)
     }
 
     /// Elements, from where the link has them.
@@ -207,12 +262,10 @@ impl Connection {
     /// A frame is announced: decides where its bytes go.
     fn arrive(&mut self, port: u32, shared: &Shared, header: &Header) {
         let (left, peer) = (header.length, self.peer);
+        self.long = left >= DIRECT;
         self.sink = match shared.change(Me::Port(port), |one| one.arrives((port, peer), header)) {
             Intake::Combine(number, view) => Sink::Combine { number, view, left },
-            Intake::Keep(number) => {
-                let most = usize::try_from(left).unwrap_or(usize::MAX).min(SHARE);
-                Sink::Keep { number, data: Vec::with_capacity(most), left }
-            }
+            Intake::Keep(number, data) => Sink::Keep { number, data, kept: 0, left },
             Intake::Wait => {
                 self.stalled = Some(*header);
                 Sink::Header
@@ -245,14 +298,15 @@ impl Connection {
                     // Less memory than the plan says: the job is over.
                     self.sink = Sink::Drop { left: *left };
                 }
-                Sink::Keep { number, data, left: 0 } => {
-                    let (number, data) = (*number, std::mem::take(data));
+                Sink::Keep { number, data, kept, left: 0 } => {
+                    let (number, mut data) = (*number, std::mem::take(data));
+                    data.truncate(*kept);
                     self.sink = Sink::Header;
                     if let Kept::Combine(mut view, data) =
                         shared.change(me, |state| state.kept(number, data))
                     {
                         view.combine(&data);
-                        shared.change(me, |state| state.combined(number));
+                        shared.change(me, |state| state.combined_from(number, data));
                     }
                 }
                 Sink::Drop { left: 0 } => self.sink = Sink::Header,

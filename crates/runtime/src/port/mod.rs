@@ -191,7 +191,7 @@ impl Port {
             self.shared.change(me, |state| state.next_combine(self.number))
         {
             view.combine(&data);
-            self.shared.change(me, |state| state.combined(number));
+            self.shared.change(me, |state| state.combined_from(number, data));
             any = true;
         }
         any

@@ -1,7 +1,7 @@
 //! What the first words of two ranks go over, before it is a link: a TCP connection, one inside TLS, or a
 //! socket of this host.
 
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 
 use socket2::Socket;
 
@@ -26,7 +26,7 @@ impl Stream {
     pub(super) fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(socket) | Self::Local(socket) => (&*socket).read(into),
-            Self::Tls(tls) => tls.read(into),
+            Self::Tls(tls) => tls.read(&mut [IoSliceMut::new(into)]),
         }
     }
 

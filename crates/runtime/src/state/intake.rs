@@ -10,6 +10,10 @@ use crate::frame::Header;
 use crate::memory::View;
 use crate::{Fault, FaultKind};
 
+/// How much memory of frames that were kept waits for the next ones, and how much is worth it.
+const MOST_SPARE: usize = 4 << 20;
+const LEAST_SPARE: usize = 4 << 10;
+
 /// A frame that was announced and is not combined.
 #[derive(Default)]
 struct Arrival {
@@ -25,6 +29,9 @@ struct Arrival {
 pub(super) struct Arrivals {
     all: Vec<Option<Arrival>>,
     free: Vec<usize>,
+    /// Memory of frames that were kept, for the next ones: what it holds is nobody's any more.
+    spare: Vec<Vec<u8>>,
+    spare_bytes: usize,
 }
 
 impl Arrivals {
@@ -39,6 +46,20 @@ impl Arrivals {
                 self.all.push(arrival);
                 self.all.len() - 1
             }
+        }
+    }
+
+    fn memory(&mut self) -> Vec<u8> {
+        let memory = self.spare.pop().unwrap_or_default();
+        self.spare_bytes -= memory.capacity();
+        memory
+    }
+
+    fn give_back(&mut self, memory: Vec<u8>) {
+        let bytes = self.spare_bytes + memory.capacity();
+        if memory.capacity() >= LEAST_SPARE && bytes <= MOST_SPARE {
+            self.spare_bytes = bytes;
+            self.spare.push(memory);
         }
     }
 
@@ -57,8 +78,8 @@ impl Arrivals {
 pub(crate) enum Intake {
     /// They are combined as they come.
     Combine(usize, View),
-    /// They are kept, until they may be.
-    Keep(usize),
+    /// They are kept, until they may be, in this memory; what it holds is of no interest.
+    Keep(usize, Vec<u8>),
     /// There is no room for them until this rank is further: the peer has to wait.
     Wait,
     /// They are nobody's; the job is over.
@@ -107,7 +128,7 @@ impl State {
                 Some(view) => Intake::Combine(number, view),
                 None => Intake::Drop,
             },
-            None => Intake::Keep(number),
+            None => Intake::Keep(number, self.arrivals.memory()),
         }
     }
 
@@ -139,6 +160,12 @@ impl State {
                 return Some((number, view, data));
             }
         }
+    }
+
+    /// A frame that was kept is combined.
+    pub(crate) fn combined_from(&mut self, number: usize, data: Vec<u8>) {
+        self.arrivals.give_back(data);
+        self.combined(number);
     }
 
     /// A frame is combined.

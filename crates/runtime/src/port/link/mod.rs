@@ -10,7 +10,7 @@ mod ring;
 mod tcp;
 mod tls;
 
-use std::io::{self, IoSlice};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::os::fd::OwnedFd;
 
 use rustix::event::epoll;
@@ -29,8 +29,9 @@ pub(crate) trait Link: Send {
     /// Epoll has seen something there.
     fn woken(&mut self, seen: epoll::EventFlags);
 
-    /// Takes bytes that have come; none where nothing comes any more.
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize>;
+    /// Takes bytes that have come, into one place after the other or only the first; none where nothing
+    /// comes any more.
+    fn read(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
 
     /// Whether [`lend`](Self::lend) shows what has come where it lies.
     fn lends(&self) -> bool {

@@ -8,7 +8,7 @@
 //! The second is for queues of the network: no congestion control that is usual keeps them short. At 1 Gb/s it
 //! left 6 ms of bytes there (BBR), or as much as the switch takes (Reno, CUBIC).
 
-use std::io::{self, ErrorKind, IoSlice, Read};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read};
 
 use allrail_core::{Bytes, Time};
 use rustix::event::epoll::EventFlags;
@@ -19,17 +19,15 @@ use super::Link;
 use crate::Settings;
 use crate::settings::DimensionSettings;
 
-/// Who gets less than this, and less than asked for, has had all that was there.
-const SHORT: usize = 16 << 10;
-
 /// How long a thread that is woken may take until it sends again: the line shall not run dry meanwhile.
 const WAKING: Time = Time::from_us(200);
 
 /// See the module.
 pub(crate) struct Tcp {
     socket: Socket,
-    /// Nothing is left: what was not there a moment ago comes with the next edge.
+    /// Less was there than was asked for, or less was taken than was given: the next edge tells of more.
     dry: bool,
+    full: bool,
     /// No edge comes any more.
     hung_up: bool,
 }
@@ -78,7 +76,7 @@ impl Tcp {
         dimension: Option<u32>,
     ) -> io::Result<Self> {
         set_ahead(&socket, settings, dimension)?;
-        Ok(Self { socket, dry: false, hung_up: false })
+        Ok(Self { socket, dry: false, full: false, hung_up: false })
     }
 }
 
@@ -88,28 +86,41 @@ impl Link for Tcp {
     }
 
     fn woken(&mut self, seen: EventFlags) {
-        self.dry = false;
-        self.hung_up |= seen.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        let over = seen.intersects(EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR);
+        self.hung_up |= over;
+        self.dry &= !over && !seen.contains(EventFlags::IN);
+        self.full &= !over && !seen.contains(EventFlags::OUT);
     }
 
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
-        if std::mem::take(&mut self.dry) {
+    fn read(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        if self.dry {
             return Err(ErrorKind::WouldBlock.into());
         }
-        let bytes = (&self.socket).read(into)?;
-        self.dry = bytes < into.len().min(SHORT) && !self.hung_up;
+        let bytes = match &mut *into {
+            [one] => (&self.socket).read(one)?,
+            several => (&self.socket).read_vectored(several)?,
+        };
+        let asked: usize = into.iter().map(|one| one.len()).sum();
+        self.dry = bytes < asked && !self.hung_up;
         Ok(bytes)
     }
 
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
+        if self.full {
+            return Err(ErrorKind::WouldBlock.into());
+        }
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let mut nothing = SendAncillaryBuffer::default();
-        Ok(sendmsg(&self.socket, pieces, &mut nothing, flags)?)
+        let sent = sendmsg(&self.socket, pieces, &mut nothing, flags)?;
+        let given: usize = pieces.iter().map(|one| one.len()).sum();
+        self.full = sent < given;
+        Ok(sent)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
@@ -131,6 +142,36 @@ mod tests {
         assert_eq!(most("1 Gb/s", "5 ms"), (64 << 10) + 1_250_000);
         // 200 us of its rate are more than what may wait anyway.
         assert_eq!(most("10 Gb/s", "20 us"), 250_000 + 50_000);
+    }
+
+    #[test]
+    fn what_fell_short_waits_for_the_next_edge() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let address = listener.local_addr().expect("it listens");
+        let mut there = TcpStream::connect(address).expect("it listens");
+        let here = Socket::from(listener.accept().expect("it was dialled").0);
+        let mut link = Tcp::new(here, &settings("1 Gb/s", "20 us"), Some(0)).expect("a link");
+        // This socket blocks: only what the link knows by itself says `WouldBlock`.
+        let read = |link: &mut Tcp| {
+            let (mut one, mut other) = ([0; 4], [0; 4]);
+            let mut into = [IoSliceMut::new(&mut one), IoSliceMut::new(&mut other)];
+            link.read(&mut into).map_err(|error| error.kind())
+        };
+        there.write_all(&[1; 5]).expect("it takes them");
+        assert_eq!(read(&mut link), Ok(5));
+        there.write_all(&[1; 3]).expect("it takes them");
+        assert_eq!(read(&mut link), Err(ErrorKind::WouldBlock));
+        link.woken(EventFlags::OUT);
+        assert_eq!(read(&mut link), Err(ErrorKind::WouldBlock), "nothing has come by this edge");
+        link.woken(EventFlags::IN);
+        assert_eq!(read(&mut link), Ok(3));
+        drop(there);
+        link.woken(EventFlags::RDHUP);
+        assert_eq!(
+            (read(&mut link), read(&mut link)),
+            (Ok(0), Ok(0)),
+            "no edge comes after the end"
+        );
     }
 
     #[test]

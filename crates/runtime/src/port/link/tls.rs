@@ -6,7 +6,7 @@
 //! this very session has given ([`binding`](Tls::binding), RFC 9266): someone in between has a session with
 //! each side, and two bindings.
 
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -183,7 +183,8 @@ impl Link for Tls {
         let _ = self.flush();
     }
 
-    fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+    fn read(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
+        let Some(into) = into.iter_mut().find(|one| !one.is_empty()) else { return Ok(0) };
         loop {
             match self.session.reader().read(into) {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {}
