@@ -28,6 +28,8 @@ _CHUNKS = 16
 _SMALL = 1 << 16
 _SLOW_START = 6.0
 _DROP = 0.75
+_LARGE = 4
+"""Of the largest size, sizes from one such part on are large."""
 _SOCKETS = 13.0
 """GB/s: what TCP over 100 Gb/s carries at most."""
 _FLAT = 0.1
@@ -129,11 +131,13 @@ def expect(
         InputError: The collective is not known, or the ranks are no part of the fabric.
     """
     if collective not in OPERATIONS:
+        known = "it has " + ", ".join(OPERATIONS)
         raise InputError(
             "the simulator has no such collective",
             field="collective",
             value=collective,
-            hint=did_you_mean(collective, OPERATIONS, others="it has"),
+            # What nccl-tests measure is no slip of the pen.
+            hint=known if collective in AROUND else did_you_mean(collective, OPERATIONS),
         )
     if ranks < 2:
         raise InputError(
@@ -187,7 +191,8 @@ def judge(
     seen = [row for row in rows if row.measured_busbw is not None and row.measured_us is not None]
     if not seen:
         return []
-    top = seen[-3:]
+    # People leave rows out: the last three may be anything.
+    top = [row for row in seen[-3:] if row.bytes * _LARGE >= seen[-1].bytes]
     share = median((row.measured_busbw or 0) / row.expected_busbw for row in top)
     reached = median(row.measured_busbw or 0 for row in top)
     best = max(row.measured_busbw or 0 for row in seen)
@@ -239,13 +244,14 @@ def _erratic(seen: Sequence[Expected]) -> list[Cause]:
     drops = [
         after.bytes
         for before, after in pairwise(seen)
-        if (after.measured_busbw or 0) < _DROP * (before.measured_busbw or 0)
+        if after.bytes > _SMALL
+        and (after.measured_busbw or 0) < _DROP * (before.measured_busbw or 0)
         and after.expected_busbw >= before.expected_busbw
     ]
     jitter = [
         row.bytes for row in seen[len(seen) // 2 :] if (row.measured_us or 0) > 3 * row.expected_us
     ]
-    if not drops or len(drops) + len(jitter) < 2:
+    if not drops or len({*drops, *jitter}) < 2:
         return []
     where = ", ".join(f"{size:,}" for size in drops)
     return [
@@ -268,7 +274,17 @@ def _inside(reached: float, told: str) -> list[Cause]:
             "a rank is slow, or a link of it is down",
             told,
             "`nvidia-smi nvlink -s`; leave one GPU out at a time",
-        )
+        ),
+        Cause(
+            "GPUs with fewer or slower links than the fabric has",
+            told,
+            "`nvidia-smi topo -m`: NV18 is 18 links; give the fabric of that machine",
+        ),
+        Cause(
+            "few channels, or an algorithm that is forced",
+            told,
+            "unset NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS and NCCL_ALGO, and any tuner",
+        ),
     ]
     if reached < _PCIE:
         causes += [
