@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from allrail.calibrate.judge import expect, judge, within
+from allrail.calibrate.judge import expect, judge
 from allrail.calibrate.read import read_tables
 from allrail.calibrate.table import Row, Table
 from allrail.errors import InputError
+from allrail.scenario.dimensions import within
 
 POSTED = Path(__file__).parents[2].parent / "shared" / "reference" / "nccl"
 posted = pytest.mark.skipif(not POSTED.is_dir(), reason="shared/reference is not here")

@@ -21,6 +21,7 @@ from typing import Any
 from allrail.calibrate.network import OPERATIONS, run
 from allrail.calibrate.table import AROUND, Table
 from allrail.errors import InputError, did_you_mean
+from allrail.scenario.dimensions import within
 
 _HEALTHY = 0.7
 """Of a nominal bandwidth: NCCL's rings reach 0.78 to 0.92 of the line on healthy machines."""
@@ -71,43 +72,6 @@ class Cause:
     what: str
     why: str
     test: str
-
-
-def within(
-    dimensions: Sequence[dict[str, Any]], ranks: int, hosts: int | None = None
-) -> list[dict[str, Any]]:
-    """Return the dimensions that so many neighbouring NPUs of a fabric are on.
-
-    Args:
-        dimensions: Of the fabric, the innermost first.
-        ranks: How many.
-        hosts: On how many machines; None fills one after the other.
-
-    Raises:
-        InputError: There are not so many, or they fill no part of the fabric.
-    """
-    if hosts and hosts > 1 and len(dimensions) > 1 and ranks % hosts == 0:
-        each = ranks // hosts
-        if each < int(dimensions[0]["size"]):
-            machine = [{**dimensions[0], "size": each}] if each > 1 else []
-            return machine + within(dimensions[1:], hosts)
-    found, left = [], ranks
-    for one in dimensions:
-        if left == 1:
-            break
-        taken = max(part for part in range(1, int(one["size"]) + 1) if left % part == 0)
-        if taken > 1:
-            found.append({**one, "size": taken})
-        left //= taken
-    if left != 1:
-        sizes = " x ".join(str(one["size"]) for one in dimensions)
-        raise InputError(
-            "so many ranks are no part of the fabric",
-            field="ranks",
-            value=str(ranks),
-            hint=f"it has {sizes} NPUs",
-        )
-    return found
 
 
 def expect(
