@@ -295,3 +295,11 @@ def test_what_is_near_a_trace_is_told_apart(name, text, told, tmp_path, allrail_
     assert outcome.status == 2
     assert told in outcome.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_model_that_cannot_be_imported_is_named_itself(tmp_path, allrail_cli):
+    file = tmp_path / "config.json"
+    file.write_text('{"model_type": "mamba", "hidden_size": 64}')
+    outcome = allrail_cli("import", str(file), "-o", str(tmp_path / "out"))
+    assert outcome.status == 2
+    assert outcome.stderr.startswith(f"error: {file}: ")

@@ -108,6 +108,7 @@ def rank(
         write_yaml(out, tree)
     if json:
         told = _everything(found, all_of_them, top if not exhaustive else None)
+        told["notes"] = _of_config(job, best)
         told["schedules"] = [
             {
                 "name": one.ranked.layout.name,
@@ -193,6 +194,19 @@ def _say(job: Job, found: Found, all_of_them: Space) -> None:
         )
     for why, count in all_of_them.refused.most_common():
         output.note(f"not tried, {count} times: {why}")
+    for note in _of_config(job, best):
+        output.note(note)
+
+
+def _of_config(job: Job, best: Ranked) -> list[str]:
+    """What was assumed for a Hugging Face model, and what of its file is not read."""
+    from allrail.scenario.models import load_model
+    from allrail.training import simulate_training
+
+    if "hugging_face" not in load_model(job.model["name"], folder=Path()):
+        return []
+    notes = simulate_training(_scenario(job, best)).to_dict()["notes"]
+    return [note for note in notes if "config.json" in note]
 
 
 def _scenario(job: Job, best: Ranked, *, folder: Path | None = None) -> dict[str, Any]:

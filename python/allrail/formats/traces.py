@@ -429,8 +429,10 @@ def _model(files: list[Path], folder: Path, name: str) -> Imported:
     _write_scenario(scenario, npus=8, model="", workload={"model": str(path), **_ASSUMED})
     try:
         notes = simulate_training(str(scenario)).to_dict()["notes"]
-    except InputError:
+    except InputError as error:
+        # The scenario is ours, and gone.
         scenario.unlink()
+        error.source, error.line = str(files[0]), None
         raise
     assumed = "assumed, to be replaced by yours: 1 sample a replica, an A100, 8 NPUs"
     return Imported(

@@ -1,4 +1,4 @@
-"""ASTRA-sim 2.x's file of remote memory, which every case of it names: mostly, that there is none."""
+"""ASTRA-sim 2.x's file of remote memory, which every case of it names: mostly, there is none."""
 
 from __future__ import annotations
 
