@@ -95,7 +95,7 @@ def expect(
         InputError: The collective is not known, or the ranks are no part of the fabric.
     """
     if collective not in OPERATIONS:
-        known = "it has " + ", ".join(OPERATIONS)
+        known = "it has: " + ", ".join(f"`{one}`" for one in OPERATIONS)
         raise InputError(
             "the simulator has no such collective",
             field="collective",

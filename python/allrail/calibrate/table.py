@@ -131,11 +131,13 @@ def chosen(
 
 
 def _named(tables: Sequence[Table]) -> str:
-    """Each with its number."""
-    return ", ".join(
-        f"{number} is {one.collective or 'of no name'} over {one.ranks or 'untold'} ranks"
-        for number, one in enumerate(tables, 1)
-    )
+    """Each; of several with its number."""
+    names = [
+        f"{one.collective or 'of no name'} over {one.ranks or 'untold'} ranks" for one in tables
+    ]
+    if len(names) == 1:
+        return names[0]
+    return ", ".join(f"{number} is {name}" for number, name in enumerate(names, 1))
 
 
 def bounds(rates: Sequence[tuple[float, float]]) -> tuple[float, float] | None:
