@@ -167,6 +167,13 @@ def judge(
             causes += _inside(reached, told)
         if several is not False:
             causes += _between(share, reached, told, nic)
+        causes.append(
+            Cause(
+                "few channels, small buffers, or an algorithm that is forced",
+                told,
+                "unset NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS, NCCL_BUFFSIZE, NCCL_ALGO, and any tuner",
+            )
+        )
         if best > 1.6 * reached:
             causes.append(
                 Cause(
@@ -243,11 +250,6 @@ def _inside(reached: float, told: str) -> list[Cause]:
             "GPUs with fewer or slower links than the fabric has",
             told,
             "`nvidia-smi topo -m`: NV18 is 18 links; give the fabric of that machine",
-        ),
-        Cause(
-            "few channels, or an algorithm that is forced",
-            told,
-            "unset NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS and NCCL_ALGO, and any tuner",
         ),
     ]
     if reached < _PCIE:
