@@ -75,7 +75,8 @@ SCENARIOS = [
     ("device: h100", "peak: 1 PFLOP/s, recipe: mxfp8", "workload.compute.recipe", "how fast"),
     ("h100", "a100, attention: flash_3", "workload.compute.attention", "flash_2"),
     ("h100", "h100, attention: flash_4", "workload.compute.attention", "mean `flash"),
-    ("h100", "v100, attention: flash", "workload.compute.attention", "nothing is known"),
+    ("h100", "l40s, attention: flash", "workload.compute.attention", "nothing is known"),
+    ("h100", "v100, attention: flash", "workload.compute.attention", "one of unfused"),
     (
         "h100",
         "h100, efficiency: 0.5, attention: flash_2",

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from allrail.calibrate.judge import expect, judge
+from allrail.calibrate.machine import machine_of
 from allrail.calibrate.read import read_tables
-from allrail.calibrate.table import Row, Table
+from allrail.calibrate.table import AROUND, Row, Table
 from allrail.errors import InputError
 from allrail.scenario.dimensions import within
 
@@ -210,3 +211,73 @@ def test_healthy_tables_of_known_machines_raise_no_alarm(allrail_cli):
                 alarms += [row["file"]] if large else []
     assert judged >= 10
     assert len(alarms) <= 1, alarms
+
+
+def _table(device, *, collective="all_reduce", ranks=8, busbw=471.0, hosts=1):
+    size = 1 << 33
+    around = AROUND[collective](ranks)
+    rows = (Row(size, around * size / busbw / 1e3),)
+    return Table(collective, ranks, hosts, device, rows, "t.txt")
+
+
+@pytest.mark.parametrize(
+    ("device", "fabric"),
+    [
+        ("NVIDIA H100 80GB HBM3", "dgx-h100"),
+        ("NVIDIA H200", "dgx-h100"),
+        ("A100-SXM4-40GB", "dgx-a100"),
+        ("NVIDIA B200", "dgx-b200"),
+        ("NVIDIA GB200", "gb200-nvl72"),
+        ("Tesla V100-SXM3-32GB", "dgx2"),
+    ],
+)
+def test_a_machine_is_known_by_its_devices(device, fabric):
+    found = machine_of(_table(device, busbw=3.0), collective="all_reduce")
+    assert found.fabric == fabric
+    assert device in found.why
+    assert "assumed" not in found.why
+    assert (
+        "assumed"
+        in machine_of(_table(device, busbw=3.0, ranks=32, hosts=4), collective="all_reduce").why
+    )
+
+
+@pytest.mark.parametrize(
+    "device",
+    ["NVIDIA H100 PCIe", "NVIDIA H100 NVL", "NVIDIA A100-PCIE-40GB", "NVIDIA H20", "NVIDIA H800"],
+)
+def test_cards_and_devices_with_fewer_links_are_no_preset(device):
+    with pytest.raises(InputError, match="no preset is a machine of"):
+        machine_of(_table(device), collective="all_reduce")
+
+
+def test_bandwidth_alone_excludes_but_does_not_tell():
+    with pytest.raises(InputError, match="does not say on what") as raised:
+        machine_of(_table(""), collective="all_reduce")
+    # 471 GB/s: more than NVLink 3 carries, and less than later switches that sum.
+    assert "dgx-a100" not in str(raised.value)
+    assert "`dgx-h100`" in str(raised.value)
+    assert "`gb200-nvl72`" in str(raised.value)
+    one_rack = _table("", ranks=64, busbw=850.0)
+    assert machine_of(one_rack, collective="all_reduce").fabric == "gb200-nvl72"
+    with pytest.raises(InputError, match="no preset could carry it"):
+        machine_of(_table("", busbw=4000.0), collective="all_reduce")
+    with pytest.raises(InputError, match="has fewer"):
+        machine_of(_table("NVIDIA GB200", ranks=1440, hosts=None), collective="all_reduce")
+
+
+@posted
+def test_posted_tables_are_taken_for_what_their_posters_had(allrail_cli):
+    with (POSTED / "index.csv").open(encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    taken = {}
+    for row in rows:
+        told = allrail_cli("expect", "--measured", str(POSTED / row["file"]), "--json")
+        assert told.status in (0, 2), row["file"]
+        if told.status == 0:
+            taken[row["file"]] = json.loads(told.stdout)["fabric"]
+    gpus = {row["file"]: row["gpu"] for row in rows}
+    machines = {"dgx-a100": "A100", "dgx-h100": "H100", "gb200-nvl72": "GB200"}
+    assert len(taken) >= 9
+    for name, fabric in taken.items():
+        assert machines[fabric] in gpus[name], name

@@ -116,8 +116,9 @@ class TestPrediction:
         ("cells", "told"),
         [
             ({"gpu": "MI300X 192GB"}, "attention flash_2"),
-            ({"gpu": "TPU v4", "gpus_per_node": "4"}, "attention as fast as all products"),
-            ({"gpu": "V100 32GB", "precision": "fp16"}, "attention as fast as all products"),
+            ({"gpu": "TPU v4", "gpus_per_node": "4"}, "attention flash_2"),
+            ({"gpu": "Trainium2"}, "attention as fast as all products"),
+            ({"gpu": "V100 32GB", "precision": "fp16"}, "attention unfused"),
             ({"gpu": "A100 80GB", "precision": "fp8"}, "16 bits"),
             ({"tp": "", "pp": "", "dp": ""}, "attention"),
             ({"sharding": "HSDP (2x8)", "gpus_per_node": "4"}, "states cut over 4 replicas"),
@@ -132,6 +133,19 @@ class TestPrediction:
         assert one.predicted.tokens > 0
         assert any(told in text for text in one.predicted.assumed), one.predicted.assumed
 
+    def test_one_gpu_is_a_job(self):
+        one = predict(line(gpus="1", dp="1", sharding="none", global_batch="4", mfu_pct="40"))
+        assert one.refused is None
+        assert one.predicted.tokens > 0
+
+    def test_fsdp_takes_the_largest_microbatch_that_fits(self):
+        cells = {"micro_batch": "", "activation_recompute": "full"}
+        few, many = (job_of(line(**cells, global_batch=str(16 * n))) for n in (3, 64))
+        assert (few.layout.samples, few.layout.microbatches) == (3, 1)
+        assert 1 < many.layout.samples < 64
+        assert many.layout.samples * many.layout.microbatches == 64
+        assert f"a microbatch of {many.layout.samples}, the largest that fits" in many.assumed
+
 
 class TestCells:
     @pytest.mark.parametrize(
@@ -144,10 +158,20 @@ class TestCells:
             ("GB200 NVL72", "gb200"),
             ("B300", "b300"),
             ("TPU v5p", "tpu_v5p"),
+            ("Cloud TPU v5 lite", "tpu_v5e"),
+            ("GH200 96GB", "gh200"),
+            ("H100 PCIe 80GB", "h100_pcie"),
+            ("Gaudi 3 HL-325L", "gaudi3"),
+            ("MI250X (GCD)", "mi250x_gcd"),
+            ("AWS trn1", "trainium1"),
         ],
     )
     def test_a_device(self, cell, device):
         assert device_of(line(gpu=cell)) == device
+
+    def test_a_node_of_four_has_cards_of_two_dies(self):
+        assert device_of(line(gpu="MI250", gpus_per_node="4")) == "mi250"
+        assert device_of(line(gpu="MI250", gpus_per_node="8")) == "mi250_gcd"
 
     @pytest.mark.parametrize(
         ("cell", "recipe"),

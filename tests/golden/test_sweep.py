@@ -258,6 +258,23 @@ class TestLostWorkers:
         assert [one.points for one in again] == [((1, {"seed": 1}),), ((2, {"seed": 2}),)]
         assert [index for index, _ in tasks.next().points] == [3, 4]
 
+    @pytest.mark.parametrize("each", [0.0001, 0.002, 0.004, 0.3])
+    def test_pieces_are_long_at_first_and_short_at_the_end(self, each):
+        count = 3000
+        tasks = Tasks(range(count), lambda _: {})
+        sizes, seen = [], []
+        while piece := tasks.next():
+            indices = [index for index, _ in piece.points]
+            seen += indices
+            sizes.append(len(indices))
+            assert len(indices) * each <= 0.2 or len(indices) == 1
+            tasks.done(piece, Done(tuple("" for _ in indices), each * len(indices)))
+        assert seen == list(range(count))
+        assert sizes[-1] * each <= 0.05 or sizes[-1] == 1
+        if each == 0.002:
+            # Of a twentieth of a second there would be 120.
+            assert len(sizes) < 60
+
     def test_a_point_that_loses_several_is_given_up(self):
         tasks = Tasks([7], lambda _: {})
         for _ in range(LOSSES - 1):

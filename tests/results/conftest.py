@@ -5,13 +5,19 @@ from __future__ import annotations
 import pytest
 
 import allrail
+from allrail.cli.layouts import Asked, job_of, rank
+from allrail.cli.options import OfModel
 from allrail.placement import place, queue
+from allrail.report.answer import write as write_answer
 from allrail.report.placement import write as write_placement
 from allrail.reproduce.published import Published
 from allrail.reproduce.rows import Reproduction, Row
 from allrail.results import write_results
 from allrail.results.traffic import write_traffic
 from allrail.results.training import write_training
+from allrail.verify.collectives import Exchange
+from allrail.verify.fit import Carried
+from allrail.verify.verdict import Assumption, Compared, Verdict
 
 STEP = {
     "schema_version": 1,
@@ -36,6 +42,44 @@ TRAFFIC = {
     "fabric": {"topology": "torus", "shape": [4, 4]},
     "traffic": {"pattern": "all_to_all", "size": "1 MiB"},
 }
+TUNED = {
+    "name": "step",
+    "knobs": ["schedule.tensor.partition", "schedule.chunks"],
+    "sampler": "a Gaussian process",
+    "world": "dims",
+    "calibrated": False,
+    "scenario": STEP,
+    "best": {"schedule.chunks": 16},
+    "gain": 0.1,
+    "trials": [
+        {"sets": {}, "step_time_us": 1000.0},
+        {"sets": {"schedule.chunks": 4}, "step_time_us": 1200.0},
+        {"sets": {"schedule.tensor.partition": "1 MiB"}, "step_time_us": None},
+        {"sets": {"schedule.chunks": 16}, "step_time_us": 900.0},
+    ],
+}
+"""A search that found something, with a trial that cannot be simulated."""
+
+
+def verdict():
+    """Of a run whose bandwidth was thought to be twice what it is."""
+    return Verdict(
+        ranks=4,
+        steps=3,
+        rank=None,
+        measured_ms=40.0,
+        planned_ms=30.0,
+        refitted_ms=39.0,
+        bar=0.02,
+        exposed_ms=10.0,
+        assumptions=(Assumption("dimension 0's bandwidth", "25 GB/s", "80 Gb/s", 39.0),),
+        worst="dimension 0's bandwidth",
+        exchanges=(Exchange("a", 4096, 0.2, 0.19), Exchange("b", 1 << 26, 9.0, None)),
+        dimensions=(Carried(0, 80.0, 0.01, 1 << 27),),
+        fabric={"dimensions": [{"kind": "switch", "size": 4, "bandwidth": "80 Gb/s"}]},
+        each=(Compared(7, 40.0, 30.0, 39.0), Compared(8, 41.0, 30.0, 39.0)),
+        notes=("a note of the trace",),
+    )
 
 
 def scenario(policy: str, order: str, **schedule):
@@ -101,4 +145,8 @@ def reports(tmp_path_factory, results, scenarios):
     published = Published(3.0, 3.0, "Table 1")
     rows = [Row(f"case {n}", 3.0 + n / 10, published, "ms", why="it is so") for n in range(8)]
     Reproduction("A paper", rows, notes=["a note"]).write(root / "reproduction")
+    asked = OfModel("gpt2", "dgx-a100", 16, 32, None, "a100")
+    rank(job_of(None, asked, example=""), Asked(3, False, 1), report=root / "layouts", json=True)
+    write_answer(root / "tuning", "tuning", TUNED)
+    write_answer(root / "verdict", "verdict", {**verdict().to_json(), "run": "rec"})
     return {path.name: path for path in sorted(root.iterdir())}

@@ -7,16 +7,29 @@ import re
 from html.parser import HTMLParser
 from itertools import pairwise
 
+import polars as pl
 import pytest
 
 from allrail.errors import InputError
+from allrail.report.answer import write
 from allrail.report.document import MOST_BYTES, Chart, Page, Section, Table, render
 from allrail.report.front import front_section, pareto_front
 from allrail.report.saved import saved_page
 from allrail.report.timeline import MOST_SPANS, Bar, Row, thinned, timeline
 
-KINDS = ("collectives", "training", "traffic", "placement", "queue", "sweep", "reproduction")
-SAVED = ("collectives", "training", "traffic", "placement", "queue")
+KINDS = (
+    "collectives",
+    "training",
+    "traffic",
+    "placement",
+    "queue",
+    "sweep",
+    "reproduction",
+    "layouts",
+    "tuning",
+    "verdict",
+)
+SAVED = tuple(kind for kind in KINDS if kind not in ("sweep", "reproduction"))
 OURS = '{"made_by": "allrail", "results": [{"result": %s}]}'
 DATA = re.compile(r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL)
 
@@ -94,10 +107,17 @@ def test_every_page_says_what_was_done(reports):
         "queue": ("12 jobs of alibaba-2020", "Jobs wait"),
         "sweep": ("Best by time_us", "Simulated: 9 points", "What dominates"),
         "reproduction": ("Targets: 8 published numbers", "Outside: case 2"),
+        "layouts": ("Simulated: ", "provably no better", "What the best loses by"),
+        "tuning": ("Simulated: 4 trials", "schedule.chunks=16", "1 trials could not"),
+        "verdict": (
+            "25.00 % too short",
+            "dimension 0&#39;s bandwidth was off the most",
+            "a note of",
+        ),
     }.items():
         text = (reports[kind] / "report.html").read_text()
         assert all(word in text for word in words), kind
-        if kind in ("collectives", "training", "traffic", "sweep"):
+        if kind in ("collectives", "training", "traffic", "sweep", "layouts", "tuning"):
             assert "uncalibrated" in text
             assert "world" in text
 
@@ -116,6 +136,9 @@ def test_every_kind_has_its_charts(reports):
         "queue": {"jobs-timeline": "timeline"},
         "sweep": {"front": "points"},
         "reproduction": {},
+        "layouts": {"memory-chart": "points"},
+        "tuning": {"search-chart": "points"},
+        "verdict": {},
     }
     training = (reports["training"] / "report.html").read_text()
     for id_ in ("what-if", "topology", "utilisation", "timeline", "critical-path"):
@@ -285,3 +308,34 @@ def test_the_verb_writes_the_page(reports, tmp_path, allrail_cli):
     refused = allrail_cli("report", str(tmp_path))
     assert refused.status == 2
     assert refused.stderr.startswith("error: allrail report: ")
+
+
+def test_tables_of_answers_have_every_row(reports):
+    layouts = pl.read_parquet(reports["layouts"] / "layouts.parquet")
+    told = json.loads((reports["layouts"] / "result.json").read_text())["layouts"]
+    assert len(layouts) == told["layouts"]
+    counts = dict(layouts["what"].value_counts().iter_rows())
+    assert counts["simulated"] == told["simulated"] == len(told["ranked"])
+    assert counts["provably no better"] == len(told["pruned"]) > 0
+    trials = pl.read_parquet(reports["tuning"] / "trials.parquet")
+    assert trials["step_time_us"].to_list() == [1000.0, 1200.0, None, 900.0]
+    assert trials["schedule.chunks"].to_list() == [None, "4", None, "16"]
+    exchanges = pl.read_parquet(reports["verdict"] / "exchanges.parquet")
+    assert exchanges["predicted_ms"].to_list() == [0.19, None]
+
+
+def test_the_line_over_trials_joins_the_best_so_far(reports):
+    chart = charts_of((reports["tuning"] / "report.html").read_text())["search-chart"]
+    points = [(one[0], one[1]) for one in chart["points"]]
+    assert points == [(0, 0.0), (1, pytest.approx(-20.0)), (3, pytest.approx(10.0))]
+    assert [x for x, _, _ in pareto_front([(*one, "") for one in points])] == [0, 3]
+
+
+def test_an_answer_without_rows_has_a_page_too(tmp_path, reports):
+    kinds = ("verdict", "tuning")
+    said, tuned = (json.loads((reports[k] / "result.json").read_text())[k] for k in kinds)
+    write(tmp_path / "verdict", "verdict", {**said, "exchanges": [], "dimensions": [], "each": []})
+    assert saved_page(tmp_path / "verdict") == (tmp_path / "verdict" / "report.html").read_text()
+    only = {**tuned, "trials": tuned["trials"][:1], "best": {}, "gain": 0.0}
+    write(tmp_path / "tuning", "tuning", only)
+    assert "Nothing is faster" in (tmp_path / "tuning" / "report.html").read_text()

@@ -18,7 +18,18 @@ from allrail.report.timeline import MOST_SPANS, Bar, Row, timeline
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 # As WebDriver writes keys.
 LEFT, RIGHT, DOWN, ESCAPE = "\ue012", "\ue014", "\ue015", "\ue00c"
-KINDS = ("collectives", "training", "traffic", "placement", "queue", "sweep", "reproduction")
+KINDS = (
+    "collectives",
+    "training",
+    "traffic",
+    "placement",
+    "queue",
+    "sweep",
+    "reproduction",
+    "layouts",
+    "tuning",
+    "verdict",
+)
 
 
 @pytest.fixture(scope="module")

@@ -155,6 +155,12 @@ def test_the_command_says_it_in_the_form_of_a_run(tmp_path, allrail_cli):
         "80 Gb/s",
     ):
         assert word in told.stdout
+    page = tmp_path / "page"
+    allrail_cli("verify", str(folder), "--fabric", str(out), "--report", str(page))
+    html = (page / "report.html").read_text()
+    assert "The prediction was right" in html
+    assert allrail_cli("report", str(page)).status == 0
+    assert (page / "report.html").read_text() == html
     again = allrail_cli("verify", str(folder), "--fabric", str(out), "--json")
     found = json.loads(again.stdout)
     assert found["worst"] is None

@@ -81,6 +81,32 @@ def test_it_never_ends_slower_than_it_began():
         assert worse[0] == {}
 
 
+def changing(cost, a_trial):
+    """A job on a machine that is another part slower or faster in each trial of ten steps."""
+    steps = []
+
+    def drifting(sets):
+        steps.append(sets)
+        return cost(sets) * (1 + a_trial) ** ((len(steps) - 1) // 10)
+
+    return drifting
+
+
+@pytest.mark.parametrize("a_trial", [-0.05, -0.03, -0.01, 0.01, 0.03])
+def test_a_machine_that_becomes_faster_or_slower_is_no_gain(a_trial):
+    for seed in range(5):
+        slower = changing(lambda sets: 102.0 if sets else 100.0, a_trial)
+        assert ended(slower, seed)[0] == {}
+
+
+@pytest.mark.parametrize("a_trial", [-0.01, 0.01])
+def test_what_is_faster_is_found_while_the_machine_changes(a_trial):
+    for seed in range(5):
+        sets, count = ended(changing(bowl, a_trial), seed)
+        assert bowl(sets) < 125.0
+        assert count <= live.TRIALS
+
+
 def test_it_ends_early_where_nothing_is_gained():
     assert ended(flat, 0)[1] == 1 + live.PATIENCE
 
@@ -156,8 +182,9 @@ def test_a_job_is_tuned_and_its_parameters_are_those_of_another(transport, on_ra
         assert differ == []
         assert carrier == ("Native" if transport == "native" else "Ordered")
         assert tried[0] == {}
-        assert all(one["partition"] for one in tried[1:-2])
-        assert tried[-1] != {}, "the faster one stays"
+        assert all(one["partition"] for one in tried[1:-4])
+        assert tried[-4] == tried[-2] == {}, "the start is measured again on both sides"
+        assert tried[-3] == tried[-1] != {}, "the faster one stays"
         assert ("50.0 % less" in said) == (rank == 0)
 
 

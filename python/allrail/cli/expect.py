@@ -14,7 +14,7 @@ _SIZES = tuple(1 << power for power in range(10, 34, 2))
 
 
 @click.command()
-@click.argument("fabric", metavar="FABRIC")
+@click.argument("fabric", metavar="FABRIC", required=False)
 @click.option("--measured", type=_FILE, metavar="FILE", help="Of nccl-tests or their kin.")
 @click.option("--collective", help="all_reduce if neither this nor FILE says.")
 @click.option(
@@ -31,7 +31,7 @@ _SIZES = tuple(1 << power for power in range(10, 34, 2))
 @options.as_json
 def command(
     *,
-    fabric: str,
+    fabric: str | None,
     measured: Path | None,
     collective: str | None,
     ranks: int | None,
@@ -40,16 +40,18 @@ def command(
 ) -> None:
     """Print the table of nccl-tests that FABRIC should show, beside the one in FILE.
 
-    FABRIC is a preset or a file. Where the measured bandwidth is less than 70 % of what is
-    expected, or does not grow with size, the causes that may do that are named, each with what
-    would tell it from the others.
+    FABRIC is a preset or a file; left out, it is the preset whose devices FILE names. Where the
+    measured bandwidth is less than 70 % of what is expected, or does not grow with size, the causes
+    that may do that are named, each with what would tell it from the others.
 
     \b
     Examples:
       allrail expect dgx-h100 --ranks 16
       allrail expect dgx-h100 --measured all_reduce.txt
+      allrail expect --measured all_reduce.txt
     """  # noqa: D301, click wants the character
     from allrail.calibrate.judge import expect, judge
+    from allrail.calibrate.machine import machine_of
     from allrail.calibrate.network import OPERATIONS
     from allrail.calibrate.read import read_tables
     from allrail.calibrate.table import chosen
@@ -58,8 +60,6 @@ def command(
     from allrail.scenario import load_any_fabric
     from allrail.scenario.dimensions import aggregate, dimensions_of
 
-    loaded = dimensions_of(load_any_fabric(fabric))
-    dimensions = [one.model_dump(exclude_defaults=True) for one in loaded.dimensions]
     table = None
     if measured is not None:
         [table] = chosen(
@@ -76,6 +76,17 @@ def command(
                 hint="say it by `--ranks`",
             )
     name = collective or (table.collective if table else None) or "all_reduce"
+    taken = None
+    if fabric is None:
+        if table is None:
+            raise InputError(
+                "there is nothing to look at",
+                hint="name a FABRIC, or what was measured by `--measured FILE`",
+            )
+        taken = machine_of(table, collective=name)
+        fabric = taken.fabric
+    loaded = dimensions_of(load_any_fabric(fabric))
+    dimensions = [one.model_dump(exclude_defaults=True) for one in loaded.dimensions]
     count = ranks or (table.ranks if table else None) or loaded.npus
     sizes = [row.bytes for row in table.rows] if table else _SIZES
     rows = expect(dimensions, collective=name, ranks=count, sizes=sizes, table=table)
@@ -88,6 +99,8 @@ def command(
     if as_json:
         output.print_json(
             {
+                "fabric": fabric,
+                "taken_because": taken.why if taken else None,
                 "collective": name,
                 "ranks": count,
                 "rows": [asdict(row) for row in rows],
@@ -107,6 +120,8 @@ def command(
     output.table(header, lines)
     figures = "calibrated" if loaded.calibrated else "nominal rates, uncalibrated"
     output.note(f"{name} over {count} ranks of {fabric}, GB/s; {figures}")
+    if taken:
+        output.note(taken.why)
     if table and table.device:
         output.note(f"measured on {table.device}")
     if table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from allrail.errors import InputError
 
@@ -31,7 +31,7 @@ def check(folder: Path, *, option: str) -> None:
     if (folder / "result.json").exists():
         from allrail.results.write import check_folder
 
-        check_folder(folder)
+        check_folder(folder, option=option)
 
 
 def check_file(file: Path, *, option: str) -> None:
@@ -92,6 +92,21 @@ def write(
 
     tell_replaced(folder)
     write_results(folder, results=results, scenarios=scenarios)
+
+
+def answer(folder: Path, kind: str, told: Mapping[str, Any]) -> None:
+    """Write what a verb answers and its report, and say where they are.
+
+    Args:
+        folder: Where.
+        kind: Which answer, as `allrail.report.answer` has it.
+        told: The answer as plain values.
+    """
+    from allrail.report.answer import write
+
+    tell_replaced(folder)
+    write(folder, kind, told)
+    tell(folder)
 
 
 def tell(folder: Path, *, left_out: Iterable[int | None] = ()) -> None:

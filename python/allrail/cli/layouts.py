@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from allrail.cli.options import OfModel
     from allrail.errors import InputError
-    from allrail.layouts import Found, Job, Ranked, Space
+    from allrail.layouts import Found, Job, Ranked, Space, Tuned
 
 
 def job_of(file: Path | None, asked: OfModel, *, example: str) -> Job | Path:
@@ -23,6 +24,7 @@ def job_of(file: Path | None, asked: OfModel, *, example: str) -> Job | Path:
         InputError: Neither or half of it is given; the fabric has fewer NPUs; the model's layers
             are not said.
     """
+    from allrail.cli import options
     from allrail.errors import InputError
     from allrail.layouts import Job
     from allrail.scenario import load_any_fabric
@@ -36,6 +38,13 @@ def job_of(file: Path | None, asked: OfModel, *, example: str) -> Job | Path:
                 "there is nothing to look at",
                 hint="name a scenario's FILE, or --model, --fabric and --npus",
             )
+        options.refuse(
+            "global_batch",
+            "sequence",
+            "device",
+            why="FILE says it itself",
+            hint="leave it out, or name --model, --fabric and --npus in place of FILE",
+        )
         return file
     if model is None or fabric is None or npus is None or file is not None:
         raise InputError(
@@ -71,60 +80,81 @@ def job_of(file: Path | None, asked: OfModel, *, example: str) -> Job | Path:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How far a ranking goes.
+
+    Attributes:
+        top: How many rows are shown.
+        exhaustive: Whether layouts are simulated that cannot be among these rows.
+        schedules: For how many of the best other schedules of communication are tried.
+    """
+
+    top: int
+    exhaustive: bool
+    schedules: int
+
+
 def rank(
-    job: Job, *, top: int, exhaustive: bool, schedules: int, out: Path | None, json: bool
+    job: Job,
+    asked: Asked,
+    *,
+    out: Path | None = None,
+    report: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Rank the layouts of a model, print them, and write the best one's scenario.
 
     Args:
         job: What is cut.
-        top: How many rows are shown.
-        exhaustive: Whether layouts are simulated that cannot be among these rows.
-        schedules: For how many of the best other schedules of communication are tried.
+        asked: How far it goes.
         out: Where the best scenario goes.
+        report: Which folder takes the result and its report.
         json: Whether one JSON object is printed.
 
     Raises:
         InputError: No layout can be, or none fits.
     """
-    from allrail.cli import output
+    from allrail.cli import folders, output
     from allrail.layouts import Trials, search, space, tuned
     from allrail.scenario import load_any_fabric
 
     all_of_them = space(job, job.model["transformer"])
     with output.Progress("looking at layouts") as progress:
-        found = search(job, all_of_them.layouts, top=top, exhaustive=exhaustive, progress=progress)
+        found = search(
+            job,
+            all_of_them.layouts,
+            top=asked.top,
+            exhaustive=asked.exhaustive,
+            progress=progress,
+        )
         trials = Trials(job, found.ranked[0].layout) if found.ranked else None
-        better = [tuned(trials, one) for one in found.ranked[:schedules] if trials]
+        better = [tuned(trials, one) for one in found.ranked[: asked.schedules] if trials]
     if not found.ranked:
         raise _nothing(job, found)
     best = found.ranked[0]
+    tree = _scenario(job, best, folder=None if out is None else out.parent)
+    if better and better[0].schedule:
+        tree["schedule"] = better[0].schedule
     if out is not None:
         from allrail.files import write_yaml
 
-        tree = _scenario(job, best, folder=out.parent)
-        if better and better[0].schedule:
-            tree["schedule"] = better[0].schedule
         write_yaml(out, tree)
+    calibrated = load_any_fabric(job.fabric).calibrated
+    told = _everything(found, all_of_them) | {"schedules": [_better(one) for one in better]}
+    told["notes"] = _of_config(job, best)
+    if report is not None:
+        more = {"job": _job(job), "calibrated": calibrated, "scenario": tree}
+        folders.answer(report, "layouts", told | more)
     if json:
-        told = _everything(found, all_of_them, top if not exhaustive else None)
-        told["notes"] = _of_config(job, best)
-        told["schedules"] = [
-            {
-                "name": one.ranked.layout.name,
-                "schedule": one.schedule,
-                "step_s": one.ranked.step_s,
-                "before_s": one.before_s,
-            }
-            for one in better
-        ]
-        output.print_json(told)
+        shown = None if asked.exhaustive else asked.top
+        output.print_json(told | {"ranked": told["ranked"][:shown]})
         return
-    _show(found, top)
+    _show(found, asked.top)
     for one in better:
         output.note(f"{one.ranked.layout.name}: {one.words}")
-    _say(job, found, all_of_them)
-    output.predicted(["dims"], calibrated=load_any_fabric(job.fabric).calibrated)
+    _say(job, found, all_of_them, told["notes"])
+    output.predicted(["dims"], calibrated=calibrated)
     if out is not None:
         output.note(f"the best is in {out}: `allrail simulate {out}`")
 
@@ -170,7 +200,7 @@ def _show(found: Found, top: int) -> None:
     output.table(header, rows)
 
 
-def _say(job: Job, found: Found, all_of_them: Space) -> None:
+def _say(job: Job, found: Found, all_of_them: Space, notes: list[str]) -> None:
     """What stands beside the table."""
     from allrail.cli import output
 
@@ -194,7 +224,7 @@ def _say(job: Job, found: Found, all_of_them: Space) -> None:
         )
     for why, count in all_of_them.refused.most_common():
         output.note(f"not tried, {count} times: {why}")
-    for note in _of_config(job, best):
+    for note in notes:
         output.note(note)
 
 
@@ -233,15 +263,34 @@ def _seen_from(folder: Path, name: str) -> str:
     return os.path.relpath(path, folder) if is_file and not path.is_absolute() else name
 
 
-def _everything(found: Found, all_of_them: Space, top: int | None) -> dict[str, Any]:
+def _everything(found: Found, all_of_them: Space) -> dict[str, Any]:
     return {
-        "ranked": [_tree(one) for one in found.ranked[:top]],
+        "ranked": [_tree(one) for one in found.ranked],
         "layouts": len(all_of_them.layouts),
         "simulated": len(found.ranked),
         "pruned": {one.layout.name: one.bound_s for one in found.pruned},
         "too_large": [one.layout.name for one in found.too_large],
         "refused": {layout.name: one.message for layout, one in found.refused},
         "not_tried": dict(all_of_them.refused),
+    }
+
+
+def _better(one: Tuned) -> dict[str, Any]:
+    return {
+        "name": one.ranked.layout.name,
+        "schedule": one.schedule,
+        "step_s": one.ranked.step_s,
+        "before_s": one.before_s,
+    }
+
+
+def _job(job: Job) -> dict[str, Any]:
+    return {
+        "model": job.model["name"],
+        "fabric": str(job.fabric),
+        "npus": job.npus,
+        "global_batch": job.global_batch,
+        "device": str(job.compute["device"]),
     }
 
 

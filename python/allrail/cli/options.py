@@ -71,6 +71,17 @@ def out(command: F) -> F:
     )(command)
 
 
+def report(command: F) -> F:
+    """`--report DIR`, of verbs whose `--out` is a file, or that have none."""
+    return click.option(
+        "--report",
+        type=click.Path(path_type=Path),
+        callback=writable,
+        metavar="DIR",
+        help="Write result, table and report into this folder.",
+    )(command)
+
+
 def timeline(command: F) -> F:
     """`--timeline`, beside `--out DIR`."""
     return click.option(
@@ -138,6 +149,27 @@ _OF_MODEL: tuple[Callable[[Any], Any], ...] = (
         "--device", default="h100", show_default=True, help="With --model: what computes."
     ),
 )
+
+
+def refuse(*names: str, why: str, hint: str) -> None:
+    """Refuse options that were given and would do nothing.
+
+    Args:
+        names: Of the parameters of the command that runs.
+        why: They would not.
+        hint: What to do.
+
+    Raises:
+        InputError: One was given.
+    """
+    from allrail.errors import InputError
+
+    context = click.get_current_context()
+    for one in context.command.params:
+        given = context.get_parameter_source(one.name or "")
+        if one.name in names and given is click.core.ParameterSource.COMMANDLINE:
+            name = one.secondary_opts[-1] if one.secondary_opts else one.opts[-1]
+            raise InputError(why, source=name, hint=hint)
 
 
 def _load_plugins(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) -> None:

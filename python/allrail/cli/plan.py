@@ -49,6 +49,7 @@ _LETTERS = {
     show_default=True,
     help="For so many of the best, try other schedules of communication.",
 )
+@options.report
 def command(
     *,
     file: Path | None,
@@ -60,6 +61,7 @@ def command(
     top: int,
     exhaustive: bool,
     schedules: int,
+    report: Path | None,
 ) -> None:
     """Plan the scenario in FILE: every chunk, its stages, and the order on every dimension.
 
@@ -77,12 +79,27 @@ def command(
     """  # noqa: D301, click wants the character
     from allrail import api
     from allrail.cli import output
-    from allrail.cli.layouts import job_of, rank
+    from allrail.cli.layouts import Asked, job_of, rank
 
     job = job_of(file, of_model, example=_EXAMPLE)
     if not isinstance(job, Path):
-        rank(job, top=top, exhaustive=exhaustive, schedules=schedules, out=out, json=as_json)
+        options.refuse(
+            "sets",
+            "cache",
+            why="a model that is laid out has no scenario yet",
+            hint="`--out best.yaml` writes the best one's, which `allrail simulate` takes",
+        )
+        asked = Asked(top, exhaustive, schedules)
+        rank(job, asked, out=out, report=report, json=as_json)
         return
+    options.refuse(
+        "top",
+        "exhaustive",
+        "schedules",
+        "report",
+        why="it is of layouts, which --model, --fabric and --npus ask for",
+        hint="leave it out; `allrail simulate --out DIR` writes a report of what a plan does",
+    )
     plan = api.plan(job, sets=sets, cache=cache)
     if out is not None:
         plan.save(out)

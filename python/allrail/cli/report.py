@@ -19,7 +19,7 @@ from allrail.cli import options
     help="Write the page here; `report.html` beside the results if left out.",
 )
 def command(*, path: Path, out: Path | None) -> None:
-    """Write the report of results that `--out` has written into DIR: one page that opens offline.
+    """Write the report of results in DIR that `--out` or `--report` wrote: one page, offline.
 
     DIR may be the `result.json` in it. Nothing is simulated; pictures are taken as they are.
 

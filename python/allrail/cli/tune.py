@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 from shlex import quote
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from allrail.cli import options
 from allrail.errors import show as shown
+
+if TYPE_CHECKING:
+    from allrail.tuning import Tuned
 
 
 @click.command()
@@ -24,27 +28,36 @@ from allrail.errors import show as shown
     metavar="FILE",
     help="Keep the trials in this file: the same command goes on, or further with more trials.",
 )
+@options.report
 @options.sets
 @options.as_json
 def command(
-    *, file: Path, trials: int, seed: int, study: Path | None, sets: tuple[str, ...], as_json: bool
+    *,
+    file: Path,
+    trials: int,
+    seed: int,
+    study: Path | None,
+    report: Path | None,
+    sets: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Search the knobs of a training SCENARIO's schedule.
 
     They are what its schedulers read: partition, credit, bucket, threshold, cycle; and chunks.
     Bayesian optimisation (Optuna). The first trial is the scenario as it is.
     """
-    from allrail.cli import output
+    from allrail.cli import folders, output
     from allrail.tuning import tune
 
     with output.Progress("tuning") as progress:
         tuned = tune(file, sets=sets, trials=trials, seed=seed, study=study, progress=progress)
     best = tuned.best
+    rows = [{"sets": one.sets, "step_time_us": finite(one.step_time_us)} for one in tuned.trials]
+    told = {"best": dict(tuned.written), "gain": tuned.gain, "trials": rows}
+    if report is not None:
+        folders.answer(report, "tuning", {**told, **_searched(file, sets, tuned)})
     if as_json:
-        rows = [
-            {"sets": one.sets, "step_time_us": finite(one.step_time_us)} for one in tuned.trials
-        ]
-        output.print_json({"best": tuned.written, "gain": tuned.gain, "trials": rows})
+        output.print_json(told)
         return
     output.table(
         ["trial", *(knob.path for knob in tuned.knobs), "step_time_us", "gain_%"],
@@ -64,11 +77,27 @@ def command(
     )
     if best.sets:
         sets_of_best = (f"{path}={shown(value)}" for path, value in tuned.written.items())
-        told = " ".join(f"--set {quote(text)}" for text in sets_of_best)
-        output.note(f"best: {told}")
+        said = " ".join(f"--set {quote(text)}" for text in sets_of_best)
+        output.note(f"best: {said}")
     else:
         output.note("best: the scenario as it is")
     output.note(f"gain {output.percent(tuned.gain)} %; searched by {tuned.sampler}")
+
+
+def _searched(file: Path, sets: tuple[str, ...], tuned: Tuned) -> dict[str, Any]:
+    """What a report says of the scenario beside its trials."""
+    from allrail.results.write import input_tree
+    from allrail.scenario import load_scenario
+
+    scenario = load_scenario(file, sets=sets)
+    return {
+        "name": file.stem,
+        "knobs": [knob.path for knob in tuned.knobs],
+        "sampler": tuned.sampler,
+        "world": scenario.world,
+        "calibrated": scenario.fabric.calibrated,
+        "scenario": input_tree(scenario),
+    }
 
 
 def finite(time_us: float) -> float | None:

@@ -30,9 +30,16 @@ _FILE = click.Path(path_type=Path)
     "--fabric", "planned", metavar="F", help="Of a trace: the network, a preset or a file."
 )
 @click.option("--step", type=int, metavar="N", help="Of a trace, only ProfilerStep#N.")
+@options.report
 @options.as_json
 def command(
-    *, run: Path, fabric: Path | None, planned: str | None, step: int | None, as_json: bool
+    *,
+    run: Path,
+    fabric: Path | None,
+    planned: str | None,
+    step: int | None,
+    report: Path | None,
+    as_json: bool,
 ) -> None:
     """Compare RUN with the simulation of the same job, and say which assumption was off.
 
@@ -46,16 +53,18 @@ def command(
     Examples:
       allrail run --trace rec torchrun --nproc-per-node 4 train.py
       allrail verify rec
-      allrail verify rec --out measured.yaml
+      allrail verify rec --out measured.yaml --report out
       allrail verify traces/ --fabric dgx-h100
     """  # noqa: D301, click wants the character
-    from allrail.cli import output
+    from allrail.cli import folders, output
 
     verdict = _of_trace(run, planned, step) if _is_trace(run) else _of_run(run, planned, step)
     if fabric is not None:
         from allrail.files import write_yaml
 
         write_yaml(fabric, verdict.fabric)
+    if report is not None:
+        folders.answer(report, "verdict", {**verdict.to_json(), "run": run.name})
     if as_json:
         output.print_json(verdict.to_json())
         return

@@ -8,7 +8,7 @@ than a thousandth stays as it was.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,15 +75,27 @@ def _axes(dimensions: int) -> Iterator[list[dict[str, Any]]]:
     named = [{"algorithms": [row["name"]] * dimensions} for row in rows]
     yield [{"algorithms": AUTO}, *named]
     yield [{"chunks": count} for count in _CHUNKS]
-    rows = json.loads(_core.tensor_policies())
-    yield [{"tensor": {"policy": row["name"]}} for row in rows]
     yield [
-        {"tensor": {"policy": row["name"], "partition": size, "credit": _credit(size, count)}}
-        for row in rows
-        if {"partition", "credit"} <= set(row["reads"])
-        for size in _PARTITIONS
-        for count in _CREDITS
+        {"tensor": {"policy": row["name"], **more}}
+        for row in json.loads(_core.tensor_policies())
+        for more in _parts(row["reads"])
     ]
+
+
+def _parts(reads: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """What a tensor scheduler is tried with: sizes of parts where it cuts, else as it comes.
+
+    Policies that cut were published with parts for small models; of a large one's gradients those
+    are a hundred thousand, which take longer here and on the network alike.
+    """
+    if "partition" not in reads:
+        yield {}
+        return
+    for size in _PARTITIONS:
+        if "credit" in reads:
+            yield from ({"partition": size, "credit": _credit(size, many)} for many in _CREDITS)
+        else:
+            yield {"partition": size}
 
 
 def _credit(partition: str, count: int) -> str:

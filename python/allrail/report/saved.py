@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from allrail.errors import InputError
+from allrail.report.answer import KINDS, html
 from allrail.results.write import MADE_BY, RESULT_FILE
 from allrail.scenario.text import read_bytes, read_json
 
@@ -38,6 +39,9 @@ def saved_page(path: Path) -> str:
     try:
         if "placement" in tree:
             return _placement(file.parent, tree["placement"])
+        for kind in KINDS:
+            if kind in tree:
+                return html(kind, tree[kind])
         if not tree["results"]:
             raise _refused(path, "it holds no results", "simulate it again")
         first = tree["results"][0]["result"]
@@ -47,8 +51,7 @@ def saved_page(path: Path) -> str:
     except InputError:
         raise
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
-        what = f"there is no `{error.args[0]}`" if isinstance(error, KeyError) else error
-        raise _refused(path, f"it is not whole: {what}", "simulate it again") from None
+        raise _refused(path, f"it is not whole: {_lacks(error)}", "simulate it again") from None
     raise _refused(path, "it holds results of no kind that has a report", "simulate it again")
 
 
@@ -60,7 +63,7 @@ def _read(path: Path, file: Path) -> dict[str, Any]:
         raise _refused(
             path,
             f"there is no `{RESULT_FILE}`" if path.is_dir() else "there is no such file",
-            "name a folder that `--out` of simulate, compare or place has written",
+            "name a folder that `--out` of simulate, compare or place, or `--report` has written",
         )
     try:
         tree = read_json(read_bytes(file, most=_LARGEST), str(file))
@@ -71,6 +74,17 @@ def _read(path: Path, file: Path) -> dict[str, Any]:
             path, "it was not written by allrail", "name a folder that `--out` has written"
         )
     return tree
+
+
+def _lacks(error: Exception) -> str:
+    """What is wrong with it, in words that are not Python's."""
+    if isinstance(error, KeyError):
+        return f"there is no `{error.args[0]}`"
+    if isinstance(error, IndexError):
+        return "a list is shorter than it was written"
+    if isinstance(error, (TypeError, AttributeError)):
+        return "a value is of another kind than was written"
+    return str(error)
 
 
 def _refused(path: Path, why: str, hint: str) -> InputError:

@@ -62,7 +62,13 @@ TRAINING_FILES = tuple(
 """What may be written of training steps, beside some of the others."""
 TRACES = "kineto/rank_*.json.gz"
 """The same: a trace a rank."""
-ALL_FILES = (*FILES, *TRAFFIC_FILES, *TRAINING_FILES, TRACES)
+ANSWER_FILES = tuple(
+    f"{name}.{ending}"
+    for name in ("layouts", "trials", "exchanges")
+    for ending in ("csv", "parquet")
+)
+"""What may be written of `plan --model`, `tune` and `verify`, beside `result.json`."""
+ALL_FILES = (*FILES, *TRAFFIC_FILES, *TRAINING_FILES, TRACES, *ANSWER_FILES)
 """What an earlier run may have left in a folder."""
 _TABLED = ("timeline", "npu_bandwidths_gbps")
 
@@ -147,11 +153,12 @@ def result_tree(
     }
 
 
-def check_folder(folder: Path) -> None:
+def check_folder(folder: Path, *, option: str = "--out") -> None:
     """Refuse a folder whose `result.json` is not ours.
 
     Args:
         folder: Where results shall be written.
+        option: Which option named it.
 
     Raises:
         InputError: Another program's `result.json` is in it.
@@ -169,7 +176,7 @@ def check_folder(folder: Path) -> None:
     if not isinstance(tree, dict) or tree.get("made_by") != MADE_BY:
         raise InputError(
             f"its `{RESULT_FILE}` was not written by allrail and would be lost",
-            source="--out",
+            source=option,
             value=str(folder),
             hint="name another folder",
         )

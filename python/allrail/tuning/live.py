@@ -1,7 +1,9 @@
 """A running job is tuned: what it tries next, and what it ends with. No clock, no I/O.
 
-Times of steps scatter, so that the best of several trials is partly luck. What has looked best is
-therefore measured once more, beside the start: only what is faster by more than the noise stays.
+Times of steps scatter, so that the best of several trials is partly luck; and a machine has other
+work, so that what was measured later may be faster whatever was tried. What has looked best is
+therefore measured once more, between two measurements of the start: only what is faster than both
+by more than the noise stays.
 """
 
 from __future__ import annotations
@@ -14,7 +16,9 @@ from typing import Any
 from allrail.tuning.searcher import Searcher, Trial
 
 TRIALS = 12
-"""At most, with the two that confirm."""
+"""At most, with those that confirm."""
+_CONFIRM = 3
+"""The start, the best, the start."""
 PATIENCE = 4
 """Trials, one after the other, that gain no more than the noise, before the search ends."""
 LEAST = 0.01
@@ -66,7 +70,7 @@ class Live:
         self._noise = 0.0
         self._idle = 0
         self._confirms: Trial | None = None
-        self._again = False
+        self._again: list[float] = []
         self.start = 0.0
         self.best = 0.0
 
@@ -94,7 +98,7 @@ class Live:
             self._idle = 0
         else:
             self._idle += 1
-        if self._idle < PATIENCE and len(done) < TRIALS - 2 and not self._searcher.exhausted:
+        if self._idle < PATIENCE and len(done) < TRIALS - _CONFIRM and not self._searcher.exhausted:
             return Next(self._searcher.ask(), over=False)
         best = min(done, key=lambda one: one.step_time_us)
         if best.step_time_us >= done[0].step_time_us - self._margin(done[0].step_time_us):
@@ -103,12 +107,17 @@ class Live:
         return Next({}, over=False)
 
     def _confirmed(self, best: Trial, time: float) -> Next:
-        """The start, then the best, were measured once more."""
-        if not self._again:
-            self._again, self.start = True, time
+        """The start, the best, or the start behind it was measured once more."""
+        self._again.append(time)
+        if len(self._again) == 1:
+            self.start = time
             return Next(best.sets, over=False)
-        if time < self.start - self._margin(self.start):
-            self.best = time
+        self.start = min(self._again[::2])
+        tried = self._again[1]
+        if tried < self.start - self._margin(self.start):
+            if len(self._again) < _CONFIRM:
+                return Next({}, over=False)
+            self.best = tried
             return Next(best.sets, over=True)
         self.best = self.start
         return Next({}, over=True)

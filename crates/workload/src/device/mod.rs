@@ -254,7 +254,8 @@ fn kernels(
         let mut known: Vec<&str> = rates.attention.iter().map(|rate| rate.kind.tag()).collect();
         known.dedup();
         let why = format!("nothing says how fast `{}` is at it", file.name);
-        let hint = format!("one of unfused, {}", known.join(", "));
+        known.insert(0, AttentionKind::Unfused.tag());
+        let hint = format!("one of {}", known.join(", "));
         return Err(wrong("attention", attention.tag(), &why, &hint));
     }
     let memory_bandwidth = compute.memory_bandwidth.unwrap_or(file.memory_bandwidth);

@@ -320,7 +320,7 @@ mod tests {
         for rows in [16, 8192] {
             // On a graph the device alone counts: a microsecond of the host is less than its two.
             let (alone, waited) = (forward(Launch::Graph, rows), forward(Launch::Blocking, rows));
-            assert!((waited - alone - 30e-6).abs() < 1e-12, "{alone} {waited}");
+            assert!((waited - alone - 60e-6).abs() < 1e-12, "{alone} {waited}");
         }
     }
 

@@ -157,11 +157,16 @@ pub(crate) fn estimate(plan: &Plan<'_>, orders: &[Vec<Slot>]) -> Memory {
     (0..plan.pipeline.positions).map(on).max_by_key(Memory::total).unwrap_or_default()
 }
 
-/// Of a device whose kernels are known; of others nothing is.
+/// Of a device whose kernels are known; of others nothing is. Each degree has a communicator, and all ranks
+/// together one, for the loss and the norm of gradients; stages have one more for messages to both neighbours, and
+/// one for a tied table's gradient.
 fn context(plan: &Plan<'_>) -> u64 {
     if !plan.device.has_kernels {
         return 0;
     }
     let groups = Axis::ALL.into_iter().filter(|axis| plan.degree(*axis) > 1).count() as u64;
-    CONTEXT + groups * COMMUNICATOR
+    let staged = plan.pipeline.positions > 1;
+    let others = [groups > 1, staged, staged && plan.model.tied > 0];
+    let others = others.into_iter().map(u64::from).sum::<u64>();
+    CONTEXT + (groups + others) * COMMUNICATOR
 }

@@ -19,6 +19,7 @@
 //! | kept of a stage | what it has sent on, too: DeepSpeed and PyTorch hold it until its gradient comes (Megatron-LM since 2022 does not) |
 //! | computed again | all of the block's that is not kept |
 //! | a layer's gradients | as much as its activations within, and of its output |
+//! | keys and values gathered by `cp` | those of all tokens, in a backward pass with their gradients; a ring has two blocks of them |
 //! | gathered by `sp` | a layer's whole input and output; with `async_tp` in parts, which are not counted |
 //! | loss, fused | words and their gradient, in the precision of the workload |
 //! | loss, unfused | three arrays of words in 32 bits (the log-softmax and two gradients), four where `tp` cuts them: PyTorch's `cross_entropy`, its `loss_parallel` |
@@ -27,6 +28,7 @@
 
 use crate::kernels::Kernel;
 use crate::models::{Cut, Layer};
+use crate::parallelism::context::Context;
 use crate::parallelism::order::{Slot, Turn};
 use crate::parallelism::plan::Plan;
 use crate::spec::Axis;
@@ -98,11 +100,12 @@ fn piece(plan: &Plan<'_>, index: u32) -> Piece {
         let repeated = all - kept;
         for layer in block {
             let exchanged = exchanged(plan, layer);
+            let seen = seen(plan, layer);
             // What is not kept is there until the layer is through.
             let within = if repeated > 0 { saved(plan, layer) } else { 0 };
-            piece.forward = piece.forward.max(within.saturating_add(exchanged));
+            piece.forward = piece.forward.max(within.saturating_add(exchanged + seen));
             let gradients = within_a(plan, layer).saturating_add(output(plan, layer));
-            let backward = repeated.saturating_add(gradients).saturating_add(exchanged);
+            let backward = repeated.saturating_add(gradients).saturating_add(exchanged + 2 * seen);
             piece.backward = piece.backward.max(backward);
         }
     }
@@ -177,6 +180,20 @@ fn exchanged(plan: &Plan<'_>, layer: &Layer) -> u64 {
         return 0;
     }
     bytes(plan, forward + backward, plan.degree(Axis::Cp))
+}
+
+/// With `cp`: keys and values of other ranks' tokens that attention has at once.
+fn seen(plan: &Plan<'_>, layer: &Layer) -> u64 {
+    let ranks = plan.degree(Axis::Cp);
+    if ranks == 1 {
+        return 0;
+    }
+    let at_once = match plan.workload.parallelism.context {
+        Context::AllGather => ranks,
+        Context::Ring => ranks.min(2),
+    };
+    let heads = plan.degree(Axis::Tp).min(plan.model.read_heads.max(1));
+    bytes(plan, layer.keys / heads * at_once, ranks)
 }
 
 /// Of unfused attention, unless they are computed again.

@@ -160,6 +160,19 @@ fn gradients_and_shards_are_over_data_and_context_ranks() {
     assert_eq!(optimizer(4, 2), optimizer(1, 8));
 }
 
+/// Gathered keys and values are in memory, in a backward pass with their gradients; a ring has two blocks of them.
+#[test]
+fn what_attention_sees_of_other_ranks_is_in_memory() {
+    let passes = |context: &str| {
+        let cut = json!({"cp": 8, "dp": 1, "context": context, "recompute": "full"});
+        let held = built(job(cut), &[8]).memory;
+        held.activations.count() + held.working.count() + held.loss.count()
+    };
+    // Less, where the ring is fullest at another moment.
+    let more = passes("all_gather") - passes("ring");
+    assert!(more > 0 && more <= 2 * (KEYS - 2 * KEYS / 8), "{more}");
+}
+
 /// Llama-3.1-405B on 262,144 tokens, as torchtitan has trained it over eight ranks of context.
 #[test]
 fn the_longest_published_samples_are_counted() {

@@ -121,7 +121,8 @@ class Points extends Chart {
     pen.textAlign = "left";
     pen.save();
     pen.beginPath();
-    pen.rect(EDGE.left, EDGE.top, this.wide(), this.high());
+    // With room for half a dot at the edges.
+    pen.rect(EDGE.left - 6, EDGE.top - 6, this.wide() + 12, this.high() + 12);
     pen.clip();
     const [plain, fronts] = this.data.colours.map((one) => this.dark ? lighter(one, 0.25) : one);
     const dot = (point, radius, fill) => {

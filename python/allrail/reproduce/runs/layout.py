@@ -106,8 +106,9 @@ def sharding_of(run: Run) -> dict[str, Any]:
     cell = re.sub(r"[\s_-]|stage", "", run.text("sharding"))
     if "gradop" in cell or "zero2" in cell:
         return {"zero": 3, "reshard": False}
-    if run.is_torch and "fsdp" in cell and (run.count("pp") or 1) > 1:
-        # torchtitan keeps what it has gathered where there is a pipeline (`parallelize_llama.py`).
+    if "fsdp" in cell and (run.count("pp") or 1) > 1:
+        # With a pipeline what is gathered is kept (torchtitan's `parallelize_llama.py`; Grattafiori
+        # et al., 2407.21783, §3.3.2).
         return {"zero": 3, "reshard": False}
     if any(word in cell for word in ("fsdp", "hsdp", "hybridshard", "fullshard", "zero3")):
         return {"zero": 3}
@@ -198,7 +199,9 @@ def _batch(
     if samples is None:
         # As many microbatches as stages are torchtitan's default.
         samples = max(1, each // pp) if pp > 1 and parallelism["zero"] == 3 else 1
-        assumed.append(f"a microbatch of {samples}")
+        if pp > 1 or parallelism["zero"] < 3:
+            # Without a pipeline, ZeRO 3 takes what fits (`predict`).
+            assumed.append(f"a microbatch of {samples}")
     return samples, max(1, each // samples)
 
 

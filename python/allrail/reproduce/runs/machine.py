@@ -3,7 +3,8 @@
 Links reach less than their rate: what NCCL's own tests show of an all-reduce on whole nodes
 (`bus bandwidth`) over the rate per direction. DGX A100: 235 of 300 GB/s; DGX H100 without NVLS: 365
 of 450 GB/s; NVL72: 680 of 900 GB/s; InfiniBand and RoCE: 0.92 of the line. All are figures that
-users and NVIDIA post of healthy machines; none is of a training run.
+users and NVIDIA post of healthy machines; none is of a training run. Of other makers' links a part
+is assumed, as `INSIDE` says.
 """
 
 from __future__ import annotations
@@ -17,33 +18,60 @@ from typing import Any
 from allrail.reproduce.runs.table import Run
 
 DEVICES = (
-    # Words that must all be in the cell, and the device; the first that fits.
+    # Words that must all be in the cell, without spaces and hyphens, and the device; the first that
+    # fits.
     (("gb300",), "gb300"),
     (("gb200",), "gb200"),
     (("b300",), "b300"),
     (("b200",), "b200"),
+    (("gh200",), "gh200"),
     (("h200",), "h200"),
     (("h800",), "h800"),
     (("h20",), "h20"),
+    (("h100", "pci"), "h100_pcie"),
     (("h100", "96", "500"), "h100_96gb_500w"),
     (("h100", "500w"), "h100_96gb_500w"),
     (("h100", "94"), "h100_94gb"),
     (("h100",), "h100"),
     (("a100", "40"), "a100_40gb"),
+    (("a100", "pci"), "a100_pcie"),
     (("a100",), "a100"),
     (("a800",), "a100"),
+    (("l40s",), "l40s"),
+    (("mi355",), "mi355x"),
+    (("mi325",), "mi325x"),
     (("mi300",), "mi300x"),
+    (("mi250x",), "mi250x"),
+    (("mi250",), "mi250"),
+    (("gaudi3",), "gaudi3"),
+    (("gaudi2",), "gaudi2"),
     (("v100",), "v100"),
+    (("v6e",), "tpu_v6e"),
+    (("trillium",), "tpu_v6e"),
+    (("v5e",), "tpu_v5e"),
+    (("v5lite",), "tpu_v5e"),
     (("v5p",), "tpu_v5p"),
     (("tpu", "v4"), "tpu_v4"),
+    (("tpu", "v3"), "tpu_v3"),
     (("trainium2",), "trainium2"),
     (("trn2",), "trainium2"),
+    (("trainium",), "trainium1"),
+    (("trn1",), "trainium1"),
 )
+
+CARDS = 4
+"""Cards of a node of MI250s, of two dies each: where a node has more, a table counts dies."""
+
+PCIE = 20
+"""GB/s per direction and GPU that a collective reaches over PCIe 4.0 switches (assumed)."""
 
 INSIDE = {
     # GB/s per direction that a collective reaches within a domain, by device.
     "a100": 235,
     "a100_40gb": 235,
+    "a100_pcie": PCIE,
+    "h100_pcie": PCIE,
+    "l40s": PCIE,
     "v100": 130,
     "h800": 160,
     "b200": 680,
@@ -51,17 +79,46 @@ INSIDE = {
     "gb200": 680,
     "gb300": 680,
     "mi300x": 320,
-    # Four fifths of a chip's links (assumed): 6 of 50 GB/s, 600 GB/s in all.
+    "mi325x": 320,
+    # As much of its links as an MI300X of its own, 320 of 448 (assumed): 538; 6 of 50 of a card.
+    "mi355x": 384,
+    "mi250": 214,
+    "mi250x": 214,
+    "mi250_gcd": 107,
+    "mi250x_gcd": 107,
+    # 21 ports of 100 and 200 Gb/s Ethernet, of which collectives reach as much as of a line.
+    "gaudi2": 241,
+    "gaudi3": 483,
+    # Four fifths of a chip's links (assumed): 300, 200, 400, 600, 384 and 640 GB/s.
     "tpu_v4": 240,
+    "tpu_v5e": 160,
+    "tpu_v6e": 320,
     "tpu_v5p": 480,
+    "trainium1": 307,
+    "trainium2": 512,
 }
 """What collectives reach inside; 365 elsewhere."""
 
-NIC = {"a100": 200, "a100_40gb": 200, "v100": 100, "b300": 800, "gb300": 800}
+NIC = {
+    "a100": 200,
+    "a100_40gb": 200,
+    "a100_pcie": 200,
+    "v100": 100,
+    "b300": 800,
+    "gb300": 800,
+    "mi250": 200,
+    "mi250x": 200,
+    "mi250_gcd": 100,
+    "mi250x_gcd": 100,
+    "gaudi2": 300,
+    "gaudi3": 600,
+    "trainium1": 50,
+    "trainium2": 200,
+}
 """Gb/s of a GPU's network interface where the table has none; 400 elsewhere."""
 
-PCIE = 20
-"""GB/s per direction and GPU that a collective reaches over PCIe 4.0 switches."""
+PODS = {"tpu_v3": 1024, "tpu_v4": 4096, "tpu_v5e": 256, "tpu_v6e": 256, "tpu_v5p": 8960}
+"""Chips of a pod, which are one network at most."""
 
 LINKS = {"a100": 12, "a100_40gb": 12, "v100": 6}
 """NVLinks of a GPU; 18 elsewhere."""
@@ -116,10 +173,11 @@ def slowest(gpus: int) -> float:
 
 def device_of(run: Run) -> str | None:
     """Return the tag of the device that a run names; None where none is known."""
-    cell = run.text("gpu")
+    cell = re.sub(r"[\s_-]", "", run.text("gpu"))
     for words, tag in DEVICES:
         if all(word in cell for word in words):
-            return tag
+            dies = tag.startswith("mi250") and (run.count("gpus_per_node") or 2 * CARDS) > CARDS
+            return f"{tag}_gcd" if dies else tag
     return None
 
 
@@ -144,8 +202,7 @@ def machine_of(run: Run, device: str) -> Machine:
     wide = rack or "nvl72" in inside or "nvl72" in run.text("gpu")
     if rack and gpus > node:
         assumed.append(f"{DOMAIN} GPUs to a domain of NVLink")
-    # A slice of TPUs is one network.
-    most = gpus if device.startswith("tpu") else DOMAIN if wide else node
+    most = PODS.get(device, DOMAIN if wide else node)
     domain = _divisor(gpus, most)
     nic = run.number("inter_node_gbps_per_gpu")
     if nic is None:
@@ -178,7 +235,8 @@ def machine_of(run: Run, device: str) -> Machine:
         dimensions.append(
             {
                 "kind": "switch",
-                "size": gpus // domain,
+                # One GPU has a neighbour that stays idle.
+                "size": max(2, gpus // domain),
                 "bandwidth": f"{LINE * nic / 8:g} GB/s",
                 "latency": "8 us",
             }

@@ -9,20 +9,14 @@ One number was chosen with these in view: the share that an allocator holds in v
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
-from allrail import _core
 from allrail.errors import InputError
-from allrail.many import Progress, of_core
+from allrail.many import Progress
 from allrail.reproduce.published import Made, number
 from allrail.reproduce.rows import Reproduction, Row
-from allrail.reproduce.runs.predict import Job, job_of
+from allrail.reproduce.runs.predict import job_of, memory_of
 from allrail.reproduce.runs.table import Run, read_table
-from allrail.scenario import load_scenario
-from allrail.steady import simulated_counts
-from allrail.training import of_training
-from allrail.training_result import Memory
 
 TABLE = Path(__file__).with_name("memory.csv")
 
@@ -55,29 +49,6 @@ def run(path: Path | None = None, *, progress: Progress | None = None) -> Reprod
         if progress is not None:
             progress(done, len(stated))
     return Reproduction("Memory of training runs", rows, _notes(rows))
-
-
-def memory_of(job: Job, recompute: str) -> Memory:
-    """Return what a job's fullest GPU holds, without a simulation.
-
-    Args:
-        job: The job.
-        recompute: What is recomputed.
-
-    Raises:
-        InputError: The layout cannot be.
-    """
-    if recompute == "half":
-        # Every second layer.
-        none, full = memory_of(job, "none"), memory_of(job, "full")
-        parts = {name: (part + full[name]) // 2 for name, part in none.items()}
-        return replace(full, **parts, needed=(none.needed + full.needed) // 2)
-    count = simulated_counts(job.layout.pp, job.layout.microbatches)[-1]
-    scenario = of_training(load_scenario(job.scenario(recompute=recompute, microbatches=count)))
-    tree = of_core(_core.bound_training_many([scenario.to_json()], 1, None)[0], scenario)
-    if isinstance(tree, InputError):
-        raise tree
-    return Memory.from_dict(tree["memory"])
 
 
 def _row(one: Run) -> Row:

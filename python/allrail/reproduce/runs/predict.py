@@ -7,21 +7,24 @@ from none to full is told.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from allrail import _core
 from allrail.errors import InputError
 from allrail.layouts import RECOMPUTED
+from allrail.many import of_core
 from allrail.reproduce.runs.layout import Layout, layout_of, visited_nodes, why_no_layout
 from allrail.reproduce.runs.machine import Machine, device_of, machine_of, slowest
 from allrail.reproduce.runs.model import model_of
 from allrail.reproduce.runs.software import Software, known_of, software_of
 from allrail.reproduce.runs.table import Run
 from allrail.reproduce.runs.units import TOKENS, Measured, Sizes, flops_per_token, measured_of
+from allrail.scenario import load_scenario
 from allrail.steady import of_all, simulated_counts
-from allrail.training import simulate_training
-from allrail.training_result import TrainingResult
+from allrail.training import of_training, simulate_training
+from allrail.training_result import Memory, TrainingResult
 
 SLOWED = 0.1
 """How much longer computing takes beside a collective: NCCL's kernels take about a tenth of an
@@ -184,6 +187,8 @@ def job_of(run: Run) -> Job | str:
     layout = layout_of(run, machine.sizes, sharded=software.sharded)
     if software.sums:
         layout.parallelism["separate_sums"] = True
+    if software.early and layout.parallelism["tp"] > 1:
+        layout.parallelism["overlap_sums"] = False
     model["transformer"]["dropout"] = software.dropout
     # Llama's reference code and torchtitan's give each head of queries its copy.
     model["transformer"]["repeated_keys"] = run.is_torch
@@ -191,7 +196,49 @@ def job_of(run: Run) -> Job | str:
     if experts and software.once:
         layout.parallelism |= visited_nodes(layout, machine.sizes[0], experts.get("top_k", 1))
     assumed = [*machine.assumed, *software.assumed, *layout.assumed]
-    return Job(run, machine, software, layout, model, assumed)
+    job = Job(run, machine, software, layout, model, assumed)
+    whole = layout.pp == 1 and layout.parallelism["zero"] == 3 and run.count("global_batch")
+    if whole and run.count("micro_batch") is None:
+        job.layout = _largest(job)
+        assumed.append(f"a microbatch of {job.layout.samples}, the largest that fits")
+    return job
+
+
+def _largest(job: Job) -> Layout:
+    """As few microbatches as memory allows, as each gathers all parameters anew."""
+    layout = job.layout
+    batch = layout.samples * layout.microbatches
+    for samples in range(batch, 0, -1):
+        if batch % samples:
+            continue
+        cut = replace(layout, samples=samples, microbatches=batch // samples)
+        held = memory_of(replace(job, layout=cut), job.software.recompute or RECOMPUTED[0])
+        if held.fits is not False:
+            return cut
+    return layout
+
+
+def memory_of(job: Job, recompute: str) -> Memory:
+    """Return what a job's fullest GPU holds, without a simulation.
+
+    Args:
+        job: The job.
+        recompute: What is recomputed.
+
+    Raises:
+        InputError: The layout cannot be.
+    """
+    if recompute == "half":
+        # Every second layer.
+        none, full = memory_of(job, "none"), memory_of(job, "full")
+        parts = {name: (part + full[name]) // 2 for name, part in none.items()}
+        return replace(full, **parts, needed=(none.needed + full.needed) // 2)
+    count = simulated_counts(job.layout.pp, job.layout.microbatches)[-1]
+    scenario = of_training(load_scenario(job.scenario(recompute=recompute, microbatches=count)))
+    tree = of_core(_core.bound_training_many([scenario.to_json()], 1, None)[0], scenario)
+    if isinstance(tree, InputError):
+        raise tree
+    return Memory.from_dict(tree["memory"])
 
 
 def step_of(job: Job, recompute: str) -> Step:

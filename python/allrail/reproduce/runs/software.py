@@ -49,6 +49,9 @@ class Software:
         allocator: Whether its published memory is that of PyTorch's allocator (torchtitan logs the
             peak of `reserved_bytes`), and not what `nvidia-smi` shows.
         sums: Whether sums of gradients lie beside the gradients (DeepSpeed's `BF16_Optimizer`).
+        early: Whether gradients of inputs are summed behind the gradient of the weights, not beside
+            it: Megatron-LM before September 2021, as which jobs count that have neither fused
+            attention nor sequence parallelism, and BigScience's fork of it.
         assumed: What the table does not say.
     """
 
@@ -62,6 +65,7 @@ class Software:
     judged: bool = True
     allocator: bool = False
     sums: bool = False
+    early: bool = False
     assumed: list[str] = field(default_factory=list)
 
     def shows(self, memory: Mapping[str, float]) -> float:
@@ -135,6 +139,7 @@ def software_of(run: Run, device: str) -> Software:
         judged=told_recipe is None or not (told_recipe.recomputed or told_recipe.offloaded),
         allocator=run.is_torch,
         sums="fp32 grad accumulation" in precision,
+        early=megatron and old and has == "unfused" and not run.text("sp").startswith("y"),
         assumed=assumed,
     )
 

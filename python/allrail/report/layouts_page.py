@@ -1,0 +1,218 @@
+"""The report of `plan --model`: layouts ranked, what each loses by, and what became of the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from allrail.errors import show
+from allrail.report.document import (
+    Cell,
+    Cells,
+    Chart,
+    Page,
+    Section,
+    Table,
+    badges,
+    share,
+    trust_words,
+    world_words,
+)
+from allrail.report.style import HUES
+from allrail.results.units import show_percent
+
+_POINT, _FRONT = "#7b8794", HUES[1]
+_MEANINGS = {
+    "layout": "tp, cp, ep, pp, dp: tensor, context, expert, pipeline and data parallelism; v: "
+    "pieces of the model a stage; zero: the ZeRO stage; shard: over how many replicas states are "
+    "cut; head: how many layers the ends count as; mb: samples of a microbatch.",
+    "exposed": "Communication that computing does not hide, as a share of the step.",
+    "bubble": "What an NPU waits for other stages of the pipeline, as a share of the step.",
+    "bound": "No simulated step of the layout is shorter. What is bounded above the last row that "
+    "was asked for is provably no better, and was not simulated.",
+}
+
+
+def page(told: Mapping[str, Any]) -> Page:
+    """Return the report.
+
+    Args:
+        told: The job, layouts by what became of them, and the best one's scenario.
+    """
+    job, ranked = told["job"], told["ranked"]
+    best = ranked[0]
+    word, trust = trust_words(calibrated=told["calibrated"])
+    worlds = ["dims"]
+    return Page(
+        title=f"Layouts of {job['model']} on {job['npus']:,} NPUs",
+        subtitle=f"{told['layouts']:,} layouts on {job['fabric']}, {job['device']},"
+        f" {job['global_batch']:,} samples a step",
+        badges=badges(worlds, calibrated=told["calibrated"]),
+        headline=f"{best['name']} trains fastest: {best['step_s']:.4g} s a step.",
+        summary=[*_summary(told), f"The numbers are {word}. {trust}"],
+        cards=[
+            ("tokens/s an NPU", _rate(best["tokens_per_s_per_npu"]), ""),
+            ("step", f"{best['step_s']:.4g} s", f"recomputes {best['recompute']}"),
+            ("memory", f"{best['memory_gb']:.0f} GB", "of the fullest NPU"),
+            ("simulated", f"{told['simulated']:,}", f"of {told['layouts']:,} layouts"),
+        ],
+        sections=[
+            Section("layouts", "Layouts, simulated", [_ranked(ranked)]),
+            Section("memory", "Memory against throughput", _chart(ranked)),
+            Section("schedules", "Other schedules of communication", _schedules(told)),
+            Section("rest", "Layouts that were not simulated", _rest(told)),
+        ],
+        meanings={"world": world_words(worlds), word: trust, **_MEANINGS},
+        inputs={best["name"]: told["scenario"]},
+        beside="layouts.parquet and layouts.csv beside it have every layout.",
+    )
+
+
+def rows(told: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return every layout and what became of it.
+
+    Args:
+        told: As for `page`.
+    """
+    blank = {"step_s": None, "tokens_per_s_per_npu": None, "memory_gb": None, "why": None}
+    found: list[dict[str, Any]] = [
+        {"layout": one["name"], "what": "simulated", "recompute": one["recompute"], "bound_s": None}
+        | {key: one[key] for key in blank}
+        for one in told["ranked"]
+    ]
+
+    def other(name: str, what: str, bound: float | None = None, why: str | None = None) -> None:
+        row = {"layout": name, "what": what, "recompute": None, "bound_s": bound}
+        found.append(row | blank | {"why": why})
+
+    for name, bound in told["pruned"].items():
+        other(name, "provably no better", bound=bound)
+    for name in told["too_large"]:
+        other(name, "does not fit")
+    for name, why in told["refused"].items():
+        other(name, "cannot be", why=why)
+    return found
+
+
+def _summary(told: Mapping[str, Any]) -> list[str]:
+    ranked = told["ranked"]
+    best = ranked[0]
+    counts = (
+        f"Simulated: {told['simulated']:,} of {told['layouts']:,} layouts; {len(told['pruned']):,}"
+        f" are provably no better, {len(told['too_large']):,} do not fit even with full"
+        f" recomputation, {len(told['refused']):,} cannot be."
+    )
+    said = [
+        counts,
+        f"What the best loses by: {best['why']}.",
+    ]
+    if len(ranked) > 1:
+        second = ranked[1]
+        more = 1e3 * (second["step_s"] - best["step_s"])
+        said.append(
+            f"The second-best, {second['name']}, costs {more:.3g} ms a step more"
+            f" ({show_percent(second['step_s'] / best['step_s'] - 1)})."
+        )
+    for one in told["schedules"]:
+        if one["schedule"]:
+            gain = show_percent(1 - one["step_s"] / one["before_s"])
+            said.append(f"What would help: another schedule for {one['name']}, {gain} shorter.")
+    return said
+
+
+def _rate(tokens: float) -> str:
+    return f"{tokens:,.0f}" if tokens >= 1000 else f"{tokens:.4g}"
+
+
+def _ranked(ranked: list[dict[str, Any]]) -> Table:
+    best = ranked[0]["tokens_per_s_per_npu"]
+    kinds = [
+        kind
+        for kind in dict.fromkeys(kind for one in ranked for kind in one["lost"])
+        if any(one["lost"].get(kind, 0) >= 1e-3 for one in ranked)
+    ]
+    header = ["layout", "recomputes", "step (s)", "tokens/s an NPU", "of the best", "memory (GB)"]
+    cells: list[Cells] = [
+        [
+            one["name"],
+            one["recompute"],
+            Cell(f"{one['step_s']:.4g}", one["step_s"]),
+            Cell(_rate(one["tokens_per_s_per_npu"]), one["tokens_per_s_per_npu"]),
+            share(one["tokens_per_s_per_npu"] / best),
+            Cell(f"{one['memory_gb']:.1f}", one["memory_gb"]),
+            *(share(one["lost"].get(kind, 0.0)) for kind in kinds),
+            Cell(
+                f"{one['binding']['dimension']} {show_percent(one['binding']['busy'])}",
+                one["binding"]["busy"],
+            ),
+        ]
+        for one in ranked
+    ]
+    return Table(
+        "ranked",
+        [*header, *kinds, "busiest dimension"],
+        cells,
+        [0, 1],
+        note="Shares of what a layout loses are of its own step.",
+    )
+
+
+def _chart(ranked: list[dict[str, Any]]) -> list[Chart]:
+    if len({one["memory_gb"] for one in ranked}) < 2:
+        return []
+    points = [[one["memory_gb"], one["tokens_per_s_per_npu"], one["name"]] for one in ranked]
+    return [
+        Chart(
+            name="memory-chart",
+            title="Memory of the fullest NPU against tokens/s an NPU",
+            caption="Up and to the left is better. The line joins what nothing smaller surpasses.",
+            draws="points",
+            data={
+                "filter": "words, all of which a layout has",
+                "legend": [[_POINT, "layouts"], [_FRONT, "nothing smaller is faster"]],
+                "colours": [_POINT, _FRONT],
+                "axes": ["memory (GB)", "tokens/s an NPU"],
+                "points": points,
+            },
+            words=f"{len(points):,} layouts, as in the table above.",
+        )
+    ]
+
+
+def _schedules(told: Mapping[str, Any]) -> list[Table]:
+    cells: list[Cells] = [
+        [
+            one["name"],
+            ", ".join(f"{key}={show(value)}" for key, value in one["schedule"].items())
+            or "none gains a thousandth",
+            Cell(f"{one['before_s']:.4g}", one["before_s"]),
+            Cell(f"{one['step_s']:.4g}", one["step_s"]),
+            share(1 - one["step_s"] / one["before_s"]),
+        ]
+        for one in told["schedules"]
+    ]
+    header = ["layout", "the best found", "before (s)", "with it (s)", "gain"]
+    return [Table("tried", header, cells, [0, 1])] if cells else []
+
+
+def _rest(told: Mapping[str, Any]) -> list[Table]:
+    tables = []
+    if told["pruned"]:
+        last = told["ranked"][0]["step_s"]
+        bounded: list[Cells] = [
+            [name, Cell(f"{bound:.4g}", bound), share(bound / last - 1)]
+            for name, bound in told["pruned"].items()
+        ]
+        header = ["layout", "step at least (s)", "more than the best, at least"]
+        tables.append(Table("bounded", header, bounded, [0], title="Provably no better"))
+    others: list[Cells] = [[name, "does not fit, recomputing all"] for name in told["too_large"]]
+    others += [[name, why] for name, why in told["refused"].items()]
+    if others:
+        tables.append(Table("others", ["layout", "why"], others, [0, 1], title="What cannot run"))
+    never: list[Cells] = [
+        [why, Cell(f"{count:,}", count)] for why, count in told["not_tried"].items()
+    ]
+    if never:
+        header = ["what would have to hold", "combinations"]
+        tables.append(Table("never", header, never, [0], title="Combinations that are no layout"))
+    return tables
