@@ -300,3 +300,36 @@ def test_a_second_run_into_a_folder_says_so(folder, allrail_cli):
     second = allrail_cli("simulate", "scenario.yaml", "--out", "out", "--set", "seed=2")
     assert "held the results" not in first.stderr
     assert "warning: `out` held the results of another run; they are replaced" in second.stderr
+
+
+MIXED_UP = {
+    "scenario.yaml": "schema_version: 1\nfabric: today\nworkload: {model: gpt2}\n",
+    "fabric.yaml": "schema_version: 1\ndimensions: [{kind: ring, size: 4, bandwidth: 1 GB/s}]\n",
+    "config.json": '{"model_type": "llama", "hidden_size": 64}',
+}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (
+            ["simulate", "fabric.yaml"],
+            ["this is a fabric, and a scenario", "`fabric: fabric.yaml`"],
+        ),
+        (["simulate", "config.json"], ["this is a model, and a scenario", "model: config.json"]),
+        (["fabric", "show", "scenario.yaml"], ["this is a scenario, and a fabric"]),
+        (["expect", "config.json"], ["this is a model, and a fabric"]),
+        (
+            ["plan", "--model", "scenario.yaml", "--fabric", "today", "--npus", "8"],
+            ["this is a scenario, and a model", "`workload.model`"],
+        ),
+    ],
+)
+def test_a_file_of_another_kind_is_named(arguments, told, tmp_path, monkeypatch, allrail_cli):
+    monkeypatch.chdir(tmp_path)
+    for name, text in MIXED_UP.items():
+        (tmp_path / name).write_text(text)
+    outcome = allrail_cli(*arguments)
+    assert (outcome.status, outcome.stdout) == (2, "")
+    for part in told:
+        assert part in outcome.stderr

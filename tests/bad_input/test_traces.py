@@ -279,3 +279,27 @@ def test_a_mistake_is_one_message(folder, allrail_cli, name):
     for part in told:
         assert part in outcome.stderr, outcome.stderr
     assert sorted(path.name for path in folder.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "told"),
+    [
+        ("chakra.0.json", '{"workload_graph": [{"Id": 1, "NodeType": 4}]}', "give the `.et`"),
+        ("rank0.json", '{"id": "3", "type": "COMP_NODE"}', "give the `.et`"),
+        ("traces.tar.gz", "", "unpack it"),
+    ],
+)
+def test_what_is_near_a_trace_is_told_apart(name, text, told, tmp_path, allrail_cli):
+    (tmp_path / name).write_text(text)
+    outcome = allrail_cli("import", str(tmp_path / name), "-o", str(tmp_path / "out"))
+    assert outcome.status == 2
+    assert told in outcome.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_that_cannot_be_imported_is_named_itself(tmp_path, allrail_cli):
+    file = tmp_path / "config.json"
+    file.write_text('{"model_type": "mamba", "hidden_size": 64}')
+    outcome = allrail_cli("import", str(file), "-o", str(tmp_path / "out"))
+    assert outcome.status == 2
+    assert outcome.stderr.startswith(f"error: {file}: ")

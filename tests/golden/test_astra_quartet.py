@@ -25,6 +25,11 @@ SYSTEM = {
     "collective-optimization": "localBWAware",
     "local-mem-bw": 1600,
 }
+GROUPED = (
+    b"\x07\n\x050.0.4H\x08\x01\x12\x01r\x18\x07R\x0e\n\tis_cpu_op\xd8\x01\x00R\r\n\tcomm_typeH\x00"
+    b"R\x0f\n\tcomm_sizeH\x80\x80@R\x0f\n\x07pg_name\xea\x01\x034.0"
+)
+"""A trace of one all-reduce of 1 MiB in the group `4.0`, as Chakra's protobuf."""
 LAYER = {"parameters": 2**18, "output": 1024, "forward": "1 ms", "backward": "2 ms"}
 
 
@@ -95,7 +100,60 @@ def test_a_reduction_waits_for_memory(quartet):
     assert sum(slow) - sum(fast) == pytest.approx(more, rel=0.1)
 
 
+def test_a_group_may_be_written_as_a_decimal(quartet, tmp_path):
+    """`4.0` is group 4, as ASTRA-sim reads it."""
+    read = quartet()
+    (tmp_path / "groups.json").write_text('{"4": [0, 1, 2, 3]}')
+    for rank in range(4):
+        (tmp_path / f"g.{rank}.et").write_bytes(GROUPED)
+    named = read(workload=tmp_path / "g", comm_group=tmp_path / "groups.json")
+    assert allrail.simulate_training(named.scenario).step_time_us > 0
+
+
+def test_remote_memory_is_read_for_what_is_not_modelled(quartet, tmp_path):
+    file = tmp_path / "memory.json"
+    file.write_text('{"memory-type": "NO_MEMORY_EXPANSION"}')
+    read = quartet()
+    assert read(remote_memory=file).warning is None
+    file.write_text('{"memory-type": "PER_NPU_MEMORY_EXPANSION", "remote-mem-bw": 50}')
+    assert "PER_NPU_MEMORY_EXPANSION" in read(remote_memory=file).warning
+    file.write_text("{}")
+    assert "memory-type" in refused(read, remote_memory=file)
+
+
+def test_the_options_of_astra_sim_itself_are_taken(quartet, tmp_path, allrail_cli):
+    quartet()
+    (tmp_path / "memory.json").write_text('{"memory-type": "NO_MEMORY_EXPANSION"}')
+    told = allrail_cli(
+        "simulate",
+        "--astra-sim",
+        f"--network-configuration={tmp_path / 'network.yml'}",
+        f"--system-configuration={tmp_path / 'system.json'}",
+        f"--workload-configuration={tmp_path / 'w'}",
+        f"--remote-memory-configuration={tmp_path / 'memory.json'}",
+    )
+    assert told.status == 0, told.stderr
+    assert "TotalTime(us)" in told.stdout
+
+
 class TestMistakes:
+    @pytest.mark.parametrize(
+        ("name", "text", "why"),
+        [
+            ("logical.json", '{"logical-dims": ["4"]}', "says no bandwidths"),
+            ("config.txt", "ENABLE_QCN 1", "ns-3 are not read"),
+            ("libra.yml", "Topology: [Ring]\nNpusCount: [4]", "did you mean `topology`"),
+            ("bare.yml", "bandwidth: [50]\nlatency: [500]", "`topology` is missing"),
+        ],
+    )
+    def test_networks_of_others(self, quartet, tmp_path, name, text, why):
+        (tmp_path / name).write_text(text)
+        assert why in refused(quartet(), network=tmp_path / name)
+
+    def test_groups_of_a_trace_that_is_not_there(self, quartet, tmp_path):
+        told = refused(quartet(), workload=tmp_path / "other", comm_group=tmp_path / "groups.json")
+        assert "no such file" in told
+
     def test_no_such_trace(self, quartet, tmp_path):
         assert "no such file" in refused(quartet(), workload=tmp_path / "other")
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from statistics import median
 
@@ -66,6 +68,17 @@ WAYS = {
     "quoted": lambda line: f"    {line}",
     "without comment signs": lambda line: line.lstrip("# "),
     "with underscores": lambda line: line.replace("1048576 ", "1_048_576 "),
+    "a container's log": lambda line: f"2025-03-01T10:11:12.123456789Z stdout F {line}",
+    "a logger's time": lambda line: f"2025-03-01 10:11:12,123 INFO {line}",
+    "mpirun's times": lambda line: f"Wed Apr 10 10:11:12 2024[1,0]<stdout>: {line}",
+    "docker compose": lambda line: f"worker-0  | {line}",
+    "numbered": lambda line: f"   7  {line}",
+    "Ray's names": lambda line: f"(Worker pid=1234, ip=10.0.0.2) {line}",
+    "colours": lambda line: re.sub(r"(\d+\.\d+)", "\x1b[1;32m\\1\x1b[0m", line),
+    "tabs": lambda line: line.replace(" ", "\t"),
+    "decimal commas": lambda line: re.sub(r"(\d)\.(\d)", r"\1,\2", line),
+    "commas between columns": lambda line: ",".join(line.split()) if line[0] != "#" else line,
+    "markdown": lambda line: f"| {' | '.join(line.split())} |" if line[0] != "#" else line,
 }
 
 
@@ -78,6 +91,27 @@ def test_however_it_was_pasted_it_is_the_same_table(tmp_path, way):
     [found] = tables(tmp_path, text)
     assert found.rows == plain.rows
     assert (found.collective, found.ranks) == ("all_reduce", 8)
+    assert found.device == "GPU"
+
+
+def test_a_windows_shell_writes_utf_16(tmp_path):
+    path = tmp_path / "posted.txt"
+    path.write_text(output(), encoding="utf-16")
+    assert read_tables(path) == [
+        replace(one, source=str(path)) for one in tables(tmp_path, output())
+    ]
+
+
+def test_tests_of_osu_in_one_file_are_tables_of_their_own(tmp_path):
+    text = (
+        "# OSU MPI-CUDA Allreduce Latency Test v7.0\n[1,0]<stdout>: 1024 10.0\n2048 11.0\n"
+        "# OSU MPI-CUDA Bandwidth Test v7.0\n1024 900.0\n2048 1200.0\n"
+        "# OSU MPI Allgather Latency Test v7.0\n1024 20.0\n2048 21.0\n"
+    )
+    first, second = tables(tmp_path, text)
+    assert (first.collective, second.collective) == ("all_reduce", "all_gather")
+    assert [row.time_us for row in first.rows] == [10.0, 11.0]
+    assert [row.time_us for row in second.rows] == [20.0, 21.0]
 
 
 def test_old_versions_tell_milliseconds_and_errors(tmp_path):
@@ -293,6 +327,22 @@ def test_ranks_say_which_table_is_meant(text, ranks, tmp_path, allrail_cli):
     assert "--ranks" in allrail_cli("calibrate", "network", str(file)).stderr
     told = allrail_cli("calibrate", "network", str(file), "--ranks", str(ranks), "--json")
     assert json.loads(told.stdout)["ranks"] == ranks
+
+
+def test_of_tables_that_are_alike_a_number_says_which(tmp_path, allrail_cli):
+    file = tmp_path / "tables.txt"
+    file.write_text("\n".join(output(rate=rate) for rate in (200.0, 20.0)))
+    told = allrail_cli("calibrate", "network", str(file))
+    assert told.status == 2
+    assert "2 is all_reduce over 8 ranks" in told.stderr
+    assert "--table" in told.stderr
+    for command in (
+        ("calibrate", "network", str(file)),
+        ("expect", "dgx-a100", "--measured", file),
+    ):
+        told = allrail_cli(*map(str, command), "--table", "2", "--json")
+        assert json.loads(told.stdout)["ranks"] == 8
+    assert "1 to 2" in allrail_cli("calibrate", "network", str(file), "--table", "3").stderr
 
 
 def test_the_command_writes_a_fabric(tmp_path, allrail_cli):

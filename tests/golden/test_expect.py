@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from allrail.calibrate.judge import expect, judge, within
+from allrail.calibrate.judge import expect, judge
 from allrail.calibrate.machine import machine_of
 from allrail.calibrate.read import read_tables
 from allrail.calibrate.table import AROUND, Row, Table
 from allrail.errors import InputError
+from allrail.scenario.dimensions import within
 
 POSTED = Path(__file__).parents[2].parent / "shared" / "reference" / "nccl"
 posted = pytest.mark.skipif(not POSTED.is_dir(), reason="shared/reference is not here")
@@ -91,6 +92,25 @@ def test_bandwidth_that_falls_where_it_should_grow_is_erratic():
     found = causes(lambda size, time: time * (4 if size in {1 << 22, 1 << 25, 1 << 27} else 1))
     assert any("congestion" in one for one in found)
     assert any("algorithm changes" in one for one in found)
+
+
+def test_one_bad_size_is_not_erratic_and_neither_is_a_tiny_one():
+    assert causes(lambda size, time: time * (6 if size == 1 << 19 else 1)) == []
+    tiny = causes(lambda size, time: time * (5 if size in {1 << 12, 1 << 14} else 1))
+    assert not any("congestion" in one for one in tiny)
+
+
+def test_a_table_whose_middle_was_left_out_is_judged_by_its_largest_size():
+    sizes = [8, 16, 1 << 34]
+    [*_, large] = expect(FABRIC, collective="all_reduce", ranks=16, sizes=sizes)
+    rows = (Row(8, 900.0), Row(16, 170.0), Row(large.bytes, large.expected_us))
+    table = Table("all_reduce", 16, 2, "", rows, "t")
+    found = expect(FABRIC, collective="all_reduce", ranks=16, sizes=sizes, table=table)
+    assert not any("large sizes" in one.why for one in judge(found, several=True, nic=50.0))
+
+
+def test_within_a_machine_no_cause_stands_alone():
+    assert len(causes(lambda _, time: 2 * time, ranks=8)) > 1
 
 
 def test_ranks_are_neighbours():

@@ -188,6 +188,8 @@ def test_a_configuration_of_hugging_face_is_laid_out(folder, allrail_cli):
         # Files are named as the scenario sees them, wherever that is written.
         told = allrail_cli("plan", "--model", model, *job, "--out", "deep/best.yaml", "--json")
         assert told.status == 0, told.stderr
+        # What the file leaves open is said, as a simulation of the best says it.
+        assert any("`tie_word_embeddings`" in note for note in json.loads(told.stdout)["notes"])
         assert allrail_cli("simulate", "deep/best.yaml").status == 0
     written = allrail_cli("apply", "deep/best.yaml", "--for", "megatron", "--out", "job")
     assert written.status == 0, written.stderr

@@ -168,6 +168,19 @@ def test_the_command_says_it_in_the_form_of_a_run(tmp_path, allrail_cli):
     assert len(found["each"]) == 3
 
 
+def test_of_a_larger_fabric_ranks_are_neighbours(tmp_path, allrail_cli):
+    folder = of_all(tmp_path)
+    outcomes = []
+    for size in (RANKS, 8 * RANKS):
+        fabric = planned(tmp_path, size=size)
+        told = allrail_cli("verify", str(folder), "--fabric", str(fabric), "--json")
+        assert told.status == 0, told.stderr
+        outcomes.append(json.loads(told.stdout))
+    whole, part = outcomes
+    assert part["planned_ms"] == whole["planned_ms"]
+    assert any("4 neighbours of the 32 NPUs" in note for note in part["notes"])
+
+
 def refused(allrail_cli, *words, told):
     outcome = allrail_cli("verify", *map(str, words))
     assert (outcome.status, outcome.stdout) == (2, "")
@@ -181,8 +194,8 @@ def test_what_cannot_be_compared_is_refused(tmp_path, allrail_cli):
     refused(allrail_cli, folder, told="on which network")
     refused(allrail_cli, folder, "--fabric", fabric, "--step", 3, told="no profiler step 3")
     refused(allrail_cli, folder, "--fabric", "no-such", told="no-such")
-    eight = planned(tmp_path, size=8)
-    refused(allrail_cli, folder, "--fabric", eight, told="8 NPUs, and the trace is of 4 ranks")
+    two = planned(tmp_path, size=2)
+    refused(allrail_cli, folder, "--fabric", two, told="2 NPUs, and the trace is of 4 ranks")
     fabric = planned(tmp_path)
     cut = tmp_path / "cut.json"
     cut.write_text(json.dumps(a_trace(0))[:-300])

@@ -21,6 +21,7 @@ from typing import Any
 from allrail.calibrate.network import OPERATIONS, run
 from allrail.calibrate.table import AROUND, Table
 from allrail.errors import InputError, did_you_mean
+from allrail.scenario.dimensions import within
 
 _HEALTHY = 0.7
 """Of a nominal bandwidth: NCCL's rings reach 0.78 to 0.92 of the line on healthy machines."""
@@ -28,6 +29,8 @@ _CHUNKS = 16
 _SMALL = 1 << 16
 _SLOW_START = 6.0
 _DROP = 0.75
+_LARGE = 4
+"""Of the largest size, sizes from one such part on are large."""
 _SOCKETS = 13.0
 """GB/s: what TCP over 100 Gb/s carries at most."""
 _FLAT = 0.1
@@ -71,43 +74,6 @@ class Cause:
     test: str
 
 
-def within(
-    dimensions: Sequence[dict[str, Any]], ranks: int, hosts: int | None = None
-) -> list[dict[str, Any]]:
-    """Return the dimensions that so many neighbouring NPUs of a fabric are on.
-
-    Args:
-        dimensions: Of the fabric, the innermost first.
-        ranks: How many.
-        hosts: On how many machines; None fills one after the other.
-
-    Raises:
-        InputError: There are not so many, or they fill no part of the fabric.
-    """
-    if hosts and hosts > 1 and len(dimensions) > 1 and ranks % hosts == 0:
-        each = ranks // hosts
-        if each < int(dimensions[0]["size"]):
-            machine = [{**dimensions[0], "size": each}] if each > 1 else []
-            return machine + within(dimensions[1:], hosts)
-    found, left = [], ranks
-    for one in dimensions:
-        if left == 1:
-            break
-        taken = max(part for part in range(1, int(one["size"]) + 1) if left % part == 0)
-        if taken > 1:
-            found.append({**one, "size": taken})
-        left //= taken
-    if left != 1:
-        sizes = " x ".join(str(one["size"]) for one in dimensions)
-        raise InputError(
-            "so many ranks are no part of the fabric",
-            field="ranks",
-            value=str(ranks),
-            hint=f"it has {sizes} NPUs",
-        )
-    return found
-
-
 def expect(
     dimensions: Sequence[dict[str, Any]],
     *,
@@ -129,11 +95,13 @@ def expect(
         InputError: The collective is not known, or the ranks are no part of the fabric.
     """
     if collective not in OPERATIONS:
+        known = "it has: " + ", ".join(f"`{one}`" for one in OPERATIONS)
         raise InputError(
             "the simulator has no such collective",
             field="collective",
             value=collective,
-            hint=did_you_mean(collective, OPERATIONS, others="it has"),
+            # What nccl-tests measure is no slip of the pen.
+            hint=known if collective in AROUND else did_you_mean(collective, OPERATIONS),
         )
     if ranks < 2:
         raise InputError(
@@ -187,7 +155,8 @@ def judge(
     seen = [row for row in rows if row.measured_busbw is not None and row.measured_us is not None]
     if not seen:
         return []
-    top = seen[-3:]
+    # People leave rows out: the last three may be anything.
+    top = [row for row in seen[-3:] if row.bytes * _LARGE >= seen[-1].bytes]
     share = median((row.measured_busbw or 0) / row.expected_busbw for row in top)
     reached = median(row.measured_busbw or 0 for row in top)
     best = max(row.measured_busbw or 0 for row in seen)
@@ -198,6 +167,13 @@ def judge(
             causes += _inside(reached, told)
         if several is not False:
             causes += _between(share, reached, told, nic)
+        causes.append(
+            Cause(
+                "few channels, small buffers, or an algorithm that is forced",
+                told,
+                "unset NCCL_MAX_NCHANNELS, NCCL_MAX_CTAS, NCCL_BUFFSIZE, NCCL_ALGO, and any tuner",
+            )
+        )
         if best > 1.6 * reached:
             causes.append(
                 Cause(
@@ -239,13 +215,14 @@ def _erratic(seen: Sequence[Expected]) -> list[Cause]:
     drops = [
         after.bytes
         for before, after in pairwise(seen)
-        if (after.measured_busbw or 0) < _DROP * (before.measured_busbw or 0)
+        if after.bytes > _SMALL
+        and (after.measured_busbw or 0) < _DROP * (before.measured_busbw or 0)
         and after.expected_busbw >= before.expected_busbw
     ]
     jitter = [
         row.bytes for row in seen[len(seen) // 2 :] if (row.measured_us or 0) > 3 * row.expected_us
     ]
-    if not drops or len(drops) + len(jitter) < 2:
+    if not drops or len({*drops, *jitter}) < 2:
         return []
     where = ", ".join(f"{size:,}" for size in drops)
     return [
@@ -268,7 +245,12 @@ def _inside(reached: float, told: str) -> list[Cause]:
             "a rank is slow, or a link of it is down",
             told,
             "`nvidia-smi nvlink -s`; leave one GPU out at a time",
-        )
+        ),
+        Cause(
+            "GPUs with fewer or slower links than the fabric has",
+            told,
+            "`nvidia-smi topo -m`: NV18 is 18 links; give the fabric of that machine",
+        ),
     ]
     if reached < _PCIE:
         causes += [

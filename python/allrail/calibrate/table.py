@@ -83,6 +83,7 @@ def chosen(
     source: str,
     collective: str | None = None,
     ranks: int | None = None,
+    number: int | None = None,
     most: int = 1,
 ) -> list[Table]:
     """Return those that somebody asks for, of one collective.
@@ -92,12 +93,20 @@ def chosen(
         source: The file, for messages.
         collective: Those of it alone.
         ranks: Those over so many alone; a table that does not say is taken as one of them.
+        number: That one alone, counted from 1.
         most: How many there may be.
 
     Raises:
         InputError: There is none, or there are more.
     """
-    told = [one if one.ranks or ranks is None else replace(one, ranks=ranks) for one in tables]
+    if number is not None and number > len(tables):
+        raise InputError(
+            f"there is no table {number}: {_named(tables)}",
+            source=source,
+            hint=f"`--table` takes 1 to {len(tables)}",
+        )
+    meant = tables if number is None else [tables[number - 1]]
+    told = [one if one.ranks or ranks is None else replace(one, ranks=ranks) for one in meant]
     found = [
         one for one in told if collective in (None, one.collective) and ranks in (None, one.ranks)
     ]
@@ -105,22 +114,30 @@ def chosen(
         names = {one.collective for one in tables if one.collective}
         known = collective in (None, *names)
         raise InputError(
-            f"no table is what `--collective` and `--ranks` say: {_named(tables)}",
+            f"no table is what `--collective` and `--ranks` say: {_named(meant)}",
             source=source,
             hint="leave them out" if known else did_you_mean(str(collective), sorted(names)),
         )
-    if len(found) > most or len({table.collective for table in found}) > 1:
-        files = ", or give a file for each" if most > 1 else ""
+    # Two of one file may be of a machine and of several, but not twice the same.
+    alike = len({(one.source, one.ranks) for one in found}) < len(found) and most > 1
+    if len(found) > most or len({table.collective for table in found}) > 1 or alike:
         raise InputError(
-            f"there are {len(found)} tables: {_named(found)}",
+            f"there are {len(tables)} tables: {_named(tables)}",
             source=source,
-            hint=f"name one by `--collective` or `--ranks`{files or ', or cut it out'}",
+            hint="name one by `--table`, `--collective` or `--ranks`"
+            + (", or give a file for each" if most > 1 else ""),
         )
     return found
 
 
 def _named(tables: Sequence[Table]) -> str:
-    return ", ".join(f"{one.collective} over {one.ranks or 'untold'} ranks" for one in tables)
+    """Each; of several with its number."""
+    names = [
+        f"{one.collective or 'of no name'} over {one.ranks or 'untold'} ranks" for one in tables
+    ]
+    if len(names) == 1:
+        return names[0]
+    return ", ".join(f"{number} is {name}" for number, name in enumerate(names, 1))
 
 
 def bounds(rates: Sequence[tuple[float, float]]) -> tuple[float, float] | None:

@@ -41,6 +41,12 @@ def command() -> None:
     help="Of several tables, that over so many; of one that does not say (OSU's), how many.",
 )
 @click.option(
+    "--table",
+    "number",
+    type=click.IntRange(1),
+    help="Of several tables in FILE, this one: 1, 2, ...",
+)
+@click.option(
     "--algorithm",
     "algorithms",
     multiple=True,
@@ -54,6 +60,7 @@ def network(
     out: Path | None,
     collective: str | None,
     ranks: int | None,
+    number: int | None,
     algorithms: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -84,13 +91,26 @@ def network(
 
     if algorithms:
         each = (
-            chosen(read_tables(file), source=str(file), collective=collective, ranks=ranks)
+            chosen(
+                read_tables(file),
+                source=str(file),
+                collective=collective,
+                ranks=ranks,
+                number=number,
+            )
             for file in files
         )
         made = calibrate([table for tables in each for table in tables], algorithms=algorithms)
     else:
         every = [table for file in files for table in read_tables(file)]
-        tables = chosen(every, source=str(files[0]), collective=collective, ranks=ranks, most=2)
+        tables = chosen(
+            every,
+            source=str(files[0]),
+            collective=collective,
+            ranks=ranks,
+            number=number,
+            most=2,
+        )
         made = calibrate(tables)
     if out is not None:
         from allrail.files import write_yaml

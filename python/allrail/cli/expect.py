@@ -22,6 +22,12 @@ _SIZES = tuple(1 << power for power in range(10, 34, 2))
     type=click.IntRange(2),
     help="Of several tables in FILE, this one; of a table that does not say. Else all NPUs.",
 )
+@click.option(
+    "--table",
+    "number",
+    type=click.IntRange(1),
+    help="Of several tables in FILE, this one: 1, 2, ...",
+)
 @options.as_json
 def command(
     *,
@@ -29,6 +35,7 @@ def command(
     measured: Path | None,
     collective: str | None,
     ranks: int | None,
+    number: int | None,
     as_json: bool,
 ) -> None:
     """Print the table of nccl-tests that FABRIC should show, beside the one in FILE.
@@ -56,7 +63,11 @@ def command(
     table = None
     if measured is not None:
         [table] = chosen(
-            read_tables(measured), source=str(measured), collective=collective, ranks=ranks
+            read_tables(measured),
+            source=str(measured),
+            collective=collective,
+            ranks=ranks,
+            number=number,
         )
         if table.ranks is None and table.collective in OPERATIONS:
             raise InputError(
@@ -111,6 +122,8 @@ def command(
     output.note(f"{name} over {count} ranks of {fabric}, GB/s; {figures}")
     if taken:
         output.note(taken.why)
+    if table and table.device:
+        output.note(f"measured on {table.device}")
     if table:
         for note in table.notes:
             output.note(note)

@@ -142,6 +142,7 @@ def rank(
         write_yaml(out, tree)
     calibrated = load_any_fabric(job.fabric).calibrated
     told = _everything(found, all_of_them) | {"schedules": [_better(one) for one in better]}
+    told["notes"] = _of_config(job, best)
     if report is not None:
         more = {"job": _job(job), "calibrated": calibrated, "scenario": tree}
         folders.answer(report, "layouts", told | more)
@@ -152,7 +153,7 @@ def rank(
     _show(found, asked.top)
     for one in better:
         output.note(f"{one.ranked.layout.name}: {one.words}")
-    _say(job, found, all_of_them)
+    _say(job, found, all_of_them, told["notes"])
     output.predicted(["dims"], calibrated=calibrated)
     if out is not None:
         output.note(f"the best is in {out}: `allrail simulate {out}`")
@@ -199,7 +200,7 @@ def _show(found: Found, top: int) -> None:
     output.table(header, rows)
 
 
-def _say(job: Job, found: Found, all_of_them: Space) -> None:
+def _say(job: Job, found: Found, all_of_them: Space, notes: list[str]) -> None:
     """What stands beside the table."""
     from allrail.cli import output
 
@@ -223,6 +224,19 @@ def _say(job: Job, found: Found, all_of_them: Space) -> None:
         )
     for why, count in all_of_them.refused.most_common():
         output.note(f"not tried, {count} times: {why}")
+    for note in notes:
+        output.note(note)
+
+
+def _of_config(job: Job, best: Ranked) -> list[str]:
+    """What was assumed for a Hugging Face model, and what of its file is not read."""
+    from allrail.scenario.models import load_model
+    from allrail.training import simulate_training
+
+    if "hugging_face" not in load_model(job.model["name"], folder=Path()):
+        return []
+    notes = simulate_training(_scenario(job, best)).to_dict()["notes"]
+    return [note for note in notes if "config.json" in note]
 
 
 def _scenario(job: Job, best: Ranked, *, folder: Path | None = None) -> dict[str, Any]:

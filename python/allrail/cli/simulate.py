@@ -36,15 +36,41 @@ _FILE = click.Path(path_type=Path)
     "`all`; the step under it, below the table. As often as needed.",
 )
 @click.option("--astra-sim", is_flag=True, help="Read ASTRA-sim's files instead of FILE.")
-@click.option("--network", type=_FILE, metavar="N", help="ASTRA-sim's network (.json, .yml).")
-@click.option("--system", type=_FILE, metavar="S", help="ASTRA-sim's system (.txt, .json).")
+@click.option(
+    "--network",
+    "--network-configuration",
+    type=_FILE,
+    metavar="N",
+    help="ASTRA-sim's network (.json, .yml).",
+)
+@click.option(
+    "--system",
+    "--system-configuration",
+    type=_FILE,
+    metavar="S",
+    help="ASTRA-sim's system (.txt, .json).",
+)
 @click.option(
     "--workload",
+    "--workload-configuration",
     type=_FILE,
     metavar="W",
     help="ASTRA-sim's workload (.txt), or its trace: the path without `.<rank>.et`.",
 )
-@click.option("--comm-group", type=_FILE, metavar="G", help="The process groups of its trace.")
+@click.option(
+    "--comm-group",
+    "--comm-group-configuration",
+    type=_FILE,
+    metavar="G",
+    help="The process groups of its trace.",
+)
+@click.option(
+    "--remote-memory",
+    "--remote-memory-configuration",
+    type=_FILE,
+    metavar="R",
+    help="Its remote memory, which is not modelled: a warning says so where there is one.",
+)
 @click.option("--comm-scale", type=float, metavar="X", help="Multiply ASTRA-sim's sizes.")
 @click.option("--compute-scale", type=float, metavar="X", help="Multiply its compute times.")
 @click.option("--num-passes", type=int, metavar="N", help="Repeat its workload.")

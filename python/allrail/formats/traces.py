@@ -145,6 +145,12 @@ def _format(file: Path) -> str:
 
     if _is_model(file):
         return MODEL
+    if _is_chakra_json(file):
+        raise InputError(
+            "it is a Chakra trace as JSON, whose forms differ from tool to tool",
+            hint="give the `.et` that it was made of",
+            source=str(file),
+        )
     known = _core.recognise(str(file))
     if known is not None:
         return known
@@ -152,6 +158,10 @@ def _format(file: Path) -> str:
         return LAYERS
     if not file.exists():
         raise InputError("there is no such file", hint="check the path", source=str(file))
+    if file.name.endswith((".tar", ".tar.gz", ".tgz", ".zip")):
+        raise InputError(
+            "it is an archive", hint="unpack it, and give a file of it", source=str(file)
+        )
     raise InputError(
         "its format is not known by its name",
         hint="; ".join(row["about"] for row in formats().values()),
@@ -393,6 +403,15 @@ def _is_model(file: Path) -> bool:
     return isinstance(tree, dict) and "model_type" in tree
 
 
+def _is_chakra_json(file: Path) -> bool:
+    """Whether a file begins as Chakra's feeder or its jsonizer write it."""
+    if file.suffix != ".json" or not file.is_file():
+        return False
+    with file.open("rb") as begun:
+        head = begun.read(1 << 16)
+    return any(word in head for word in (b'"workload_graph"', b'"NodeType"', b'"COMP_NODE"'))
+
+
 _ASSUMED = {"batch_per_replica": 1, "compute": {"device": "a100"}}
 """What a model does not say, and a step needs."""
 
@@ -410,8 +429,10 @@ def _model(files: list[Path], folder: Path, name: str) -> Imported:
     _write_scenario(scenario, npus=8, model="", workload={"model": str(path), **_ASSUMED})
     try:
         notes = simulate_training(str(scenario)).to_dict()["notes"]
-    except InputError:
+    except InputError as error:
+        # The scenario is ours, and gone.
         scenario.unlink()
+        error.source, error.line = str(files[0]), None
         raise
     assumed = "assumed, to be replaced by yours: 1 sample a replica, an A100, 8 NPUs"
     return Imported(

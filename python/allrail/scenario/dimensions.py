@@ -8,7 +8,7 @@ and `packets` on the graph.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from allrail import _core
@@ -49,3 +49,40 @@ def dimensions_of(fabric: Fabric | GraphFabric) -> Fabric:
             value=told["value"] if fabric.name == "inline" else fabric.name,
         ) from None
     return Fabric(schema_version=1, name=fabric.name, dimensions=tuple(read["dimensions"]))
+
+
+def within(
+    dimensions: Sequence[dict[str, Any]], ranks: int, hosts: int | None = None
+) -> list[dict[str, Any]]:
+    """Return the dimensions that so many neighbouring NPUs of a fabric are on.
+
+    Args:
+        dimensions: Of the fabric, the innermost first.
+        ranks: How many.
+        hosts: On how many machines; None fills one after the other.
+
+    Raises:
+        InputError: There are not so many, or they fill no part of the fabric.
+    """
+    if hosts and hosts > 1 and len(dimensions) > 1 and ranks % hosts == 0:
+        each = ranks // hosts
+        if each < int(dimensions[0]["size"]):
+            machine = [{**dimensions[0], "size": each}] if each > 1 else []
+            return machine + within(dimensions[1:], hosts)
+    found, left = [], ranks
+    for one in dimensions:
+        if left == 1:
+            break
+        taken = max(part for part in range(1, int(one["size"]) + 1) if left % part == 0)
+        if taken > 1:
+            found.append({**one, "size": taken})
+        left //= taken
+    if left != 1:
+        sizes = " x ".join(str(one["size"]) for one in dimensions)
+        raise InputError(
+            "so many ranks are no part of the fabric",
+            field="ranks",
+            value=str(ranks),
+            hint=f"it has {sizes} NPUs",
+        )
+    return found

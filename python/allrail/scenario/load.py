@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from allrail.errors import InputError, show
 from allrail.scenario.explain import at_place, from_pydantic
 from allrail.scenario.fabric import Fabric
+from allrail.scenario.forms import refuse_other
 from allrail.scenario.graph import GraphFabric
 from allrail.scenario.model import Scenario
 from allrail.scenario.models import model_names, resolve
@@ -58,6 +59,8 @@ def load_scenario(scenario: ScenarioLike, *, sets: Sets = ()) -> Scenario:
             source=place.source,
             line=place.line,
         )
+    if not isinstance(scenario, (Scenario, Mapping)):
+        refuse_other(tree, places, wanted="scenario", source=str(scenario))
     tree = plain(dict(tree))
     notes: dict[str, None] = dict.fromkeys(
         scenario._notes if isinstance(scenario, Scenario) else ()

@@ -15,6 +15,7 @@ from typing import Any
 from allrail.errors import InputError, did_you_mean
 from allrail.scenario.devices import load_device
 from allrail.scenario.explain import from_core
+from allrail.scenario.forms import refuse_other
 from allrail.scenario.places import Places
 
 FOLDER = FilePath(__file__).parent.parent / "presets" / "workloads"
@@ -49,6 +50,7 @@ def load_model(name: str, *, folder: FilePath | None = None) -> dict[str, Any]:
         above = path.parent.name if path.name == "config.json" else ""
         title = path.stem if above in ("", "..") else above
         return {"name": title, "hugging_face": tree}
+    refuse_other(tree, places, wanted="model", source=name)
     found = {"name": FilePath(name).stem, **_preset(tree, places)}
     model = {**found.pop("model"), **found}
     _check_defaults(model, places)

@@ -7,6 +7,7 @@ from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
 from allrail.errors import InputError, did_you_mean
+from allrail.scenario.forms import refuse_other
 
 if TYPE_CHECKING:
     from allrail.scenario.fabric import Fabric
@@ -103,6 +104,7 @@ def read_fabric(name: str, *, folder: FilePath | None = None) -> tuple[dict[str,
             hint="`allrail fabric show tutorial-8x8x8 --yaml` prints an example",
             source=str(path),
         )
+    refuse_other(tree, places, wanted="fabric", source=str(path))
     tree = resolve(tree, places=places, folder=path.parent)
     return {"name": path.stem, **tree}, places
 

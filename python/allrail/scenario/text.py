@@ -7,6 +7,7 @@ read as JSON, and its lines are found by reading it as YAML too, where that succ
 
 from __future__ import annotations
 
+import codecs
 import json
 import math
 import re
@@ -55,7 +56,7 @@ def read_bytes(
     lossy: bool = False,
     wanted: str = "a readable YAML or JSON file",
 ) -> str:
-    """Read a file of UTF-8 text.
+    """Read a file of text: UTF-8, or UTF-16 as Windows' shells write it.
 
     Args:
         path: The file.
@@ -80,8 +81,9 @@ def read_bytes(
     if len(data) > most:
         why = f"it is larger than {most >> 20} MiB"
         raise InputError(why, source=source, hint="is it the right file?")
+    wide = data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
-        return data.decode("utf-8-sig", errors="replace" if lossy else "strict")
+        return data.decode("utf-16" if wide else "utf-8-sig", "replace" if lossy else "strict")
     except UnicodeDecodeError as error:
         raise InputError(
             f"byte {error.start} is not UTF-8 text", source=source, hint="save it as UTF-8"

@@ -89,13 +89,13 @@ def verify_trace(
 
     Args:
         files: Of one rank for all, or of every rank; or a folder of these.
-        fabric: A preset, or a file.
+        fabric: A preset, or a file; of a larger one the ranks are neighbours.
         step: Of the profiler, this one alone.
         progress: Told how many steps are simulated.
 
     Raises:
         InputError: It is no trace that has times, there is no communication in it, or the fabric
-            has another number of NPUs.
+            has fewer NPUs.
     """
     with TemporaryDirectory() as scratch:
         steps, notes = _steps(list(files), fabric, step, Path(scratch))
@@ -174,7 +174,8 @@ def _steps(
             source=str(files[0]),
             hint="profile a step of a job of several ranks, with `record_shapes=True`",
         )
-    dimensions = _dimensions(fabric, ranks=whole.npus or 1)
+    dimensions, taken = _dimensions(fabric, ranks=whole.npus or 1)
+    notes += taken
     if timed["alike"]:
         notes.append(
             "one rank's trace: its waiting for others is in its collectives; traces of all ranks"
@@ -194,19 +195,25 @@ def _steps(
     return steps, notes
 
 
-def _dimensions(fabric: str, *, ranks: int) -> list[dict[str, Any]]:
+def _dimensions(fabric: str, *, ranks: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """Those of a fabric that the trace's ranks are on, and what was assumed for that."""
     from allrail.scenario import load_any_fabric
-    from allrail.scenario.dimensions import dimensions_of
+    from allrail.scenario.dimensions import dimensions_of, within
 
     loaded = dimensions_of(load_any_fabric(fabric))
-    if loaded.npus != ranks:
+    if loaded.npus < ranks:
         raise InputError(
-            f"it has {loaded.npus} NPUs, and the trace is of {ranks} ranks",
+            f"it has {loaded.npus:,} NPUs, and the trace is of {ranks:,} ranks",
             source="--fabric",
             value=fabric,
             hint="name the network of these ranks; `allrail calibrate live` makes one on them",
         )
-    return [one.model_dump(exclude_defaults=True) for one in loaded.dimensions]
+    every = [one.model_dump(exclude_defaults=True) for one in loaded.dimensions]
+    part = within(every, ranks)
+    if loaded.npus == ranks:
+        return part, []
+    sizes = " x ".join(str(one["size"]) for one in part)
+    return part, [f"taken as {sizes} neighbours of the {loaded.npus:,} NPUs of `{fabric}`"]
 
 
 def _scenario(folder: Path, dimensions: list[dict[str, Any]]) -> dict[str, Any]:

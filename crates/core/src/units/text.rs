@@ -128,6 +128,8 @@ impl Quantity {
     fn no_unit(&self, text: &str) -> UnitError {
         let number = text.trim();
         let unit = self.example.split_once(' ').map_or("", |(_, unit)| unit);
+        // A large number without one counts bytes.
+        let unit = if self.name == "size" && number.len() > 5 { "B" } else { unit };
         self.error(text, "it has no unit", format!("did you mean `{number} {unit}`?"))
     }
 

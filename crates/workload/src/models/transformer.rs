@@ -77,6 +77,12 @@ pub struct TransformerSpec {
 }
 
 impl TransformerSpec {
+    /// The width of a head.
+    #[must_use]
+    pub fn head(&self) -> u64 {
+        self.head_size.unwrap_or(self.hidden / self.heads.max(1))
+    }
+
     /// With so much room in its experts.
     #[must_use]
     pub fn with_room(mut self, room: Option<f64>) -> Self {

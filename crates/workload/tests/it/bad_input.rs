@@ -311,7 +311,7 @@ fn every_mistake_names_its_field() {
             "architecture",
             hugging_face(json!({"model_type": "mamba", "architectures": ["MambaForCausalLM"]})),
             "workload.model.hugging_face.model_type",
-            "MambaForCausalLM",
+            "no attention",
         ),
         (
             "no config",

@@ -179,6 +179,108 @@ fn parameters_are_the_published_ones() {
 }
 
 /// What a file leaves open, and what of it is passed over, is said.
+/// Counted by the classes of `transformers` 5.23 on its meta device, from the same sizes.
+#[test]
+fn parameters_are_those_of_the_classes() {
+    let base = |kind: &str, (h, l, a, kv, f, v): (u64, u64, u64, u64, u64, u64), more: &Value| {
+        let mut all = json!({"model_type": kind, "hidden_size": h, "num_hidden_layers": l,
+            "num_attention_heads": a, "num_key_value_heads": kv, "intermediate_size": f,
+            "vocab_size": v, "max_position_embeddings": 4096, "tie_word_embeddings": false});
+        for (key, value) in more.as_object().expect("an object") {
+            all[key] = value.clone();
+        }
+        all
+    };
+    let none = json!({});
+    let small = (4096, 32, 32, 32, 11008, 50304);
+    let scout = json!({"head_dim": 128, "num_local_experts": 16, "num_experts_per_tok": 1,
+        "interleave_moe_layer_step": 1, "intermediate_size_mlp": 16384});
+    let mut maverick = scout.clone();
+    maverick["num_local_experts"] = json!(128);
+    maverick["interleave_moe_layer_step"] = json!(2);
+    let oss = json!({"head_dim": 64, "num_local_experts": 128, "num_experts_per_tok": 4,
+        "attention_bias": true});
+    let air = json!({"head_dim": 128, "attention_bias": true, "n_routed_experts": 128,
+        "n_shared_experts": 1, "num_experts_per_tok": 8, "moe_intermediate_size": 1408,
+        "first_k_dense_replace": 1, "use_qk_norm": false});
+    let ernie = json!({"moe_num_experts": 64, "moe_k": 6, "moe_intermediate_size": 1536,
+        "moe_num_shared_experts": 2, "moe_layer_start_index": 1, "tie_word_embeddings": true});
+    let minimax = json!({"head_dim": 128, "num_local_experts": 256, "num_experts_per_tok": 8});
+    let olmoe = json!({"num_experts": 64, "num_experts_per_tok": 8});
+    let granite = json!({"num_local_experts": 8, "num_experts_per_tok": 2});
+    let seed = json!({"head_dim": 128, "attention_bias": true, "attention_out_bias": false});
+    let glm = json!({"head_dim": 128, "attention_bias": true});
+    let tied = json!({"tie_word_embeddings": true});
+    for (config, published) in [
+        (base("llama4_text", (5120, 48, 40, 8, 8192, 202_048), &scout), 107_769_861_120),
+        (base("llama4_text", (5120, 48, 40, 8, 8192, 202_048), &maverick), 400_711_848_960),
+        // Without the sinks of its heads, 64 a layer.
+        (base("gpt_oss", (2880, 36, 64, 8, 2880, 201_088), &oss), 116_829_156_672 - 64 * 36),
+        (base("glm4_moe", (4096, 46, 96, 8, 10944, 151_552), &air), 106_852_245_504 + 45 * 128),
+        (base("ernie4_5_moe", (2560, 28, 20, 4, 12288, 103_424), &ernie), 21_825_437_888),
+        (base("minimax_m2", (3072, 62, 48, 8, 1536, 200_064), &minimax), 228_689_748_992),
+        (base("olmoe", (2048, 16, 16, 16, 2048, 50304), &olmoe), 13_361_612_800),
+        (base("granitemoe", (4096, 32, 32, 32, 11008, 32000), &granite), 37_039_116_288),
+        (base("olmo2", small, &none), 6_888_624_128),
+        (base("exaone4", (4096, 32, 32, 32, 16384, 102_400), &none), 9_429_069_824),
+        (base("glm", (4096, 40, 32, 2, 13696, 151_552), &glm), 9_399_951_360),
+        (base("glm4", (4096, 40, 32, 2, 13696, 151_552), &glm), 9_400_279_040),
+        (base("seed_oss", (4096, 64, 80, 8, 27648, 155_136), &seed), 28_921_040_896),
+        (base("smollm3", (2048, 36, 16, 4, 11008, 128_256), &tied), 3_075_098_624),
+        (base("arcee", (2560, 32, 32, 32, 18432, 32000), &none), 4_022_766_080),
+        (base("nemotron", (6144, 32, 48, 8, 24576, 256_000), &none), 15_628_775_424),
+        (base("persimmon", (4096, 36, 64, 64, 16384, 262_144), &none), 9_397_175_296),
+        (
+            base(
+                "gpt_neo",
+                (2048, 24, 16, 16, 8192, 50257),
+                &json!({"max_position_embeddings": 2048,
+            "tie_word_embeddings": true}),
+            ),
+            1_315_575_808,
+        ),
+    ] {
+        assert_eq!(parameters(&config), published, "{config}");
+    }
+    // Its card says 131.6 G.
+    let dbrx = json!({"model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40,
+        "vocab_size": 100_352, "max_seq_len": 32768, "attn_config": {"kv_n_heads": 8},
+        "ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4}});
+    assert!((parameters(&dbrx) as f64 / 131.6e9 - 1.0).abs() < 0.001);
+}
+
+/// Of a model of pictures and words the text model is read, with what its class fixes.
+#[test]
+fn of_several_parts_the_text_model_is_read() {
+    let text = json!({"model_type": "gemma3_text", "hidden_size": 2560, "num_hidden_layers": 34,
+        "intermediate_size": 10240, "sliding_window": 1024});
+    let whole = json!({"model_type": "gemma3", "text_config": text, "vision_config": {"a": 1},
+        "architectures": ["Gemma3ForConditionalGeneration"]});
+    // The published 4.30 G are with 0.42 of the vision tower.
+    assert!((parameters(&whole) as f64 / 3.88e9 - 1.0).abs() < 0.005);
+    let (_, notes) = transformer(whole.as_object().expect("an object"), None).expect("a model");
+    assert_eq!(
+        notes[0],
+        "of its config.json `text_config` is read, and not `vision_config`; assumed is, as its code \
+         has it, `num_attention_heads` 8, `num_key_value_heads` 4, `head_dim` 256, `vocab_size` \
+         262208, `max_position_embeddings` 131072"
+    );
+    let nested = json!({"model_type": "llava", "tie_word_embeddings": true, "text_config": {
+        "model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "vocab_size": 1000,
+        "num_attention_heads": 4, "intermediate_size": 128}});
+    let (spec, _) = transformer(nested.as_object().expect("an object"), None).expect("a model");
+    assert!(spec.tied, "the whole model says it");
+}
+
+#[test]
+fn what_is_no_transformer_is_said() {
+    for kind in ["jamba", "mamba2", "qwen3_next"] {
+        let config = json!({"model_type": kind, "hidden_size": 64});
+        let error = transformer(config.as_object().expect("an object"), None).expect_err("refused");
+        assert!(error.why.contains("no attention"), "{}", error.why);
+    }
+}
+
 #[test]
 fn what_is_assumed_and_what_is_not_read_is_said() {
     let config = json!({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2,

@@ -1,25 +1,25 @@
 """What nccl-tests and rccl-tests print, of any version and as people paste it.
 
 Versions differ in their columns (`redop`, `root`, `error` or `#wrong`, timestamps, per-iteration
-times); people leave some out, indent, and tag lines. So columns are not counted: a row has a size,
-and behind it twice a time, an algorithm bandwidth and a bus bandwidth, of which the second is the
-size over the first. That holds in every version, and tells microseconds from milliseconds.
+times); people leave some out, indent, and tag lines; logs put times and names before them. So
+columns are not counted: a row has a size, and behind it twice a time, an algorithm bandwidth and a
+bus bandwidth, of which the second is the size over the first. That holds in every version, and
+tells microseconds from milliseconds. Where the size is says what follows it: a count and a type.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from statistics import median
 
+from allrail.calibrate.read.lines import plain as _plain
 from allrail.calibrate.read.programs import COLLECTIVES, MISTAKES, PROGRAM
 from allrail.calibrate.table import Row, Table, bounds, ranks_of
 from allrail.errors import InputError
 
-_TAG = re.compile(r"^\s*(?:\[\d+(?:,\d+)?\](?:<\w+>:)?|\d+:(?=\s))\s*")
-_INNER_TAG = re.compile(r"\[\d+(?:,\d+)?\](?:<\w+>:)?(?=\s|$)")
 _HEADER = re.compile(r"\bsize\b.*\btime\b.*\balgbw\b.*\bbusbw\b")
 _RANK = re.compile(
     r"Rank\s+(?P<rank>\d{1,9})\s+(?:Group\s+\d+\s+)?Pid\s+\d+\s+on\s+(?P<host>\S+)\s+device\s+\d+"
@@ -71,7 +71,7 @@ def read(text: str, source: str) -> list[Table]:
             if part.rows:
                 made += part.tables(source)
                 part = _Part(told=part.told or (made[-1].ranks if made else None))
-            part.headers = plain.lower().split()
+            part.headers = re.findall(r"[^\s,;|]+", plain.lower())
         elif named:
             if part.rows:
                 made += part.tables(source)
@@ -81,7 +81,7 @@ def read(text: str, source: str) -> list[Table]:
             part.twice = part.twice or int(rank["rank"]) in part.ranks
             part.ranks.add(int(rank["rank"]))
             part.hosts.add(rank["host"])
-            part.device = part.device or rank["device"].strip()
+            part.device = part.device or " ".join(rank["device"].split()).rstrip("\\\"',| ")
         elif (found := _row(plain)) is not None:
             part.add(found, plain, source, number)
         elif re.match(r"\d{4,}\s+\d+\s", plain):
@@ -97,20 +97,36 @@ def read(text: str, source: str) -> list[Table]:
     return made
 
 
-def _plain(line: str) -> str:
-    """Without tags, comment signs and frames."""
-    line = _TAG.sub("", line)
-    return _INNER_TAG.sub(" ", line).strip().lstrip("#").strip()
-
-
 _Found = tuple[int, list[tuple[float, float, float, str]]]
 """The size, and of each half: µs, algorithm and bus bandwidth, and the word behind."""
 
 
 def _row(plain: str) -> _Found | None:
-    words = plain.split()
-    # Some add a column before the size.
-    for first in range(min(2, len(words))):
+    for spelled in _spellings(plain):
+        found = _of(spelled.split())
+        if found is not None:
+            return found
+    return None
+
+
+def _spellings(plain: str) -> Iterator[str]:
+    """As it stands; with decimal commas; with commas between columns."""
+    yield plain
+    if any(sign in plain for sign in ",;|"):
+        apart = re.sub("[;|]", " ", plain)
+        yield re.sub(r"(?<=\d),(?=\d)", ".", apart)
+        yield apart.replace(",", " ")
+
+
+def _of(words: list[str]) -> _Found | None:
+    """A row of columns: behind its size a count and a type, if they are there."""
+    places = [
+        place
+        for place in range(len(words) - 5)
+        if words[place + 2][0].isalpha() and all(map(_is_whole, words[place : place + 2]))
+    ]
+    # Some leave those out, and some add a column before the size.
+    for first in places or range(min(2, len(words))):
         size = _whole(words[first])
         if not size:
             continue
@@ -151,6 +167,10 @@ def _half(size: int, words: list[str]) -> tuple[float, float, float] | None:
         if words[1] == words[2] and ranks > 1 and abs(share * ranks / (ranks - 1) - 1) < _NEAR:
             return time * unit, rate, busbw
     return None
+
+
+def _is_whole(word: str) -> bool:
+    return _whole(word) is not None
 
 
 def _whole(word: str) -> int | None:

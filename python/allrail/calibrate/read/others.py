@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+from allrail.calibrate.read.lines import plain
 from allrail.calibrate.table import AROUND, Row, Table, ranks_of
 from allrail.errors import InputError
 
 _OSU = re.compile(r"#\s*OSU MPI\S*\s+(?P<name>\w+)\s+Latency Test")
+_OSU_ANY = re.compile(r"#\s*OSU \w+\S*\s.*Test")
 _OSU_NAMES = {
     "allreduce": "all_reduce",
     "allgather": "all_gather",
@@ -33,28 +35,40 @@ def recognise_osu(text: str) -> bool:
 
 
 def read_osu(text: str, source: str) -> list[Table]:
-    """Return the table of an OSU latency test: sizes of each rank, µs.
+    """Return the tables of OSU's latency tests: sizes of each rank, µs.
 
     Args:
         text: What was printed.
         source: The file, for messages.
 
     Raises:
-        InputError: It is of a test that is not known, or has no row.
+        InputError: It has no row.
     """
-    named = _OSU.search(text)
-    name = _OSU_NAMES.get((named["name"] if named else "").lower())
-    rows = []
+    tables: list[tuple[str | None, list[Row]]] = []
+    latency = False
     for line in text.splitlines():
-        words = line.split()
-        if len(words) >= 2 and _WHOLE.fullmatch(words[0]) and re.fullmatch(_NUMBER, words[1]):
-            rows.append(Row(int(words[0]), float(words[1])))
-    rows = [row for row in rows if row.bytes and row.time_us > 0]
-    if not rows:
+        if _OSU_ANY.search(line):
+            named = _OSU.search(line)
+            latency = named is not None
+            if named:
+                tables.append((_OSU_NAMES.get(named["name"].lower()), []))
+            continue
+        words = plain(line).split()
+        # Tests of bandwidth between two ranks print rows that look alike.
+        if latency and len(words) >= 2 and _WHOLE.fullmatch(words[0]):
+            time = float(words[1]) if re.fullmatch(_NUMBER, words[1]) else 0.0
+            if time > 0 and int(words[0]):
+                tables[-1][1].append(Row(int(words[0]), time))
+    found = [
+        Table(name, None, None, "", tuple(sorted(rows, key=lambda row: row.bytes)), source)
+        for name, rows in tables
+        if rows
+    ]
+    if not found:
         raise InputError(
             "it has no row of a size and a latency", source=source, hint="give the whole output"
         )
-    return [Table(name, None, None, "", tuple(rows), source)]
+    return found
 
 
 def recognise_torch(text: str) -> bool:

@@ -34,6 +34,7 @@ from allrail.formats.astra_sim.micro import AstraCollective, micro
 from allrail.formats.astra_sim.network import AstraDimension, AstraNetwork
 from allrail.formats.astra_sim.notes import Notes
 from allrail.formats.astra_sim.read_network import read_network
+from allrail.formats.astra_sim.remote_memory import read_remote_memory
 from allrail.formats.astra_sim.source import plain, times
 from allrail.formats.astra_sim.system import IMPLEMENTATION_KEYS, AstraSystem, read_system
 from allrail.formats.astra_sim.workload import AstraWorkload, read_workload
@@ -72,6 +73,7 @@ def read_case(
     compute_scale: float = 1.0,
     num_passes: int = 1,
     comm_group: str | Path | None = None,
+    remote_memory: str | Path | None = None,
     world: str = "dims",
 ) -> AstraCase:
     """Read one ASTRA-sim run.
@@ -84,6 +86,7 @@ def read_case(
         compute_scale: Multiplies compute times; `MICRO` has none.
         num_passes: How often the workload runs.
         comm_group: The process groups of a trace; without it, it names none.
+        remote_memory: What a 2.x case says of remote memory, which is not modelled.
         world: `dims` for the congestion-unaware backend, `links` for the congestion-aware one.
 
     Raises:
@@ -101,6 +104,8 @@ def read_case(
     notes = Notes()
     net = read_network(network, notes=notes)
     sys = read_system(system, notes=notes)
+    if remote_memory is not None:
+        read_remote_memory(remote_memory, notes=notes)
     if traces.is_prefix(workload):
         prefix = Path(workload)
         scales = {"comm_scale": comm_scale, "compute_scale": compute_scale}
@@ -111,7 +116,7 @@ def read_case(
         return AstraCase(
             f"{net.name}-{prefix.name}", scenario, notes.warning(), 0, passes=num_passes
         )
-    if comm_group is not None:
+    if comm_group is not None and Path(workload).is_file():
         raise InputError(
             "layers name no process groups",
             field="--comm-group",

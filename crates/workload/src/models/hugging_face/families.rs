@@ -1,10 +1,15 @@
-//! What the code of each family of models fixes, and the keys that it alone reads.
+//! What the code of each family of models fixes, and the keys that dense decoders alone read.
 
 use serde_json::Value;
 
-use super::{Config, EXPERTS, POSITIONS, wrong};
+use super::encoders::{bert, distilbert, t5, vit};
+use super::experts::{
+    dbrx, deepseek, ernie_experts, glm_experts, gpt_oss, granite_experts, llama4, minimax, mixtral,
+    olmo_experts, qwen_experts,
+};
+use super::{Config, POSITIONS};
 use crate::error::WorkloadError;
-use crate::models::transformer::{Biases, ExpertsSpec, Head, LatentSpec, Norms, TransformerSpec};
+use crate::models::transformer::{Biases, TransformerSpec};
 
 /// What the code of a family of models fixes.
 pub(super) struct Family {
@@ -18,8 +23,9 @@ pub(super) struct Family {
     pub(super) read: fn(&Config<'_>, &mut TransformerSpec) -> Result<(), WorkloadError>,
 }
 
-const ALL: Biases = Biases { qkv: true, output: true, feed_forward: true, head: false };
-const NONE: Biases = Biases { qkv: false, output: false, feed_forward: false, head: false };
+pub(super) const ALL: Biases = Biases { qkv: true, output: true, feed_forward: true, head: false };
+pub(super) const NONE: Biases =
+    Biases { qkv: false, output: false, feed_forward: false, head: false };
 const QKV: Biases = Biases { qkv: true, ..NONE };
 
 const fn family(
@@ -32,20 +38,41 @@ const fn family(
 
 /// (gated, norm, biases, tied) and what else.
 pub(super) static FAMILIES: &[Family] = &[
-    family(&["llama", "mistral", "phi3", "granite"], (true, 1, NONE, false), llama),
+    family(
+        &["llama", "mistral", "ministral", "ministral3", "phi3", "granite", "smollm3", "seed_oss"],
+        (true, 1, NONE, false),
+        llama,
+    ),
+    family(&["internlm2", "internlm3", "iquestcoder", "helium"], (true, 1, NONE, false), llama),
+    family(&["glm"], (true, 1, NONE, false), llama),
+    family(&["glm4"], (true, 1, NONE, false), glm4),
+    family(&["ernie4_5"], (true, 1, NONE, true), ernie),
+    family(&["arcee", "apertus"], (false, 1, NONE, false), llama),
+    family(&["olmo2", "olmo3"], (true, 1, NONE, false), olmo2),
+    family(&["exaone4", "hunyuan_v1_dense"], (true, 1, NONE, false), query_key),
+    family(&["nemotron"], (false, 2, NONE, false), llama),
+    family(&["llama4_text"], (true, 1, NONE, false), llama4),
+    family(&["gpt_oss"], (true, 1, ALL, false), gpt_oss),
+    family(&["minimax_m2"], (true, 1, NONE, false), minimax),
+    family(&["granitemoe"], (true, 1, NONE, true), granite_experts),
+    family(&["olmoe", "flex_olmo"], (true, 1, NONE, false), olmo_experts),
+    family(&["glm4_moe", "solar_open", "dots1"], (true, 1, NONE, false), glm_experts),
+    family(&["ernie4_5_moe"], (true, 1, NONE, true), ernie_experts),
+    family(&["dbrx"], (true, 1, NONE, false), dbrx),
     family(&["mixtral", "phimoe"], (true, 1, NONE, false), mixtral),
-    family(&["qwen2"], (true, 1, QKV, false), qwen),
-    family(&["qwen3"], (true, 1, NONE, false), qwen),
+    family(&["qwen2", "qwen2_vl", "qwen2_5_vl"], (true, 1, QKV, false), qwen),
+    family(&["qwen2_vl_text", "qwen2_5_vl_text"], (true, 1, QKV, false), qwen),
+    family(&["qwen3", "qwen3_vl_text"], (true, 1, NONE, false), qwen),
     family(&["qwen2_moe"], (true, 1, QKV, false), qwen_experts),
-    family(&["qwen3_moe"], (true, 1, NONE, false), qwen_experts),
+    family(&["qwen3_moe", "qwen3_vl_moe_text"], (true, 1, NONE, false), qwen_experts),
     family(&["gemma"], (true, 1, NONE, true), llama),
     family(&["gemma2", "gemma3_text"], (true, 1, NONE, true), gemma2),
     family(&["stablelm"], (true, 2, NONE, false), stablelm),
     family(&["olmo"], (true, 0, NONE, false), llama),
-    family(&["cohere"], (true, 1, NONE, true), cohere),
+    family(&["cohere", "cohere2"], (true, 1, NONE, true), cohere),
     family(&["phi"], (false, 2, Biases { head: true, ..ALL }, false), parallel),
     family(
-        &["gptj"],
+        &["gptj", "codegen"],
         (false, 2, Biases { feed_forward: true, head: true, ..NONE }, false),
         parallel,
     ),
@@ -57,37 +84,74 @@ pub(super) static FAMILIES: &[Family] = &[
     family(&["bloom"], (false, 2, ALL, true), bloom),
     family(&["falcon", "RefinedWeb", "RefinedWebModel"], (false, 2, NONE, true), falcon),
     family(&["mpt"], (false, 1, NONE, true), mpt),
-    family(&["deepseek_v2", "deepseek_v3"], (true, 1, NONE, false), deepseek),
+    family(&["gpt_neo"], (false, 2, Biases { qkv: false, ..ALL }, true), gpt2),
+    family(&["biogpt"], (false, 2, ALL, true), opt),
+    family(&["xglm"], (false, 2, ALL, true), sinusoids),
+    family(&["persimmon"], (false, 2, ALL, false), query_key),
+    family(
+        &["deepseek_v2", "deepseek_v3", "deepseek_v32", "kimi_k2", "glm4_moe_lite"],
+        (true, 1, NONE, false),
+        deepseek,
+    ),
     family(&["bert", "roberta", "xlm-roberta", "camembert"], (false, 2, ALL, true), bert),
     family(&["distilbert"], (false, 2, ALL, true), distilbert),
     family(&["t5", "mt5"], (false, 1, NONE, true), t5),
     family(&["vit"], (false, 2, ALL, false), vit),
 ];
 
-fn llama(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
-    let attention = config.flag(&["attention_bias"], false);
+pub(super) fn llama(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
+    let kind = config.text("model_type");
+    let attention = config.flag(&["attention_bias", "qkv_bias"], false);
     spec.biases.qkv |= attention;
-    spec.biases.output |= attention;
+    // GLM's output has none.
+    let output = attention && !kind.starts_with("glm");
+    spec.biases.output |= config.flag(&["attention_out_bias"], output);
+    if kind == "apertus" {
+        spec.norms.query_key = 2 * spec.head();
+    }
     spec.biases.feed_forward |= config.flag(&["mlp_bias"], false);
     spec.window = config.size(&["sliding_window"])?.filter(|window| *window > 0);
     Ok(())
 }
 
-fn mixtral(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
+fn glm4(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
+    spec.norms.per_layer = 4;
+    llama(config, spec)
+}
+
+fn ernie(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
+    if config.flag(&["use_bias"], false) {
+        spec.biases = Biases { head: false, ..ALL };
+    }
+    llama(config, spec)
+}
+
+/// Norms over all heads of queries, and all of keys.
+pub(super) fn olmo2(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
     llama(config, spec)?;
-    spec.experts = Some(ExpertsSpec {
-        count: config.small(EXPERTS)?,
-        top_k: Some(config.small(&["num_experts_per_tok"])?),
-        ..ExpertsSpec::default()
-    });
-    if config.text("model_type") == "phimoe" {
-        spec.norms.parameters = 2;
-        spec.biases.head = config.flag(&["lm_head_bias"], false);
+    // Every fourth layer of OLMo 3 sees all tokens: all are counted.
+    spec.window = None;
+    let heads = spec.heads.saturating_add(spec.kv_heads.unwrap_or(spec.heads));
+    spec.norms.query_key = heads.saturating_mul(spec.head());
+    Ok(())
+}
+
+/// Norms of a head's queries and keys.
+fn query_key(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
+    llama(config, spec)?;
+    spec.window = None;
+    if config.flag(&["use_qk_norm", "qk_layernorm"], true) {
+        spec.norms.query_key = spec.head().saturating_mul(2 * spec.norms.parameters);
     }
     Ok(())
 }
 
-fn qwen(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
+fn sinusoids(_: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
+    spec.rotary = Some(false);
+    Ok(())
+}
+
+pub(super) fn qwen(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
     let attention = config.flag(&["attention_bias"], false);
     spec.biases.qkv |= attention;
     spec.biases.output |= attention;
@@ -95,26 +159,13 @@ fn qwen(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadE
     if config.flag(&["use_sliding_window"], false) {
         spec.window = window;
     }
-    if config.text("model_type").starts_with("qwen3") {
-        spec.norms.query_key = spec.head_size.unwrap_or(128).saturating_mul(2);
-        spec.head_size = spec.head_size.or(Some(128));
+    let kind = config.text("model_type");
+    if kind.starts_with("qwen3") {
+        if !kind.contains("_moe") {
+            spec.head_size = spec.head_size.or(Some(128));
+        }
+        spec.norms.query_key = spec.head().saturating_mul(2);
     }
-    Ok(())
-}
-
-fn qwen_experts(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
-    qwen(config, spec)?;
-    config.refuse("mlp_only_layers", "which layers have experts is not regular")?;
-    let shared = config.size(&["shared_expert_intermediate_size"])?.unwrap_or(0);
-    spec.experts = Some(ExpertsSpec {
-        count: config.small(EXPERTS)?,
-        top_k: Some(config.small(&["num_experts_per_tok"])?),
-        feed_forward: Some(config.needed(&["moe_intermediate_size"])?),
-        shared,
-        shared_gate: shared > 0,
-        every: config.size(&["decoder_sparse_step"])?.and_then(|every| u32::try_from(every).ok()),
-        ..ExpertsSpec::default()
-    });
     Ok(())
 }
 
@@ -226,116 +277,5 @@ fn mpt(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadEr
     // ALiBi, or learned positions.
     let turned = attention.and_then(|keys| keys.get("rope")).and_then(Value::as_bool);
     spec.rotary = Some(turned.unwrap_or(false));
-    Ok(())
-}
-
-fn deepseek(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
-    if config.size(&["moe_layer_freq"])?.unwrap_or(1) != 1 {
-        let value = config.needed(&["moe_layer_freq"])?;
-        let hint = "describe the model as `transformer` instead";
-        return Err(wrong("moe_layer_freq", value, "only 1 is read", hint));
-    }
-    let rotary = config.needed(&["qk_rope_head_dim"])?;
-    spec.latent = Some(LatentSpec {
-        query: config.size(&["q_lora_rank"])?,
-        key_value: config.needed(&["kv_lora_rank"])?,
-        rotary,
-    });
-    spec.kv_heads = None;
-    let size = config.needed(&["qk_nope_head_dim"])?.checked_add(rotary);
-    spec.head_size = Some(size.unwrap_or(u64::MAX));
-    spec.value_size = Some(config.needed(&["v_head_dim"])?);
-    if config.value(&["num_nextn_predict_layers"]).is_some() {
-        spec.next_tokens = config.small(&["num_nextn_predict_layers"])?;
-    }
-    let inner = config.needed(&["moe_intermediate_size"])?.min(1 << 22);
-    spec.experts = Some(ExpertsSpec {
-        count: config.small(EXPERTS)?,
-        top_k: Some(config.small(&["num_experts_per_tok"])?),
-        feed_forward: Some(inner),
-        shared: config.size(&["n_shared_experts"])?.unwrap_or(0).min(1 << 20) * inner,
-        first_dense: match config.value(&["first_k_dense_replace"]) {
-            Some(_) => config.small(&["first_k_dense_replace"])?,
-            None => 0,
-        },
-        router_bias: config.text("model_type") == "deepseek_v3",
-        ..ExpertsSpec::default()
-    });
-    Ok(())
-}
-
-/// What follows an encoder.
-fn encoder_head(config: &Config<'_>) -> Head {
-    let name = config.architecture();
-    if name.ends_with("ForPreTraining") {
-        Head::Pretraining
-    } else if name.ends_with("ForMaskedLM") || name.ends_with("WithLMHead") {
-        Head::Masked
-    } else if name.contains("For") {
-        Head::None
-    } else {
-        Head::Pooler
-    }
-}
-
-fn bert(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
-    spec.positions = config.needed(POSITIONS)?;
-    spec.token_types = config.size(&["type_vocab_size"])?.unwrap_or(2);
-    spec.norms = Norms { embedding: true, last: false, ..Norms::default() };
-    spec.head = encoder_head(config);
-    spec.biases.head = true;
-    Ok(())
-}
-
-fn distilbert(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
-    spec.positions = config.needed(POSITIONS)?;
-    spec.norms = Norms { embedding: true, last: false, ..Norms::default() };
-    spec.head = match encoder_head(config) {
-        Head::Masked => Head::Masked,
-        _ => Head::None,
-    };
-    spec.biases.head = true;
-    Ok(())
-}
-
-fn vit(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
-    let (image, side) = (config.needed(&["image_size"])?, config.needed(&["patch_size"])?);
-    if side == 0 || image < side || image > 1 << 16 {
-        let hint = "patches of 16 x 16 pixels cover a picture of 224 x 224";
-        return Err(wrong("patch_size", side, "no patch fits the picture", hint));
-    }
-    let colours = config.size(&["num_channels"])?.unwrap_or(3).min(1 << 20);
-    spec.patch = Some(side * side * colours);
-    // A learned token stands before the patches.
-    spec.token_types = 1;
-    spec.positions = (image / side).pow(2) + 1;
-    spec.sequence_length = spec.positions;
-    spec.biases.qkv = config.flag(&["qkv_bias"], true);
-    let name = config.architecture();
-    (spec.head, spec.vocabulary) = if name.ends_with("ForImageClassification") {
-        let labels = config.get("id2label").and_then(|(_, names)| names.as_object());
-        let labels = labels.map(|names| names.len() as u64);
-        spec.biases.head = true;
-        (Head::Classifier, labels.or(config.size(&["num_labels"])?).unwrap_or(2))
-    } else if name.contains("For") {
-        let hint = "describe the model as `transformer` instead";
-        return Err(wrong("architectures", name, "what follows its last layer is not read", hint));
-    } else {
-        (Head::Pooler, 0)
-    };
-    Ok(())
-}
-
-fn t5(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
-    spec.decoder_layers = match config.value(&["num_decoder_layers"]) {
-        Some(_) => config.small(&["num_decoder_layers"])?,
-        None => spec.layers,
-    };
-    spec.gated = config.text("feed_forward_proj").starts_with("gated");
-    let buckets = config.size(&["relative_attention_num_buckets"])?.unwrap_or(32);
-    spec.relative_positions = 2 * buckets.min(1 << 20);
-    if config.size(POSITIONS)?.is_none() {
-        spec.sequence_length = 512;
-    }
     Ok(())
 }

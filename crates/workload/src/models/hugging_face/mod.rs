@@ -8,7 +8,10 @@
 //! A sample has as many tokens as the model has positions, 4,096 at most, where the workload does not
 //! say it; a picture as many as it has patches, and one.
 
+mod encoders;
+mod experts;
 mod families;
+mod nested;
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -227,7 +230,8 @@ impl<'a> Config<'a> {
 
 const HIDDEN: &[&str] = &["hidden_size", "n_embd", "d_model", "dim"];
 const LAYERS: &[&str] = &["num_hidden_layers", "n_layer", "num_layers", "n_layers"];
-const HEADS: &[&str] = &["num_attention_heads", "n_head", "num_heads", "n_heads"];
+const HEADS: &[&str] =
+    &["num_attention_heads", "n_head", "num_heads", "n_heads", "attention_heads"];
 const KV_HEADS: &[&str] = &["num_key_value_heads", "num_kv_heads", "n_head_kv"];
 const FEED_FORWARD: &[&str] =
     &["intermediate_size", "n_inner", "ffn_dim", "d_ff", "hidden_dim", "ffn_hidden_size"];
@@ -244,7 +248,8 @@ const DROPOUT: [&str; 9] = [
     "attn_pdrop",
     "embd_pdrop",
 ];
-const EXPERTS: &[&str] = &["num_local_experts", "num_experts", "n_routed_experts"];
+const EXPERTS: &[&str] =
+    &["num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"];
 
 /// The transformer that a `config.json` describes, for samples of `tokens` if the workload says it, and what was assumed or passed over for it.
 ///
@@ -255,6 +260,11 @@ pub fn transformer(
     object: &Object<String, Value>,
     tokens: Option<u32>,
 ) -> Result<(TransformerSpec, Vec<String>), WorkloadError> {
+    if let Some((part, said)) = nested::part(object) {
+        let (spec, mut notes) = transformer(&part, tokens)?;
+        notes.insert(0, said);
+        return Ok((spec, notes));
+    }
     let config = Config { object, asked: RefCell::default() };
     let kind = config.text("model_type");
     let found = FAMILIES.iter().find(|family| family.types.contains(&kind));
@@ -299,17 +309,20 @@ fn unknown(config: &Config<'_>) -> WorkloadError {
             "it needs `model_type`, such as \"llama\"",
         );
     }
+    if nested::OTHER.contains(&kind) {
+        return wrong(
+            "model_type",
+            kind,
+            "its layers, or some of them, are no attention (state space, linear, convolution)",
+            "import a trace of it, or describe its layers: `docs/guides/models.md`",
+        );
+    }
     let mut known: Vec<&str> = FAMILIES.iter().flat_map(|f| f.types).copied().collect();
     known.sort_unstable();
-    let nested = if config.object.contains_key("text_config") {
-        "it has a `text_config`: give that part alone; "
-    } else {
-        ""
-    };
     wrong(
         "model_type",
         kind,
         &format!("the architecture ({}) is not known", config.architecture()),
-        &format!("{nested}known are {}; or describe it as `transformer`", known.join(", ")),
+        &format!("known are {}; or describe it as `transformer`", known.join(", ")),
     )
 }

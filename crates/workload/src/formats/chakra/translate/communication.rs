@@ -143,7 +143,8 @@ impl Translator<'_> {
     }
 
     fn process_group(&self, node: &Record<'_>, name: &str) -> Result<Shape, TraceError> {
-        let Some(ranks) = self.groups.get(name) else {
+        let ranks = self.groups.get(name).or_else(|| self.groups.get(&whole(name)?));
+        let Some(ranks) = ranks else {
             if self.groups.is_empty() && (name == "default_pg" || name == "0") {
                 return Ok(Shape::Parts(groups::everyone(self.sizes)));
             }
@@ -167,6 +168,13 @@ impl Translator<'_> {
         }
         Ok(shape)
     }
+}
+
+/// The whole number that a name is, as tools write it that count in floats: `3.0` is group 3.
+fn whole(name: &str) -> Option<String> {
+    let (number, zeros) = name.split_once('.')?;
+    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    (digits(number) && zeros.bytes().all(|byte| byte == b'0')).then(|| number.to_owned())
 }
 
 pub(super) fn purpose(node: &Record<'_>) -> Purpose {

@@ -54,7 +54,10 @@ pub(super) fn load(
     if bytes < least || most.is_some_and(|most| bytes > most) {
         let most = most.map_or_else(|| "any size".to_owned(), |most| most.to_string());
         let why = format!("it is for {least} to {most}, and the collective has {bytes}");
-        return Err(wrong(why, "mend `minBytes` and `maxBytes`, or leave them out".to_owned()));
+        return Err(wrong(
+            why,
+            "run a collective of such a size, or leave `minBytes` and `maxBytes` out".to_owned(),
+        ));
     }
     prove::prove(&algorithm)?;
     Ok(algorithm.ranks(bytes))
