@@ -247,6 +247,26 @@ def test_a_step_over_an_assumed_utilisation():
     assert exposed[0] - exposed[1] == pytest.approx(2 * (exposed[1] - exposed[2]), rel=0.01)
 
 
+@pytest.mark.parametrize(
+    "compute",
+    [
+        {"device": "a100", "scale": 0.01},
+        {"device": "a100", "forward": "1 ns", "backward": "1 ns"},
+        {"device": "a100"},
+    ],
+    ids=str,
+)
+def test_computing_that_no_such_device_could_do_is_told(compute):
+    step = {
+        "schema_version": 1,
+        "fabric": "dgx2",
+        "workload": {"model": "transformer_base", "compute": compute},
+    }
+    result = allrail.simulate_training(step)
+    told = [note for note in result.notes if "no such device is that fast" in note]
+    assert len(told) == (len(compute) > 1), result.notes
+
+
 def test_switches_that_sum_halve_what_gradients_wait_for():
     """In `flows`, over any fabric whose NPUs hang below switches."""
     leaves = {f"x{i}": [f"n{4 * i + j}" for j in range(4)] for i in range(4)}

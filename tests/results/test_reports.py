@@ -93,7 +93,7 @@ def test_every_page_says_what_was_done(reports):
         "placement": ("Placed: 8 mixes of alibaba-2020", "8 × 8 boards"),
         "queue": ("12 jobs of alibaba-2020", "Jobs wait"),
         "sweep": ("Best by time_us", "Simulated: 9 points", "What dominates"),
-        "reproduction": ("Targets: 8 published numbers", "Outside: case 2"),
+        "reproduction": ("Targets: 8 rows beside a published number", "Outside: case 2"),
     }.items():
         text = (reports[kind] / "report.html").read_text()
         assert all(word in text for word in words), kind

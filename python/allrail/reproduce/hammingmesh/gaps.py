@@ -70,6 +70,16 @@ ORDER = (
 
 A_PLANE = chosen("bytes in a plane", by="the order of the large all-reduces")
 
+WINDOW = chosen(
+    "window of 8 phases",
+    "what ends a phase",
+    by="the all-to-alls of Hx2Mesh and the tapered fat trees in packets",
+)
+"""Without a barrier; the paper prints neither."""
+
+OPTICAL = chosen("optical cables on a torus", by="the printed costs")
+"""The text says copper, which gives 1.1 and 17.8 M$."""
+
 SAVED = "a saving goes with our cost and two of our shares; what it differs by, they differ by"
 
 _FILLS = (

@@ -72,6 +72,17 @@ fn means(job: &Job<'_>, players: &Players, accounts: &[Account], steps: f64) -> 
     (actors, all)
 }
 
+/// Says so where computing reaches more than the device's peak, a part of it; a thousandth is rounding.
+fn too_fast(reached: f64) -> Option<String> {
+    (reached > 1.001).then(|| {
+        format!(
+            "computes at {:.0} % of the device's peak: no such device is that fast, its times or \
+             `compute.scale` are another's",
+            100.0 * reached
+        )
+    })
+}
+
 #[expect(clippy::too_many_arguments, reason = "everything that a result is made of")]
 pub(crate) fn summarise(
     job: &Job<'_>,
@@ -201,6 +212,9 @@ pub(crate) fn summarise(
             memory.capacity.unwrap_or_default()
         ));
     }
+    let each_second =
+        |time: f64| job.work.and_then(|work| work.each_second(time / 1e6, request.fabric.npus()));
+    notes.extend(each_second(all.compute).and_then(|computing| too_fast(computing.hfu?)));
     Ok(TrainingResult {
         kind: "training",
         step_time_us: each(span),
@@ -260,9 +274,7 @@ pub(crate) fn summarise(
                 waiting_us: mean.waiting,
             })
             .collect(),
-        throughput: job
-            .work
-            .and_then(|work| work.each_second(each(span) / 1e6, request.fabric.npus())),
+        throughput: each_second(each(span)),
         notes,
         what_if: scenario.what_if,
         host: Host::default(),
