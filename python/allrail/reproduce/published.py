@@ -143,9 +143,7 @@ class Made:
         Args:
             other: Chosen, too.
         """
-        return Made(
-            self.word, (*self.parameters, *other.parameters), f"{self.to}, and {other.to}"
-        )
+        return Made(self.word, (*self.parameters, *other.parameters), f"{self.to}, and {other.to}")
 
     @property
     def text(self) -> str:
