@@ -360,6 +360,16 @@ class TrainingResult(_Whole):
     host: Mapping[str, Any]
     raw: Mapping[str, Any]
 
+    @property
+    def work(self) -> float:
+        """Samples of a step, 1 where it does not say: by these over it, results are compared."""
+        return 1.0 if self.throughput is None else float(self.throughput.global_batch)
+
+    @property
+    def took_us(self) -> float:
+        """The step, µs, as every kind of result has it."""
+        return self.step_time_us
+
     @classmethod
     def from_dict(cls, tree: Mapping[str, Any]) -> Self:
         """Make one from the JSON object of `--json`.

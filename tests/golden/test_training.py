@@ -344,6 +344,19 @@ def test_compare_sets_a_row_against_the_first_that_differs_in_the_schedule_alone
     assert rows[4].result.step_time_us != rows[0].result.step_time_us
 
 
+def test_a_report_compares_samples_a_second(folder, allrail_cli):
+    (folder / "mine.json").write_text(json.dumps(SMALL))
+    batches = ("--each", "workload.batch_per_replica=8,16", "--out", "out")
+    outcome = allrail_cli("compare", "mine.json", *batches)
+    assert outcome.status == 0, outcome.stderr
+    gain = outcome.stdout.splitlines()[2].split()[2]
+    page = (folder / "out" / "report.html").read_text()
+    assert float(gain) > 1, "the larger batch takes longer, and trains more samples a second"
+    assert f"{gain} times the samples a second of" in page
+    assert f">{gain}<" in page
+    assert "actor that ends last" not in page
+
+
 def test_compare_without_schedules_sets_networks_against_each_other():
     each = {"workload.batch_per_replica": [256, 512], "fabric": ["today", "3D-SW_SW_SW_homo"]}
     rows = allrail.compare_training(with_(model="dlrm"), each=each)

@@ -288,6 +288,14 @@ def test_a_layout_takes_about_as_long_in_every_world(cut):
     link = {"bandwidth": "50 GB/s", "latency": "1 us"}
     one["fabric"] = {"topology": "torus", "shape": [4, 2], "link": link}
     worlds = ("dims", "links", "flows", "packets")
-    steps = [allrail.simulate_training({**one, "world": world}).step_time_us for world in worlds]
+    results = [allrail.simulate_training({**one, "world": world}) for world in worlds]
+    for result in results:
+        for whole in (result, *result.actors):
+            parts = whole.compute_us + whole.exposed_communication_us + whole.waiting_us
+            assert parts == pytest.approx(result.step_time_us, rel=1e-6)
+        assert sum(part.share for part in result.critical_path) == pytest.approx(1, abs=1e-6)
+        path = sum(part.time_us for part in result.critical_path)
+        assert path == pytest.approx(result.steps_us[-1], rel=1e-6)
+    steps = [result.step_time_us for result in results]
     # Most of it is compute; what is sent meets other messages, or does not.
     assert max(steps) <= 1.25 * min(steps)
