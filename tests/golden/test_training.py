@@ -265,6 +265,7 @@ def test_computing_that_no_such_device_could_do_is_told(compute):
     result = allrail.simulate_training(step)
     told = [note for note in result.notes if "no such device is that fast" in note]
     assert len(told) == (len(compute) > 1), result.notes
+    assert result.beyond_peak == bool(told)
 
 
 def test_switches_that_sum_halve_what_gradients_wait_for():
