@@ -161,6 +161,18 @@ def test_a_straggler_slows_no_more_than_its_factor(one, factor):
     assert cured.result.step_time_us == pytest.approx(plain.step_time_us)
 
 
+@pytest.mark.parametrize("iterations", [2, 3, 4])
+def test_with_a_lag_a_step_is_no_shorter_than_its_computing(iterations):
+    one = transformer({"tp": 2, "zero": 2, "microbatches": 4}, 8, {"policy": "fusion"}, "100 GB/s")
+    one["workload"] |= {"lag": 1, "iterations": iterations}
+    result = allrail.simulate_training(one)
+    plain = allrail.simulate_training({**one, "workload": {**one["workload"], "lag": 0}})
+    assert result.compute_us == pytest.approx(plain.compute_us, rel=1e-3)
+    assert result.step_time_us >= result.compute_us - 1e-6
+    assert len(result.steps_us) % 2 == 1, "one, and pairs"
+    assert not result.beyond_peak
+
+
 LAYOUTS = (
     {"tp": 2},
     {"tp": 4, "sp": True},
