@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 
 # The same cases on every run: a red run can be run again. `make explore` takes fresh ones, on a
 # machine that is busy with others.
-settings.register_profile("repeatable", derandomize=True)
+settings.register_profile("repeatable", derandomize=True, deadline=None)
 settings.register_profile(
     "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )

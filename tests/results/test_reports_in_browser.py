@@ -84,11 +84,13 @@ class Report:
         found = self.js("return {...document.querySelector(arguments[0]).dataset}", selector)
         return {name: float(value) for name, value in found.items()}
 
-    def texts(self, table, column):
+    def texts(self, selector, column):
+        """A column of a table, as shown; found and read at once, for the page may make it anew."""
         return self.js(
-            "return [...arguments[0].tBodies[0].rows].filter((row) => !row.hidden)"
+            "const rows = document.querySelector(arguments[0]).tBodies[0].rows;"
+            "return [...rows].filter((row) => !row.hidden)"
             ".map((row) => row.cells[arguments[1]].textContent)",
-            table,
+            selector,
             column,
         )
 
@@ -184,11 +186,11 @@ def test_numbers_are_sorted_by_what_they_are_and_holes_come_last(chromium, tmp_p
     found = report.one("table")
     row, size = found.find_elements("css selector", "thead button")
     size.click()
-    assert report.texts(found, 1) == ["10 KB", "900 MB", "1 GB", "–"]
+    assert report.texts("table", 1) == ["10 KB", "900 MB", "1 GB", "–"]
     size.click()
-    assert report.texts(found, 1) == ["1 GB", "900 MB", "10 KB", "–"]
+    assert report.texts("table", 1) == ["1 GB", "900 MB", "10 KB", "–"]
     row.click()
-    assert report.texts(found, 0) == ["row 1", "row 2", "row 9", "row 10"]
+    assert report.texts("table", 0) == ["row 1", "row 2", "row 9", "row 10"]
 
 
 def test_a_filter_leaves_the_rows_that_have_all_words(collectives):
@@ -206,7 +208,7 @@ def test_a_filter_leaves_the_rows_that_have_all_words(collectives):
     assert "1 of 6 rows" in box.find_element("xpath", "..").text
     box.clear()
     box.send_keys(" ")
-    assert len(collectives.texts(table, 0)) == 6
+    assert len(collectives.texts("#dimensions-rows", 0)) == 6
 
 
 class TestTimeline:
@@ -303,7 +305,7 @@ class TestTimeline:
         assert "spans in 3 rows" in collectives.one(".chart .told").text
         collectives.one("details.view summary").click()
         collectives.settle()
-        names = {text.split()[1] for text in collectives.texts(collectives.one(".view table"), 1)}
+        names = {text.split()[1] for text in collectives.texts(".view table", 1)}
         assert names == {"1"}
 
     def test_buttons_do_as_the_keys(self, collectives):
