@@ -70,12 +70,13 @@ $(EXTENSION) $(VENV)/.extension-checked: $(DEPENDENCIES) $(RUST)
 .PHONY: build
 build: $(EXTENSION) ## build the Rust core into .venv, if it changed
 
-# Two at a time, since compilers and tests leave a core idle by turns; each shows what it has to say
-# when it is over.
+# Three at a time, since compilers leave a core idle by turns, and tests of processes mostly wait; each
+# shows what it has to say when it is over.
 .PHONY: test
 test: ## everything: Rust tests, Python tests, lint, type check
-	@$(MAKE) --no-print-directory --keep-going --jobs=2 \
-	  $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) test-rust test-python lint
+	@$(MAKE) --no-print-directory --keep-going --jobs=3 \
+	  $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) \
+	  test-rust test-python-processes test-python-rest lint
 
 .PHONY: test-rust
 test-rust: export PROPTEST_RNG_SEED ?= 1
@@ -89,9 +90,19 @@ $(TORCH_DEPENDENCIES): requirements-torch.lock $(DEPENDENCIES)
 	  --require-hashes -r requirements-torch.lock
 	@touch $@
 
+# Tests that start processes of their own, most of them with torch.
+PROCESSES := tests/runtime tests/testbed tests/torch
+
 .PHONY: test-python
-test-python: $(CHECKED) $(TORCH_DEPENDENCIES) ## the Python tests alone
-	$(BIN)/python -m pytest -q -m 'not long'
+test-python: test-python-processes test-python-rest ## the Python tests alone
+
+.PHONY: test-python-processes
+test-python-processes: $(CHECKED) $(TORCH_DEPENDENCIES)
+	$(BIN)/python -m pytest -q -m 'not long' $(PROCESSES)
+
+.PHONY: test-python-rest
+test-python-rest: $(CHECKED) $(TORCH_DEPENDENCIES)
+	$(BIN)/python -m pytest -q -m 'not long' $(PROCESSES:%=--ignore=%)
 
 .PHONY: test-long
 test-long: $(CHECKED) $(TORCH_DEPENDENCIES) ## the tests that `make test` leaves out, because they are long

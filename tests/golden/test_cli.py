@@ -238,7 +238,7 @@ def test_ctrl_c_leaves_no_files(folder):
             *ALLRAIL,
             *("simulate", "scenario.yaml", "--world", "links", "--out", "out"),
             *more,
-            *("--set", "schedule.chunks=4096"),
+            *("--set", "schedule.chunks=512"),
         ],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

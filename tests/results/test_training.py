@@ -75,22 +75,19 @@ def test_every_file_is_there(folder):
     assert len(list((folder / "kineto").iterdir())) == 4  # a stage each
 
 
-def test_the_same_results_give_the_same_bytes(folder, tmp_path, step):
+def test_the_same_results_give_the_same_bytes_and_a_run_without_traces_takes_them_away(
+    folder, tmp_path, step
+):
     rows = allrail.what_ifs(scenario(), ["infinite_bandwidth", "dim1_x2"], result=step)
-    again = tmp_path / "again"
-    write_training(again, results={"one": step}, scenarios={"one": scenario()}, what_ifs=rows)
+    out = tmp_path / "out"
+    write_training(out, results={"one": step}, scenarios={"one": scenario()}, what_ifs=rows)
     for entry in folder.rglob("*"):
         if entry.is_file():
-            other = again / entry.relative_to(folder)
+            other = out / entry.relative_to(folder)
             assert other.read_bytes() == entry.read_bytes(), entry.name
-
-
-def test_a_run_without_traces_takes_those_of_the_last_away(folder, tmp_path, step):
-    out = tmp_path / "out"
-    write_training(out, results={"one": step}, scenarios={"one": scenario()})
-    assert (out / "kineto").is_dir()
     bare = allrail.simulate_training(scenario())
     write_training(out, results={"one": bare}, scenarios={"one": scenario()})
+    assert (folder / "kineto").is_dir()
     assert not (out / "kineto").exists()
     assert not (out / "trace.json.gz").exists()
     assert not (out / "step.png").exists()
