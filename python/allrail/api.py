@@ -17,6 +17,7 @@ from itertools import product
 from typing import Any
 
 from allrail import _core
+from allrail.compared import speedup
 from allrail.errors import InputError
 from allrail.many import FailedRow, Progress, most, of_fabric, run_many
 from allrail.plans import Plan, is_cached, plan_for
@@ -147,7 +148,7 @@ class Row:
         sets: The overrides that made it.
         scenario: What was simulated.
         result: What came out.
-        speedup: The first row's time over this one's.
+        speedup: Its bytes of collectives a second over those of the first row.
     """
 
     label: str
@@ -206,8 +207,8 @@ def compare(
                 raise
             failed.append(FailedRow(label, variant, error))
             continue
-        first = rows[0].result.time_us if rows else result.time_us
-        rows.append(Row(label, variant, loaded, result, first / result.time_us))
+        first = rows[0].result if rows else result
+        rows.append(Row(label, variant, loaded, result, speedup(result, first)))
     if progress is not None:
         progress(len(variants), len(variants))
     return rows

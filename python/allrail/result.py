@@ -231,6 +231,16 @@ class Result(_Whole):
     timeline_left_out: int | None = None
     raw: Mapping[str, Any]
 
+    @property
+    def work(self) -> float:
+        """Bytes of all its collectives: by these over the time, results are compared."""
+        return float(sum(one.size_bytes for one in self.collectives))
+
+    @property
+    def took_us(self) -> float:
+        """The time, µs, as every kind of result has it."""
+        return self.time_us
+
     @classmethod
     def from_dict(cls, tree: Mapping[str, Any]) -> Self:
         """Make one from the core's JSON object.

@@ -19,6 +19,7 @@ from itertools import product
 from typing import Any, Self
 
 from allrail import _core
+from allrail.compared import speedup
 from allrail.errors import InputError
 from allrail.many import FailedRow, Progress, of_fabric, run_many
 from allrail.result import _Record, _Whole
@@ -115,6 +116,16 @@ class TrafficResult(_Whole):
     host: Mapping[str, float]
     raw: Mapping[str, Any]
 
+    @property
+    def work(self) -> float:
+        """Its size in bytes, 1 of a trace: by it over the time, results are compared."""
+        return float(self.size_bytes or 1)
+
+    @property
+    def took_us(self) -> float:
+        """The time, µs, as every kind of result has it."""
+        return self.time_us
+
     @classmethod
     def from_dict(cls, tree: Mapping[str, Any]) -> Self:
         """Make one from the JSON object of `--json`.
@@ -194,7 +205,7 @@ class TrafficRow:
         sets: The overrides that made it.
         scenario: What was simulated.
         result: What came out.
-        speedup: The first row's time over this one's.
+        speedup: Its size over its time, over those of the first row.
     """
 
     label: str
@@ -253,8 +264,8 @@ def compare_traffic(
             failed.append(FailedRow(_label(variant), variant, tree))
             continue
         result = TrafficResult.from_dict(tree)
-        first = rows[0].result.time_us if rows else result.time_us
-        rows.append(TrafficRow(_label(variant), variant, one, result, first / result.time_us))
+        first = rows[0].result if rows else result
+        rows.append(TrafficRow(_label(variant), variant, one, result, speedup(result, first)))
     return rows
 
 

@@ -25,6 +25,7 @@ from itertools import product
 from typing import Any
 
 from allrail import _core
+from allrail.compared import speedup
 from allrail.errors import InputError, did_you_mean
 from allrail.many import FailedRow, Progress, most, of_fabric, run_many
 from allrail.plugins import registered
@@ -264,23 +265,17 @@ def compare_training(
         progress=progress,
         keep_errors=failed is not None,
     )
-    first: dict[tuple[object, ...], float] = {}
+    first: dict[tuple[object, ...], TrainingResult] = {}
     compared = []
     for (variant, loaded), tree in zip(rows, results, strict=True):
         if failed is not None and isinstance(tree, InputError):
             failed.append(FailedRow(_label(variant), variant, tree))
             continue
         result = TrainingResult.from_dict(tree)
-        rate = _rate(result)
-        rival = first.setdefault(_rival(variant), rate)
-        compared.append(TrainingRow(_label(variant), variant, loaded, result, rate / rival))
+        rival = first.setdefault(_rival(variant), result)
+        gain = speedup(result, rival)
+        compared.append(TrainingRow(_label(variant), variant, loaded, result, gain))
     return compared
-
-
-def _rate(result: TrainingResult) -> float:
-    """How much it does a second: samples, or steps where the workload does not say how many."""
-    samples = 1 if result.throughput is None else result.throughput.global_batch
-    return 1e6 * samples / result.step_time_us
 
 
 def _label(variant: Mapping[str, object]) -> str:

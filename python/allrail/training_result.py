@@ -273,6 +273,10 @@ class Coordinators(_Record):
     cycles_left_out: int
 
 
+ROUNDED = 1.001
+"""Times are rounded to picoseconds, so that the peak may be passed by as little."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingResult(_Whole):
     """What a training step came to; the names are those of `--json`.
@@ -359,6 +363,23 @@ class TrainingResult(_Whole):
     timeline_left_out: int | None = None
     host: Mapping[str, Any]
     raw: Mapping[str, Any]
+
+    @property
+    def work(self) -> float:
+        """Samples of a step, 1 where it does not say: by these over it, results are compared."""
+        return 1.0 if self.throughput is None else float(self.throughput.global_batch)
+
+    @property
+    def beyond_peak(self) -> bool:
+        """Whether computing is faster than the device's peak, so that there is no such device."""
+        if self.throughput is None or self.throughput.hfu is None or not self.compute_us:
+            return False
+        return self.throughput.hfu * self.step_time_us / self.compute_us > ROUNDED
+
+    @property
+    def took_us(self) -> float:
+        """The step, µs, as every kind of result has it."""
+        return self.step_time_us
 
     @classmethod
     def from_dict(cls, tree: Mapping[str, Any]) -> Self:

@@ -243,9 +243,12 @@ def run(folder, *arguments, limit=None, **streams):
     )
 
 
-def test_a_full_standard_output_is_one_line(folder):
+@pytest.mark.parametrize(
+    "command", ["simulate scenario.yaml", "--version", "--help", "plan --help"]
+)
+def test_a_full_standard_output_is_one_line(folder, command):
     with Path("/dev/full").open("w") as full:
-        outcome = run(folder, "simulate", "scenario.yaml", stdout=full)
+        outcome = run(folder, *command.split(), stdout=full)
     assert (outcome.returncode, outcome.stderr.count("\n")) == (2, 1), outcome
     assert outcome.stderr.startswith("error: standard output: it cannot be written: No space")
 
@@ -273,11 +276,33 @@ def test_a_full_disk_leaves_no_half_folder(folder, limit):
     assert {path.name for path in folder.iterdir()} == before
 
 
+STEP = """schema_version: 1
+fabric: dgx2
+workload: {model: transformer_base, compute: {device: v100}}
+"""
+
+
+def test_a_trace_that_does_not_fit_on_the_disk_is_an_output_that_cannot_be_written(folder):
+    (folder / "step.yaml").write_text(STEP)
+    before = {path.name for path in folder.iterdir()}
+    outcome = run(folder, "export", "step.yaml", "--chakra", "out", limit=10_000)
+    assert outcome.returncode == 2, outcome
+    assert outcome.stderr.startswith("error: --chakra: `out`: it cannot be written: File too large")
+    assert {path.name for path in folder.iterdir()} == before
+
+
 def test_a_file_that_is_a_device_is_written_and_not_replaced(folder, allrail_cli):
     outcome = allrail_cli("plan", "scenario.yaml", "--out", "/dev/full")
     check(outcome, folder, {"scenario.yaml"})
     assert "No space left" in outcome.stderr
     assert Path("/dev/full").is_char_device()
+
+
+def test_values_of_an_option_may_be_mappings_of_several_keys(folder, allrail_cli):
+    values = "{policy: themis},{policy: themis, chunks: 4},{policy: baseline, chunks: 4}"
+    outcome = allrail_cli("compare", "scenario.yaml", "--each", f"schedule={values}", "--json")
+    rows = json.loads(outcome.stdout)["rows"]
+    assert [row["sets"]["schedule"].get("chunks") for row in rows] == [None, 4, 4]
 
 
 def test_a_wrong_variant_is_a_row_and_the_others_run(folder, allrail_cli):

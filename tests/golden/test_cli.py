@@ -172,6 +172,14 @@ class TestCompare:
         for row in rows:
             assert row["speedup"] == pytest.approx(first / row["result"]["time_us"])
 
+    def test_a_speed_up_is_of_bytes_a_second_where_sizes_differ(self, allrail_cli):
+        sizes = ("compare", "scenario.yaml", "--size", "100 MB,200 MB", "--json", "--out", "out")
+        one, two = json.loads(allrail_cli(*sizes).stdout)["rows"]
+        times = [row["result"]["time_us"] for row in (one, two)]
+        assert times[1] > 1.5 * times[0]
+        assert two["speedup"] == pytest.approx(2 * times[0] / times[1])
+        assert "times the bytes a second of" in Path("out/report.html").read_text()
+
     def test_columns_do_not_hold_spaces(self, allrail_cli):
         lines = allrail_cli("compare", "scenario.yaml", "--size", "1 MiB,100 MB").stdout
         table = [line.split() for line in lines.splitlines() if not line.startswith("#")]

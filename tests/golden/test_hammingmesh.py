@@ -195,6 +195,17 @@ def test_packets_are_judged_on_every_network():
     assert len([case for case in out if case.endswith("all-to-all, packets")]) == 8 + 2
 
 
+def test_what_was_chosen_with_the_shares_in_view_says_so(whole):
+    words = {row.case: row.made.word for row in whole.rows}
+    chosen = {case for case, word in words.items() if word == "chosen" and "all-to-all" in case}
+    assert {"small Hx2Mesh, all-to-all, packets", "small Hx2Mesh, all-to-all saving"} <= chosen
+    assert {case for case in words if "flows without barrier" in case} <= chosen
+    assert not {case for case in chosen if "packets with barrier" in case}
+    assert words["small Hx2Mesh, all-to-all, flows"] == "computed"
+    optical = {case for case, word in words.items() if word == "chosen" and "cost" in case}
+    assert optical == {"small 2D torus, cost", "large 2D torus, cost"}
+
+
 def test_claims_about_jobs_are_judged_on_all_distributions(whole):
     some = Scope(sizes=("small",), worlds=(), curves=False)
     for factor, ok in ((1.0, True), (0.96, False)):

@@ -299,6 +299,14 @@ class TestVerb:
         found = runs.summary.group("both", [predict(first), predict(second)])
         assert found.rows == 1
 
+    def test_a_rate_that_was_chosen_with_runs_in_view_is_told(self):
+        rows = [
+            predict(line(gpu=gpu, tokens_per_s_per_gpu="9000"))
+            for gpu in ("H100 SXM 80GB", "H100 SXM 96GB HBM2e 500W")
+        ]
+        judged = runs.Runs(rows, [], (0, 0), [], []).reproduction().rows
+        assert [row.made.word for row in judged] == ["computed", "chosen"]
+
     def test_memory_is_judged_where_it_is_stated(self):
         plain = predict(line(tokens_per_s_per_gpu="9000"))
         assert plain.memory_ratio is None

@@ -247,6 +247,27 @@ def test_a_step_over_an_assumed_utilisation():
     assert exposed[0] - exposed[1] == pytest.approx(2 * (exposed[1] - exposed[2]), rel=0.01)
 
 
+@pytest.mark.parametrize(
+    "compute",
+    [
+        {"device": "a100", "scale": 0.01},
+        {"device": "a100", "forward": "1 ns", "backward": "1 ns"},
+        {"device": "a100"},
+    ],
+    ids=str,
+)
+def test_computing_that_no_such_device_could_do_is_told(compute):
+    step = {
+        "schema_version": 1,
+        "fabric": "dgx2",
+        "workload": {"model": "transformer_base", "compute": compute},
+    }
+    result = allrail.simulate_training(step)
+    told = [note for note in result.notes if "no such device is that fast" in note]
+    assert len(told) == (len(compute) > 1), result.notes
+    assert result.beyond_peak == bool(told)
+
+
 def test_switches_that_sum_halve_what_gradients_wait_for():
     """In `flows`, over any fabric whose NPUs hang below switches."""
     leaves = {f"x{i}": [f"n{4 * i + j}" for j in range(4)] for i in range(4)}
@@ -322,6 +343,19 @@ def test_compare_sets_a_row_against_the_first_that_differs_in_the_schedule_alone
             ratio = half[0].result.step_time_us / row.result.step_time_us
             assert row.speedup == pytest.approx(ratio)
     assert rows[4].result.step_time_us != rows[0].result.step_time_us
+
+
+def test_a_report_compares_samples_a_second(folder, allrail_cli):
+    (folder / "mine.json").write_text(json.dumps(SMALL))
+    batches = ("--each", "workload.batch_per_replica=8,16", "--out", "out")
+    outcome = allrail_cli("compare", "mine.json", *batches)
+    assert outcome.status == 0, outcome.stderr
+    gain = outcome.stdout.splitlines()[2].split()[2]
+    page = (folder / "out" / "report.html").read_text()
+    assert float(gain) > 1, "the larger batch takes longer, and trains more samples a second"
+    assert f"{gain} times the samples a second of" in page
+    assert f">{gain}<" in page
+    assert "actor that ends last" not in page
 
 
 def test_compare_without_schedules_sets_networks_against_each_other():

@@ -161,6 +161,20 @@ def test_a_straggler_slows_no_more_than_its_factor(one, factor):
     assert cured.result.step_time_us == pytest.approx(plain.step_time_us)
 
 
+@pytest.mark.parametrize("iterations", [2, 3, 4])
+def test_with_a_lag_a_step_is_no_shorter_than_its_computing(iterations):
+    """Two iterations are under way and may end together: one alone would be measured as nothing."""
+    one = transformer({"tp": 2, "zero": 2, "microbatches": 4}, 8, {"policy": "fusion"}, "100 GB/s")
+    one["workload"] |= {"lag": 1, "iterations": iterations}
+    result = allrail.simulate_training(one)
+    (plain,) = allrail.simulate_training({**one, "workload": {**one["workload"], "lag": 0}}).actors
+    # At its ends the window cuts iterations that are under way.
+    assert result.compute_us == pytest.approx(plain.compute_us, rel=0.1)
+    assert result.step_time_us >= result.compute_us - 1e-6
+    assert len(result.steps_us) % 2 == 1, "one, and pairs"
+    assert not result.beyond_peak
+
+
 LAYOUTS = (
     {"tp": 2},
     {"tp": 4, "sp": True},
@@ -288,6 +302,14 @@ def test_a_layout_takes_about_as_long_in_every_world(cut):
     link = {"bandwidth": "50 GB/s", "latency": "1 us"}
     one["fabric"] = {"topology": "torus", "shape": [4, 2], "link": link}
     worlds = ("dims", "links", "flows", "packets")
-    steps = [allrail.simulate_training({**one, "world": world}).step_time_us for world in worlds]
+    results = [allrail.simulate_training({**one, "world": world}) for world in worlds]
+    for result in results:
+        for whole in (result, *result.actors):
+            parts = whole.compute_us + whole.exposed_communication_us + whole.waiting_us
+            assert parts == pytest.approx(result.step_time_us, rel=1e-6)
+        assert sum(part.share for part in result.critical_path) == pytest.approx(1, abs=1e-6)
+        path = sum(part.time_us for part in result.critical_path)
+        assert path == pytest.approx(result.steps_us[-1], rel=1e-6)
+    steps = [result.step_time_us for result in results]
     # Most of it is compute; what is sent meets other messages, or does not.
     assert max(steps) <= 1.25 * min(steps)

@@ -87,8 +87,8 @@ def test_a_reproduction_ends_with_targets_parameters_and_misses():
     )
     assert outcome.summary == [
         (
-            "targets: 2 published numbers, 1 met; 1 more are what was fitted, and show nothing; "
-            "1 rows are not published"
+            "targets: 2 rows beside a published number, 1 met; 1 more are what was fitted, and "
+            "show nothing; 1 rows are not published"
         ),
         "free parameters: 1: scale (fitted)",
         "misses: 1: missed",

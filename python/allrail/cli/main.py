@@ -60,11 +60,6 @@ class _Verbs(Group):
             raise _Stopped(130) from None
         except BrokenPipeError:
             raise _Stopped(141) from None
-        except OSError as error:
-            if error.filename is not None:
-                raise
-            _discard_output()
-            raise _unwritable(error.strerror or str(error)) from None
         return outcome
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -133,7 +128,10 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
         status = 0
     except click.ClickException as error:
         _fail(_usage(error))
-    except OSError as error:  # of a file, beside those that verbs expect
+    except OSError as error:  # of what is printed; of a file, beside those that verbs expect
+        if error.filename is None:
+            _discard_output()
+            _fail(str(_unwritable(error.strerror or str(error))))
         why = f"it cannot be used: {error.strerror or error}"
         hint = "check that it is there, that you may use it and that there is room"
         _fail(str(InputError(why, hint=hint, source=str(error.filename))))

@@ -125,13 +125,20 @@ def compare(
     for text in dict.fromkeys(text for row in rows for text in row.scenario._notes):
         output.note(text)
     tight = [row.label for row in rows if row.result.memory and row.result.memory.fits is False]
-    if tight:
-        more = f" and {len(tight) - 3} more" if len(tight) > 3 else ""
-        output.note(f"does not fit the memory of an NPU: {', '.join(tight[:3])}{more}")
+    _note_rows("does not fit the memory of an NPU", tight)
+    fast = [row.label for row in rows if row.result.beyond_peak]
+    _note_rows("computes faster than its device can", fast)
     predicted([row.result for row in rows])
     if out is not None:
         folders.tell(out)
     output.end_with(failed)
+
+
+def _note_rows(what: str, labels: Sequence[str]) -> None:
+    """Say something of some rows, three of them by name."""
+    if labels:
+        more = f" and {len(labels) - 3} more" if len(labels) > 3 else ""
+        output.note(f"{what}: {', '.join(labels[:3])}{more}")
 
 
 def show(scenario: Scenario, result: TrainingResult) -> None:

@@ -12,7 +12,10 @@ from __future__ import annotations
 
 import glob
 import json
+import os
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -23,6 +26,7 @@ from allrail.files import staged_folder
 
 if TYPE_CHECKING:
     from allrail.scenario import Scenario
+    from allrail.scenario.places import Places
 
 Ranks = Literal["all", "representative"]
 """Whose files an export writes."""
@@ -254,7 +258,7 @@ def _import(
     request = {"format": source, "source": read, "name": name}
     ours = [f"{glob.escape(name)}.*.et", f"{glob.escape(name)}.ranks.json"]
     with staged_folder(folder, ours=ours) as staged:
-        told = _ask("import_trace", json.dumps(request | {"folder": str(staged)}))
+        told = _ask("import_trace", json.dumps(request | {"folder": str(staged)}), folder=staged)
     scenario = folder / f"{name}.yaml"
     _write_scenario(scenario, npus=told["npus"], model=f"trace: {json.dumps(name)}")
     done = Imported(
@@ -299,28 +303,40 @@ def export_chakra(
             source="allrail export",
         )
     from allrail import _core
-    from allrail.scenario.explain import from_core
 
-    try:
-        ours = [f"{glob.escape(name)}.*.et", f"{glob.escape(name)}.ranks.json"]
-        with staged_folder(folder, ours=ours, option="--chakra") as staged:
-            told: dict[str, int] = json.loads(
-                _core.export_chakra(scenario.to_json(), str(staged), name, ranks)
-            )
-    except _core.InputError as error:
-        raise from_core(error, places=scenario._places) from None
+    ours = [f"{glob.escape(name)}.*.et", f"{glob.escape(name)}.ranks.json"]
+    with (
+        staged_folder(folder, ours=ours, option="--chakra") as staged,
+        _in_core(scenario._places, staged),
+    ):
+        told: dict[str, int] = json.loads(
+            _core.export_chakra(scenario.to_json(), str(staged), name, ranks)
+        )
     return told
 
 
-def _ask(what: str, request: str) -> dict[str, Any]:
+@contextmanager
+def _in_core(places: Places, folder: Path | None = None) -> Iterator[None]:
+    """Explain what the core refuses; what the system refused it in `folder`, as Python tells it."""
     from allrail import _core
     from allrail.scenario.explain import from_core
-    from allrail.scenario.places import Places
 
     try:
-        told: dict[str, Any] = json.loads(getattr(_core, what)(request))
+        yield
     except _core.InputError as error:
-        raise from_core(error, places=Places()) from None
+        told = json.loads(str(error.args[0]))
+        number = re.search(r"\(os error (\d+)\)", told["why"])
+        if folder and number and str(told.get("value", "")).startswith(str(folder)):
+            raise OSError(int(number[1]), os.strerror(int(number[1]))) from None
+        raise from_core(error, places=places) from None
+
+
+def _ask(what: str, request: str, *, folder: Path | None = None) -> dict[str, Any]:
+    from allrail import _core
+    from allrail.scenario.places import Places
+
+    with _in_core(Places(), folder):
+        told: dict[str, Any] = json.loads(getattr(_core, what)(request))
     return told
 
 

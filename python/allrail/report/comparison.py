@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from allrail.compared import speedup
 from allrail.report.style import GRID, HUES, INK, MUTED, WIDTH, bare, style
 from allrail.result import Result
 from allrail.results.units import time_unit
@@ -31,10 +32,10 @@ def comparison(results: Mapping[str, Result]) -> Figure:
         figure = Figure(figsize=(WIDTH, 1.1 + 0.42 * len(names)), layout="constrained")
         left, right = figure.subplots(1, 2, sharey=True)
         times = [result.time_us / factor for result in results.values()]
-        first = times[0]
+        first = next(iter(results.values()))
         labels = [
-            f"{time:,.4g} {unit}" + (f"   {first / time:.2f}× as fast" if i else "")
-            for i, time in enumerate(times)
+            f"{time:,.4g} {unit}" + (f"   {speedup(one, first):.2f}× as fast" if i else "")
+            for i, (time, one) in enumerate(zip(times, results.values(), strict=True))
         ]
         _bars(left, names, times, labels, end / factor)
         for i, result in enumerate(results.values()):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from allrail.compared import alike, fastest, speedup
 from allrail.report.document import (
     Cell,
     Cells,
@@ -92,6 +93,7 @@ def page(
                 "world": world_words([one.world for one in ones]),
                 word: trust,
                 "time": "Until the last byte has arrived.",
+                "speed-up": "Size over time, over those of the first result.",
                 "bound": "No time is below it.",
                 "share of injection": "Bytes that an NPU sends (of an incast: that its destination "
                 "receives) over what its cables carry in that time.",
@@ -107,13 +109,15 @@ def page(
 
 
 def _headline(results: Mapping[str, TrafficResult]) -> str:
-    name, best = min(results.items(), key=lambda item: item[1].time_us)
+    name, best = fastest(results)
     if len(results) == 1:
         return (
             f"It takes {show_time(best.time_us)} and uses {show_percent(best.share_of_injection)} "
             "of what the NPUs could send."
         )
-    slowest, worst = max(results.items(), key=lambda item: item[1].time_us)
+    slowest, worst = min(results.items(), key=lambda item: item[1].work / item[1].time_us)
+    if not alike(results):
+        return f"{name} carries {speedup(best, worst):.2f} times the bytes a second of {slowest}."
     return (
         f"{name} is the fastest, {show_time(best.time_us)}; {slowest} takes "
         f"{show_time(worst.time_us)}."
@@ -125,7 +129,7 @@ def _summary(results: Mapping[str, TrafficResult], what: str) -> list[str]:
     npus = " or ".join(f"{count:,}" for count in sorted({one.npus for one in ones}))
     worlds = ", ".join(sorted({one.world for one in ones}))
     said = [f"Simulated: {what}, {npus} NPUs taking part, in the world {worlds}."]
-    name, best = min(results.items(), key=lambda item: item[1].time_us)
+    name, best = fastest(results)
     used = best.share_of_injection
     where = "the NPUs’ own cables" if used > 0.9 else "the network between the NPUs"
     said.append(
@@ -144,7 +148,7 @@ def _summary(results: Mapping[str, TrafficResult], what: str) -> list[str]:
 
 
 def _results(results: Mapping[str, TrafficResult]) -> Table:
-    first = next(iter(results.values())).time_us
+    first = next(iter(results.values()))
     rows: list[Cells] = [
         [
             name,
@@ -153,7 +157,7 @@ def _results(results: Mapping[str, TrafficResult]) -> Table:
             (one.paths or one.algorithm or "–").replace("_", " "),
             Cell(f"{one.npus:,}", one.npus),
             microseconds(one.time_us),
-            Cell(f"{first / one.time_us:.3f}", first / one.time_us),
+            Cell(f"{speedup(one, first):.3f}", speedup(one, first)),
             microseconds(one.lower_bound_time_us),
             share(one.share_of_injection),
             share(one.share_of_optimum),

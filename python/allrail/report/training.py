@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from allrail.compared import speedup
 from allrail.report.style import (
     GRID,
     HUES,
@@ -96,12 +97,12 @@ def breakdown(results: Mapping[str, TrainingResult]) -> Figure:
     shown = dict(list(results.items())[:MOST_BARS])
     longest = max(result.step_time_us for result in shown.values())
     unit, factor = time_unit(longest)
-    first = next(iter(shown.values())).step_time_us
+    first = next(iter(shown.values()))
     bars = {}
     for i, (name, one) in enumerate(shown.items()):
         label = f"{one.step_time_us / factor:,.4g} {unit}"
         if i:
-            label += f"   {first / one.step_time_us:.2f}×"
+            label += f"   {speedup(one, first):.2f}×"
         bars[name] = (_parts(one), label, one.bound_step_time_us)
     title = "time of a step; the stroke is a bound that no step is below"
     return _bars(BREAKDOWN, bars, factor=factor, unit=unit, title=title)

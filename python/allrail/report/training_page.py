@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from allrail.compared import alike, fastest, speedup
 from allrail.report import training_tables as tables
 from allrail.report.document import (
     Block,
@@ -35,8 +36,8 @@ CAPTIONS = {
     "do the same): its compute above, what it sends on each dimension below, coloured by what it "
     "is for; in worlds of messages, what is under way on all that a group spans. Where compute is "
     "idle meanwhile, communication is exposed.",
-    "breakdown": "Compute, exposed communication by what it is for, and waiting, of the actor that "
-    "ends last. The stroke is a bound that no schedule of the same communication is below.",
+    "breakdown": "Compute, exposed communication by what it is for, and waiting: means over all "
+    "ranks. The stroke is a bound that no schedule of the same communication is below.",
     "actors": "One bar an actor. Where actors wait for each other, the slowest determines the "
     "step.",
     "what_ifs": "The step under one assumption each that is not so: what a better network or a "
@@ -143,7 +144,7 @@ def _summary(
     """What was simulated and where; what dominates; what would help most."""
     ones = list(results.values())
     first = ones[0]
-    name, best = min(results.items(), key=lambda item: item[1].step_time_us)
+    name, best = fastest(results)
     word, trust = trust_words(calibrated=all(one.calibrated for one in ones))
     worlds = ", ".join(sorted({one.world for one in ones}))
     several = f", {len(ones)} ways to do it" if len(ones) > 1 else ""
@@ -190,9 +191,10 @@ def _summary(
 def _meanings(ones: Sequence[TrainingResult]) -> dict[str, str]:
     word, trust = trust_words(calibrated=all(one.calibrated for one in ones))
     return {
-        "step": "One iteration in the steady state: the mean of all but the first. All parts are "
-        "those of the actor that ends last; a step is its compute, its exposed communication and "
-        "its waiting.",
+        "step": "One iteration in the steady state: the mean of all but the first. Its parts are "
+        "means over all ranks: compute, exposed communication and waiting.",
+        "speed-up": "Samples a second over those of the first result; steps a second where the "
+        "workload does not say its samples.",
         "actor": "A class of NPUs that do the same: all of them in a data-parallel job, one stage "
         "of a pipeline.",
         "exposed": "A communication is under way and nothing is computed. What compute hides costs "
@@ -294,9 +296,11 @@ def _headline(results: Mapping[str, TrainingResult]) -> str:
         part = show_percent(base.exposed_communication_us / base.step_time_us)
         said = f"A step takes {show_time(base.step_time_us)}; "
         return said + f"{part} of it is exposed communication."
-    name, best = min(results.items(), key=lambda item: item[1].step_time_us)
+    name, best = fastest(results)
     if best is base:
         return f"{base_name} is the fastest: {show_time(base.step_time_us)} a step."
+    if not alike(results):
+        return f"{name} trains {speedup(best, base):.3f} times the samples a second of {base_name}."
     return (
         f"{name} takes {show_time(best.step_time_us)} a step, {base_name} "
         f"{show_time(base.step_time_us)}."

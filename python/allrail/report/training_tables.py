@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from allrail.compared import speedup
 from allrail.report.document import Cell, Cells, Table, microseconds, share
 from allrail.results.units import show_bandwidth, show_size
 from allrail.training_result import TrainingResult
@@ -29,12 +30,13 @@ def results(results: Mapping[str, TrainingResult]) -> Table:
     Args:
         results: By name.
     """
-    first = next(iter(results.values())).step_time_us
+    first = next(iter(results.values()))
     rows: list[Cells] = [
         [
             name,
             microseconds(one.step_time_us),
-            Cell(f"{first / one.step_time_us:.3f}", first / one.step_time_us),
+            Cell(f"{speedup(one, first):.3f}", speedup(one, first)),
+            _samples(one),
             share(one.compute_us / one.step_time_us),
             share(one.exposed_communication_us / one.step_time_us),
             share(one.waiting_us / one.step_time_us),
@@ -45,8 +47,17 @@ def results(results: Mapping[str, TrainingResult]) -> Table:
         ]
         for name, one in results.items()
     ]
-    header = ["result", "step (µs)", "speed-up", "compute", "exposed", "waiting", "bound (µs)"]
-    return Table("steps", [*header, "tensors", "policy", "world"], rows, [0, 7, 8, 9])
+    header = ["result", "step (µs)", "speed-up", "samples/s", "compute", "exposed", "waiting"]
+    return Table(
+        "steps", [*header, "bound (µs)", "tensors", "policy", "world"], rows, [0, 8, 9, 10]
+    )
+
+
+def _samples(one: TrainingResult) -> Cell | str:
+    if one.throughput is None:
+        return "–"
+    rate = one.throughput.samples_per_s
+    return Cell(f"{rate:,.6g}", rate)
 
 
 def what_ifs(rows_of: WhatIfs) -> list[Table]:

@@ -137,6 +137,14 @@ class Made:
         """Whether the row is what its parameters were fitted to."""
         return self.to == THIS_ROW
 
+    def beside(self, other: Made) -> Made:
+        """What was chosen here, and there.
+
+        Args:
+            other: Chosen, too.
+        """
+        return Made(self.word, (*self.parameters, *other.parameters), f"{self.to}, and {other.to}")
+
     @property
     def text(self) -> str:
         """It in words."""

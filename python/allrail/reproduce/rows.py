@@ -213,7 +213,8 @@ class Reproduction:
         targets, misses, free = self.targets, self.misses, self.free
         alone = sum(row.published is None for row in self.rows)
         itself = len(self.rows) - len(targets) - alone
-        told = f"targets: {len(targets)} published numbers, {len(targets) - len(misses)} met"
+        told = f"targets: {len(targets)} rows beside a published number, "
+        told += f"{len(targets) - len(misses)} met"
         if itself:
             told += f"; {itself} more are what was fitted, and show nothing"
         if alone:

@@ -77,7 +77,7 @@ pub fn simulate(
             .cloned()
             .collect(),
         perturbation: built.perturbation(&workload, scenario.seed),
-        iterations: workload.iterations,
+        iterations: whole_pairs(workload.iterations, workload.lag),
         work: built.work,
     };
     let building = begin.elapsed();
@@ -432,6 +432,13 @@ fn drive(
     let coordination = scenario.schedule.coordination.as_ref();
     let tensors = Tensors::new(job.graph, players, &parameters, coordination, drawn)?;
     Driver::new(job.graph, players, communicator, tensors, &settings)?.run(observer)
+}
+
+/// With a lag two iterations are under way and may end together, so that behind the first an even number
+/// is measured.
+fn whole_pairs(iterations: u32, lag: u32) -> u32 {
+    let odd = lag > 0 && iterations > 1 && iterations.is_multiple_of(2);
+    iterations + u32::from(odd)
 }
 
 /// Policies that rank gradients have their word down in the dimensions' queues; the others leave it

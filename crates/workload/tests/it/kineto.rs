@@ -249,6 +249,8 @@ fn mistakes_are_named() {
     assert!(of(&[folder.0.join("none.json")]).contains("file"));
     let cut = &[0x1f, 0x8b, 8, 0, 0];
     assert!(of(&[folder.put("h.json.gz", cut)]).contains("no trace of Kineto"));
+    let chakra = br#"{"workload_graph": [{"Id": 216, "NodeType": 4}]}"#;
+    assert!(of(&[folder.put("i.json", chakra)]).contains("it is a Chakra trace as JSON"));
     let strange = [nccl("allreduce", 0.0, 1.0, (1, 1), "[4, 5, 6, 7]", "dp")];
     assert!(of(&[folder.put("i.json", &trace(0, 8, &strange))]).contains("rank 0 is not in"));
 }

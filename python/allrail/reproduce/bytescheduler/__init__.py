@@ -280,6 +280,11 @@ NOTES = (
         f"{', '.join(CREDITS)}, and of {START[0]} and {START[1]}, from which it starts"
     ),
     (
+        "a range over numbers of GPUs stands beside our least and our largest, one over bandwidths "
+        "beside each of ours, as the talk's bandwidths are not in our copy; its ranges of ResNet50 "
+        "and the Transformer name no framework there, and stand beside MXNet's"
+    ),
+    (
         "TCP is as RDMA here: what it takes from a core and from bandwidth is not modelled, nor "
         "are the GPUs of a machine apart"
     ),

@@ -130,6 +130,12 @@ class TrafficCase:
         }
 
     @property
+    def phases_overlap(self) -> bool:
+        """Whether phases of an all-to-all begin before others are over, as far as a window goes."""
+        free = self.world == "packets" if self.barrier is None else not self.barrier
+        return free and self.pattern == "all_to_all"
+
+    @property
     def weight(self) -> float:
         """About how many seconds of a core it takes."""
         npus, planes = _counts(self.cluster.fabric)

@@ -8,6 +8,7 @@ from allrail.reproduce.hammingmesh.published import (
     HX4,
     HYPERX,
     TORUS,
+    TREE,
     TREE_50,
     TREE_75,
     Published,
@@ -70,6 +71,16 @@ ORDER = (
 
 A_PLANE = chosen("bytes in a plane", by="the order of the large all-reduces")
 
+WINDOW = chosen(
+    "window of 8 phases",
+    "what ends a phase",
+    by="the all-to-alls of Hx2Mesh and the tapered fat trees in packets",
+)
+"""Without a barrier; the paper prints neither."""
+
+OPTICAL = chosen("optical cables on a torus", by="the printed costs")
+"""The text says copper, which gives 1.1 and 17.8 M$."""
+
 SAVED = "a saving goes with our cost and two of our shares; what it differs by, they differ by"
 
 _FILLS = (
@@ -95,7 +106,14 @@ _UGAL = (
     "paper's settings and 8 KiB messages gives 47.2 %, below the published share too"
 )
 
+_LATENCY = (
+    "with a barrier after each, every phase of 64 KiB a plane pays its latency; without latency "
+    "the share is 100 %"
+)
+
 _ALL_TO_ALL = {
+    ("small", TREE, "flows"): _LATENCY,
+    ("large", TREE, "flows"): _LATENCY,
     ("small", HX4, "flows"): _FILLS,
     ("small", TORUS, "flows"): _FILLS,
     ("small", HYPERX, "flows"): "one link between any two routers of a row: without queues nothing "

@@ -27,8 +27,7 @@ def cases_of(case: TrafficCase) -> list[TrafficCase]:
     Args:
         case: What is sampled.
     """
-    overlap = case.barrier is False or (case.world == "packets" and not case.barrier)
-    if case.phases is None or case.phases < BATCHES or not overlap:
+    if case.phases is None or case.phases < BATCHES or not case.phases_overlap:
         return []
     part = case.phases // BATCHES
     return [replace(case, phases=part, seed=seed) for seed in range(1, BATCHES + 1)]

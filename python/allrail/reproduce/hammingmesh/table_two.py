@@ -21,11 +21,12 @@ from allrail.reproduce.hammingmesh.published import (
     SAVINGS,
     TABLE,
     TABLE_TWO,
+    TORUS,
     TREE,
     Published,
     half_digit,
 )
-from allrail.reproduce.published import number
+from allrail.reproduce.published import COMPUTED, Made, number
 from allrail.reproduce.rows import Cells, Detail, Row
 
 Results = Mapping[TrafficCase, Mapping[str, Any]]
@@ -168,6 +169,7 @@ class TableTwo:
             digits=3,
             how="counted" + (" as HammingMesh of 1x1 boards" if cluster.name == "HyperX" else ""),
             why=gaps.COSTS.get((cluster.size, cluster.name), ""),
+            made=gaps.OPTICAL if cluster.name == TORUS else COMPUTED,
         )
 
     def diameters(self, cluster: Published) -> list[Row]:
@@ -219,6 +221,7 @@ class TableTwo:
             within=within,
             how=how(case, result, samples.error(case, self.results)),
             why=gaps.share(cluster, kind, world, ours, published),
+            made=_made(case),
         )
 
     def _barriers(self) -> list[Row]:
@@ -240,7 +243,10 @@ class TableTwo:
             ours = percent(result)
             told = how(case, result, samples.error(case, self.results))
             why = gaps.share(cluster, KINDS[0], kind, ours, published)
-            rows.append(Row(label, ours, number(published, TABLE), "%", how=told, why=why))
+            made = _made(case)
+            rows.append(
+                Row(label, ours, number(published, TABLE), "%", how=told, why=why, made=made)
+            )
         return rows
 
     def _a_plane(self) -> list[Row]:
@@ -284,7 +290,8 @@ class TableTwo:
                 label = f"{cluster.label} as priced, all-to-all, {world}"
                 published = number(cluster.all_to_all, TABLE)
                 ours, told = percent(result), how(case, result)
-                rows.append(Row(label, ours, published, "%", how=told, why=gaps.MERGED))
+                made = _made(case)
+                rows.append(Row(label, ours, published, "%", how=told, why=gaps.MERGED, made=made))
         return rows
 
     def _saving(self, cluster: Published, kind: str, world: WorldName) -> Row:
@@ -292,6 +299,9 @@ class TableTwo:
         told = f"our costs and {world} shares; published shares give "
         told += f"{self.saving_from_published(cluster, kind):.3f}"
         case = f"{cluster.label}, {kind} saving"
+        chosen = _made(self.case(cluster, kind, world))
+        if cluster.name == TORUS:
+            chosen = gaps.OPTICAL if chosen is COMPUTED else chosen.beside(gaps.OPTICAL)
         return Row(
             case,
             ours or 0.0,
@@ -301,6 +311,7 @@ class TableTwo:
             digits=3,
             how=told,
             why=gaps.SAVED,
+            made=chosen,
         )
 
     def _savings(self) -> list[Row]:
@@ -356,6 +367,11 @@ def _order(
     case, told = f"{label}: pairs in the wrong order", f"reversed: {', '.join(wrong) or 'none'}"
     why = gaps.ORDER if wrong and kind == KINDS[1] else ""
     return Row(case, float(len(wrong)), None, "pairs", digits=0, how=told, why=why)
+
+
+def _made(case: TrafficCase) -> Made:
+    """How a share came about: where phases overlap, with what was chosen for them."""
+    return gaps.WINDOW if case.phases_overlap else COMPUTED
 
 
 SIDES: tuple[WorldName, ...] = ("flows", "packets")

@@ -94,11 +94,16 @@ def _how(case: WorkloadCase) -> str:
 
 
 def _published(job: Job, network: str) -> Published:
-    """What a printed iteration exposes: less the compute, which is printed beside it."""
+    """What a printed iteration exposes: less the compute that is printed, or that of its inputs."""
     low, high = job.printed(network)
     told = f"{low:g}" if low == high else f"{low:g} to {high:g}"
-    source = f"{WORKLOADS}: {told} ms less {job.compute_ms:.5g} of compute"
-    return span(round(low - job.compute_ms, 3), round(high - job.compute_ms, 3), source)
+    compute = job.printed_compute_ms
+    if compute is None:
+        compute, whose = job.compute_ms, " of the authors' inputs: the text prints none"
+    else:
+        whose = " of compute"
+    source = f"{WORKLOADS}: {told} ms less {compute:g}{whose}"
+    return span(round(low - compute, 3), round(high - compute, 3), source)
 
 
 def _exposed(case: WorkloadCase, result: Mapping[str, Any]) -> Row:

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any
 
 from allrail.many import Progress
-from allrail.reproduce.published import number
+from allrail.reproduce.published import COMPUTED, chosen, number
 from allrail.reproduce.rows import Reproduction, Row
 from allrail.reproduce.runs import summary
+from allrail.reproduce.runs.machine import device_of
 from allrail.reproduce.runs.predict import Outcome, predict
 from allrail.reproduce.runs.summary import Group
 from allrail.reproduce.runs.table import Run, read_table
@@ -34,6 +35,12 @@ EXAMPLE = Path(__file__).with_name("example.csv")
 
 WITHIN = 0.2
 """How far a prediction may be off to count as met: chosen, as the summary's first limit is."""
+CHOSEN = {
+    "h100_96gb_500w": chosen(
+        "how much slower an H100 of 500 W is, of three published figures", by="torchtitan's runs"
+    )
+}
+"""What of a device was chosen with these runs in view."""
 NEAR = 0.1
 """How far memory may be off."""
 
@@ -195,6 +202,7 @@ def _judged(one: Outcome, measured: Measured) -> Row:
         within=WITHIN,
         how="; ".join(() if one.predicted is None else one.predicted.assumed),
         why=one.refused or "",
+        made=CHOSEN.get(device_of(one.run) or "", COMPUTED),
     )
 
 

@@ -72,6 +72,28 @@ fn means(job: &Job<'_>, players: &Players, accounts: &[Account], steps: f64) -> 
     (actors, all)
 }
 
+/// Says so where computing reaches more than the device's peak, a part of it; a thousandth is rounding.
+fn too_fast(reached: f64) -> Option<String> {
+    (reached > 1.001).then(|| {
+        format!(
+            "computes at {:.0} % of the device's peak: no such device is that fast, its times or \
+             `compute.scale` are another's",
+            100.0 * reached
+        )
+    })
+}
+
+/// Says why a dimension carries more than its bandwidth, where it does.
+fn above_all(dimension: &DimensionResult) -> Option<String> {
+    let used = dimension.utilisation.filter(|used| *used > 1.0)?;
+    Some(format!(
+        "{} at {:.1} %: the bandwidth of a ring whose hops are unlike is the narrowest's, and bytes \
+         count to the step in which they are handed over",
+        dimension.name,
+        100.0 * used
+    ))
+}
+
 #[expect(clippy::too_many_arguments, reason = "everything that a result is made of")]
 pub(crate) fn summarise(
     job: &Job<'_>,
@@ -154,7 +176,7 @@ pub(crate) fn summarise(
     let capacity = |seconds: f64| bandwidths.iter().sum::<f64>() * seconds;
     let said = scenario.schedule.algorithms.as_ref();
     let said = said.map(|said| said.each(request.fabric.dimensions.len())).transpose()?;
-    let dimensions = request
+    let dimensions: Vec<DimensionResult> = request
         .fabric
         .ids()
         .map(|id| {
@@ -201,6 +223,10 @@ pub(crate) fn summarise(
             memory.capacity.unwrap_or_default()
         ));
     }
+    notes.extend(dimensions.iter().filter_map(above_all));
+    let each_second =
+        |time: f64| job.work.and_then(|work| work.each_second(time / 1e6, request.fabric.npus()));
+    notes.extend(each_second(all.compute).and_then(|computing| too_fast(computing.hfu?)));
     Ok(TrainingResult {
         kind: "training",
         step_time_us: each(span),
@@ -260,9 +286,7 @@ pub(crate) fn summarise(
                 waiting_us: mean.waiting,
             })
             .collect(),
-        throughput: job
-            .work
-            .and_then(|work| work.each_second(each(span) / 1e6, request.fabric.npus())),
+        throughput: each_second(each(span)),
         notes,
         what_if: scenario.what_if,
         host: Host::default(),

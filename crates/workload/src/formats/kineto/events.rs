@@ -166,6 +166,11 @@ impl<'de> Visitor<'de> for Top<'_> {
                     self.0.execution = true;
                     map.next_value_seed(Nodes(self.0))?;
                 }
+                "workload_graph" => {
+                    return Err(serde::de::Error::custom(
+                        "it is a Chakra trace as JSON, which says no sizes; give its `.et`",
+                    ));
+                }
                 "distributedInfo" => {
                     let said: Distributed = map.next_value()?;
                     self.0.rank = said.rank;
