@@ -70,13 +70,13 @@ $(EXTENSION) $(VENV)/.extension-checked: $(DEPENDENCIES) $(RUST)
 .PHONY: build
 build: $(EXTENSION) ## build the Rust core into .venv, if it changed
 
-# Three at a time, since compilers leave a core idle by turns, and tests of processes mostly wait; each
+# Four at a time, since compilers leave a core idle by turns, and tests of processes mostly wait; each
 # shows what it has to say when it is over.
 .PHONY: test
 test: ## everything: Rust tests, Python tests, lint, type check
-	@$(MAKE) --no-print-directory --keep-going --jobs=3 \
+	@$(MAKE) --no-print-directory --keep-going --jobs=4 \
 	  $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) \
-	  test-rust test-python-processes test-python-rest lint
+	  test-rust test-python lint
 
 .PHONY: test-rust
 test-rust: export PROPTEST_RNG_SEED ?= 1
@@ -90,19 +90,18 @@ $(TORCH_DEPENDENCIES): requirements-torch.lock $(DEPENDENCIES)
 	  --require-hashes -r requirements-torch.lock
 	@touch $@
 
-# Tests that start processes of their own, most of them with torch.
+# The Python tests in parts of about the same length: those of processes, most of them with torch; golden
+# ones; the others.
 PROCESSES := tests/runtime tests/testbed tests/torch
+PARTS := processes golden others
+TESTS_processes := $(PROCESSES)
+TESTS_golden := tests/golden
+TESTS_others := $(patsubst %,--ignore=%,$(PROCESSES) tests/golden)
 
-.PHONY: test-python
-test-python: test-python-processes test-python-rest ## the Python tests alone
-
-.PHONY: test-python-processes
-test-python-processes: $(CHECKED) $(TORCH_DEPENDENCIES)
-	$(BIN)/python -m pytest -q -m 'not long' $(PROCESSES)
-
-.PHONY: test-python-rest
-test-python-rest: $(CHECKED) $(TORCH_DEPENDENCIES)
-	$(BIN)/python -m pytest -q -m 'not long' $(PROCESSES:%=--ignore=%)
+.PHONY: test-python $(PARTS:%=test-python-%)
+test-python: $(PARTS:%=test-python-%) ## the Python tests alone
+$(PARTS:%=test-python-%): test-python-%: $(CHECKED) $(TORCH_DEPENDENCIES)
+	$(BIN)/python -m pytest -q -m 'not long' $(TESTS_$*)
 
 .PHONY: test-long
 test-long: $(CHECKED) $(TORCH_DEPENDENCIES) ## the tests that `make test` leaves out, because they are long

@@ -95,6 +95,10 @@ pub struct Dimension {
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("default" = nothing_measured()))]
     pub fastest: BTreeMap<String, Vec<Fastest>>,
+    /// Of a ring whose hops are unlike: what one carries on average, where `bandwidth` is the narrowest's. A
+    /// topology says it, no file.
+    #[serde(skip)]
+    pub mean_bandwidth: Option<Bandwidth>,
 }
 
 /// From which size on an algorithm is the fastest.
@@ -144,6 +148,7 @@ impl Dimension {
             reduction_bandwidth: None,
             contention: Contention::default(),
             fastest: BTreeMap::new(),
+            mean_bandwidth: None,
         }
     }
 
@@ -173,7 +178,21 @@ impl Dimension {
     /// If the product exceeds 2^64 B/s, which [`crate::Fabric::validate`] refuses.
     #[must_use]
     pub fn aggregate(&self) -> Bandwidth {
-        let whole = self.bandwidth.checked_mul(u64::from(self.links));
+        self.all_links(self.bandwidth)
+    }
+
+    /// What its links carry at most, an NPU's share: as [`Self::aggregate`], but of hops that are unlike
+    /// their mean. Bytes of a world that has every link are held against it.
+    ///
+    /// # Panics
+    /// As there.
+    #[must_use]
+    pub fn capacity(&self) -> Bandwidth {
+        self.all_links(self.mean_bandwidth.unwrap_or(self.bandwidth))
+    }
+
+    fn all_links(&self, each: Bandwidth) -> Bandwidth {
+        let whole = each.checked_mul(u64::from(self.links));
         let whole = whole.expect("a validated fabric's aggregate fits");
         match (self.payload.count(), self.header.count()) {
             (_, 0) => whole,

@@ -1,6 +1,6 @@
 //! What a part of a graph is to planners: one dimension of a product.
 
-use allrail_core::Time;
+use allrail_core::{Bandwidth, Time};
 
 use crate::graph::Wire;
 use crate::{Dimension, Kind};
@@ -16,7 +16,13 @@ pub(super) fn ring(size: u32, links: u32, hops: &[(u64, Wire)]) -> Dimension {
         .sum::<u128>();
     let mean = latency / u128::from(hops);
     let latency = Time::from_ps(u64::try_from(mean).expect("no more than the longest"));
-    Dimension::new(Kind::Ring, size, links, bandwidth, latency)
+    let carried = used()
+        .map(|(count, wire)| u128::from(*count) * u128::from(wire.bandwidth.bytes_per_second()))
+        .sum::<u128>();
+    let mean = u64::try_from(carried / u128::from(hops)).expect("no more than the widest");
+    let mean_bandwidth = Bandwidth::from_bytes_per_second(mean).filter(|of| *of > bandwidth);
+    let ring = Dimension::new(Kind::Ring, size, links, bandwidth, latency);
+    Dimension { mean_bandwidth, ..ring }
 }
 
 /// `count` times the latency of a cable, for ways of several.

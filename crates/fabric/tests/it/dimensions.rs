@@ -59,6 +59,27 @@ fn the_small_clusters_of_table_ii() {
     );
 }
 
+/// Every second hop of a line of boards of two is a trace.
+#[test]
+fn hops_that_are_unlike_carry_their_mean() {
+    let mesh = |trace: &str| {
+        let wire = |bandwidth: &str| json!({ "bandwidth": bandwidth, "latency": "1 ns" });
+        let keys = json!({
+            "topology": "hammingmesh", "board": [2, 2], "grid": [4, 3], "planes": 4,
+            "link": wire("100 Gb/s"), "board_link": wire(trace),
+        });
+        dimensions(&*topology(keys))
+    };
+    let gbps = |bandwidth: allrail_core::Bandwidth| bandwidth.bytes_per_second() * 8 / 1_000_000_000;
+    for (trace, mean) in [("400 Gb/s", 250), ("100 Gb/s", 100), ("50 Gb/s", 75)] {
+        for ring in mesh(trace) {
+            let (narrowest, links) = (gbps(ring.bandwidth), u64::from(ring.links));
+            assert_eq!(gbps(ring.aggregate()), links * narrowest);
+            assert_eq!(gbps(ring.capacity()), links * mean, "{trace}");
+        }
+    }
+}
+
 /// An NPU's neighbours along a dimension in the graph are those that its number says.
 #[test]
 fn numbers_are_those_of_the_graph() {

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use allrail_collective::Operation;
 use allrail_collective::model::topology_aware;
 use allrail_core::{Bytes, DimensionId, Time};
+use allrail_fabric::Dimension;
 use allrail_schedule::Request;
 use allrail_workload::{Group, Pass, Purpose, StepGraph, Work};
 
@@ -87,8 +88,7 @@ fn too_fast(reached: f64) -> Option<String> {
 fn above_all(dimension: &DimensionResult) -> Option<String> {
     let used = dimension.utilisation.filter(|used| *used > 1.0)?;
     Some(format!(
-        "{} at {:.1} %: the bandwidth of a ring whose hops are unlike is the narrowest's, and bytes \
-         count to the step in which they are handed over",
+        "{} at {:.1} %: bytes count to the step in which they are handed over",
         dimension.name,
         100.0 * used
     ))
@@ -170,8 +170,12 @@ pub(crate) fn summarise(
     let path = path::trace(last, (from, end), look, what, node_name, actor_name);
 
     let used = used(&outcome.usage.0, &outcome.usage.1, several);
+    let carries = match scenario.world.carries_messages() {
+        true => Dimension::capacity,
+        false => Dimension::aggregate,
+    };
     let bandwidths: Vec<f64> =
-        request.fabric.dimensions.iter().map(|d| d.aggregate().bytes_per_second() as f64).collect();
+        request.fabric.dimensions.iter().map(|d| carries(d).bytes_per_second() as f64).collect();
     let sent: f64 = used.sent.iter().sum();
     let capacity = |seconds: f64| bandwidths.iter().sum::<f64>() * seconds;
     let said = scenario.schedule.algorithms.as_ref();
