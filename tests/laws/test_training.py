@@ -313,3 +313,20 @@ def test_a_layout_takes_about_as_long_in_every_world(cut):
     steps = [result.step_time_us for result in results]
     # Most of it is compute; what is sent meets other messages, or does not.
     assert max(steps) <= 1.25 * min(steps)
+
+
+@pytest.mark.parametrize("world", ["dims", "links", "flows", "packets"])
+@pytest.mark.parametrize("trace", ["100 Gb/s", "400 Gb/s"])
+def test_no_dimension_carries_more_than_it_can(trace, world):
+    """Stages talk over traces of a board alone, which are four times as wide as its cables."""
+    mesh = {
+        "topology": "hammingmesh",
+        "board": [2, 2],
+        "grid": [2, 2],
+        "planes": 1,
+        "link": {"bandwidth": "100 Gb/s", "latency": "20 ns"},
+        "board_link": {"bandwidth": trace, "latency": "1 ns"},
+    }
+    one = transformer({"tp": 2, "dp": 8}, 16, {"policy": "fifo"}, "100 GB/s")
+    result = allrail.simulate_training({**one, "fabric": mesh, "world": world})
+    assert all(0 <= dimension.utilisation <= 1 + 1e-9 for dimension in result.dimensions)

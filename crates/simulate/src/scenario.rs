@@ -339,6 +339,12 @@ impl WorldKind {
         self != Self::Dims
     }
 
+    /// Whether it has every link of a graph as it is, and not one width for all of a dimension.
+    #[must_use]
+    pub fn has_every_link(self) -> bool {
+        matches!(self, Self::Flows | Self::Packets)
+    }
+
     /// Whether what a rank hands to a link is sent in that order, and does not share it.
     #[must_use]
     pub fn sends_in_order(self) -> bool {

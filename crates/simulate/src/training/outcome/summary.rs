@@ -170,7 +170,7 @@ pub(crate) fn summarise(
     let path = path::trace(last, (from, end), look, what, node_name, actor_name);
 
     let used = used(&outcome.usage.0, &outcome.usage.1, several);
-    let carries = match scenario.world.carries_messages() {
+    let carries = match scenario.world.has_every_link() {
         true => Dimension::capacity,
         false => Dimension::aggregate,
     };
