@@ -116,7 +116,8 @@ test-torch-matrix: $(CHECKED) ## the tests of allrail.torch on several versions 
 	  environment=$(abspath $(OUT))/torch-$$version; echo "== torch $$version"; \
 	  [ -d $$environment ] || $(BIN)/python -m venv $$environment; \
 	  $$environment/bin/pip install --quiet --disable-pip-version-check \
-	    torch==$$version numpy 'pytest>=8.3' 'hypothesis>=6.100'; \
+	    --require-hashes -r requirements.lock; \
+	  $$environment/bin/pip install --quiet --disable-pip-version-check torch==$$version; \
 	  PYTHONPATH=python $$environment/bin/python -m pytest -q tests/torch; \
 	done
 

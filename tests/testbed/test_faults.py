@@ -20,6 +20,7 @@ import subprocess
 import sys
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -109,7 +110,7 @@ def caught(body, moment):
     return None
 
 
-def training(rank, moment, fault, *, undo=False, steps=1000, **settings):
+def training(rank, moment, fault, *, undo=False, steps=1000, begins=None, **settings):
     """Train until something breaks; then what was raised, and what is left after `release`.
 
     Once it trains, nothing may ask the store: its host, or a name server that it asks, may be what
@@ -124,6 +125,8 @@ def training(rank, moment, fault, *, undo=False, steps=1000, **settings):
     art.schedule(model, optimizer, transport=native(rank, **settings), undo=undo)
     train(model, optimizer)
     Agreement.on = Agreement._get = asks_the_store
+    if begins is not None:
+        begins()
 
     def inject(gradient):
         del gradient
@@ -157,7 +160,8 @@ def check(answers, said, seconds, *, survivors=(0, 2), sockets=True):
         assert took < (seconds if ALONE else PATIENCE), (took, text)
         assert after[1] == before[1] == 0, "threads are left"
         if sockets:
-            assert after == before, "sockets are left"
+            # One of torch's may have gone in the meantime.
+            assert after[0] <= before[0], "sockets are left"
 
 
 def killed(moment):
@@ -233,9 +237,10 @@ def test_ctrl_c_on_all_ends_all(time_):
         # Whoever is started in the background of a shell ignores Ctrl-C.
         signal.signal(signal.SIGINT, signal.default_int_handler)
         signal.signal(signal.SIGALRM, lambda *_: os.kill(os.getpid(), signal.SIGINT))
-        signal.setitimer(signal.ITIMER_REAL, 1.5 + 0.01 * rank)
+        # While it trains: torch's store, where ranks meet before, does not hear of signals.
+        begins = partial(signal.setitimer, signal.ITIMER_REAL, 0.3 + 0.01 * rank)
         try:
-            said, *_ = training(rank, moment, lambda _: None, steps=1_000_000)
+            said, *_ = training(rank, moment, lambda _: None, steps=1_000_000, begins=begins)
             # Another rank had it first, and has left; this one's may still be on its way.
             signal.signal(signal.SIGINT, signal.SIG_IGN)
         except KeyboardInterrupt:
