@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,10 @@ settings.register_profile(
     "explore", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("repeatable")
+
+# The store of torch asks for the name of whoever connects, in the thread that serves all; a name
+# server that does not answer, which nobody here needs, may hold a test up for a second, not for ten.
+os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
 
 ROOT = Path(__file__).parent.parent
 

@@ -16,7 +16,7 @@ from allrail.calibrate import live  # noqa: E402
 from allrail.calibrate.network import calibrate  # noqa: E402
 from allrail.calibrate.pairs import Pair, rounds, unlike  # noqa: E402
 
-ALLRAIL = Path(sys.executable).with_name("allrail")
+ALLRAIL = (sys.executable, "-m", "allrail")
 
 
 @pytest.mark.parametrize("ranks", range(2, 12))
@@ -85,7 +85,7 @@ def test_the_printed_command_writes_a_fabric(tmp_path):
     done = subprocess.run(
         [
             *(Path(sys.executable).with_name("torchrun"), "--nproc-per-node", "2", "--no-python"),
-            *(ALLRAIL, "calibrate", "live", "--sizes", "64 KiB:16 MiB", "-o", out),
+            *(*ALLRAIL, "calibrate", "live", "--sizes", "64 KiB:16 MiB", "-o", out),
         ],
         env={**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
         capture_output=True,
