@@ -18,8 +18,8 @@ settings.register_profile(
 )
 settings.load_profile("repeatable")
 
-# The store of torch asks for the name of whoever connects, in the thread that serves all; a name
-# server that does not answer, which nobody here needs, may hold a test up for a second, not for ten.
+# The store of torch asks for the name of whoever connects, in the thread that serves all. A name
+# server that does not answer, which nobody here needs, may hold a test up for a second, not ten.
 os.environ.setdefault("RES_OPTIONS", "timeout:1 attempts:1")
 
 ROOT = Path(__file__).parent.parent

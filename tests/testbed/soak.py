@@ -74,7 +74,7 @@ class Soak:
     def growth(self) -> Held:
         """By how much a rank has grown at most in the second half of a life.
 
-        In the first, what is kept of the last steps, and no more of them, is filled: some 2 KB a step.
+        In the first, what is kept of the last steps, and no more of them, is filled: 2 KB a step.
         """
         halves = [one[(len(one) - 1) // 2 :] for life in self.lives for one in life]
         pairs = [(half[0], half[-1]) for half in halves if len(half) > 1]

@@ -70,7 +70,8 @@ fn hops_that_are_unlike_carry_their_mean() {
         });
         dimensions(&*topology(keys))
     };
-    let gbps = |bandwidth: allrail_core::Bandwidth| bandwidth.bytes_per_second() * 8 / 1_000_000_000;
+    let gbps =
+        |bandwidth: allrail_core::Bandwidth| bandwidth.bytes_per_second() * 8 / 1_000_000_000;
     for (trace, mean) in [("400 Gb/s", 250), ("100 Gb/s", 100), ("50 Gb/s", 75)] {
         for ring in mesh(trace) {
             let (narrowest, links) = (gbps(ring.bandwidth), u64::from(ring.links));

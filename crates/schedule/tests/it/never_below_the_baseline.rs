@@ -49,6 +49,7 @@ fn any_dimension(operation: Operation, rng: &mut Pcg64Mcg) -> Dimension {
         reduction_bandwidth: None,
         contention,
         fastest: BTreeMap::new(),
+        mean_bandwidth: None,
     }
 }
 
