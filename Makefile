@@ -70,11 +70,11 @@ $(EXTENSION) $(VENV)/.extension-checked: $(DEPENDENCIES) $(RUST)
 .PHONY: build
 build: $(EXTENSION) ## build the Rust core into .venv, if it changed
 
-# Four at a time, since compilers leave a core idle by turns, and tests of processes mostly wait; each
+# Three at a time, since compilers leave a core idle by turns, and tests of processes mostly wait; each
 # shows what it has to say when it is over.
 .PHONY: test
 test: ## everything: Rust tests, Python tests, lint, type check
-	@$(MAKE) --no-print-directory --keep-going --jobs=4 \
+	@$(MAKE) --no-print-directory --keep-going --jobs=3 \
 	  $(if $(filter output-sync,$(.FEATURES)),--output-sync=target) \
 	  test-rust test-python lint
 

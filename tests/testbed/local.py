@@ -7,6 +7,7 @@ stays, the count of restarts goes up. Workers are forked; what they return must 
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import os
 import pickle
 import select
@@ -56,10 +57,14 @@ class LocalJob:
         self.restarts += 1
         sys.stdout.flush()
         sys.stderr.flush()
+        # A fork copies the locks that other threads hold just then, and nobody gives them back in
+        # the child: while the store's thread serves one rank, the next must not be forked.
+        forked = multiprocessing.get_context("fork").Event()
         for rank in range(self.ranks):
             read, write = os.pipe()
             process = os.fork()
             if process == 0:
+                forked.wait()
                 gc.freeze()  # what the parent has dropped is not for a child to end
                 torch.set_num_threads(1)  # replaces the parent's pool before two threads race to
                 for pipe in (read, *self._pipes.values()):
@@ -67,6 +72,7 @@ class LocalJob:
                 self._work(rank, write, work)
             os.close(write)
             self.processes[rank], self._pipes[rank] = process, read
+        forked.set()
 
     def kill(self, rank: int, number: int = signal.SIGKILL) -> None:
         """Send a rank a signal."""

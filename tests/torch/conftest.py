@@ -99,13 +99,18 @@ class Ranks:
         self.store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
         sys.stdout.flush()
         sys.stderr.flush()
+        # A fork copies the locks that other threads hold just then, and nobody gives them back in
+        # the child: while the store's thread serves one rank, the next must not be forked.
+        forked = multiprocessing.get_context("fork").Event()
         for rank in range(self.ranks):
             mine, theirs = multiprocessing.Pipe()
             pid = os.fork()
             if pid == 0:
+                forked.wait()
                 self.work(rank, theirs)
             theirs.close()
             self.workers.append((pid, mine))
+        forked.set()
 
     def stop(self):
         for pid, pipe in self.workers:
