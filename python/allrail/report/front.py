@@ -7,11 +7,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 from allrail.report.document import Cell, Chart, Section, Table
-from allrail.report.style import HUES
+from allrail.report.points import data as points_data
 
 MOST_POINTS = 10_000
-_POINT, _FRONT = "#7b8794", HUES[1]
-
 T = TypeVar("T")
 
 
@@ -47,13 +45,13 @@ def front_section(points: Sequence[tuple[float, float, str]], *, rate: str) -> S
         title=f"Cost of the network against {rate}",
         caption="Up and to the left is better. The line joins what nothing cheaper surpasses.",
         draws="points",
-        data={
-            "filter": "words, all of which a point has",
-            "legend": [[_POINT, "points"], [_FRONT, "nothing cheaper does more"]],
-            "colours": [_POINT, _FRONT],
-            "axes": ["cost (M$)", rate],
-            "points": [list(point) for point in shown],
-        },
+        data=points_data(
+            shown,
+            one="a point",
+            many="points",
+            line="nothing cheaper does more",
+            axes=["cost (M$)", rate],
+        ),
         words=f"{len(shown):,} points, {len(front):,} of them on the front.",
         note=f"{left:,} more points are in the table beside this page." if left else "",
     )

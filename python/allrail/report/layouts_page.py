@@ -18,10 +18,9 @@ from allrail.report.document import (
     trust_words,
     world_words,
 )
-from allrail.report.style import HUES
+from allrail.report.points import data as points_data
 from allrail.results.units import show_percent
 
-_POINT, _FRONT = "#7b8794", HUES[1]
 _MEANINGS = {
     "layout": "tp, cp, ep, pp, dp: tensor, context, expert, pipeline and data parallelism; v: "
     "pieces of the model a stage; zero: the ZeRO stage; shard: over how many replicas states are "
@@ -167,13 +166,13 @@ def _chart(ranked: list[dict[str, Any]]) -> list[Chart]:
             title="Memory of the fullest NPU against tokens/s an NPU",
             caption="Up and to the left is better. The line joins what nothing smaller surpasses.",
             draws="points",
-            data={
-                "filter": "words, all of which a layout has",
-                "legend": [[_POINT, "layouts"], [_FRONT, "nothing smaller is faster"]],
-                "colours": [_POINT, _FRONT],
-                "axes": ["memory (GB)", "tokens/s an NPU"],
-                "points": points,
-            },
+            data=points_data(
+                points,
+                one="a layout",
+                many="layouts",
+                line="nothing smaller is faster",
+                axes=["memory (GB)", "tokens/s an NPU"],
+            ),
             words=f"{len(points):,} layouts, as in the table above.",
         )
     ]

@@ -19,10 +19,8 @@ from allrail.report.document import (
     trust_words,
     world_words,
 )
-from allrail.report.style import HUES
+from allrail.report.points import data as points_data
 from allrail.results.units import show_percent
-
-_POINT, _BEST = "#7b8794", HUES[1]
 
 
 def page(told: Mapping[str, Any]) -> Page:
@@ -105,13 +103,13 @@ def _chart(told: Mapping[str, Any]) -> list[Chart]:
             title="How much shorter the step is, trial by trial",
             caption="Up is better. The line joins the best so far.",
             draws="points",
-            data={
-                "filter": "words, all of which a trial has",
-                "legend": [[_POINT, "trials"], [_BEST, "the best so far"]],
-                "colours": [_POINT, _BEST],
-                "axes": ["trial", "shorter (%)"],
-                "points": points,
-            },
+            data=points_data(
+                points,
+                one="a trial",
+                many="trials",
+                line="the best so far",
+                axes=["trial", "shorter (%)"],
+            ),
             words=f"{len(points):,} trials, as in the table below.",
         )
     ]
