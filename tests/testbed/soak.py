@@ -55,7 +55,7 @@ class Soak:
 
     Attributes:
         lives: Of each life of the job, rank by rank, what it held over time.
-        ports: How many ports listened between lives.
+        ports: How many ports of the job, and of what started it, listened between lives.
         noticed: Seconds from a kill to the survivor's error.
         errors: What survivors said.
         ours: The parameters in the end, of each rank.
@@ -209,6 +209,16 @@ def _ddp(rank: int, steps: int) -> list[Any]:
 
 
 def _listening() -> int:
-    """TCP ports of this machine that listen."""
+    """TCP ports that listen, of this process and of those that it has started, ended or not.
+
+    Others on this machine have theirs; what a job leaves behind stays in its group.
+    """
     tables = (Path(name).read_text() for name in ("/proc/net/tcp", "/proc/net/tcp6"))
-    return sum(line.split()[3] == "0A" for table in tables for line in table.splitlines()[1:])
+    sockets = (line.split() for table in tables for line in table.splitlines()[1:])
+    listening = {f"socket:[{socket[9]}]" for socket in sockets if socket[3] == "0A"}
+    held = set()
+    for entry in Path("/proc").glob("[0-9]*/fd/*"):
+        with contextlib.suppress(OSError):  # of another user, or gone meanwhile
+            if os.getpgid(int(entry.parts[2])) == os.getpgrp():
+                held.add(os.readlink(entry))
+    return len(listening & held)

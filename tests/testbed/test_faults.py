@@ -92,12 +92,15 @@ def train(model, optimizer, steps=STEPS):
 def held():
     """Threads, and files that are sockets or the like: what a node has."""
     gc.collect()
-    names = []
+    files, threads = [], []
+    # What is listed may be gone when it is read: torch's threads and files come and go.
     for entry in Path("/proc/self/fd").iterdir():
         with contextlib.suppress(OSError):
-            names.append(str(entry.readlink()).partition(":")[0])
-    threads = [(task / "comm").read_text().strip() for task in Path("/proc/self/task").iterdir()]
-    sockets = sum(name in {"socket", "anon_inode"} for name in names)
+            files.append(str(entry.readlink()).partition(":")[0])
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):
+            threads.append((task / "comm").read_text())
+    sockets = sum(name in {"socket", "anon_inode"} for name in files)
     return sockets, sum(name.startswith("allrail") for name in threads)
 
 
@@ -149,7 +152,10 @@ def run(body, timeout=2 * PATIENCE):
     """Rank by rank what a body has returned, or how it ended."""
     job = LocalJob(RANKS)
     job.start(body)
-    return [value if kind == "returned" else kind for kind, value in job.wait(timeout)]
+    answers = job.wait(timeout)
+    raised = [f"rank {rank}: {said}" for rank, (kind, said) in enumerate(answers) if kind == "raised"]
+    assert not raised, "\n".join(raised)
+    return [value if kind == "returned" else kind for kind, value in answers]
 
 
 def check(answers, said, seconds, *, survivors=(0, 2), sockets=True):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import time
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
@@ -25,6 +26,22 @@ class Store(Protocol):
 
     def get(self, key: str, /) -> str | bytes:
         """Return a text, once some rank has set it; a `RuntimeError` after a while without."""
+
+
+def _hear_signals_until_set(store: Any, key: str) -> None:
+    """Wait as torch's stores do, but by asking: while their `get` waits, no Ctrl-C is heard.
+
+    A store that cannot be asked hears signals itself.
+    """
+    if not hasattr(store, "check"):
+        return
+    until = time.monotonic() + store.timeout.total_seconds()
+    pause = 0.001
+    while not store.check([key]):
+        if time.monotonic() > until:
+            raise RuntimeError(f"nobody has set `{key}` for {store.timeout}")
+        time.sleep(pause)
+        pause = min(1.5 * pause, 0.1)
 
 
 class Agreement:
@@ -111,6 +128,7 @@ class Agreement:
 
     def _get(self, key: str, rank: int) -> Any:
         try:
+            _hear_signals_until_set(self._store, key)
             return json.loads(self._store.get(key))
         except TrainingError:
             raise  # the store is gone
