@@ -220,5 +220,5 @@ def _listening() -> int:
     for entry in Path("/proc").glob("[0-9]*/fd/*"):
         with contextlib.suppress(OSError):  # of another user, or gone meanwhile
             if os.getpgid(int(entry.parts[2])) == os.getpgrp():
-                held.add(os.readlink(entry))
+                held.add(str(entry.readlink()))
     return len(listening & held)

@@ -153,7 +153,9 @@ def run(body, timeout=2 * PATIENCE):
     job = LocalJob(RANKS)
     job.start(body)
     answers = job.wait(timeout)
-    raised = [f"rank {rank}: {said}" for rank, (kind, said) in enumerate(answers) if kind == "raised"]
+    raised = [
+        f"rank {rank}: {said}" for rank, (kind, said) in enumerate(answers) if kind == "raised"
+    ]
     assert not raised, "\n".join(raised)
     return [value if kind == "returned" else kind for kind, value in answers]
 

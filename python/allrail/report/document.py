@@ -3,12 +3,16 @@
 A `Page` is a summary in words, numbers on cards, sections of tables, pictures and charts, and what
 the words mean. Every kind of result has a file that makes one (`collectives_page`,
 `training_page`, ...); `render` fills the one template, with the style (`page.css`) and the script
-(`page.js`) inside. It holds no measurement of the host, so the same results give the same bytes.
+(`script/`) inside. It holds no measurement of the host, so the same results give the same bytes.
 """
 
 from __future__ import annotations
 
+import base64
+import contextlib
+import gzip
 import html
+import io
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -22,6 +26,8 @@ from allrail.results.units import show_percent
 if TYPE_CHECKING:
     from markupsafe import Markup
 
+MOST_PLAIN = 250_000
+"""Charts' data of more characters is packed: a tenth of it, or less."""
 MOST_BYTES = 5_000_000
 """Of a page. Timelines, tables and inputs are cut to stay below, and say so."""
 MOST_ROWS = 2_000
@@ -142,7 +148,7 @@ class Chart:
         name: Its id on the page.
         title: Above it.
         caption: What it shows, in words.
-        draws: Which class of `page.js` draws it: `timeline` or `points`.
+        draws: Which class of `script/` draws it: `timeline` or `points`.
         data: What that class reads.
         words: Its numbers in words.
         note: Below it, such as what was left out.
@@ -248,10 +254,23 @@ def render(page: Page, *, version: str) -> str:
         sections=sections,
         inputs=_inputs(page),
         # Within a script nothing but `<` could end it.
-        data=json.dumps(charts, ensure_ascii=False, separators=(",", ":")).replace("<", "\\u003c"),
+        data=_data(charts),
         version=version,
     )
     return re.sub(r"[ \t]+\n", "\n", text)
+
+
+def _data(charts: Mapping[str, Any]) -> Markup:
+    """What the charts draw, as an element of the page; packed where it is long."""
+    from markupsafe import Markup
+
+    text = json.dumps(charts, ensure_ascii=False, separators=(",", ":"))
+    if len(text) <= MOST_PLAIN:
+        # Within a script nothing but `<` could end it.
+        plain = text.replace("<", "\\u003c")
+        return Markup(f'<script type="application/json" id="data">{plain}</script>')  # noqa: S704
+    packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return Markup(f'<script type="text/plain" id="data">{packed}</script>')  # noqa: S704
 
 
 def _inputs(page: Page) -> dict[str, str]:
@@ -383,7 +402,22 @@ def as_yaml(tree: Mapping[str, Any]) -> str:
     """
     import yaml
 
-    text = yaml.safe_dump(dict(tree), sort_keys=False, default_flow_style=None, width=96)
-    if len(text) <= MOST_INPUT:
-        return text
-    return f"{text[:MOST_INPUT]}\n# the rest is in result.json"
+    text = _Start()
+    with contextlib.suppress(_FullError):
+        yaml.safe_dump(dict(tree), text, sort_keys=False, default_flow_style=None, width=96)
+        return text.getvalue()
+    return f"{text.getvalue()[:MOST_INPUT]}\n# the rest is in result.json"
+
+
+class _FullError(Exception):
+    """Nobody reads on."""
+
+
+class _Start(io.StringIO):
+    """The first `MOST_INPUT` characters: writing all of a long scenario takes seconds."""
+
+    def write(self, text: str) -> int:
+        count = super().write(text)
+        if self.tell() > MOST_INPUT:
+            raise _FullError
+        return count

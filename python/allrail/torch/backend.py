@@ -29,6 +29,7 @@ from allrail.torch.peers import Peers
 from allrail.torch.work import Follower, Work
 
 Op = dist.ReduceOp
+_SUM = Op.SUM
 _SUMMED = (
     torch.float32,
     torch.float64,
@@ -127,6 +128,9 @@ class Group(dist.ProcessGroup):
     def allreduce(self, tensors: list[torch.Tensor], opts: Any = None) -> Work:
         """Reduce each tensor over all ranks, in place."""
         op = _op(opts)
+        if len(tensors) == 1:
+            part = self._all_reduce(tensors[0], op)
+            return Work(part, tensors, self._follower, self._timeout)
         return self._together([self._all_reduce(each, op) for each in tensors], tensors)
 
     allreduce_coalesced = allreduce
@@ -245,7 +249,7 @@ class Group(dist.ProcessGroup):
     def barrier(self, opts: Any = None) -> Work:
         """Return, once waited for, when all ranks have come here."""
         del opts
-        return self._together([self._all_reduce(torch.zeros(1), Op.SUM)], [])
+        return self._together([self._all_reduce(torch.zeros(1), _SUM)], [])
 
     def send(self, tensors: list[torch.Tensor], peer: int, tag: int = 0) -> Work:
         """Send to one rank."""
@@ -291,7 +295,7 @@ class Group(dist.ProcessGroup):
         """Begin an operation in place in a contiguous buffer; `after` runs when it is over."""
         calls = self._calls
         if calls is None or not buffer.numel():
-            return partial(_finish, after)
+            return _nothing if after is None else partial(_finish, after)
         thread = threading.get_ident()
         self._check_order(thread, kind, calls)
         ticket = calls.begin(kind, memory_of(buffer), root=root)
@@ -321,8 +325,8 @@ class Group(dist.ProcessGroup):
 
     def _all_reduce(self, tensor: torch.Tensor, op: Any) -> Callable[[float], bool]:
         tensor = _real(_checked(tensor.detach() if tensor.requires_grad else tensor))
-        averaged = op == Op.AVG
-        if not (averaged or op == Op.SUM) or tensor.dtype not in _SUMMED:
+        averaged = op is not _SUM and op == Op.AVG
+        if not (averaged or op is _SUM) or tensor.dtype not in _SUMMED:
             every = [torch.empty_like(tensor) for _ in range(self._size)]
             return self._all_gather(every, tensor, lambda: tensor.copy_(self._combine(every, op)))
         buffer = tensor.contiguous()
@@ -341,7 +345,7 @@ class Group(dist.ProcessGroup):
         self, output: torch.Tensor, tensor: torch.Tensor, op: Any
     ) -> Callable[[float], bool]:
         output, tensor = _real(_checked(output.detach())), _real(tensor.detach())
-        if op not in {Op.SUM, Op.AVG} or tensor.dtype not in _SUMMED:
+        if not (op is _SUM or op == Op.AVG) or tensor.dtype not in _SUMMED:
             every = [torch.empty_like(output) for _ in range(self._size)]
             parts = tensor.reshape(self._size, *output.shape)
             return self._all_to_all(
@@ -436,10 +440,17 @@ def _finish(after: Callable[[], None] | None, timeout: float = 0.0) -> bool:
     return True
 
 
+def _nothing(timeout: float) -> bool:
+    """There is nothing to wait for, nor to do."""
+    del timeout
+    return True
+
+
 def _op(opts: Any) -> Any:
-    """The reduction that options ask for."""
-    op = Op.SUM if opts is None else opts.reduceOp
-    return getattr(op, "op", op)
+    """The reduction that options ask for; a sum is `_SUM` itself, as comparing costs more."""
+    if opts is None or opts.reduceOp == _SUM:
+        return _SUM
+    return getattr(opts.reduceOp, "op", opts.reduceOp)
 
 
 def _checked(tensor: torch.Tensor) -> torch.Tensor:

@@ -34,6 +34,11 @@ class Work(dist._Work):
         timeout: Seconds that `wait` takes at most where it is not told.
     """
 
+    # Until they become something else; one is made for every call.
+    _over = False
+    _error: Exception | None = None
+    _future: Any = None
+
     def __init__(self, finish: Finish, value: Any, follower: Follower, timeout: float) -> None:
         super().__init__()
         self._finish = finish
@@ -41,9 +46,6 @@ class Work(dist._Work):
         self._follower = follower
         self._timeout = timeout
         self._lock = threading.Lock()
-        self._over = False
-        self._error: Exception | None = None
-        self._future: Any = None
 
     def complete(self, timeout: float) -> bool:
         """Wait for it; return whether it is over, be it by an error."""
@@ -57,8 +59,7 @@ class Work(dist._Work):
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Return when it is over; raise if it has failed, or takes too long."""
-        seconds = timeout.total_seconds() if timeout else 0.0
-        seconds = seconds or self._timeout
+        seconds = timeout.total_seconds() if timeout else self._timeout
         if not self.complete(seconds):
             raise TimeoutError(f"a collective is not over after {seconds:.0f} s")
         if self._error is not None:
