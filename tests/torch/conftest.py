@@ -181,3 +181,17 @@ def ranks_of():
     yield make
     for pool in pools.values():
         pool.stop()
+
+
+@pytest.fixture
+def whole_graphs():
+    """Called by a test of compiled regions that are one graph each, to skip where none can be.
+
+    The compiler of torch 2.5 to 2.7 traces no parameter of a class that it does not know.
+    """
+
+    def check():
+        if torch.__version__.startswith(("2.5.", "2.6.", "2.7.")):
+            pytest.skip("this torch's compiler cuts graphs at scheduled parameters")
+
+    return check

@@ -17,6 +17,8 @@ try:
     from torch.distributed.fsdp import FSDPModule
 except ImportError:  # FSDP2 is public since torch 2.6.
     pytest.skip("this torch has no public FSDP2", allow_module_level=True)
+if not hasattr(torch.cpu.Stream, "record_event"):
+    pytest.skip("this torch has no FSDP2 on CPUs", allow_module_level=True)
 
 SCENARIO = {
     "schema_version": 1,

@@ -76,8 +76,14 @@ def reductions(rank, ranks):
         dist.reduce_scatter_tensor(mean, torch.arange(6.0) * (rank + 1), op=dist.ReduceOp.AVG)
         assert largest.tolist() == [rank * 6, rank * 6 + 2, rank * 6 + 4]
         assert mean.tolist() == [rank * 4.5, rank * 4.5 + 1.5, rank * 4.5 + 3]
-    listed = torch.empty(2)
-    dist.reduce_scatter(listed, [torch.ones(2) * (rank + 1), torch.ones(2) * 5])
+    listed, parts = torch.empty(2), [torch.ones(2) * (rank + 1), torch.ones(2) * 5]
+    try:
+        dist.reduce_scatter(listed, parts)
+    except RuntimeError:  # the gloo of torch 2.6 has none
+        assert dist.get_backend() == "gloo"
+        sums = torch.stack(parts)
+        dist.all_reduce(sums)
+        listed.copy_(sums[rank])
     empty = torch.empty(0)
     dist.all_reduce(empty)
     return [*out, flags, bits, complex_, across, part, listed, kept if rank == 1 else part]
@@ -278,11 +284,18 @@ def plain(tensors):
     return [each.detach().clone().to(torch.complex128).numpy() for each in tensors]
 
 
+STAY = []
+"""Groups of gloo: until torch 2.8 (its #154976) ending one may wait for a thread that waits for
+the interpreter's lock, which the one that ends it has."""
+
+
 def run(rank, backend, name):
     """Run a case in a process group of its own."""
     import allrail.torch.backend  # noqa: F401
 
     dist.init_process_group(backend)
+    if backend == "gloo":
+        STAY.append(dist.group.WORLD)
     result = plain(CASES[name](rank, dist.get_world_size()))
     dist.destroy_process_group()
     return result
@@ -307,6 +320,12 @@ def test_a_group_may_be_made_again(on_ranks):
         assert all((one == other).all() for one, other in zip(first, second, strict=True))
 
 
+fsdp2_on_cpus = pytest.mark.skipif(
+    not hasattr(torch.cpu.Stream, "record_event"), reason="this torch has no FSDP2 on CPUs"
+)
+
+
+@fsdp2_on_cpus
 @pytest.mark.parametrize(("name", "ranks"), [("fsdp2", 2), ("hsdp", 4)])
 def test_sharded_training_equals_one_process(name, ranks, on_ranks):
     got = on_ranks(lambda rank: run(rank, "allrail", name), group=False, ranks=ranks)
@@ -316,7 +335,7 @@ def test_sharded_training_equals_one_process(name, ranks, on_ranks):
             assert abs(one - other).max() < 1e-5
 
 
-@pytest.mark.parametrize("kind", ["all_reduce", "ddp", "fsdp2"])
+@pytest.mark.parametrize("kind", ["all_reduce", "ddp", pytest.param("fsdp2", marks=fsdp2_on_cpus)])
 def test_a_rank_that_dies_is_an_error_in_every_caller(kind, on_ranks):
     def body(rank):
         import allrail.torch.backend  # noqa: F401

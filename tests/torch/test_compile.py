@@ -98,7 +98,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_compiled(name, ranks_of):
+def test_compiled(name, ranks_of, whole_graphs):
+    if CASES[name][2]:
+        whole_graphs()
     for (expected, _, _), (got, graphs, barriers), graphs_alone in ranks_of(both)(name):
         if CASES[name][2]:
             assert barriers == {}

@@ -7,12 +7,18 @@ process with a segmentation fault: so a plain future is completed, and what is h
 
 Who waits for it completes it. Only a future needs a thread that waits: one per process group,
 which starts with the first.
+
+A third one until torch 2.7 (its #146376): of a `Work` that only torch's C++ holds, as under
+`DistributedDataParallel` and functional collectives, the half in Python ends at once, and waiting
+for the other has no end. There works are kept until they were waited for; those of several tensors,
+for each of which torch may wait, for some more works.
 """
 
 from __future__ import annotations
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -21,6 +27,10 @@ import torch
 import torch.distributed as dist
 
 Finish = Callable[[float], bool]
+
+_FORGOTTEN = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 7)
+_kept: set[Work] = set()
+_lately: deque[Work] = deque(maxlen=64)
 
 
 class Work(dist._Work):
@@ -46,6 +56,8 @@ class Work(dist._Work):
         self._follower = follower
         self._timeout = timeout
         self._lock = threading.Lock()
+        if _FORGOTTEN:
+            _kept.add(self)
 
     def complete(self, timeout: float) -> bool:
         """Wait for it; return whether it is over, be it by an error."""
@@ -62,6 +74,10 @@ class Work(dist._Work):
         seconds = timeout.total_seconds() if timeout else self._timeout
         if not self.complete(seconds):
             raise TimeoutError(f"a collective is not over after {seconds:.0f} s")
+        if _FORGOTTEN:
+            _kept.discard(self)
+            if len(self._value) > 1:
+                _lately.append(self)
         if self._error is not None:
             raise self._error
         return True
@@ -124,4 +140,5 @@ class Follower:
             while not work.complete(3600.0):
                 pass
             future.set_result(None)
+            _kept.discard(work)
             del entry, work, future
