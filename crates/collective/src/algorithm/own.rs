@@ -32,7 +32,7 @@ use allrail_fabric::Kind;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{ALL, Algorithm, Cost, OnLinks, named};
+use super::{Algorithm, Cost, OnLinks, named};
 use crate::program::{Blocks, Combine};
 use crate::verify::{matching, verify};
 use crate::{CollectiveError, Operation, Program, SizeRange};
@@ -103,7 +103,7 @@ impl Own {
         program: Program,
     ) -> Result<Self, CollectiveError> {
         let wrong = |why: String| CollectiveError::Program { name: name.to_owned(), why };
-        if ALL.iter().any(|one| one.tag() == name) {
+        if named(name).is_ok() {
             return Err(wrong("an algorithm of this name is there already".to_owned()));
         }
         let steps = program.step_count() as u64;
@@ -202,7 +202,9 @@ impl Own {
     pub fn check_size(&self, size: Bytes) -> Result<(), CollectiveError> {
         match self.sizes {
             Some(range) if !range.contains(size) => {
-                let why = format!("it is for {range}, and the collective has {size}");
+                let why = format!(
+                    "it is for {range} (`minBytes`, `maxBytes`), and the collective has {size}"
+                );
                 Err(CollectiveError::Program { name: self.name.clone(), why })
             }
             _ => Ok(()),
@@ -336,7 +338,7 @@ impl OwnPrograms {
         self.0.get(name)
     }
 
-    /// The algorithm of this name: one of these, or of [`ALL`].
+    /// The algorithm of this name: one of these, or of [`ALL`](super::ALL).
     ///
     /// # Errors
     /// [`CollectiveError::UnknownAlgorithm`] with the known names.

@@ -17,12 +17,16 @@ pub(crate) struct Writer {
     channel: u32,
     /// By rank.
     blocks: Vec<Vec<(Block, Vec<String>)>>,
-    /// By rank and place: who wrote it last, and who has read it since.
-    touched: Vec<BTreeMap<Place, (Option<At>, Vec<At>)>>,
+    /// By rank and place.
+    touched: Vec<BTreeMap<Place, Touched>>,
 }
 
 /// Whether it sends; the other rank (none: steps of the GPU itself); the channel.
 type Block = (bool, Option<u32>, u32);
+/// Who wrote a place last, and who has read it since.
+type Touched = (Option<At>, Vec<At>);
+/// A program of so many ranks.
+type OfRanks = fn(u32) -> String;
 /// A step of a GPU.
 type At = (usize, usize);
 
@@ -395,7 +399,7 @@ fn chain(ranks: u32) -> String {
 
 /// All of them, of several numbers of ranks.
 pub(crate) fn all() -> Vec<(String, String)> {
-    let sized: [(&str, fn(u32) -> String, &[u32]); 10] = [
+    let sized: [(&str, OfRanks, &[u32]); 10] = [
         ("ring", ring, &[2, 3, 4, 8]),
         ("ring both ways", ring_both_ways, &[2, 3, 4]),
         ("everything to everyone", everything_to_everyone, &[2, 3, 5]),
