@@ -152,6 +152,15 @@ impl Own {
                     return Err(wrong(why));
                 }
                 let into = into.unwrap_or_else(|| list.clone());
+                let outside = list.iter().chain(&into).find(|block| **block >= blocks);
+                if let Some(block) = outside {
+                    let why = format!("step {step} names block {block}, and there are {blocks}");
+                    return Err(wrong(why));
+                }
+                if list.is_empty() {
+                    let why = format!("step {step} has a message that carries nothing");
+                    return Err(wrong(why));
+                }
                 let combine = if adds { Combine::Reduce } else { Combine::Replace };
                 let (list, into) = (Blocks::of(list, blocks), Blocks::of(into, blocks));
                 program.message(step, (from, list), (to, into), combine);

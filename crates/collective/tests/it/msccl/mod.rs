@@ -219,6 +219,10 @@ fn programs_in_json_are_proved_too() {
     assert!(refused("\"ranks\":3", "\"ranks\":4").contains("`own.xml`"));
     assert!(refused("\"to\":1", "\"to\":7").contains("ranks are 0 to 2"));
     assert!(refused("\"ranks\":3", "\"ranks\":4000000000").contains("are too many"));
+    assert!(refused("\"blocks\":[0]", "\"blocks\":[4294967295]").contains("there are 3"));
+    assert!(refused("\"blocks\":[0]", "\"blocks\":[]").contains("carries nothing"));
+    assert!(refused("\"blocks\":3", "\"blocks\":0").contains("there are 0"));
+    assert!(refused("\"blocks\":[0]", "\"blocks\":[0,1],\"into\":[0]").contains("`own.xml`"));
     assert!(refused("\"own.xml\"", "\"ring\"").contains("is there already"));
     assert!(refused("\"blocks\":[0]", "\"blocks\":[0],\"into\":[1]").contains("`own.xml`"));
 }
