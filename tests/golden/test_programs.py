@@ -219,6 +219,32 @@ def test_what_needs_scratch_buffers_is_refused_with_its_step(folder):
     assert "the collective of a trace" in told
 
 
+SWAP = {
+    "operation": "all_reduce",
+    "ranks": 4,
+    "blocks": 1,
+    "steps": [
+        [{"from": one, "to": one ^ far, "blocks": [0], "adds": True} for one in range(4)]
+        for far in (1, 2)
+    ],
+}
+
+
+def test_one_may_be_written_in_place(folder):
+    own = {"swap": SWAP}
+    result = allrail.simulate(scenario(folder, ["swap"], programs=own))
+    assert result.dimensions[0].bytes_per_npu == 2 * (4 << 20)
+    lost = {**SWAP, "steps": [SWAP["steps"][0][1:], SWAP["steps"][1]]}
+    told = refused(folder, ["swap"], programs={"swap": lost})
+    assert "scenario.yaml:4: `schedule.programs`" in told
+    assert "`swap`: it is no right program for `all_reduce`: " in told
+    assert "lacks the contributions" in told
+    misspelt = {"operaton": "all_reduce", **{key: SWAP[key] for key in SWAP if key != "operation"}}
+    assert "`operaton`" in refused(folder, ["swap"], programs={"swap": misspelt})
+    assert "`swap` is a program of this" in refused(folder, ["swop"], programs=own)
+    assert "is no program" in refused(folder, ["swap"], programs={"swap": 3})
+
+
 def job(folder, schedule):
     dimension = "{kind: switch, size: 4, bandwidth: 1 Gb/s, latency: 50 us}"
     path = folder / "allrail.yaml"

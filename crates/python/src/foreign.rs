@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use allrail_collective::algorithm::OwnPrograms;
 use allrail_collective::msccl;
 use allrail_simulate::SimulateError;
 use allrail_simulate::error::Report;
@@ -56,6 +57,20 @@ fn read_program(py: Python<'_>, path: PathBuf, name: &str) -> PyResult<String> {
     Ok(to_json(&own.written()))
 }
 
+/// Refuses programs by name (JSON) of which one is not right.
+#[pyfunction]
+fn check_programs(programs: &str) -> PyResult<()> {
+    let read = serde_json::from_str::<OwnPrograms>(programs);
+    read.map(drop).map_err(|error| {
+        raise(&Report {
+            field: "schedule.programs".to_owned(),
+            value: String::new(),
+            why: error.to_string(),
+            hint: String::new(),
+        })
+    })
+}
+
 /// Writes a training scenario's step graph (JSON) as a Chakra trace, of `all` ranks or a `representative` of
 /// those that are alike; returns what was written (JSON).
 #[pyfunction]
@@ -90,5 +105,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(formats_table, module)?)?;
     module.add_function(wrap_pyfunction!(recognise, module)?)?;
     module.add_function(wrap_pyfunction!(read_program, module)?)?;
+    module.add_function(wrap_pyfunction!(check_programs, module)?)?;
     module.add_function(wrap_pyfunction!(export_chakra, module)?)
 }

@@ -62,7 +62,8 @@ class PerDimension(_WithPrograms):
                 told["why"],
                 field=f"{self.field}[{place}]",
                 value=show(name),
-                hint=f"{told['hint']}; `{AUTO}` is whatever is the fastest",
+                hint=f"{told['hint']}; `{AUTO}` is whatever is the fastest"
+                + "".join(f"; `{program}` is a program of this schedule" for program in programs),
             ) from None
 
     def schema(self) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -84,6 +85,18 @@ def _read(path: FilePath, name: str, *, field: str) -> Any:
         raise InputError(told["why"], hint=told["hint"], field=field, value=name) from None
 
 
+@lru_cache(maxsize=64)
+def _wrong(programs: str) -> str | None:
+    """What is wrong with programs, as the core finds when it proves them."""
+    from allrail import _core
+
+    try:
+        _core.check_programs(programs)
+    except _core.InputError as error:
+        return str(json.loads(str(error.args[0]))["why"])
+    return None
+
+
 class Programs(_Field):
     """Name to program; the core says whether one is right."""
 
@@ -95,6 +108,8 @@ class Programs(_Field):
         for name, program in value.items():
             if not isinstance(name, str) or not isinstance(program, Mapping):
                 refuse(f"`{name}` is no program", hint=hint)
+        if (wrong := _wrong(json.dumps(value))) is not None:
+            refuse(wrong, hint=hint)
         return dict(value)
 
     def schema(self) -> dict[str, Any]:
