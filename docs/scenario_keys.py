@@ -46,6 +46,7 @@ OTHERWISE = {
     ): "dict[str, Any], Policy('coordinations', 'schedule.coordination')",
     ("Dimension", "fastest"): "dict[str, tuple[dict[str, str], ...]], FastestBySize()",
     ("Schedule", "algorithms"): "str | tuple[str, ...], PerDimension('schedule.algorithms')",
+    ("Schedule", "programs"): "dict[str, Any], Programs()",
     ("Schedule", "algorithms_by_operation"): "dict[str, str | tuple[str, ...]], ByOperation()",
     ("Schedule", "active_chunks"): "int | str, CountOrWord(1, 'fill')",
     ("GroupSchedule", "algorithms"): "dict[str, str], OneByOperation()",
@@ -93,6 +94,7 @@ from allrail.scenario.fields import (
 )
 from allrail.scenario.node import Described, Node
 from allrail.scenario.policies import Policy, order_of
+from allrail.scenario.programs import Programs
 from allrail.scenario.sugar import (
     ByGroup,
     Device,

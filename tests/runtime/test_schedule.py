@@ -38,3 +38,27 @@ def test_it_needs_no_torchrun(way, on_ranks, monkeypatch, tmp_path):
     options = {} if way == "disabled" else {"transport": way}
     one, other = on_ranks(lambda rank: train(rank, **options))
     assert one == other
+
+
+def test_a_program_of_one_s_own_gives_the_same_weights(on_ranks, tmp_path):
+    torch.set_num_threads(1)
+    step = (
+        '<step s="{}" type="{}" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" '
+        'depid="-1" deps="-1" hasdep="0"/>'
+    )
+    gpus = [
+        f'<gpu id="{one}"><tb id="0" send="{1 - one}" recv="{1 - one}" chan="0">'
+        f"{step.format(0, 's')}{step.format(1, 'rrc')}</tb></gpu>"
+        for one in range(2)
+    ]
+    (tmp_path / "swap.xml").write_text(
+        '<algo ngpus="2" nchunksperloop="1" coll="allreduce" inplace="1">'
+        + "".join(gpus)
+        + "</algo>"
+    )
+    job = tmp_path / "allrail.yaml"
+    job.write_text("schema_version: 1\nschedule: {algorithms: [swap.xml]}\n")
+    own = on_ranks(lambda rank: train(rank, transport="native", job=job))
+    ours = on_ranks(lambda rank: train(rank, transport="native"))
+    assert own == ours
+    assert own[0] == own[1]

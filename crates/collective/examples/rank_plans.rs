@@ -66,6 +66,7 @@ fn plan(sizes: &[u32], algorithm: &str, operation: Operation) -> CollectivePlan 
         sizes: Some(SizeRange { from: Bytes::new(1), to: Bytes::new(1 << 40) }),
         dimensions: (0..count).map(|d| DimensionId(d as u32)).collect(),
         algorithms: vec![algorithm.to_owned(); count],
+        programs: Default::default(),
         endpoint_delay: Time::ZERO,
         chunks,
         dimension_order,

@@ -13,17 +13,37 @@ pub enum CollectiveError {
         /// As given.
         name: String,
         /// The names that are known.
-        known: Vec<&'static str>,
+        known: Vec<String>,
     },
     /// An algorithm that does not do this operation.
     #[error("`{algorithm}` does not do `{operation}`; {valid} do")]
     Unsupported {
         /// Its name.
-        algorithm: &'static str,
+        algorithm: String,
         /// What was asked of it.
         operation: Operation,
         /// Those that do, as text.
         valid: String,
+        /// What it does.
+        does: &'static [Operation],
+    },
+    /// A program of one number of ranks, on a dimension of another.
+    #[error("`{algorithm}` is a program for {only} ranks, and the dimension joins {ranks}")]
+    Ranks {
+        /// Its name.
+        algorithm: String,
+        /// Its ranks.
+        only: u32,
+        /// Those of the dimension.
+        ranks: u32,
+    },
+    /// A program of a user's own that is not right, or not for what is asked of it.
+    #[error("`{name}`: {why}")]
+    Program {
+        /// Its name.
+        name: String,
+        /// What is wrong.
+        why: String,
     },
     /// A combination whose time is not modelled.
     #[error("{dimension}: {why}")]

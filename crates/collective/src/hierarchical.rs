@@ -138,7 +138,7 @@ impl Run {
         stage: Stage,
         (size, algorithm): (u32, &dyn Algorithm),
     ) -> Result<Self, CollectiveError> {
-        algorithm::check(algorithm, stage.operation)?;
+        algorithm::check(algorithm, stage.operation, size)?;
         let program = algorithm.program(stage.operation, size);
         let mut messages = Vec::new();
         for step in 0..program.step_count() {

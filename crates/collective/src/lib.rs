@@ -3,6 +3,7 @@
 //! - [`program`]: the common form of an algorithm, steps of sends and receives per rank.
 //! - [`steps`]: what worlds need of it: who sends how much to whom in each step.
 //! - [`algorithm`]: one file per algorithm, emitting a [`Program`] for any number of ranks.
+//! - [`msccl`]: programs of MSCCL, read, proved, and laid out as algorithms of a user's own.
 //! - [`grid`]: all-reduces over NPUs in a grid, as programs and as steps for thousands of ranks.
 //! - [`hierarchical`]: algorithms composed over the dimensions of a fabric, in any order.
 //! - [`in_network`]: the time of an all-reduce that switches do.
@@ -19,6 +20,7 @@ pub mod hierarchical;
 pub mod in_network;
 pub mod kind;
 pub mod model;
+pub mod msccl;
 pub mod plan;
 pub mod program;
 pub mod rank;

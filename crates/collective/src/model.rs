@@ -151,17 +151,17 @@ impl StageModel {
     ) -> Result<Self, CollectiveError> {
         let mut charges = vec![[None; Operation::ALL.len()]; fabric.dimensions.len()];
         for id in spanned.iter().copied() {
-            let algorithm = algorithms[id.index()];
+            let (algorithm, size) = (algorithms[id.index()], fabric.dimension(id).size);
             // Where stages scatter, gather and all-reduce, the last dimension does the last.
             let merged = operations.contains(&Operation::AllReduce)
                 && operations.contains(&Operation::ReduceScatter)
                 && spanned.last() == Some(&id);
             for operation in operations {
                 if merged && !algorithm.operations().contains(operation) {
-                    algorithm::check(algorithm, Operation::AllReduce)?;
+                    algorithm::check(algorithm, Operation::AllReduce, size)?;
                     continue;
                 }
-                algorithm::check(algorithm, *operation)?;
+                algorithm::check(algorithm, *operation, size)?;
                 charges[id.index()][index(*operation)] =
                     Some(charge(id, fabric, algorithm, *operation, endpoint_delay)?);
             }

@@ -10,7 +10,8 @@ use allrail_fabric::Fabric;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{CollectiveError, DimensionSet, Operation, SizeRange, algorithm};
+use crate::algorithm::OwnPrograms;
+use crate::{Algorithm, CollectiveError, DimensionSet, Operation, SizeRange};
 
 /// The version of the plan's schema.
 pub const SCHEMA_VERSION: u32 = 1;
@@ -70,6 +71,9 @@ pub struct CollectivePlan {
     pub dimensions: Vec<DimensionId>,
     /// The algorithm on each dimension of the fabric.
     pub algorithms: Vec<String>,
+    /// The programs of a user's own among them.
+    #[serde(default, skip_serializing_if = "OwnPrograms::is_empty")]
+    pub programs: OwnPrograms,
     /// Added to every step.
     pub endpoint_delay: Time,
     /// The chunks, in the order in which they are issued.
@@ -204,11 +208,19 @@ impl CollectivePlan {
     /// always the first. See [`Algorithm::turns`](crate::Algorithm::turns).
     #[must_use]
     pub fn turns(&self, dimension: DimensionId) -> u32 {
-        let algorithm = self.algorithms.get(dimension.index()).map(|tag| algorithm::named(tag));
-        match algorithm {
-            Some(Ok(algorithm)) => algorithm.turns(self.fabric.dimension(dimension).size).max(1),
-            _ => 1,
-        }
+        let algorithm = self.algorithm(dimension);
+        algorithm.map_or(1, |one| one.turns(self.fabric.dimension(dimension).size).max(1))
+    }
+
+    /// The algorithm of a dimension.
+    ///
+    /// # Errors
+    /// [`CollectiveError::Plan`] if it names none; [`CollectiveError::UnknownAlgorithm`].
+    pub fn algorithm(&self, dimension: DimensionId) -> Result<&dyn Algorithm, CollectiveError> {
+        let name = self.algorithms.get(dimension.index()).ok_or_else(|| {
+            CollectiveError::Plan(format!("it names no algorithm for {}", dimension.name()))
+        })?;
+        self.programs.named(name)
     }
 
     /// Checks that the plan holds together.

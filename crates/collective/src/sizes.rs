@@ -39,6 +39,8 @@ impl std::fmt::Display for SizeRange {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         if self.from == self.to {
             write!(f, "{}", self.from)
+        } else if self.to == Bytes::new(u64::MAX) {
+            write!(f, "{} to any size", self.from)
         } else {
             write!(f, "{} to {}", self.from, self.to)
         }

@@ -2,7 +2,10 @@
 
 use std::path::PathBuf;
 
+use allrail_collective::algorithm::OwnPrograms;
+use allrail_collective::msccl;
 use allrail_simulate::SimulateError;
+use allrail_simulate::error::Report;
 use allrail_simulate::training::TrainingScenario;
 use allrail_simulate::training::outcome::export::export;
 use allrail_workload::formats::chakra::Ranks;
@@ -10,7 +13,7 @@ use allrail_workload::formats::{self, convert};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
-use crate::{form_error, simulate_error, to_json};
+use crate::{form_error, raise, simulate_error, to_json};
 
 /// Imports a trace as a Chakra trace: a request (JSON), a report (JSON).
 #[pyfunction]
@@ -36,6 +39,36 @@ fn formats_table() -> String {
 #[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
 fn recognise(path: PathBuf) -> Option<&'static str> {
     formats::recognise(&path).map(allrail_workload::formats::Format::tag)
+}
+
+/// Reads a program of MSCCL and lays it out as an algorithm under a name; returns it (JSON).
+#[pyfunction]
+#[expect(clippy::needless_pass_by_value, reason = "arguments from Python are owned")]
+fn read_program(py: Python<'_>, path: PathBuf, name: &str) -> PyResult<String> {
+    let read = || msccl::open(&path).and_then(|text| msccl::algorithm(name, &text));
+    let own = py.detach(read).map_err(|msccl::Wrong { place, why, hint }| {
+        raise(&Report {
+            field: "schedule.algorithms".to_owned(),
+            value: name.to_owned(),
+            why: format!("{place}: {why}"),
+            hint,
+        })
+    })?;
+    Ok(to_json(&own.written()))
+}
+
+/// Refuses programs by name (JSON) of which one is not right.
+#[pyfunction]
+fn check_programs(programs: &str) -> PyResult<()> {
+    let read = serde_json::from_str::<OwnPrograms>(programs);
+    read.map(drop).map_err(|error| {
+        raise(&Report {
+            field: "schedule.programs".to_owned(),
+            value: String::new(),
+            why: error.to_string(),
+            hint: String::new(),
+        })
+    })
 }
 
 /// Writes a training scenario's step graph (JSON) as a Chakra trace, of `all` ranks or a `representative` of
@@ -71,5 +104,7 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(import_trace, module)?)?;
     module.add_function(wrap_pyfunction!(formats_table, module)?)?;
     module.add_function(wrap_pyfunction!(recognise, module)?)?;
+    module.add_function(wrap_pyfunction!(read_program, module)?)?;
+    module.add_function(wrap_pyfunction!(check_programs, module)?)?;
     module.add_function(wrap_pyfunction!(export_chakra, module)?)
 }

@@ -15,7 +15,8 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use allrail_collective::{CollectivePlan, algorithm};
+use allrail_collective::algorithm::{self, OwnPrograms};
+use allrail_collective::{Algorithm, CollectivePlan};
 use allrail_core::Bytes;
 use allrail_fabric::{Dimension, Fabric};
 use allrail_schedule::tensor::{self, TensorParameters};
@@ -151,10 +152,14 @@ pub struct JobSchedule {
     pub send_ahead: Bytes,
     /// The algorithm of each dimension, or `auto`, for all or in the list: for every size the fastest, as in a
     /// scenario. Left out: the same, but another than the usual one only where it is predicted to be a tenth
-    /// quicker, or a dimension joins few ranks.
+    /// quicker, or a dimension joins few ranks. An XML file is a program of MSCCL: it is taken for its
+    /// operation, and its sizes where it names any.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Algorithms")]
     pub algorithms: Option<Algorithms>,
+    /// Programs that `algorithms` name, by name: those of XML files stand here when these were read.
+    #[serde(skip_serializing_if = "OwnPrograms::is_empty")]
+    pub programs: OwnPrograms,
     /// Which part of which gradient goes next.
     pub tensor: JobTensor,
 }
@@ -168,6 +173,7 @@ impl Default for JobSchedule {
             smallest_chunk: settings::smallest_chunk(),
             send_ahead: settings::send_ahead(),
             algorithms: None,
+            programs: OwnPrograms::default(),
             tensor: JobTensor::default(),
         }
     }
@@ -300,10 +306,12 @@ impl Job {
                 "fabric".to_owned(),
                 json!(here.fabric.as_ref().map(|one| &one.dimensions)),
             );
-            let plans = serde_json::to_string(&here.plans).map_err(|error| malformed(&error))?;
-            let digest = Sha256::digest(plans);
-            let hash: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-            keys.insert("plan".to_owned(), json!((!here.plans.is_empty()).then_some(hash)));
+            let plans = (!here.plans.is_empty()).then(|| digest(&here.plans)).transpose()?;
+            keys.insert("plan".to_owned(), json!(plans));
+            if let Some(programs) = keys.get_mut("schedule").and_then(|one| one.get_mut("programs"))
+            {
+                *programs = json!(digest(&*programs)?);
+            }
             keys.insert("allrail".to_owned(), json!(env!("CARGO_PKG_VERSION")));
         }
         let mut flat = BTreeMap::new();
@@ -325,17 +333,11 @@ impl Job {
                         `secret: store` will do";
             return Err(RuntimeError::setting("secret", "none", why, hint));
         }
-        let JobSchedule { policy, chunks, smallest_chunk, send_ahead, algorithms, tensor, .. } =
-            self.schedule.clone();
-        for name in algorithms.iter().flat_map(Algorithms::named) {
-            algorithm::named(name).map_err(|error| {
-                let known: Vec<&str> = algorithm::ALL.iter().map(|one| one.tag()).collect();
-                let hint = format!("one of {}", known.join(", "));
-                RuntimeError::setting("schedule.algorithms", name, error.to_string(), hint)
-            })?;
-        }
+        let schedule = self.schedule.clone();
+        let JobSchedule { policy, chunks, smallest_chunk, send_ahead, .. } = schedule;
+        let JobSchedule { algorithms, programs, tensor, .. } = schedule;
         if let Some(said) = &algorithms {
-            said.each(dimensions.len()).map_err(|error| plans::wrong(&error))?;
+            check_algorithms(said, &programs, &dimensions)?;
         }
         if chunks == 0 {
             let why = "an exchange has one chunk at least";
@@ -355,6 +357,7 @@ impl Job {
             chunks,
             smallest_chunk,
             algorithms,
+            programs,
             plans: here.plans,
             tensor: tensor.policy,
             partition: None,
@@ -468,6 +471,40 @@ impl Job {
         let fastest = one.fastest.clone();
         Ok(DimensionSettings { size, interface, port, bandwidth, latency, kind, links, fastest })
     }
+}
+
+/// What long values are compared by.
+fn digest(value: &impl Serialize) -> Result<String, RuntimeError> {
+    let text = serde_json::to_string(value).map_err(|error| malformed(&error))?;
+    Ok(Sha256::digest(text)[..8].iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// Refuses algorithms that are not known, are not one for each dimension, or are for other ranks.
+fn check_algorithms(
+    said: &Algorithms,
+    programs: &OwnPrograms,
+    dimensions: &[DimensionSettings],
+) -> Result<(), RuntimeError> {
+    for name in said.named() {
+        programs.named(name).map_err(|error| {
+            let known: Vec<&str> = algorithm::ALL.iter().map(|one| one.tag()).collect();
+            let hint = format!("one of {}", known.join(", "));
+            RuntimeError::setting("schedule.algorithms", name, error.to_string(), hint)
+        })?;
+    }
+    let each = said.each(dimensions.len()).map_err(|error| plans::wrong(&error))?;
+    for (d, (choice, dimension)) in each.into_iter().zip(dimensions).enumerate() {
+        let Some(name) = choice.named() else { continue };
+        let only = programs.named(&name).ok().and_then(Algorithm::ranks);
+        if let Some(only) = only.filter(|only| *only != dimension.size) {
+            let size = dimension.size;
+            let why = format!("it is a program for {only} ranks, and dimension {d} joins {size}");
+            let hint = format!("name one that is written for {size} ranks, or `auto`");
+            let field = format!("schedule.algorithms[{d}]");
+            return Err(RuntimeError::setting(field, name, why, hint));
+        }
+    }
+    Ok(())
 }
 
 /// The same about the key of the file.

@@ -18,13 +18,13 @@ use std::collections::BTreeSet;
 
 use allrail_collective::rank::Plans;
 use allrail_collective::{
-    CollectiveError, CollectivePlan, DimensionSet, Operation, SizeRange, algorithm,
+    Algorithm, CollectiveError, CollectivePlan, DimensionSet, Operation, SizeRange, algorithm,
 };
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_engine::Ordering;
 use allrail_engine::engine;
 use allrail_fabric::Dimension;
-use allrail_schedule::algorithms::{self, Preference};
+use allrail_schedule::algorithms::{self, Choice, Preference};
 use allrail_schedule::chunk::{self, Composition, Parameters};
 use allrail_schedule::planner::finish;
 use allrail_schedule::{Algorithms, Request, ScheduleError, plan};
@@ -47,7 +47,8 @@ fn request(settings: &Settings, operation: Operation, size: Bytes) -> Request {
         policy: settings.policy.clone(),
         order: settings.order,
         chunks: chunks(settings, size),
-        algorithms: settings.algorithms.clone(),
+        algorithms: said(settings, operation, Some(size)).cloned(),
+        programs: settings.programs.clone(),
         active_chunks: None,
         endpoint_delay: Time::ZERO,
         parameters: Parameters { composition: composition(settings), ..Parameters::default() },
@@ -56,12 +57,25 @@ fn request(settings: &Settings, operation: Operation, size: Bytes) -> Request {
     }
 }
 
-/// A group reduces and gathers in one call, where the policy leaves that open.
+/// A group reduces and gathers in one call, where the policy leaves that open; so does the last dimension, where
+/// its algorithm does all-reduces as a whole.
 fn composition(settings: &Settings) -> Composition {
     let known = chunk::Plugins::default();
     let composes =
         known.named(&settings.policy).is_ok_and(|policy| policy.composes(Composition::Merged));
-    if settings.elsewhere && composes { Composition::Merged } else { Composition::default() }
+    let last = match &settings.algorithms {
+        Some(Algorithms::Each(each)) => each.last().cloned().and_then(Choice::named),
+        _ => None,
+    };
+    let whole = last.is_some_and(|name| {
+        let does = settings.programs.named(&name).map(Algorithm::operations).unwrap_or_default();
+        does.contains(&Operation::AllReduce) && !does.contains(&Operation::ReduceScatter)
+    });
+    if (settings.elsewhere || whole) && composes {
+        Composition::Merged
+    } else {
+        Composition::default()
+    }
 }
 
 /// As many as the settings say, but none smaller than they say.
@@ -84,12 +98,20 @@ pub(crate) fn time(
 }
 
 /// What the settings say of algorithms. They are named for all-reduces; another operation may not be among what
-/// they do, and then nothing is said of it.
-fn said(settings: &Settings, operation: Operation) -> Option<&Algorithms> {
-    let does =
-        |tag: &str| algorithm::named(tag).is_ok_and(|one| one.operations().contains(&operation));
-    let said = settings.algorithms.as_ref();
-    said.filter(|said| operation == Operation::AllReduce || said.named().all(does))
+/// they do, and then nothing is said of it; nor where a program is for another operation, or for other sizes.
+fn said(settings: &Settings, operation: Operation, size: Option<Bytes>) -> Option<&Algorithms> {
+    let does = |tag: &str| match settings.programs.get(tag) {
+        Some(own) => {
+            let fits = size.is_none_or(|size| own.check_size(size).is_ok());
+            own.operation() == operation && fits
+        }
+        None => {
+            let known = algorithm::named(tag);
+            operation == Operation::AllReduce
+                || known.is_ok_and(|one| one.operations().contains(&operation))
+        }
+    };
+    settings.algorithms.as_ref().filter(|said| said.named().all(does))
 }
 
 /// What another algorithm than the usual has to be, where the settings leave it open.
@@ -104,8 +126,8 @@ fn names(
     operation: Operation,
     size: Bytes,
 ) -> Result<Vec<String>, ScheduleError> {
-    let said = said(settings, operation);
-    let request = Request { algorithms: said.cloned(), ..request(settings, operation, size) };
+    let said = said(settings, operation, Some(size));
+    let request = request(settings, operation, size);
     match said {
         // Whoever carries the data has its own.
         None if !settings.elsewhere => {
@@ -147,6 +169,10 @@ pub(crate) fn wrong(error: &ScheduleError) -> RuntimeError {
     match error {
         ScheduleError::Field { field, value, why, hint } => {
             RuntimeError::setting(field, value, why, hint)
+        }
+        ScheduleError::Collective(error) => {
+            let hint = "name others, or `auto`: `allrail plan` of such a scenario says which go";
+            RuntimeError::setting("schedule.algorithms", "...", error.to_string(), hint)
         }
         other => {
             RuntimeError::setting("schedule.policy", "...", other.to_string(), "another policy")
@@ -315,7 +341,13 @@ fn by_size(
         }
         inside *= u64::from(one.size);
     }
-    let tenths = if said(settings, operation).is_some() { 10 } else { preference(settings).tenths };
+    let named = settings.algorithms.iter().flat_map(Algorithms::named);
+    for range in named.filter_map(|name| settings.programs.get(name)?.sizes()) {
+        let (from, to) = (range.from.count().max(2), range.to.count().max(1));
+        tried.extend([from - 1, from, to, to.saturating_add(1)]);
+    }
+    let tenths =
+        if said(settings, operation, None).is_some() { 10 } else { preference(settings).tenths };
     let usual = request(settings, operation, Bytes::new(1));
     let usual = Request { algorithms: None, ..usual }.algorithm_names()?;
     let counted = |names: &[String], size: u64| {
@@ -364,6 +396,10 @@ pub(crate) fn table(
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
+
+    use allrail_collective::Program;
+    use allrail_collective::algorithm::Own;
+    use allrail_collective::program::{Blocks, Combine};
 
     use super::*;
     use crate::settings::tests::local;
@@ -476,6 +512,47 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A swap of whole buffers between two ranks.
+    fn swap(name: &str, sizes: Option<SizeRange>) -> Own {
+        let mut program = Program::empty(2, 1, 1);
+        for rank in 0..2 {
+            let block = || Blocks::range(0..1);
+            program.message(0, (rank, block()), (1 - rank, block()), Combine::Reduce);
+        }
+        Own::new(name, Operation::AllReduce, sizes, program).expect("it is right")
+    }
+
+    #[test]
+    fn a_program_is_taken_for_its_operation_and_its_sizes() {
+        let sizes = SizeRange { from: Bytes::new(3_000), to: Bytes::new(1 << 21) };
+        let mut settings = local(0, &[2]);
+        settings.algorithms = Some(vec!["swap.xml"].into());
+        settings.programs = std::iter::once(swap("swap.xml", Some(sizes))).collect();
+        let plans = of(&settings, Operation::AllReduce).expect("plans");
+        assert!(table(0, plans.clone()).is_ok());
+        for size in [1, 2_999, 3_000, 1 << 20, 1 << 21, (1 << 21) + 1, 1 << 40] {
+            let holds = |plan: &&CollectivePlan| plan.holds_for().contains(Bytes::new(size));
+            let plan = plans.iter().find(holds).expect("every size has a plan");
+            let own = plan.algorithms == ["swap.xml"];
+            assert_eq!(own, sizes.contains(Bytes::new(size)), "{size}");
+            assert_eq!(own, plan.programs.get("swap.xml").is_some());
+        }
+        let others = of(&settings, Operation::AllGather).expect("plans");
+        assert!(others.iter().all(|plan| plan.programs.is_empty()));
+    }
+
+    #[test]
+    fn one_on_the_last_dimension_reduces_whole() {
+        let mut settings = local(0, &[3, 2]);
+        settings.algorithms = Some(vec!["ring", "swap.xml"].into());
+        settings.programs = std::iter::once(swap("swap.xml", None)).collect();
+        let plans = of(&settings, Operation::AllReduce).expect("plans");
+        assert!(plans.iter().all(|plan| plan.chunks[0].stages.len() == 3));
+        settings.algorithms = Some(vec!["double_binary_tree", "ring"].into());
+        let error = of(&settings, Operation::AllReduce).expect_err("it scatters nothing");
+        assert!(error.to_string().contains("`double_binary_tree` does not do"), "{error}");
     }
 
     #[test]

@@ -22,6 +22,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use allrail_collective::CollectivePlan;
+use allrail_collective::algorithm::OwnPrograms;
 use allrail_core::{Bandwidth, Bytes, Time};
 use allrail_fabric::{Dimension, Fabric, Fastest, Kind};
 use allrail_schedule::tensor::TensorParameters;
@@ -132,6 +133,9 @@ pub struct Settings {
     /// which is predicted to be the quickest, if by a tenth.
     #[serde(default)]
     pub algorithms: Option<Algorithms>,
+    /// Programs that `algorithms` name, by name; each is taken for its operation and its sizes.
+    #[serde(default, skip_serializing_if = "OwnPrograms::is_empty")]
+    pub programs: OwnPrograms,
     /// Plans that are carried out as they are, where they hold.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub plans: Vec<CollectivePlan>,

@@ -239,7 +239,7 @@ pub(crate) fn check_measured(fabric: &Fabric) -> Result<(), ScheduleError> {
                 let all = || algorithm::ALL.iter().map(|one| one.tag()).collect();
                 let found = algorithm::named(tag)
                     .map_err(|error| wrong(tag, error.to_string(), known(all())))?;
-                if let Err(error) = algorithm::check(found, operation) {
+                if let Err(error) = algorithm::check(found, operation, dimension.size) {
                     let hint = "name one that does".to_owned();
                     return Err(wrong(tag, error.to_string(), hint));
                 }

@@ -1,6 +1,7 @@
 //! The hash of everything that a planner's result depends on, so that plans can be kept.
 
 use allrail_collective::Operation;
+use allrail_collective::algorithm::OwnPrograms;
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::Fabric;
 use serde::Serialize;
@@ -21,6 +22,8 @@ pub(crate) struct Inputs<'a> {
     pub(crate) size: Bytes,
     pub(crate) dimensions: &'a [DimensionId],
     pub(crate) algorithms: &'a [String],
+    #[serde(skip_serializing_if = "OwnPrograms::is_empty")]
+    pub(crate) programs: &'a OwnPrograms,
     pub(crate) chunks: u32,
     pub(crate) order: Order,
     /// Of a planned order, those that may fix it.
@@ -71,6 +74,7 @@ mod tests {
                 size: Bytes::new(1),
                 dimensions: &[],
                 algorithms: &[],
+                programs: &OwnPrograms::default(),
                 chunks: 1,
                 order: Order::FIFO,
                 fixed_by: &[],

@@ -4,7 +4,8 @@
 use std::borrow::Cow;
 
 use allrail_collective::{
-    ChunkPlan, CollectivePlan, Operation, Stage, StageModel, algorithm,
+    ChunkPlan, CollectivePlan, Operation, Stage, StageModel,
+    algorithm::OwnPrograms,
     model::topology_aware,
     plan::{SCHEMA_VERSION, check_stages},
 };
@@ -38,6 +39,8 @@ pub struct Request {
     pub chunks: u32,
     /// The algorithm of each dimension; topology-aware where `None`.
     pub algorithms: Option<Algorithms>,
+    /// What `algorithms` may name beside those of [`allrail_collective::algorithm::ALL`].
+    pub programs: OwnPrograms,
     /// How many stages a dimension runs at once; no limit where `None`.
     pub active_chunks: Option<ActiveChunks>,
     /// Added to every step.
@@ -194,9 +197,20 @@ impl Request {
         if self.operation != Operation::AllReduce || spanned.len() != 1 {
             return Ok(false);
         }
-        let algorithm = algorithm::named(&self.algorithm_names()?[spanned[0].index()])?;
+        let names = self.algorithm_names()?;
+        let algorithm = self.programs.named(&names[spanned[0].index()])?;
         Ok(self.parameters.composition != Composition::Stages
             || !algorithm.operations().contains(&Operation::ReduceScatter))
+    }
+
+    /// Refuses programs that are for collectives of other sizes.
+    fn check_sizes(&self, names: &[String]) -> Result<(), ScheduleError> {
+        for id in self.spanned() {
+            if let Some(own) = self.programs.get(&names[id.index()]) {
+                own.check_size(self.size)?;
+            }
+        }
+        Ok(())
     }
 
     /// The operations that the stages of the plan can have.
@@ -228,6 +242,7 @@ impl Request {
             size: self.size,
             dimensions: &self.spanned(),
             algorithms: &algorithms,
+            programs: &self.programs.among(&algorithms),
             chunks: self.chunks,
             order: self.order,
             fixed_by: if self.order.keeps_to_plans() { &fixed_by } else { &[] },
@@ -252,18 +267,19 @@ pub fn model_of(plan: &CollectivePlan, fabric: &Fabric) -> Result<StageModel, Sc
             operations.push(stage.operation);
         }
     }
-    model(fabric, &plan.algorithms, &plan.dimensions, &operations, plan.endpoint_delay)
+    let named = (plan.algorithms.as_slice(), &plan.programs);
+    model(fabric, named, &plan.dimensions, &operations, plan.endpoint_delay)
 }
 
 fn model(
     fabric: &Fabric,
-    names: &[String],
+    (names, programs): (&[String], &OwnPrograms),
     spanned: &[DimensionId],
     operations: &[Operation],
     endpoint_delay: Time,
 ) -> Result<StageModel, ScheduleError> {
     let algorithms =
-        names.iter().map(|name| algorithm::named(name)).collect::<Result<Vec<_>, _>>()?;
+        names.iter().map(|name| programs.named(name)).collect::<Result<Vec<_>, _>>()?;
     Ok(StageModel::new(fabric, &algorithms, spanned, operations, endpoint_delay)?)
 }
 
@@ -304,7 +320,9 @@ pub fn schedule(request: &Request) -> Result<Scheduled, ScheduleError> {
     let spanned = request.spanned();
     let one_stage = request.is_one_stage()?;
     let operations = if one_stage { &[Operation::AllReduce] } else { request.stage_operations() };
-    let model = model(&request.fabric, &algorithms, &spanned, operations, request.endpoint_delay)?;
+    request.check_sizes(&algorithms)?;
+    let named = (algorithms.as_slice(), &request.programs);
+    let model = model(&request.fabric, named, &spanned, operations, request.endpoint_delay)?;
     let members = spanned.iter().map(|id| u64::from(request.fabric.dimension(*id).size)).product();
     let chunks =
         request.parameters.cut(request.operation, request.size, request.chunks, members)?;
@@ -339,6 +357,7 @@ pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
     let scheduled = schedule(request)?;
     let work = scheduled.work()?;
     let dimensions = request.fabric.dimensions.len();
+    let algorithms = request.algorithm_names()?;
     let outcome = fix(&work, request.order, dimensions, request.active_chunks);
     let Scheduled { chunks, stages, .. } = scheduled;
     // More than the buffer where chunks are padded.
@@ -351,7 +370,8 @@ pub fn plan(request: &Request) -> Result<CollectivePlan, ScheduleError> {
         size,
         sizes: None,
         dimensions: request.spanned(),
-        algorithms: request.algorithm_names()?,
+        programs: request.programs.among(&algorithms),
+        algorithms,
         endpoint_delay: request.endpoint_delay,
         chunks: chunks
             .into_iter()

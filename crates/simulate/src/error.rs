@@ -1,6 +1,6 @@
 //! What can go wrong with a simulation.
 
-use allrail_collective::CollectiveError;
+use allrail_collective::{CollectiveError, Operation};
 use allrail_fabric::FabricError;
 use allrail_schedule::ScheduleError;
 
@@ -100,11 +100,33 @@ impl SimulateError {
                     "it is not an algorithm".to_owned(),
                     format!("use one of `{}`", known.join("`, `")),
                 ),
-                CollectiveError::Unsupported { algorithm, operation, valid } => report(
+                CollectiveError::Unsupported { algorithm, operation, valid, does } => {
+                    let scatters = [Operation::ReduceScatter, Operation::AllGather];
+                    let whole = does.contains(&Operation::AllReduce)
+                        && scatters.contains(operation)
+                        && !scatters.iter().any(|half| does.contains(half));
+                    let hint = if whole {
+                        format!(
+                            "{valid} do; an all-reduce as a whole is one on a single dimension, that on \
+                             the last with `composition: merged`, and every one with `sequential`"
+                        )
+                    } else {
+                        format!("{valid} do")
+                    };
+                    let why = format!("it does not do `{operation}`");
+                    report("schedule.algorithms", algorithm, why, hint)
+                }
+                CollectiveError::Ranks { algorithm, only, ranks } => report(
                     "schedule.algorithms",
                     algorithm,
-                    format!("it does not do `{operation}`"),
-                    format!("{valid} do"),
+                    format!("it is a program for {only} ranks, and {ranks} run it here"),
+                    format!("name one that is written for {ranks} ranks, or `auto`"),
+                ),
+                CollectiveError::Program { name, why } => report(
+                    "schedule.algorithms",
+                    name,
+                    why.clone(),
+                    "mend the program, or name another algorithm".to_owned(),
                 ),
                 CollectiveError::NotModelled { dimension, why } => report(
                     &format!("fabric.dimensions[{}]", dimension.0),

@@ -114,6 +114,13 @@ impl PlanFile {
             {
                 return Err(other("algorithms", plan.algorithms.join(", "), ours.to_string()));
             }
+            let own = &scenario.schedule.programs;
+            let differs = |name: &&String| {
+                own.get(name).is_some_and(|one| plan.programs.get(name) != Some(one))
+            };
+            if let Some(name) = plan.algorithms.iter().find(differs) {
+                return Err(other("programs", name.clone(), "another of this name".to_owned()));
+            }
             if plan.check_size(collective.size).is_err() {
                 let holds_for = plan.holds_for().to_string();
                 return Err(other("size", holds_for, collective.size.to_string()));

@@ -3,7 +3,7 @@
 //! Chunks with the same stages have the same messages; each kind is composed over the dimensions
 //! and proved once.
 
-use allrail_collective::{Stage, algorithm, hierarchical, verify};
+use allrail_collective::{Stage, hierarchical, verify};
 use allrail_core::DimensionId;
 use serde::Serialize;
 
@@ -48,7 +48,7 @@ pub fn prove(scenario: &Scenario) -> Result<Proof, SimulateError> {
         let dimensions = plan
             .dimensions
             .iter()
-            .map(|id| Ok((size(id), algorithm::named(&plan.algorithms[id.index()])?)))
+            .map(|id| Ok((size(id), plan.algorithm(*id)?)))
             .collect::<Result<Vec<_>, SimulateError>>()?;
         let mut proved: Vec<Vec<Stage>> = Vec::new();
         for (i, chunk) in plan.chunks.iter().enumerate() {

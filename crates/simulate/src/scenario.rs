@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use allrail_collective::Operation;
+use allrail_collective::algorithm::OwnPrograms;
 use allrail_core::{Bytes, DimensionId, Time};
 use allrail_fabric::Fabric;
 use allrail_fabric::topologies::{self, GraphTopology};
@@ -107,9 +108,12 @@ pub struct Schedule {
     pub send_ahead: Bytes,
     /// Added to every message at its ends.
     pub endpoint_delay: Time,
+    /// Programs that `algorithms` name, by name: those of XML files stand here when these were read.
+    pub programs: OwnPrograms,
     /// One per dimension; if left out: `ring` on rings, `direct` on fully connected dimensions,
     /// `halving_doubling` on switches. `auto`, for all or in the list: for each collective the fastest of its
-    /// size, as the dimension's `fastest` says or else its model.
+    /// size, as the dimension's `fastest` says or else its model. An XML file is a program of MSCCL, for an
+    /// operation and a number of ranks.
     pub algorithms: Option<Algorithms>,
     /// Of a workload: the algorithms of a kind of collective, where they differ from `algorithms`:
     /// `{all_gather: [direct, ring]}`, `{broadcast: auto}`.
@@ -157,6 +161,7 @@ impl Default for Schedule {
             send_ahead: Bytes::default(),
             endpoint_delay: Time::ZERO,
             algorithms: None,
+            programs: OwnPrograms::default(),
             algorithms_by_operation: BTreeMap::new(),
             collective_order: CollectiveOrder::default(),
             communicators: Communicators::default(),
@@ -184,6 +189,7 @@ impl Schedule {
             order: self.order,
             chunks: self.chunks,
             algorithms: self.algorithms.clone(),
+            programs: self.programs.clone(),
             active_chunks: self.active_chunks,
             endpoint_delay: self.endpoint_delay,
             parameters: Parameters {

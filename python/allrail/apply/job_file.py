@@ -10,7 +10,7 @@ from allrail.apply.decision import Decision, Inapplicable
 
 ABOUT = "`allrail.yaml` and a plan, for `allrail.torch`"
 
-_SCHEDULE = ("policy", "order", "algorithms", "smallest_chunk")
+_SCHEDULE = ("policy", "order", "programs", "algorithms", "smallest_chunk")
 
 
 def files(decision: Decision) -> dict[str, str]:

@@ -34,6 +34,7 @@ JobLike = str | os.PathLike[str] | Mapping[str, Any]
 FILE = "allrail.yaml"
 ENVIRONMENT = "ALLRAIL_JOB"
 SECRET_FILE = "ALLRAIL_SECRET_FILE"  # noqa: S105 - the name of a variable
+AUTO = "auto"
 _FROM_STORE = "store"
 _LONGEST_SECRET = 4096
 _OF_ALL = ("fabric", "plan", "pin", "port")
@@ -92,7 +93,10 @@ class Job:
             keys["interfaces"] = list(self.keys["interfaces"])[-1:]
         schedule = dict(keys.get("schedule", {}))
         if isinstance(named := schedule.get("algorithms"), list):
-            keys["schedule"] = {**schedule, "algorithms": named[-1:]}
+            program = schedule.get("programs", {}).get(named[-1], {})
+            # A program is for one number of ranks.
+            fits = program.get("ranks", ranks) == ranks
+            keys["schedule"] = {**schedule, "algorithms": named[-1:] if fits else AUTO}
         fabric = self.fabric
         if fabric is not None:
             last = {**fabric["dimensions"][-1], "kind": "switch", "size": ranks}
@@ -354,9 +358,22 @@ def _read(tree: Any, places: Places, folder: Path) -> Job:
             line=place.line,
         )
     check_mapping(tree, job_schema(), path=(), places=places)
+    if "schedule" in tree:
+        tree = {**tree, "schedule": _schedule(tree["schedule"], places, folder)}
     fabric = _fabric(tree["fabric"], places, folder) if "fabric" in tree else None
     plans = Plan.load(folder / tree["plan"]).plans if "plan" in tree else []
     return Job(tree, fabric, plans, folder, places)
+
+
+def _schedule(said: Any, places: Places, folder: Path) -> Any:
+    """Return the schedule with the programs that its algorithms name."""
+    from allrail.scenario.explain import at_place
+    from allrail.scenario.programs import with_programs
+
+    try:
+        return with_programs(said, folder=folder)
+    except InputError as error:
+        raise at_place(error, places) from None
 
 
 def _fabric(named: Any, places: Places, folder: Path) -> dict[str, Any]:

@@ -107,6 +107,7 @@ _ALIKE = (
     "chunks",
     "smallest_chunk",
     "algorithms",
+    "programs",
     "tensor",
     "partition",
     "plans",

@@ -21,7 +21,7 @@ from allrail.runtime.record import Record
 from allrail.runtime.steps import OUTSIDE, Step, middle_half
 
 _ITERATIONS = 4
-_SAID = ("policy", "order", "algorithms")
+_SAID = ("policy", "order", "programs", "algorithms")
 _CREDIT = "1 TiB"
 """A transport whose frames carry names holds nothing back."""
 

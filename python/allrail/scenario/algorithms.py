@@ -2,37 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from pydantic_core import CoreSchema, core_schema
 
 from allrail.errors import InputError, show
 from allrail.scenario.choices import OPERATIONS
 from allrail.scenario.fields import OneOf, Quantity, _Field, parse_quantity, refuse
 
+if TYPE_CHECKING:
+    from pydantic import GetCoreSchemaHandler
+
 AUTO = "auto"
 """The algorithm that is chosen."""
 
 
-class PerDimension(_Field):
+class _WithPrograms(_Field):
+    """What may name programs of the same schedule, which stand before it."""
+
+    def check(self, value: Any, programs: Collection[str] = ()) -> Any:
+        """Return the value to keep, or `refuse` it."""
+        raise NotImplementedError
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        del source, handler
+        return core_schema.with_info_plain_validator_function(
+            lambda value, info: self.check(value, info.data.get("programs") or ())
+        )
+
+
+class PerDimension(_WithPrograms):
     """An algorithm for each dimension, some or all of which may be chosen."""
 
     def __init__(self, field: str) -> None:
         self.field = field
 
-    def check(self, value: Any) -> str | tuple[str, ...]:
-        """Return the word, or the list."""
+    def check(self, value: Any, programs: Collection[str] = ()) -> str | tuple[str, ...]:
+        """Return the word, or the list; names may be those of programs, too."""
         if isinstance(value, str) and value == AUTO:
             return AUTO
         if not isinstance(value, (list, tuple)):
             refuse("it is not a list", hint=f"one algorithm per dimension, or `{AUTO}`")
-        return tuple(self._one(*each) for each in enumerate(value))
+        return tuple(self._one(*each, programs) for each in enumerate(value))
 
-    def _one(self, place: int, name: Any) -> str:
+    def _one(self, place: int, name: Any, programs: Collection[str]) -> str:
         from pydantic_core import PydanticCustomError
 
-        if name == AUTO:
-            return AUTO
+        if isinstance(name, str) and (name == AUTO or name in programs):
+            return name
         try:
             return OneOf(table="algorithms").check(name)
         except PydanticCustomError as error:
@@ -41,20 +62,22 @@ class PerDimension(_Field):
                 told["why"],
                 field=f"{self.field}[{place}]",
                 value=show(name),
-                hint=f"{told['hint']}; `{AUTO}` is whatever is the fastest",
+                hint=f"{told['hint']}; `{AUTO}` is whatever is the fastest"
+                + "".join(f"; `{program}` is a program of this schedule" for program in programs),
             ) from None
 
     def schema(self) -> dict[str, Any]:
         """Return the JSON schema."""
         names = [*OneOf(table="algorithms").schema()["enum"], AUTO]
-        each = {"type": "array", "items": {"type": "string", "enum": names}}
-        return {"anyOf": [{"const": AUTO}, each]}
+        # Others are programs: files, or names of `schedule.programs`.
+        each = {"type": "string", "anyOf": [{"enum": names}, {"pattern": "."}]}
+        return {"anyOf": [{"const": AUTO}, {"type": "array", "items": each}]}
 
 
-class ByOperation(_Field):
+class ByOperation(_WithPrograms):
     """Operation to algorithms, one per dimension."""
 
-    def check(self, value: Any) -> dict[str, str | tuple[str, ...]]:
+    def check(self, value: Any, programs: Collection[str] = ()) -> dict[str, str | tuple[str, ...]]:
         """Return the mapping."""
         if not isinstance(value, Mapping):
             hint = "for example `{all_gather: [direct, ring]}`, one algorithm per dimension"
@@ -64,7 +87,7 @@ class ByOperation(_Field):
             "schedule.algorithms_by_operation",
         )
         return {
-            operation.check(key): PerDimension(f"{path}.{key}").check(said)
+            operation.check(key): PerDimension(f"{path}.{key}").check(said, programs)
             for key, said in value.items()
         }
 

@@ -198,6 +198,8 @@ class _Check:
         elif _is_whole(schema):
             hint = "for example `{topology: fat_tree, npus: 1024, levels: 2}`"
             raise self.refuse("it is not a mapping with `topology`", hint, path, value)
+        elif kind == "object" and "properties" not in schema:
+            self._named(value, schema["additionalProperties"], path)
         elif kind == "object":
             self.mapping(value, schema, path)
         elif kind == "array":
@@ -210,6 +212,12 @@ class _Check:
             self._text(value, path)
         else:
             self._number(value, path)
+
+    def _named(self, value: Any, schema: dict[str, Any], path: Path) -> None:
+        if not isinstance(value, dict):
+            raise self.refuse("it is not a mapping of names", "`{name: ...}`", path, value)
+        for name, one in value.items():
+            self.value(one, schema, (*path, name))
 
     def _quantity(self, value: Any, field: Quantity, path: Path) -> None:
         from pydantic_core import PydanticCustomError

@@ -27,6 +27,7 @@ from allrail.scenario.fields import (
 )
 from allrail.scenario.node import Described, Node
 from allrail.scenario.policies import Policy, order_of
+from allrail.scenario.programs import Programs
 from allrail.scenario.sugar import (
     ByGroup,
     Device,
@@ -209,13 +210,19 @@ class Schedule(Node):
     endpoint_delay: Annotated[str, Quantity("time")] = Field(
         default="0 ps", description="Added to every message at its ends."
     )
+    programs: Annotated[dict[str, Any], Programs()] | None = Field(
+        default={},
+        description="Programs that `algorithms` name, by name: those of XML files stand here "
+        "when these were read.",
+    )
     algorithms: Annotated[str | tuple[str, ...], PerDimension("schedule.algorithms")] | None = (
         Field(
             default=None,
             description="One per dimension; if left out: `ring` on rings, `direct` on fully "
             "connected dimensions, `halving_doubling` on switches. `auto`, for all or "
             "in the list: for each collective the fastest of its size, as the "
-            "dimension's `fastest` says or else its model.",
+            "dimension's `fastest` says or else its model. An XML file is a program of "
+            "MSCCL, for an operation and a number of ranks.",
         )
     )
     algorithms_by_operation: Annotated[dict[str, str | tuple[str, ...]], ByOperation()] = Field(

@@ -20,6 +20,7 @@ from allrail.scenario.node import plain
 from allrail.scenario.overrides import Sets, apply, parse_sets
 from allrail.scenario.places import Places
 from allrail.scenario.presets import load_any_fabric, preset_names, read_fabric
+from allrail.scenario.programs import files_in, with_programs
 from allrail.scenario.text import read_file
 from allrail.scenario.workload import FORMER
 
@@ -67,6 +68,7 @@ def load_scenario(scenario: ScenarioLike, *, sets: Sets = ()) -> Scenario:
     )
     if isinstance(tree.get("workload"), Mapping):
         tree["workload"] = _of_today(tree["workload"], places, notes)
+    here: dict[str, FilePath] = {}
     for written, value, place in parse_sets(sets):
         steps = written
         if len(written) == 2 and written[0] == "workload" and written[1] in FORMER:
@@ -80,6 +82,9 @@ def load_scenario(scenario: ScenarioLike, *, sets: Sets = ()) -> Scenario:
             chosen = _absolute(value, preset_names())
         elif steps == ("workload", "model"):
             chosen = _absolute(value, model_names())
+        elif steps[0] == "schedule":
+            # A file in an override starts at the current folder.
+            here |= {name: FilePath(name) for name in files_in(value) if FilePath(name).exists()}
         tree = apply(tree, steps, chosen, place=place, places=places)
     if isinstance(tree.get("fabric"), str):
         resolve_fabric(tree, places, folder)
@@ -89,6 +94,11 @@ def load_scenario(scenario: ScenarioLike, *, sets: Sets = ()) -> Scenario:
         tree["fabric"] = resolve(tree["fabric"], places=places, folder=folder, at=("fabric",))
     if isinstance(tree.get("workload"), Mapping):
         _resolve_model(tree, places, folder)
+    if "schedule" in tree:
+        try:
+            tree["schedule"] = with_programs(tree["schedule"], folder=folder, elsewhere=here)
+        except InputError as error:
+            raise at_place(error, places) from None
     if isinstance(tree.get("traffic"), Mapping) and isinstance(tree["traffic"].get("file"), str):
         _read_trace(tree, places, folder)
     if isinstance(tree.get("collective"), Mapping):

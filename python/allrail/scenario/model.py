@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path as FilePath
 from typing import Annotated, Any, Self
 
 from pydantic import (
@@ -30,6 +31,7 @@ from allrail.scenario.graph import GraphFabric
 from allrail.scenario.keys import Collective, Messages, Schedule
 from allrail.scenario.node import Node, SchemaVersion, plain
 from allrail.scenario.places import Places
+from allrail.scenario.programs import with_programs
 from allrail.scenario.sugar import PacketSettings, PlacementField, WhatIfName
 from allrail.scenario.traffic import Traffic
 from allrail.scenario.workload import Workload
@@ -130,8 +132,12 @@ class Scenario(Node):
 
     @model_validator(mode="before")
     @classmethod
-    def _without_numpy(cls, tree: Any) -> Any:
-        return plain(tree)
+    def _as_files(cls, tree: Any) -> Any:
+        """Without numpy's scalars, and with the programs that it names."""
+        tree = plain(tree)
+        if isinstance(tree, Mapping) and isinstance(tree.get("schedule"), Mapping):
+            tree = {**tree, "schedule": with_programs(tree["schedule"], folder=FilePath())}
+        return tree
 
     @model_validator(mode="after")
     def _fits_the_fabric(self) -> Self:
@@ -190,6 +196,8 @@ class Scenario(Node):
             tree = self.model_dump(exclude=without)
             for key in ("tensor", "coordination", "algorithms_by_operation"):
                 tree["schedule"].pop(key)
+            if not self.schedule.programs:
+                tree["schedule"].pop("programs")
             return json.dumps(tree, ensure_ascii=False, separators=(",", ":"))
         tree = self.model_dump(exclude={"collective", "schedule"}, exclude_none=True)
         return json.dumps(tree, ensure_ascii=False)

@@ -25,6 +25,7 @@ from allrail.scenario.models import load_model, model_names
 from allrail.scenario.node import Node
 from allrail.scenario.places import Place, parse_path
 from allrail.scenario.presets import preset_names, read_fabric
+from allrail.scenario.programs import with_programs
 from allrail.scenario.workload import FORMER
 from allrail.training import show_value
 
@@ -183,7 +184,7 @@ def axis_of(
         return _coupled(key, given, base=base, folder=folder, place=place)
     name = _field(key, base=base, place=place)
     values = tuple(
-        Value({name: _resolved(name, one, folder)}, _cells(name, one, given)) for one in given
+        Value(_sets({name: one}, base, folder), _cells(name, one, given)) for one in given
     )
     fields = dict.fromkeys(field for value in values for field in value.cells)
     return Axis(name, tuple(fields), values)
@@ -206,7 +207,7 @@ def _coupled(
                 field=key,
             )
         named = {_field(str(field), base=base, place=place): one[field] for field in first}
-        sets = {field: _resolved(field, value, folder) for field, value in named.items()}
+        sets = _sets(named, base, folder)
         values.append(Value(sets, {field: _plainly(value) for field, value in named.items()}))
     if not first:
         raise InputError(
@@ -231,8 +232,22 @@ def _plainly(value: Any) -> Any:
     return show_value(value) if isinstance(value, (Mapping, list, tuple)) else value
 
 
+def _sets(named: Mapping[str, Any], base: Scenario, folder: FilePath) -> dict[str, Any]:
+    """Values by path, with what the files hold that they name: workers elsewhere have none."""
+    programs = base.schedule.programs or {}
+    read: dict[str, Any] = {}
+    for field, value in named.items():
+        first, _, rest = field.partition(".")
+        key, _, operation = rest.partition(".")
+        if first == "schedule" and key in ("algorithms", "algorithms_by_operation"):
+            said = {key: {operation: value} if operation else value, "programs": programs}
+            read |= with_programs(said, folder=folder)["programs"]
+    values = {field: _resolved(field, value, folder) for field, value in named.items()}
+    return ({"schedule.programs": read} if read != programs else {}) | values
+
+
 def _resolved(name: str, value: Any, folder: FilePath) -> Any:
-    """A file that a value names, as its content: workers elsewhere do not have it."""
+    """A file that a value names, as its content."""
     if not isinstance(value, str):
         return value
     if name == "fabric" and value not in preset_names():

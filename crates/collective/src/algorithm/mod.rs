@@ -11,6 +11,7 @@ pub mod direct;
 pub mod double_binary_tree;
 pub mod halving_doubling;
 pub mod halving_doubling_near;
+pub mod own;
 pub mod parameter_server;
 pub mod ring;
 pub mod ring_by_block;
@@ -20,6 +21,8 @@ use allrail_fabric::Kind;
 
 use crate::unaware::Pattern;
 use crate::{CollectiveError, Operation, Program};
+
+pub use own::{Own, OwnPrograms};
 
 /// What an operation costs a rank, in closed form.
 ///
@@ -80,7 +83,7 @@ impl LinkTime {
 /// worlds for its program.
 pub trait Algorithm: Sync {
     /// The tag in scenario files.
-    fn tag(&self) -> &'static str;
+    fn tag(&self) -> &str;
 
     /// One line for the docs: what it does and where it comes from.
     fn about(&self) -> &'static str;
@@ -107,6 +110,11 @@ pub trait Algorithm: Sync {
     fn turns(&self, ranks: u32) -> u32 {
         let _ = ranks;
         1
+    }
+
+    /// The one number of ranks that it is for; `None` where it is for any.
+    fn ranks(&self) -> Option<u32> {
+        None
     }
 }
 
@@ -138,29 +146,36 @@ pub fn named(name: &str) -> Result<&'static dyn Algorithm, CollectiveError> {
     ALL.iter().copied().find(|algorithm| algorithm.tag() == name).ok_or_else(|| {
         CollectiveError::UnknownAlgorithm {
             name: name.to_owned(),
-            known: ALL.iter().map(|algorithm| algorithm.tag()).collect(),
+            known: ALL.iter().map(|algorithm| algorithm.tag().to_owned()).collect(),
         }
     })
 }
 
-/// Refuses an operation that `algorithm` does not do.
+/// Refuses an operation that `algorithm` does not do, and ranks that it is not for.
 ///
 /// # Errors
-/// [`CollectiveError::Unsupported`] with those that do it.
-pub fn check(algorithm: &dyn Algorithm, operation: Operation) -> Result<(), CollectiveError> {
-    if algorithm.operations().contains(&operation) {
-        return Ok(());
+/// [`CollectiveError::Unsupported`] with those that do it; [`CollectiveError::Ranks`].
+pub fn check(
+    algorithm: &dyn Algorithm,
+    operation: Operation,
+    ranks: u32,
+) -> Result<(), CollectiveError> {
+    if !algorithm.operations().contains(&operation) {
+        let doing = ALL.iter().filter(|other| other.operations().contains(&operation));
+        let valid: Vec<String> = doing.map(|other| format!("`{}`", other.tag())).collect();
+        return Err(CollectiveError::Unsupported {
+            algorithm: algorithm.tag().to_owned(),
+            operation,
+            valid: valid.join(", "),
+            does: algorithm.operations(),
+        });
     }
-    let valid: Vec<String> = ALL
-        .iter()
-        .filter(|other| other.operations().contains(&operation))
-        .map(|other| format!("`{}`", other.tag()))
-        .collect();
-    Err(CollectiveError::Unsupported {
-        algorithm: algorithm.tag(),
-        operation,
-        valid: valid.join(", "),
-    })
+    match algorithm.ranks() {
+        Some(only) if only != ranks => {
+            Err(CollectiveError::Ranks { algorithm: algorithm.tag().to_owned(), only, ranks })
+        }
+        _ => Ok(()),
+    }
 }
 
 /// A number of steps as `Cost` counts them; more than 2^32 − 1 only beyond 2^31 ranks.
@@ -175,7 +190,7 @@ mod tests {
     #[test]
     fn an_empty_cell_names_the_algorithms_that_do_it() {
         let tree = named("double_binary_tree").expect("known");
-        let error = check(tree, Operation::AllToAll).expect_err("not supported");
+        let error = check(tree, Operation::AllToAll, 4).expect_err("not supported");
         assert_eq!(
             error.to_string(),
             "`double_binary_tree` does not do `all_to_all`; `ring`, `ring_unidirectional`, \

@@ -149,7 +149,7 @@ pub fn named(name: &str) -> Result<&'static dyn GridAllReduce, CollectiveError> 
     ALL.iter().copied().find(|algorithm| algorithm.tag() == name).ok_or_else(|| {
         CollectiveError::UnknownAlgorithm {
             name: name.to_owned(),
-            known: ALL.iter().map(|algorithm| algorithm.tag()).collect(),
+            known: ALL.iter().map(|algorithm| algorithm.tag().to_owned()).collect(),
         }
     })
 }

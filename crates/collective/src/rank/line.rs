@@ -37,7 +37,7 @@ impl Line {
         size: u32,
         own: u32,
     ) -> Result<Self, CollectiveError> {
-        algorithm::check(algorithm, operation)?;
+        algorithm::check(algorithm, operation, size)?;
         let in_place = operation != Operation::AllToAll;
         let sharded = !matches!(operation, Operation::AllReduce | Operation::Broadcast);
         let shards = if sharded { size } else { 1 };

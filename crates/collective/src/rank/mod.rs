@@ -70,7 +70,7 @@
 //! #     schema_version: SCHEMA_VERSION, policy: "baseline".into(), operation: Operation::AllReduce,
 //! #     fabric: Fabric { memory_bandwidth: None, window: None, name: "three".into(), dimensions: vec![dimension] },
 //! #     size: Bytes::new(4000), sizes: None, dimensions: vec![DimensionId(0)],
-//! #     algorithms: vec!["direct".into()], endpoint_delay: Time::ZERO,
+//! #     algorithms: vec!["direct".into()], programs: Default::default(), endpoint_delay: Time::ZERO,
 //! #     chunks: vec![ChunkPlan {
 //! #         bytes: Bytes::new(4000),
 //! #         stages: vec![stage(Operation::ReduceScatter), stage(Operation::AllGather)],

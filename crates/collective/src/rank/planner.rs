@@ -12,7 +12,7 @@ use super::line::Line;
 use super::message::{Chunk, Shape};
 use super::shape::{Route, RouteStage};
 use crate::plan::check_stages;
-use crate::{CollectiveError, CollectivePlan, Operation, SizeRange, algorithm};
+use crate::{CollectiveError, CollectivePlan, Operation, SizeRange};
 
 /// What a rank does in a collective: its messages, chunk by chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -264,10 +264,7 @@ fn line(
     (dimension, operation): (DimensionId, Operation),
 ) -> Result<Line, CollectiveError> {
     let position = at(positions, dimension);
-    let name = plan.algorithms.get(dimension.index()).ok_or_else(|| {
-        CollectiveError::Plan(format!("it names no algorithm for {}", dimension.name()))
-    })?;
-    Line::new(algorithm::named(name)?, operation, position.size, position.counted())
+    Line::new(plan.algorithm(dimension)?, operation, position.size, position.counted())
 }
 
 fn at(positions: &[Position], dimension: DimensionId) -> Position {

@@ -4,5 +4,6 @@ mod closed_forms;
 mod composition;
 mod grid;
 mod in_network;
+mod msccl;
 mod mutations;
 mod rank;

@@ -95,7 +95,7 @@
 //! #     operation: Operation::AllReduce, size: Bytes::new(1024), dimensions: Vec::new(),
 //! #     policy: "baseline".to_owned(), order: Order::FIFO, chunks: 1, algorithms: None,
 //! #     active_chunks: None, endpoint_delay: Time::ZERO, parameters: Parameters::default(), seed: 1,
-//! #     plugins: Default::default(),
+//! #     programs: Default::default(), plugins: Default::default(),
 //! # };
 //! # let plan = allrail_schedule::plan(&request)?;
 //! let mut plans = Plans::new(0, 16);

@@ -40,6 +40,7 @@ fn part() -> Arc<RankPlan> {
         sizes: Some(SizeRange { from: size, to: size }),
         dimensions: vec![dimension],
         algorithms: vec!["direct".to_owned()],
+        programs: Default::default(),
         endpoint_delay: Time::ZERO,
         chunks: vec![ChunkPlan { bytes: size, stages }],
         dimension_order: vec![(0..2).map(|stage| StageRef { chunk: 0, stage }).collect()],

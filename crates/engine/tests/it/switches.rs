@@ -24,6 +24,7 @@ pub(crate) fn plan(
         )
     };
     let request = Request {
+        programs: Default::default(),
         plugins: Default::default(),
         fabric: Fabric {
             memory_bandwidth: None,

@@ -74,6 +74,8 @@ fn key(request: &Request) -> String {
         endpoint_delay: _,
         parameters: Parameters { threshold: _, loads: _, composition: _, cut: _, smallest_chunk: _ },
         seed: _,
+        // Of its programs, those that are named count, by their content.
+        programs: _,
         // Of its plugins, the one that is named counts, by its tag and version.
         plugins: _,
     } = request;

@@ -6,12 +6,11 @@
 
 use std::sync::Arc;
 
+use allrail_collective::algorithm::Own;
 use allrail_collective::model::DimensionSet;
 use allrail_collective::plan::scattered_at_start;
 use allrail_collective::program::{Blocks, Combine, Receive, Send};
-use allrail_collective::{
-    CollectivePlan, Operation, Pace, Pattern, Program, Stage, StageRef, algorithm,
-};
+use allrail_collective::{CollectivePlan, Operation, Pace, Pattern, Program, Stage, StageRef};
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_engine::{StageTask, Stages};
 use allrail_fabric::kinds::{self, Reach};
@@ -30,22 +29,35 @@ pub const MAX_RANKS: u64 = 1 << 17;
 
 /// Programs that were made, by algorithm, operation and number of ranks.
 #[derive(Default)]
-pub struct Programs(Vec<(String, Operation, u32, Arc<Program>)>);
+pub struct Programs(Vec<Made>);
+
+struct Made {
+    name: String,
+    /// Where it is a user's own: two plans may have one of this name.
+    own: Option<Arc<Own>>,
+    operation: Operation,
+    size: u32,
+    program: Arc<Program>,
+}
 
 impl Programs {
     fn get(
         &mut self,
-        name: &str,
-        operation: Operation,
+        plan: &CollectivePlan,
+        Stage { operation, dimension }: Stage,
         (kind, size): (Kind, u32),
         field: impl FnOnce() -> String,
     ) -> Result<Arc<Program>, SimulateError> {
-        let known =
-            self.0.iter().find(|known| (known.1, known.2) == (operation, size) && known.0 == name);
-        if let Some(known) = known {
-            return Ok(Arc::clone(&known.3));
+        let (name, algorithm) = (&plan.algorithms[dimension.index()], plan.algorithm(dimension)?);
+        let own = plan.programs.get(name);
+        let is_it = |made: &&Made| {
+            (made.operation, made.size) == (operation, size)
+                && made.name == *name
+                && made.own.as_ref() == own
+        };
+        if let Some(known) = self.0.iter().find(is_it) {
+            return Ok(Arc::clone(&known.program));
         }
-        let algorithm = algorithm::named(name)?;
         let steps = u64::from(algorithm.cost(operation, size).steps);
         let counted = algorithm.on_links(kind, operation, size).messages;
         let messages = counted.unwrap_or(match operation {
@@ -65,7 +77,8 @@ impl Programs {
             program = block_by_block(&program);
         }
         let program = Arc::new(program);
-        self.0.push((name.to_owned(), operation, size, Arc::clone(&program)));
+        let (name, own, made) = (name.clone(), own.cloned(), Arc::clone(&program));
+        self.0.push(Made { name, own, operation, size, program: made });
         Ok(program)
     }
 }
@@ -185,16 +198,16 @@ pub fn lower(
         let mut scattered = scattered_at_start(&chunk.stages);
         let mut left = plan.dimensions.iter().fold(DimensionSet::default(), |set, d| set.with(*d));
         let mut first = 0;
-        for Stage { operation, dimension } in chunk.stages.iter().copied() {
+        for stage in chunk.stages.iter().copied() {
+            let Stage { operation, dimension } = stage;
             let on = fabric.dimension(dimension);
             let field = || format!("fabric.dimensions[{}].size", ports[dimension.index()]);
-            let name = &plan.algorithms[dimension.index()];
-            let program = programs.get(name, operation, (on.kind, on.size), field)?;
+            let program = programs.get(plan, stage, (on.kind, on.size), field)?;
             left = left.without(dimension);
             unreached.push(left);
             let outside = scattered.without(dimension);
             let steps = program.step_count() as u64;
-            let known = algorithm::named(name)?.on_links(on.kind, operation, on.size);
+            let known = plan.algorithm(dimension)?.on_links(on.kind, operation, on.size);
             let everyone = known.unaware == Some(Pattern::Direct) && !broadcast;
             let window = fabric.window.filter(|_| everyone);
             messages.stages.push(Expanded {

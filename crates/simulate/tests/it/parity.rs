@@ -72,6 +72,7 @@ fn request(fabric: Fabric, operation: Operation, size: u64, chunks: u32) -> Requ
         endpoint_delay: Time::ZERO,
         parameters: Parameters::default(),
         seed: 1,
+        programs: Default::default(),
         plugins: Plugins::default(),
     }
 }

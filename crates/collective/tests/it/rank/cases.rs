@@ -74,6 +74,7 @@ pub(crate) fn plan(
         sizes: Some(SizeRange { from: Bytes::new(1), to: Bytes::new(u64::MAX) }),
         dimensions,
         algorithms: algorithms.iter().map(|&name| name.to_owned()).collect(),
+        programs: Default::default(),
         endpoint_delay: Time::ZERO,
         chunks,
         dimension_order: vec![Vec::new(); sizes.len()],

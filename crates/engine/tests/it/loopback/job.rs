@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use allrail_collective::algorithm::Own;
 use allrail_collective::rank::Plans;
-use allrail_collective::{CollectivePlan, DimensionSet, Operation};
+use allrail_collective::{Algorithm, CollectivePlan, DimensionSet, Operation};
 use allrail_core::{Bytes, DimensionId};
 use allrail_engine::engine::{self, Coordination};
 use allrail_engine::{Dtype, Ordering};
@@ -15,7 +16,7 @@ use allrail_schedule::tensor::{self, TensorParameters};
 
 use super::draw::Draw;
 use super::faults::{Fault, TakenFor};
-use super::plans::{any_plan, sizes};
+use super::plans::{any_plan, own_plan, sizes};
 
 /// What the transport asks of the order of launches.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -188,6 +189,44 @@ impl Job {
             draw.shuffle(submissions);
         }
         job
+    }
+
+    /// One collective as a user's own program, alone or behind another dimension.
+    pub(crate) fn own(seed: u64, own: Own) -> Self {
+        let mut draw = Draw(seed);
+        let ranks = own.ranks().expect("a program is of so many");
+        let sizes = if draw.one_in(2) { vec![ranks] } else { vec![2, ranks] };
+        let all: u32 = sizes.iter().product();
+        let operation = own.operation();
+        let elements = u64::from(all) * draw.below(400) as u64;
+        let plan = own_plan(&mut draw, &sizes, own, Order::FIFO);
+        let tensor = Tensor {
+            dtype: draw.one_of(&Dtype::ALL),
+            elements: match operation {
+                Operation::AllToAll => elements,
+                _ => elements + draw.below(3) as u64,
+            },
+            operation,
+            dimensions: plan.dimensions.clone(),
+            plan: Arc::new(plan),
+            priority: 0,
+            root: 0,
+        };
+        Self {
+            seed,
+            sizes,
+            transport: Transport::Tagged,
+            order: Order::FIFO,
+            active_chunks: None,
+            granule: Bytes::new(draw.one_of(&[1, 4, 12, 64])),
+            tensors: vec![tensor],
+            submissions: vec![vec![(0, 0)]; all as usize],
+            unused: BTreeSet::new(),
+            calls: false,
+            named: false,
+            engine: None,
+            fault: None,
+        }
     }
 
     /// One collective, whose planned order all ranks keep to.

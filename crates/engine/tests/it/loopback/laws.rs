@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use allrail_collective::algorithm;
+use allrail_collective::{algorithm, msccl};
 use allrail_engine::Broken;
 use allrail_schedule::coordinate::cause::{About, Cause};
 use allrail_schedule::tensor::{TensorParameters, TensorPolicy};
 use allrail_schedule::{Key, chunk, coordinate, queue, tensor};
 
 use super::faults::Fault;
+use super::programs;
 use super::{Driver, Job, Loopback, Outcome, RankOutcome, Transport, contents};
 
 fn number(variable: &str, default: u64) -> u64 {
@@ -147,6 +148,17 @@ fn with_a_planned_order_every_launch_meets_its_own() {
         assert!(first.ranks == second.ranks, "{}: another run", seeds.what(seed));
     }
     seeds.end([]);
+}
+
+#[test]
+fn programs_of_a_user_s_own_give_what_they_should() {
+    let mut seeds = Seeds::of("programs_of_a_user");
+    for (seed, (name, text)) in (0u64..).zip(programs::all()) {
+        let own = msccl::algorithm(&name, &text).unwrap_or_else(|wrong| panic!("{name}: {wrong}"));
+        for seed in [4 * seed, 4 * seed + 1, 4 * seed + 2, 4 * seed + 3] {
+            check_twice(&mut seeds, seed, &Job::own(seed, own.clone()));
+        }
+    }
 }
 
 #[test]

@@ -20,6 +20,8 @@ mod matcher;
 mod network;
 mod node;
 mod plans;
+#[path = "../../../../collective/tests/it/msccl/programs.rs"]
+mod programs;
 
 use allrail_collective::StageRef;
 use allrail_engine::engine::Stopped;

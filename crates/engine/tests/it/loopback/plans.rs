@@ -1,6 +1,7 @@
 //! Fabrics and plans for them, from a seed.
 
-use allrail_collective::{Algorithm, CollectivePlan, Operation, SizeRange, algorithm};
+use allrail_collective::algorithm::{self, Own};
+use allrail_collective::{Algorithm, CollectivePlan, Operation, SizeRange};
 use allrail_core::{Bandwidth, Bytes, DimensionId, Time};
 use allrail_fabric::{Dimension, Fabric, Kind};
 use allrail_schedule::chunk::{self, Composition, Parameters};
@@ -40,6 +41,33 @@ fn fabric(draw: &mut Draw, sizes: &[u32]) -> Fabric {
     }
 }
 
+/// A plan that takes a user's own program on the last dimension, for any size.
+pub(super) fn own_plan(draw: &mut Draw, sizes: &[u32], own: Own, order: Order) -> CollectivePlan {
+    let operation = own.operation();
+    let mut algorithms = vec!["ring".to_owned(); sizes.len() - 1];
+    algorithms.push(own.tag().to_owned());
+    let chunks = 1 + draw.below(4) as u32;
+    let request = Request {
+        programs: std::iter::once(own).collect(),
+        plugins: Default::default(),
+        fabric: fabric(draw, sizes),
+        operation,
+        size: Bytes::new(u64::from(chunks) * (1 + draw.next() % 100_000)),
+        dimensions: Vec::new(),
+        policy: "baseline".to_owned(),
+        order,
+        chunks,
+        algorithms: Some(algorithms.into()),
+        active_chunks: None,
+        endpoint_delay: Time::ZERO,
+        parameters: Parameters { composition: Composition::Merged, ..Parameters::default() },
+        seed: draw.next(),
+    };
+    let mut plan = plan(&request).unwrap_or_else(|error| panic!("{error}: {request:?}"));
+    plan.sizes = Some(SizeRange { from: Bytes::new(1), to: Bytes::new(u64::MAX) });
+    plan
+}
+
 /// What a chunk scheduler makes of this, with any algorithms, for any size.
 pub(super) fn any_plan(
     draw: &mut Draw,
@@ -71,6 +99,7 @@ pub(super) fn any_plan(
     let algorithms = sizes.iter().map(|_| draw.one_of(&fit).tag().to_owned()).collect();
     let chunks = 1 + draw.below(4) as u32;
     let request = Request {
+        programs: Default::default(),
         plugins: Default::default(),
         fabric: fabric(draw, sizes),
         operation,

@@ -44,6 +44,7 @@ pub(crate) fn request(fabric: Fabric, operation: Operation, size: &str, policy: 
         endpoint_delay: Time::ZERO,
         parameters: Parameters::default(),
         seed: 0,
+        programs: Default::default(),
         plugins: Plugins::default(),
     }
 }

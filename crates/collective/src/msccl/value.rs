@@ -3,10 +3,12 @@
 use std::rc::Rc;
 
 /// A chunk's name: its number among all of the operation, and the ranks that are summed in it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(super) struct Value {
     pub(super) chunk: u32,
     pub(super) from: Rc<[u64]>,
+    /// As [`Flow`](super::Flow) counts it.
+    pub(super) number: u32,
 }
 
 /// One rank, of so many.

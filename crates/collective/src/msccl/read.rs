@@ -5,20 +5,20 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use allrail_collective::Operation;
 use allrail_core::Bytes;
 use roxmltree::{Document, Node as Element};
 
-use super::super::super::error::TraceError;
-use super::{Algorithm, Block, Buffer, Gpu, KINDS, Step};
+use super::{Block, Buffer, File, Gpu, KINDS, Step, Wrong};
+use crate::{Operation, SizeRange};
 
 /// Of `coll`.
-const OPERATIONS: [(&str, Operation); 5] = [
+const OPERATIONS: [(&str, Operation); 6] = [
     ("allreduce", Operation::AllReduce),
     ("reducescatter", Operation::ReduceScatter),
     ("reduce_scatter", Operation::ReduceScatter),
     ("allgather", Operation::AllGather),
     ("alltoall", Operation::AllToAll),
+    ("broadcast", Operation::Broadcast),
 ];
 const BUFFERS: [(&str, Buffer); 3] =
     [("i", Buffer::Input), ("o", Buffer::Output), ("s", Buffer::Scratch)];
@@ -30,26 +30,28 @@ const MOST_BLOCKS: usize = 4096;
 /// Blocks times steps of all GPUs: a proof keeps a number for each, at most.
 const MOST_CLOCKS: u64 = 1 << 28;
 
-/// Reads a file.
+/// The content of a file.
+///
+/// # Errors
+/// It cannot be read.
+pub fn open(file: &Path) -> Result<String, Wrong> {
+    std::fs::read_to_string(file).map_err(|error| {
+        let missing = error.kind() == std::io::ErrorKind::NotFound;
+        let why = if missing { "there is no such file".to_owned() } else { error.to_string() };
+        Wrong::new("the file", why, "name an XML file of MSCCL, from the scenario's folder")
+    })
+}
+
+/// Reads the content of a file.
 ///
 /// # Errors
 /// Names the line, the element and the attribute.
-pub(super) fn read(file: &Path) -> Result<Algorithm, TraceError> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
-        let missing = error.kind() == std::io::ErrorKind::NotFound;
-        let why = if missing { "there is no such file".to_owned() } else { error.to_string() };
-        TraceError::new(
-            file,
-            "the file",
-            why,
-            "name an XML file of MSCCL, from the scenario's folder",
-        )
-    })?;
-    let tree = Document::parse(&text).map_err(|error| {
+pub fn read(text: &str) -> Result<File, Wrong> {
+    let tree = Document::parse(text).map_err(|error| {
         let why = format!("it is no XML: {error}");
-        TraceError::new(file, "the file", why, "mend it, or export it again")
+        Wrong::new("the file", why, "mend it, or export it again")
     })?;
-    let reader = Reader { file, tree: &tree };
+    let reader = Reader { tree: &tree };
     let algo = tree.root_element();
     if !algo.has_tag_name("algo") {
         let why = format!("its element is `{}`, not `algo`", algo.tag_name().name());
@@ -63,20 +65,31 @@ pub(super) fn read(file: &Path) -> Result<Algorithm, TraceError> {
 }
 
 struct Reader<'a> {
-    file: &'a Path,
     tree: &'a Document<'a>,
 }
 
-type Attempt<T> = Result<T, TraceError>;
+type Attempt<T> = Result<T, Wrong>;
 
 impl<'a> Reader<'a> {
     fn line(&self, of: Element<'_, '_>) -> u32 {
         self.tree.text_pos_at(of.range().start).row
     }
 
-    fn wrong(&self, of: Element<'_, '_>, why: impl Into<String>, hint: &str) -> TraceError {
+    fn wrong(&self, of: Element<'_, '_>, why: impl Into<String>, hint: &str) -> Wrong {
         let place = format!("line {}, `{}`", self.line(of), of.tag_name().name());
-        TraceError::new(self.file, place, why, hint)
+        Wrong::new(place, why, hint)
+    }
+
+    /// The elements in another, all of one name.
+    fn children(&self, of: Element<'a, 'a>, name: &str) -> Attempt<Vec<Element<'a, 'a>>> {
+        let all: Vec<Element<'a, 'a>> = of.children().filter(Element::is_element).collect();
+        match all.iter().find(|one| !one.has_tag_name(name)) {
+            Some(other) => {
+                let why = format!("MSCCL's `{}` has `{name}` in it only", of.tag_name().name());
+                Err(self.wrong(*other, why, "leave it out; a copy on a GPU is a step, `cpy`"))
+            }
+            None => Ok(all),
+        }
     }
 
     fn text(&self, of: Element<'a, 'a>, name: &str) -> Attempt<&'a str> {
@@ -122,27 +135,33 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn algorithm(&self, algo: Element<'a, 'a>) -> Attempt<Algorithm> {
+    fn algorithm(&self, algo: Element<'a, 'a>) -> Attempt<File> {
         let coll = self.text(algo, "coll")?;
         let named = OPERATIONS.iter().find(|(name, _)| *name == coll);
         let (_, operation) = *named.ok_or_else(|| {
             let why = format!("its `coll` is `{coll}`");
-            let hint = "what is run is `allreduce`, `reducescatter`, `allgather` and `alltoall`";
+            let hint = "what is run is `allreduce`, `reducescatter`, `allgather`, `alltoall` and \
+                        `broadcast`";
             self.wrong(algo, why, hint)
         })?;
         let ranks = self.count(algo, "ngpus", MOST)?;
         let chunks = self.count(algo, "nchunksperloop", MOST)?;
-        let sharded = operation != Operation::AllReduce;
+        let sharded = operation.is_sharded();
         if chunks == 0 || ranks < 2 || (sharded && !chunks.is_multiple_of(ranks)) {
             let why = format!("it has {chunks} chunks over {ranks} ranks");
             let hint = "two ranks or more, a chunk or more, of equal shards as many for each rank";
             return Err(self.wrong(algo, why, hint));
         }
         let in_place = self.count(algo, "inplace", 1)? == 1;
-        let most = Some(self.bytes(algo, "maxBytes")?).filter(|most| *most > 0);
-        let sizes = (Bytes::new(self.bytes(algo, "minBytes")?), most.map(Bytes::new));
+        let sizes = match (self.bytes(algo, "minBytes")?, self.bytes(algo, "maxBytes")?) {
+            (0, 0) => None,
+            (least, most) => {
+                let most = if most == 0 { u64::MAX } else { most };
+                Some(SizeRange { from: Bytes::new(least), to: Bytes::new(most) })
+            }
+        };
         let mut gpus: BTreeMap<u32, Gpu> = BTreeMap::new();
-        for gpu in algo.children().filter(Element::is_element) {
+        for gpu in self.children(algo, "gpu")? {
             let id = self.count(gpu, "id", ranks - 1)?;
             if gpus.insert(id, self.gpu(gpu, id, ranks)?).is_some() {
                 return Err(self.wrong(
@@ -166,13 +185,13 @@ impl<'a> Reader<'a> {
                 format!("{blocks} blocks and {places} chunks of all ranks are too many to prove");
             return Err(self.wrong(algo, why, "take fewer chunks or channels"));
         }
-        Ok(Algorithm { file: self.file.to_path_buf(), operation, in_place, chunks, sizes, gpus })
+        Ok(File { operation, in_place, chunks, sizes, gpus })
     }
 
     fn gpu(&self, gpu: Element<'a, 'a>, id: u32, ranks: u32) -> Attempt<Gpu> {
         let mut blocks: Vec<Block> = Vec::new();
         let mut waits: Vec<(Element<'a, 'a>, usize, usize)> = Vec::new();
-        for tb in gpu.children().filter(Element::is_element) {
+        for tb in self.children(gpu, "tb")? {
             let number = self.count(tb, "id", MOST)?;
             if blocks.len() == MOST_BLOCKS {
                 let why = format!("GPU {id} has more than {MOST_BLOCKS} blocks");
@@ -189,7 +208,7 @@ impl<'a> Reader<'a> {
                 channel: self.count(tb, "chan", MOST)?,
                 steps: Vec::new(),
             };
-            for (k, step) in tb.children().filter(Element::is_element).enumerate() {
+            for (k, step) in self.children(tb, "step")?.into_iter().enumerate() {
                 waits.push((step, blocks.len(), k));
                 block.steps.push(self.step(step, k, &block)?);
             }

@@ -15,11 +15,10 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
-use allrail_collective::Operation;
-
-use super::super::super::error::TraceError;
+use super::flow::{At, End, Flow, Origin};
 use super::value::{self, Value, is_of, ranks};
-use super::{Algorithm, Block, Buffer, Step};
+use super::{Block, Buffer, File, Step, Wrong, title};
+use crate::Operation;
 
 /// A place of a rank, and what has happened to it.
 #[derive(Default)]
@@ -29,14 +28,14 @@ struct Held {
     read: Vec<At>,
 }
 
-/// A step: its block, of all ranks' counted on, and its number there.
-type At = (usize, usize);
 type Clock = Rc<[u32]>;
 
 struct Message {
     values: Vec<Value>,
     clock: Clock,
     from: At,
+    /// Of the flow.
+    number: usize,
 }
 
 /// A step's waiting, or its mistake.
@@ -45,11 +44,11 @@ enum Outcome {
     Waits(At),
 }
 
-/// Proves it.
+/// Proves it, and says what moves and is added on the way.
 ///
 /// # Errors
 /// The first step that is wrong, with its line.
-pub(super) fn prove(algorithm: &Algorithm) -> Result<(), TraceError> {
+pub fn prove(algorithm: &File) -> Result<Flow, Wrong> {
     let mut run = Run::new(algorithm)?;
     loop {
         let mut moved = false;
@@ -65,11 +64,12 @@ pub(super) fn prove(algorithm: &Algorithm) -> Result<(), TraceError> {
         }
     }
     run.all_over()?;
-    run.check_end()
+    run.check_end()?;
+    Ok(run.flow)
 }
 
 struct Run<'a> {
-    algorithm: &'a Algorithm,
+    algorithm: &'a File,
     /// (rank, block) of all ranks; those of a rank stand together.
     blocks: Vec<(usize, &'a Block)>,
     first: Vec<usize>,
@@ -82,10 +82,11 @@ struct Run<'a> {
     channels: BTreeMap<(u32, u32, u32), [Option<usize>; 2]>,
     under_way: BTreeMap<(u32, u32, u32), VecDeque<Message>>,
     held: Vec<BTreeMap<(Buffer, u32), Held>>,
+    flow: Flow,
 }
 
 impl<'a> Run<'a> {
-    fn new(algorithm: &'a Algorithm) -> Result<Self, TraceError> {
+    fn new(algorithm: &'a File) -> Result<Self, Wrong> {
         let mut blocks = Vec::new();
         let mut first = Vec::new();
         for (rank, gpu) in algorithm.gpus.iter().enumerate() {
@@ -111,7 +112,7 @@ impl<'a> Run<'a> {
                     );
                     let hint = "a channel joins one block to one";
                     let title = format!("block {} of GPU {rank}", block.id);
-                    return Err(TraceError::new(&algorithm.file, title, why, hint));
+                    return Err(Wrong::new(title, why, hint));
                 }
             }
         }
@@ -128,6 +129,7 @@ impl<'a> Run<'a> {
             channels,
             under_way: BTreeMap::new(),
             held: (0..ranks).map(|_| BTreeMap::new()).collect(),
+            flow: Flow::default(),
         };
         run.start();
         Ok(run)
@@ -141,6 +143,7 @@ impl<'a> Run<'a> {
             let each = chunks / ranks;
             let brought = match self.algorithm.operation {
                 Operation::AllGather => each,
+                Operation::Broadcast if rank > 0 => 0,
                 _ => chunks,
             };
             for place in 0..brought {
@@ -149,8 +152,9 @@ impl<'a> Run<'a> {
                     Operation::AllToAll => rank * chunks + place,
                     _ => place,
                 };
+                let number = self.flow.value(rank, chunk, Origin::Brought);
                 let place = self.alias(rank as usize, (Buffer::Input, place));
-                let value = Some(Value { chunk, from: Rc::clone(&from) });
+                let value = Some(Value { chunk, from: Rc::clone(&from), number });
                 self.held[rank as usize].insert(place, Held { value, ..Held::default() });
             }
         }
@@ -165,26 +169,24 @@ impl<'a> Run<'a> {
         match (buffer, self.algorithm.operation) {
             (Buffer::Input, Operation::AllGather) => (Buffer::Output, own + at),
             (Buffer::Output, Operation::ReduceScatter) => (Buffer::Input, own + at),
-            (Buffer::Output, Operation::AllReduce | Operation::AllToAll) => (Buffer::Input, at),
+            (Buffer::Output, Operation::AllReduce | Operation::AllToAll | Operation::Broadcast) => {
+                (Buffer::Input, at)
+            }
             _ => (buffer, at),
         }
     }
 
     fn title(&self, (block, step): At) -> String {
         let (rank, of) = self.blocks[block];
-        let found = &of.steps[step];
-        format!(
-            "line {}: step {step} (`{}`) of block {} of GPU {rank}",
-            found.line, found.kind.tag, of.id
-        )
+        title(rank, of, step)
     }
 
-    fn wrong(&self, at: At, why: impl Into<String>, hint: &str) -> TraceError {
-        TraceError::new(&self.algorithm.file, self.title(at), why, hint)
+    fn wrong(&self, at: At, why: impl Into<String>, hint: &str) -> Wrong {
+        Wrong::new(self.title(at), why, hint)
     }
 
     /// The step that a block waits for, or the next one done.
-    fn step(&mut self, block: usize) -> Result<Outcome, TraceError> {
+    fn step(&mut self, block: usize) -> Result<Outcome, Wrong> {
         let (rank, of) = self.blocks[block];
         let at = (block, self.next[block]);
         let step = &of.steps[at.1];
@@ -211,17 +213,17 @@ impl<'a> Run<'a> {
                 return Err(self.wrong(at, why, "both ends of a message have the same `cnt`"));
             }
             join(&mut clock, &message.clock);
-            came = Some(message.values);
+            came = Some(self.flow.received(own, message.number, at, message.values));
         }
         clock[block] = at.1 as u32 + 1;
         let mut values = came.unwrap_or_default();
         if step.kind.reads {
             let taken = self.take(at, rank, step.source, step, &clock)?;
-            values = if values.is_empty() { taken } else { self.sum(at, values, taken)? };
+            values = if values.is_empty() { taken } else { self.sum(at, &values, &taken)? };
         }
         if step.kind.adds && !step.kind.receives {
             let there = self.take(at, rank, step.destination, step, &clock)?;
-            values = self.sum(at, values, there)?;
+            values = self.sum(at, &values, &there)?;
         }
         if step.kind.stores {
             self.store(at, rank, step, &values, &clock)?;
@@ -237,18 +239,20 @@ impl<'a> Run<'a> {
                     "give it one, with `recv` and `chan` of this block",
                 ));
             }
-            let message = Message { values, clock: Rc::clone(&clock), from: at };
+            let number = self.flow.sent((own, key.1), at, &values);
+            let message = Message { values, clock: Rc::clone(&clock), from: at, number };
             self.under_way.entry(key).or_default().push_back(message);
         }
         if self.awaited.contains_key(&at) {
             self.over.insert(at, Rc::clone(&clock));
         }
         self.clocks[block] = clock;
+        self.flow.order.push(at);
         Ok(Outcome::Done)
     }
 
     /// The step of a sender that a receive waits for.
-    fn sender(&self, at: At, key: (u32, u32, u32)) -> Result<At, TraceError> {
+    fn sender(&self, at: At, key: (u32, u32, u32)) -> Result<At, Wrong> {
         let never = |why: String| {
             Err(self.wrong(at, why, "a deadlock: mend the sender, or leave the step out"))
         };
@@ -273,7 +277,7 @@ impl<'a> Run<'a> {
         (buffer, from): (Buffer, u32),
         step: &Step,
         clock: &[u32],
-    ) -> Result<Vec<Value>, TraceError> {
+    ) -> Result<Vec<Value>, Wrong> {
         let mut values = Vec::with_capacity(step.count as usize);
         for k in 0..step.count {
             let place = self.alias(rank, (buffer, from + k));
@@ -301,7 +305,7 @@ impl<'a> Run<'a> {
         step: &Step,
         values: &[Value],
         clock: &[u32],
-    ) -> Result<(), TraceError> {
+    ) -> Result<(), Wrong> {
         let (buffer, into) = step.destination;
         for (k, value) in (0..).zip(values) {
             let place = self.alias(rank, (buffer, into + k));
@@ -320,7 +324,7 @@ impl<'a> Run<'a> {
         at: At,
         other: Option<At>,
         (buffer, chunk): (Buffer, u32),
-    ) -> Result<(), TraceError> {
+    ) -> Result<(), Wrong> {
         let Some(other) = other else { return Ok(()) };
         let why = format!(
             "it and {} touch chunk {chunk} of {}, and neither waits for the other",
@@ -330,8 +334,9 @@ impl<'a> Run<'a> {
         Err(self.wrong(at, why, "let one wait: `depid` and `deps`, or a `nop` that has them"))
     }
 
-    fn sum(&self, at: At, one: Vec<Value>, other: Vec<Value>) -> Result<Vec<Value>, TraceError> {
-        let both = one.into_iter().zip(other).map(|(one, other)| {
+    fn sum(&mut self, at: At, one: &[Value], other: &[Value]) -> Result<Vec<Value>, Wrong> {
+        let mut sums = Vec::with_capacity(one.len());
+        for (one, other) in one.iter().zip(other) {
             if one.chunk != other.chunk {
                 let why = format!("it adds chunk {} to chunk {}", one.chunk, other.chunk);
                 return Err(self.wrong(at, why, "only what is of one chunk is added"));
@@ -346,13 +351,16 @@ impl<'a> Run<'a> {
                 return Err(self.wrong(at, why, "every rank is added once"));
             }
             let from = one.from.iter().zip(&*other.from).map(|(a, b)| a | b).collect();
-            Ok(Value { chunk: one.chunk, from })
-        });
-        both.collect()
+            let rank = self.blocks[at.0].0 as u32;
+            let number =
+                self.flow.value(rank, one.chunk, Origin::Sum(one.number, other.number, at));
+            sums.push(Value { chunk: one.chunk, from, number });
+        }
+        Ok(sums)
     }
 
     /// Refuses a run that has stopped before its end, and messages that nobody receives.
-    fn all_over(&mut self) -> Result<(), TraceError> {
+    fn all_over(&mut self) -> Result<(), Wrong> {
         let waiting =
             (0..self.blocks.len()).find(|b| self.next[*b] < self.blocks[*b].1.steps.len());
         if let Some(mut block) = waiting {
@@ -379,7 +387,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    fn check_end(&self) -> Result<(), TraceError> {
+    fn check_end(&mut self) -> Result<(), Wrong> {
         let (chunks, count) = (self.algorithm.chunks, self.held.len() as u32);
         let each = chunks / count;
         let operation = self.algorithm.operation;
@@ -393,7 +401,8 @@ impl<'a> Run<'a> {
                         let from = place / each;
                         (from * chunks + rank * each + place % each, Some(from))
                     }
-                    Operation::AllReduce | Operation::Broadcast => (place, None),
+                    Operation::AllReduce => (place, None),
+                    Operation::Broadcast => (place, Some(0)),
                 };
                 let at = self.alias(rank as usize, (Buffer::Output, place));
                 let held = self.held[rank as usize].get(&at).and_then(|held| held.value.as_ref());
@@ -401,7 +410,9 @@ impl<'a> Run<'a> {
                     Some(from) => is_of(&held.from, from),
                     None => held.from.iter().map(|word| word.count_ones()).sum::<u32>() == count,
                 });
-                if whole && held.is_some_and(|held| held.chunk == chunk) {
+                if let Some(held) = held.filter(|held| whole && held.chunk == chunk) {
+                    let block = if operation == Operation::ReduceScatter { chunk } else { place };
+                    self.flow.ends.push(End { block, value: held.number });
                     continue;
                 }
                 let what = held.map_or("nothing".to_owned(), |held| {
@@ -417,7 +428,7 @@ impl<'a> Run<'a> {
                     None => format!("GPU {rank}"),
                 };
                 let hint = "every rank holds the operation's result at the end";
-                return Err(TraceError::new(&self.algorithm.file, title, why, hint));
+                return Err(Wrong::new(title, why, hint));
             }
         }
         Ok(())
