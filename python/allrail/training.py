@@ -144,7 +144,7 @@ def what_if_names(scenario: Scenario) -> list[str]:
     cables = isinstance(scenario.fabric, GraphFabric) and scenario.world in GRAPH_WORLDS
     written = scenario.workload is not None and "steps" in scenario.workload.model
     ideal = [] if cables and written else ["ideal_schedule"]
-    count = 0 if cables else len(dimensions_of(scenario.fabric).dimensions)
+    count = 0 if cables else len(dimensions_of(scenario.fabric, counted=True).dimensions)
     doubled = [f"dim{number}_x2" for number in range(1, count + 1)]
     return ["infinite_bandwidth", *ideal, *doubled, "no_straggler"]
 

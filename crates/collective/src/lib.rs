@@ -27,6 +27,7 @@ pub mod steps;
 mod unaware;
 pub mod verify;
 pub mod window;
+mod wired;
 
 pub use algorithm::{Algorithm, Cost, LinkTime, OnLinks};
 pub use error::CollectiveError;

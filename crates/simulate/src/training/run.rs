@@ -133,6 +133,9 @@ pub fn run(
     // No world is faster than an ideal schedule, which `dims` carries.
     let world = if network.is_ideal() { WorldKind::Dims } else { scenario.world };
     let slow = job.perturbation.slow_links.as_ref();
+    if let Some(drawn) = slow.filter(|_| !on_cables(scenario.world)) {
+        slow::check_links(drawn, &request.fabric)?;
+    }
     match world {
         WorldKind::Dims => {
             // An ideal schedule of a topology knows no cables.

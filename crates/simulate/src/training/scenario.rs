@@ -126,15 +126,16 @@ impl TrainingScenario {
     /// [`SimulateError::Form`] where it is not one; the first field that is out of range.
     pub fn from_json(text: &str) -> Result<Self, SimulateError> {
         let (mut tree, topology) = read_tree(text)?;
-        if let Some(topology) = &topology {
+        let planned = |topology: &Topology| match tree.pointer("/workload/model/steps") {
+            None => topology.fabric(),
             // Steps that are written out bring the job's own dimensions.
-            let fabric = match tree.pointer("/workload/model/steps") {
-                None => topology.fabric().or_else(|error| part::one_switch(topology, &tree, error)),
-                Some(steps) => {
-                    let steps: Steps = serde_json::from_value(steps.clone()).map_err(malformed)?;
-                    part::switches(topology, &steps.sizes()?)
-                }
-            }?;
+            Some(steps) => {
+                let steps: Steps = serde_json::from_value(steps.clone()).map_err(malformed)?;
+                part::switches(topology, &steps.sizes()?)
+            }
+        };
+        let fabric = topology.as_ref().map(planned).transpose()?;
+        if let Some(fabric) = &fabric {
             tree["fabric"] = serde_json::to_value(fabric).map_err(malformed)?;
         }
         let mut scenario = Self::deserialize(&tree).or_else(|error| {
@@ -149,6 +150,7 @@ impl TrainingScenario {
             Err(malformed(error))
         })?;
         scenario.topology = topology;
+        scenario.fabric = fabric.unwrap_or(scenario.fabric);
         scenario.validate()?;
         if let Some(part) = Part::of(&scenario)? {
             scenario.fabric = part.fabric.clone();
