@@ -320,8 +320,7 @@ fn charge(
     };
     if let Some(wiring) = &dimension.wiring {
         let counted = wired::count(id, dimension, wiring, algorithm, operation)?;
-        charge.busy = counted.busy;
-        charge.fill = (0, 1);
+        (charge.busy, charge.fill) = (counted.busy, counted.fill);
         let ends = endpoint_delay.checked_mul(steps + 1);
         let all = ends.and_then(|ends| ends.checked_add(counted.latency));
         charge.latency = all.ok_or_else(overflow)?;

@@ -1,13 +1,13 @@
 //! How long an algorithm takes on a dimension that counts over cables: step by step, its messages.
 //!
-//! A stage of `s` bytes keeps such a dimension busy for the sum over its steps of the most loaded link
-//! ([`allrail_fabric::wiring`]), and ends after the latencies of the longest path of every step. Steps of the
-//! same messages are counted once.
+//! A stage of `s` bytes takes the sum over its steps of the most loaded link ([`allrail_fabric::wiring`]), and the
+//! latencies of the longest path of every step. It keeps the dimension busy for as long as the link that carries most over
+//! all steps is; the rest is time that other stages may have. Steps of the same messages are counted once.
 
 use std::collections::BTreeMap;
 
 use allrail_core::{DimensionId, Time};
-use allrail_fabric::wiring::{Load, Message};
+use allrail_fabric::wiring::{Counted, Load, Message};
 use allrail_fabric::{Dimension, Wiring};
 
 use crate::algorithm::Algorithm;
@@ -18,11 +18,11 @@ const MOST: u64 = 1 << 22;
 /// Loads are fractions of a buffer with this denominator a block.
 const PARTS: f64 = 1e6;
 
-/// What is counted.
+/// What is counted, in the time that the buffer takes at the dimension's rate.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Counted {
-    /// In the time that the buffer takes at the dimension's rate.
+pub(crate) struct LinkSteps {
     pub(crate) busy: (u64, u64),
+    pub(crate) fill: (u64, u64),
     /// Of all steps, one after the other.
     pub(crate) latency: Time,
 }
@@ -37,11 +37,11 @@ pub(crate) fn count(
     wiring: &Wiring,
     algorithm: &dyn Algorithm,
     operation: Operation,
-) -> Result<Counted, CollectiveError> {
+) -> Result<LinkSteps, CollectiveError> {
     let size = dimension.size;
     let name = format!("{} {operation}", algorithm.tag());
     // In units of the buffer.
-    let load = wiring.remembered(&name, || {
+    let counted = wiring.remembered(&name, || {
         let cost = algorithm.cost(operation, size);
         let known = algorithm.on_links(dimension.kind, operation, size);
         let messages = known.messages.unwrap_or(match operation {
@@ -58,8 +58,8 @@ pub(crate) fn count(
             return Err(CollectiveError::NotModelled { dimension: id, why });
         }
         let program = algorithm.program(operation, size);
-        let mut counted: BTreeMap<Vec<Message>, Load> = BTreeMap::new();
-        let (mut busy, mut latency) = (0.0, Time::ZERO);
+        let mut known_loads: BTreeMap<Vec<Message>, Load> = BTreeMap::new();
+        let (mut links, mut all, mut latency) = (Vec::new(), 0.0, Time::ZERO);
         for step in 0..program.step_count() {
             let ranks = (0u32..).zip(&program.steps);
             let sends = ranks.flat_map(|(rank, steps)| {
@@ -67,21 +67,26 @@ pub(crate) fn count(
             });
             let step: Vec<Message> =
                 sends.map(|(from, to, blocks)| (from, to, u64::from(blocks.len()))).collect();
-            let load = counted.get(&step).copied().unwrap_or_else(|| wiring.load(&step));
-            busy += load.busy;
             // Block by block, each that a message has is a step.
             let blocks = step.iter().map(|message| message.2).max().unwrap_or(0);
             let steps = if known.block_by_block { blocks } else { 1 };
-            let all = load.latency.checked_mul(steps).and_then(|more| latency.checked_add(more));
-            latency = all.unwrap_or(latency);
+            let fresh = known_loads.get(&step).is_none().then(|| wiring.load(&step));
+            let load = fresh.as_ref().or_else(|| known_loads.get(&step)).expect("one of both");
+            links.resize(load.links.len(), 0.0);
+            links.iter_mut().zip(&load.links).for_each(|(sum, more)| *sum += more);
+            all += load.most();
+            let later = load.latency.checked_mul(steps).and_then(|more| latency.checked_add(more));
+            latency = later.unwrap_or(latency);
             // Few patterns come again and again; of others none is kept.
-            if counted.len() < 8 {
-                counted.insert(step, load);
+            if let Some(fresh) = fresh.filter(|_| known_loads.len() < 8) {
+                known_loads.insert(step, fresh);
             }
         }
-        Ok(Load { busy: busy / f64::from(program.blocks), latency })
+        let blocks = f64::from(program.blocks);
+        let busy = links.into_iter().fold(0.0, f64::max);
+        Ok(Counted { busy: busy / blocks, fill: (all - busy).max(0.0) / blocks, latency })
     })?;
-    let blocks = f64::from(size);
-    let busy = ((load.busy * blocks * PARTS).round() as u64, u64::from(size) * PARTS as u64);
-    Ok(Counted { busy, latency: load.latency })
+    let parts =
+        |of: f64| ((of * f64::from(size) * PARTS).round() as u64, u64::from(size) * PARTS as u64);
+    Ok(LinkSteps { busy: parts(counted.busy), fill: parts(counted.fill), latency: counted.latency })
 }

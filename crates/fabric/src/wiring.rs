@@ -7,15 +7,18 @@
 //! has its part of every message
 //!
 //! ```text
-//! bytes of a step's time at the dimension's rate = max over links of (bytes on the link / capacity / p) · rate
+//! time of a step = max over links of bytes on the link / (capacity · p)
 //! ```
+//!
+//! A stage keeps the dimension busy for as long as the link that has most over all of its steps; what its steps take
+//! beyond that, as they load other links, is time in which those carry other stages.
 //!
 //! *Places* of the dimension are NPUs, or domains of NPUs that are joined inside. Of a domain every NPU is on a
 //! *line* of its own, of the NPUs at its place in all domains. All lines, and all groups of places of a
 //! process group's kind, run the same step at the same time: a link has the messages of all of them.
 //!
 //! What it ignores: routing that takes detours (a dragonfly's UGAL may carry more), ways over the inside of a
-//! domain, and that ranks run ahead: a step lasts as long as its most loaded link.
+//! domain, and that ranks run ahead of each other within a stage.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -30,12 +33,31 @@ use crate::graph::{Graph, NodeId};
 use crate::{Dimension, Kind};
 
 /// What messages that are under way at once make of the cables.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Load {
-    /// How much the dimension's rate would carry in the time of the most loaded link, in units of what a message
-    /// was said to have.
-    pub busy: f64,
+    /// Of every link, how much the dimension's rate would carry in the time that the link takes, in units of what
+    /// a message was said to have.
+    pub links: Vec<f64>,
     /// Of the longest path in use.
+    pub latency: Time,
+}
+
+impl Load {
+    /// That of the most loaded link.
+    #[must_use]
+    pub fn most(&self) -> f64 {
+        self.links.iter().copied().fold(0.0, f64::max)
+    }
+}
+
+/// What an algorithm's steps make of the cables, one after the other, in units of its buffer.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Counted {
+    /// What the link that has most over all steps carries.
+    pub busy: f64,
+    /// What the most loaded links of all steps carry beyond that: steps that load other links.
+    pub fill: f64,
+    /// Of the longest paths of all steps.
     pub latency: Time,
 }
 
@@ -81,7 +103,7 @@ struct Cables {
     rate: Bandwidth,
     digest: u64,
     paths: Mutex<Paths>,
-    known: Mutex<BTreeMap<String, Load>>,
+    known: Mutex<BTreeMap<String, Counted>>,
 }
 
 /// The cables of a dimension, and who of the job is on them.
@@ -214,16 +236,16 @@ impl Wiring {
     pub fn remembered<E>(
         &self,
         name: &str,
-        of: impl FnOnce() -> Result<Load, E>,
-    ) -> Result<Load, E> {
+        of: impl FnOnce() -> Result<Counted, E>,
+    ) -> Result<Counted, E> {
         let key = format!("{} {name}", self.digest());
         let known = || self.cables.known.lock().expect("nobody panics while it is held");
         if let Some(known) = known().get(&key) {
             return Ok(*known);
         }
-        let load = of()?;
-        known().insert(key, load);
-        Ok(load)
+        let counted = of()?;
+        known().insert(key, counted);
+        Ok(counted)
     }
 
     /// What messages between members make of the cables, if all groups and lines send them at once.
@@ -252,14 +274,14 @@ impl Wiring {
             }
         }
         // No NPU sends or takes more than its part.
-        let mut most = own.iter().flatten().copied().max().unwrap_or(0) as f64 / rate;
+        let mut links: Vec<f64> = own.iter().flatten().map(|amount| *amount as f64).collect();
         let planes = *planes as f64;
         let mut latencies = [0, 0];
         for npu in 0..graph.npus() {
             let Some(access) = trunk.access(npu) else { continue };
             for (amounts, latency) in ends.iter().zip(&mut latencies) {
                 let amount = amounts[npu as usize];
-                most = most.max(amount / (access.capacity * planes));
+                links.push(amount / (access.capacity * planes) * rate);
                 if amount > 0.0 {
                     *latency = access.latency.max(*latency);
                 }
@@ -279,12 +301,11 @@ impl Wiring {
             let cables = |arc: u32| arcs[arc as usize].cables;
             ways.evenly(&mut shares, cables, |arc, share| loads[arc as usize] += share * amount);
         }
-        for (load, arc) in loads.iter().zip(arcs) {
-            most = most.max(load / (arc.capacity * planes));
-        }
+        let of_arcs = loads.iter().zip(arcs);
+        links.extend(of_arcs.map(|(load, arc)| load / (arc.capacity * planes) * rate));
         let latency = Time::from_ps(longest + latencies.iter().sum::<u64>());
         let latency = latency.checked_add(self.way()).unwrap_or(latency);
-        Load { busy: most * rate, latency }
+        Load { links, latency }
     }
 
     /// How many NPUs have a link to their port that counts.

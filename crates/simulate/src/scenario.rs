@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId, Time};
+use allrail_fabric::topologies::product::Product;
 use allrail_fabric::topologies::{self, GraphTopology, Planned};
 use allrail_fabric::{Dimension, Fabric, Wiring};
 use allrail_schedule::chunk::{Composition, Cut, Loads, Parameters, Plugins};
@@ -270,6 +271,11 @@ impl Topology {
     /// There is no such topology, or a key is wrong.
     pub fn read(keys: Value) -> Result<Self, SimulateError> {
         Ok(Self(topologies::read(keys.clone())?.into(), keys))
+    }
+
+    /// A fabric of dimensions, in cables.
+    pub(crate) fn of_dimensions(fabric: &Fabric) -> Self {
+        Self(Arc::new(Product(fabric.clone())), Value::Null)
     }
 
     /// What planners see.

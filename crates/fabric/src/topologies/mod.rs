@@ -25,6 +25,7 @@ pub mod hammingmesh_3d;
 pub mod hyperx;
 mod lines;
 pub mod mesh;
+pub mod product;
 pub mod torus;
 mod tree;
 

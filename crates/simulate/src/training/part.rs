@@ -97,7 +97,7 @@ impl Part {
 }
 
 /// Whether a world is of cables, which lead where they lead, and not of dimensions.
-const fn is_of_cables(world: WorldKind) -> bool {
+pub(super) const fn is_of_cables(world: WorldKind) -> bool {
     matches!(world, WorldKind::Flows | WorldKind::Packets)
 }
 

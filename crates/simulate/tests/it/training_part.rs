@@ -141,6 +141,21 @@ fn a_part_of_a_ring_is_no_ring() {
     assert!(result.notes.iter().any(|note| note.contains("NPUs of the job, in order")));
 }
 
+/// A fabric that is written by its dimensions has cables, too: what is alone on them takes what it takes in `dims`.
+#[test]
+fn dimensions_are_cables_in_worlds_of_cables() {
+    for kind in ["switch", "fully_connected", "ring"] {
+        let layout = json!({"tp": 4, "dp": 4});
+        let times = WORLDS.map(|world| run(of(kind, &[4, 4]), world, layout.clone()).step_time_us);
+        for time in &times[1..] {
+            assert!((time / times[0] - 1.0).abs() < 0.1, "{kind}: {times:?}");
+        }
+        // A part of it is where it is in the whole.
+        let part = run(of(kind, &[4, 8]), "flows", json!({"tp": 2, "dp": 4}));
+        assert!(note(&part).contains("8 of 32"), "{:?}", part.notes);
+    }
+}
+
 #[test]
 fn a_job_of_one_rank_only_computes() {
     for (fabric, world) in [

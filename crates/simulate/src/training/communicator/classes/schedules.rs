@@ -291,7 +291,7 @@ impl Schedules<'_> {
             .collect();
         let group = if parts.is_empty() { wiring.clone() } else { wiring.among(parts) };
         let load = group.load(&[(group.member(from), group.member(to), 1)]);
-        let millionths = (load.busy * f64::from(WHOLE)).round() as u128;
+        let millionths = (load.most() * f64::from(WHOLE)).round() as u128;
         let amount = u128::from(bytes.count()) * millionths;
         let time = dimension.aggregate().time_for_fraction(amount, u128::from(WHOLE));
         (time, Some(load.latency))
