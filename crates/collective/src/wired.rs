@@ -10,7 +10,7 @@ use allrail_core::{DimensionId, Time};
 use allrail_fabric::wiring::{Counted, Load, Message};
 use allrail_fabric::{Dimension, Wiring};
 
-use crate::algorithm::Algorithm;
+use crate::algorithm::{Algorithm, Alike};
 use crate::{CollectiveError, Operation};
 
 /// More messages than this are not counted.
@@ -44,18 +44,35 @@ pub(crate) fn count(
     let counted = wiring.remembered(&name, || {
         let cost = algorithm.cost(operation, size);
         let known = algorithm.on_links(dimension.kind, operation, size);
+        if let Some(Alike { steps, to, blocks }) = known.alike {
+            let ahead = |rank: u32, by: i32| {
+                let to = (i64::from(rank) + i64::from(by)).rem_euclid(i64::from(size));
+                u32::try_from(to).expect("a rank")
+            };
+            let of_rank = |rank| to.iter().map(move |by| (rank, ahead(rank, *by), 1));
+            let load = wiring.load(&(0..size).flat_map(of_rank).collect::<Vec<Message>>());
+            let busy = load.most() * f64::from(steps) / f64::from(blocks);
+            let latency = load.latency.checked_mul(u64::from(steps)).unwrap_or(load.latency);
+            return Ok(Counted { busy, fill: 0.0, latency });
+        }
         let messages = known.messages.unwrap_or(match operation {
             // In transit, a message names every block that it carries.
             Operation::AllToAll => u64::from(size).saturating_pow(3),
             _ => u64::from(size) * u64::from(cost.steps),
         });
         if messages > MOST {
-            let why = format!(
-                "it stands for a network without dimensions, where messages are counted, and \
-                 `{}` among {size} has {messages}; name another algorithm",
-                algorithm.tag()
-            );
-            return Err(CollectiveError::NotModelled { dimension: id, why });
+            return Err(CollectiveError::Field {
+                field: "schedule.algorithms",
+                value: algorithm.tag().to_owned(),
+                why: format!(
+                    "{} is a network without dimensions, where messages are counted, and this has \
+                     {messages} among {size} NPUs or domains, more than {MOST}",
+                    id.name()
+                ),
+                hint: "name another, as `ring`; all-to-alls of any size run as `traffic` in \
+                       `world: flows`"
+                    .to_owned(),
+            });
         }
         let program = algorithm.program(operation, size);
         let mut known_loads: BTreeMap<Vec<Message>, Load> = BTreeMap::new();

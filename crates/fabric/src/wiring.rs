@@ -20,7 +20,7 @@
 //! What it ignores: routing that takes detours (a dragonfly's UGAL may carry more), ways over the inside of a
 //! domain, and that ranks run ahead of each other within a stage.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::{Arc, Mutex};
@@ -257,7 +257,7 @@ impl Wiring {
         let npus = graph.npus() as usize;
         let mut ends = [vec![0.0; npus], vec![0.0; npus]];
         let mut own = [vec![0u64; members.len()], vec![0u64; members.len()]];
-        let mut between: Vec<(u32, u32, u64)> = Vec::new();
+        let mut between: HashMap<[u32; 2], u64> = HashMap::new();
         for &(from, to, amount) in messages {
             own[0][from as usize] += amount;
             own[1][to as usize] += amount;
@@ -269,7 +269,10 @@ impl Wiring {
                     let (from, to) = (at(from), at(to));
                     ends[0][from as usize] += amount as f64;
                     ends[1][to as usize] += amount as f64;
-                    between.push((from, to, amount));
+                    let hosts = [trunk.host(from), trunk.host(to)];
+                    if hosts[0] != hosts[1] {
+                        *between.entry(hosts).or_default() += amount;
+                    }
                 }
             }
         }
@@ -287,16 +290,16 @@ impl Wiring {
                 }
             }
         }
-        let hosts = |&(from, to, amount): &Message| (trunk.host(from), trunk.host(to), amount);
-        let mut demands: Vec<Message> = between.iter().map(hosts).filter(|d| d.0 != d.1).collect();
-        demands.sort_unstable();
+        // By destination: paths to one are found together.
+        let mut demands: Vec<([u32; 2], u64)> = between.into_iter().collect();
+        demands.sort_unstable_by_key(|([from, to], _)| [*to, *from]);
         let arcs = trunk.arcs();
         let mut paths = self.cables.paths.lock().expect("nobody panics while it is held");
         let (mut loads, mut shares) = (vec![0.0; arcs.len()], Vec::new());
         let mut longest = 0;
-        for alike in demands.chunk_by(|a, b| (a.0, a.1) == (b.0, b.1)) {
-            let amount = alike.iter().map(|demand| demand.2).sum::<u64>() as f64;
-            let ways = paths.ways(trunk, alike[0].0, alike[0].1);
+        for ([from, to], amount) in demands {
+            let ways = paths.ways(trunk, from, to);
+            let amount = amount as f64;
             longest = longest.max(ways.longest(|arc| arcs[arc as usize].latency));
             let cables = |arc: u32| arcs[arc as usize].cables;
             ways.evenly(&mut shares, cables, |arc, share| loads[arc as usize] += share * amount);

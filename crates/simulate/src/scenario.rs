@@ -329,7 +329,8 @@ impl Topology {
             ""
         };
         format!(
-            "plans count messages over cables, split evenly over shortest paths{detours}: {why}"
+            "plans count messages over cables, split evenly over shortest paths{detours}; \
+             `schedule.algorithms: auto` takes what is counted to be the fastest: {why}"
         )
     }
 }

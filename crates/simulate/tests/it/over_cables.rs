@@ -15,9 +15,19 @@ fn size(world: &str) -> f64 {
 }
 
 fn attempt(fabric: &Value, world: &str, kind: &str, algorithms: Option<&[&str]>) -> Option<f64> {
+    in_chunks(1, fabric, world, kind, algorithms)
+}
+
+fn in_chunks(
+    chunks: u32,
+    fabric: &Value,
+    world: &str,
+    kind: &str,
+    algorithms: Option<&[&str]>,
+) -> Option<f64> {
     let mut tree = json!({"schema_version": 1, "fabric": fabric, "world": world,
         "collective": [{"kind": kind, "size": format!("{} B", size(world))}],
-        "schedule": {"policy": "baseline", "chunks": 1}});
+        "schedule": {"policy": "baseline", "chunks": chunks}});
     if let Some(algorithms) = algorithms {
         tree["schedule"]["algorithms"] = json!(algorithms);
     }
@@ -133,6 +143,23 @@ fn one_step_takes_as_long_as_fluids() {
             let of = |world| attempt(&fabric, world, kind, Some(direct)).expect("it runs");
             let (counted, fluid) = (of("dims"), of("flows"));
             assert!((counted - fluid).abs() < 2e-2 * counted, "{fabric} {kind}: {counted} {fluid}");
+        }
+    }
+}
+
+/// Whatever the algorithm: one chunk takes what is counted, and of several none is quicker than their most loaded cable.
+#[test]
+fn fluids_are_no_quicker_than_what_is_counted() {
+    let mesh = json!({"topology": "mesh", "shape": [4, 4]});
+    for fabric in [domains(18, 4, &dragonfly()), domains(4, 4, &mesh)] {
+        for algorithm in ["halving_doubling", "ring", "direct"] {
+            for (chunks, above) in [(1, 1.02), (4, f64::INFINITY)] {
+                let algorithms: &[&str] = &["direct", algorithm];
+                let of = |world| in_chunks(chunks, &fabric, world, "all_reduce", Some(algorithms));
+                let [counted, fluid] = ["dims", "flows"].map(|world| of(world).expect("it runs"));
+                let ratio = fluid / counted;
+                assert!(ratio > 0.98 && ratio < above, "{algorithm} {chunks}: {counted} {fluid}");
+            }
         }
     }
 }
