@@ -396,6 +396,24 @@ def test_unknown_prices_and_fabrics_have_a_near_miss(folder, allrail_cli):
     assert "dimensions" in allrail_cli("cost", "dgx2").stderr
 
 
+def test_what_is_not_counted_over_cables_is_told(folder, allrail_cli):
+    (folder / "far.yaml").write_text(
+        "{schema_version: 1, fabric: dragonfly-16k, collective: {kind: all_to_all, size: 1 MiB}}"
+    )
+    outcome = allrail_cli("simulate", "far.yaml")
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert "`schedule.algorithms` is `direct`" in outcome.stderr
+    assert "hint: `ring` goes among any number, but for all-to-alls" in outcome.stderr
+    (folder / "slow.yaml").write_text(
+        "{schema_version: 1, fabric: dragonfly-1k, workload: {model: vgg16, batch_per_replica: 1, "
+        "parallelism: {dp: 16}, compute: {device: a100}, slow_links: {share: 0.1, factor: 0.5}}}"
+    )
+    outcome = allrail_cli("simulate", "slow.yaml")
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert "dim1 is a network without dimensions" in outcome.stderr
+    assert "`world: flows`" in outcome.stderr
+
+
 def test_advising_on_a_graph_without_dimensions_is_refused(allrail_cli):
     outcome = allrail_cli("fabric", "advise", "dragonfly-1k")
     assert (outcome.status, outcome.stdout) == (2, "")

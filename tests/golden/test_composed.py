@@ -72,7 +72,7 @@ def test_any_graph_outside_runs(world, outside):
     domains, keys = OUTSIDES[outside]
     fabric = {**POD, "domains": domains, "ports": "by_domain", "outside": keys}
     tree = {"schema_version": 1, "fabric": fabric, "world": world}
-    collective = {"kind": "all_to_all", "size": "1 MiB"}
+    collective = {"kind": "all_gather", "size": "1 MiB"}
     result = allrail.simulate({**tree, "collective": collective})
     assert result.time_us > result.bound_time_us
     assert "over cables" in result.counted
@@ -119,3 +119,23 @@ def test_a_plan_of_a_network_without_dimensions_is_kept(folder, allrail_cli, fab
     assert times[0] in kept.stdout
     assert "count messages over cables" in alone.stderr + alone.stdout
     assert "cables among" in allrail_cli("fabric", "show", fabric).stdout or "{" in fabric
+
+
+@pytest.mark.parametrize("fabric", ["dgx-h100", "dgx-b200", "gb200-nvl72", "tpu-v5p-cube"])
+def test_presets_train_in_all_worlds(fabric):
+    """A job that communicates little takes as long on dimensions as on their cables."""
+    workload = {
+        "model": "vgg16",
+        "parallelism": {"dp": 16} if "tpu" not in fabric else {"dp": 64},
+        "micro_batch": 1,
+        "iterations": 1,
+        "compute": {"peak": "1 TFLOP/s", "efficiency": 1.0},
+    }
+    packets = {"packet": "1 MiB", "buffer": "8 MiB"}
+    times = {}
+    for world in WORLDS:
+        tree = {"schema_version": 1, "fabric": fabric, "world": world, "workload": workload}
+        if world == "packets":
+            tree["packets"] = packets
+        times[world] = allrail.simulate_training(tree).step_time_us
+    assert max(times.values()) < 1.1 * min(times.values()), times

@@ -69,9 +69,10 @@ pub(crate) fn count(
                      {messages} among {size} NPUs or domains, more than {MOST}",
                     id.name()
                 ),
-                hint: "name another, as `ring`; all-to-alls of any size run as `traffic` in \
+                hint:
+                    "`ring` goes among any number, but for all-to-alls; these run as `traffic` in \
                        `world: flows`"
-                    .to_owned(),
+                        .to_owned(),
             });
         }
         let program = algorithm.program(operation, size);
@@ -87,7 +88,7 @@ pub(crate) fn count(
             // Block by block, each that a message has is a step.
             let blocks = step.iter().map(|message| message.2).max().unwrap_or(0);
             let steps = if known.block_by_block { blocks } else { 1 };
-            let fresh = known_loads.get(&step).is_none().then(|| wiring.load(&step));
+            let fresh = (!known_loads.contains_key(&step)).then(|| wiring.load(&step));
             let load = fresh.as_ref().or_else(|| known_loads.get(&step)).expect("one of both");
             links.resize(load.links.len(), 0.0);
             links.iter_mut().zip(&load.links).for_each(|(sum, more)| *sum += more);

@@ -207,8 +207,9 @@ impl Wiring {
 
     /// Where the groups of the job begin.
     fn groups(&self) -> Vec<u32> {
-        let first =
-            |place: &u32| self.parts.iter().all(|(size, stride)| place / stride % size == 0);
+        let first = |place: &u32| {
+            self.parts.iter().all(|(size, stride)| (place / stride).is_multiple_of(*size))
+        };
         (0..self.places).filter(first).collect()
     }
 
