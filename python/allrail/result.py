@@ -199,6 +199,7 @@ class Result(_Whole):
         host: Measured on this machine.
         messages: Simulated; in the world `links` only.
         simulated_as: Where the simulated network is not wired as the priced one: how.
+        counted: Where the network is no product of dimensions: how plans count, and why.
         below_physical_bound: Whether the time is below what the links can carry.
         timeline: Every stage, if asked for.
         timeline_left_out: How many stages there are, if they were asked for and are too many.
@@ -226,6 +227,7 @@ class Result(_Whole):
     error_high_us: float | None = None
     messages: int | None = None
     simulated_as: str | None = None
+    counted: str | None = None
     below_physical_bound: bool = False
     timeline: tuple[Stage, ...] | None = None
     timeline_left_out: int | None = None

@@ -32,7 +32,6 @@ from allrail.plugins import registered
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.dimensions import dimensions_of
 from allrail.scenario.explain import at_place, from_core
-from allrail.scenario.graph import GraphFabric
 from allrail.scenario.model import GRAPH_WORLDS
 from allrail.scenario.overrides import Sets
 from allrail.training_result import TrainingResult
@@ -141,10 +140,10 @@ def what_if_names(scenario: Scenario) -> list[str]:
     Args:
         scenario: One with `workload`.
     """
-    cables = isinstance(scenario.fabric, GraphFabric) and scenario.world in GRAPH_WORLDS
+    cables = scenario.world in GRAPH_WORLDS
     written = scenario.workload is not None and "steps" in scenario.workload.model
     ideal = [] if cables and written else ["ideal_schedule"]
-    count = 0 if cables else len(dimensions_of(scenario.fabric).dimensions)
+    count = 0 if cables else len(dimensions_of(scenario.fabric, counted=True).dimensions)
     doubled = [f"dim{number}_x2" for number in range(1, count + 1)]
     return ["infinite_bandwidth", *ideal, *doubled, "no_straggler"]
 

@@ -39,6 +39,8 @@ failed_links: []
 """,
 }
 
+FAT_TREE = "\n  topology: fat_tree\n  npus: 64\n  levels: 2\n  switch_radix: 32"
+
 NODES = '{"nodes": [{"id": 0, "kind": "npu"}, {"id": 1, "type": "npu"}],\n'
 
 # Which file, what is written, what is written instead, the field, the value, a part of why or hint.
@@ -175,6 +177,27 @@ CASES = [
     ("composed", "topology: fat_tree", "topology: fat_tee", "outside.topology", "fat_tee", "mean"),
     ("composed", "size: 8", "size: 1", "inside.size", "1", "2 NPUs"),
     ("composed", "450 GB/s", "450", "inside.bandwidth", "450", "unit"),
+    ("composed", "domains: 8", "domains: 0", "domains", "0", "below 1"),
+    ("composed", "npus_per_port: 1", "npus_per_port: 2", "outside", "64 NPUs", "32 ports"),
+    ("composed", "npus_per_port: 1", "ports: by_rack", "ports", "by_rack", "by_rail"),
+    (
+        "composed",
+        FAT_TREE,
+        " {topology: graph, npus: [a, b], links: [{from: a, to: b}]}",
+        "outside",
+        "2 NPUs",
+        "64 ports",
+    ),
+    (
+        "composed",
+        FAT_TREE,
+        " {topology: dragonfly, a: 4, p: 2, h: 2, groups: 9}",
+        "outside",
+        "72 NPUs",
+        "domains: 9",
+    ),
+    ("composed", FAT_TREE, " {topology: torus, shape: [8, 9]}", "outside", "72 NPUs", "64 ports"),
+    ("composed", FAT_TREE, " nvlink", "outside", "nvlink", "topology"),
     ("graph", "to: hub}", "to: hubb}", "links[0].to", "hubb", "`a`, `b`"),
     ("graph", "to: hub}", "to: a}", "links[0].to", "a", "itself"),
     ("graph", "{from: a,", "{form: a,", "links[0].form", "a", "did you mean `from`?"),
@@ -373,27 +396,22 @@ def test_unknown_prices_and_fabrics_have_a_near_miss(folder, allrail_cli):
     assert "dimensions" in allrail_cli("cost", "dgx2").stderr
 
 
-@pytest.mark.parametrize(
-    ("fabric", "field"),
-    [
-        ("dragonfly-1k", "`fabric`"),
-        ("mine.yaml", "`fabric`"),
-        ("{topology: mesh, shape: [4, 4], npus_per_switch: 1}", "`fabric.topology`"),
-        ("{topology: torus, shape: [4, 4], failed_nodes: [3]}", "`fabric.topology`"),
-    ],
-    ids=str,
-)
-def test_planning_on_a_graph_without_dimensions_is_refused(folder, allrail_cli, fabric, field):
-    (folder / "mine.yaml").write_text(
-        "{topology: dragonfly, a: 4, p: 2, h: 2, groups: 4, switch_radix: 16}"
+def test_what_is_not_counted_over_cables_is_told(folder, allrail_cli):
+    (folder / "far.yaml").write_text(
+        "{schema_version: 1, fabric: dragonfly-16k, collective: {kind: all_to_all, size: 1 MiB}}"
     )
-    text = (folder / "scenario.yaml").read_text().replace("tutorial-8x8x8", fabric)
-    (folder / "scenario.yaml").write_text(text)
-    for verb in ("simulate", "plan"):
-        outcome = allrail_cli(verb, "scenario.yaml")
-        assert (outcome.status, outcome.stdout) == (2, "")
-        assert outcome.stderr.startswith("error: scenario.yaml:2: " + field)
-        assert "hint: run `traffic` on it" in outcome.stderr
+    outcome = allrail_cli("simulate", "far.yaml")
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert "`schedule.algorithms` is `direct`" in outcome.stderr
+    assert "hint: `ring` goes among any number, but for all-to-alls" in outcome.stderr
+    (folder / "slow.yaml").write_text(
+        "{schema_version: 1, fabric: dragonfly-1k, workload: {model: vgg16, batch_per_replica: 1, "
+        "parallelism: {dp: 16}, compute: {device: a100}, slow_links: {share: 0.1, factor: 0.5}}}"
+    )
+    outcome = allrail_cli("simulate", "slow.yaml")
+    assert (outcome.status, outcome.stdout) == (2, "")
+    assert "dim1 is a network without dimensions" in outcome.stderr
+    assert "`world: flows`" in outcome.stderr
 
 
 def test_advising_on_a_graph_without_dimensions_is_refused(allrail_cli):

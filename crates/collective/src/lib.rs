@@ -29,8 +29,9 @@ pub mod steps;
 mod unaware;
 pub mod verify;
 pub mod window;
+mod wired;
 
-pub use algorithm::{Algorithm, Cost, LinkTime, OnLinks};
+pub use algorithm::{Algorithm, Alike, Cost, LinkTime, OnLinks};
 pub use error::CollectiveError;
 pub use kind::Operation;
 pub use model::{DimensionSet, StageModel, StageTime};

@@ -8,6 +8,8 @@
 //! switches. Elsewhere `f` is computed from the algorithm's messages and the links they cross, as
 //! the sum over its steps of the most loaded link.
 //!
+//! A dimension that stands for a network without dimensions counts messages over its cables (`wired.rs`).
+//!
 //! A switch with in-network reduction (SHARP) takes each contribution once and hands out the
 //! result: a reduce-scatter sends `s` up and `s/P` down, an all-gather `s/P` up and `s` down.
 //! The two directions of a link work at once, so each of the two stages is charged their mean,
@@ -28,7 +30,7 @@ use allrail_fabric::{Contention, Dimension, Fabric, Kind};
 
 use crate::algorithm::{self, Algorithm, LinkTime};
 use crate::unaware::Unaware;
-use crate::{CollectiveError, Operation};
+use crate::{CollectiveError, Operation, wired};
 
 /// Beyond this size, a combination without closed form is refused: its messages are too many.
 const LARGEST_ENUMERATED: u32 = 512;
@@ -316,6 +318,14 @@ fn charge(
         reduced: reduced(&cost, operation, u64::from(size)),
         unaware: None,
     };
+    if let Some(wiring) = &dimension.wiring {
+        let counted = wired::count(id, dimension, wiring, algorithm, operation)?;
+        (charge.busy, charge.fill) = (counted.busy, counted.fill);
+        let ends = endpoint_delay.checked_mul(steps + 1);
+        let all = ends.and_then(|ends| ends.checked_add(counted.latency));
+        charge.latency = all.ok_or_else(overflow)?;
+        return Ok(charge);
+    }
     if dimension.in_network_reduction {
         if let Some((sent, steps)) = in_network(operation, u64::from(size))
             && let busy = through_sums(dimension, sent)

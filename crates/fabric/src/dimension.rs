@@ -6,6 +6,7 @@ use allrail_core::{Bandwidth, Bytes, Time};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::Wiring;
 use crate::kinds::{self, Reach};
 
 /// How the NPUs of a dimension are joined.
@@ -99,6 +100,10 @@ pub struct Dimension {
     /// topology says it, no file.
     #[serde(skip)]
     pub mean_bandwidth: Option<Bandwidth>,
+    /// Of what stands for a network that is no product of dimensions: the cables that carry it. A topology
+    /// says it, no file.
+    #[serde(skip)]
+    pub wiring: Option<Wiring>,
 }
 
 /// From which size on an algorithm is the fastest.
@@ -149,7 +154,14 @@ impl Dimension {
             contention: Contention::default(),
             fastest: BTreeMap::new(),
             mean_bandwidth: None,
+            wiring: None,
         }
+    }
+
+    /// It without what a topology alone says: as a file has it.
+    #[must_use]
+    pub fn written(&self) -> Self {
+        Self { mean_bandwidth: None, wiring: None, ..self.clone() }
     }
 
     /// The algorithm that was measured to be the fastest for a kind of collective of that size; `None` where

@@ -18,7 +18,9 @@ pub mod placement;
 pub mod routing;
 pub mod show;
 pub mod topologies;
+pub mod wiring;
 
 pub use dimension::{Contention, Dimension, Fastest, Kind};
 pub use error::FabricError;
 pub use fabric::Fabric;
+pub use wiring::Wiring;

@@ -55,6 +55,8 @@ pub struct Show {
     pub dimensions: Option<Vec<Dimension>>,
     /// Why not.
     pub no_dimensions: Option<String>,
+    /// Those that plans count over its cables then; `None` if nothing was built.
+    pub counted: Option<Vec<Dimension>>,
     /// Where what is simulated is not what is counted: how they differ.
     pub simulated_as: Option<&'static str>,
     /// What only the graph tells.
@@ -100,6 +102,7 @@ pub fn count(topology: &dyn GraphTopology, prices: &Prices) -> Show {
         half_plane_cut_share: cut.map(|cut| cut as f64 / half),
         no_dimensions: dimensions.as_ref().err().cloned(),
         dimensions: dimensions.ok(),
+        counted: None,
         simulated_as: topology.simulated_as(),
         built: None,
     }
@@ -110,12 +113,15 @@ pub fn count(topology: &dyn GraphTopology, prices: &Prices) -> Show {
 /// # Errors
 /// The graph is not whole.
 pub fn show(topology: &dyn GraphTopology, prices: &Prices) -> Result<Show, FabricError> {
-    let counted = count(topology, prices);
+    let mut counted = count(topology, prices);
     let mut built = Built { npus_working: None, diameter_bfs: None };
     if counted.npus <= MOST_BUILT {
         let graph = topology.build()?;
         built.npus_working = Some(u64::from(graph.npus()));
         built.diameter_bfs = Some(measure::diameter(&graph));
+        if counted.dimensions.is_none() {
+            counted.counted = Some(topology.wired()?);
+        }
     }
     Ok(Show { built: Some(built), ..counted })
 }

@@ -342,12 +342,17 @@ fn graph_facts(fabric: &str, prices: Option<&str>) -> PyResult<String> {
     Ok(to_json(&show::facts(&*topology)))
 }
 
-/// What planners see of a fabric with `topology`: its dimensions, as a fabric (JSON).
+/// What planners see of a fabric with `topology`: its dimensions, as a fabric (JSON). With `counted`, one
+/// that is no product of dimensions has those that a scenario counts over its cables.
 #[pyfunction]
-fn graph_dimensions(fabric: &str) -> PyResult<String> {
+#[pyo3(signature = (fabric, counted=false))]
+fn graph_dimensions(fabric: &str, counted: bool) -> PyResult<String> {
     let tree = serde_json::from_str(fabric).map_err(|error| form_error(error.to_string()))?;
-    let topology = Topology::read(tree).map_err(|error| simulate_error(&error))?;
-    topology.fabric().map(|fabric| to_json(&fabric)).map_err(|error| simulate_error(&error))
+    let found = Topology::read(tree).and_then(|topology| match counted {
+        true => topology.fabric(),
+        false => topology.product(),
+    });
+    found.map(|fabric| to_json(&fabric)).map_err(|error| simulate_error(&error))
 }
 
 /// Prices (JSON) with the defaults filled in.

@@ -18,6 +18,9 @@ pub(crate) struct Inputs<'a> {
     pub(crate) policy: &'a str,
     pub(crate) version: u32,
     pub(crate) fabric: &'a Fabric,
+    /// The cables of dimensions that count over them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) wiring: Vec<String>,
     pub(crate) operation: Operation,
     pub(crate) size: Bytes,
     pub(crate) dimensions: &'a [DimensionId],
@@ -70,6 +73,7 @@ mod tests {
                 policy: "themis",
                 version,
                 fabric: &fabric,
+                wiring: Vec::new(),
                 operation: Operation::AllReduce,
                 size: Bytes::new(1),
                 dimensions: &[],

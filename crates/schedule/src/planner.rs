@@ -10,7 +10,7 @@ use allrail_collective::{
     plan::{SCHEMA_VERSION, check_stages},
 };
 use allrail_core::{Bytes, DimensionId, Time};
-use allrail_fabric::Fabric;
+use allrail_fabric::{Fabric, Wiring};
 
 use crate::algorithms::{self, Algorithms, Preference};
 use crate::chunk::{self, Composition, Parameters, Plugins, Problem};
@@ -238,6 +238,13 @@ impl Request {
             policy: &self.policy,
             version: self.plugins.named(&self.policy)?.version(),
             fabric: &self.fabric,
+            wiring: self
+                .fabric
+                .dimensions
+                .iter()
+                .filter_map(|d| d.wiring.as_ref())
+                .map(Wiring::digest)
+                .collect(),
             operation: self.operation,
             size: self.size,
             dimensions: &self.spanned(),

@@ -2,7 +2,7 @@
 
 use allrail_collective::CollectivePlan;
 use allrail_core::DimensionId;
-use allrail_fabric::Fabric;
+use allrail_fabric::{Dimension, Fabric};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -85,11 +85,13 @@ impl PlanFile {
                 )
             };
             let (theirs, ours) = (&plan.fabric.dimensions, &scenario.fabric.dimensions);
-            let shape = |dimensions: &[allrail_fabric::Dimension]| {
+            let shape = |dimensions: &[Dimension]| {
                 dimensions.iter().map(|d| (d.kind, d.size)).collect::<Vec<_>>()
             };
             let same = match scenario.schedule.accept_plan {
-                AcceptPlan::SameFabric => theirs == ours,
+                AcceptPlan::SameFabric => {
+                    theirs.iter().eq(&ours.iter().map(Dimension::written).collect::<Vec<_>>())
+                }
                 AcceptPlan::SameShape => shape(theirs) == shape(ours),
             };
             if !same {

@@ -22,6 +22,9 @@ pub struct SimulationResult {
     /// Where the simulated network is not wired as the priced one: how.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub simulated_as: Option<&'static str>,
+    /// Where the network is no product of dimensions: how its plans are counted, and why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counted: Option<String>,
     /// Set where messages that leave an NPU at once do not share its links (ASTRA-sim's
     /// congestion-unaware backend).
     #[serde(skip_serializing_if = "std::ops::Not::not")]

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use allrail_collective::Operation;
 use allrail_collective::algorithm::OwnPrograms;
 use allrail_core::{Bytes, DimensionId, Time};
-use allrail_fabric::Fabric;
-use allrail_fabric::topologies::{self, GraphTopology};
+use allrail_fabric::topologies::product::Product;
+use allrail_fabric::topologies::{self, GraphTopology, Planned};
+use allrail_fabric::{Dimension, Fabric, Wiring};
 use allrail_schedule::chunk::{Composition, Cut, Loads, Parameters, Plugins};
 use allrail_schedule::tensor::TensorParameters;
 use allrail_schedule::{ActiveChunks, Algorithms, Order, Request};
@@ -278,18 +279,65 @@ impl Topology {
         Ok(Self(topologies::read(keys.clone())?.into(), keys))
     }
 
+    /// A fabric of dimensions, in cables.
+    pub(crate) fn of_dimensions(fabric: &Fabric) -> Self {
+        Self(Arc::new(Product(fabric.clone())), Value::Null)
+    }
+
     /// What planners see.
     ///
     /// # Errors
-    /// It is no product of dimensions.
+    /// It cannot be built.
     pub fn fabric(&self) -> Result<Fabric, SimulateError> {
-        let tag = self.0.tag();
+        Ok(self.named(Planned::of(&*self.0)?.dimensions))
+    }
+
+    /// Its dimensions, of whoever asks for bandwidths alone.
+    ///
+    /// # Errors
+    /// It is no product of dimensions.
+    pub fn product(&self) -> Result<Fabric, SimulateError> {
         let dimensions = self.0.dimensions().map_err(|why| {
-            let hint =
-                "run `traffic` on it, or a `workload` in `world: flows` or `packets`, or take one that is";
-            field("fabric.topology".to_owned(), tag, &why, hint)
+            let hint = "scenarios run on it, counted over its cables; here, take one that is";
+            field("fabric.topology".to_owned(), self.0.tag(), &why, hint)
         })?;
-        Ok(Fabric { memory_bandwidth: None, window: None, name: tag.to_owned(), dimensions })
+        Ok(self.named(dimensions))
+    }
+
+    /// Its first NPUs, so many, as one dimension that counts over the cables.
+    ///
+    /// # Errors
+    /// It cannot be built.
+    pub(crate) fn first_npus(&self, npus: u32) -> Result<Fabric, SimulateError> {
+        let mut all = Wiring::of_npus(self.0.simulated()?, self.0.counts().planes);
+        all.size = npus;
+        all.wiring = all.wiring.map(|wiring| wiring.of_job(1, npus));
+        Ok(self.named(vec![all]))
+    }
+
+    /// These dimensions as its fabric.
+    pub(crate) fn named(&self, dimensions: Vec<Dimension>) -> Fabric {
+        let name = self.0.tag().to_owned();
+        Fabric { memory_bandwidth: None, window: None, name, dimensions }
+    }
+
+    /// What a result should say where it is no product of dimensions.
+    pub(crate) fn counted(&self) -> Option<String> {
+        let why = self.0.dimensions().err()?;
+        Some(self.over_cables(&why))
+    }
+
+    /// The same for another reason.
+    pub(crate) fn over_cables(&self, why: &str) -> String {
+        let detours = if self.0.takes_detours() {
+            "; routing that takes detours may carry more than that"
+        } else {
+            ""
+        };
+        format!(
+            "plans count messages over cables, split evenly over shortest paths{detours}; \
+             `schedule.algorithms: auto` takes what is counted to be the fastest: {why}"
+        )
     }
 }
 
@@ -427,10 +475,12 @@ impl Scenario {
     /// [`SimulateError::Form`] where it is not one; the first field that is out of range.
     pub fn from_json(text: &str) -> Result<Self, SimulateError> {
         let (mut tree, topology) = read_tree(text)?;
-        if let Some(topology) = &topology {
-            tree["fabric"] = serde_json::to_value(topology.fabric()?).map_err(malformed)?;
+        let fabric = topology.as_ref().map(Topology::fabric).transpose()?;
+        if let Some(fabric) = &fabric {
+            tree["fabric"] = serde_json::to_value(fabric).map_err(malformed)?;
         }
         let mut scenario: Self = serde_json::from_value(tree).map_err(malformed)?;
+        scenario.fabric = fabric.unwrap_or(scenario.fabric);
         scenario.topology = topology;
         scenario.validate()?;
         Ok(scenario)

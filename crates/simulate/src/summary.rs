@@ -97,6 +97,7 @@ pub(crate) fn summarise(parts: &Parts<'_>) -> Result<SimulationResult, SimulateE
         world: tag(&scenario.world),
         seed: scenario.seed,
         simulated_as: simulated_as(scenario),
+        counted: scenario.topology.as_ref().and_then(Topology::counted),
         below_physical_bound,
         npus,
         algbw_gbps: only.map(|c| c.algbw_gbps),

@@ -9,17 +9,22 @@
 //! latency of each of its steps and ⌊m / bandwidth⌋ in whole nanoseconds, where it has all of a ring's or a
 //! switch's links.
 //!
+//! A dimension that stands for a network without dimensions has that network's cables
+//! ([`allrail_fabric::wiring`]), which all its instances share: a message takes one shortest path over them.
+//!
 //! Parallel links between the same two ends are bonded. Ignored: packets, buffers, back pressure.
 //!
 //! A link's messages leave in the order in which they came, so all departures are known on
 //! arrival; the event queue holds only the next arrival of each link, and its size is that of the
 //! network, not of the traffic.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
+use std::sync::Arc;
 
 use allrail_core::{Bandwidth, Bytes, DimensionId, EventQueue, Rank, Time};
 use allrail_fabric::kinds::{self, Reach, Topology};
+use allrail_fabric::wiring::{Hop, Wiring};
 use allrail_fabric::{Contention, Dimension, Fabric};
 
 use crate::{DELIVERED, Event, SENT, Submission, Transfer, TransferId, World};
@@ -40,6 +45,29 @@ struct Plane {
     slow: Option<(Vec<bool>, Pace)>,
     /// Links that any message can cross.
     used_links: u64,
+    /// Where it counts over cables: these, and the links of messages so far.
+    wired: Option<Wired>,
+}
+
+/// Cables that all instances of a dimension share.
+struct Wired {
+    wiring: Wiring,
+    hops: Vec<Option<Hop>>,
+    /// By line and the two places.
+    routes: HashMap<[u32; 3], Arc<[u32]>>,
+}
+
+impl Wired {
+    fn new(wiring: &Wiring) -> Self {
+        let hops = (0..wiring.hops()).map(|hop| wiring.hop(hop)).collect();
+        Self { wiring: wiring.clone(), hops, routes: HashMap::new() }
+    }
+
+    fn route(&mut self, line: u32, from: u32, to: u32) -> Arc<[u32]> {
+        let Self { wiring, routes, .. } = self;
+        let found = || wiring.route(line, from, to).into();
+        Arc::clone(routes.entry([line, from, to]).or_insert_with(found))
+    }
 }
 
 /// How fast a link is.
@@ -71,6 +99,8 @@ struct Message {
     source: u32,
     destination: u32,
     hop: u32,
+    /// On cables, its links.
+    route: Option<Arc<[u32]>>,
     /// How many messages had this place before.
     generation: u32,
     /// Whether the event of its departure is to come.
@@ -134,10 +164,11 @@ impl Links {
         let mut planes = Vec::new();
         for dimension in &fabric.dimensions {
             let topology = kinds::of(dimension.kind);
-            let instances = npus / u64::from(dimension.size);
             let links_per_instance = topology.link_count(dimension);
-            let link_count = usize::try_from(instances * u64::from(links_per_instance))
+            let link_count = usize::try_from(Self::links_on(fabric, dimension))
                 .expect("the driver bounds the number of links");
+            let wired = dimension.wiring.as_ref().map(Wired::new);
+            let cables = wired.as_ref().map(|wired| wired.hops.iter().flatten().count() as u64);
             let hops = u64::from(topology.hops_per_step());
             let per_link = dimension.latency.as_ps() / hops;
             planes.push(Plane {
@@ -150,7 +181,8 @@ impl Links {
                 link_latency: Time::from_ps(per_link),
                 pace: Pace::of(topology.link_bandwidth(dimension)),
                 slow: None,
-                used_links: npus * topology.links_per_npu(dimension) * hops,
+                used_links: cables.unwrap_or(npus * topology.links_per_npu(dimension) * hops),
+                wired,
                 dimension: dimension.clone(),
             });
             stride *= dimension.size;
@@ -186,12 +218,19 @@ impl Links {
     /// How many directed links a fabric has in this world.
     #[must_use]
     pub fn link_count(fabric: &Fabric) -> u64 {
-        let npus = fabric.npus();
-        fabric
-            .dimensions
-            .iter()
-            .map(|d| npus / u64::from(d.size) * u64::from(kinds::of(d.kind).link_count(d)))
-            .sum()
+        fabric.dimensions.iter().map(|dimension| Self::links_on(fabric, dimension)).sum()
+    }
+
+    /// How many of them are of a dimension. Their numbers follow each other.
+    #[must_use]
+    pub fn links_on(fabric: &Fabric, dimension: &Dimension) -> u64 {
+        match &dimension.wiring {
+            Some(wiring) => u64::from(wiring.hops()),
+            None => {
+                let each = kinds::of(dimension.kind).link_count(dimension);
+                fabric.npus() / u64::from(dimension.size) * u64::from(each)
+            }
+        }
     }
 
     /// A rank's coordinate on a plane's dimension, and which of its instances it is in.
@@ -208,26 +247,37 @@ impl Links {
     fn forward(&mut self, now: Time, id: u32) -> Option<Time> {
         let message = &mut self.messages[id as usize];
         let plane = &mut self.planes[message.dimension as usize];
-        let link = plane.topology.link(
-            &plane.dimension,
-            message.source,
-            message.destination,
-            message.hop,
-        )?;
-        message.hop += 1;
-        let within =
-            message.instance as usize * plane.links_per_instance as usize + link.0 as usize;
-        let pace = match &mut plane.slow {
-            Some((slow, pace)) if slow[within] => pace,
-            _ => &mut plane.pace,
+        let (within, serialisation, latency) = match (&message.route, &plane.wired) {
+            (Some(route), Some(wired)) => {
+                let within = *route.get(message.hop as usize)? as usize;
+                let hop = wired.hops[within].expect("a route is of links");
+                let time = hop.bandwidth.time_for(message.bytes);
+                (within, time.expect("the driver bounds the time of a message"), hop.latency)
+            }
+            _ => {
+                let link = plane.topology.link(
+                    &plane.dimension,
+                    message.source,
+                    message.destination,
+                    message.hop,
+                )?;
+                let within =
+                    message.instance as usize * plane.links_per_instance as usize + link.0 as usize;
+                let pace = match &mut plane.slow {
+                    Some((slow, pace)) if slow[within] => pace,
+                    _ => &mut plane.pace,
+                };
+                let first = message.hop == 0;
+                let latency = if first { plane.first_latency } else { plane.link_latency };
+                (within, pace.serialisation(message.bytes), latency)
+            }
         };
-        let serialisation = pace.serialisation(message.bytes);
+        message.hop += 1;
         let index = plane.first_link + within;
         let server = &mut self.links[index];
         let departure = server.free_at.max(now) + serialisation;
         server.free_at = departure;
         server.busy += serialisation;
-        let latency = if message.hop == 1 { plane.first_latency } else { plane.link_latency };
         let arrival = departure + latency;
         server.arrivals.push_back((arrival, id));
         if server.arrivals.len() == 1 {
@@ -268,6 +318,8 @@ impl World for Links {
             (alone || instance == other) && from != to,
             "{source} and {destination} are not peers on {dimension}"
         );
+        let plane = &mut self.planes[dimension.index()];
+        let route = plane.wired.as_mut().map(|wired| wired.route(instance, from, to));
         let mut message = Message {
             tag: submission.tag,
             bytes,
@@ -276,6 +328,7 @@ impl World for Links {
             source: from,
             destination: to,
             hop: 0,
+            route,
             generation: 0,
             unsent: submission.sent_tag.is_some(),
             state: State::UnderWay,

@@ -226,7 +226,9 @@ def show(rows: list[Row], failed: list[FailedRow]) -> None:
         [row.result.world for row in rows],
         calibrated=all(row.result.calibrated for row in rows),
         below_bound=any(row.result.below_physical_bound for row in rows),
-        simulated_as=[row.result.simulated_as for row in rows],
+        simulated_as=[
+            told for row in rows for told in (row.result.simulated_as, row.result.counted)
+        ],
         errors=[
             (one.time_us, one.error_low_us, one.error_high_us)
             for one in (row.result for row in rows)

@@ -210,6 +210,8 @@ def _show_graph(fabric: GraphFabric, *, as_json: bool) -> None:
     )
     if shown["simulated_as"]:
         output.note(shown["simulated_as"])
+    if shown["counted"]:
+        output.note(f"plans count over its cables: {shown['no_dimensions']}")
     output.note("switches and cables over all planes; `allrail cost` takes other prices")
 
 
@@ -235,12 +237,17 @@ def _numbers(fabric: GraphFabric, shown: dict[str, Any]) -> str:
 
 
 def _dimensions(shown: dict[str, Any]) -> str:
-    if shown["dimensions"] is None:
+    dimensions = shown["dimensions"] or shown["counted"]
+    if dimensions is None:
         return f"no dimensions: {shown['no_dimensions']}"
-    return ", ".join(
+    texts = [
         f"{one['kind']} of {one['size']} with {one['links']} x {one['bandwidth']}"
-        for one in shown["dimensions"]
-    )
+        for one in dimensions
+    ]
+    if shown["counted"]:
+        last = dimensions[-1]
+        texts[-1] = f"cables among {last['size']} with {last['bandwidth']} at most"
+    return ", ".join(texts)
 
 
 def _or_dash(value: int | None) -> str:

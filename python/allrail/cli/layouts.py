@@ -51,7 +51,7 @@ def job_of(file: Path | None, asked: OfModel, *, example: str) -> Job | Path:
             "a model is laid out by --model, --fabric and --npus together, without FILE",
             hint=example,
         )
-    dimensions = dimensions_of(load_any_fabric(fabric))
+    dimensions = dimensions_of(load_any_fabric(fabric), counted=True)
     if npus > dimensions.npus:
         raise InputError(
             "the fabric has fewer",

@@ -221,7 +221,8 @@ def predicted(
         worlds: The worlds that predicted them.
         calibrated: Whether the fabrics' numbers were measured.
         below_bound: Whether a time is below what the links can carry.
-        simulated_as: How networks were simulated that are not wired as they are priced.
+        simulated_as: How networks were simulated that are not wired as they are priced, and how
+            plans count on those without dimensions.
         errors: Of each result its time, and the least and the most that it is with the fabric's
             `error`, µs; None where the fabric has none.
     """

@@ -113,7 +113,7 @@ class Trials:
     @property
     def dimensions(self) -> tuple[int, ...]:
         """Sizes of the fabric's dimensions, innermost first."""
-        sizes = dimensions_of(self._scenario.fabric).dimensions
+        sizes = dimensions_of(self._scenario.fabric, counted=True).dimensions
         return tuple(one.size for one in sizes)
 
     def bounds(

@@ -383,6 +383,8 @@ def _meanings(ones: Sequence[Result]) -> dict[str, str]:
     wirings = list(dict.fromkeys(one.simulated_as for one in ones if one.simulated_as))
     if wirings:
         said["simulated as"] = " ".join(wirings)
+    if counted := list(dict.fromkeys(one.counted for one in ones if one.counted)):
+        said["over cables"] = " ".join(f"{one[:1].upper()}{one[1:]}." for one in counted)
     if any(one.below_physical_bound for one in ones):
         said["below the physical bound"] = (
             "Messages of one step were taken not to share links (contention: none), as ASTRA-sim’s "

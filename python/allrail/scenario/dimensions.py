@@ -1,8 +1,8 @@
 """A fabric of switches and cables as planners see it: its dimensions.
 
 A torus, a HyperX, a HammingMesh and a fat tree are products of dimensions; the core knows how fast
-each of them is. A collective is planned on them, and carried out in `dims` on them or in `flows`
-and `packets` on the graph.
+each of them is. Of another network all NPUs, or domains of them, are one dimension, of which only a
+simulation knows how fast it is: the core counts every algorithm's messages over the cables.
 """
 
 from __future__ import annotations
@@ -27,11 +27,13 @@ def aggregate(dimension: Mapping[str, Any]) -> float:
     return parse_quantity("bandwidth", str(dimension["bandwidth"])) * int(dimension.get("links", 1))
 
 
-def dimensions_of(fabric: Fabric | GraphFabric) -> Fabric:
+def dimensions_of(fabric: Fabric | GraphFabric, *, counted: bool = False) -> Fabric:
     """Return a fabric as planners see it: a graph's dimensions.
 
     Args:
         fabric: Any fabric.
+        counted: Whether a dimension will do whose bandwidth bounds what its cables carry, as in
+            scenarios, which count these.
 
     Raises:
         InputError: The graph is no product of dimensions.
@@ -39,7 +41,7 @@ def dimensions_of(fabric: Fabric | GraphFabric) -> Fabric:
     if isinstance(fabric, Fabric):
         return fabric
     try:
-        read = json.loads(_core.graph_dimensions(fabric.model_dump_json()))
+        read = json.loads(_core.graph_dimensions(fabric.model_dump_json(), counted))
     except _core.InputError as error:
         told = json.loads(str(error.args[0]))
         raise InputError(

@@ -146,7 +146,7 @@ class Scenario(Node):
             return self
         if self._needs_no_dimensions:
             return self
-        count = len(dimensions_of(self.fabric).dimensions)
+        count = len(dimensions_of(self.fabric, counted=True).dimensions)
         if self.what_if is not None:
             WhatIfName.fits(self.what_if, count)
         algorithms = self.schedule.algorithms

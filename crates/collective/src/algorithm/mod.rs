@@ -57,9 +57,22 @@ pub struct OnLinks {
     pub unaware: Option<Pattern>,
     /// Whether the blocks of a step leave as messages of their own, each when the one before it has arrived.
     pub block_by_block: bool,
+    /// Its steps, where all are alike and so are all ranks.
+    pub alike: Option<Alike>,
     /// Whether what a rank passes on goes through its memory as what it reduces does: read twice, written
     /// once.
     pub relays: bool,
+}
+
+/// Steps in which every rank sends the same, so that one says them all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Alike {
+    /// How many.
+    pub steps: u32,
+    /// To whom each rank sends in each, as a distance that is counted round, one block each.
+    pub to: &'static [i32],
+    /// Of the buffer.
+    pub blocks: u32,
 }
 
 /// How long the links of a dimension take, in the time that `s` bytes take at its whole bandwidth.

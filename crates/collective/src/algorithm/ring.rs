@@ -33,7 +33,7 @@
 use allrail_fabric::Kind;
 
 use super::ring_unidirectional::Lane;
-use super::{Algorithm, Cost, LinkTime, OnLinks, saturating_steps};
+use super::{Algorithm, Alike, Cost, LinkTime, OnLinks, saturating_steps};
 use crate::program::{Blocks, Combine};
 use crate::unaware::Pattern;
 use crate::{Operation, Program};
@@ -84,6 +84,12 @@ impl Algorithm for Ring {
         OnLinks {
             usual: fits,
             time: fits.then_some(time),
+            alike: match operation {
+                Operation::AllReduce | Operation::ReduceScatter | Operation::AllGather => {
+                    Some(Alike { steps: cost.steps, to: &[1, -1], blocks: 2 * ranks })
+                }
+                Operation::AllToAll | Operation::Broadcast => None,
+            },
             unaware: Some(Pattern::Ring),
             ..OnLinks::default()
         }

@@ -30,7 +30,7 @@
 
 use allrail_fabric::Kind;
 
-use super::{Algorithm, Cost, LinkTime, OnLinks, saturating_steps};
+use super::{Algorithm, Alike, Cost, LinkTime, OnLinks, saturating_steps};
 use crate::program::{Blocks, Combine};
 use crate::unaware::Pattern;
 use crate::{Operation, Program};
@@ -76,6 +76,12 @@ impl Algorithm for RingUnidirectional {
         };
         OnLinks {
             time: (kind == Kind::Ring).then_some(time),
+            alike: match operation {
+                Operation::AllReduce | Operation::ReduceScatter | Operation::AllGather => {
+                    Some(Alike { steps: cost.steps, to: &[1], blocks: ranks })
+                }
+                Operation::AllToAll | Operation::Broadcast => None,
+            },
             unaware: Some(Pattern::Ring),
             ..OnLinks::default()
         }

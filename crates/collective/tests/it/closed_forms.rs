@@ -2,7 +2,8 @@
 
 use allrail_collective::algorithm::ALL;
 use allrail_collective::verify::verify;
-use allrail_collective::{Algorithm, Operation, Program};
+use allrail_collective::{Algorithm, Alike, Operation, Program};
+use allrail_fabric::Kind;
 use proptest::prelude::*;
 
 /// What one rank sends in one step, the most over ranks, summed over steps; and non-empty steps.
@@ -101,4 +102,34 @@ fn two_ranks_exchange_each_block_once() {
         let cost = algorithm.cost(Operation::AllReduce, 2);
         assert_eq!(cost.sent.0, cost.sent.1, "{}", algorithm.tag());
     }
+}
+
+/// Where an algorithm says that its steps are alike, its program has no others.
+#[test]
+fn steps_that_are_said_to_be_alike_are() {
+    let mut said = 0;
+    for one in ALL {
+        for operation in one.operations() {
+            for ranks in [2, 3, 4, 7] {
+                let known = one.on_links(Kind::Switch, *operation, ranks);
+                let Some(Alike { steps, to, blocks }) = known.alike else { continue };
+                said += 1;
+                let program = one.program(*operation, ranks);
+                assert_eq!((program.step_count() as u32, program.blocks), (steps, blocks));
+                for (rank, steps) in (0i64..).zip(&program.steps) {
+                    let far = |by: &i32| (rank + i64::from(*by)).rem_euclid(i64::from(ranks));
+                    let mut expected: Vec<(i64, u32)> = to.iter().map(|by| (far(by), 1)).collect();
+                    expected.sort_unstable();
+                    for step in steps {
+                        let send = step.sends.iter();
+                        let mut sent: Vec<(i64, u32)> =
+                            send.map(|send| (i64::from(send.to), send.blocks.len())).collect();
+                        sent.sort_unstable();
+                        assert_eq!(sent, expected, "{} {operation} of {ranks}", one.tag());
+                    }
+                }
+            }
+        }
+    }
+    assert!(said > 0);
 }

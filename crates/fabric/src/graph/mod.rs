@@ -10,7 +10,9 @@
 
 mod failed;
 pub mod measure;
+pub mod paths;
 mod product;
+pub mod trunk;
 
 pub(crate) use product::{MAX_CABLES, line, line_parts};
 

@@ -25,6 +25,7 @@ pub mod hammingmesh_3d;
 pub mod hyperx;
 mod lines;
 pub mod mesh;
+pub mod product;
 pub mod torus;
 mod tree;
 
@@ -38,7 +39,7 @@ use serde_json::Value;
 use crate::graph::Graph;
 use crate::placement::Floor;
 use crate::routing::{Adaptive, Routing};
-use crate::{Dimension, FabricError};
+use crate::{Dimension, FabricError, Wiring};
 
 /// What a network is made of, over all planes, counted as `HammingMesh` (SC'22, Appendix) does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -162,6 +163,15 @@ pub trait GraphTopology: Send + Sync {
         Err(format!("a `{}` is not a product of dimensions", self.tag()))
     }
 
+    /// What planners see where it is no product of dimensions: some that count over cables
+    /// ([`crate::wiring`]), with NPUs numbered as in the graph.
+    ///
+    /// # Errors
+    /// As [`GraphTopology::simulated`].
+    fn wired(&self) -> Result<Vec<Dimension>, FabricError> {
+        Ok(vec![Wiring::of_npus(self.simulated()?, self.counts().planes)])
+    }
+
     /// Whether all of [`GraphTopology::dimensions`] leave an NPU by the same cables, so that together they
     /// have no more than one of them.
     fn shares_ports(&self) -> bool {
@@ -264,6 +274,28 @@ pub fn read(mut fabric: Value) -> Result<Box<dyn GraphTopology>, FabricError> {
     })?;
     read.validate()?;
     Ok(read)
+}
+
+/// What planners see of a topology.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    /// The innermost first.
+    pub dimensions: Vec<Dimension>,
+    /// Where it is no product of dimensions, and some count over its cables: why.
+    pub counted: Option<String>,
+}
+
+impl Planned {
+    /// Its dimensions; where it has none, those that count over its cables.
+    ///
+    /// # Errors
+    /// As [`GraphTopology::simulated`].
+    pub fn of(topology: &dyn GraphTopology) -> Result<Self, FabricError> {
+        match topology.dimensions() {
+            Ok(dimensions) => Ok(Self { dimensions, counted: None }),
+            Err(why) => Ok(Self { dimensions: topology.wired()?, counted: Some(why) }),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Composed networks: what planners see of them, where packets go, and parts that do not meet.
 
 use allrail_fabric::graph::{Graph, NodeId};
-use allrail_fabric::topologies::{GraphTopology, read};
+use allrail_fabric::topologies::{GraphTopology, Planned, read};
 use allrail_fabric::{Dimension, FabricError, Kind};
 use serde_json::{Value, json};
 
@@ -93,6 +93,22 @@ fn a_narrow_way_to_the_port_bounds_the_dimensions_outside() {
     assert_eq!(dimensions(with(pod(), &narrow))[1], (Kind::Switch, 4, 100, 40));
 }
 
+/// Four neighbours with a port of their own send through its cables.
+#[test]
+fn domains_over_cables_have_their_part_of_their_ports() {
+    let outside = json!({ "topology": "mesh", "shape": [4, 4], "npus_per_switch": 1, "planes": 2 });
+    let keys = with(pod(), &json!({ "domains": 8, "npus_per_port": 4, "outside": outside }));
+    let planned = Planned::of(&*network(keys)).expect("a graph");
+    let [_, between] = &planned.dimensions[..] else { panic!("two dimensions") };
+    assert_eq!(shown(std::slice::from_ref(between))[0].2, 2 * 400 / 4);
+    let wiring = between.wiring.as_ref().expect("cables");
+    // All eight NPUs of a domain send a byte to those of the next: a port's cable has four in two planes.
+    let shift: Vec<(u32, u32, u64)> = (0..8).map(|d| (d, (d + 1) % 8, 1)).collect();
+    assert!(wiring.load(&shift).most() >= 1.0);
+    let one = wiring.among([(4, 2)]);
+    assert_eq!((one.member(6), one.member(7)), (3, 3));
+}
+
 fn hops(graph: &Graph, from: u32, to: u32) -> u32 {
     NextHops::new(graph).distance(NodeId(from), NodeId(to))
 }
@@ -128,6 +144,9 @@ fn where_the_outside_has_no_dimensions_it_says_why() {
     let network = network(with(pod(), &json!({ "outside": outside })));
     assert!(network.dimensions().expect_err("none").contains("global cables"));
     assert!(network.takes_detours());
+    let planned = Planned::of(&*network).expect("a graph");
+    assert_eq!(shown(&planned.dimensions), [INSIDE, (Kind::Switch, 64, 400, 42)]);
+    assert!(planned.counted.expect("why").contains("global cables"));
     let whole = json!({ "topology": "torus", "shape": [2, 4, 64] });
     let torus = read(with(pod(), &json!({ "outside": whole })));
     let torus = torus.expect("a valid network");

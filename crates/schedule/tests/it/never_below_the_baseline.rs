@@ -50,6 +50,7 @@ fn any_dimension(operation: Operation, rng: &mut Pcg64Mcg) -> Dimension {
         contention,
         fastest: BTreeMap::new(),
         mean_bandwidth: None,
+        wiring: None,
     }
 }
 

@@ -7,8 +7,8 @@
 //! - else a *block*: of each dimension its first places, the inner ones as full as it goes. 64 ranks on
 //!   42 × 25 NPUs are 32 × 2 of them, so no group of tensor parallelism reaches over two leaves. A part
 //!   of a ring is a line: rings are cut in worlds of cables alone, where messages take the way there is;
-//! - else the first NPUs of a topology, in order. Plans see one switch over them then, on which an NPU has
-//!   all that its cables carry; `flows` and `packets` carry what is planned over the cables there are.
+//! - else the first NPUs of a topology, in order, as one dimension that counts over its cables
+//!   ([`allrail_fabric::wiring`]); `flows` and `packets` carry what is planned over them.
 //!
 //! NPUs that are left over send nothing, and are said in a note.
 
@@ -16,8 +16,7 @@ use std::collections::BTreeSet;
 
 use allrail_core::Time;
 use allrail_fabric::graph::NodeId;
-use allrail_fabric::{Dimension, Fabric, Kind};
-use serde_json::Value;
+use allrail_fabric::{Dimension, Fabric, Kind, Wiring};
 
 use crate::SimulateError;
 use crate::scenario::{Topology, WorldKind, field};
@@ -43,13 +42,8 @@ impl Part {
         let workload = &scenario.workload;
         let whole = &scenario.fabric;
         let npus = whole.npus();
-        let on_cables = scenario.topology.as_ref().filter(|_| is_of_cables(scenario.world));
-        let mut notes = Vec::new();
-        notes.extend(
-            on_cables
-                .and_then(|topology| topology.0.dimensions().err())
-                .map(|why| switch_note(&why)),
-        );
+        let planned = scenario.topology.as_ref().filter(|_| !scenario.has_own_dimensions());
+        let notes: Vec<String> = planned.and_then(Topology::counted).into_iter().collect();
         let stated = workload.model.is_laid_out().then(|| workload.parallelism.ranks()).flatten();
         let ranks = stated.unwrap_or(npus);
         if ranks == 0 || ranks >= npus {
@@ -57,13 +51,14 @@ impl Part {
             let same = notes.is_empty();
             return Ok((!same).then(|| Self { fabric: whole.clone(), block: None, notes }));
         }
-        let mut part = match (Self::block(scenario, ranks), on_cables) {
-            (Some(part), _) => part,
+        let (mut part, notes) = match (Self::block(scenario, ranks), planned) {
+            (Some(part), _) => (part, notes),
             (None, Some(topology)) => {
-                notes
-                    .push(switch_note(&format!("{} have no such block", shown(&whole.dimensions))));
+                let why = format!("{ranks} ranks are no block of {}", shown(&whole.dimensions));
                 let ranks = u32::try_from(ranks).expect("fewer than its NPUs");
-                Self { fabric: switches(topology, &[ranks])?, block: None, notes: Vec::new() }
+                let fabric = topology.first_npus(ranks)?;
+                let part = Self { fabric, block: None, notes: Vec::new() };
+                (part, vec![topology.over_cables(&why)])
             }
             (None, None) => return Err(no_block(scenario, ranks)),
         };
@@ -88,7 +83,13 @@ impl Part {
         let mut search = Search { sizes: &sizes, fits: &fits, futile: BTreeSet::new() };
         let taken = search.block(0, ranks, together)?;
         let dimensions = whole.dimensions.iter().zip(taken.iter().copied()).map(cut);
-        let fabric = Fabric { dimensions: dimensions.collect::<Option<_>>()?, ..whole.clone() };
+        let mut fabric = Fabric { dimensions: dimensions.collect::<Option<_>>()?, ..whole.clone() };
+        let mut lines = 1;
+        for dimension in &mut fabric.dimensions {
+            let of_job = |wiring: Wiring| wiring.of_job(lines, dimension.size);
+            dimension.wiring = dimension.wiring.take().map(of_job);
+            lines *= dimension.size;
+        }
         let npus: Vec<NodeId> = places(&taken, &sizes).map(NodeId).collect();
         let first = (0..).zip(&npus).all(|(rank, npu)| npu.0 == rank);
         Some(Self { fabric, block: (!first).then_some(npus), notes: Vec::new() })
@@ -96,17 +97,13 @@ impl Part {
 }
 
 /// Whether a world is of cables, which lead where they lead, and not of dimensions.
-const fn is_of_cables(world: WorldKind) -> bool {
+pub(super) const fn is_of_cables(world: WorldKind) -> bool {
     matches!(world, WorldKind::Flows | WorldKind::Packets)
 }
 
 fn shown(dimensions: &[Dimension]) -> String {
     let sizes: Vec<String> = dimensions.iter().map(|d| d.size.to_string()).collect();
     sizes.join(" × ")
-}
-
-fn switch_note(why: &str) -> String {
-    format!("plans see one switch over the NPUs of the job: {why}")
 }
 
 fn no_block(scenario: &TrainingScenario, ranks: u64) -> SimulateError {
@@ -116,10 +113,7 @@ fn no_block(scenario: &TrainingScenario, ranks: u64) -> SimulateError {
     if dimensions.iter().any(|d| d.cut(d.size - 1).is_none()) {
         why.push_str(", of which rings are not cut");
     }
-    let hint = match scenario.topology {
-        Some(_) => "in `world: flows` and `packets` they run on the first NPUs of the topology",
-        None => "give the fabric the dimensions that the job has",
-    };
+    let hint = "give the fabric the dimensions that the job has";
     field("workload.parallelism.dp".to_owned(), degrees(scenario), &why, hint)
 }
 
@@ -189,26 +183,5 @@ pub(super) fn switches(topology: &Topology, sizes: &[u32]) -> Result<Fabric, Sim
     })?;
     let dimension = |size: &u32| Dimension::new(Kind::Switch, *size, 1, bandwidth, Time::ZERO);
     let dimensions = sizes.iter().map(dimension).collect();
-    Ok(Fabric {
-        memory_bandwidth: None,
-        window: None,
-        name: topology.0.tag().to_owned(),
-        dimensions,
-    })
-}
-
-/// One switch over all NPUs of a topology that is no product of dimensions, for worlds that need none.
-///
-/// # Errors
-/// The one given, where the scenario's world does.
-pub(super) fn one_switch(
-    topology: &Topology,
-    tree: &Value,
-    error: SimulateError,
-) -> Result<Fabric, SimulateError> {
-    let world = tree.get("world").and_then(|world| serde_json::from_value(world.clone()).ok());
-    if !world.is_some_and(is_of_cables) {
-        return Err(error);
-    }
-    switches(topology, &[topology.0.simulated()?.npus()])
+    Ok(topology.named(dimensions))
 }

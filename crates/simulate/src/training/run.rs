@@ -15,7 +15,7 @@ use allrail_world::{Links, World};
 
 use crate::SimulateError;
 use crate::driver::Observer;
-use crate::scenario::{CollectiveOrder, Schedule, WorldKind, field};
+use crate::scenario::{CollectiveOrder, Schedule, Topology, WorldKind, field};
 use crate::training::communicator::classes::ClassCommunicator;
 use crate::training::communicator::graph::GraphNetwork;
 use crate::training::communicator::ranks::algorithms::Algorithms;
@@ -30,6 +30,7 @@ use crate::training::outcome::links::Wires;
 use crate::training::outcome::result::TrainingResult;
 use crate::training::outcome::summary::summarise;
 use crate::training::packet_size;
+use crate::training::part::is_of_cables;
 use crate::training::players::Players;
 use crate::training::scenario::{TrainingScenario, WhatIf};
 
@@ -133,10 +134,13 @@ pub fn run(
     // No world is faster than an ideal schedule, which `dims` carries.
     let world = if network.is_ideal() { WorldKind::Dims } else { scenario.world };
     let slow = job.perturbation.slow_links.as_ref();
+    if let Some(drawn) = slow.filter(|_| !is_of_cables(scenario.world)) {
+        slow::check_links(drawn, &request.fabric)?;
+    }
     match world {
         WorldKind::Dims => {
             // An ideal schedule of a topology knows no cables.
-            let slow = slow.filter(|_| !on_cables(scenario.world));
+            let slow = slow.filter(|_| !is_of_cables(scenario.world));
             let found = slow.map(|drawn| (drawn, Found::new(drawn, &request.fabric)));
             let felt = found
                 .as_ref()
@@ -227,14 +231,8 @@ pub fn run(
             Ok(result)
         }
         WorldKind::Flows | WorldKind::Packets => {
-            let Some(topology) = &scenario.topology else {
-                return Err(field(
-                    "world".to_owned(),
-                    scenario.world.tag(),
-                    "it has switches and cables, and the fabric has dimensions",
-                    "take a fabric with a `topology`, or write `world: dims`",
-                ));
-            };
+            let of_dimensions = || Topology::of_dimensions(&scenario.fabric);
+            let topology = scenario.topology.clone().unwrap_or_else(of_dimensions);
             let settings = &scenario.messages;
             let players = Players::ranks(job.graph, &sizes)?;
             let mut network = GraphNetwork::new(Arc::clone(&topology.0))?;
@@ -291,11 +289,6 @@ pub fn run(
             Ok(result)
         }
     }
-}
-
-/// Whether a world is of cables, not of dimensions.
-const fn on_cables(world: WorldKind) -> bool {
-    matches!(world, WorldKind::Flows | WorldKind::Packets)
 }
 
 /// Runs it on a communicator of messages.

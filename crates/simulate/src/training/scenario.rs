@@ -20,7 +20,7 @@ use crate::scenario::{Schedule, Topology, WorldKind, check_version, field, malfo
 use crate::training::communicator::graph::Placement;
 use crate::training::communicator::ranks::algorithms::Algorithms;
 use crate::training::communicator::servers::ServerCommunicator;
-use crate::training::part::{self, Part};
+use crate::training::part::{self, Part, is_of_cables};
 
 /// A training simulation's whole input.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -126,15 +126,16 @@ impl TrainingScenario {
     /// [`SimulateError::Form`] where it is not one; the first field that is out of range.
     pub fn from_json(text: &str) -> Result<Self, SimulateError> {
         let (mut tree, topology) = read_tree(text)?;
-        if let Some(topology) = &topology {
+        let planned = |topology: &Topology| match tree.pointer("/workload/model/steps") {
+            None => topology.fabric(),
             // Steps that are written out bring the job's own dimensions.
-            let fabric = match tree.pointer("/workload/model/steps") {
-                None => topology.fabric().or_else(|error| part::one_switch(topology, &tree, error)),
-                Some(steps) => {
-                    let steps: Steps = serde_json::from_value(steps.clone()).map_err(malformed)?;
-                    part::switches(topology, &steps.sizes()?)
-                }
-            }?;
+            Some(steps) => {
+                let steps: Steps = serde_json::from_value(steps.clone()).map_err(malformed)?;
+                part::switches(topology, &steps.sizes()?)
+            }
+        };
+        let fabric = topology.as_ref().map(planned).transpose()?;
+        if let Some(fabric) = &fabric {
             tree["fabric"] = serde_json::to_value(fabric).map_err(malformed)?;
         }
         let mut scenario = Self::deserialize(&tree).or_else(|error| {
@@ -149,6 +150,12 @@ impl TrainingScenario {
             Err(malformed(error))
         })?;
         scenario.topology = topology;
+        scenario.fabric = fabric.unwrap_or(scenario.fabric);
+        if scenario.topology.is_none() && is_of_cables(scenario.world) {
+            // A fabric of dimensions is one of cables, too.
+            scenario.fabric.validate()?;
+            scenario.topology = Some(Topology::of_dimensions(&scenario.fabric));
+        }
         scenario.validate()?;
         if let Some(part) = Part::of(&scenario)? {
             scenario.fabric = part.fabric.clone();
@@ -207,7 +214,7 @@ impl TrainingScenario {
                 "leave it out; with `servers: {in_order: true}` all waits in order there",
             ));
         }
-        let graph = matches!(self.world, WorldKind::Flows | WorldKind::Packets);
+        let graph = is_of_cables(self.world);
         let steps = self.has_own_dimensions();
         if self.topology.is_some() && steps && !graph {
             return Err(field(

@@ -85,44 +85,42 @@ fn groups_of_tensor_parallelism_lie_within_a_leaf() {
     assert!(between.is_none_or(|class| class.used.max == 0.0), "{:?}", result.links);
 }
 
+const WORLDS: [&str; 4] = ["dims", "links", "flows", "packets"];
+
 #[test]
-fn what_is_no_block_runs_on_the_first_npus_of_cables() {
+fn what_is_no_block_runs_on_the_first_npus() {
     let layout = json!({"tp": 8, "dp": 3});
-    for world in ["flows", "packets"] {
+    for world in WORLDS {
         let result = run(tree(), world, layout.clone());
         assert_eq!(
             (result.npus, note(&result)),
             (24, "24 of 25 NPUs are used; the others are idle")
         );
-        assert!(
-            result.notes.iter().any(|note| note.contains("one switch") && note.contains("5 × 5"))
-        );
+        let counted = result.notes.iter().find(|note| note.contains("over cables"));
+        assert!(counted.is_some_and(|note| note.contains("no block of 5 × 5")), "{world}");
     }
-    for world in ["dims", "links"] {
-        let [field, value, why, hint] = refused(tree(), world, layout.clone());
-        assert_eq!((field.as_str(), value.as_str()), ("workload.parallelism.dp", "tp 8 × dp 3"));
-        assert!(why.contains("no block of 5 × 5 = 25") && hint.contains("flows"), "{why}; {hint}");
-    }
+    let [field, value, why, _] = refused(of("switch", &[5, 5]), "dims", layout);
+    assert_eq!((field.as_str(), value.as_str()), ("workload.parallelism.dp", "tp 8 × dp 3"));
+    assert!(why.contains("no block of 5 × 5 = 25"), "{why}");
 }
 
 #[test]
-fn a_topology_without_dimensions_runs_jobs_in_worlds_of_cables() {
+fn a_topology_without_dimensions_runs_jobs_in_all_worlds() {
     let uneven = json!({"topology": "fat_tree", "npus": 23, "switch_radix": 10, "levels": 2});
     let failed = json!({"topology": "torus", "shape": [3, 3], "failed_nodes": [4]});
-    for (fabric, all, layout) in [
-        (uneven.clone(), 23, json!({"tp": 4, "dp": 5})),
-        (uneven.clone(), 23, json!({})),
-        (failed, 8, json!({"tp": 2})),
+    for (fabric, all, layout, why) in [
+        (uneven.clone(), 23, json!({"tp": 4, "dp": 5}), "equally full"),
+        (uneven.clone(), 23, json!({}), "equally full"),
+        (failed, 8, json!({"tp": 2}), "failed"),
     ] {
         let ranks = layout.get("dp").map_or(all, |_| 20);
-        for world in ["flows", "packets"] {
+        for world in WORLDS {
             let result = run(fabric.clone(), world, layout.clone());
             assert_eq!(result.npus, ranks);
-            assert!(result.notes.iter().any(|note| note.contains("plans see one switch")));
+            let counted = result.notes.iter().find(|note| note.contains("over cables"));
+            assert!(counted.is_some_and(|note| note.contains(why)), "{world}");
         }
     }
-    let [field, _, why, hint] = refused(uneven.clone(), "dims", json!({"tp": 4, "dp": 5}));
-    assert!(field == "fabric.topology" && why.contains("equally full") && hint.contains("flows"));
     let [field, _, _, hint] = refused(uneven, "flows", json!({"tp": 4}));
     assert_eq!(
         (field.as_str(), hint.as_str()),
@@ -141,6 +139,21 @@ fn a_part_of_a_ring_is_no_ring() {
     let result = run(torus, "flows", json!({"tp": 2, "dp": 3}));
     assert_eq!(note(&result), "6 of 16 NPUs are used, 2 × 3 of 4 × 4; the others are idle");
     assert!(result.notes.iter().any(|note| note.contains("NPUs of the job, in order")));
+}
+
+/// A fabric that is written by its dimensions has cables, too: what is alone on them takes what it takes in `dims`.
+#[test]
+fn dimensions_are_cables_in_worlds_of_cables() {
+    for kind in ["switch", "fully_connected", "ring"] {
+        let layout = json!({"tp": 4, "dp": 4});
+        let times = WORLDS.map(|world| run(of(kind, &[4, 4]), world, layout.clone()).step_time_us);
+        for time in &times[1..] {
+            assert!((time / times[0] - 1.0).abs() < 0.1, "{kind}: {times:?}");
+        }
+        // A part of it is where it is in the whole.
+        let part = run(of(kind, &[4, 8]), "flows", json!({"tp": 2, "dp": 4}));
+        assert!(note(&part).contains("8 of 32"), "{:?}", part.notes);
+    }
 }
 
 #[test]

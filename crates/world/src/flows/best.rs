@@ -2,11 +2,12 @@
 //!
 //! The first column of a commodity is ECMP's splitting, which often is the best already.
 
+use allrail_fabric::graph::paths::{Paths, Ways};
+use allrail_fabric::graph::trunk::Trunk;
+
 use super::balance::{Column, Commodity, Oracle, balance};
 use super::detours::Detours;
-use super::paths::{Paths, Ways};
 use super::symmetry::Symmetry;
-use super::trunk::Trunk;
 
 const UNUSED: u32 = u32::MAX;
 

@@ -4,8 +4,8 @@
 //! packet crosses two global cables instead of one. The tables take all pairs of inner nodes, so
 //! they are for networks that shrink to few switches.
 
-use super::paths::Paths;
-use super::trunk::Trunk;
+use allrail_fabric::graph::paths::Paths;
+use allrail_fabric::graph::trunk::Trunk;
 
 const OUTSIDE: u32 = u32::MAX;
 

@@ -24,13 +24,11 @@ mod balance;
 mod best;
 mod detours;
 pub mod oracle;
-mod paths;
 pub mod phase;
 mod route;
 pub mod solver;
 pub mod splitting;
 mod symmetry;
-mod trunk;
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};

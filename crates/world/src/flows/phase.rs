@@ -29,13 +29,13 @@
 //! ```
 
 use allrail_core::Time;
+use allrail_fabric::graph::paths::Paths;
+use allrail_fabric::graph::trunk::Trunk;
 use allrail_fabric::graph::{Graph, NodeId};
 
 use super::best::{Best, Demand};
-use super::paths::Paths;
 use super::splitting::Splitting;
 use super::symmetry::Symmetry;
-use super::trunk::Trunk;
 
 /// What a phase takes.
 #[derive(Clone, Copy, Debug, PartialEq)]

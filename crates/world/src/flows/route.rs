@@ -9,13 +9,13 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use allrail_fabric::graph::Graph;
+use allrail_fabric::graph::paths::Paths;
+use allrail_fabric::graph::trunk::Trunk;
 
 use super::best::{Best, Demand};
-use super::paths::Paths;
 use super::solver::Entry;
 use super::splitting::Splitting;
 use super::symmetry::Symmetry;
-use super::trunk::Trunk;
 
 /// How many link entries are remembered before all are forgotten.
 const KEPT: usize = 16 << 20;

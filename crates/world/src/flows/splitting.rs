@@ -13,7 +13,7 @@
 //!
 //! The last two look at all messages that start together; see `balance.rs`.
 //!
-//! [`Paths::single`]: super::paths::Paths::single
+//! [`Paths::single`]: allrail_fabric::graph::paths::Paths::single
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

@@ -11,7 +11,7 @@
 
 use std::collections::HashMap;
 
-use super::trunk::Trunk;
+use allrail_fabric::graph::trunk::Trunk;
 
 /// See the module.
 #[derive(Clone, Debug)]

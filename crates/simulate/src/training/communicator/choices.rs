@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use allrail_collective::Operation;
 use allrail_core::{Bytes, DimensionId};
-use allrail_fabric::Fabric;
 use allrail_fabric::kinds::{self, Reach};
+use allrail_fabric::{Fabric, Wiring};
 use allrail_schedule::{Algorithms, Request};
 use allrail_workload::{Group, GroupId, Part};
 
@@ -86,6 +86,9 @@ pub(super) fn network(fabric: &Fabric, parts: &[Part]) -> (Fabric, Vec<Dimension
             whole.links = (whole.links * (size - 1) / (whole.size - 1)).max(1);
         }
         whole.size = size;
+        let own = || parts.iter().filter(|part| part.dimension == dimension);
+        let among = |wiring: Wiring| wiring.among(own().map(|part| (part.size, part.stride)));
+        whole.wiring = whole.wiring.take().map(among);
         dimensions.push(dimension);
     }
     (fabric, dimensions)

@@ -73,6 +73,22 @@ impl Found {
     }
 }
 
+/// Refuses dimensions that count over cables: all their groups share these.
+///
+/// # Errors
+/// There is one.
+pub fn check_links(drawn: &SlowLinks, fabric: &Fabric) -> Result<(), SimulateError> {
+    let Some(id) = fabric.ids().find(|id| fabric.dimension(*id).wiring.is_some()) else {
+        return Ok(());
+    };
+    Err(field(
+        "workload.slow_links.factor".to_owned(),
+        drawn.factor(),
+        &format!("{} is a network without dimensions, whose links are cables", id.name()),
+        "use `world: flows` or `packets`, where cables are slow",
+    ))
+}
+
 /// Refuses messages that would outlast the clock on a slow link of the world `links`.
 ///
 /// # Errors

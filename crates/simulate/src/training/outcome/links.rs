@@ -15,8 +15,9 @@ use allrail_core::{Bandwidth, DimensionId, Time};
 use allrail_fabric::Fabric;
 use allrail_fabric::graph::{Graph, NodeId};
 use allrail_fabric::kinds;
-
+use allrail_fabric::wiring::{Hop, Wiring};
 use allrail_workload::SlowLinks;
+use allrail_world::Links;
 
 use crate::traffic::result::LinkUse;
 use crate::training::outcome::result::{BusyLink, LinkClass};
@@ -85,9 +86,11 @@ impl Wires<'_> {
     fn key(&self, link: usize) -> Key {
         match self {
             Self::Dimensions(fabric, _) => {
-                let (id, _) = place(fabric, link);
+                let (id, within) = place(fabric, link);
                 let dimension = fabric.dimension(id);
-                (id.0, kinds::of(dimension.kind).link_bandwidth(dimension))
+                let cable = dimension.wiring.as_ref().and_then(|cables| hop(cables, within));
+                let alike = || kinds::of(dimension.kind).link_bandwidth(dimension);
+                (id.0, cable.map_or_else(alike, |cable| cable.bandwidth))
             }
             Self::Graph(graph) => {
                 let link = graph.link(u32::try_from(link).expect("fewer than 2^32 links"));
@@ -108,6 +111,9 @@ impl Wires<'_> {
     fn used(&self, (number, _): Key) -> Option<u64> {
         let Self::Dimensions(fabric, _) = self else { return None };
         let dimension = fabric.dimension(DimensionId(number));
+        if dimension.wiring.is_some() {
+            return None;
+        }
         let topology = kinds::of(dimension.kind);
         let each = topology.links_per_npu(dimension) * u64::from(topology.hops_per_step());
         Some(fabric.npus() * each)
@@ -128,6 +134,14 @@ impl Wires<'_> {
             Self::Dimensions(fabric, _) => {
                 let (id, within) = place(fabric, link);
                 let dimension = fabric.dimension(id);
+                if let Some(cables) = &dimension.wiring {
+                    let name = |node: u32| match node.checked_sub(cables.npus()) {
+                        None => format!("port {node}"),
+                        Some(switch) => format!("switch {switch}"),
+                    };
+                    let [from, to] = hop(cables, within).map_or([0, 0], |cable| cable.ends);
+                    return format!("{} to {} ({})", name(from), name(to), id.name());
+                }
                 let links = kinds::of(dimension.kind).link_count(dimension) as usize;
                 let inner = fabric.dimensions[..id.index()].iter().map(|d| u64::from(d.size));
                 let stride: u64 = inner.product();
@@ -153,14 +167,16 @@ impl Wires<'_> {
     }
 }
 
+fn hop(cables: &Wiring, number: usize) -> Option<Hop> {
+    cables.hop(u32::try_from(number).ok()?)
+}
+
 /// The dimension of a link of the world `links`, and its number there.
 fn place(fabric: &Fabric, link: usize) -> (DimensionId, usize) {
     let mut within = link;
     for id in fabric.ids() {
         let dimension = fabric.dimension(id);
-        let process_groups = fabric.npus() / u64::from(dimension.size);
-        let links = kinds::of(dimension.kind).link_count(dimension);
-        let all = (process_groups * u64::from(links)) as usize;
+        let all = Links::links_on(fabric, dimension) as usize;
         if within < all {
             return (id, within);
         }

@@ -6,8 +6,8 @@ use std::rc::Rc;
 use allrail_collective::{Operation, StageRef};
 use allrail_core::{Bytes, DimensionId, Rank, Time};
 use allrail_engine::StageTask;
-use allrail_fabric::Fabric;
 use allrail_fabric::kinds;
+use allrail_fabric::{Dimension, Fabric, Wiring};
 use allrail_schedule::room::Share;
 use allrail_schedule::{Algorithms, Request, evaluate, planner};
 use allrail_workload::{GroupId, StepGraph};
@@ -54,6 +54,22 @@ impl Idealisation {
 
 fn too_long() -> SimulateError {
     SimulateError::Schedule(allrail_schedule::ScheduleError::TooLong)
+}
+
+/// How long a message keeps the links of a dimension, and its latency.
+fn on_links(
+    dimension: &Dimension,
+    (from, to): (u32, u32),
+    bytes: Bytes,
+) -> (Option<Time>, Option<Time>) {
+    let links = kinds::of(dimension.kind);
+    let mut path = Vec::new();
+    kinds::path(dimension, from, to, &mut path);
+    let hops = u64::try_from(path.len()).expect("few hops");
+    let steps = hops.div_ceil(u64::from(links.hops_per_step()));
+    let latency = dimension.latency.checked_mul(steps);
+    let latency = latency.and_then(|time| time.checked_add(dimension.message_latency));
+    (links.link_bandwidth(dimension).time_for(bytes), latency)
 }
 
 /// A collective or message, scheduled: its chunks, and the time of each of their stages.
@@ -232,17 +248,14 @@ impl Schedules<'_> {
             if from == to {
                 continue;
             }
-            let links = kinds::of(dimension.kind);
-            let mut path = Vec::new();
-            kinds::path(dimension, from, to, &mut path);
-            let hops = u64::try_from(path.len()).expect("few hops");
-            let steps = hops.div_ceil(u64::from(links.hops_per_step()));
-            let time = links.link_bandwidth(dimension).time_for(bytes);
+            let (time, latency) = match &dimension.wiring {
+                Some(wiring) => {
+                    self.over_cables(wiring, dimension, (from, to), bytes, (group, DimensionId(d)))
+                }
+                None => on_links(dimension, (from, to), bytes),
+            };
             let time = time.and_then(|time| self.occupancy(group, d, time));
-            let occupancy = time.ok_or_else(too_long)?;
-            let latency = dimension.latency.checked_mul(steps);
-            let latency = latency.and_then(|time| time.checked_add(dimension.message_latency));
-            let latency = latency.ok_or_else(too_long)?;
+            let (occupancy, latency) = time.zip(latency).ok_or_else(too_long)?;
             let latency = if self.network.is_ideal() { Time::ZERO } else { latency };
             let sent = bytes.count() as f64;
             let times = StageTimes { occupancy, latency, served: occupancy, sent };
@@ -260,6 +273,28 @@ impl Schedules<'_> {
         let stages = Rc::new(stages.lowered());
         self.known.insert(key, Rc::clone(&stages));
         Ok(stages)
+    }
+
+    /// How long a message keeps cables, which all instances of its group use at once, and its latency.
+    fn over_cables(
+        &self,
+        wiring: &Wiring,
+        dimension: &Dimension,
+        (from, to): (u32, u32),
+        bytes: Bytes,
+        (group, id): (u32, DimensionId),
+    ) -> (Option<Time>, Option<Time>) {
+        let parts = self.graph.groups()[group as usize].parts.iter();
+        let parts: Vec<(u32, u32)> = parts
+            .filter(|part| part.dimension == id)
+            .map(|part| (part.size, part.stride))
+            .collect();
+        let group = if parts.is_empty() { wiring.clone() } else { wiring.among(parts) };
+        let load = group.load(&[(group.member(from), group.member(to), 1)]);
+        let millionths = (load.most() * f64::from(WHOLE)).round() as u128;
+        let amount = u128::from(bytes.count()) * millionths;
+        let time = dimension.aggregate().time_for_fraction(amount, u128::from(WHOLE));
+        (time, Some(load.latency))
     }
 
     /// As many chunks, each spread over all dimensions at once so that they end together.

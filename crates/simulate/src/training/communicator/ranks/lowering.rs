@@ -15,7 +15,7 @@ use allrail_core::{Bytes, Rank, Time};
 use allrail_engine::{StageTask, Stages};
 use allrail_fabric::graph::{Graph, NodeId};
 use allrail_fabric::kinds;
-use allrail_fabric::{Contention, Dimension};
+use allrail_fabric::{Contention, Dimension, Wiring as Cables};
 use allrail_schedule::room::Share;
 use allrail_schedule::{Algorithms as Named, Request, planner};
 use allrail_workload::{Part, StepGraph};
@@ -370,6 +370,8 @@ fn on_dimensions(
         .map(|part| {
             let mut dimension = request.fabric.dimension(part.dimension).clone();
             dimension.size = part.size;
+            let among = |wiring: Cables| wiring.among([(part.size, part.stride)]);
+            dimension.wiring = dimension.wiring.take().map(among);
             dimension
         })
         .collect();

@@ -20,12 +20,15 @@
 //! To planners the first dimension is the inside. The others are those of `outside`, without what lies
 //! within one domain, each NPU with its part of its port: of a switch the NPUs of a domain are cut away,
 //! a ring or a row is either within a domain or outside of it. With ports by rail, they are what joins
-//! the ports of one rail.
+//! the ports of one rail. Where `outside` has no dimensions, or domains are no product of them, there is one
+//! that joins the domains, counted over the cables ([`crate::wiring`]).
 //!
 //! Switches inside and ports are not priced: they come with the node, as traces come with the board.
 //! Where `outside` has planes, each has its port at every NPU and an equal part of the inside.
 //!
 //! What it ignores: that a node's NPUs share a processor and its memory.
+
+mod planned;
 
 use std::sync::Arc;
 
@@ -38,7 +41,7 @@ use super::checks;
 use super::{Counts, Drawing, GraphTopology};
 use crate::dimension::SMALLEST;
 use crate::graph::{Builder, CableKind, Graph, MAX_CABLES, NodeId, Wire, line, line_parts};
-use crate::{Contention, Dimension, Fabric, FabricError, Kind, kinds};
+use crate::{Contention, Dimension, Fabric, FabricError, kinds};
 
 /// The tag in fabric files.
 pub const TAG: &str = "composed";
@@ -145,18 +148,24 @@ impl Composed {
         })
     }
 
+    /// Refuses ports that have failed within `outside`.
+    fn check_whole(&self, outside: &Graph) -> Result<(), FabricError> {
+        let ports = outside.npus();
+        if u64::from(ports) == self.outside().counts().npus {
+            return Ok(());
+        }
+        Err(FabricError::new(
+            "fabric.outside",
+            format!("{ports} NPUs"),
+            "some have failed: there are fewer than the domains have ports",
+            "name what has failed in `failed_nodes` beside `outside`, by the numbers of the whole",
+        ))
+    }
+
     /// The parts joined, with `outside` as it is priced or as it is simulated.
     fn join(&self, outside: &Graph) -> Result<Graph, FabricError> {
         let npus = self.npus();
-        let ports = outside.npus();
-        if u64::from(ports) != self.outside().counts().npus {
-            return Err(FabricError::new(
-                "fabric.outside",
-                format!("{ports} NPUs"),
-                "some have failed: there are fewer than the domains have ports",
-                "name what has failed in `failed_nodes` beside `outside`, by the numbers of the whole",
-            ));
-        }
+        self.check_whole(outside)?;
         let mut builder = Builder::new(npus);
         let planes = self.outside().counts().planes;
         for domain in 0..self.domains {
@@ -181,59 +190,6 @@ impl Composed {
             builder.parallel(one, other, cable.kind, cable.wire)?;
         }
         builder.build()
-    }
-
-    /// What joins domains, of the dimensions outside.
-    fn between(&self, outside: Vec<Dimension>) -> Result<Vec<Dimension>, String> {
-        let (mut within, mut between) = (Vec::new(), Vec::new());
-        let innermost = match self.ports {
-            Ports::ByDomain => self.rails(),
-            Ports::ByRail => self.domains,
-        };
-        let mut left = innermost;
-        for dimension in outside {
-            let size = dimension.size;
-            let (near, far) = if left.is_multiple_of(size) {
-                (size, 1)
-            } else if dimension.kind == Kind::Switch && size.is_multiple_of(left) {
-                (left, size / left)
-            } else if left == 1 {
-                (1, size)
-            } else {
-                let of = match self.ports {
-                    Ports::ByDomain => "a domain",
-                    Ports::ByRail => "a rail",
-                };
-                return Err(format!(
-                    "the {innermost} ports of {of} are no product of the dimensions outside"
-                ));
-            };
-            left /= near;
-            for (part, size) in [(&mut within, near), (&mut between, far)] {
-                if size > 1 {
-                    part.push(Dimension { size, ..dimension.clone() });
-                }
-            }
-        }
-        Ok(match self.ports {
-            Ports::ByDomain => between,
-            Ports::ByRail => within,
-        })
-    }
-
-    /// A dimension outside for one NPU: its part of its port, and the way to it.
-    fn of_an_npu(&self, outside: &Dimension) -> Dimension {
-        let sharing = u64::from(self.npus_per_port);
-        let planes = self.outside().counts().planes;
-        let whole = outside.aggregate().bytes_per_second();
-        let own = self.port_link.map(|wire| wire.bandwidth.bytes_per_second() * planes);
-        let bandwidth = match own {
-            Some(own) if own < whole / sharing => outside.bandwidth.fraction(own, whole),
-            _ => outside.bandwidth.fraction(1, sharing),
-        };
-        let way = self.port_link.map_or(SHORT, |wire| wire.latency).checked_mul(2);
-        let latency = way.and_then(|way| outside.latency.checked_add(way));
-        Dimension { bandwidth, latency: latency.unwrap_or(outside.latency), ..outside.clone() }
     }
 
     /// The keys of a network of the same kinds that can be read in a picture.
@@ -364,12 +320,11 @@ impl GraphTopology for Composed {
     }
 
     fn dimensions(&self) -> Result<Vec<Dimension>, String> {
-        let outside = self.outside().dimensions().map_err(|why| format!("outside, {why}"))?;
-        let between = self.between(outside)?.into_iter();
-        Ok([self.inside.clone()]
-            .into_iter()
-            .chain(between.map(|dimension| self.of_an_npu(&dimension)))
-            .collect())
+        self.product()
+    }
+
+    fn wired(&self) -> Result<Vec<Dimension>, FabricError> {
+        self.over_cables()
     }
 
     fn drawing(&self) -> Drawing {

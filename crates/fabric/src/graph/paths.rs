@@ -13,7 +13,7 @@ const UNSEEN: u32 = u32::MAX;
 /// All shortest paths between two nodes. Nodes are local numbers, in an order in which every arc
 /// leads forwards: 0 is the source, the last one the destination.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ways {
+pub struct Ways {
     starts: Vec<u32>,
     /// Arcs, each with the node that it leads to.
     arcs: Vec<(u32, u32)>,
@@ -29,13 +29,13 @@ impl Ways {
     }
 
     /// The arcs, for renumbering.
-    pub(super) fn arcs_mut(&mut self) -> impl Iterator<Item = &mut u32> {
+    pub fn arcs_mut(&mut self) -> impl Iterator<Item = &mut u32> {
         self.arcs.iter_mut().map(|(arc, _)| arc)
     }
 
     /// Splits evenly over all paths, parallel cables told apart: calls `add` with each arc and its
     /// share.
-    pub(super) fn evenly(
+    pub fn evenly(
         &self,
         shares: &mut Vec<f64>,
         cables: impl Fn(u32) -> u32,
@@ -62,7 +62,7 @@ impl Ways {
     }
 
     /// The cheapest path where the arc `a` costs `lengths[a]`; appends its arcs, returns its cost.
-    pub(super) fn cheapest(
+    pub fn cheapest(
         &self,
         lengths: &[f64],
         costs: &mut Vec<(f64, u32)>,
@@ -91,7 +91,8 @@ impl Ways {
     }
 
     /// The largest sum of `latency` over a path.
-    pub(super) fn longest(&self, latency: impl Fn(u32) -> u64) -> u64 {
+    #[must_use]
+    pub fn longest(&self, latency: impl Fn(u32) -> u64) -> u64 {
         let mut longest = vec![0; self.nodes()];
         for node in (0..self.nodes()).rev() {
             let paths = self.leaving(node).iter();
@@ -104,7 +105,7 @@ impl Ways {
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub(super) struct Paths {
+pub struct Paths {
     /// How many nodes have arcs.
     inner: usize,
     distances: Vec<Option<Box<[u8]>>>,
@@ -114,7 +115,9 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    pub(super) fn new(trunk: &Trunk) -> Self {
+    /// Nothing is found yet.
+    #[must_use]
+    pub fn new(trunk: &Trunk) -> Self {
         let inner = (0..trunk.nodes() as u32).filter(|&node| !trunk.leaving(node).is_empty());
         Self {
             inner: inner.count(),
@@ -129,7 +132,7 @@ impl Paths {
     ///
     /// # Panics
     /// Some node is more than 254 links away.
-    pub(super) fn distances(&mut self, trunk: &Trunk, destination: u32) -> &[u8] {
+    pub fn distances(&mut self, trunk: &Trunk, destination: u32) -> &[u8] {
         if self.distances[destination as usize].is_none() {
             if self.kept + trunk.nodes() > KEPT {
                 self.distances.fill(None);
@@ -143,7 +146,7 @@ impl Paths {
     }
 
     /// All shortest paths.
-    pub(super) fn ways(&mut self, trunk: &Trunk, from: u32, to: u32) -> Ways {
+    pub fn ways(&mut self, trunk: &Trunk, from: u32, to: u32) -> Ways {
         let mut places = std::mem::take(&mut self.places);
         let mut queue = std::mem::take(&mut self.queue);
         let distances = self.distances(trunk, to);
@@ -185,7 +188,7 @@ impl Paths {
     /// the number of next nodes at every switch: destination mod k in trees. An NPU that forwards
     /// goes to the node whose number is nearest to its own: on a torus, that is dimension order, the last
     /// one first.
-    pub(super) fn single(
+    pub fn single(
         &mut self,
         trunk: &Trunk,
         from: u32,

@@ -4,34 +4,39 @@
 //! paths: fat trees and dragonflies shrink to their switches. NPUs with several cables (torus,
 //! `HammingMesh`) forward, and stay. Parallel cables of one bandwidth are one arc.
 
-use allrail_fabric::graph::{Graph, NodeId};
+use super::{Graph, NodeId};
 
 /// Directed cables between the same two nodes, of the same bandwidth.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Arc {
-    pub(super) to: u32,
+pub struct Arc {
+    /// Where it leads.
+    pub to: u32,
     /// Where its links start in [`Trunk::lanes`].
     first: u32,
-    pub(super) cables: u32,
+    /// How many they are.
+    pub cables: u32,
     /// Bytes a second, of all its cables.
-    pub(super) capacity: f64,
+    pub capacity: f64,
     /// The largest of its cables, in picoseconds.
-    pub(super) latency: u64,
+    pub latency: u64,
 }
 
 /// The cable of an NPU that hangs on a switch.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Access {
+pub struct Access {
     /// The link to the switch; the one back is its sibling.
-    pub(super) up: u32,
-    pub(super) down: u32,
-    pub(super) capacity: f64,
-    pub(super) latency: u64,
+    pub up: u32,
+    /// The one back.
+    pub down: u32,
+    /// Bytes a second.
+    pub capacity: f64,
+    /// In picoseconds.
+    pub latency: u64,
 }
 
 /// See the module. Nodes keep their numbers.
 #[derive(Clone, Debug)]
-pub(super) struct Trunk {
+pub struct Trunk {
     npus: u32,
     hosts: Vec<u32>,
     access: Vec<Option<Access>>,
@@ -41,7 +46,9 @@ pub(super) struct Trunk {
 }
 
 impl Trunk {
-    pub(super) fn new(graph: &Graph) -> Self {
+    /// Cuts a graph's NPUs off.
+    #[must_use]
+    pub fn new(graph: &Graph) -> Self {
         let npus = graph.npus();
         let hangs = |node: NodeId| {
             let neighbours = graph.neighbours(node);
@@ -109,34 +116,45 @@ impl Trunk {
         trunk
     }
 
-    pub(super) const fn npus(&self) -> u32 {
+    /// How many NPUs the graph has.
+    #[must_use]
+    pub const fn npus(&self) -> u32 {
         self.npus
     }
 
-    pub(super) fn nodes(&self) -> usize {
+    /// How many nodes, those cut off among them.
+    #[must_use]
+    pub fn nodes(&self) -> usize {
         self.starts.len() - 1
     }
 
     /// The node at which an NPU's choice of paths begins: its switch, or itself.
-    pub(super) fn host(&self, npu: u32) -> u32 {
+    #[must_use]
+    pub fn host(&self, npu: u32) -> u32 {
         self.hosts[npu as usize]
     }
 
-    pub(super) fn access(&self, npu: u32) -> Option<Access> {
+    /// Its one cable; `None` of one that stays.
+    #[must_use]
+    pub fn access(&self, npu: u32) -> Option<Access> {
         self.access[npu as usize]
     }
 
-    pub(super) fn arcs(&self) -> &[Arc] {
+    /// All of them.
+    #[must_use]
+    pub fn arcs(&self) -> &[Arc] {
         &self.arcs
     }
 
     /// The numbers of the arcs that leave `node`.
-    pub(super) fn leaving(&self, node: u32) -> std::ops::Range<usize> {
+    #[must_use]
+    pub fn leaving(&self, node: u32) -> std::ops::Range<usize> {
         self.starts[node as usize] as usize..self.starts[node as usize + 1] as usize
     }
 
     /// The links of an arc.
-    pub(super) fn lanes(&self, arc: u32) -> &[u32] {
+    #[must_use]
+    pub fn lanes(&self, arc: u32) -> &[u32] {
         let arc = &self.arcs[arc as usize];
         &self.lanes[arc.first as usize..(arc.first + arc.cables) as usize]
     }
