@@ -130,7 +130,7 @@ fn ran(plans: &[CollectivePlan], id: DimensionId) -> String {
 /// A graph's wiring is used in the worlds of cables only.
 fn simulated_as(scenario: &Scenario) -> Option<&'static str> {
     let Topology(topology, _) = scenario.topology.as_ref()?;
-    let cables = matches!(scenario.world, WorldKind::Flows | WorldKind::Packets);
+    let cables = scenario.world.has_every_link();
     cables.then(|| topology.simulated_as()).flatten()
 }
 

@@ -34,7 +34,6 @@ JobLike = str | os.PathLike[str] | Mapping[str, Any]
 FILE = "allrail.yaml"
 ENVIRONMENT = "ALLRAIL_JOB"
 SECRET_FILE = "ALLRAIL_SECRET_FILE"  # noqa: S105 - the name of a variable
-AUTO = "auto"
 _FROM_STORE = "store"
 _LONGEST_SECRET = 4096
 _OF_ALL = ("fabric", "plan", "pin", "port")
@@ -93,6 +92,8 @@ class Job:
             keys["interfaces"] = list(self.keys["interfaces"])[-1:]
         schedule = dict(keys.get("schedule", {}))
         if isinstance(named := schedule.get("algorithms"), list):
+            from allrail.scenario.algorithms import AUTO
+
             program = schedule.get("programs", {}).get(named[-1], {})
             # A program is for one number of ranks.
             fits = program.get("ranks", ranks) == ranks

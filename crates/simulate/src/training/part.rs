@@ -19,7 +19,7 @@ use allrail_fabric::graph::NodeId;
 use allrail_fabric::{Dimension, Fabric, Kind, Wiring};
 
 use crate::SimulateError;
-use crate::scenario::{Topology, WorldKind, field};
+use crate::scenario::{Topology, field};
 use crate::training::scenario::TrainingScenario;
 
 /// See the module.
@@ -72,7 +72,7 @@ impl Part {
 
     fn block(scenario: &TrainingScenario, ranks: u64) -> Option<Self> {
         let whole = &scenario.fabric;
-        let cables = is_of_cables(scenario.world);
+        let cables = scenario.world.has_every_link();
         let cut = |(dimension, size): (&Dimension, u32)| {
             let resized = || Dimension { size, ..dimension.clone() };
             dimension.cut(size).or_else(|| cables.then(resized))
@@ -94,11 +94,6 @@ impl Part {
         let first = (0..).zip(&npus).all(|(rank, npu)| npu.0 == rank);
         Some(Self { fabric, block: (!first).then_some(npus), notes: Vec::new() })
     }
-}
-
-/// Whether a world is of cables, which lead where they lead, and not of dimensions.
-pub(super) const fn is_of_cables(world: WorldKind) -> bool {
-    matches!(world, WorldKind::Flows | WorldKind::Packets)
 }
 
 fn shown(dimensions: &[Dimension]) -> String {

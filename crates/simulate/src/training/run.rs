@@ -30,7 +30,6 @@ use crate::training::outcome::links::Wires;
 use crate::training::outcome::result::TrainingResult;
 use crate::training::outcome::summary::summarise;
 use crate::training::packet_size;
-use crate::training::part::is_of_cables;
 use crate::training::players::Players;
 use crate::training::scenario::{TrainingScenario, WhatIf};
 
@@ -134,13 +133,13 @@ pub fn run(
     // No world is faster than an ideal schedule, which `dims` carries.
     let world = if network.is_ideal() { WorldKind::Dims } else { scenario.world };
     let slow = job.perturbation.slow_links.as_ref();
-    if let Some(drawn) = slow.filter(|_| !is_of_cables(scenario.world)) {
+    if let Some(drawn) = slow.filter(|_| !scenario.world.has_every_link()) {
         slow::check_links(drawn, &request.fabric)?;
     }
     match world {
         WorldKind::Dims => {
             // An ideal schedule of a topology knows no cables.
-            let slow = slow.filter(|_| !is_of_cables(scenario.world));
+            let slow = slow.filter(|_| !scenario.world.has_every_link());
             let found = slow.map(|drawn| (drawn, Found::new(drawn, &request.fabric)));
             let felt = found
                 .as_ref()

@@ -20,7 +20,7 @@ use crate::scenario::{Schedule, Topology, WorldKind, check_version, field, malfo
 use crate::training::communicator::graph::Placement;
 use crate::training::communicator::ranks::algorithms::Algorithms;
 use crate::training::communicator::servers::ServerCommunicator;
-use crate::training::part::{self, Part, is_of_cables};
+use crate::training::part::{self, Part};
 
 /// A training simulation's whole input.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -151,7 +151,7 @@ impl TrainingScenario {
         })?;
         scenario.topology = topology;
         scenario.fabric = fabric.unwrap_or(scenario.fabric);
-        if scenario.topology.is_none() && is_of_cables(scenario.world) {
+        if scenario.topology.is_none() && scenario.world.has_every_link() {
             // A fabric of dimensions is one of cables, too.
             scenario.fabric.validate()?;
             scenario.topology = Some(Topology::of_dimensions(&scenario.fabric));
@@ -214,7 +214,7 @@ impl TrainingScenario {
                 "leave it out; with `servers: {in_order: true}` all waits in order there",
             ));
         }
-        let graph = is_of_cables(self.world);
+        let graph = self.world.has_every_link();
         let steps = self.has_own_dimensions();
         if self.topology.is_some() && steps && !graph {
             return Err(field(

@@ -23,7 +23,7 @@ pub(crate) fn apply(
     scenario: &TrainingScenario,
     fabric: &mut Fabric,
 ) -> Result<Idealisation, SimulateError> {
-    let graph = matches!(scenario.world, WorldKind::Flows | WorldKind::Packets);
+    let graph = scenario.world.has_every_link();
     let steps = matches!(scenario.workload.model, Model::Steps(_));
     let refuse =
         |what: &str, why: &str, hint: &str| Err(field("what_if".to_owned(), what, why, hint));
