@@ -20,6 +20,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
+from allrail.autoload import register
 from allrail.errors import InputError, TrainingError
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.job import find_job, job_of_all
@@ -493,17 +494,12 @@ def _copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) 
             target.detach().copy_(source.detach().view_as(target))
 
 
-def _create(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
+def create(store: Any, rank: int, size: int, timeout: timedelta) -> Group:
+    """Make a process group; called by torch when the backend `allrail` is asked for."""
     try:
         return Group(store, rank, size, timeout)
     except InputError as error:
         raise TrainingError(error.message, hint=error.hint) from None
-
-
-def register() -> None:
-    """Make `allrail` known to torch.distributed; done when this module is imported."""
-    if not hasattr(dist.Backend, "ALLRAIL"):
-        dist.Backend.register_backend("allrail", _create, devices=["cpu"])
 
 
 register()
