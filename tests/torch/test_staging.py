@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import queue
 import threading
-import time
 
 import pytest
 
@@ -15,59 +13,12 @@ from allrail.runtime.agreement import Agreement  # noqa: E402
 from allrail.torch.native import Native  # noqa: E402
 from allrail.torch.staging import Staged  # noqa: E402
 from allrail.torch.store import store_of_job  # noqa: E402
-
-
-class Stream:
-    """Does what it is asked for in order, each thing late."""
-
-    def __init__(self, delay):
-        self.delay = delay
-        self.work = queue.SimpleQueue()
-        self.runs = threading.Event()
-        self.runs.set()
-        threading.Thread(target=self.run, daemon=True).start()
-
-    def run(self):
-        while True:
-            does, done = self.work.get()
-            time.sleep(self.delay)
-            self.runs.wait()
-            does()
-            done.set()
-
-    def ask(self, does):
-        done = threading.Event()
-        self.work.put((does, done))
-        return done
-
-
-class Slow:
-    """A device whose stream is late; a host buffer holds nonsense until its copy has happened."""
-
-    def __init__(self, delay=0.02):
-        self.stream = Stream(delay)
-        self.made = []
-
-    def buffer(self, like):
-        self.made.append(like.numel())
-        return torch.full((like.numel(),), -777, dtype=like.dtype)
-
-    def fetch(self, tensor, buffer):
-        done = self.stream.ask(lambda: buffer.copy_(tensor))
-        done.synchronize = done.wait
-        return done
-
-    def bring(self, buffer, tensor):
-        self.stream.ask(lambda: tensor.copy_(buffer))
-
-    def settle(self):
-        """What a script's next kernel does by itself."""
-        self.stream.ask(lambda: None).wait()
+from gpu.place import Late  # noqa: E402
 
 
 def made(rank, name):
     store, _, ranks = store_of_job()
-    device = Slow()
+    device = Late()
     return Staged(Native(rank, ranks, Agreement(store, rank, ranks, name)), device), device
 
 
@@ -142,7 +93,7 @@ def test_a_copy_that_fails_is_raised_where_it_is_waited_for():
         def submit(self, key, buffer):
             raise TrainingError("rank 1 is lost")
 
-    staged = Staged(Native(), Slow(0.0))
+    staged = Staged(Native(), Late(0.0))
     generation = staged.submit(0, torch.ones(2))
     with pytest.raises(TrainingError, match="rank 1 is lost"):
         staged.wait(0, generation)
