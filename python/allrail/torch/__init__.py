@@ -140,13 +140,6 @@ def schedule(
     smaller = compression_of(compression)
     _check_together(every, smaller)
     parameters = check(model, optimizers)
-    if id(model) in _scheduled:
-        raise InputError(
-            "it is scheduled already",
-            field="model",
-            hint="call `allrail.torch.schedule` once for a model, or `release(model)` before it is"
-            " scheduled again",
-        )
     if isinstance(transport, str) and transport not in _TRANSPORTS:
         raise InputError(
             "there is no such transport",

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from allrail.errors import InputError
-from allrail.torch.parameter import is_scheduled
+from allrail.torch.claims import check_alone, check_optimizer, check_whole
 from allrail.torch.transport import is_dense
 
 DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
@@ -31,12 +31,14 @@ def check(model: nn.Module, optimizers: Sequence[torch.optim.Optimizer]) -> dict
     everything = dict(model.named_parameters())
     parameters = {name: each for name, each in everything.items() if each.requires_grad}
     if not parameters:
+        check_whole(model)
         why = "all of its parameters are frozen" if everything else "it has no parameters"
         raise InputError(
             f"{why}: there is nothing to exchange",
             field="model",
             hint="build and unfreeze it before it is scheduled",
         )
+    check_alone(model, parameters)
     for name, parameter in parameters.items():
         _check_parameter(name, parameter)
     _check_optimizers(everything, optimizers)
@@ -51,18 +53,12 @@ def _check_parameter(name: str, parameter: nn.Parameter) -> None:
             field=field,
             hint="run the model once on an example before it is scheduled",
         )
-    if is_scheduled(parameter):
-        raise InputError(
-            "it belongs to a model that is scheduled already",
-            field=field,
-            hint="call `allrail.torch.schedule` once for a model, or `release(model)` before it is"
-            " scheduled again",
-        )
     if type(parameter) is not nn.Parameter:
         raise InputError(
             f"it is a `{type(parameter).__name__}`, which is exchanged by other means",
             field=field,
-            hint="schedule the model before it is sharded or converted, or freeze this parameter",
+            hint="leave `schedule` out where a model is sharded, as FSDP and `DTensor` do, and use"
+            ' `init_process_group("allrail")`; or freeze this parameter',
         )
     if parameter.dtype not in DTYPES:
         known = ", ".join(str(dtype).removeprefix("torch.") for dtype in DTYPES)
@@ -97,6 +93,7 @@ def _check_optimizers(
                 field="optimizer",
                 hint="allrail.torch.schedule(model, optimizer), or a list of optimizers",
             )
+        check_optimizer(optimizer)
         for place, group in enumerate(optimizer.param_groups):
             for number, parameter in enumerate(group["params"]):
                 field = f"optimizer.param_groups[{place}]['params'][{number}]"

@@ -46,6 +46,7 @@ class Exchange:
         barriers: Where waits for a whole view are counted.
         places: Gives, once the first forward pass is over, each slot's turn in it.
         agree: Called with what this rank saw in the first round; returns what all ranks go by.
+        still_held: Called with parameters that brought no gradient; raises if the model has others.
         wait_at_end: Whether every backward pass ends with all gradients reduced.
         sparse: What becomes of sparse gradients: `refuse`, `densify` or `gather`.
 
@@ -63,6 +64,7 @@ class Exchange:
         *,
         places: Callable[[], list[int]],
         agree: Agree,
+        still_held: Callable[[list[torch.Tensor]], None],
         wait_at_end: bool,
         sparse: str,
     ) -> None:
@@ -74,6 +76,7 @@ class Exchange:
         self._barriers = barriers
         self._places = places
         self._agree = agree
+        self._still_held = still_held
         self._wait_at_end = wait_at_end
         self._sparse_means = sparse
         self._sparse: SparseExchange | None = None
@@ -122,6 +125,8 @@ class Exchange:
             if not self._started:
                 self._start()
             used = [int(slot.used) for slot in self._slots]
+            if not all(used):
+                self._still_held([slot.parameter for slot in self._slots if not slot.used])
             missing = [slot for slot in self._order if not slot.sent and not slot.sparse]
             for slot in self._order:
                 if not slot.sent:

@@ -29,6 +29,7 @@ from allrail.errors import InputError
 from allrail.runtime.agreement import Agreement
 from allrail.torch.barrier import Barriers
 from allrail.torch.check import compare
+from allrail.torch.claims import Claim
 from allrail.torch.hooks import Hook
 from allrail.torch.transport import Transport
 
@@ -110,7 +111,11 @@ class Local:
         self._names = {each: name for name, each in parameters.items()}
         # The model's hook holds this, and it goes with the model.
         me = weakref.ref(self)
-        self._handles = [model.register_state_dict_pre_hook(Hook(self._before_saving))]
+        self._claim = Claim(model, parameters)
+        self._handles = [
+            model.register_state_dict_pre_hook(Hook(self._before_saving)),
+            model.register_forward_pre_hook(Hook(self._before_model), prepend=True),
+        ]
         for place, optimizer in enumerate(optimizers):
 
             def stepped(optimizer: Any, *_: Any, place: int = place) -> None:
@@ -118,6 +123,7 @@ class Local:
                     alive._stepped(place, optimizer)
 
             self._handles.append(optimizer.register_step_post_hook(stepped))
+        self._claim.hold()
 
     def synchronize(self) -> None:
         """Nothing is ever under way."""
@@ -149,16 +155,21 @@ class Local:
 
     def release(self) -> None:
         """Make the model and its optimizers what they were before; replicas stay as they are."""
+        self._claim.drop()
         for handle in self._handles:
             handle.remove()
         self._transport.close()
 
     def _stepped(self, place: int, optimizer: torch.optim.Optimizer) -> None:
         self._steps[place] += 1
+        bare = []
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 if parameter in self._made:
                     self._made[parameter] += 1
+                    if parameter.grad is None:
+                        bare.append(parameter)
+        self._claim.check_held(bare)
         if self._steps[place] < self._every:
             return
         self._steps[place] = 0
@@ -175,6 +186,10 @@ class Local:
                 self._transport.wait(key, generation)
                 parameter.copy_(mean)
         self._broadcast(self._buffers)
+
+    def _before_model(self, module: nn.Module, *_: Any) -> None:
+        if torch.is_grad_enabled():
+            self._claim.check(module)
 
     def _before_saving(self, *_: Any) -> None:
         apart = max(self._steps)

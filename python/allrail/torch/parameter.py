@@ -241,8 +241,3 @@ def unwatch(slot: Slot) -> None:
     """Make it an ordinary one again."""
     slot.parameter.__class__ = nn.Parameter
     slot.parameter.__dict__.pop(_SLOT, None)
-
-
-def is_scheduled(parameter: torch.Tensor) -> bool:
-    """Whether the parameter belongs to a model that is scheduled already."""
-    return _SLOT in parameter.__dict__

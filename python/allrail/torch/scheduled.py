@@ -28,6 +28,7 @@ from allrail.runtime.record import Record
 from allrail.torch.barrier import Barriers
 from allrail.torch.behaviour import why_whole
 from allrail.torch.check import compare
+from allrail.torch.claims import Claim
 from allrail.torch.compression.compressed import Compressed
 from allrail.torch.gradients import Exchange
 from allrail.torch.hooks import Hook
@@ -110,17 +111,20 @@ class Scheduled:
             for index, (name, parameter) in enumerate(parameters.items())
         }
         self._waits = entries(model, self._slots, None)
+        self._claim = Claim(model, parameters)
         self.exchange = Exchange(
             list(self._slots.values()),
             self._transport,
             self.barriers,
             places=lambda: places(self._waits, len(self._slots)),
             agree=lambda mine: agreement.on("order", mine, _decide),
+            still_held=self._claim.check_held,
             wait_at_end=not cross_barrier,
             sparse=sparse,
         )
         self._steppers: list[Stepper] = []
         self._attach()
+        self._claim.hold()
 
     def settle(self, cause: str) -> None:
         """Make all pending steps; `cause` is a key of `barrier.WHY`."""
@@ -191,6 +195,7 @@ class Scheduled:
             self._detach()
 
     def _detach(self) -> None:
+        self._claim.drop()
         self.exchange.detach()
         for stepper in self._steppers:
             stepper.detach()
@@ -215,6 +220,9 @@ class Scheduled:
             ]
         else:
             self._wrap_compiled(model, self._before_graph, self._after_model)
+        if not hasattr(model, "no_sync"):
+            vars(model)["no_sync"] = _NoSync(self)
+            self._undo.append(lambda: vars(model).pop("no_sync", None))
         if not self._crosses:
             for optimizer in self.optimizers:
                 self._handles.append(
@@ -304,22 +312,23 @@ class Scheduled:
         }.values():
             stepper.make(slot for slot in due if slot.index in stepper.pending)
 
-    def _before_graph(self, *_: Any) -> None:
+    def _before_graph(self, module: nn.Module, *_: Any) -> None:
         """The model is called within a graph that was compiled around it: no watching there."""
         self._seen = self._in_graph = True
-        self._before_model()
+        self._before_model(module)
 
-    def _before_model(self, *_: Any) -> None:
+    def _before_model(self, module: nn.Module, *_: Any) -> None:
         if torch._C._current_graph_task_id() != -1:
             return
         if not torch.is_grad_enabled():
             self.settle("evaluation")
             return
+        self._claim.check(module)
         self.observed.forward_begins()
         self.exchange.close()
         if self._auto is not None and (other := self._auto.other()) is not None:
             # Hooks of this forward pass were looked up before those of the other one were there.
-            other._before_graph() if self._in_graph else other._before_model()
+            other._before_graph(module) if self._in_graph else other._before_model(module)
             return
         if self.model.training and self._broadcasts and self._buffers_due:
             self._broadcast(list(self.model.buffers()))
@@ -377,6 +386,29 @@ class _ZeroGrad:
 
     def __reduce__(self) -> Any:
         return _own_zero_grad, (self._model(),)
+
+
+class _NoSync:
+    """`no_sync` of a scheduled model, as that of DDP: accelerate and Trainer look for it."""
+
+    def __init__(self, scheduled: Scheduled) -> None:
+        self._scheduled = weakref.ref(scheduled)
+
+    def __call__(self) -> AbstractContextManager[None]:
+        """See `allrail.torch.no_sync`."""
+        scheduled = self._scheduled()
+        return contextlib.nullcontext() if scheduled is None else scheduled.no_sync()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> type[AbstractContextManager[None]]:
+        del memo
+        return contextlib.nullcontext
+
+    def __reduce__(self) -> Any:
+        return _no_sync_of_copy, ()
+
+
+def _no_sync_of_copy() -> type[AbstractContextManager[None]]:
+    return contextlib.nullcontext
 
 
 def _own_zero_grad(model: nn.Module) -> Any:
