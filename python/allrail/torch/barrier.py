@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from types import FrameType
 
 
 class BarrierWarning(UserWarning):
@@ -32,9 +33,16 @@ WHY = {
     "evaluation": "the model was run without gradients",
     "copy": "a parameter was copied or saved",
     "synchronize": "`synchronize` was called",
+    "parameter": "a parameter, or its state in the optimizer, was read or written before the next"
+    " forward pass needed it (averages or clipping of weights, logging)",
+    "alias": "something beside the model holds the memory of a parameter (`p.data`, a `state_dict`,"
+    " an array of NumPy, a graph that is kept), and may read or write it",
+    "compiled": "a compiled function was called before the next forward pass, and may use any"
+    " parameter",
+    "fork": "a process was forked",
 }
 _ASKED_FOR = frozenset(
-    {"state_dict", "load_state_dict", "evaluation", "copy", "synchronize", "closure"}
+    {"state_dict", "load_state_dict", "evaluation", "copy", "synchronize", "closure", "fork"}
 )
 
 
@@ -89,9 +97,9 @@ class Barriers:
 
 def _depth_of_script() -> int:
     """How many calls up the user's own code is, as `stacklevel` of a warning in the caller."""
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     depth = 2
-    while frame.f_back is not None:
+    while frame is not None:
         module = str(frame.f_globals.get("__name__", ""))
         if module.partition(".")[0] not in {"allrail", "torch"}:
             return depth

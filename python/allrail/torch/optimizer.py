@@ -14,22 +14,30 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import threading
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any
 
 import torch
+from torch import nn
+from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
 from torch.optim import optimizer as torch_optimizer
+from torch.utils._python_dispatch import _disable_current_modes
 
 from allrail.errors import InputError, TrainingError
 from allrail.torch.barrier import Barriers
 from allrail.torch.behaviour import step_of
 from allrail.torch.gradients import Exchange
-from allrail.torch.parameter import Pending, Slot, gradient_of, set_gradient
+from allrail.torch.parameter import Pending, Slot, Watched, gradient_of, set_gradient
+from allrail.torch.states import mark_pending, unwatch_state, watch_state
+from allrail.torch.touch import Memory, Unstepped
 from allrail.torch.undo import Undo
 
 _MARKS = ("_wrapped_by_lr_sched", "_with_counter")
+_making = threading.RLock()
+"""Held while steps are made: any thread that touches a parameter makes its step."""
 
 
 class Stepper:
@@ -42,6 +50,7 @@ class Stepper:
         barriers: Where waits for a whole view are counted.
         why_whole: Why its step cannot be taken apart; empty if it can.
         settle: Makes all pending steps of the model.
+        memory: Knows of aliases of parameters.
         undo: Whether a step that not all parameters can make is taken back.
 
     Attributes:
@@ -60,16 +69,19 @@ class Stepper:
         *,
         why_whole: str,
         settle: Callable[[str], None],
+        memory: Memory,
         undo: bool,
     ) -> None:
         self.asked = 0
         self._undo = Undo(optimizer) if undo else None
         self._optimizer = optimizer
         self._slots = slots
+        self._device = next(iter(slots)).device.type
         self._exchange = exchange
         self._barriers = barriers
         self._why_whole = why_whole
         self._settle = settle
+        self._memory = memory
         self._class_step = step_of(optimizer)
         self._handles: list[Any] = []
         self._replaced: dict[str, Any] = {}
@@ -81,12 +93,22 @@ class Stepper:
 
     def make(self, slots: Iterable[Slot]) -> None:
         """Make the pending steps of these slots, waiting for their gradients."""
-        due = [slot for slot in slots if slot.pending is not None]
-        while due:
-            settings = due[0].pending.settings  # type: ignore[union-attr]
-            together = [s for s in due if s.pending is not None and s.pending.settings is settings]
-            due = [slot for slot in due if slot not in together]
-            self._make_together(together)
+        with _making:
+            due = [slot for slot in slots if slot.pending is not None]
+            while due:
+                settings = due[0].pending.settings  # type: ignore[union-attr]
+                together = [
+                    s for s in due if s.pending is not None and s.pending.settings is settings
+                ]
+                due = [slot for slot in due if slot not in together]
+                with plain_surroundings(self._device):
+                    self._make_together(together)
+
+    def touch(self, slots: Sequence[Slot]) -> None:
+        """Somebody reads or writes these parameters: make their steps first."""
+        if any(slot.pending is not None and slot.pending.crossed for slot in slots):
+            self._barriers.note("parameter", slots[0].name)
+        self.make(slots)
 
     def make_all(self) -> None:
         """Make all pending steps of this optimizer."""
@@ -108,6 +130,7 @@ class Stepper:
         for handle in self._handles:
             handle.remove()
         self._detached = True
+        unwatch_state(self._optimizer)
         for name, mine in self._mine.items():
             if vars(self._optimizer).get(name) is not mine:
                 continue  # wrapped since, by a learning rate scheduler perhaps: it passes on
@@ -216,12 +239,20 @@ class Stepper:
             gradient = gradient_of(parameter)
             if gradient is None and slot.flight is None:
                 continue
-            slot.pending = Pending(self, place, settings, gradient, slot.flight, slot.written())
+            version, crossed = parameter._version, slot.flight is not None
+            slot.pending = Pending(self, place, settings, gradient, slot.flight, version, crossed)
             self.pending[slot.index] = slot
-            self.crossed = self.crossed or slot.flight is not None
             if slot.pending.is_done():
                 ready.append(slot)
+            elif self._memory.has_others(slot):
+                self._barriers.note("alias", slot.name)
+                ready.append(slot)
+            else:
+                parameter.__class__ = Unstepped
+            self.crossed = self.crossed or crossed
+        watch_state(optimizer, lambda: self.touch(list(self.pending.values())))
         self.make(ready)
+        mark_pending(optimizer, pending=bool(self.pending))
 
     def _make_together(self, slots: Sequence[Slot]) -> None:
         """Step parameters whose steps were asked for at once."""
@@ -231,7 +262,8 @@ class Stepper:
         except TrainingError as error:
             raise self._unmade(error) from None
         for slot, pending in pendings:
-            if slot.written() != pending.written:
+            slot.parameter.__class__ = nn.Parameter  # as the optimizer knows it
+            if slot.parameter._version != pending.written:
                 raise TrainingError(
                     "it was written to while its step was pending",
                     field=slot.name,
@@ -246,11 +278,15 @@ class Stepper:
             if gradient is not None:
                 groups.setdefault(pending.group, []).append(slot.parameter)
                 gradients.append((slot, gradient))
+        mark_pending(self._optimizer, pending=False)
         if gradients:
             view = [{**settings[place], "params": groups[place]} for place in sorted(groups)]
             if self._undo is not None:
                 self._undo.keep(slot for slot, _ in gradients)
             self._run(view, gradients)
+        for slot, _ in pendings:
+            slot.parameter.__class__ = Watched
+        mark_pending(self._optimizer, pending=bool(self.pending))
         if self._undo is not None and not self.pending:
             self._undo.forget()
 
@@ -259,8 +295,10 @@ class Stepper:
         made, left = self.asked, len(self.pending)
         if self._undo is not None:
             self._undo.take_back()
+            mark_pending(self._optimizer, pending=False)
             for slot in self.pending.values():
                 slot.pending = None
+                slot.parameter.__class__ = Watched
             self.pending.clear()
             self.crossed = False
             self.asked -= 1
@@ -282,8 +320,7 @@ class Stepper:
             set_gradient(slot.parameter, gradient)
         optimizer.param_groups = view
         try:
-            with plain_surroundings(gradients[0][1].device.type):
-                self._class_step(optimizer)
+            self._class_step(optimizer)
         finally:
             optimizer.param_groups = groups
             for (slot, _), gradient_shown in zip(gradients, shown, strict=True):
@@ -291,9 +328,10 @@ class Stepper:
 
     def _zero_grad(self, *, set_to_none: bool) -> None:
         self._exchange.close()
-        for group in self._optimizer.param_groups:
-            for parameter in group["params"]:
-                clear(parameter, self._slots.get(parameter), set_to_none=set_to_none)
+        with torch._C.DisableTorchFunctionSubclass():  # no values of parameters are used
+            for group in self._optimizer.param_groups:
+                for parameter in group["params"]:
+                    clear(parameter, self._slots.get(parameter), set_to_none=set_to_none)
 
     def _check_groups(self) -> None:
         for place, group in enumerate(self._optimizer.param_groups):
@@ -339,16 +377,36 @@ def _kept(value: Any) -> Any:
 
 
 def plain_surroundings(device: str) -> AbstractContextManager[Any]:
-    """Within it, nothing of the forward pass that may be going on reaches into what is computed."""
-    if torch.is_inference_mode_enabled() or torch.is_autocast_enabled(device):
+    """Within it, nothing of what may be going on around it reaches into what is computed."""
+    if (
+        torch.is_inference_mode_enabled()
+        or torch.is_autocast_enabled(device)
+        or torch._C._len_torch_function_stack()
+        or torch._C._len_torch_dispatch_stack()
+        or torch._C._get_tracing_state() is not None
+        or in_transform()
+    ):
         return _undone(device)
     plain: AbstractContextManager[Any] = torch.no_grad()
     return plain
 
 
+def in_transform() -> bool:
+    """Whether a transform of `torch.func` is going on."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
 @contextlib.contextmanager
 def _undone(device: str) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
+        if torch._C._len_torch_function_stack():
+            stack.enter_context(torch._C.DisableTorchFunction())
+        stack.enter_context(_disable_current_modes())
+        if (tracing := torch._C._get_tracing_state()) is not None:
+            torch._C._set_tracing_state(None)
+            stack.callback(torch._C._set_tracing_state, tracing)
+        if in_transform():
+            stack.enter_context(temporarily_clear_interpreter_stack())
         if torch.is_inference_mode_enabled():
             stack.enter_context(torch.inference_mode(mode=False))
         stack.enter_context(torch.no_grad())

@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from allrail.torch.transport import Transport
 
 _GRAD = torch.Tensor.grad
-_SLOT = "_allrail_slot"
+SLOT = "_allrail_slot"
+"""What a scheduled parameter's dictionary calls its slot."""
 
 
 def gradient_of(parameter: torch.Tensor) -> torch.Tensor | None:
@@ -120,7 +121,8 @@ class Pending:
         group: The parameter's place among its groups.
         settings: The hyperparameters of all groups when the step was asked for.
         gradient: The gradient to step with, unless `flight` brings it.
-        written: The parameter's version and memory then: nobody may write to it meanwhile.
+        written: The parameter's version then: nobody may write to it meanwhile.
+        crossed: Whether the gradient was still in flight.
     """
 
     stepper: Stepper
@@ -128,7 +130,8 @@ class Pending:
     settings: list[dict[str, Any]]
     gradient: torch.Tensor | None
     flight: Flight | SparseFlight | None
-    written: tuple[int, int]
+    written: int
+    crossed: bool
 
     def is_done(self) -> bool:
         """Whether the step can be made without waiting."""
@@ -179,10 +182,6 @@ class Slot:
         parameter = self.parameter
         return parameter.dtype, tuple(parameter.shape), tuple(parameter.stride())
 
-    def written(self) -> tuple[int, int]:
-        """The parameter's version and memory, which change if somebody writes to it."""
-        return self.parameter._version, self.parameter.data_ptr()
-
 
 class Watched(nn.Parameter):
     """A parameter whose `grad` is never seen half reduced."""
@@ -192,14 +191,14 @@ class Watched(nn.Parameter):
     @property
     def grad(self) -> torch.Tensor | None:
         """The gradient; waits for its exchange."""
-        slot = self.__dict__.get(_SLOT)
+        slot = self.__dict__.get(SLOT)
         if slot is not None:
             slot.read(slot)
         return _GRAD.__get__(self)
 
     @grad.setter
     def grad(self, gradient: torch.Tensor | None) -> None:
-        slot = self.__dict__.get(_SLOT)
+        slot = self.__dict__.get(SLOT)
         if slot is not None:
             slot.drop(slot)
         _GRAD.__set__(self, gradient)
@@ -208,11 +207,15 @@ class Watched(nn.Parameter):
     def grad(self) -> None:
         self.grad = None
 
+    def __repr__(self) -> str:
+        """Print as an ordinary parameter."""
+        return repr(nn.Parameter(self.detach(), self.requires_grad))
+
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         """Pickle as an ordinary parameter."""
         del protocol
-        self.__dict__[_SLOT].settle("copy")
-        state = {name: value for name, value in self.__dict__.items() if name != _SLOT}
+        self.__dict__[SLOT].settle("copy")
+        state = {name: value for name, value in self.__dict__.items() if name != SLOT}
         arguments: tuple[Any, ...] = (self.data, self.requires_grad, OrderedDict())
         if state:
             return torch._utils._rebuild_parameter_with_state, (*arguments, state)
@@ -220,12 +223,12 @@ class Watched(nn.Parameter):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> nn.Parameter:
         """Copy to an ordinary parameter."""
-        self.__dict__[_SLOT].settle("copy")
+        self.__dict__[SLOT].settle("copy")
         copy = nn.Parameter(
             self.data.clone(memory_format=torch.preserve_format), self.requires_grad
         )
         for name, value in self.__dict__.items():
-            if name != _SLOT:
+            if name != SLOT:
                 setattr(copy, name, value)
         memo[id(self)] = copy
         return copy
@@ -233,11 +236,11 @@ class Watched(nn.Parameter):
 
 def watch(slot: Slot) -> None:
     """Make the slot's parameter a `Watched` one."""
-    slot.parameter.__dict__[_SLOT] = slot
+    slot.parameter.__dict__[SLOT] = slot
     slot.parameter.__class__ = Watched
 
 
 def unwatch(slot: Slot) -> None:
     """Make it an ordinary one again."""
     slot.parameter.__class__ = nn.Parameter
-    slot.parameter.__dict__.pop(_SLOT, None)
+    slot.parameter.__dict__.pop(SLOT, None)

@@ -33,9 +33,10 @@ from allrail.torch.compression.compressed import Compressed
 from allrail.torch.gradients import Exchange
 from allrail.torch.hooks import Hook
 from allrail.torch.observed import Observed
-from allrail.torch.optimizer import Stepper, clear
+from allrail.torch.optimizer import Stepper, clear, in_transform
 from allrail.torch.parameter import Slot, unwatch, watch
 from allrail.torch.replan import measured, table_of
+from allrail.torch.touch import Memory, follow, unfollow
 from allrail.torch.transport import Transport
 from allrail.torch.used import Recorder, entries, is_compiled, open_modules, places
 
@@ -95,6 +96,7 @@ class Scheduled:
         self._recorder: Recorder | None = None
         self._seen = False
         self._in_graph = False
+        self._running = False
         self._auto = auto
         self._handles: list[Any] = []
         self._undo: list[Callable[[], None]] = []
@@ -231,6 +233,9 @@ class Scheduled:
             return
         for slot in self._slots.values():
             watch(slot)
+        follow(self._look_from_elsewhere)
+        self._undo.append(lambda: unfollow(self._look_from_elsewhere))
+        memory = Memory()
         for optimizer in self.optimizers:
             self._steppers.append(
                 Stepper(
@@ -240,6 +245,7 @@ class Scheduled:
                     self.barriers,
                     why_whole=why_whole(optimizer),
                     settle=self.settle,
+                    memory=memory,
                     undo=self._undoes,
                 )
             )
@@ -320,10 +326,11 @@ class Scheduled:
     def _before_model(self, module: nn.Module, *_: Any) -> None:
         if torch._C._current_graph_task_id() != -1:
             return
-        if not torch.is_grad_enabled():
+        if not torch.is_grad_enabled() or in_transform():
             self.settle("evaluation")
             return
         self._claim.check(module)
+        self._running = True
         self.observed.forward_begins()
         self.exchange.close()
         if self._auto is not None and (other := self._auto.other()) is not None:
@@ -338,6 +345,7 @@ class Scheduled:
             self._recorder.start()
 
     def _after_model(self, *_: Any) -> None:
+        self._running = False
         self.observed.forward_ends()
         if torch.is_grad_enabled():
             self._buffers_due = self.exchange.synchronised
@@ -345,6 +353,18 @@ class Scheduled:
             recorder, self._recorder = self._recorder, None
             recorder.stop()
             self._waits = entries(self.model, self._slots, recorder)
+
+    def _look_from_elsewhere(self, cause: str) -> None:
+        """Parameters may be used now, by what no module's entry waits for.
+
+        Args:
+            cause: A key of `barrier.WHY`; empty while something is compiled, which happens once.
+        """
+        if not cause:
+            for stepper in self._steppers:
+                stepper.make_all()
+        elif not self._running:
+            self.settle(cause)
 
     def _read(self, slot: Slot) -> None:
         self.exchange.read(slot)
@@ -378,8 +398,9 @@ class _ZeroGrad:
         model = self._model()
         if model is None:
             return
-        for parameter in model.parameters():
-            clear(parameter, self._slots.get(parameter), set_to_none=set_to_none)
+        with torch._C.DisableTorchFunctionSubclass():  # no values of parameters are used
+            for parameter in model.parameters():
+                clear(parameter, self._slots.get(parameter), set_to_none=set_to_none)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return _own_zero_grad(memo[id(self._model())])
