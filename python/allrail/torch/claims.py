@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch._subclasses import FakeTensor
 from torch.nn.modules.module import register_module_module_registration_hook
 from torch.nn.parallel.distributed import DistributedDataParallel
 
@@ -150,7 +151,7 @@ class Claim:
         Raises:
             InputError: One was replaced.
         """
-        lost = [each for each in parameters if not self._is_held(each)]
+        lost = [each for each in parameters if not self._is_held(each) and not self._is_lent(each)]
         if not lost:
             return
         held = set(self._model.parameters())  # it may have another owner by now
@@ -162,6 +163,14 @@ class Claim:
                     hint="replace or shard parameters before, or `release` the model first; what"
                     " `fully_shard` shards is exchanged by it: leave `schedule` out",
                 )
+
+    def _is_lent(self, parameter: torch.Tensor) -> bool:
+        """Whether a plain tensor stands in for it, as during `torch.func.functional_call`."""
+        owner, name = self._held[parameter]
+        stand_in = owner._parameters.get(name)
+        return stand_in is not None and (
+            type(stand_in) is torch.Tensor or isinstance(stand_in, FakeTensor)
+        )
 
     def refuse(self, wrapper: str, exchanged: Collection[torch.Tensor]) -> None:
         """Raise an error if something else exchanges one of the parameters.
