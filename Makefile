@@ -236,9 +236,19 @@ gpu-check: ## check the runtime on a GPU, in 8 minutes at most, with the wheels 
 	  --target $(GPU_WHEELS)/site $(GPU_WHEELS)/*.whl
 	PYTHONPATH=$(abspath $(GPU_WHEELS))/site $(GPU_PYTHON) tests/gpu --out $(GPU_RECORD) $(PARTS)
 
+# ADVISORIES names checkouts of RustSec's advisory-db and PyPA's advisory-database, or a folder with both.
 .PHONY: release-check
-release-check: wheel ## build them, try them in a fresh environment without Rust; exits with 1 if anything fails
-	$(OUT)/release/bin/python release/check.py --dist $(OUT)/dist
+release-check: wheel ## build them, audit the locks, try them without Rust: ADVISORIES="DIR ..."; exits with 1 if anything fails
+	$(OUT)/release/bin/python release/check.py --dist $(OUT)/dist \
+	  $(foreach folder,$(ADVISORIES),--advisories $(folder))
+
+.PHONY: audit
+audit: $(DEPENDENCIES) ## compare the locked dependencies with advisory databases on disk: ADVISORIES="DIR ..."
+	$(BIN)/python release/audit.py $(ADVISORIES)
+
+.PHONY: notices
+notices: $(DEPENDENCIES) ## check the licences of the crates in the wheel, and write THIRD-PARTY-NOTICES.txt
+	$(BIN)/python release/notices.py
 
 .PHONY: demo
 demo: build ## three schedulers on 512 NPUs: a table, a picture, a report

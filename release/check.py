@@ -2,6 +2,7 @@
 
     python release/check.py                    # build, then check; minutes, most of them compiling
     python release/check.py --dist out/dist    # check what is there
+    python release/check.py --advisories DIR   # with the advisory databases in a folder
 
 A source distribution and a wheel are looked at, and the wheel is installed into a fresh environment
 outside of the tree, with no Rust to be found: there the tour of README runs. Prints `ok`, `warning`
@@ -28,10 +29,14 @@ from email.parser import Parser
 from functools import cached_property
 from pathlib import Path
 
+from audit import AuditError, audit
 from build import ROOT, Built, build
+from notices import NOTICES, LicenceError, linked, notices
 
 EXTRAS = ("torch", "ray", "tune")
 """What users are told to install; the others are for developers."""
+LICENCES = ("LICENSE", NOTICES.name)
+"""Files that go with the wheel: our licence, and those of what is inside."""
 
 
 class Failed(Exception):  # noqa: N818 - it is what is printed
@@ -50,10 +55,17 @@ def demand(holds: object, why: str) -> None:
 
 @dataclass(frozen=True)
 class Release:
-    """What would be released, and a folder outside of the tree to try it in."""
+    """What would be released.
+
+    Attributes:
+        built: Its files.
+        folder: A folder outside of the tree to try it in.
+        advisories: Folders with the databases that its dependencies are compared with.
+    """
 
     built: Built
     folder: Path
+    advisories: tuple[Path, ...] = ()
 
     @cached_property
     def version(self) -> str:
@@ -141,7 +153,7 @@ def sdist_has_what_it_needs(release: Release) -> str:
     """All of the package and of the crates' sources, locks, licence; the wheel comes from it."""
     crates = {one for one in tracked("crates") if "/src/" in one or one.endswith("Cargo.toml")}
     needed = tracked("python/allrail") | crates
-    needed |= {"Cargo.toml", "Cargo.lock", "pyproject.toml", "LICENSE", "README.md", "PKG-INFO"}
+    needed |= {"Cargo.toml", "Cargo.lock", "pyproject.toml", "README.md", "PKG-INFO", *LICENCES}
     missing = sorted(needed - release.packed)
     demand(not missing, f"{len(missing)} are missing, {', '.join(missing[:3])}")
     return f"{len(release.packed)} files, {release.built.sdist.stat().st_size / 1e6:.1f} MB"
@@ -169,7 +181,8 @@ def wheel_is_abi3_and_manylinux(release: Release) -> str:
 def wheel_has_the_package(release: Release) -> str:
     """The core and every file of the package: presets, templates, stubs, `py.typed`."""
     needed = {one.removeprefix("python/") for one in tracked("python/allrail")}
-    needed |= {"allrail/_core.abi3.so", f"allrail-{release.version}.dist-info/licenses/LICENSE"}
+    licences = f"allrail-{release.version}.dist-info/licenses"
+    needed |= {"allrail/_core.abi3.so", *(f"{licences}/{one}" for one in LICENCES)}
     missing = sorted(needed - release.installed)
     demand(not missing, f"{len(missing)} are missing, {', '.join(missing[:3])}")
     more = (one for one in release.installed - needed if not one.startswith("allrail-"))
@@ -178,6 +191,31 @@ def wheel_has_the_package(release: Release) -> str:
     )
     presets = sum("/presets/" in one for one in needed)
     return f"{len(needed)} files, {presets} presets"
+
+
+def licences_are_allowed_and_noticed(release: Release) -> str:
+    """Every crate in the wheel has a licence that we may use, and its text is in the wheel."""
+    try:
+        crates = linked()
+        wanted = notices(crates)
+    except LicenceError as error:
+        raise Failed(str(error)) from error
+    found = release.about(f"licenses/{NOTICES.name}")
+    demand(found == wanted, f"{NOTICES.name} is not what Cargo.lock asks for: `make notices`")
+    return f"{len(crates)} crates"
+
+
+def locks_are_audited(release: Release) -> str:
+    """No locked version has an advisory, as far as the databases know."""
+    try:
+        found = audit(release.advisories)
+    except AuditError as error:
+        raise Failed(str(error)) from error
+    demand(not found.affected, "; ".join(found.affected))
+    said = "; ".join(found.said)
+    if found.notices:
+        raise Doubt(f"{said}; {'; '.join(found.notices)}")
+    return said
 
 
 def metadata_is_right(release: Release) -> str:
@@ -265,6 +303,8 @@ CHECKS: tuple[Callable[[Release], str], ...] = (
     sdist_has_nothing_else,
     wheel_is_abi3_and_manylinux,
     wheel_has_the_package,
+    licences_are_allowed_and_noticed,
+    locks_are_audited,
     metadata_is_right,
     installs_without_rust,
     extras_resolve,
@@ -298,6 +338,9 @@ def main() -> int:
     """Build unless there is something, check, print; 1 if anything failed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
     parser.add_argument("--dist", type=Path, help="what is there; built into out/dist if left out")
+    parser.add_argument(
+        "--advisories", type=Path, action="append", default=[], help="a folder with databases"
+    )
     asked = parser.parse_args()
     if asked.dist is None:
         built = build(ROOT / "out" / "dist")
@@ -306,7 +349,7 @@ def main() -> int:
         built = Built(sdist, wheel)
     failed = 0
     with tempfile.TemporaryDirectory(prefix="allrail-release-") as folder:
-        for verdict, line in lines(Release(built, Path(folder)), CHECKS):
+        for verdict, line in lines(Release(built, Path(folder), tuple(asked.advisories)), CHECKS):
             print(line, flush=True)
             failed += verdict == "failed"
     print(f"{failed} failed" if failed else f"{built.sdist.name} and {built.wheel.name} are ready")

@@ -16,12 +16,12 @@ ROOT = Path(__file__).parents[2]
 @pytest.fixture
 def check(monkeypatch):
     monkeypatch.syspath_prepend(str(ROOT / "release"))
-    for name in ("build", "check"):
+    for name in ("audit", "build", "check", "notices"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     import check
 
     yield check
-    for name in ("build", "check"):
+    for name in ("audit", "build", "check", "notices"):
         sys.modules.pop(name, None)
 
 
@@ -55,6 +55,7 @@ TREE = {
     "Cargo.lock",
     "pyproject.toml",
     "LICENSE",
+    "THIRD-PARTY-NOTICES.txt",
     "README.md",
     "crates/core/Cargo.toml",
     "crates/core/src/lib.rs",
@@ -68,6 +69,7 @@ WHEEL = {
     "allrail/presets/fabrics/today.yaml",
     "allrail/_core.abi3.so",
     "allrail-0.1.0.dist-info/licenses/LICENSE",
+    "allrail-0.1.0.dist-info/licenses/THIRD-PARTY-NOTICES.txt",
     "allrail-0.1.0.dist-info/METADATA",
 }
 FILES = (
@@ -103,6 +105,8 @@ def test_a_release_as_it_should_be(check, release):
         ("wheel has the package", SDIST, WHEEL - {"allrail/presets/fabrics/today.yaml"}),
         ("wheel has the package", SDIST, WHEEL - {"allrail/_core.abi3.so"}),
         ("wheel has the package", SDIST, WHEEL | {"tests/test_core.py"}),
+        ("wheel has the package", SDIST, {one for one in WHEEL if "THIRD-PARTY" not in one}),
+        ("sdist has what it needs", SDIST - {"THIRD-PARTY-NOTICES.txt"}, WHEEL),
     ],
 )
 def test_what_is_missing_or_too_much_is_named(check, release, change, sdist, wheel):
