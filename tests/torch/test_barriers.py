@@ -11,7 +11,7 @@ from torch import nn  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
 from allrail.torch.barrier import WHY, Barriers  # noqa: E402
-from allrail.torch.behaviour import why_whole  # noqa: E402
+from allrail.torch.behaviour import behaviour_of  # noqa: E402
 
 
 def mlp():
@@ -152,13 +152,13 @@ WHOLE = {
 
 @pytest.mark.parametrize("name", PER_PARAMETER)
 def test_is_stepped_parameter_by_parameter(name):
-    assert why_whole(PER_PARAMETER[name](mlp().parameters())) == ""
+    assert behaviour_of(PER_PARAMETER[name](mlp().parameters())).why_whole == ""
 
 
 @pytest.mark.parametrize("name", WHOLE)
 def test_is_stepped_as_a_whole(name):
     make, why = WHOLE[name]
-    assert why in why_whole(make(mlp().parameters()))
+    assert why in behaviour_of(make(mlp().parameters())).why_whole
 
 
 def test_trying_an_optimizer_changes_nothing():
@@ -169,7 +169,7 @@ def test_trying_an_optimizer_changes_nothing():
     before = [tensor.clone() for tensor in model.parameters()]
     state = [value.clone() for each in optimizer.state.values() for value in each.values()]
     random = torch.get_rng_state()
-    assert why_whole(optimizer) == ""
+    assert behaviour_of(optimizer).why_whole == ""
     assert torch.equal(random, torch.get_rng_state())
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
     now = [value for each in optimizer.state.values() for value in each.values()]

@@ -712,7 +712,7 @@ CASES |= {
     "scheduler before": Case(loop=scheduled, prepare=with_scheduler, optimizer=nesterov),
     "scheduler after": Case(loop=scheduled, prepare_after=with_scheduler, optimizer=nesterov),
     "scheduler of momentum": Case(loop=scheduled, prepare_after=one_cycle),
-    "group counter": Case(optimizer=GroupStep, barriers=every("optimizer")),
+    "group counter": Case(optimizer=GroupStep),
     "global norm": Case(optimizer=GlobalNorm, barriers=every("optimizer")),
     "lbfgs": Case(
         optimizer=partial(O.LBFGS, lr=0.1, max_iter=3),

@@ -2,20 +2,25 @@
 
 The optimizer is run twice on tiny stand-ins for some of its parameters: once as a whole, once on
 one parameter after another, in another order. It may be crossed if both give the same bits, and if
-a step changes nothing but parameters and their state: a count in a group or in the optimizer
+a step changes nothing but parameters and their state: what it keeps in a group or in the optimizer
 itself would differ.
+
+A counter in a group (`group["step"] += 1`) is no obstacle. Every parameter is stepped with the
+count of before the step, and the group's own count is advanced when the step is asked for.
 """
 
 from __future__ import annotations
 
 import copy
+import itertools
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
-_STEPS = 4
+_STEPS = 8
 _LONGEST_AXIS = 6
 _PER_GROUP = 3
 _GROUPS = 8
@@ -32,17 +37,52 @@ def step_of(optimizer: torch.optim.Optimizer) -> Callable[..., Any]:
     return unwrapped if getattr(step, "hooked", False) else step
 
 
-def why_whole(optimizer: torch.optim.Optimizer) -> str:
-    """Return why the optimizer needs all of its parameters at once; empty if it does not."""
+@dataclass(frozen=True)
+class Behaviour:
+    """How an optimizer's step can be made.
+
+    Attributes:
+        why_whole: Why it needs all of its parameters at once; empty if it does not.
+        counters: What each step adds to in every group, and how much.
+    """
+
+    why_whole: str = ""
+    counters: dict[str, int] = field(default_factory=dict)
+
+
+def with_hooks(optimizer: torch.optim.Optimizer) -> torch.optim.Optimizer:
+    """Return the optimizer, or the one that it wraps if it was made without torch's own hooks."""
+    while not hasattr(optimizer, "_optimizer_step_pre_hooks"):
+        optimizer = next(
+            each for each in vars(optimizer).values() if isinstance(each, torch.optim.Optimizer)
+        )
+    return optimizer
+
+
+def behaviour_of(optimizer: torch.optim.Optimizer) -> Behaviour:
+    """Try how the optimizer's step can be made; changes nothing of it."""
+    counters: dict[str, int] = {}
+    why = _why_whole(optimizer, counters)
+    return Behaviour(why, {} if why else counters)
+
+
+def advance(group: dict[str, Any], counters: dict[str, int]) -> None:
+    """Count one step in a group, as the optimizer would; one that is not there yet begins at 0."""
+    for name, each in counters.items():
+        group[name] = group.get(name, 0) + each
+
+
+def _why_whole(optimizer: torch.optim.Optimizer, counters: dict[str, int]) -> str:
+    """Return why the step is made as a whole; put what it counts into `counters`."""
     name = type(optimizer).__name__
     if any(isinstance(value, torch.optim.Optimizer) for value in vars(optimizer).values()):
         return f"`{name}` holds another optimizer"
     groups = _stand_ins(optimizer)
     try:
         with torch.random.fork_rng(devices=[]):
-            whole, others = _run(optimizer, groups, one_by_one=False)
+            whole, others = _run(optimizer, groups, counters, one_by_one=False)
         with torch.random.fork_rng(devices=[]):
-            split, others_split = _run(optimizer, groups, one_by_one=True)
+            split, others_split = _run(optimizer, groups, counters, one_by_one=True)
     except Exception as error:  # noqa: BLE001 - it is the user's code, and may raise anything
         return f"`{name}` could not be tried: {type(error).__name__}: {error}"
     changed = sorted(what for what, value in others.items() if others_split.get(what) != value)
@@ -95,9 +135,16 @@ def _cut(value: Any, parameter: torch.Tensor, small: torch.Tensor) -> Any:
 
 
 def _run(
-    optimizer: torch.optim.Optimizer, groups: Groups, *, one_by_one: bool
+    optimizer: torch.optim.Optimizer,
+    groups: Groups,
+    counters: dict[str, int],
+    *,
+    one_by_one: bool,
 ) -> tuple[list[torch.Tensor], dict[str, str]]:
-    """Step copies of the groups; return the parameters, and what else steps may have changed."""
+    """Step copies of the groups; return the parameters, and what else steps may have changed.
+
+    As a whole it finds out what is counted, one by one it goes by that.
+    """
     mine: Groups = []
     for group in groups:
         parameters = [tensor.clone().requires_grad_() for tensor in group["params"]]
@@ -116,19 +163,46 @@ def _run(
     step = step_of(optimizer)
     generator = torch.Generator().manual_seed(1)
     parameters = [parameter for group in mine for parameter in group["params"]]
-    for _ in range(_STEPS):
+    seen = [_settings(group) for group in mine], *([] for _ in range(_STEPS))
+    for number in range(_STEPS):
         for parameter in parameters:
             gradient = torch.randn(parameter.shape, generator=generator)
             parameter.grad = gradient.to(dtype=parameter.dtype, device=parameter.device)
         if not one_by_one:
             step(trial)
+            seen[number + 1].extend(_settings(group) for group in mine)
             continue
         for group in reversed(mine):
             for parameter in reversed(group["params"]):
                 trial.param_groups = [{**copy.deepcopy(_settings(group)), "params": [parameter]}]
                 step(trial)
         trial.param_groups = mine
+        for group in mine:
+            advance(group, counters)
+    if not one_by_one:
+        counters.update(_counters(seen))
     return [parameter.detach() for parameter in parameters], _others(trial)
+
+
+def _counters(seen: Sequence[Groups]) -> dict[str, int]:
+    """What grew in every group by the same whole number in each step, and by how much.
+
+    Args:
+        seen: All groups before the first step, and after each.
+    """
+    found: dict[str, int] = {}
+    for name in seen[-1][0]:
+        counts = [[group.get(name, 0) for group in groups] for groups in seen]
+        if not all(type(count) is int for row in counts for count in row):
+            continue
+        growth = {
+            now - then
+            for before, after in itertools.pairwise(counts)
+            for then, now in zip(before, after, strict=True)
+        }
+        if len(growth) == 1 and growth != {0}:
+            found[name] = growth.pop()
+    return found
 
 
 def _settings(group: dict[str, Any]) -> dict[str, Any]:

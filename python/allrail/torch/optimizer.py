@@ -28,7 +28,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from allrail.errors import InputError, TrainingError
 from allrail.torch.barrier import Barriers
-from allrail.torch.behaviour import step_of
+from allrail.torch.behaviour import Behaviour, advance, step_of
 from allrail.torch.gradients import Exchange
 from allrail.torch.parameter import Pending, Slot, Watched, gradient_of, set_gradient
 from allrail.torch.states import mark_pending, unwatch_state, watch_state
@@ -48,7 +48,7 @@ class Stepper:
         slots: The slot of each trainable parameter of the model.
         exchange: What brings the gradients.
         barriers: Where waits for a whole view are counted.
-        why_whole: Why its step cannot be taken apart; empty if it can.
+        behaviour: How its step can be made.
         settle: Makes all pending steps of the model.
         memory: Knows of aliases of parameters.
         undo: Whether a step that not all parameters can make is taken back.
@@ -67,7 +67,7 @@ class Stepper:
         exchange: Exchange,
         barriers: Barriers,
         *,
-        why_whole: str,
+        behaviour: Behaviour,
         settle: Callable[[str], None],
         memory: Memory,
         undo: bool,
@@ -79,7 +79,8 @@ class Stepper:
         self._device = next(iter(slots)).device.type
         self._exchange = exchange
         self._barriers = barriers
-        self._why_whole = why_whole
+        self._why_whole = behaviour.why_whole
+        self._counters = behaviour.counters
         self._settle = settle
         self._memory = memory
         self._class_step = step_of(optimizer)
@@ -166,6 +167,8 @@ class Stepper:
             "zero_grad": types.MethodType(zero_grad, optimizer),
         }
         vars(optimizer).update(self._mine)
+        if self._why_whole:
+            return  # nothing is ever pending; and what wraps an optimizer may have no hooks
         self._handles = [
             optimizer.register_state_dict_pre_hook(lambda *_: self._settle("state_dict")),
             optimizer.register_load_state_dict_pre_hook(lambda *_: self._settle("load_state_dict")),
@@ -230,6 +233,8 @@ class Stepper:
             for parameter in group["params"]
             if parameter in self._slots
         ]
+        for group in optimizer.param_groups:
+            advance(group, self._counters)
         # What no forward pass has asked for since the last step still has that step before it.
         self.make([self._slots[parameter] for _, parameter in parameters])
         self.asked += 1
@@ -296,6 +301,8 @@ class Stepper:
         if self._undo is not None:
             self._undo.take_back()
             mark_pending(self._optimizer, pending=False)
+            for group in self._optimizer.param_groups:
+                advance(group, {name: -each for name, each in self._counters.items()})
             for slot in self.pending.values():
                 slot.pending = None
                 slot.parameter.__class__ = Watched
@@ -328,6 +335,10 @@ class Stepper:
 
     def _zero_grad(self, *, set_to_none: bool) -> None:
         self._exchange.close()
+        if self._why_whole:
+            clear_all = self._before("zero_grad")  # of what wraps an optimizer it may do more
+            clear_all() if set_to_none else clear_all(set_to_none=False)
+            return
         with torch._C.DisableTorchFunctionSubclass():  # no values of parameters are used
             for group in self._optimizer.param_groups:
                 for parameter in group["params"]:

@@ -26,7 +26,7 @@ from allrail.errors import InputError
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.record import Record
 from allrail.torch.barrier import Barriers
-from allrail.torch.behaviour import why_whole
+from allrail.torch.behaviour import behaviour_of, with_hooks
 from allrail.torch.check import compare
 from allrail.torch.claims import Claim
 from allrail.torch.compression.compressed import Compressed
@@ -228,7 +228,7 @@ class Scheduled:
         if not self._crosses:
             for optimizer in self.optimizers:
                 self._handles.append(
-                    optimizer.register_step_pre_hook(lambda *_: self.exchange.finish())
+                    with_hooks(optimizer).register_step_pre_hook(lambda *_: self.exchange.finish())
                 )
             return
         for slot in self._slots.values():
@@ -243,7 +243,7 @@ class Scheduled:
                     self._slots,
                     self.exchange,
                     self.barriers,
-                    why_whole=why_whole(optimizer),
+                    behaviour=behaviour_of(optimizer),
                     settle=self.settle,
                     memory=memory,
                     undo=self._undoes,
