@@ -33,6 +33,9 @@ from allrail.torch.claims import Claim
 from allrail.torch.hooks import Hook
 from allrail.torch.transport import Transport
 
+_HELD = "_allrail_local"
+"""What holds a `Local` where no hook does."""
+
 
 def check_every(every: Any) -> int:
     """Return how many steps lie between two averages.
@@ -112,10 +115,15 @@ class Local:
         # The model's hook holds this, and it goes with the model.
         me = weakref.ref(self)
         self._claim = Claim(model, parameters)
-        self._handles = [
-            model.register_state_dict_pre_hook(Hook(self._before_saving)),
-            model.register_forward_pre_hook(Hook(self._before_model), prepend=True),
-        ]
+        self._model = weakref.ref(model)
+        if isinstance(model, torch.jit.ScriptModule):  # it takes no hooks
+            vars(model)[_HELD] = self
+            self._handles = []
+        else:
+            self._handles = [
+                model.register_state_dict_pre_hook(Hook(self._before_saving)),
+                model.register_forward_pre_hook(Hook(self._before_model), prepend=True),
+            ]
         for place, optimizer in enumerate(optimizers):
 
             def stepped(optimizer: Any, *_: Any, place: int = place) -> None:
@@ -158,6 +166,8 @@ class Local:
         self._claim.drop()
         for handle in self._handles:
             handle.remove()
+        if (model := self._model()) is not None:
+            vars(model).pop(_HELD, None)
         self._transport.close()
 
     def _stepped(self, place: int, optimizer: torch.optim.Optimizer) -> None:

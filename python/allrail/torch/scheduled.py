@@ -38,7 +38,7 @@ from allrail.torch.parameter import Slot, unwatch, watch
 from allrail.torch.replan import measured, table_of
 from allrail.torch.touch import Memory, follow, unfollow
 from allrail.torch.transport import Transport
-from allrail.torch.used import Recorder, entries, is_compiled, open_modules, places
+from allrail.torch.used import Recorder, entries, is_compiled, is_scripted, open_modules, places
 
 if TYPE_CHECKING:
     from allrail.torch.switch import Switch
@@ -76,6 +76,7 @@ class Scheduled:
         trace: Path | None,
         auto: Switch | None = None,
     ) -> None:
+        cross_barrier = cross_barrier and not is_scripted(model)
         self.model = model
         self.optimizers = list(optimizers)
         self.barriers = Barriers(loud=transport.rank == 0)
@@ -214,7 +215,7 @@ class Scheduled:
 
     def _attach(self) -> None:
         model = self.model
-        if model._compiled_call_impl is None:
+        if model._compiled_call_impl is None and not isinstance(model, torch.jit.ScriptModule):
             before = Hook(self._before_model, compiled=self._before_graph)
             self._handles += [
                 model.register_forward_pre_hook(before, prepend=True),
@@ -274,8 +275,12 @@ class Scheduled:
         before: Callable[..., None],
         after: Callable[..., None] = lambda *_: None,
     ) -> None:
-        """Do what hooks do around a module compiled in place: its hooks are compiled with it."""
-        compiled = module._compiled_call_impl
+        """Do what hooks do around a module compiled in place: its hooks are compiled with it.
+
+        The same for one of TorchScript, which takes no hooks.
+        """
+        original = module._compiled_call_impl
+        compiled = module._call_impl if original is None else original
 
         def call(*args: Any, **kwargs: Any) -> Any:
             before(module)
@@ -287,9 +292,10 @@ class Scheduled:
                 after(module)
 
         def undo() -> None:
-            module._compiled_call_impl = compiled
+            own["_compiled_call_impl"] = original
 
-        module._compiled_call_impl = call
+        own = vars(module)  # a traced module sets attributes elsewhere
+        own["_compiled_call_impl"] = call
         self._undo.append(undo)
 
     # -- in each step

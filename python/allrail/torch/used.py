@@ -35,6 +35,11 @@ def is_compiled(module: nn.Module) -> bool:
     return "_orig_mod" in module._modules or module._compiled_call_impl is not None
 
 
+def is_scripted(module: nn.Module) -> bool:
+    """Whether a module, or one within it, is TorchScript's, which takes no hooks."""
+    return any(isinstance(each, torch.jit.ScriptModule) for each in module.modules())
+
+
 def open_modules(model: nn.Module) -> Iterator[tuple[nn.Module, bool]]:
     """Yield the modules whose entry can be hooked, and whether each is a compiled region.
 
