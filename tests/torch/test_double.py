@@ -20,6 +20,7 @@ from torch import nn  # noqa: E402
 from torch.nn.parallel import DataParallel  # noqa: E402
 
 import allrail.torch as art  # noqa: E402
+from allrail.errors import InputError  # noqa: E402
 from allrail.torch import claims  # noqa: E402
 
 DDP = nn.parallel.DistributedDataParallel
@@ -392,6 +393,21 @@ def reparametrised(rank):
     return steps + step(rank, core, core, optimizer)
 
 
+def lent(rank):
+    """Other parameters may stand in for those of the model in a forward pass."""
+    core = Core()
+    optimizer = sgd(core)
+    art.schedule(core, optimizer)
+    other = Core()
+    steps = []
+    for _ in range(3):
+        x = torch.full((1, 4), float(rank + 1))
+        torch.func.functional_call(core, dict(other.named_parameters()), (x,))
+        steps += step(rank, core, core, optimizer)
+        torch.func.functional_call(core, dict(other.named_parameters()), (x,))
+    return steps
+
+
 ALONE = [
     after_release,
     after_a_refusal,
@@ -403,6 +419,7 @@ ALONE = [
     data_parallel,
     removed,
     reparametrised,
+    lent,
 ]
 
 
@@ -416,6 +433,35 @@ def test_what_is_exchanged_once_is_right(body, ranks_of):
         assert kind == "done", said
         assert said
         assert right(said), said
+
+
+def replaced(rank, mode, layers, steps):
+    """Put new parameters into layers after so many steps; train on."""
+    core = Core()
+    optimizer = sgd(core)
+    with contextlib.ExitStack() as stack:
+        if mode == "disabled":
+            os.environ["ALLRAIL_DISABLE"] = "1"
+            stack.callback(os.environ.pop, "ALLRAIL_DISABLE")
+        art.schedule(core, optimizer, **MODES[mode])
+    for _ in range(steps):
+        step(rank, core, core, optimizer)
+    for layer in layers:
+        module = getattr(core, layer)
+        module.weight = nn.Parameter(module.weight.detach().clone())
+    said = told(lambda: step(rank, core, core, optimizer))
+    with contextlib.suppress(InputError):
+        art.release(core)
+    return said
+
+
+@pytest.mark.parametrize("steps", [0, 3])
+@pytest.mark.parametrize("layers", ["a", "b", "ab"])
+@pytest.mark.parametrize("mode", MODES)
+def test_replaced_parameters_are_not_trained_in_silence(mode, layers, steps, ranks_of):
+    for kind, said in ranks_of(replaced)(mode, layers, steps):
+        assert kind == "InputError", said
+        assert "was replaced after" in said
 
 
 # -- a second schedule, and what is known by name

@@ -20,7 +20,7 @@ import functools
 import gc
 import itertools
 import weakref
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import torch
@@ -97,10 +97,19 @@ class Claim:
     Args:
         model: The model.
         parameters: Its trainable parameters by name.
+        optimizers: What steps them.
     """
 
-    def __init__(self, model: nn.Module, parameters: dict[str, nn.Parameter]) -> None:
+    def __init__(
+        self,
+        model: nn.Module,
+        parameters: dict[str, nn.Parameter],
+        optimizers: Sequence[torch.optim.Optimizer],
+    ) -> None:
         self._model = model
+        self._optimizers = optimizers
+        self._handles: list[Any] = []
+        self._suspected = False
         self._names: dict[torch.Tensor, str] = {each: name for name, each in parameters.items()}
         self._held: dict[torch.Tensor, tuple[nn.Module, str]] = {
             each: (module, name)
@@ -121,6 +130,8 @@ class Claim:
     def drop(self) -> None:
         """Others may exchange them again."""
         _claims.discard(self)
+        for handle in self._handles:
+            handle.remove()
 
     def check(self, module: nn.Module) -> None:
         """A forward pass in training begins: is this still the only exchange?
@@ -143,7 +154,7 @@ class Claim:
         owner, name, parameter = next(self._next)
         if not self._looked or (owner is not None and owner._parameters.get(name) is not parameter):
             self._looked = True
-            self.check_held(self._held)
+            self._look()
 
     def check_held(self, parameters: Iterable[torch.Tensor]) -> None:
         """Make sure that parameters are still those of the model.
@@ -163,6 +174,27 @@ class Claim:
                     hint="replace or shard parameters before, or `release` the model first; what"
                     " `fully_shard` shards is exchanged by it: leave `schedule` out",
                 )
+
+    def _look(self) -> None:
+        """A forward pass begins, and a parameter may not be where it was."""
+        lost = [each for each in self._held if not self._is_held(each)]
+        if not lost:
+            return
+        for module in self._model.modules():
+            if wrapper := wrapper_name(module):
+                raise InputError(_why(wrapper), field=self._names[lost[0]], hint=_HINT)
+        # `functional_call` lends others to a pass. When a step is made, none is under way.
+        self._suspected = True
+        if not self._handles:
+            self._handles = [
+                optimizer.register_step_pre_hook(self._before_step)
+                for optimizer in self._optimizers
+            ]
+
+    def _before_step(self, *_: Any) -> None:
+        if self._suspected:
+            self._suspected = False
+            self.check_held(self._held)
 
     def _is_lent(self, parameter: torch.Tensor) -> bool:
         """Whether a plain tensor stands in for it, as during `torch.func.functional_call`."""

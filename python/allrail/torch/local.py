@@ -114,7 +114,7 @@ class Local:
         self._names = {each: name for name, each in parameters.items()}
         # The model's hook holds this, and it goes with the model.
         me = weakref.ref(self)
-        self._claim = Claim(model, parameters)
+        self._claim = Claim(model, parameters, optimizers)
         self._model = weakref.ref(model)
         if isinstance(model, torch.jit.ScriptModule):  # it takes no hooks
             vars(model)[_HELD] = self

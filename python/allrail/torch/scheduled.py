@@ -114,7 +114,7 @@ class Scheduled:
             for index, (name, parameter) in enumerate(parameters.items())
         }
         self._waits = entries(model, self._slots, None)
-        self._claim = Claim(model, parameters)
+        self._claim = Claim(model, parameters, optimizers)
         self.exchange = Exchange(
             list(self._slots.values()),
             self._transport,
