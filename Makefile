@@ -12,6 +12,7 @@ OUT ?= out
 SECONDS ?= 600
 DEPENDENCIES := $(VENV)/.dependencies
 TORCH_DEPENDENCIES := $(VENV)/.torch-dependencies
+FRAMEWORKS_DEPENDENCIES := $(VENV)/.frameworks-dependencies
 DOCS_DEPENDENCIES := $(VENV)/.docs-dependencies
 RELEASE_TOOLS := $(OUT)/release/.tools
 EXTENSION := $(VENV)/.extension
@@ -103,8 +104,14 @@ test-python: $(PARTS:%=test-python-%) ## the Python tests alone
 $(PARTS:%=test-python-%): test-python-%: $(CHECKED) $(TORCH_DEPENDENCIES)
 	$(BIN)/python -m pytest -q -m 'not long' $(TESTS_$*)
 
+# Trainer, accelerate and Lightning, for the recipes of docs/guides/frameworks.md.
+$(FRAMEWORKS_DEPENDENCIES): requirements-frameworks.lock $(TORCH_DEPENDENCIES)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check \
+	  --require-hashes -r requirements-frameworks.lock
+	@touch $@
+
 .PHONY: test-long
-test-long: $(CHECKED) $(TORCH_DEPENDENCIES) ## the tests that `make test` leaves out, because they are long
+test-long: $(CHECKED) $(FRAMEWORKS_DEPENDENCIES) ## the tests that `make test` leaves out, because they are long
 	$(BIN)/python -m pytest -q -m long
 
 # The oldest torch that `allrail.torch` knows, the oldest of its backend, and today's.
@@ -269,6 +276,8 @@ lock: LOCK = $(PIN) pyproject.toml --extra dev
 lock: ## pin the Python sets again, with hashes (needs uv)
 	$(LOCK) -o requirements.lock
 	$(LOCK) --extra torch --extra ray --extra tune -c requirements.lock -o requirements-torch.lock
+	$(LOCK) --extra torch --extra ray --extra tune --extra frameworks -c requirements-torch.lock \
+	  -o requirements-frameworks.lock
 	$(LOCK) --extra docs -c requirements-torch.lock -o requirements-docs.lock
 	$(PIN) --group release -c requirements-docs.lock -o requirements-release.lock
 

@@ -189,6 +189,7 @@ class Claim:
             self._handles = [
                 optimizer.register_step_pre_hook(self._before_step)
                 for optimizer in self._optimizers
+                if hasattr(optimizer, "_optimizer_step_pre_hooks")  # some wrappers have none
             ]
 
     def _before_step(self, *_: Any) -> None:
