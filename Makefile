@@ -165,6 +165,10 @@ bench: build ## measure; nothing fails on a time
 bench-runtime: build $(TORCH_DEPENDENCIES) ## the runtime beside its peers on shaped links: ROWS="vgg16 bert"; an hour for all
 	$(BIN)/python benches/runtime $(ROWS)
 
+.PHONY: torch-suite
+torch-suite: build $(TORCH_DEPENDENCIES) ## torch's own tests of a backend over gloo and allrail: RANKS="3 4"; 20 minutes
+	$(BIN)/python benches/torch_suite.py --ranks $(or $(RANKS),3 4)
+
 .PHONY: soak
 soak: build $(TORCH_DEPENDENCIES) ## 100,000 steps, a rank killed every 10,000: nothing grows, parameters equal DDP's
 	$(BIN)/python benches/soak.py

@@ -27,6 +27,9 @@ _A_WHILE = 1800.0
 _LOOK = 1.0
 """How often it is looked for warnings, s."""
 
+_SIGNS = 1.1
+"""Within so many seconds each rank gives a sign of life, unless the job file says otherwise."""
+
 _open: dict[int, Node] = {}
 
 
@@ -256,14 +259,31 @@ class Calls:
         except RuntimeFault:
             return True  # `wait` has to say what is wrong
 
-    def finished(self) -> list[int]:
-        """Let go of the memory of what is over since this was asked last; return its tickets."""
+    def finished(self, timeout: float = 0.0) -> list[int]:
+        """Let go of the memory of what is over since this was asked last; return its tickets.
+
+        Args:
+            timeout: Seconds to wait for the first.
+        """
         with contextlib.suppress(RuntimeFault):  # whoever waits is told
-            tickets = [ticket for ticket, _ in self._node.next_completions(0.0)]
+            tickets = [ticket for ticket, _ in self._node.next_completions(timeout)]
             for ticket in tickets:
                 self._held.pop(ticket, None)
             return tickets
         return []
+
+    def watch(self, timeout: float) -> None:
+        """Wait until some operation may be over, up to a number of seconds."""
+        if not self.finished(timeout):
+            warn_of(self._node)
+            time.sleep(0.001)  # a node that has failed does not wait
+
+    def late(self, ticket: int) -> list[int]:
+        """Which ranks have not come to an operation, as their next signs of life tell."""
+        time.sleep(_SIGNS)  # or those that have just come would be blamed
+        waits = json.loads(self._node.report()).get("waits_for", [])
+        found = [one["ranks"] for one in waits if one["tensor"] == f"call {ticket}"]
+        return list(found[0]) if found else []
 
     def finish(self, ticket: int) -> None:
         """Wait for it, however long."""

@@ -1,79 +1,115 @@
 """What a collective of the backend `allrail` returns: to be waited for, or followed by a future.
 
-Two traps of torch shape it. `Future.set_exception` under `DistributedDataParallel` ends the
-process with a segmentation fault: so a plain future is completed, and what is handed out is
-`then` of it, which raises. A `Work` that torch makes from a future swallows errors: so this is a
-`Work` of our own, whose `wait` raises.
+Who waits for a work completes it. Only a future needs a thread (`futures.py`), and only one of a
+work that is not over when it is asked for.
 
-Who waits for it completes it. Only a future needs a thread that waits: one per process group,
-which starts with the first.
-
-A third one until torch 2.7 (its #146376): of a `Work` that only torch's C++ holds, as under
-`DistributedDataParallel` and functional collectives, the half in Python ends at once, and waiting
-for the other has no end. There works are kept until they were waited for; those of several tensors,
-for each of which torch may wait, for some more works.
+Two traps of torch shape it. A `Work` that torch makes from a future swallows errors: so this is a
+`Work` of our own, whose `wait` raises. Until torch 2.7 (its #146376), of a `Work` that only torch's
+C++ holds, as under `DistributedDataParallel` and functional collectives, the half in Python ends at
+once, and waiting for the other has no end. There works are kept until they were waited for; those
+of several tensors, for each of which torch may wait, for some more works.
 """
 
 from __future__ import annotations
 
-import queue
 import threading
 from collections import deque
-from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import torch.distributed as dist
 
-Finish = Callable[[float], bool]
+from allrail.errors import TrainingError
+from allrail.torch.futures import Follower, Future
+from allrail.torch.operations import Operation
 
 _FORGOTTEN = tuple(int(part) for part in torch.__version__.split(".")[:2]) < (2, 7)
 _kept: set[Work] = set()
 _lately: deque[Work] = deque(maxlen=64)
 
 
+class CollectiveTimeoutError(TrainingError, TimeoutError):
+    """A collective that is not over after the time that its caller gave it."""
+
+
+class Owner(Protocol):
+    """The process group of a work."""
+
+    follower: Follower
+    timeout: float
+
+    def named(self, ranks: list[int]) -> str:
+        """These ranks of the group, as people know them: `rank 3`, `ranks 1, 2`."""
+
+
 class Work(dist._Work):
     """An operation that is under way.
 
     Args:
-        finish: Waits for it, up to a number of seconds, and says whether it is over; raises if it
-            has failed. Called by one thread at a time, and not again once it is over.
+        operation: What is under way.
         value: The tensors that hold the result.
-        follower: Completes futures.
-        timeout: Seconds that `wait` takes at most where it is not told.
+        group: Its process group.
+        kind: What the caller knows it as, such as `all_reduce`.
+        timeout: Seconds that `wait` takes at most where it is not told; the group's if None.
     """
 
     # Until they become something else; one is made for every call.
     _over = False
     _error: Exception | None = None
-    _future: Any = None
+    _future: Future | None = None
+    _timeout: float | None = None
 
-    def __init__(self, finish: Finish, value: Any, follower: Follower, timeout: float) -> None:
+    def __init__(
+        self,
+        operation: Operation,
+        value: Any,
+        group: Owner,
+        kind: str,
+        timeout: float | None = None,
+    ) -> None:
         super().__init__()
-        self._finish = finish
+        self._operation = operation
         self._value = value
-        self._follower = follower
-        self._timeout = timeout
+        self._group = group
+        self._kind = kind
+        if timeout is not None:
+            self._timeout = timeout
         self._lock = threading.Lock()
         if _FORGOTTEN:
             _kept.add(self)
 
     def complete(self, timeout: float) -> bool:
         """Wait for it; return whether it is over, be it by an error."""
+        if self._over:
+            return True
+        failed = None
+        try:
+            if not self._operation.wait(timeout):
+                return False
+        except Exception as error:  # noqa: BLE001 - handed on to whoever waits
+            failed = error
         with self._lock:
             if not self._over:
-                try:
-                    self._over = self._finish(timeout)
-                except Exception as error:  # noqa: BLE001 - handed on to whoever waits
-                    self._over, self._error = True, error
-            return self._over
+                self._error = failed or self._delivered()
+                self._over = True
+        return True
+
+    def _delivered(self) -> Exception | None:
+        try:
+            self._operation.deliver()
+        except Exception as error:  # noqa: BLE001 - handed on to whoever waits
+            return error
+        return None
 
     def wait(self, timeout: timedelta | None = None) -> bool:
         """Return when it is over; raise if it has failed, or takes too long."""
-        seconds = timeout.total_seconds() if timeout else self._timeout
+        if timeout:
+            seconds = timeout.total_seconds()
+        else:
+            seconds = self._group.timeout if self._timeout is None else self._timeout
         if not self.complete(seconds):
-            raise TimeoutError(f"a collective is not over after {seconds:.0f} s")
+            raise self._timed_out(seconds)
         if _FORGOTTEN:
             _kept.discard(self)
             if len(self._value) > 1:
@@ -82,17 +118,27 @@ class Work(dist._Work):
             raise self._error
         return True
 
+    def _timed_out(self, seconds: float) -> Exception:
+        late = self._operation.late()
+        who = f": {self._group.named(late)} did not call it" if late else ""
+        return CollectiveTimeoutError(
+            f"timed out: it is not over after the timeout of {seconds:g} s{who}",
+            field=self._kind,
+            hint="every rank calls the same collectives in the same order: look at what those ranks"
+            " do; `init_process_group(timeout=...)` sets the time",
+        )
+
     def synchronize(self) -> None:
         """See `wait`."""
         self.wait()
 
     def is_completed(self) -> bool:
-        """Whether `wait` would return at once."""
-        return self._over or self.complete(0.0)
+        """Whether `wait` would return, or raise, at once."""
+        return self.complete(0.0)
 
     def is_success(self) -> bool:
         """Whether it is over without an error."""
-        return self.is_completed() and self._error is None
+        return self.complete(0.0) and self._error is None
 
     def exception(self) -> Exception | None:
         """What went wrong, if it is over."""
@@ -102,43 +148,34 @@ class Work(dist._Work):
         """The tensors that hold the result."""
         return self._value
 
-    def get_future(self) -> Any:
+    def source_rank(self) -> int:
+        """Of a message: who has sent it."""
+        return int(getattr(self._operation, "source", -1))
+
+    _source_rank = source_rank
+
+    def get_future(self) -> Future:
         """A future of the tensors that hold the result."""
-        if self._future is None:
-            base = torch.futures.Future()
-            self._future = base.then(self._outcome)
-            self._follower.follow(self, base)
+        with self._lock:
+            asked, self._future = self._future, self._future or Future(self._operation.name)
+        if asked is None:
+            if self.complete(0.0):
+                self.publish()  # nothing is attached to it yet
+            elif (tell := getattr(self._operation, "when_over", None)) is not None:
+                tell(self._publish_elsewhere)
+            else:
+                self._group.follower.follow(self)
         return self._future
 
-    def _outcome(self, _: Any) -> Any:
-        if self._error is not None:
-            raise self._error
-        return self._value
+    def _publish_elsewhere(self) -> None:
+        self.complete(0.0)
+        self._group.follower.publish(self)
 
-
-class Follower:
-    """Completes the futures of works, in the order in which they were asked for."""
-
-    def __init__(self) -> None:
-        self._queue: queue.SimpleQueue[tuple[Work, Any] | None] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
-
-    def follow(self, work: Work, future: Any) -> None:
-        """Complete the future when the work is over."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="allrail futures", daemon=True)
-            self._thread.start()
-        self._queue.put((work, future))
-
-    def close(self) -> None:
-        """End the thread, when all futures are complete."""
-        self._queue.put(None)
-
-    def _run(self) -> None:
-        while (entry := self._queue.get()) is not None:
-            work, future = entry
-            while not work.complete(3600.0):
-                pass
-            future.set_result(None)
-            _kept.discard(work)
-            del entry, work, future
+    def publish(self) -> None:
+        """Complete the future, which runs what is attached to it."""
+        if self._future is not None:
+            if self._error is not None:
+                self._future.fail(self._error)
+            else:
+                self._future.set_result(self._value)
+        _kept.discard(self)

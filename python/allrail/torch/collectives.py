@@ -1,0 +1,396 @@
+"""What torch's collectives become: operations of the engine, in buffers that they leave in place.
+
+The engine sums, gathers, scatters, broadcasts and exchanges. A maximum, a type that it cannot sum,
+or a reduction to one rank are made of these. Nothing here waits: what one operation has to know of
+another rank before it can begin is a `Chain`.
+
+What is wrong with a call is an `InputError` before anything is begun, where every rank can see it:
+so it is raised on all of them, and the group goes on.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial, reduce
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from allrail.errors import InputError
+from allrail.runtime.nodes import Calls
+from allrail.torch.futures import name_here
+from allrail.torch.memory import memory_of, name_of
+from allrail.torch.operations import Call, Chain, Nothing, Operation, Several
+
+Op = dist.ReduceOp
+SUM = Op.SUM
+_SUMMED = (
+    torch.float32,
+    torch.float64,
+    torch.float16,
+    torch.bfloat16,
+    torch.int8,
+    torch.int16,
+    torch.int32,
+    torch.int64,
+    torch.uint8,
+)
+_PAIRWISE: dict[Any, Callable[[torch.Tensor, torch.Tensor], torch.Tensor]] = {
+    Op.SUM: torch.add,
+    Op.AVG: torch.add,
+    Op.PRODUCT: torch.mul,
+    Op.MIN: torch.minimum,
+    Op.MAX: torch.maximum,
+    Op.BAND: torch.bitwise_and,
+    Op.BOR: torch.bitwise_or,
+    Op.BXOR: torch.bitwise_xor,
+}
+_BITWISE = (Op.BAND, Op.BOR, Op.BXOR)
+
+After = Callable[[], None] | None
+
+
+class Collectives:
+    """The collectives of one group.
+
+    Args:
+        calls: Its node; None for a group of one.
+        rank: This process in the group.
+        size: How many it has.
+    """
+
+    def __init__(self, calls: Calls | None, rank: int, size: int) -> None:
+        self._calls = calls
+        self._rank = rank
+        self._size = size
+        self._begun: tuple[int, int] | None = None
+
+    @property
+    def begun(self) -> int:
+        """How many operations without a name were begun."""
+        return 0 if self._begun is None else self._begun[1] + 1
+
+    def all_reduce(self, tensor: torch.Tensor, op: Any) -> Operation:
+        """Reduce over all ranks, in place."""
+        tensor = checked(tensor.detach() if tensor.requires_grad else tensor)
+        if op is not SUM or tensor.dtype not in _SUMMED:
+            return self._all_reduce(tensor, op)
+        buffer = tensor.contiguous()
+        if buffer is tensor:
+            return self._call("all_reduce", buffer)
+        return self._call("all_reduce", buffer, partial(copy_all, [tensor], [buffer]))
+
+    def _all_reduce(self, tensor: torch.Tensor, op: Any) -> Operation:
+        _check_reduction(tensor, op)
+        if op in (SUM, Op.AVG) and (tensor.is_complex() or tensor.dtype in _SUMMED):
+            tensor = _real(tensor)
+            buffer = tensor.contiguous()
+            after = partial(_divide_into, tensor, buffer, self._size if op == Op.AVG else 1)
+            return self._call("all_reduce", buffer, after)
+        every = [torch.empty_like(tensor) for _ in range(self._size)]
+        return self.all_gather(every, tensor, lambda: _combine(tensor, every, op))
+
+    def reduce(self, tensor: torch.Tensor, op: Any, root: int) -> Operation:
+        """Reduce to one rank; the others' tensors stay as they are."""
+        copy = checked(tensor.detach()).clone()
+        operation = self.all_reduce(copy, op)
+        if self._rank != root:
+            return operation
+        return Several([operation], partial(copy_all, [tensor], [copy]))
+
+    def reduce_scatter(
+        self, output: torch.Tensor, parts: Sequence[torch.Tensor], op: Any
+    ) -> Operation:
+        """Reduce each rank's part of every rank, and keep this one's.
+
+        Args:
+            output: Where this rank's part goes.
+            parts: One for each rank, alike in size on all ranks; they may differ among themselves.
+            op: The reduction.
+        """
+        output = checked(output.detach())
+        if len(parts) != self._size or parts[self._rank].numel() != output.numel():
+            raise InputError(
+                f"{len(parts)} parts, of which this rank's has"
+                f" {parts[self._rank].numel() if self._rank < len(parts) else 0} elements",
+                field="input",
+                hint=f"give {self._size} parts, and an output of the size of this rank's"
+                f" ({output.numel()} elements now)",
+            )
+        _check_reduction(output, op)
+        _check_alike(output, parts, "input")
+        longest = max(part.numel() for part in parts)
+        if op in (SUM, Op.AVG) and (output.is_complex() or output.dtype in _SUMMED):
+            output = _real(output)
+            rows = output.new_zeros((self._size, longest * (2 if parts[0].is_complex() else 1)))
+            for row, part in zip(rows, parts, strict=True):
+                flat = _real(part.detach()).reshape(-1)
+                row[: flat.numel()].copy_(flat)
+            mine = rows[self._rank][: output.numel()].view(output.shape)
+            by = self._size if op == Op.AVG else 1
+            return self._call("reduce_scatter", rows, partial(_divide_into, output, mine, by))
+        every = [torch.empty_like(output) for _ in range(self._size)]
+        after = partial(_combine, output, every, op)
+        return self._exchange(every, parts, longest, after)
+
+    def broadcast(self, tensor: torch.Tensor, root: int) -> Operation:
+        """Give all ranks what the root has."""
+        tensor = checked(tensor.detach())
+        buffer = tensor.contiguous()
+        back = None if buffer is tensor else partial(copy_all, [tensor], [buffer])
+        return self._call("broadcast", _bytes(buffer), back, root)
+
+    def all_gather(
+        self, outputs: Sequence[torch.Tensor], tensor: torch.Tensor, after: After = None
+    ) -> Operation:
+        """Collect every rank's tensor; all are of one size."""
+        tensor = checked(tensor.detach())
+        if len(outputs) != self._size or any(one.numel() != tensor.numel() for one in outputs):
+            sizes = ", ".join(str(one.numel()) for one in outputs)
+            raise InputError(
+                f"outputs of {sizes} elements for {self._size} tensors of {tensor.numel()}",
+                field="output",
+                hint="tensors of different sizes are not supported by allrail; use"
+                " `all_gather_object`, or pad them to the largest",
+            )
+        _check_alike(tensor, outputs, "output")
+        return self._gather(outputs, tensor, after)
+
+    def gather(self, outputs: Sequence[torch.Tensor] | None, tensor: torch.Tensor) -> Operation:
+        """Collect every rank's tensor on the one that has outputs."""
+        tensor = checked(tensor.detach())
+        outputs = outputs or []
+        # Only the root can see this: it takes part all the same, or others would wait in vain.
+        wrong = [one for one in outputs if one.numel() != tensor.numel()]
+        return self._gather(outputs, tensor, partial(_refuse_gathered, tensor, wrong))
+
+    def _gather(
+        self, outputs: Sequence[torch.Tensor], tensor: torch.Tensor, after: After
+    ) -> Operation:
+        every = tensor.new_empty((self._size, *tensor.shape))
+        every[self._rank].copy_(tensor)
+
+        def deliver() -> None:
+            if after is not None and not outputs:
+                return after()
+            copy_all(outputs, list(every))
+            return None if after is None else after()
+
+        return self._call("all_gather", _bytes(every), deliver)
+
+    def scatter(self, output: torch.Tensor, parts: Sequence[torch.Tensor], root: int) -> Operation:
+        """Give each rank its own of the root's tensors, all of one size."""
+        output = checked(output.detach())
+        every = output.new_empty((self._size, *output.shape))
+        if self._rank == root:
+            if len(parts) != self._size or any(one.numel() != output.numel() for one in parts):
+                sizes = ", ".join(str(one.numel()) for one in parts)
+                raise InputError(
+                    f"parts of {sizes} elements for {self._size} ranks, and an output of"
+                    f" {output.numel()}",
+                    field="scatter_list",
+                    hint="parts of different sizes are not supported by allrail; use"
+                    " `scatter_object_list`, or pad them to the largest",
+                )
+            _check_alike(output, parts, "scatter_list")
+            copy_all(list(every), parts)
+        after = partial(copy_all, [output], [every[self._rank]])
+        return self._call("broadcast", _bytes(every), after, root)
+
+    def all_to_all(
+        self, outputs: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor], *, even: bool
+    ) -> Operation:
+        """Exchange parts; where sizes may differ, ranks tell each other the largest first."""
+        if not len(outputs) == len(tensors) == self._size:
+            raise InputError(
+                f"{len(tensors)} parts are sent and {len(outputs)} are received",
+                field="input",
+                hint=f"give as many as there are ranks: {self._size}",
+            )
+        _check_alike(tensors[0], (*tensors, *outputs), "output")
+        longest = max(each.numel() for each in (*outputs, *tensors))
+        if even:
+            return self._exchange(outputs, tensors, longest)
+        sizes = torch.zeros(self._size, dtype=torch.int64)
+        sizes[self._rank] = longest
+        first = self._call("all_gather", _bytes(sizes))
+        name = first.name and f"{first.name}>"
+        return Chain(first, lambda: self._exchange(outputs, tensors, int(sizes.max()), name=name))
+
+    def _exchange(
+        self,
+        outputs: Sequence[torch.Tensor],
+        tensors: Sequence[torch.Tensor],
+        longest: int,
+        after: After = None,
+        name: str | None = None,
+    ) -> Operation:
+        """Exchange parts in rows of the size of the longest of all ranks."""
+        rows = tensors[0].new_zeros((self._size, longest))
+        for row, each in zip(rows, tensors, strict=True):
+            row[: each.numel()].copy_(each.detach().reshape(-1))
+
+        def deliver() -> None:
+            for row, output in zip(rows, outputs, strict=True):
+                output.detach().copy_(row[: output.numel()].view(output.shape))
+            if after is not None:
+                after()
+
+        return self._call("all_to_all", _bytes(rows), deliver, name=name)
+
+    def _call(
+        self,
+        kind: str,
+        buffer: torch.Tensor,
+        after: After = None,
+        root: int = 0,
+        name: str | None = None,
+    ) -> Operation:
+        """Begin an operation in place in a contiguous buffer; `after` runs when it is over."""
+        calls = self._calls
+        if calls is None or not buffer.numel():
+            return Nothing(after)
+        thread = threading.get_ident()
+        name = name or name_here(thread)
+        if name is not None:
+            ticket = calls.begin(kind, memory_of(buffer), root=root, name=name)
+            return Call(calls, ticket, buffer, after, name)
+        if self._begun is not None and self._begun[0] != thread:
+            self._check_order(kind, calls)
+        ticket = calls.begin(kind, memory_of(buffer), root=root)
+        self._begun = thread, ticket
+        return Call(calls, ticket, buffer, after)
+
+    def _check_order(self, kind: str, calls: Calls) -> None:
+        """Ranks pair collectives by their order, which those of two threads at once have not.
+
+        One thread after another is right: so what counts is whether the other's is under way.
+        """
+        if self._begun is None or calls.is_over(self._begun[1]):
+            return
+        raise InputError(
+            "it begins while one of another thread is under way, and ranks could pair them wrongly",
+            field=kind,
+            hint="give each thread a process group of its own (`torch.distributed.new_group`), or"
+            " wait for the one before the other begins",
+        )
+
+
+def op_of(opts: Any) -> Any:
+    """The reduction that options ask for; a sum is `SUM` itself, as comparing costs more."""
+    if opts is None or opts.reduceOp == SUM:
+        return SUM
+    return getattr(opts.reduceOp, "op", opts.reduceOp)
+
+
+def checked(tensor: torch.Tensor) -> torch.Tensor:
+    """A tensor that an operation may read and write: dense, with elements that are apart."""
+    if tensor.layout is not torch.strided:
+        raise InputError(
+            "sparse tensors are not supported by allrail; use `tensor.to_dense()`",
+            field="tensor",
+            value=str(tensor.layout).removeprefix("torch."),
+            hint="give `tensor.to_dense()`; gradients of embeddings travel as rows with"
+            ' `allrail.torch.schedule(..., sparse="gather")`',
+        )
+    if not tensor.is_contiguous() and torch._debug_has_internal_overlap(tensor) == 1:
+        raise InputError(
+            "its elements overlap in memory, so there is no one place for each result",
+            field="tensor",
+            value=f"strides {tuple(tensor.stride())} for shape {tuple(tensor.shape)}",
+            hint="give `tensor.contiguous()`, as of what `expand` has made",
+        )
+    return tensor
+
+
+def copy_all(targets: Sequence[torch.Tensor], sources: Sequence[torch.Tensor]) -> None:
+    """Copy several tensors, each into one of the same size."""
+    with torch.no_grad():
+        for target, source in zip(targets, sources, strict=True):
+            target.detach().copy_(source.detach().view(target.shape))
+
+
+def rows_of(tensor: torch.Tensor, size: int) -> list[torch.Tensor]:
+    """A tensor's part for each rank."""
+    if tensor.numel() % size:
+        raise InputError(
+            f"its {tensor.numel()} elements cannot be divided among {size} ranks",
+            field="tensor",
+            hint="pad it, or give the size of each rank's part",
+        )
+    tensor = tensor.detach()
+    if tensor.is_contiguous():
+        return list(tensor.view(size, -1))
+    return list(tensor.chunk(size))
+
+
+def _check_reduction(tensor: torch.Tensor, op: Any) -> None:
+    """Refuse what has no meaning, or no code, before any rank has begun."""
+    dtype = name_of(tensor.dtype)
+    name = str(op).rpartition(".")[2]
+    if op not in _PAIRWISE:
+        instead = "`SUM` of `tensor * factor`" if name == "PREMUL_SUM" else "`SUM`"
+        raise _refused(name, f"it is not supported by allrail; use {instead}")
+    if tensor.is_complex() and op not in (SUM, Op.AVG):
+        raise _refused(name, f"complex numbers ({dtype}) have no {name}", "`SUM` or `AVG`")
+    if op in _BITWISE and tensor.is_floating_point():
+        raise _refused(name, f"{dtype} has no bits to combine", "an integer type")
+    if op == Op.AVG and tensor.dtype is torch.bool:
+        raise _refused(name, "the average of truth values is none of them", "`MAX` or `MIN`")
+    try:
+        _PAIRWISE[op](tensor.new_zeros(1), tensor.new_zeros(1))
+    except (RuntimeError, TypeError):
+        why = f"{name} of {dtype} is not supported by allrail; use float32 or another type"
+        raise _refused(name, why) from None
+
+
+def _refused(op: str, why: str, instead: str = "") -> InputError:
+    return InputError(why, field="op", value=op, hint=instead and f"use {instead}")
+
+
+def _check_alike(tensor: torch.Tensor, others: Sequence[torch.Tensor], field: str) -> None:
+    for other in others:
+        if other.dtype != tensor.dtype:
+            raise InputError(
+                f"{name_of(other.dtype)} is given with {name_of(tensor.dtype)}",
+                field=field,
+                hint="give all tensors of a collective in one type",
+            )
+
+
+def _refuse_gathered(tensor: torch.Tensor, wrong: Sequence[torch.Tensor]) -> None:
+    if wrong:
+        raise InputError(
+            f"an output has {wrong[0].numel()} elements, and the tensors have {tensor.numel()}",
+            field="gather_list",
+            hint="tensors of different sizes are not supported by allrail; use `gather_object`, or"
+            " pad them to the largest",
+        )
+
+
+def _combine(target: torch.Tensor, every: list[torch.Tensor], op: Any) -> None:
+    result = reduce(_PAIRWISE[op], every)
+    target.copy_(_divide(result, len(every)) if op == Op.AVG else result)
+
+
+def _real(tensor: torch.Tensor) -> torch.Tensor:
+    return torch.view_as_real(tensor) if tensor.is_complex() else tensor
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.view(-1).view(torch.uint8) if tensor.numel() else tensor.view(-1)
+
+
+def _divide(tensor: torch.Tensor, by: int) -> torch.Tensor:
+    if tensor.is_floating_point():
+        return tensor.div_(by)
+    return tensor.div_(by, rounding_mode="trunc")
+
+
+def _divide_into(target: torch.Tensor, source: torch.Tensor, by: int) -> None:
+    if target is not source:
+        target.copy_(source)
+    if by != 1:
+        _divide(target, by)
