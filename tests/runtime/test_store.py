@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 import http.client
 import socket
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
 from allrail.errors import InputError, TrainingError
-from allrail.runtime import store
+from allrail.runtime import door, store
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.store import REQUEST, Client, NotSetError, Server, host_and_port
 
@@ -40,8 +42,10 @@ def ask(server, method, path, body=None, headers=None):
         connection.close()
 
 
-def allowed(**more):
-    return {"Authorization": f"Bearer {TOKEN}"} | more
+def allowed(method, path, body=b"", token=TOKEN, **more):
+    digest = store._digest(body or b"")
+    proof = store._proof(token.encode(), "ask", "n", method, path, digest)
+    return {"Allrail-Proof": f"n {proof}", "Allrail-Digest": digest} | more
 
 
 def test_keeps_texts_under_keys(client):
@@ -91,12 +95,59 @@ def test_a_store_that_is_gone_is_said(server):
         Agreement(gone, 1, 2, "test").on("sum", 1, sum)
 
 
-@pytest.mark.parametrize("headers", [{}, {"Authorization": "Bearer x"}, {"Authorization": TOKEN}])
 @pytest.mark.parametrize("method", ["GET", "PUT"])
-def test_strangers_are_refused(server, client, method, headers):
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": f"Bearer {TOKEN}"},
+        {"Allrail-Proof": TOKEN},
+        {"Allrail-Proof": ""},
+        allowed("GET", "/other"),
+        allowed("PUT", "/other"),
+        allowed("GET", "/secret", token="another"),
+        allowed("PUT", "/secret", b"x", token="another"),
+    ],
+)
+def test_strangers_are_refused_and_learn_nothing(server, client, method, headers):
     client.set("secret", '"s"')
-    assert ask(server, method, "/secret", b"" if method == "PUT" else None, headers)[0] == 403
+    assert ask(server, method, "/secret", b"" if method == "PUT" else None, headers) == (403, b"")
     assert client.get("secret") == '"s"'
+
+
+@pytest.mark.parametrize("words", [b"GET /secret HTTP/1.1\r\n\r\n", b"\xff" * 400 + b"\n", b"?\n"])
+def test_strangers_are_not_told_what_serves(server, words):
+    with socket.create_connection(host_and_port(server.address), timeout=5) as stranger:
+        stranger.sendall(words)
+        stranger.shutdown(socket.SHUT_WR)
+        said = b"".join(iter(lambda: stranger.recv(4096), b""))
+    assert said in {b"HTTP/1.0 403 \r\n\r\n", b""}
+
+
+def test_what_was_proved_is_not_good_for_another_body(server, client):
+    client.set("a", "1")
+    assert ask(server, "PUT", "/a", b"2", allowed("PUT", "/a", b"1"))[0] == 400
+    assert client.get("a") == "1"
+
+
+def test_the_token_is_never_sent_and_who_lacks_it_answers_in_vain():
+    """A stranger at the store's address hears no token, and nothing that it says is believed."""
+    heard = []
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer():
+            stranger, _ = listener.accept()
+            with stranger:
+                heard.append(stranger.recv(65536))
+                stranger.sendall(b"HTTP/1.0 200 OK\r\nContent-Length: 1\r\n\r\n1")
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        client = Client(f"http://127.0.0.1:{listener.getsockname()[1]}", TOKEN, patience=1)
+        with pytest.raises(InputError, match="refuses this token"):
+            client.get("a")
+        thread.join()
+    assert TOKEN.encode() not in heard[0]
 
 
 def test_another_job_is_told_so(server):
@@ -112,8 +163,10 @@ def test_what_is_too_long_is_refused(server, client, monkeypatch):
     client.set("a", "x" * 100)
     with pytest.raises(TrainingError, match="100 bytes at most"):
         client.set("a", "x" * 101)
-    assert ask(server, "PUT", "/a", b"x", allowed(**{"Content-Length": "-1"}))[0] == 413
-    assert ask(server, "PUT", "/a", None, allowed(**{"Transfer-Encoding": "chunked"}))[0] == 413
+    for header in ({"Content-Length": "-1"}, {"Transfer-Encoding": "chunked"}):
+        body = b"x" if "Content-Length" in header else None
+        headers = allowed("PUT", "/a", body, **header)
+        assert ask(server, "PUT", "/a", body, headers)[0] == 413
     with pytest.raises(TrainingError, match="512 characters at most"):
         client.set("k" * 513, "")
     client.set("b", "y" * 100)
@@ -126,29 +179,121 @@ def test_what_is_too_long_is_refused(server, client, monkeypatch):
 
 def test_nothing_but_texts_of_keys_is_served(server):
     for method in ("POST", "DELETE", "PATCH", "CONNECT"):
-        assert ask(server, method, "/a", None, allowed())[0] == 501
-    assert ask(server, "GET", "/../../etc/passwd", None, allowed())[0] == 404
+        assert ask(server, method, "/a", None, allowed(method, "/a"))[0] == 501
+    path = "/../../etc/passwd"
+    assert ask(server, "GET", path, None, allowed("GET", path))[0] == 404
 
 
-def test_who_floods_or_trickles_is_hung_up_on(server, monkeypatch):
-    monkeypatch.setattr(store, "REQUEST", 0.3)
-    strangers = []
-    for _ in range(2 * store.CONNECTIONS):
-        stranger = socket.create_connection(host_and_port(server.address))
-        stranger.sendall(b"GET /a HT")
-        strangers.append(stranger)
-    time.sleep(0.1)
-    assert threading.active_count() < store.CONNECTIONS + 5
-    began = time.monotonic()
-    client = Client(server.address, TOKEN, patience=5)
-    client.set("a", "1")  # it has to ask more than once
-    assert client.get("a") == "1"
-    assert time.monotonic() - began < 3
+KINDS = {
+    "silent": b"",
+    "half a line": b"GET /a HT",
+    "headers without end": b"GET /a HTTP/1.1\r\n" + b"a: b\r\n" * 50,
+    "a body that does not come": b"PUT /a HTTP/1.1\r\nContent-Length: 9\r\n",
+    "garbage": b"\xff\n" * 100,
+}
+
+# Strangers come, say their words, drip, and come again when they are hung up on.
+CROWD = """
+import contextlib, socket, sys, time
+host, port, count, *words = sys.argv[1:]
+words = [bytes.fromhex(one) for one in words]
+def come(place):
+    one = socket.create_connection((host, int(port)), timeout=5)
+    with contextlib.suppress(OSError):
+        one.sendall(words[place % len(words)])
+    one.setblocking(False)
+    return one
+crowd = [come(place) for place in range(int(count))]
+print(len(crowd), flush=True)
+while True:
+    for place, one in enumerate(crowd):
+        try:
+            if place % 2:
+                one.send(b"x")
+            if one.recv(4096):
+                continue
+        except BlockingIOError:
+            continue
+        except OSError:
+            pass
+        one.close()
+        crowd[place] = come(place)
+    time.sleep(0.01)
+"""
+
+
+@contextlib.contextmanager
+def crowd_at(server, count, kinds):
+    """Strangers from a process of their own."""
+    host, port = host_and_port(server.address)
+    words = [KINDS[kind].hex() for kind in kinds]
+    command = [sys.executable, "-c", CROWD, host, str(port), str(count), *words]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as crowd:
+        try:
+            assert crowd.stdout.readline().strip() == str(count)
+            yield
+        finally:
+            crowd.kill()
+
+
+@pytest.mark.parametrize("kinds", [*([kind] for kind in KINDS), list(KINDS)], ids=str)
+@pytest.mark.parametrize("count", [1, 18, 70, 1000])
+def test_strangers_do_not_delay_who_has_the_token(server, count, kinds):
+    """However many there are, whatever they say, and though they come again at once."""
+    with crowd_at(server, count, kinds):
+        began = time.monotonic()
+        client = Client(server.address, TOKEN, patience=20)
+        for number in range(10):
+            client.set(f"key {number}", str(number))
+            assert client.get(f"key {number}") == str(number)
+        # 20 requests in less time than any one stranger may stay.
+        assert time.monotonic() - began < 3
+        # They cost no threads.
+        assert threading.active_count() < 10
+
+
+def test_who_stays_silent_is_hung_up_on_and_who_has_the_token_keeps_its_place(monkeypatch):
+    monkeypatch.setattr(store, "REQUEST", 1.0)
+    server = Server(TOKEN)
+    slow = socket.create_connection(host_and_port(server.address), timeout=5)
+    headers = allowed("PUT", "/a", b"1", **{"Content-Length": "1"})
+    slow.sendall(b"PUT /a HTTP/1.1\r\n")
+    slow.sendall("".join(f"{name}: {value}\r\n" for name, value in headers.items()).encode())
+    slow.sendall(b"\r\n")
+    time.sleep(0.2)
+    strangers = [
+        socket.create_connection(host_and_port(server.address), timeout=5)
+        for _ in range(2 * door.STRANGERS)
+    ]
+    slow.sendall(b"1")
+    assert slow.recv(4096).startswith(b"HTTP/1.0 204")
     for stranger in strangers:
-        stranger.settimeout(2)
         with contextlib.suppress(ConnectionResetError):
             assert not stranger.recv(1)
         stranger.close()
+    slow.close()
+    server.close()
+
+
+def test_a_crowd_from_one_host_gives_way_before_others(server):
+    """Of the sources of strangers, the one with most of them loses its oldest."""
+    few = [
+        socket.create_connection(
+            host_and_port(server.address), timeout=5, source_address=(f"127.0.0.{place}", 0)
+        )
+        for place in (2, 3, 4)
+    ]
+    crowd = [
+        socket.create_connection(host_and_port(server.address), timeout=5)
+        for _ in range(4 * door.STRANGERS)
+    ]
+    assert crowd[0].recv(1) == b""  # it is the oldest of them
+    for one in few:
+        one.settimeout(0.1)
+        with pytest.raises(TimeoutError):
+            one.recv(1)
+    for one in [*few, *crowd]:
+        one.close()
 
 
 @pytest.mark.parametrize(

@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 from allrail import _core
 from allrail.errors import InputError, show
 from allrail.runtime.agreement import Agreement
+from allrail.runtime.handover import hand_over
 from allrail.runtime.record import folder as traced
 from allrail.runtime.record import recording
 
@@ -69,9 +70,17 @@ class Job:
         return bool(self.keys.get("interfaces"))
 
     @property
+    def names_secret(self) -> bool:
+        """Whether a file has the secret."""
+        return bool(os.environ.get(SECRET_FILE)) or self.keys.get("secret") not in {
+            None,
+            _FROM_STORE,
+        }
+
+    @property
     def draws_secret(self) -> bool:
-        """Whether a secret is drawn and handed round, rather than read."""
-        return not os.environ.get(SECRET_FILE) and self.keys.get("secret") == _FROM_STORE
+        """Whether a secret is drawn and may go through the job's store."""
+        return not self.names_secret and self.keys.get("secret") == _FROM_STORE
 
     @property
     def trace(self) -> Path | None:
@@ -279,20 +288,10 @@ def settings_of_all(
     Raises:
         InputError: The file does not fit this job, or one of its hosts; it is raised on all ranks.
     """
-    drawn, size = agreement.on(
-        "drawn", [secrets.token_hex(32) if rank == 0 else "", size], lambda said: said[0]
-    )
+    drawn, size = _drawn(job, agreement, one_host=one_host, size=size)
 
     def make() -> dict[str, Any]:
-        # On one machine, only what is on it can reach the ports.
-        secret = job.secret() or (drawn if one_host or job.draws_secret else None)
-        if job.draws_secret and not one_host and rank == 0:
-            warnings.warn(
-                "the secret of this job is handed round through its store, which whoever reaches"
-                " that can read: on a network that others use, name a file in `secret`",
-                RuntimeWarning,
-                stacklevel=2,
-            )
+        secret = job.secret() or drawn
         return job.settings(
             rank=rank,
             ranks=ranks,
@@ -309,6 +308,36 @@ def settings_of_all(
 
     settings, _ = agreement.together("settings", make, tells=proof, decide=_same_secret)
     return settings
+
+
+def _drawn(
+    job: Job, agreement: Agreement, *, one_host: bool, size: int | None
+) -> tuple[str | None, int | None]:
+    """Return a secret for ranks that no file gives one, and rank 0's size.
+
+    What a file holds never goes to another rank; what is drawn goes through the store only where
+    the job file says so and there is no better way.
+    """
+    mine = [job.names_secret, job.draws_secret, size]
+    named, by_store, size = agreement.on(
+        "secret from",
+        mine,
+        lambda said: [all(s[0] for s in said), any(s[1] for s in said), said[0][2]],
+    )
+    if named or not (one_host or by_store):
+        return None, size
+    if one_host:
+        return hand_over(agreement, or_by_store=job.draws_secret), size
+    here = secrets.token_hex(32) if agreement.rank == 0 and job.draws_secret else None
+    if here is not None:
+        warnings.warn(
+            "the secret of this job is handed round through its store, which whoever reaches"
+            " that can read: on a network that others use, name a file in `secret`",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    drawn: str | None = agreement.on("drawn", here, lambda said: said[0])
+    return drawn, size
 
 
 _ALIKE = {

@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import json
 import os
-import secrets
 import time
 import warnings
 import weakref
@@ -21,6 +20,7 @@ from allrail._core import Node, RuntimeFault
 from allrail.errors import InputError, TrainingError
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.environment import local_rank
+from allrail.runtime.handover import hand_over
 from allrail.runtime.job import Job, find_job, settings_of_all
 
 _A_WHILE = 1800.0
@@ -46,8 +46,7 @@ def settings_of(
     """
     known = find_job({"schema_version": 1}).settings(rank=rank, ranks=ranks) | (settings or {})
     if known.get("secret") is None:
-        # Whoever reads the store can join; on one machine, only what is on it can reach the ports.
-        known |= agreement.on("secret", None, lambda _: {"secret": secrets.token_hex(32)})
+        known |= {"secret": hand_over(agreement)}
     return known | {"rank": rank, "ranks": ranks, "job": agreement.name}
 
 

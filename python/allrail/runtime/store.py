@@ -4,32 +4,32 @@
 connect, some kilobytes: no tensor goes through it. Whoever has its token can read and write all of
 it, and so join the job: it is for this host, or for a network that the job trusts (SECURITY.md).
 
-A request without the token is refused before its body is read. What is sent is text, in bounded
-pieces; nothing is ever unpickled or run. A stranger who opens many connections, or sends slowly,
-can delay others: `CONNECTIONS` requests are served at a time, none for longer than `REQUEST`
-seconds, and others are hung up on, who ask again.
+The token itself is never sent: a request proves it by an HMAC over what it asks for, and an answer
+by one over what it says to that request. What is sent is text, in bounded pieces; nothing is ever
+unpickled or run. A connection that has proved nothing stands at the `door`, where it neither delays
+others nor costs a thread.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import hmac
 import http.client
-import socket
-import socketserver
+import io
+import secrets
 import threading
 import time
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from allrail.errors import InputError, TrainingError
+from allrail.runtime.door import Door, Known
 
 LARGEST_KEY = 512
 LARGEST_VALUE = 8 << 20
 LARGEST_STORE = 64 << 20
-CONNECTIONS = 16
 REQUEST = 5.0
 
 # Seconds that a key, or the store, is waited for.
@@ -63,7 +63,7 @@ class Client:
     def __init__(self, address: str, token: str, *, patience: float = _PATIENCE) -> None:
         self._host, self._port = host_and_port(address)
         self._address = address
-        self._headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        self._token = token.encode()
         self._patience = patience
 
     def set(self, key: str, value: str, /) -> None:
@@ -103,14 +103,22 @@ class Client:
     def _once(self, method: str, key: str, body: bytes | None) -> tuple[int, str]:
         """Return the status, 0 if it cannot be reached, and the text."""
         connection = http.client.HTTPConnection(self._host, self._port, timeout=REQUEST)
+        path, nonce = "/" + quote(key, safe="/"), secrets.token_hex(16)
+        digest = _digest(body or b"")
+        proof = _proof(self._token, "ask", nonce, method, path, digest)
+        headers = {_PROOF: f"{nonce} {proof}", _DIGEST: digest}
         try:
-            connection.request(method, "/" + quote(key, safe="/"), body, self._headers)
+            connection.request(method, path, body, headers)
             response = connection.getresponse()
-            return response.status, response.read(LARGEST_VALUE).decode()
+            said, status = response.read(LARGEST_VALUE), response.status
         except (OSError, http.client.HTTPException) as error:
             return 0, str(error) or type(error).__name__
         finally:
             connection.close()
+        proof = _proof(self._token, "answer", nonce, str(status), _digest(said))
+        if not hmac.compare_digest(response.headers.get(_PROOF, "").encode(), proof.encode()):
+            return 403, ""
+        return status, said.decode()
 
 
 class NotSetError(RuntimeError):
@@ -129,9 +137,12 @@ class Server:
     def __init__(self, token: str, host: str = "127.0.0.1", port: int = 0) -> None:
         named = f"[{host}]" if ":" in host else host
         why = "everyone could reach it" if host in {"0.0.0.0", "::"} else ""  # noqa: S104
+        self._token, self._texts = token.encode(), _Texts()
         try:
             if not why:
-                self._server = _Http(host, port, partial(_Request, token, _Texts()))
+                self._door = Door(
+                    host, port, self._is_right, refusal=b"HTTP/1.0 403 \r\n\r\n", patience=REQUEST
+                )
         except OSError as error:
             why = error.strerror or str(error)
         if why:
@@ -141,16 +152,102 @@ class Server:
                 value=f"http://{named}:{port}",
                 hint="take one address of this host, and a port that is free",
             )
-        self.address = f"http://{named}:{self._server.server_address[1]}"
-        serve_forever = partial(self._server.serve_forever, poll_interval=0.05)
-        self._thread = threading.Thread(target=serve_forever, name="allrail store", daemon=True)
+        self.address = f"http://{named}:{self._door.port}"
+        self._ends = threading.Event()
+        self._thread = threading.Thread(target=self._serve, name="allrail store", daemon=True)
         self._thread.start()
 
     def close(self) -> None:
         """Stop answering."""
-        self._server.shutdown()
-        self._server.server_close()
+        self._ends.set()
         self._thread.join()
+        self._door.close()
+
+    def _is_right(self, head: bytes) -> bool:
+        asked = _asked(head)
+        return asked is not None and hmac.compare_digest(
+            asked.proof.encode(errors="replace"), asked.right_proof(self._token).encode()
+        )
+
+    def _serve(self) -> None:
+        while not self._ends.is_set():
+            for known in self._door.wait(0.05):
+                answer = partial(self._answer, known)
+                threading.Thread(target=answer, name="allrail store's answer", daemon=True).start()
+
+    def _answer(self, known: Known) -> None:
+        """Serve one request, and end its connection."""
+        asked = _asked(known.head)
+        with known.peer as peer, contextlib.suppress(OSError):
+            if asked is not None:
+                status, said = self._served(asked, known)
+                proof = _proof(self._token, "answer", asked.nonce, str(status), _digest(said))
+                lines = [f"HTTP/1.0 {status} ", f"{_PROOF}: {proof}"]
+                if status != 204:
+                    lines.append(f"Content-Length: {len(said)}")
+                peer.sendall("\r\n".join([*lines, "", ""]).encode() + said)
+
+    def _served(self, asked: _Asked, known: Known) -> tuple[int, bytes]:
+        """The status of an answer, and what it says."""
+        key = unquote(asked.path[1:])
+        if len(key) > LARGEST_KEY:
+            return 414, f"a key has {LARGEST_KEY} characters at most".encode()
+        if asked.method == "GET":
+            found = self._texts.get(key)
+            return (404, b"") if found is None else (200, found)
+        if asked.method != "PUT":
+            return 501, b""
+        if not asked.length.isdecimal() or int(asked.length) > LARGEST_VALUE:
+            return 413, f"a text has {LARGEST_VALUE} bytes at most".encode()
+        text = bytearray(known.rest)
+        while len(text) < int(asked.length) and (more := known.peer.recv(1 << 16)):
+            text += more
+        if not hmac.compare_digest(_digest(bytes(text)).encode(), asked.digest.encode()):
+            return 400, b"it is not what was proved"
+        if not self._texts.set(key, bytes(text)):
+            return 507, f"it is full: {LARGEST_STORE} bytes".encode()
+        return 204, b""
+
+
+class _Asked(NamedTuple):
+    """What the head of a request says."""
+
+    method: str
+    path: str
+    nonce: str
+    proof: str
+    digest: str
+    length: str
+
+    def right_proof(self, token: bytes) -> str:
+        """What its proof must be."""
+        return _proof(token, "ask", self.nonce, self.method, self.path, self.digest)
+
+
+def _asked(head: bytes) -> _Asked | None:
+    """Take the head of a request apart; None if it is none."""
+    line, _, rest = head.partition(b"\r\n")
+    try:
+        method, path, _ = line.decode("ascii").split(" ")
+        headers = http.client.parse_headers(io.BytesIO(rest + b"\r\n\r\n"))
+    except (ValueError, http.client.HTTPException):
+        return None
+    nonce, _, proof = headers.get(_PROOF, "").partition(" ")
+    digest, length = headers.get(_DIGEST, ""), headers.get("Content-Length", "")
+    return _Asked(method, path, nonce, proof, digest, length)
+
+
+_PROOF = "Allrail-Proof"
+_DIGEST = "Allrail-Digest"
+
+
+def _digest(body: bytes) -> str:
+    return hashlib.sha256(body).hexdigest()
+
+
+def _proof(token: bytes, *words: str) -> str:
+    """Return what only who has the token can say of words; none of them has a line's end."""
+    return hmac.new(token, "\n".join(words).encode(), "sha256").hexdigest()
 
 
 _served: dict[str, Server] = {}
@@ -209,93 +306,3 @@ class _Texts:
             self._bytes += more
             self._texts[key] = text
             return True
-
-
-class _Http(ThreadingHTTPServer):
-    request_queue_size = 1024
-
-    def __init__(self, host: str, port: int, handler: Any) -> None:
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._since: dict[Any, float] = {}
-        super().__init__((host, port), handler)
-
-    def server_bind(self) -> None:
-        # Its parent's asks the network for the name of this host, which can take long.
-        socketserver.TCPServer.server_bind(self)
-
-    def process_request(self, request: Any, client_address: Any) -> None:
-        if len(self._since) >= CONNECTIONS:
-            self.shutdown_request(request)
-            return
-        self._since[request] = time.monotonic()
-        super().process_request(request, client_address)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
-        try:
-            super().process_request_thread(request, client_address)
-        finally:
-            self._since.pop(request, None)
-
-    def service_actions(self) -> None:
-        super().service_actions()
-        late = time.monotonic() - REQUEST
-        for request, since in list(self._since.items()):
-            if since < late:
-                with contextlib.suppress(OSError):
-                    request.shutdown(socket.SHUT_RDWR)
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A peer that hangs up is no news."""
-
-
-class _Request(BaseHTTPRequestHandler):
-    timeout = REQUEST
-
-    def __init__(self, token: str, texts: _Texts, *arguments: Any) -> None:
-        self._token = f"Bearer {token}".encode()
-        self._texts = texts
-        super().__init__(*arguments)
-
-    def do_GET(self) -> None:
-        if (key := self._key()) is None:
-            return
-        text = self._texts.get(key)
-        self._answer(404 if text is None else 200, text or b"")
-
-    def do_PUT(self) -> None:
-        if (key := self._key()) is None:
-            return
-        length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or int(length) > LARGEST_VALUE:
-            self._answer(413, f"a text has {LARGEST_VALUE} bytes at most".encode())
-            return
-        text = self.rfile.read(int(length))
-        if len(text) != int(length):
-            self._answer(400, b"it ends early")
-        elif self._texts.set(key, text):
-            self._answer(204, b"")
-        else:
-            self._answer(507, f"it is full: {LARGEST_STORE} bytes".encode())
-
-    def _key(self) -> str | None:
-        """The key that is asked for, if the asker may ask."""
-        said = self.headers.get("Authorization", "").encode("utf-8", "replace")
-        key = unquote(self.path[1:])
-        if not hmac.compare_digest(said, self._token):
-            self._answer(403, b"another token")
-        elif len(key) > LARGEST_KEY:
-            self._answer(414, f"a key has {LARGEST_KEY} characters at most".encode())
-        else:
-            return key
-        return None
-
-    def _answer(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        if status != 204:
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *arguments: Any) -> None:  # noqa: A002
-        """Nothing: requests are no news."""

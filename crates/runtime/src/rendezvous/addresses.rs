@@ -1,15 +1,18 @@
 //! Listening at an address, dialling one, and the table of them.
 //!
-//! Beside each TCP port a rank listens at a local name of the same text (an abstract Unix address, which is
-//! seen in its network namespace only): who can be reached there is on this host.
+//! Beside each TCP port a rank listens at a local name (an abstract Unix address, which is seen in its network
+//! namespace only): who can be reached there is on this host. The name is made of the secret, so that nobody
+//! else can take it before the rank does.
 
 use std::net::{IpAddr, SocketAddr};
 
-use socket2::SockAddr;
+use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 
-use socket2::{Domain, Protocol, Socket, Type};
-
+use crate::auth::Secret;
 use crate::{RuntimeError, Settings};
+
+/// How many connections wait at most until this rank looks; what the system allows may be less.
+const BACKLOG: i32 = 1 << 16;
 
 pub(super) fn listen(ip: IpAddr, port: u16) -> std::io::Result<Socket> {
     let address = SocketAddr::new(ip, port);
@@ -17,38 +20,41 @@ pub(super) fn listen(ip: IpAddr, port: u16) -> std::io::Result<Socket> {
     // A job that was just restarted may have its port again.
     socket.set_reuse_address(port != 0)?;
     socket.bind(&address.into())?;
-    socket.listen(1024)?;
+    socket.listen(BACKLOG)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
 
-fn local(address: SocketAddr) -> std::io::Result<(Socket, SockAddr)> {
+fn local(secret: &Secret, address: SocketAddr) -> std::io::Result<(Socket, SockAddr)> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     socket.set_nonblocking(true)?;
-    Ok((socket, SockAddr::unix(format!("\0allrail {address}"))?))
+    let name = secret.prove("allrail local name", [address.to_string().as_bytes(), b"", b""]);
+    let name = name.iter().fold("\0allrail ".to_owned(), |all, byte| format!("{all}{byte:02x}"));
+    Ok((socket, SockAddr::unix(name)?))
 }
 
 /// Listens for ranks on this host.
-pub(super) fn listen_locally(address: SocketAddr) -> std::io::Result<Socket> {
-    let (socket, name) = local(address)?;
+pub(super) fn listen_locally(secret: &Secret, address: SocketAddr) -> std::io::Result<Socket> {
+    let (socket, name) = local(secret, address)?;
     socket.bind(&name)?;
-    socket.listen(1024)?;
+    socket.listen(BACKLOG)?;
     Ok(socket)
 }
 
-/// Connects with a rank on this host, of this user; an error where it is elsewhere.
-pub(super) fn dial_locally(address: SocketAddr) -> std::io::Result<Socket> {
-    let (socket, name) = local(address)?;
+/// Connects with a rank on this host, of this user; an error where it is elsewhere, `WouldBlock` where too
+/// many wait there.
+pub(super) fn dial_locally(secret: &Secret, address: SocketAddr) -> std::io::Result<Socket> {
+    let (socket, name) = local(secret, address)?;
     socket.connect(&name)?;
     is_mine(&socket)?;
     Ok(socket)
 }
 
-/// Memory is shared with processes of the same user only.
-pub(super) fn is_mine(socket: &Socket) -> std::io::Result<()> {
-    let peer = rustix::net::sockopt::socket_peercred(socket)?.uid;
-    if peer == rustix::process::geteuid() {
-        return Ok(());
+/// Memory is shared with processes of the same user only; the number of that process.
+pub(super) fn is_mine(socket: &Socket) -> std::io::Result<i32> {
+    let peer = rustix::net::sockopt::socket_peercred(socket)?;
+    if peer.uid == rustix::process::geteuid() {
+        return Ok(peer.pid.as_raw_nonzero().get());
     }
     Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, "it is another user's process"))
 }

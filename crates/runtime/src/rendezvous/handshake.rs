@@ -1,16 +1,16 @@
-//! The first words on a connection: who are you, do you have the secret, are we of one job.
+//! What two ranks say once both have proved that they have the secret ([`greeting`](super::greeting)): are we
+//! of one job, and who are you.
 //!
 //! ```text
 //! dials                                   answers
-//!   "arhs" version nonce facts      ─►
-//!                                   ◄─    "arhs" version nonce facts proof
-//!   proof                           ─►
-//!                                   ◄─    welcome
+//!   "arhs" facts proof              ─►
+//!                                   ◄─    "arhs" facts proof
 //! ```
 //!
 //! Facts are a little JSON, 4 KiB at most. No byte beyond these is read, so that the first frame stays for
 //! whoever reads frames. Where both are on one host, who has dialled then sends a byte with the memory that
-//! they exchange data through ([`Mapping`]). A proof is over all that both have said before it ([`auth`](crate::auth)).
+//! they exchange data through ([`Mapping`]). A proof is over all that both have said before it, the first
+//! words included ([`auth`](crate::auth)), and over what only their TLS session has, where there is one.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut};
@@ -27,19 +27,20 @@ use serde::{Deserialize, Serialize};
 use socket2::Socket;
 use thiserror::Error;
 
+use super::greeting::{VERSION, Words};
 use super::stream::Stream;
+use crate::Settings;
 use crate::auth::{self, Secret};
 use crate::port::link::{Link, Mapping, Memory, Tcp};
-use crate::{RuntimeError, Settings};
 
 const MAGIC: [u8; 4] = *b"arhs";
-pub(super) const VERSION: u8 = 2;
-/// Magic, version, nonce, and the length of the facts.
-const HEAD: usize = 5 + auth::LENGTH + 2;
+/// Magic, and the length of the facts.
+const HEAD: usize = MAGIC.len() + 2;
 const MOST_FACTS: usize = 4096;
-const DIALS: &str = "allrail dials";
-const ANSWERS: &str = "allrail answers";
-const WELCOME: u8 = 1;
+const DIALS: &str = "allrail says who dials";
+const ANSWERS: &str = "allrail says who answers";
+/// The byte beside which memory is handed over.
+const MEMORY: u8 = 1;
 /// The first byte of whoever begins to speak TLS.
 const TLS_HANDSHAKE: u8 = 0x16;
 
@@ -115,6 +116,8 @@ pub(crate) enum Refused {
     Version(u8),
     #[error("it does not have the secret of this job")]
     Secret,
+    #[error("it repeats what it has overheard")]
+    Repeats,
     /// It has the secret, and is another than it should be.
     #[error("{0}")]
     Differs(String),
@@ -129,7 +132,6 @@ enum Stage {
     Head,
     Facts,
     Proof,
-    Welcome,
     Flush,
     Memory,
 }
@@ -141,9 +143,9 @@ pub(crate) struct Handshake {
     /// The rank that is dialled; none where this side answers.
     dialled: Option<u32>,
     secret: Secret,
-    nonce: [u8; auth::LENGTH],
+    /// All that both have said.
     said: Vec<u8>,
-    heard: Vec<u8>,
+    has_spoken: bool,
     theirs: Option<Facts>,
     stage: Stage,
     /// What has come of what the stage wants.
@@ -155,23 +157,23 @@ pub(crate) struct Handshake {
 }
 
 impl Handshake {
-    /// On a connection that does not block. `mine` is what this side says; where it answers, `to` and
-    /// `dimension` are filled in once they are known.
-    pub(crate) fn new(
+    /// On a connection that does not block, behind the first words of both. `mine` is what this side says;
+    /// where it answers, `to` and `dimension` are filled in once they are known.
+    pub(super) fn new(
         stream: Stream,
+        first: [Words; 2],
         mine: Facts,
         dialled: Option<u32>,
         secret: Secret,
         until: Instant,
-    ) -> Result<Self, RuntimeError> {
-        let mut one = Self {
+    ) -> Self {
+        Self {
             stream,
             mine,
             dialled,
             secret,
-            nonce: auth::nonce()?,
-            said: Vec::new(),
-            heard: Vec::new(),
+            said: first.concat(),
+            has_spoken: false,
             theirs: None,
             stage: Stage::Head,
             inbox: Vec::new(),
@@ -179,11 +181,7 @@ impl Handshake {
             outbox: Vec::new(),
             memory: None,
             until,
-        };
-        if dialled.is_some() {
-            one.speak();
         }
-        Ok(one)
     }
 
     pub(crate) fn socket(&self) -> &Socket {
@@ -212,34 +210,31 @@ impl Handshake {
         !self.outbox.is_empty() || self.stream.has_unsent()
     }
 
-    fn speak(&mut self) {
+    /// This side's facts, and its proof.
+    fn speak(&mut self) -> Result<(), Refused> {
         let facts = serde_json::to_vec(&self.mine).expect("facts are plain data");
+        let from = self.said.len();
         self.said.extend(MAGIC);
-        self.said.push(VERSION);
-        self.said.extend(self.nonce);
         self.said.extend((facts.len() as u16).to_le_bytes());
         self.said.extend(facts);
-        self.outbox.extend_from_slice(&self.said);
-    }
-
-    fn prove(&mut self) -> Result<(), Refused> {
-        let binding = self.stream.binding().map_err(|error| self.ended(&error.to_string()))?;
-        let proof = match self.dialled {
-            Some(_) => self.secret.prove(DIALS, [&self.said, &self.heard, &binding]),
-            None => self.secret.prove(ANSWERS, [&self.heard, &self.said, &binding]),
-        };
-        self.outbox.extend(proof);
+        let who = if self.dialled.is_some() { DIALS } else { ANSWERS };
+        let proof = self.secret.prove(who, [&self.said, &self.binding()?, b""]);
+        self.said.extend(proof);
+        self.outbox.extend_from_slice(&self.said[from..]);
+        self.has_spoken = true;
         Ok(())
     }
 
+    fn binding(&self) -> Result<Vec<u8>, Refused> {
+        self.stream.binding().map_err(|error| self.ended(&error.to_string()))
+    }
+
     fn check_proof(&self, proof: &[u8]) -> Result<(), Refused> {
-        let binding = self.stream.binding().map_err(|error| self.ended(&error.to_string()))?;
-        let (said, heard) = (&self.said, &self.heard);
-        let proved = match self.dialled {
-            Some(_) => self.secret.is_proved(ANSWERS, [said, heard, &binding], proof),
-            None => self.secret.is_proved(DIALS, [heard, said, &binding], proof),
-        };
-        if proved { Ok(()) } else { Err(Refused::Secret) }
+        let who = if self.dialled.is_some() { ANSWERS } else { DIALS };
+        match self.secret.is_proved(who, [&self.said, &self.binding()?, b""], proof) {
+            true => Ok(()),
+            false => Err(Refused::Secret),
+        }
     }
 
     fn check_facts(&self) -> Result<(), Refused> {
@@ -262,6 +257,9 @@ impl Handshake {
     /// Goes on as far as bytes do. What the peer is, once both sides are content.
     pub(crate) fn advance(&mut self) -> Result<Option<Facts>, Refused> {
         loop {
+            if self.dialled.is_some() && !self.has_spoken && self.stream.is_ready() {
+                self.speak()?;
+            }
             self.flush()?;
             if self.stage == Stage::Flush {
                 if self.wants_to_write() {
@@ -283,7 +281,13 @@ impl Handshake {
                 match read {
                     Ok(0) => return Err(self.ended("the connection was closed")),
                     Ok(_) => {}
-                    Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(None),
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        // What was read may have made the session ready.
+                        match self.dialled.is_some() && !self.has_spoken && self.stream.is_ready() {
+                            true => continue,
+                            false => return Ok(None),
+                        }
+                    }
                     Err(error) if error.kind() == ErrorKind::Interrupted => {}
                     Err(error) => return Err(self.ended(&error.to_string())),
                 }
@@ -316,7 +320,7 @@ impl Handshake {
         let fds = [memory.as_fd()];
         beside.push(SendAncillaryMessage::ScmRights(&fds));
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        sendmsg(self.socket(), &[IoSlice::new(&[WELCOME])], &mut beside, flags)?;
+        sendmsg(self.socket(), &[IoSlice::new(&[MEMORY])], &mut beside, flags)?;
         Ok(memory)
     }
 
@@ -334,71 +338,50 @@ impl Handshake {
         memory.ok_or(Errno::CONNRESET)
     }
 
-    /// A peer that hangs up after a proof does not accept it.
+    /// A peer that hangs up after it was told who this is does not accept it.
     fn ended(&self, how: &str) -> Refused {
-        match self.stage {
-            Stage::Welcome => {
-                Refused::Io(format!("it has refused this rank after its proof: {how}"))
-            }
-            _ => Refused::Io(how.to_owned()),
+        match self.dialled.is_some() && self.has_spoken && self.outbox.is_empty() {
+            true => Refused::Io(format!("it has refused this rank after its proof: {how}")),
+            false => Refused::Io(how.to_owned()),
         }
     }
 
     /// All that the stage wants is there.
     fn hear(&mut self) -> Result<(), Refused> {
         let inbox = std::mem::take(&mut self.inbox);
-        let dials = self.dialled.is_some();
         (self.stage, self.wanted) = match self.stage {
             Stage::Head => {
                 if inbox[0] == TLS_HANDSHAKE {
                     return Err(Refused::Tls);
                 }
-                if inbox[..4] != MAGIC {
+                if inbox[..MAGIC.len()] != MAGIC {
                     return Err(Refused::Stranger);
-                }
-                if inbox[4] != VERSION {
-                    return Err(Refused::Version(inbox[4]));
                 }
                 let length = usize::from(u16::from_le_bytes([inbox[HEAD - 2], inbox[HEAD - 1]]));
                 if length == 0 || length > MOST_FACTS {
                     return Err(Refused::Stranger);
                 }
-                self.heard.extend(inbox);
+                self.said.extend(inbox);
                 (Stage::Facts, length)
             }
             Stage::Facts => {
-                let facts: Facts = serde_json::from_slice(&inbox).map_err(|_| Refused::Stranger)?;
-                self.heard.extend(inbox);
-                if !dials {
-                    (self.mine.to, self.mine.dimension) = (facts.rank, facts.dimension);
-                    self.theirs = Some(facts);
-                    self.speak();
-                    self.prove()?;
-                } else {
-                    self.theirs = Some(facts);
-                }
+                self.theirs = Some(serde_json::from_slice(&inbox).map_err(|_| Refused::Stranger)?);
+                self.said.extend(inbox);
                 (Stage::Proof, auth::LENGTH)
             }
             Stage::Proof => {
                 self.check_proof(&inbox)?;
-                if dials {
+                self.said.extend(inbox);
+                if let (None, Some(theirs)) = (self.dialled, &self.theirs) {
+                    (self.mine.to, self.mine.dimension) = (theirs.rank, theirs.dimension);
                     // Also where they are of two jobs: the other side shall see it, too.
-                    self.prove()?;
+                    self.speak()?;
                     self.flush()?;
-                    self.check_facts()?;
-                    (Stage::Welcome, 1)
-                } else {
-                    self.check_facts()?;
-                    self.outbox.push(WELCOME);
-                    (Stage::Flush, 0)
                 }
-            }
-            Stage::Welcome | Stage::Flush | Stage::Memory => {
-                if inbox != [WELCOME] {
-                    return Err(Refused::Stranger);
-                }
+                self.check_facts()?;
                 (Stage::Flush, 0)
             }
+            Stage::Flush | Stage::Memory => return Err(Refused::Stranger),
         };
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! All connections of a rank while they are made: whom it dials, who has dialled it, and who is missing.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -9,19 +10,25 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use socket2::Socket;
 
 use super::addresses::{dial, dial_locally, is_mine, reachable};
+use super::door::{Door, Source};
+use super::greeting::{Greeted, Greeting};
 use super::handshake::{Facts, Handshake, Refused};
 use super::stream::Stream;
-use super::{Connected, Listening, MOST_STRANGERS, line};
+use super::{Connected, Listening, line};
 use crate::auth::Secret;
 use crate::port::link::Identity;
 use crate::{RuntimeError, Settings};
 
-/// How long anyone has for them.
-const FIRST_WORDS: Duration = Duration::from_secs(5);
+/// How long who has the secret has to say who it is.
+const WORDS: Duration = Duration::from_secs(5);
 /// How often a rank that does not answer yet is dialled.
 const AGAIN: Duration = Duration::from_millis(50);
 /// How often the caller is asked whether it still wants to wait.
 const SLICE: Duration = Duration::from_millis(100);
+/// How many connections are taken in before others are looked after.
+const MAX_ACCEPTED: usize = 1024;
+/// How often a rank is tried on this host before it is reached over TCP.
+const LOCAL_TRIES: u32 = 8;
 
 /// For control where there is no dimension.
 type Line = (u32, Option<u32>);
@@ -31,6 +38,8 @@ enum Dial {
     Later(Instant),
     /// The first packet is on its way.
     Connecting(Socket),
+    /// Nothing is proved yet.
+    Greeting(Box<Greeting>),
     Talking(Box<Handshake>),
     Done,
 }
@@ -39,8 +48,8 @@ struct Dialled {
     line: Line,
     to: SocketAddr,
     from: IpAddr,
-    /// Whether it may be on this host.
-    local: bool,
+    /// How often it is still tried on this host.
+    local: u32,
     dial: Dial,
     /// Why it has not worked so far.
     last: Option<String>,
@@ -54,13 +63,13 @@ pub(super) struct Meeting<'a> {
     tls: Option<Identity>,
     listening: Listening,
     dialled: Vec<Dialled>,
-    /// Whoever has connected and not said all.
+    /// Whoever has connected and proved nothing.
+    door: Door,
+    /// Whoever has the secret and has not said who it is.
     talking: Vec<(String, Handshake)>,
     awaited: BTreeSet<Line>,
     connected: Connected,
     deadline: Instant,
-    strangers: u64,
-    last_stranger: Option<String>,
 }
 
 impl<'a> Meeting<'a> {
@@ -84,12 +93,15 @@ impl<'a> Meeting<'a> {
             let d = dimension.map_or_else(|| reachable(&table[rank as usize]), |d| d as usize);
             let (to, from) = (table[rank as usize][d], listening.addresses[d].ip());
             let dial = Dial::Later(Instant::now());
-            let local = settings.shared_memory && dimension.is_some();
+            let local = if settings.shared_memory && dimension.is_some() { LOCAL_TRIES } else { 0 };
             dialled.push(Dialled { line: (rank, dimension), to, from, local, dial, last: None });
         }
+        let secret = settings.secret()?;
+        let ranks = table.iter().flatten().map(SocketAddr::ip).collect();
         Ok(Self {
             settings,
-            secret: settings.secret()?,
+            door: Door::new(secret.clone(), ranks),
+            secret,
             tls: if settings.tls { Some(Identity::new()?) } else { None },
             listening,
             dialled,
@@ -101,8 +113,6 @@ impl<'a> Meeting<'a> {
                 notes: Vec::new(),
             },
             deadline: Instant::now() + settings.connect_timeout(),
-            strangers: 0,
-            last_stranger: None,
         })
     }
 
@@ -117,6 +127,11 @@ impl<'a> Meeting<'a> {
             }
             self.step()?;
         }
+        self.door.close();
+        if let Some((count, last)) = self.door.refused() {
+            let note = format!("{count} connections were none of this job's; last {last}");
+            self.connected.notes.push(note);
+        }
         Ok(self.connected)
     }
 
@@ -127,6 +142,7 @@ impl<'a> Meeting<'a> {
     fn step(&mut self) -> Result<(), RuntimeError> {
         let now = Instant::now();
         if now >= self.deadline {
+            self.door.close();
             return Err(self.too_late());
         }
         for place in 0..self.dialled.len() {
@@ -134,11 +150,21 @@ impl<'a> Meeting<'a> {
             if !matches!(one.dial, Dial::Later(at) if at <= now) {
                 continue;
             }
-            if let Some(Ok(stream)) = one.local.then(|| dial_locally(one.to)) {
-                self.dialled[place].dial = self.talk(place, Stream::Local(stream))?;
-                continue;
+            if one.local > 0 {
+                match dial_locally(&self.secret, one.to) {
+                    Ok(socket) => {
+                        self.dialled[place].dial = self.greet(place, socket, true)?;
+                        continue;
+                    }
+                    Err(error) if error.kind() == ErrorKind::WouldBlock => {
+                        one.local -= 1;
+                        one.dial = Dial::Later(now + AGAIN);
+                        continue;
+                    }
+                    // It is not there, or not on this host.
+                    Err(_) => one.local = 0,
+                }
             }
-            // It is not there, or not on this host.
             one.dial = match dial(one.from, one.to) {
                 Ok(stream) => Dial::Connecting(stream),
                 Err(error) => {
@@ -146,6 +172,8 @@ impl<'a> Meeting<'a> {
                     Dial::Later(now + AGAIN)
                 }
             };
+            // On this host it is there by now: what it says need not wait for what others say.
+            self.go_on(place)?;
         }
         self.wait()?;
         self.accept()?;
@@ -156,35 +184,67 @@ impl<'a> Meeting<'a> {
         Ok(())
     }
 
-    /// A connection that is there, and was dialled where an address is given.
-    fn stream(&self, socket: Socket, dials: Option<IpAddr>) -> Result<Stream, RuntimeError> {
-        let Some(tls) = &self.tls else { return Ok(Stream::Tcp(socket)) };
-        let tls = tls.over(socket, dials).map_err(|error| RuntimeError::system("TLS", &error))?;
-        Ok(Stream::Tls(Box::new(tls)))
+    /// A connection whose two sides have the secret, and that was dialled where an address is given.
+    fn stream(&self, greeted: Greeted, dials: Option<IpAddr>) -> Result<Stream, RuntimeError> {
+        let Greeted { socket, is_local, .. } = greeted;
+        match &self.tls {
+            _ if is_local => Ok(Stream::Local(socket)),
+            None => Ok(Stream::Tcp(socket)),
+            Some(tls) => {
+                let tls = tls.over(socket, dials);
+                let tls = tls.map_err(|error| RuntimeError::system("TLS", &error))?;
+                Ok(Stream::Tls(Box::new(tls)))
+            }
+        }
     }
 
     /// The first words to a rank that is dialled.
-    fn talk(&self, place: usize, stream: Stream) -> Result<Dial, RuntimeError> {
-        let (rank, dimension) = self.dialled[place].line;
-        let facts = Facts::of(self.settings, rank, dimension);
-        let until = Instant::now() + FIRST_WORDS.max(self.settings.connect_timeout());
-        let secret = self.secret.clone();
-        let talk = Handshake::new(stream, facts, Some(rank), secret, until)?;
+    fn greet(
+        &mut self,
+        place: usize,
+        socket: Socket,
+        is_local: bool,
+    ) -> Result<Dial, RuntimeError> {
+        let (to, secret) = (self.dialled[place].to, self.secret.clone());
+        let greeting = Greeting::dial(socket, is_local, to, secret, self.deadline)?;
+        match greeting.begin() {
+            Ok(()) => Ok(Dial::Greeting(Box::new(greeting))),
+            Err(refused) => Ok(self.again(place, is_local, &refused)),
+        }
+    }
+
+    /// What is said next to a rank that has the secret.
+    fn talk(&self, place: usize, greeted: Greeted) -> Result<Dial, RuntimeError> {
+        let Dialled { line: (rank, dimension), to, .. } = self.dialled[place];
+        let (facts, words) = (Facts::of(self.settings, rank, dimension), greeted.words);
+        let stream = self.stream(greeted, Some(to.ip()))?;
+        let (secret, until) = (self.secret.clone(), self.deadline);
+        let talk = Handshake::new(stream, words, facts, Some(rank), secret, until);
         Ok(Dial::Talking(Box::new(talk)))
+    }
+
+    /// A connection has ended before it was one.
+    fn again(&mut self, place: usize, is_local: bool, refused: &Refused) -> Dial {
+        let one = &mut self.dialled[place];
+        one.last = Some(refused.to_string());
+        one.local = one.local.saturating_sub(u32::from(is_local));
+        Dial::Later(Instant::now() + AGAIN)
     }
 
     /// Until something can go on, or a slice of time is over.
     fn wait(&self) -> Result<(), RuntimeError> {
         let (reads, both) = (PollFlags::IN, PollFlags::IN | PollFlags::OUT);
         let flags = |one: &Handshake| if one.wants_to_write() { both } else { reads };
-        let listeners = self.listening.listeners.iter().map(|one| (one.as_fd(), reads));
+        let listeners = self.listening.listeners.iter().map(|(one, _)| (one.as_fd(), reads));
+        let strangers = self.door.sockets().map(|one| (one.as_fd(), reads));
         let talking = self.talking.iter().map(|(_, one)| (one.socket().as_fd(), flags(one)));
         let dialled = self.dialled.iter().filter_map(|one| match &one.dial {
             Dial::Connecting(stream) => Some((stream.as_fd(), PollFlags::OUT)),
+            Dial::Greeting(one) => Some((one.socket().as_fd(), reads)),
             Dial::Talking(talk) => Some((talk.socket().as_fd(), flags(talk))),
             Dial::Later(_) | Dial::Done => None,
         });
-        let all = listeners.chain(talking).chain(dialled);
+        let all = listeners.chain(strangers).chain(talking).chain(dialled);
         let mut fds: Vec<PollFd<'_>> =
             all.map(|(fd, flags)| PollFd::from_borrowed_fd(fd, flags)).collect();
         let later = self.dialled.iter().any(|one| matches!(one.dial, Dial::Later(_)));
@@ -198,37 +258,38 @@ impl<'a> Meeting<'a> {
     }
 
     fn accept(&mut self) -> Result<(), RuntimeError> {
-        for listener in &self.listening.listeners {
-            while let Ok((stream, from)) = listener.accept() {
-                let local = from.is_unix();
-                let far = from.as_socket().is_some_and(|from| !from.ip().is_loopback());
-                let from = match from.as_socket() {
-                    Some(from) => from.to_string(),
-                    None => "a process on this host".to_owned(),
+        let mut greeted = Vec::new();
+        for (listener, d) in &self.listening.listeners {
+            let at = self.listening.addresses[*d];
+            for _ in 0..MAX_ACCEPTED {
+                let Ok((socket, from)) = listener.accept() else { break };
+                let is_far = from.as_socket().is_some_and(|from| !from.ip().is_loopback());
+                let (source, from) = match from.as_socket() {
+                    Some(from) => (Ok(Source::Host(from.ip())), from.to_string()),
+                    None => {
+                        let source = is_mine(&socket).map(Source::Process);
+                        (source, "a process on this host".to_owned())
+                    }
                 };
-                let room = self.talking.len() < MOST_STRANGERS + self.settings.ranks as usize;
-                if !room || (self.secret.is_none() && far) {
-                    self.strangers += 1;
-                    self.last_stranger = Some(format!("{from}: there were too many at once"));
-                    continue;
+                match source {
+                    Err(error) => self.door.refuse(&from, &error.to_string()),
+                    Ok(_) if self.secret.is_none() && is_far => {
+                        self.door.refuse(&from, "there is no secret, and it is on another host");
+                    }
+                    Ok(source) if socket.set_nonblocking(true).is_ok() => {
+                        greeted.extend(self.door.enter(socket, at, source, from));
+                    }
+                    Ok(_) => {}
                 }
-                if let Some(Err(error)) = local.then(|| is_mine(&stream)) {
-                    self.strangers += 1;
-                    self.last_stranger = Some(format!("{from}: {error}"));
-                    continue;
-                }
-                if stream.set_nonblocking(true).is_err() {
-                    continue;
-                }
-                let facts = Facts::of(self.settings, 0, None);
-                let until = Instant::now() + FIRST_WORDS;
-                let secret = self.secret.clone();
-                let stream = match local {
-                    true => Stream::Local(stream),
-                    false => self.stream(stream, None)?,
-                };
-                self.talking.push((from, Handshake::new(stream, facts, None, secret, until)?));
             }
+        }
+        greeted.extend(self.door.look());
+        for (from, greeted) in greeted {
+            let facts = Facts::of(self.settings, 0, None);
+            let words = greeted.words;
+            let (stream, secret) = (self.stream(greeted, None)?, self.secret.clone());
+            let talk = Handshake::new(stream, words, facts, None, secret, Instant::now() + WORDS);
+            self.talking.push((from, talk));
         }
         Ok(())
     }
@@ -253,8 +314,7 @@ impl<'a> Meeting<'a> {
                 Err(Refused::Differs(what)) => return Err(differs(what, None)),
                 Err(refused) => {
                     let (from, _) = self.talking.swap_remove(place);
-                    self.strangers += 1;
-                    self.last_stranger = Some(format!("{from}: {refused}"));
+                    self.door.refuse(&from, &refused.to_string());
                 }
             }
         }
@@ -265,8 +325,7 @@ impl<'a> Meeting<'a> {
         // Words of control go over TCP: the network's acknowledgements tell a lost link.
         let fits = line.1.is_some() || !talk.is_local();
         if !fits || !self.awaited.remove(&line) {
-            self.strangers += 1;
-            self.last_stranger = Some(format!("rank {} has connected again", line.0));
+            self.door.refuse(&format!("rank {}", line.0), "it has connected again");
             return Ok(());
         }
         self.insert(line, talk)
@@ -280,12 +339,6 @@ impl<'a> Meeting<'a> {
             Some(d) => data[d as usize].insert(rank, link),
             None => control.insert(rank, link),
         };
-        if self.is_complete() && self.strangers > 0 {
-            let last = self.last_stranger.as_deref().unwrap_or_default();
-            let note =
-                format!("{} connections were none of this job's; last {last}", self.strangers);
-            self.connected.notes.push(note);
-        }
         Ok(())
     }
 
@@ -297,10 +350,7 @@ impl<'a> Meeting<'a> {
         match std::mem::replace(&mut one.dial, Dial::Done) {
             Dial::Connecting(stream) => match stream.take_error() {
                 Ok(None) => match stream.peer_addr() {
-                    Ok(_) => {
-                        let stream = self.stream(stream, Some(self.dialled[place].to.ip()))?;
-                        self.dialled[place].dial = self.talk(place, stream)?;
-                    }
+                    Ok(_) => self.dialled[place].dial = self.greet(place, stream, false)?,
                     Err(_) => one.dial = Dial::Connecting(stream),
                 },
                 Ok(Some(error)) | Err(error) => {
@@ -308,33 +358,48 @@ impl<'a> Meeting<'a> {
                     one.dial = Dial::Later(now + AGAIN);
                 }
             },
+            Dial::Greeting(mut greeting) => match greeting.advance() {
+                Ok(None) => one.dial = Dial::Greeting(greeting),
+                Ok(Some(words)) => match greeting.into_greeted(words) {
+                    Ok(greeted) => self.dialled[place].dial = self.talk(place, greeted)?,
+                    Err(_) => one.dial = Dial::Later(now + AGAIN),
+                },
+                Err(refused) => {
+                    self.dialled[place].dial =
+                        self.refused(place, greeting.is_local(), &refused)?;
+                }
+            },
             Dial::Talking(mut talk) => match talk.advance() {
                 Ok(None) => one.dial = Dial::Talking(talk),
                 Ok(Some(_)) => self.insert((rank, dimension), *talk)?,
                 Err(Refused::Differs(what)) => return Err(differs(what, Some(rank))),
-                // Whoever has that name, or no memory for both: over TCP, then.
-                Err(_) if talk.is_local() => {
-                    one.local = false;
-                    one.dial = Dial::Later(now);
-                }
-                Err(refused @ (Refused::Io(_) | Refused::Late)) => {
-                    one.last = Some(refused.to_string());
-                    one.dial = Dial::Later(now + AGAIN);
-                }
                 Err(refused) => {
-                    return Err(RuntimeError::Connect {
-                        rank: Some(rank),
-                        what: format!("at {}, where rank {rank} should be: {refused}", one.to),
-                        hint:
-                            "give all ranks the same secret, the same build and the addresses of \
-                               this start"
-                                .to_owned(),
-                    });
+                    self.dialled[place].dial = self.refused(place, talk.is_local(), &refused)?;
                 }
             },
             other => one.dial = other,
         }
         Ok(())
+    }
+
+    /// What comes after a connection that was not what it should be.
+    fn refused(
+        &mut self,
+        place: usize,
+        is_local: bool,
+        refused: &Refused,
+    ) -> Result<Dial, RuntimeError> {
+        // Whoever has that name, or no memory for both: over TCP, after a while.
+        if is_local || matches!(refused, Refused::Io(_) | Refused::Late) {
+            return Ok(self.again(place, is_local, refused));
+        }
+        let Dialled { line: (rank, _), to, .. } = self.dialled[place];
+        Err(RuntimeError::Connect {
+            rank: Some(rank),
+            what: format!("at {to}, where rank {rank} should be: {refused}"),
+            hint: "give all ranks the same secret, the same build and the addresses of this start"
+                .to_owned(),
+        })
     }
 
     /// Who is missing, and what is known of why.
@@ -356,15 +421,9 @@ impl<'a> Meeting<'a> {
             _ => String::new(),
         };
         missing.truncate(most);
-        let stranger = match &self.last_stranger {
-            Some(last) => {
-                format!(
-                    "; {} connections were none of this job's, the last from {last}",
-                    self.strangers
-                )
-            }
-            None => String::new(),
-        };
+        let stranger = self.door.refused().map_or_else(String::new, |(count, last)| {
+            format!("; {count} connections were none of this job's, the last from {last}")
+        });
         let (list, within) = (missing.join(", "), self.settings.timeouts.connect);
         RuntimeError::Connect {
             rank,

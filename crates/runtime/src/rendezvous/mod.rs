@@ -5,10 +5,13 @@
 //! loopback, where there is such a one); between every two that differ on one dimension only there is a data
 //! connection on it; where both are on one host it is a local socket and memory of both, unless
 //! `shared_memory` is off. (Where others carry the data there are none.) Once all are there nobody listens any
-//! more. Until then whoever connects has a few seconds to prove that it is of this job; a stranger costs one
-//! note, and no more than [`MOST_STRANGERS`] are listened to at once.
+//! more. Until then whoever connects has to prove with its first words that it is of this job ([`greeting`]). No
+//! more than [`MAX_STRANGERS`](door::MAX_STRANGERS) that have not are kept, of which newcomers take the place
+//! ([`door`]), and all of them together cost one note.
 
 mod addresses;
+mod door;
+mod greeting;
 mod handshake;
 mod meeting;
 mod stream;
@@ -24,13 +27,10 @@ use self::meeting::Meeting;
 use crate::port::link::Link;
 use crate::{RuntimeError, Settings, interface};
 
-/// How many connections may be at their first words at once.
-pub(crate) const MOST_STRANGERS: usize = 64;
-
 /// Where a node listens, before it is connected.
 pub(crate) struct Listening {
-    /// Those for TCP and those for ranks on this host.
-    listeners: Vec<Socket>,
+    /// Those for TCP and those for ranks on this host, each with its place in `addresses`.
+    listeners: Vec<(Socket, usize)>,
     addresses: Vec<SocketAddr>,
 }
 
@@ -52,12 +52,12 @@ pub(crate) fn line(sizes: &[u32], rank: u32, d: usize) -> Vec<u32> {
 
 impl Listening {
     pub(crate) fn new(settings: &Settings) -> Result<Self, RuntimeError> {
-        let none = settings.secret()?.is_none();
+        let secret = settings.secret()?;
         let (mut listeners, mut addresses) = (Vec::new(), Vec::new());
         for (d, dimension) in settings.dimensions.iter().enumerate() {
             let field = format!("dimensions[{d}].interface");
             let ip = interface::address(&field, &dimension.interface)?;
-            if none && !ip.is_loopback() {
+            if secret.is_none() && !ip.is_loopback() {
                 let why = "without a secret only loopback addresses are used: anyone on the network \
                            could take part in the job";
                 let hint = "give `secret`, or use 127.0.0.1";
@@ -84,11 +84,12 @@ impl Listening {
             let address = address.map_err(|error| RuntimeError::system("listening", &error))?;
             addresses.extend(address.as_socket());
             if settings.shared_memory
-                && let Some(local) = address.as_socket().and_then(|at| listen_locally(at).ok())
+                && let Some(at) = address.as_socket()
+                && let Ok(local) = listen_locally(&secret, at)
             {
-                listeners.push(local);
+                listeners.push((local, d));
             }
-            listeners.push(listener);
+            listeners.push((listener, d));
         }
         Ok(Self { listeners, addresses })
     }
@@ -109,5 +110,7 @@ impl Listening {
     }
 }
 
+#[cfg(test)]
+mod strangers;
 #[cfg(test)]
 mod tests;

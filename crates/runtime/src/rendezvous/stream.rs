@@ -49,6 +49,11 @@ impl Stream {
         }
     }
 
+    /// Whether what only this connection has is known.
+    pub(super) fn is_ready(&self) -> bool {
+        !matches!(self, Self::Tls(tls) if tls.is_handshaking())
+    }
+
     /// What only this connection has.
     pub(super) fn binding(&self) -> io::Result<Vec<u8>> {
         match self {

@@ -1,4 +1,4 @@
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 
@@ -130,47 +130,6 @@ fn ports_interfaces_and_tables_that_cannot_be_name_the_field() {
     }
 }
 
-/// Strangers who flood, talk nonsense, trickle, or repeat what they have heard: the job meets all the same.
-#[test]
-fn strangers_cost_a_note() {
-    let all: Vec<(Settings, Listening)> = (0..2)
-        .map(|rank| {
-            let mut settings = local(rank, &[2]);
-            settings.secret = secret("5a");
-            let listening = Listening::new(&settings).expect("a free port");
-            (settings, listening)
-        })
-        .collect();
-    let table: Vec<Vec<String>> =
-        all.iter().map(|(_, one)| vec![one.addresses()[0].to_string()]).collect();
-    let (to, table) = (all[0].1.addresses()[0], &table);
-    let mut open: Vec<TcpStream> = Vec::new();
-    for kind in 0..300usize {
-        let Ok(mut stream) = TcpStream::connect(to) else { continue };
-        let words: &[u8] = match kind % 4 {
-            0 => b"GET / HTTP/1.1\r\n\r\n",
-            1 => b"arhs",
-            2 => &[0xff; 4096],
-            _ => b"arhs\x02",
-        };
-        let _ = stream.write_all(words);
-        open.push(stream);
-    }
-    let ends: Ends = std::thread::scope(|scope| {
-        let threads: Vec<_> = all
-            .into_iter()
-            .map(|(settings, listening)| {
-                scope.spawn(move || listening.connect(&settings, table, &mut || true))
-            })
-            .collect();
-        threads.into_iter().map(|one| one.join().expect("no panic")).collect()
-    });
-    let notes: Vec<String> =
-        ends.into_iter().flat_map(|one| one.expect("it meets").notes).collect();
-    assert_eq!(notes.len(), 1, "{notes:?}");
-    assert!(notes[0].contains("none of this job's"), "{notes:?}");
-}
-
 /// Hands on what comes, as long as anything may.
 fn relay(mut ends: [Stream; 2], until: Instant) {
     let mut bytes = [0; 4096];
@@ -192,9 +151,19 @@ fn relay(mut ends: [Stream; 2], until: Instant) {
     }
 }
 
-/// Rank 1 reaches rank 0 by someone who hands everything on: as it is, or having a session with each.
-fn through_a_relay(speaks_tls: bool) -> Ends {
-    let all: Vec<(Settings, Listening)> = (0..2)
+/// How rank 1 reaches rank 0 by someone who hands everything on.
+#[derive(Clone, Copy, PartialEq)]
+enum Relay {
+    /// At rank 0's own address, as a router has it.
+    OnTheWay,
+    /// There, and having a session of TLS with each.
+    InBetween,
+    /// At another address, which stands in the table.
+    InTheTable,
+}
+
+fn through_a_relay(kind: Relay) -> Ends {
+    let mut all: Vec<(Settings, Listening)> = (0..2)
         .map(|rank| {
             let mut settings = local(rank, &[2]);
             settings.timeouts.connect = allrail_core::Time::from_us(1_000_000);
@@ -210,7 +179,11 @@ fn through_a_relay(speaks_tls: bool) -> Ends {
         all.iter().map(|(_, one)| vec![one.addresses()[0].to_string()]).collect();
     let (to, until) = (all[0].1.addresses()[0], Instant::now() + Duration::from_millis(1500));
     let mut false_table = true_table.clone();
-    false_table[0][0] = relays.local_addr().expect("its address").to_string();
+    let relay_at = relays.local_addr().expect("its address");
+    false_table[0][0] = relay_at.to_string();
+    if kind != Relay::InTheTable {
+        all[0].1.addresses[0] = relay_at;
+    }
     let identity = Identity::new().expect("a key");
     std::thread::scope(|scope| {
         let threads: Vec<_> = all
@@ -223,18 +196,24 @@ fn through_a_relay(speaks_tls: bool) -> Ends {
         while !threads.iter().all(std::thread::ScopedJoinHandle::is_finished) {
             if let Ok((one, _)) = relays.accept() {
                 let other = TcpStream::connect(to).expect("rank 0 listens");
-                let end = |stream: TcpStream, dials| {
-                    stream.set_nonblocking(true).expect("it does not block");
-                    match speaks_tls {
-                        true => {
-                            let tls = identity.over(stream.into(), dials).expect("a session");
-                            Stream::Tls(Box::new(tls))
-                        }
-                        false => Stream::Tcp(stream.into()),
+                let identity = &identity;
+                scope.spawn(move || {
+                    // The first words are outside of TLS.
+                    if kind == Relay::InBetween && hand_on_the_first_words(&one, &other).is_err() {
+                        return;
                     }
-                };
-                let ends = [end(one, None), end(other, Some(to.ip()))];
-                scope.spawn(move || relay(ends, until));
+                    let end = |stream: TcpStream, dials| {
+                        stream.set_nonblocking(true).expect("it does not block");
+                        match kind {
+                            Relay::InBetween => {
+                                let tls = identity.over(stream.into(), dials).expect("a session");
+                                Stream::Tls(Box::new(tls))
+                            }
+                            _ => Stream::Tcp(stream.into()),
+                        }
+                    };
+                    relay([end(one, None), end(other, Some(to.ip()))], until);
+                });
             }
             std::thread::sleep(Duration::from_millis(1));
         }
@@ -242,48 +221,53 @@ fn through_a_relay(speaks_tls: bool) -> Ends {
     })
 }
 
-#[test]
-fn who_is_between_two_ranks_has_no_part_in_their_session() {
-    assert!(through_a_relay(false).iter().all(Result::is_ok));
-    let ends = through_a_relay(true);
-    assert!(ends.iter().all(Result::is_err));
-    let texts: Vec<String> =
-        ends.into_iter().filter_map(Result::err).map(|error| error.to_string()).collect();
-    let wanted = "it does not have the secret of this job";
-    assert!(texts.iter().any(|text| text.contains(wanted)), "{texts:?}");
+fn hand_on_the_first_words(mut one: &TcpStream, mut other: &TcpStream) -> std::io::Result<()> {
+    let mut words = [0; greeting::LENGTH];
+    one.read_exact(&mut words)?;
+    other.write_all(&words)?;
+    other.read_exact(&mut words)?;
+    one.write_all(&words)
 }
 
-/// A rank with a build of another handshake: whoever it meets says which version it speaks.
+#[test]
+fn who_is_between_two_ranks_has_no_part_in_their_session() {
+    assert!(through_a_relay(Relay::OnTheWay).iter().all(Result::is_ok));
+    // Who has changed the table is no part of any session, with TLS or without.
+    for kind in [Relay::InBetween, Relay::InTheTable] {
+        let ends = through_a_relay(kind);
+        assert!(ends.iter().all(Result::is_err));
+        let texts: Vec<String> =
+            ends.into_iter().filter_map(Result::err).map(|error| error.to_string()).collect();
+        let wanted = "it does not have the secret of this job";
+        assert!(texts.iter().any(|text| text.contains(wanted)), "{texts:?}");
+    }
+}
+
+/// A rank with a build of another handshake is told from a stranger: by the magic of old builds, and by the
+/// secret of newer ones.
 #[test]
 fn another_version_of_the_handshake_is_named() {
-    let other = [b"arhs\x01".as_slice(), &[0; 64]].concat();
-    let said = |rank: u32, fake: &TcpListener| {
-        let mut settings = local(rank, &[2]);
-        settings.timeouts.connect = allrail_core::Time::from_us(500_000);
-        settings.shared_memory = false;
+    let mut settings = local(0, &[2]);
+    settings.secret = secret("5a");
+    settings.timeouts.connect = allrail_core::Time::from_us(500_000);
+    settings.shared_memory = false;
+    for version in [1, 2, greeting::VERSION + 1] {
         let listening = Listening::new(&settings).expect("a free port");
         let mine = listening.addresses()[0];
-        let mut table = vec![vec![fake.local_addr().expect("its address").to_string()]; 2];
-        table[rank as usize] = vec![mine.to_string()];
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
-                let stream = match rank {
-                    0 => TcpStream::connect(mine),
-                    _ => fake.accept().map(|(stream, _)| stream),
-                };
-                let mut stream = stream.expect("they meet");
-                stream.write_all(&other).expect("it is there");
-                std::thread::sleep(Duration::from_millis(300));
-            });
-            let ended = listening.connect(&settings, &table, &mut || true);
-            let error = ended.err().expect("they have two versions");
-            assert!(error.hint().is_some());
-            error.to_string()
-        })
-    };
-    let fake = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    for rank in [0, 1] {
-        let text = said(rank, &fake);
-        assert!(text.contains("it speaks version 1 of the handshake"), "{text}");
+        let words = match version {
+            1 | 2 => [b"arhs".as_slice(), &[version; 64]].concat(),
+            _ => {
+                let secret = settings.secret().expect("a secret");
+                greeting::hello(&secret, mine, version).expect("random bytes").to_vec()
+            }
+        };
+        let table = vec![vec![mine.to_string()]; 2];
+        let mut stream = TcpStream::connect(mine).expect("it listens");
+        stream.write_all(&words).expect("it is there");
+        let ended = listening.connect(&settings, &table, &mut || true);
+        let error = ended.err().expect("they have two versions");
+        assert!(error.hint().is_some());
+        let text = error.to_string();
+        assert!(text.contains(&format!("it speaks version {version} of the handshake")), "{text}");
     }
 }

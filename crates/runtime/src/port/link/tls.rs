@@ -154,6 +154,11 @@ impl Tls {
             .map_err(io::Error::other)
     }
 
+    /// Whether the session is not there yet, and has no binding.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.session.is_handshaking()
+    }
+
     /// Whether something is to be sent that the socket has not taken.
     pub(crate) fn has_unsent(&self) -> bool {
         self.session.wants_write()
