@@ -19,7 +19,7 @@ def register() -> None:
         from torch.distributed import Backend
 
         if not hasattr(Backend, "ALLRAIL"):
-            Backend.register_backend("allrail", _create, devices=["cpu"])
+            Backend.register_backend("allrail", _create, devices=["cpu", "cuda"])
     except Exception as error:  # noqa: BLE001 - whatever is broken, `import torch` is not
         logging.getLogger(__name__).debug("backend `allrail` is not registered: %r", error)
 

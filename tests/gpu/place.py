@@ -80,11 +80,13 @@ class Late:
         done.synchronize = done.wait
         return done
 
-    def bring(self, buffer: torch.Tensor, tensor: torch.Tensor) -> None:
+    def bring(self, buffer: torch.Tensor, tensor: torch.Tensor) -> Any:
         """See `allrail.torch.staging.Device.bring`."""
-        done = self.stream.ask(lambda: tensor.copy_(buffer))
+        done: Any = self.stream.ask(lambda: tensor.copy_(buffer))
+        done.synchronize = done.wait
         if self.waits:
             done.wait()
+        return done
 
     def settle(self) -> None:
         """Return when everything asked for so far is done."""

@@ -15,6 +15,8 @@ import torch
 import torch.distributed as dist
 
 from allrail.errors import InputError
+from allrail.torch.staging import Cuda
+from allrail.torch.through_host import ThroughHost
 
 
 def by_device(method: Callable[..., Any]) -> Callable[..., Any]:
@@ -50,7 +52,7 @@ class Others:
 
     def __init__(self, group: dist.ProcessGroup) -> None:
         self._group = group
-        self._made: dict[str, dist.ProcessGroup] = {}
+        self._made: dict[str, dist.ProcessGroup | ThroughHost] = {}
         self._making: set[str] = set()
 
     def backends(self) -> dict[str, str]:
@@ -66,14 +68,17 @@ class Others:
         found = {device: backend for device, _, backend in parts if device not in self._making}
         return {"cpu": "allrail"} | found
 
-    def of(self, device: torch.device) -> dist.ProcessGroup:
-        """The group for a type of device; all ranks of the group come here."""
+    def of(self, device: torch.device) -> dist.ProcessGroup | ThroughHost:
+        """What does the collectives of a type of device; all ranks of the group come here."""
         found = self._made.get(device.type)
         if found is None:
             if device.type in self._making:
                 # The other backend looks for one that it could be split from.
                 raise RuntimeError(f"No backend type associated with device type {device.type}")
             backend = self._backend_of(device.type)
+            if backend == "allrail":
+                found = self._made[device.type] = ThroughHost(self._group, Cuda())
+                return found
             self._making.add(device.type)
             try:
                 found = self._made[device.type] = self._make(f"{device.type}:{backend}")
@@ -83,7 +88,7 @@ class Others:
 
     def _backend_of(self, device: str) -> str:
         backend = self.backends().get(device)
-        if backend is None or backend == "allrail":
+        if backend is None or (backend == "allrail" and device != "cuda"):
             raise InputError(
                 f"tensors on {device} are not supported by allrail; use host memory, or a backend"
                 " of that device beside it",

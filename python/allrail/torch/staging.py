@@ -50,7 +50,7 @@ class Device(Protocol):
         """Ask for a copy to the host, after all that the script has asked of the device so far."""
         ...
 
-    def bring(self, buffer: torch.Tensor, tensor: torch.Tensor) -> None:
+    def bring(self, buffer: torch.Tensor, tensor: torch.Tensor) -> Event:
         """Ask for a copy from the host; what the script asks for next happens after it."""
         ...
 
@@ -79,16 +79,18 @@ class Cuda:
             copied: Event = side.record_event()
         return copied
 
-    def bring(self, buffer: torch.Tensor, tensor: torch.Tensor) -> None:
+    def bring(self, buffer: torch.Tensor, tensor: torch.Tensor) -> Event:
         """See `Device.bring`."""
         if tensor.device.type == "cpu":
             tensor.copy_(buffer)
-            return
+            return _Done()
         # After what was asked of the tensor before, too, such as to clear it.
         side = self._side(tensor)
         with torch.cuda.stream(side):
             tensor.copy_(buffer, non_blocking=True)
+            copied: Event = side.record_event()
         torch.cuda.current_stream(tensor.device).wait_stream(side)
+        return copied
 
     def _side(self, tensor: torch.Tensor) -> Any:
         """The stream for copies of this tensor's device, after all that was asked so far."""
@@ -221,9 +223,7 @@ class Staged:
 
     def _bring_whole(self, buffer: torch.Tensor, tensor: torch.Tensor) -> None:
         """For what is not kept: it may only go once the copy has happened."""
-        raw = in_memory_order(tensor)
-        self._device.bring(buffer, raw)
-        self._device.fetch(raw, buffer).synchronize()
+        self._device.bring(buffer, in_memory_order(tensor)).synchronize()
         torch.autograd.graph.increment_version(tensor)
 
 

@@ -128,6 +128,11 @@ class Work(dist._Work):
             " do; `init_process_group(timeout=...)` sets the time",
         )
 
+    @property
+    def operation(self) -> Operation:
+        """What is under way."""
+        return self._operation
+
     def synchronize(self) -> None:
         """See `wait`."""
         self.wait()

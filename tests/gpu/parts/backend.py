@@ -18,7 +18,9 @@ def run(place: Place, folder: Path) -> dict[str, Any]:
     """Collectives, then training."""
     del folder
     dist.init_process_group("gloo")
-    group = dist.new_group(backend="allrail")
+    if place.rehearsal:
+        import rehearsed  # noqa: F401 - makes the backend known
+    group = dist.new_group(backend="rehearsed" if place.rehearsal else "allrail")
     rank, ranks = dist.get_rank(), dist.get_world_size()
     place.delay(5)
     tensor = torch.full((1000,), rank + 1.0, device=place.device)
