@@ -16,6 +16,8 @@ import difflib
 import json
 from collections.abc import Iterable
 
+from allrail.foreign import printable
+
 MAX_VALUE_CHARS = 80
 
 
@@ -58,11 +60,11 @@ class InputError(AllrailError, ValueError):
 
     def __str__(self) -> str:
         """Return the message, then its hint after a blank line."""
-        return f"{self.message}\n\nhint: {self.hint}" if self.hint else self.message
+        return f"{self.message}\n\nhint: {printable(self.hint)}" if self.hint else self.message
 
     @property
     def message(self) -> str:
-        """The message without its hint."""
+        """The message without its hint; what others wrote in it moves no terminal."""
         place = self.source
         if self.index is not None:
             place = f"scenario {self.index}" + (f" ({place})" if place else "")
@@ -72,7 +74,7 @@ class InputError(AllrailError, ValueError):
         if self.value is not None:
             value = f"`{shorten(self.value)}`"
             subject = f"{subject} is {value}" if subject else value
-        return ": ".join(part for part in (place, subject, self.why) if part)
+        return printable(": ".join(part for part in (place, subject, self.why) if part))
 
 
 class TrainingError(AllrailError, RuntimeError):
@@ -92,8 +94,8 @@ class TrainingError(AllrailError, RuntimeError):
 
     def __str__(self) -> str:
         """Return the message, then its hint after a blank line."""
-        message = f"`{self.field}`: {self.why}" if self.field else self.why
-        return f"{message}\n\nhint: {self.hint}" if self.hint else message
+        message = printable(f"`{self.field}`: {self.why}" if self.field else self.why)
+        return f"{message}\n\nhint: {printable(self.hint)}" if self.hint else message
 
 
 def shorten(text: str) -> str:
@@ -108,8 +110,8 @@ def show(value: object) -> str:
         return value
     try:
         return json.dumps(value, ensure_ascii=False, default=str)
-    except (TypeError, ValueError, RecursionError):
-        return str(value)
+    except Exception:  # noqa: BLE001, of others' classes
+        return f"<{type(value).__name__}>"
 
 
 def did_you_mean(word: str, known: Iterable[str], *, others: str = "valid here") -> str:

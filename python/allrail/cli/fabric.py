@@ -72,7 +72,7 @@ def show_fabric(*, name: str, as_json: bool, as_yaml: bool, picture: Path | None
     if as_yaml:
         from allrail.scenario.presets import fabric_text
 
-        click.echo(fabric_text(name), nl=False)
+        output.text(fabric_text(name), end="")
         return
     if picture is not None:
         from allrail.graphs import picture as draw

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Self, TextIO
 
 import click
 
+from allrail.foreign import in_json, printable
+
 if TYPE_CHECKING:
     from allrail.many import FailedRow
 
@@ -25,6 +27,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         header: A name for each column.
         rows: The cells.
     """
+    header = [printable(cell) for cell in header]
+    rows = [[printable(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
     right = [all(_is_number(row[i]) for row in rows) for i in range(len(header))]
     lines = [
@@ -101,6 +105,7 @@ def pairs(rows: Sequence[tuple[str, str]]) -> None:
     Args:
         rows: The pairs.
     """
+    rows = [(printable(name), printable(value)) for name, value in rows]
     width = max(len(name) for name, _ in rows)
     click.echo("\n".join(f"{name:<{width}}  {value}".rstrip() for name, value in rows))
 
@@ -111,7 +116,7 @@ def note(text: str) -> None:
     Args:
         text: The remark.
     """
-    click.echo(f"# {text}")
+    click.echo(f"# {printable(text)}")
 
 
 def print_json(tree: object) -> None:
@@ -120,7 +125,18 @@ def print_json(tree: object) -> None:
     Args:
         tree: What it holds.
     """
-    click.echo(json.dumps(tree, indent=1, ensure_ascii=False))
+    click.echo(in_json(json.dumps(tree, indent=1, ensure_ascii=False)))
+
+
+def text(lines: str, *, err: bool = False, end: str = "\n") -> None:
+    """Print text of several lines, whose names others may have given.
+
+    Args:
+        lines: The text.
+        err: Whether it goes to stderr.
+        end: What follows it.
+    """
+    click.echo(printable(lines, lines=True) + end, err=err, nl=False)
 
 
 def warn(text: str) -> None:
@@ -129,7 +145,7 @@ def warn(text: str) -> None:
     Args:
         text: What to be careful about.
     """
-    click.echo(f"warning: {text}", err=True)
+    click.echo(f"warning: {printable(text)}", err=True)
 
 
 def styled(stream: TextIO) -> bool:

@@ -71,7 +71,7 @@ def command(
         show(swept)
         pictures = sorted(folder.glob("*.png"))
         lines = [f"report    {folder}/report.html", *(f"picture   {path}" for path in pictures)]
-        click.echo("\n".join([*lines, f"table     {folder}/sweep.parquet, sweep.csv"]), err=True)
+        output.text("\n".join([*lines, f"table     {folder}/sweep.parquet, sweep.csv"]), err=True)
     if swept.failed:
         raise SystemExit(1)
 

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allrail.foreign import printable
 from allrail.report import style
 from allrail.results.units import show_percent
 
@@ -257,7 +258,8 @@ def render(page: Page, *, version: str) -> str:
         data=_data(charts),
         version=version,
     )
-    return re.sub(r"[ \t]+\n", "\n", text)
+    # Names that others gave hide nothing, wherever on the page they stand.
+    return printable(re.sub(r"[ \t]+\n", "\n", text), lines=True)
 
 
 def _data(charts: Mapping[str, Any]) -> Markup:
@@ -265,6 +267,8 @@ def _data(charts: Mapping[str, Any]) -> Markup:
     from markupsafe import Markup
 
     text = json.dumps(charts, ensure_ascii=False, separators=(",", ":"))
+    # What the charts show of such a character is its escape, with the backslash.
+    text = printable(text, lines=True, backslash="\\\\")
     if len(text) <= MOST_PLAIN:
         # Within a script nothing but `<` could end it.
         plain = text.replace("<", "\\u003c")

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from allrail.foreign import printable
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -51,6 +53,7 @@ SETTINGS: dict[str, Any] = {
     "legend.frameon": False,
     "svg.fonttype": "none",
     "path.simplify": False,
+    "text.parse_math": False,
 }
 
 
@@ -76,6 +79,7 @@ def svg(figure: Figure, *, name: str) -> str:
         name: Of the picture.
     """
     text = io.StringIO()
+    _show_names(figure)
     with style(name):
         figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
     lines = text.getvalue().splitlines()
@@ -90,9 +94,24 @@ def png(figure: Figure, *, name: str) -> bytes:
         name: Of the picture.
     """
     data = io.BytesIO()
+    _show_names(figure)
     with style(name):
         figure.savefig(data, format="png", dpi=160, metadata={"Software": None})
     return data.getvalue()
+
+
+def _show_names(figure: Figure) -> None:
+    """Show characters that act, in names that others gave, as their escapes: they are no XML."""
+    from matplotlib.text import Text
+    from matplotlib.ticker import FixedFormatter
+
+    for axes in figure.axes:
+        for axis in (axes.xaxis, axes.yaxis):
+            labels = axis.get_major_formatter()
+            if isinstance(labels, FixedFormatter):
+                labels.seq = [printable(label, lines=True) for label in labels.seq]
+    for text in figure.findobj(Text):
+        text.set_text(printable(text.get_text(), lines=True))
 
 
 def bare(axes: Axes, *, keep: tuple[str, ...] = ("bottom",)) -> None:

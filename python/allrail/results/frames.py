@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allrail.foreign import FORMULA, NUMBER, cell
 from allrail.result import Result
 
 if TYPE_CHECKING:
@@ -84,15 +87,34 @@ def timeline_frame(results: Mapping[str, Result]) -> pl.DataFrame:
 
 
 def write_frame(frame: pl.DataFrame, *, folder: Path, name: str) -> None:
-    """Write `name.csv` and `name.parquet`.
+    """Write `name.csv` and `name.parquet`; in the first no text begins as a formula does.
+
+    Raises OSError where the system refuses it.
 
     Args:
         frame: The table.
         folder: Where.
         name: Without an ending.
     """
-    frame.write_csv(folder / f"{name}.csv")
-    frame.write_parquet(folder / f"{name}.parquet")
+    import polars as pl
+
+    texts = [pl.col(name) for name, kind in frame.schema.items() if kind == pl.String]
+    begins, number = (rf"\A(?:{pattern})" for pattern in (FORMULA, rf"(?:{NUMBER})\z"))
+    safe = [
+        pl.when(text.str.contains(begins) & ~text.str.contains(number))
+        .then(pl.concat_str(pl.lit("'"), text))
+        .otherwise(text)
+        .alias(text.meta.output_name())
+        for text in texts
+    ]
+    try:
+        frame.with_columns(safe).rename(cell).write_csv(folder / f"{name}.csv")
+        frame.write_parquet(folder / f"{name}.parquet")
+    except pl.exceptions.ComputeError as error:  # what the system refuses, in polars' words
+        told = re.search(r"\(os error (\d+)\)", str(error))
+        if told is None:
+            raise
+        raise OSError(int(told[1]), os.strerror(int(told[1]))) from None
 
 
 def _frame(rows: Sequence[tuple[str, object]], types: dict[str, str]) -> pl.DataFrame:

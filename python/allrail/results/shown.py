@@ -12,6 +12,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from allrail.errors import InputError, did_you_mean
+from allrail.foreign import printable
 from allrail.result import _names, _Record
 
 if TYPE_CHECKING:
@@ -98,4 +99,4 @@ def _text(value: Any) -> str:
         return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
-    return "" if value is None else escape(str(value))
+    return "" if value is None else escape(printable(str(value)))

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from allrail._core import Node, RuntimeFault
 from allrail.errors import InputError, TrainingError
+from allrail.foreign import printable
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.environment import local_rank
 from allrail.runtime.handover import hand_over
@@ -151,7 +152,7 @@ def _shown(value: Any) -> str:
 def warn_of(node: Node) -> None:
     """Warn of exchanges that wait for ranks which answer and do not submit."""
     for text in node.take_warnings():
-        warnings.warn(text, RuntimeWarning, stacklevel=4)
+        warnings.warn(printable(text), RuntimeWarning, stacklevel=4)
 
 
 def is_open(node: Node) -> bool:

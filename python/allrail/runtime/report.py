@@ -19,6 +19,7 @@ from itertools import groupby
 from statistics import median, quantiles
 from typing import Any
 
+from allrail.foreign import printable
 from allrail.runtime.predict import Prediction, predict
 from allrail.runtime.record import Record
 from allrail.runtime.steps import Step, steps_of
@@ -99,7 +100,7 @@ class Report:
 
     def __str__(self) -> str:
         """Return the table."""
-        return "\n".join(_lines(self))
+        return printable("\n".join(_lines(self)), lines=True)
 
 
 def report_of(record: Record) -> Report:

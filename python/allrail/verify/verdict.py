@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from allrail.foreign import printable
 from allrail.verify.collectives import Exchange
 from allrail.verify.fit import Carried
 
@@ -96,7 +97,7 @@ class Verdict:
 
     def __str__(self) -> str:
         """Return the tables."""
-        return "\n".join(_lines(self))
+        return printable("\n".join(_lines(self)), lines=True)
 
 
 def _lines(verdict: Verdict) -> list[str]:

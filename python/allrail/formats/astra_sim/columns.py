@@ -11,6 +11,7 @@ import csv
 import io
 from typing import Any
 
+from allrail.foreign import cell
 from allrail.formats.astra_sim.case import AstraCase
 
 
@@ -52,6 +53,6 @@ def columns_csv(row: dict[str, str]) -> str:
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(row)
-    writer.writerow(row.values())
+    writer.writerow([cell(name) for name in row])
+    writer.writerow([cell(value) for value in row.values()])
     return text.getvalue()
