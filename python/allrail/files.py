@@ -1,46 +1,69 @@
-"""Files that are written whole or not at all.
+"""Files that are written whole or not at all, and only over files that allrail wrote.
 
-What is no plain file, such as `/dev/full` or a pipe, is written as it is: it cannot be replaced.
+What may be replaced is decided in `allrail.manifest`. What is no plain file, such as `/dev/full` or
+a pipe, is written as it is: it cannot be replaced.
 """
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import os
+import shutil
+import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from allrail.errors import InputError
+from allrail.manifest import Manifest, locked, umask, write_whole
+
+_MAX_NAME_BYTES = 200
+"""A file system takes 255; endings are added."""
+_TEMPORARY = ".allrail-"
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
-def write_text(path: Path, text: str) -> None:
+def write_text(path: Path, text: str, *, option: str = "--out") -> None:
     """Write a file in one step: beside it first, then renamed.
 
     Args:
         path: The file; its folder is made.
         text: What it shall hold.
+        option: Which option named it.
 
     Raises:
-        InputError: It cannot be written.
+        InputError: It cannot be written, or would replace a file that allrail did not write.
     """
-    import tempfile
+    write_bytes(path, text.encode(), option=option)
 
-    with _explained(path, "--out"):
-        if path.exists() and not path.is_file() and not path.is_dir():
-            path.write_text(text, encoding="utf-8", newline="\n")
+
+def write_bytes(
+    path: Path, data: bytes, *, option: str = "--out", output: str | None = None
+) -> None:
+    """Write a file in one step, as `write_text` does.
+
+    Args:
+        path: The file; its folder is made.
+        data: What it shall hold.
+        option: Which option named it.
+        output: Which output it is a part of, if any; other files of it stay.
+
+    Raises:
+        InputError: It cannot be written, or would replace a file that allrail did not write.
+    """
+    check_target(path, option=option)
+    with explained(path, option):
+        if _is_device(path):
+            path.write_bytes(data)
             return
-        path.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        staged = Path(name)
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-            staged.chmod(0o666 & ~_umask())
-            staged.replace(path)
-        except BaseException:
-            staged.unlink(missing_ok=True)
-            raise
+        with _inside(path.parent) as staged:
+            (staged / path.name).write_bytes(data)
+            with locked(path.parent):
+                Manifest(path.parent, option=option).replace(
+                    {path.name: staged / path.name}, output=output, complete=False
+                )
 
 
 def yaml_text(tree: Mapping[str, Any]) -> str:
@@ -62,88 +85,159 @@ def write_yaml(path: Path, tree: Mapping[str, Any]) -> None:
         tree: Plain values.
 
     Raises:
-        InputError: It cannot be written.
+        InputError: It cannot be written, or would replace a file that allrail did not write.
     """
     write_text(path, yaml_text(tree))
 
 
 @contextmanager
-def staged_folder(path: Path, *, ours: Iterable[str] = (), option: str = "--out") -> Iterator[Path]:
+def staged_folder(
+    path: Path, output: str, *, option: str = "--out", foreign: Iterable[str] = ()
+) -> Iterator[Path]:
     """Give an empty folder whose files move to `path` at the end, and vanish if that fails.
 
-    Two that move their files to one folder do so one after the other, so that it holds those of
-    one of them.
+    Files of an earlier run of the same output that this one does not make are removed. Two that
+    move their files to one folder do so one after the other.
 
     Args:
-        path: Where the files shall be; other files there stay.
-        ours: Patterns of files of an earlier run: they go where this one does not make them.
+        path: Where the files shall be; files of others stay.
+        output: What the files are together, such as `results` or `trace gpt`.
         option: Which option named `path`.
+        foreign: Patterns of files that would be taken for a part of the output: there must be none
+            that allrail did not write.
 
     Yields:
         The folder to write to.
 
     Raises:
-        InputError: `path` is a file or cannot be written.
+        InputError: `path` is a file or cannot be written, or a file is in the way that allrail did
+            not write.
     """
-    import shutil
-    import tempfile
+    check_folder(path, option=option)
+    with explained(path, option), _inside(path) as staged:
+        yield staged
+        made = {
+            entry.relative_to(staged).as_posix(): entry
+            for entry in staged.rglob("*")
+            if not entry.is_dir()
+        }
+        with locked(path):
+            manifest = Manifest(path, option=option)
+            for entry in sorted(found for pattern in foreign for found in path.glob(pattern)):
+                if entry.name not in made and output not in manifest.owners(entry.name):
+                    raise InputError(
+                        "it would be taken for a part of what is written, and is none",
+                        source=option,
+                        value=str(entry),
+                        hint="name another folder, or move that file away",
+                    )
+            manifest.replace(made, output=output)
 
-    with _explained(path, option):
+
+def remove(folder: Path, output: str, *, option: str) -> None:
+    """Remove the files of an output, and no others.
+
+    Args:
+        folder: Where they are.
+        output: As it was written.
+        option: Which option named the folder.
+
+    Raises:
+        InputError: One of them was changed since, or cannot be removed.
+    """
+    with explained(folder, option), locked(folder):
+        Manifest(folder, option=option).replace({}, output=output)
+
+
+def write_cached(path: Path, text: str) -> None:
+    """Write a file of the cache, whose name is a hash of what it is of.
+
+    Args:
+        path: The file; its folder is made.
+        text: What it shall hold.
+
+    Raises:
+        InputError: It cannot be written.
+    """
+    with explained(path, "cache"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, text.encode())
+
+
+def check_folder(path: Path, *, option: str) -> None:
+    """Refuse a folder that is a file.
+
+    Args:
+        path: The folder; it need not be there.
+        option: Which option named it.
+
+    Raises:
+        InputError: It is a file.
+    """
+    _check_text(path, option)
+    with explained(path, option):
         if path.exists() and not path.is_dir():
             raise InputError("it is a file", source=option, value=str(path), hint="name a folder")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        staged = Path(tempfile.mkdtemp(prefix=f".{path.name}.", dir=path.parent))
-        staged.chmod(0o777 & ~_umask())
-    try:
-        with _explained(path, option):
-            yield staged
-            path.mkdir(exist_ok=True)
-            with _alone(path):
-                made = {entry.relative_to(staged) for entry in staged.rglob("*")}
-                _move_into(staged, path)
-                for entry in [entry for pattern in ours for entry in path.glob(pattern)]:
-                    if entry.relative_to(path) not in made:
-                        entry.unlink()
-                        if entry.parent != path and not any(entry.parent.iterdir()):
-                            entry.parent.rmdir()
-    finally:
-        shutil.rmtree(staged, ignore_errors=True)
+
+
+def check_target(path: Path, *, option: str) -> None:
+    """Refuse a file that may not be written, before anything is computed.
+
+    Args:
+        path: The file; its folder need not be there.
+        option: Which option named it.
+
+    Raises:
+        InputError: It is a folder, or a file that allrail did not write.
+    """
+    _check_text(path, option)
+    with explained(path, option):
+        if path.is_dir():
+            raise InputError("it is a folder", source=option, value=str(path), hint="name a file")
+        if path.parent.is_dir() and not _is_device(path):
+            Manifest(path.parent, option=option).check(path.name)
+
+
+def check_name(name: str, *, option: str = "--name") -> str:
+    """Return a name that files may begin with: it is no path, and hides nothing.
+
+    Args:
+        name: As it was given.
+        option: What gave it.
+
+    Raises:
+        InputError: It is empty, too long, begins with a dot, or has a separator or a control
+            character.
+    """
+    why = ""
+    if not name:
+        why = "it is empty"
+    elif "/" in name or "\\" in name:
+        why = "it is a path, and a name is wanted"
+    elif name.startswith("."):
+        why = "it begins with a dot"
+    elif not name.isprintable():
+        why = "it has a character that cannot be printed"
+    elif len(name.encode(errors="replace")) > _MAX_NAME_BYTES:
+        why = f"it is longer than {_MAX_NAME_BYTES} bytes"
+    if why:
+        raise InputError(
+            why, source=option, value=name, hint="give a plain name, such as `--name gpt`"
+        )
+    return name
 
 
 @contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """Keep other processes of ours from moving files into a folder, where the system can."""
-    try:
-        import fcntl
-    except ImportError:  # Windows
-        yield
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
+def explained(path: Path, option: str) -> Iterator[None]:
+    """Turn what the system refuses into a message.
 
+    Args:
+        path: What is written.
+        option: Which option named it.
 
-def _move_into(source: Path, target: Path) -> None:
-    for entry in sorted(source.iterdir()):
-        place = target / entry.name
-        if entry.is_dir():
-            place.mkdir(exist_ok=True)
-            _move_into(entry, place)
-        else:
-            entry.replace(place)
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-@contextmanager
-def _explained(path: Path, option: str) -> Iterator[None]:
+    Raises:
+        InputError: In place of an `OSError`.
+    """
     try:
         yield
     except OSError as error:
@@ -153,3 +247,49 @@ def _explained(path: Path, option: str) -> Iterator[None]:
             value=str(path),
             hint="name a place where you may write and that has room",
         ) from None
+
+
+@contextmanager
+def _inside(folder: Path) -> Iterator[Path]:
+    """An empty folder within `folder`, which is made; what was made goes where the work fails."""
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    staged = None
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        staged = Path(tempfile.mkdtemp(prefix=_TEMPORARY, dir=folder))
+        staged.chmod(0o777 & ~umask())
+        yield staged
+    except BaseException as error:
+        if isinstance(error, OSError) and staged is not None and error.errno in _FULL:
+            _name_last(error, staged)
+        if staged is not None:
+            shutil.rmtree(staged, ignore_errors=True)
+        for one in made:
+            with contextlib.suppress(OSError):
+                one.rmdir()
+        raise
+    shutil.rmtree(staged, ignore_errors=True)
+
+
+def _name_last(error: OSError, staged: Path) -> None:
+    """Say in an error which file there was no room for: the one that was written last."""
+    files = [entry for entry in staged.rglob("*") if entry.is_file()]
+    if files:
+        last = max(files, key=lambda entry: entry.stat().st_mtime_ns)
+        error.strerror = f"{error.strerror} (at `{last.relative_to(staged)}`)"
+
+
+def _is_device(path: Path) -> bool:
+    """Whether a file is there that is none of a disk: a device, a pipe."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def _check_text(path: Path, option: str) -> None:
+    try:
+        whole = b"\0" not in os.fsencode(path)
+    except UnicodeEncodeError:  # half a character
+        whole = False
+    if not whole:
+        raise InputError(
+            "no file can have this name", source=option, value=str(path), hint="name another"
+        )

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from allrail import _core
 from allrail.errors import InputError, show
-from allrail.files import write_text
+from allrail.files import write_cached, write_text
 from allrail.scenario.fields import table
 
 if TYPE_CHECKING:
@@ -130,7 +130,7 @@ def plan_for(scenario: Scenario, *, cache: bool = True) -> Plan:
         return Plan(kept, cached=True)
     made = _core.plan(text)
     with contextlib.suppress(InputError):  # a cache that cannot be written is no cache
-        write_text(path, made)
+        write_cached(path, made)
     return Plan(made)
 
 

@@ -104,7 +104,7 @@ def test_out_writes_tables_and_a_picture(folder, allrail_cli):
     assert allrail_cli("simulate", "mine.json", "--out", "out").status == 0
     assert {path.name for path in (folder / "out").iterdir()} == {
         *("result.json", "traffic.csv", "traffic.parquet", "npus.csv", "npus.parquet"),
-        *("bandwidths.svg", "bandwidths.png", "report.html"),
+        *("bandwidths.svg", "bandwidths.png", "report.html", ".allrail.json"),
     }
     with (folder / "out" / "npus.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 16
@@ -113,7 +113,7 @@ def test_out_writes_tables_and_a_picture(folder, allrail_cli):
     # The picture of the first run is not one of the second.
     assert {path.name for path in (folder / "out").iterdir()} == {
         *("result.json", "traffic.csv", "traffic.parquet", "shares.svg", "shares.png"),
-        "report.html",
+        *("report.html", ".allrail.json"),
     }
 
 

@@ -70,7 +70,7 @@ def test_every_file_is_there(folder):
     assert {entry.name for entry in folder.iterdir()} == {
         *(f"{name}.{ending}" for name in pictures for ending in ("svg", "png")),
         *(f"{name}.{ending}" for name in tables for ending in ("csv", "parquet")),
-        *("trace.json.gz", "kineto", "report.html", "result.json"),
+        *("trace.json.gz", "kineto", "report.html", "result.json", ".allrail.json"),
     }
     assert len(list((folder / "kineto").iterdir())) == 4  # a stage each
 

@@ -28,7 +28,7 @@ def folder(tmp_path_factory, results, scenarios) -> Path:
 
 
 def test_every_file_is_there(folder):
-    assert {entry.name for entry in folder.iterdir()} == set(FILES)
+    assert {entry.name for entry in folder.iterdir()} == {*FILES, ".allrail.json"}
     assert [entry.name for entry in folder.parent.iterdir()] == ["out"]
 
 

@@ -66,3 +66,27 @@ class Recorder:
             "report": {"peers": list(peers)},
             "barriers": {},
         }
+
+
+def a_record(rank=0, *, steps=6, offset=0, peers=(), crosses=True):
+    """Two tensors; a step computes 10 ms outside, 4 + 6 forward, 8 + 2 backward, and waits 5."""
+    seen = Recorder()
+    now = 1000 * MS + offset
+    for step in range(steps):
+        now += 10 * MS
+        start = now
+        seen.mark("enter", 1, now, now + 5 * MS)
+        seen.mark("wait", 1, now, now + 5 * MS)
+        now += 5 * MS + 4 * MS
+        seen.mark("enter", 0, now, now)
+        now += 6 * MS
+        seen.mark("forward", -1, start, now)
+        for tensor, after in ((0, 8 * MS), (1, 2 * MS)):
+            now += after
+            seen.mark("submit", tensor, now, now)
+            sent = [("reduce_scatter", 2_000_000, now, now + 2 * MS)]
+            seen.exchange(tensor, step, 4000, sent)
+        seen.mark("round", 2, now, now)
+    dimension = {"size": 2, "bandwidth": "64 Gb/s", "latency": "20 us", "interface": "10.0.0.1"}
+    settings = {"dimensions": [dimension]}
+    return seen.record(size=4000, settings=settings, rank=rank, peers=peers, crosses=crosses)

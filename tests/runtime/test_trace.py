@@ -25,31 +25,7 @@ from allrail.runtime.trace import trace_events, trace_gzip
 _SPEC = importlib.util.spec_from_file_location("records", Path(__file__).with_name("records.py"))
 _RECORDS = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(_RECORDS)
-MS, Recorder = _RECORDS.MS, _RECORDS.Recorder
-
-
-def a_record(rank=0, *, steps=6, offset=0, peers=(), crosses=True):
-    """Two tensors; a step computes 10 ms outside, 4 + 6 forward, 8 + 2 backward, and waits 5."""
-    seen = Recorder()
-    now = 1000 * MS + offset
-    for step in range(steps):
-        now += 10 * MS
-        start = now
-        seen.mark("enter", 1, now, now + 5 * MS)
-        seen.mark("wait", 1, now, now + 5 * MS)
-        now += 5 * MS + 4 * MS
-        seen.mark("enter", 0, now, now)
-        now += 6 * MS
-        seen.mark("forward", -1, start, now)
-        for tensor, after in ((0, 8 * MS), (1, 2 * MS)):
-            now += after
-            seen.mark("submit", tensor, now, now)
-            sent = [("reduce_scatter", 2_000_000, now, now + 2 * MS)]
-            seen.exchange(tensor, step, 4000, sent)
-        seen.mark("round", 2, now, now)
-    dimension = {"size": 2, "bandwidth": "64 Gb/s", "latency": "20 us", "interface": "10.0.0.1"}
-    settings = {"dimensions": [dimension]}
-    return seen.record(size=4000, settings=settings, rank=rank, peers=peers, crosses=crosses)
+MS, a_record = _RECORDS.MS, _RECORDS.a_record
 
 
 def peer(rank, later, *, offset=0, round_trip=1000):

@@ -193,4 +193,4 @@ def test_a_record_is_written_when_a_model_is_released_and_holds_no_secret(on_ran
     assert found[0]["settings"]["records"] > 1 << 16
     assert "secret" not in found[0]["settings"]
     assert len(found[0]["timeline"]["exchanges"]) >= 3 * STEPS - 3
-    assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == []
+    assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == [".allrail.json"]

@@ -26,9 +26,10 @@ pub(crate) fn write(
     fs::create_dir_all(folder)?;
     let job: String = settings.job.chars().filter(char::is_ascii_alphanumeric).collect();
     let Settings { rank, ranks, epoch, group, .. } = settings;
-    let name = format!("flight-{job}-epoch{epoch}-group{group}-rank{rank}.jsonl");
+    let name = format!("flight-{job}-epoch{epoch}-group{group}-rank{rank}");
     let part = folder.join(format!(".{name}.{}", std::process::id()));
-    let mut file = BufWriter::new(fs::File::create(&part)?);
+    // Neither a file that is there already, nor one that a link there points to.
+    let mut file = BufWriter::new(fs::File::create_new(&part)?);
     let head = json!({
         "rank": rank, "ranks": ranks, "job": settings.job, "epoch": epoch, "group": group,
         "fault": report.fault, "waits_for": report.waits_for, "notes": report.notes,
@@ -46,7 +47,13 @@ pub(crate) fn write(
     }
     file.flush()?;
     drop(file);
-    fs::rename(part, folder.join(name))
+    // The name is the job's own; a file that has it already is not of this job, and stays.
+    let free = (1..).map(|number| match number {
+        1 => folder.join(format!("{name}.jsonl")),
+        _ => folder.join(format!("{name}-{number}.jsonl")),
+    });
+    let free = free.take(1000).find(|path| path.symlink_metadata().is_err());
+    fs::rename(&part, free.ok_or(std::io::ErrorKind::AlreadyExists)?)
 }
 
 fn line(what: &What, name_of: &dyn Fn(Key) -> String) -> Value {

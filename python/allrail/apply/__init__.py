@@ -7,12 +7,15 @@ beside it that turns a `Decision` into the text of files, or says why it cannot.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 from allrail.apply import ddp, fsdp, job_file, megatron, nccl, torchtitan
 from allrail.apply.decision import Decision, Inapplicable
 from allrail.errors import InputError, did_you_mean
+from allrail.files import staged_folder
+from allrail.manifest import reading
 from allrail.scenario import ScenarioLike
 from allrail.scenario.overrides import Sets
 
@@ -73,7 +76,12 @@ def apply(
                 value=name,
                 hint=did_you_mean(name, TARGETS),
             )
-    decision = Decision.of(scenario, sets=sets)
+    with reading():
+        decision = Decision.of(scenario, sets=sets)
+        return _write(decision, named, folder)
+
+
+def _write(decision: Decision, named: list[str], folder: Path) -> list[Written]:
     texts: dict[str, dict[str, str] | Inapplicable] = {}
     for name in named or TARGETS:
         try:
@@ -84,17 +92,14 @@ def apply(
                     str(why), source="--for", value=name, hint="leave it out, or change the layout"
                 ) from None
             texts[name] = why
-    return [_write(name, found, folder) for name, found in texts.items()]
-
-
-def _write(name: str, found: dict[str, str] | Inapplicable, folder: Path) -> Written:
-    from allrail.files import write_text
-
-    if isinstance(found, Inapplicable):
-        return Written(name, (), str(found))
-    paths = []
-    for file, text in found.items():
-        path = folder / file
-        write_text(path, text)
-        paths.append(path)
-    return Written(name, tuple(paths))
+    written = []
+    with ExitStack() as moved:  # of all tools or of none
+        for name, found in texts.items():
+            if isinstance(found, Inapplicable):
+                written.append(Written(name, (), str(found)))
+                continue
+            staged = moved.enter_context(staged_folder(folder, f"apply {name}"))
+            for file, text in found.items():
+                (staged / file).write_text(text, encoding="utf-8", newline="\n")
+            written.append(Written(name, tuple(folder / file for file in found)))
+    return written

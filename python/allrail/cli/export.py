@@ -48,13 +48,13 @@ def command(
     Examples:
       allrail export scenario.yaml --chakra out
       allrail export scenario.yaml --chakra out --ranks representative
-      allrail export scenario.yaml --set workload.parallelism.tp=8 --chakra out --name tp8
+      allrail export scenario.yaml --set workload.parallelism.tp=8 --chakra out8
     """  # noqa: D301, click wants the character
     from allrail.cli import output
     from allrail.formats.traces import export_chakra
     from allrail.scenario import load_scenario
 
-    name = name or file.stem
+    name = file.stem if name is None else name
     told = export_chakra(load_scenario(file, sets=sets), folder=folder, name=name, ranks=ranks)
     if as_json:
         output.print_json({"folder": str(folder), "name": name} | told)

@@ -22,16 +22,28 @@ def check(folder: Path, *, option: str) -> None:
         option: Which option named it.
 
     Raises:
-        InputError: It is a file or lies in one, nobody may write there, or it holds something that
-            would be lost.
+        InputError: It is a file or lies in one, or nobody may write there.
     """
-    if folder.exists() and not folder.is_dir():
-        raise InputError("it is a file", source=option, value=str(folder), hint="name a folder")
-    _check_place(folder.absolute(), folder, option)
-    if (folder / "result.json").exists():
-        from allrail.results.write import check_folder
+    from allrail.files import check_folder
 
-        check_folder(folder, option=option)
+    check_folder(folder, option=option)
+    _check_place(folder.absolute(), folder, option)
+
+
+def check_results(folder: Path, *, option: str) -> None:
+    """Refuse a folder that cannot take a `result.json` and a report, before anything is computed.
+
+    Args:
+        folder: Where they shall be written.
+        option: Which option named it.
+
+    Raises:
+        InputError: As of `check`; or it has such files that allrail did not write.
+    """
+    from allrail.results.write import check_folder
+
+    check(folder, option=option)
+    check_folder(folder, option=option)
 
 
 def check_file(file: Path, *, option: str) -> None:
@@ -39,6 +51,23 @@ def check_file(file: Path, *, option: str) -> None:
 
     Args:
         file: What shall be written.
+        option: Which option named it.
+
+    Raises:
+        InputError: It is a folder or lies in a file, nobody may write there, or it is there and
+            allrail did not write it.
+    """
+    from allrail.files import check_target
+
+    check_target(file, option=option)
+    check_journal(file, option=option)
+
+
+def check_journal(file: Path, *, option: str) -> None:
+    """Refuse a file that cannot be appended to, before anything is computed.
+
+    Args:
+        file: What is there already says itself whether it is ours.
         option: Which option named it.
 
     Raises:
@@ -116,7 +145,7 @@ def tell(folder: Path, *, left_out: Iterable[int | None] = ()) -> None:
         folder: What was written.
         left_out: How many slices the timelines have that were too long.
     """
-    import click
+    from allrail.cli import output
 
     pictures = sorted(folder.glob("*.png"))
     report = folder / "report.html"
@@ -127,4 +156,4 @@ def tell(folder: Path, *, left_out: Iterable[int | None] = ()) -> None:
     lines.append(f"tables    {folder}/*.csv, *.parquet, result.json")
     if slices := sum(count or 0 for count in left_out):
         lines.append(f"timeline  {slices:,} slices are left out: `--timeline` writes them")
-    click.echo("\n".join(lines), err=True)
+    output.text("\n".join(lines), err=True)

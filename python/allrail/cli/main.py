@@ -53,8 +53,11 @@ class _Verbs(Group):
 
     def invoke(self, ctx: click.Context) -> object:
         """Run the verb."""
+        from allrail.manifest import reading
+
         try:
-            outcome: object = super().invoke(ctx)
+            with reading():
+                outcome: object = super().invoke(ctx)
             sys.stdout.flush()
         except KeyboardInterrupt:
             raise _Stopped(130) from None

@@ -47,6 +47,21 @@ def writable(ctx: click.Context, param: click.Parameter, folder: Path | None) ->
     return folder
 
 
+def writable_results(
+    ctx: click.Context, param: click.Parameter, folder: Path | None
+) -> Path | None:
+    """Refuse a folder that cannot take a result and its report, before anything is computed.
+
+    The callback of every option that names one.
+    """
+    del ctx
+    if folder is not None:
+        from allrail.cli import folders
+
+        folders.check_results(folder, option=param.opts[-1])
+    return folder
+
+
 def writable_file(ctx: click.Context, param: click.Parameter, file: Path | None) -> Path | None:
     """Refuse a file that cannot be written, before anything is computed.
 
@@ -60,12 +75,25 @@ def writable_file(ctx: click.Context, param: click.Parameter, file: Path | None)
     return file
 
 
+def writable_journal(ctx: click.Context, param: click.Parameter, file: Path | None) -> Path | None:
+    """Refuse a file that cannot be appended to, before anything is computed.
+
+    The callback of every option that names one.
+    """
+    del ctx
+    if file is not None:
+        from allrail.cli import folders
+
+        folders.check_journal(file, option=param.opts[-1])
+    return file
+
+
 def out(command: F) -> F:
     """`--out DIR`."""
     return click.option(
         "--out",
         type=click.Path(path_type=Path),
-        callback=writable,
+        callback=writable_results,
         metavar="DIR",
         help="Write result, tables, pictures, trace and report into this folder.",
     )(command)
@@ -76,7 +104,7 @@ def report(command: F) -> F:
     return click.option(
         "--report",
         type=click.Path(path_type=Path),
-        callback=writable,
+        callback=writable_results,
         metavar="DIR",
         help="Write result, table and report into this folder.",
     )(command)

@@ -36,6 +36,7 @@ def command(*, folder: Path, as_json: bool, words: tuple[str, ...]) -> None:
     """
     from allrail.cli import output
     from allrail.errors import InputError
+    from allrail.files import check_target, explained, write_bytes
     from allrail.runtime import record
     from allrail.runtime.report import report_of
     from allrail.runtime.trace import trace_gzip
@@ -48,34 +49,27 @@ def command(*, folder: Path, as_json: bool, words: tuple[str, ...]) -> None:
             hint="write the command as in a shell, such as `allrail run --trace out torchrun"
             " --nproc-per-node 4 train.py`",
         )
-    try:
+    trace = folder / "trace.json.gz"
+    with explained(folder, "--trace"):
         folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(
-            f"it cannot be made: {error.strerror}",
-            source="--trace",
-            value=str(folder),
-            hint="name a place where you may write and that has room",
-        ) from None
-    record.clear(folder)
+    check_target(trace, option="--trace")
+    others = record.clear(folder)
     status = _run(words, {**os.environ, "ALLRAIL_TRACE": str(folder.absolute())})
-    found = record.read(folder)
+    found = record.read(folder, without=others)
     if not found:
         output.warn(
             "no rank has written a record: nothing called `allrail.torch.schedule` in two"
             " processes or more, or ranks were killed"
         )
     else:
-        trace = folder / "trace.json.gz"
-        part = trace.with_name(f".{trace.name}")
-        part.write_bytes(trace_gzip(found))
-        part.replace(trace)
-        if as_json:
-            output.print_json({"ranks": [report_of(one).to_json() for one in found]})
-        else:
-            for model in sorted({one["model"] for one in found}):
-                click.echo(report_of(next(one for one in found if one["model"] == model)))
-            output.note(f"{len(found)} records in {trace}: open it at ui.perfetto.dev")
+        with record.whole(folder):
+            write_bytes(trace, trace_gzip(found), option="--trace")
+            if as_json:
+                output.print_json({"ranks": [report_of(one).to_json() for one in found]})
+            else:
+                for model in sorted({one["model"] for one in found}):
+                    output.text(str(report_of(next(one for one in found if one["model"] == model))))
+                output.note(f"{len(found)} records in {trace}: open it at ui.perfetto.dev")
     if status:
         raise SystemExit(status)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 @click.option(
     "--study",
     type=click.Path(path_type=Path),
-    callback=options.writable_file,
+    callback=options.writable_journal,
     metavar="FILE",
     help="Keep the trials in this file: the same command goes on, or further with more trials.",
 )

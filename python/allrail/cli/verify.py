@@ -68,7 +68,7 @@ def command(
     if as_json:
         output.print_json(verdict.to_json())
         return
-    click.echo(verdict)
+    output.text(str(verdict))
     if fabric is not None:
         output.note(f"the fabric as measured is in {fabric}")
 
@@ -122,4 +122,5 @@ def _of_run(run: Path, fabric: str | None, step: int | None) -> Verdict:
             raise InputError(
                 "a recorded run has its own", source=name, value=str(value), hint="leave it out"
             )
-    return verify(records)
+    with record.whole(run):
+        return verify(records)

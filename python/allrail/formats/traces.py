@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from allrail.errors import InputError
-from allrail.files import staged_folder
+from allrail.files import check_name, staged_folder
+from allrail.manifest import note_source, note_trace, reading
 
 if TYPE_CHECKING:
     from allrail.scenario import Scenario
@@ -200,7 +201,8 @@ def import_trace(
         InputError: Anything in it is wrong, or an option does not belong to its format.
     """
     options = {"step": step, "groups": groups, "npus": npus, "at": at, "grow": grow}
-    return _import(files, folder, name, options)[0]
+    with reading():
+        return _import(files, folder, name, options)[0]
 
 
 def import_timed(
@@ -221,7 +223,8 @@ def import_timed(
         InputError: As of `import_trace`; or the trace holds no times.
     """
     options = {"step": step, "groups": None, "npus": None, "at": None, "grow": ()}
-    done, timed = _import(files, folder, "trace", options)
+    with reading():
+        done, timed = _import(files, folder, "trace", options)
     if timed is None:
         raise InputError(
             "it holds no times of communication",
@@ -240,7 +243,11 @@ def _import(
     files = _expanded(files)
     source = recognise(files)
     _check_options(source, **options)
-    name = name or _name(files[0])
+    name = check_name(_name(files[0]) if name is None else name)
+    for file in files:
+        _note_trace(file)
+    if options["groups"] is not None:
+        note_source(options["groups"])
     if source == LAYERS:
         return _layer_file(files, folder, name), None
     if source == MODEL:
@@ -256,11 +263,10 @@ def _import(
         else {"at": options["at"], "grow": list(options["grow"]) or None},
     }
     request = {"format": source, "source": read, "name": name}
-    ours = [f"{glob.escape(name)}.*.et", f"{glob.escape(name)}.ranks.json"]
-    with staged_folder(folder, ours=ours) as staged:
+    with staged_folder(folder, f"trace {name}", foreign=_parts(name)) as staged:
         told = _ask("import_trace", json.dumps(request | {"folder": str(staged)}), folder=staged)
-    scenario = folder / f"{name}.yaml"
-    _write_scenario(scenario, npus=told["npus"], model=f"trace: {json.dumps(name)}")
+        model = f"trace: {json.dumps(name)}"
+        _write_scenario(staged / f"{name}.yaml", npus=told["npus"], model=model)
     done = Imported(
         source=source,
         npus=told["npus"],
@@ -273,9 +279,15 @@ def _import(
         files=told["files"],
         nodes=told["nodes"],
         bytes=told["bytes"],
-        scenario=scenario,
+        scenario=folder / f"{name}.yaml",
     )
     return done, told.get("timed")
+
+
+def _parts(name: str) -> list[str]:
+    """Patterns of the files that whoever reads a trace takes for a part of it."""
+    prefix = glob.escape(name)
+    return [f"{prefix}.{'[0-9]' * digits}.et" for digits in range(1, 11)] + [f"{prefix}.ranks.json"]
 
 
 def export_chakra(
@@ -304,15 +316,26 @@ def export_chakra(
         )
     from allrail import _core
 
-    ours = [f"{glob.escape(name)}.*.et", f"{glob.escape(name)}.ranks.json"]
+    check_name(name)
     with (
-        staged_folder(folder, ours=ours, option="--chakra") as staged,
+        reading(_sources(scenario)),
+        staged_folder(folder, f"trace {name}", option="--chakra", foreign=_parts(name)) as staged,
         _in_core(scenario._places, staged),
     ):
         told: dict[str, int] = json.loads(
             _core.export_chakra(scenario.to_json(), str(staged), name, ranks)
         )
     return told
+
+
+def _sources(scenario: Scenario) -> list[Path]:
+    """The files of ranks that a scenario's workload is read from."""
+    trace = json.loads(scenario.to_json())["workload"].get("model", {}).get("trace")
+    path = trace.get("path") if isinstance(trace, dict) else trace
+    if not isinstance(path, str):
+        return []
+    prefix = Path(path)
+    return list(prefix.parent.glob(f"{glob.escape(prefix.name)}.*"))
 
 
 @contextmanager
@@ -366,6 +389,14 @@ def _prefix(file: Path) -> Path:
     return file.with_name(head) if file.suffix == ".et" and dot and rank.isdigit() else file
 
 
+def _note_trace(file: Path) -> None:
+    """Remember the files of a trace that one of them, or their prefix, stands for."""
+    note_source(file)
+    prefix = _prefix(file)
+    if prefix != file or not file.is_file():
+        note_trace(prefix)
+
+
 def _name(file: Path) -> str:
     name = _prefix(file).name
     for ending in (".gz", ".json", ".txt", ".et"):
@@ -389,7 +420,10 @@ def _layer_file(files: list[Path], folder: Path, name: str) -> Imported:
     kinds = [phase.kind for layer in work.layers for phase in layer.phases if phase.kind]
     scenario = folder / f"{name}.yaml"
     path = json.dumps(str(files[0].resolve()))
-    _write_scenario(scenario, npus=work.header.all_gpus, model=f"astra_sim: {path}")
+    with staged_folder(folder, f"trace {name}") as staged:
+        _write_scenario(
+            staged / scenario.name, npus=work.header.all_gpus, model=f"astra_sim: {path}"
+        )
     warning = notes.warning()
     return Imported(
         source=LAYERS,
@@ -442,14 +476,15 @@ def _model(files: list[Path], folder: Path, name: str) -> Imported:
         )
     scenario = folder / f"{name}.yaml"
     path = files[0].resolve()
-    _write_scenario(scenario, npus=8, model="", workload={"model": str(path), **_ASSUMED})
-    try:
-        notes = simulate_training(str(scenario)).to_dict()["notes"]
-    except InputError as error:
-        # The scenario is ours, and gone.
-        scenario.unlink()
-        error.source, error.line = str(files[0]), None
-        raise
+    with staged_folder(folder, f"trace {name}") as staged:
+        made = staged / scenario.name
+        _write_scenario(made, npus=8, model="", workload={"model": str(path), **_ASSUMED})
+        try:
+            notes = simulate_training(str(made)).to_dict()["notes"]
+        except InputError as error:
+            # The scenario is ours, and gone.
+            error.source, error.line = str(files[0]), None
+            raise
     assumed = "assumed, to be replaced by yours: 1 sample a replica, an A100, 8 NPUs"
     return Imported(
         source=MODEL,
@@ -471,8 +506,6 @@ def _write_scenario(
     path: Path, *, npus: int | None, model: str, workload: dict[str, Any] | None = None
 ) -> None:
     """A scenario that runs what was imported, on a network to be replaced."""
-    from allrail.files import write_text
-
     about = "Imported; the network is an example, to be replaced by yours."
     size = npus or 64
     if npus == 1:
@@ -489,5 +522,4 @@ fabric:
 workload: {json.dumps(workload) if workload else f"{{model: {{{model}}}}}"}
 schedule: {{policy: baseline, chunks: 16}}
 """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, text)
+    path.write_text(text, encoding="utf-8", newline="\n")

@@ -70,8 +70,8 @@ def write(folder: Path, kind: str, told: Told) -> None:
     from allrail.files import staged_folder
     from allrail.results.frames import write_frame
     from allrail.results.write import (
-        ALL_FILES,
         MADE_BY,
+        OUTPUT,
         REPORT_FILE,
         RESULT_FILE,
         check_folder,
@@ -82,7 +82,7 @@ def write(folder: Path, kind: str, told: Told) -> None:
     # As whoever reads the file sees it.
     told = json.loads(json.dumps(told))
     made = KINDS[kind]
-    with staged_folder(folder, ours=ALL_FILES) as staged:
+    with staged_folder(folder, OUTPUT) as staged:
         frame = pl.DataFrame(made.rows(told), infer_schema_length=None)
         write_frame(frame, folder=staged, name=made.table)
         (staged / REPORT_FILE).write_text(html(kind, told), encoding="utf-8")

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PICTURES = ("utilisation", "boards", "queue")
-TABLES = ("mixes", "shares", "jobs", "timeline")
 MOST_NAMED = 6
 """Jobs with a colour and a line in the legend of their own, the largest."""
 BINS = 50
@@ -36,6 +35,7 @@ def write(folder: Path, told: dict[str, Any]) -> None:
     from allrail.results.frames import write_frame
     from allrail.results.write import (
         MADE_BY,
+        OUTPUT,
         REPORT_FILE,
         RESULT_FILE,
         check_folder,
@@ -75,9 +75,7 @@ def write(folder: Path, told: dict[str, Any]) -> None:
         "versions": {"allrail": _core.version()},
         "placement": {key: value for key, value in told.items() if key not in long},
     }
-    ours = (f"{name}.{ending}" for name in PICTURES for ending in ("svg", "png"))
-    tabled = (f"{name}.{ending}" for name in TABLES for ending in ("csv", "parquet"))
-    with staged_folder(folder, ours=(*ours, *tabled, REPORT_FILE)) as staged:
+    with staged_folder(folder, OUTPUT) as staged:
         svgs = {name: pictures.svg(figure, name=name) for name, figure in drawn.items()}
         for name, figure in drawn.items():
             (staged / f"{name}.svg").write_text(svgs[name], encoding="utf-8")

@@ -18,7 +18,7 @@ from typing import Any
 
 from allrail import _core
 from allrail.errors import InputError
-from allrail.files import write_text
+from allrail.files import write_cached
 from allrail.plans import cache_folder
 from allrail.scenario import load_any_fabric
 
@@ -45,7 +45,7 @@ class Kept:
         try:
             tree = json.loads(self._path(scenario).read_text(encoding="utf-8"))
             result = tree["result"] if tree["scenario"] == scenario else None
-        except (OSError, ValueError, KeyError, TypeError):
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
             return None
         return result if isinstance(result, dict) else None
 
@@ -58,7 +58,7 @@ class Kept:
         """
         document = {"core": core(), "scenario": scenario, "result": result}
         with contextlib.suppress(InputError):  # a cache that cannot be written is no cache
-            write_text(self._path(scenario), json.dumps(document, ensure_ascii=False) + "\n")
+            write_cached(self._path(scenario), json.dumps(document, ensure_ascii=False) + "\n")
 
     def _path(self, scenario: Mapping[str, Any]) -> Path:
         fabric = scenario["fabric"]

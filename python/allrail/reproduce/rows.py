@@ -297,7 +297,7 @@ class Reproduction:
                 "why": pl.String,
             },
         )
-        with staged_folder(folder) as staged:
+        with staged_folder(folder, "reproduction") as staged:
             write_frame(numbers, folder=staged, name="reproduction")
             for detail in self.details:
                 frame = pl.DataFrame(

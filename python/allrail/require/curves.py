@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from allrail.files import staged_folder, write_text
+from allrail.files import staged_folder
 from allrail.require.bandwidth import Required
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ def write_curves(folder: Path, found: Required) -> None:
         for factor, step_s in zip(curve.factors, curve.steps_s, strict=True)
     ]
     columns = ["scaled", "factor", "step_s", "part_of_ideal"]
-    with staged_folder(folder) as staged:
+    with staged_folder(folder, "curves") as staged:
         write_frame(pl.DataFrame(rows, schema=columns, orient="row"), folder=staged, name="curves")
         with style("curves"):
             figure = _draw(found)
-        write_text(staged / "curves.svg", svg(figure, name="curves"))
+        (staged / "curves.svg").write_text(svg(figure, name="curves"), encoding="utf-8")
 
 
 def _draw(found: Required) -> Figure:

@@ -15,7 +15,7 @@ from allrail import _core
 from allrail.files import staged_folder
 from allrail.results.frames import write_frame
 from allrail.results.write import (
-    ALL_FILES,
+    OUTPUT,
     REPORT_FILE,
     RESULT_FILE,
     check_folder,
@@ -81,7 +81,7 @@ def write_traffic(
         name, figure = traffic.DISTRIBUTION, traffic.distribution(each)
     else:
         name, figure = traffic.SHARES, traffic.shares(results)
-    with staged_folder(folder, ours=ALL_FILES) as staged:
+    with staged_folder(folder, OUTPUT) as staged:
         svg = style.svg(figure, name=name)
         (staged / f"{name}.svg").write_text(svg, encoding="utf-8")
         (staged / f"{name}.png").write_bytes(style.png(figure, name=name))

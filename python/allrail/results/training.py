@@ -19,7 +19,7 @@ from allrail.files import staged_folder
 from allrail.results.frames import DIMENSION_TYPES, write_frame
 from allrail.results.kineto import Named, compressed, first_ranks, trace_of
 from allrail.results.write import (
-    ALL_FILES,
+    OUTPUT,
     REPORT_FILE,
     RESULT_FILE,
     check_folder,
@@ -145,7 +145,7 @@ def write_training(
     check_folder(folder)
     inputs = {name: input_tree(scenario) for name, scenario in scenarios.items()}
     told = [one.to_dict() for one in what_ifs]
-    with staged_folder(folder, ours=ALL_FILES) as staged:
+    with staged_folder(folder, OUTPUT) as staged:
         pictures = {}
         for name, figure in _drawn(results, what_ifs).items():
             pictures[name] = style.svg(figure, name=name)

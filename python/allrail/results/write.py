@@ -2,8 +2,8 @@
 
 `result.json` (inputs, seed, versions, results), the tables `results`, `dimensions` and `timeline`
 as CSV and Parquet, `trace.json.gz`, the pictures as SVG and PNG, and `report.html`. All files are
-made beside the folder first. An earlier run's files are replaced, or removed where this run does
-not make them; other files stay. A `result.json` of another program is not overwritten: refused.
+made in a folder of their own first. An earlier run's files are replaced, or removed where this run
+does not make them; files of others stay, and one in the way is refused (`allrail.manifest`).
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allrail import _core
-from allrail.errors import InputError
-from allrail.files import staged_folder
+from allrail.files import check_target, staged_folder
 from allrail.results.frames import dimensions_frame, results_frame, timeline_frame, write_frame
 from allrail.results.trace import trace_gzip
 
@@ -38,38 +37,8 @@ FILES = (
     RESULT_FILE,
 )
 """All that may be written of collectives."""
-TRAFFIC_FILES = tuple(
-    f"{name}.{ending}"
-    for names, endings in (
-        (("shares", "bandwidths"), ("svg", "png")),
-        (("traffic", "npus"), ("csv", "parquet")),
-    )
-    for name in names
-    for ending in endings
-)
-"""What may be written of traffic, beside `result.json`."""
-
-
-TRAINING_FILES = tuple(
-    f"{name}.{ending}"
-    for names, endings in (
-        (("step", "breakdown", "actors", "what_ifs"), ("svg", "png")),
-        (("training", "exposed", "actors", "critical_path", "what_ifs"), ("csv", "parquet")),
-    )
-    for name in names
-    for ending in endings
-)
-"""What may be written of training steps, beside some of the others."""
-TRACES = "kineto/rank_*.json.gz"
-"""The same: a trace a rank."""
-ANSWER_FILES = tuple(
-    f"{name}.{ending}"
-    for name in ("layouts", "trials", "exchanges")
-    for ending in ("csv", "parquet")
-)
-"""What may be written of `plan --model`, `tune` and `verify`, beside `result.json`."""
-ALL_FILES = (*FILES, *TRAFFIC_FILES, *TRAINING_FILES, TRACES, *ANSWER_FILES)
-"""What an earlier run may have left in a folder."""
+OUTPUT = "results"
+"""What the files of all commands that write a `result.json` are together."""
 _TABLED = ("timeline", "npu_bandwidths_gbps")
 
 
@@ -97,7 +66,7 @@ def write_results(
     if any(result.timeline for result in results.values()):
         drawn[gantt.NAME] = gantt.gantt(results)
         drawn[activity.NAME] = activity.activity(results)
-    with staged_folder(folder, ours=ALL_FILES) as staged:
+    with staged_folder(folder, OUTPUT) as staged:
         pictures = {}
         for name, figure in drawn.items():
             pictures[name] = style.svg(figure, name=name)
@@ -154,32 +123,17 @@ def result_tree(
 
 
 def check_folder(folder: Path, *, option: str = "--out") -> None:
-    """Refuse a folder whose `result.json` is not ours.
+    """Refuse a folder whose result or report is not ours, before anything is computed.
 
     Args:
         folder: Where results shall be written.
         option: Which option named it.
 
     Raises:
-        InputError: Another program's `result.json` is in it.
+        InputError: Another program's `result.json` or `report.html` is in it.
     """
-    try:
-        text = (folder / RESULT_FILE).read_text(encoding="utf-8")
-    except (FileNotFoundError, NotADirectoryError):
-        return
-    except (OSError, UnicodeDecodeError):
-        text = ""
-    try:
-        tree = json.loads(text)
-    except ValueError:
-        tree = None
-    if not isinstance(tree, dict) or tree.get("made_by") != MADE_BY:
-        raise InputError(
-            f"its `{RESULT_FILE}` was not written by allrail and would be lost",
-            source=option,
-            value=str(folder),
-            hint="name another folder",
-        )
+    for name in (RESULT_FILE, REPORT_FILE):
+        check_target(folder / name, option=option)
 
 
 def write_json(path: Path, tree: object) -> None:

@@ -14,13 +14,15 @@ import contextlib
 import gzip
 import json
 import os
+import re
 import zlib
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, NotRequired, TypedDict
 
 from allrail.errors import InputError
+from allrail.files import remove, write_bytes
 
 SCHEMA_VERSION = 1
 
@@ -28,6 +30,12 @@ _RECORDS = 1 << 18
 """Of a node, while a trace is made: 25 MB, some hundred steps."""
 
 _MARKS = 1 << 16
+
+_MAX_BYTES = 1 << 30
+"""Of a record, unpacked."""
+
+_OUTPUT = "records"
+_NAME = re.compile(r"rank\d+-.+-restart\d+\.json\.gz")
 
 
 class Mark(NamedTuple):
@@ -118,29 +126,36 @@ def write(record: Record, where: Path) -> Path:
     Args:
         record: What a rank has recorded.
         where: The folder; made if it is not there.
+
+    Raises:
+        InputError: It cannot be written, or would replace a file that allrail did not write.
     """
-    where.mkdir(parents=True, exist_ok=True)
     restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    path = where / f"rank{record['rank']}-{record['model']}-restart{restart}.json.gz"
-    part = where / f".{path.name}.{os.getpid()}"
-    part.write_bytes(gzip.compress(json.dumps(record).encode(), compresslevel=1))
-    part.replace(path)
+    model = re.sub(r"[^\w.-]", "_", record["model"])
+    path = where / f"rank{record['rank']}-{model}-restart{int(restart)}.json.gz"
+    data = gzip.compress(json.dumps(record).encode(), compresslevel=1)
+    write_bytes(path, data, option="ALLRAIL_TRACE", output=_OUTPUT)
     return path
 
 
-def read(where: Path) -> list[Record]:
+def read(where: Path, *, without: Collection[Path] = ()) -> list[Record]:
     """Return the records of a folder, by model and rank.
 
     Args:
         where: What `ALLRAIL_TRACE` was.
+        without: Files that are left out.
 
     Raises:
         InputError: A file in it is no record.
     """
     found: list[Record] = []
-    for path in sorted(where.glob("rank*.json.gz")):
+    for path in _named(where):
+        if path in without:
+            continue
         try:
-            record: Record = json.loads(gzip.decompress(path.read_bytes()))
+            with gzip.open(path) as file:
+                text = file.read(_MAX_BYTES)  # what goes on behind it is cut off, and so refused
+            record: Record = json.loads(text, parse_constant=_no_number)
             known = record["schema_version"] == SCHEMA_VERSION
             if known:
                 _check(record)
@@ -184,6 +199,10 @@ _KINDS: Mapping[str, type | tuple[type, ...]] = {
 }
 
 
+def _no_number(word: str) -> float:
+    raise ValueError(f"{word} is no number")
+
+
 def _mark(kind: Any, *numbers: Any) -> Mark:
     if isinstance(kind, str) and len(numbers) == 3 and {type(one) for one in numbers} == {int}:
         return Mark(kind, *numbers)
@@ -198,13 +217,45 @@ def _check(record: Mapping[str, Any]) -> None:
             raise TypeError(f"`{key}` is {what}")
 
 
-def clear(where: Path) -> None:
+@contextlib.contextmanager
+def whole(where: Path) -> Iterator[None]:
+    """Turn what a record that somebody has changed makes fail into a message.
+
+    Args:
+        where: The folder of the records that are used in the block.
+
+    Raises:
+        InputError: A value in a record is missing, or of another kind.
+    """
+    try:
+        yield
+    except InputError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        lacks = f"there is no {error}" if isinstance(error, KeyError) else str(error)
+        raise InputError(
+            f"one of its records is not as a rank writes it: {lacks}",
+            source=str(where),
+            hint="record the run again, or delete what was changed",
+        ) from error
+
+
+def clear(where: Path) -> list[Path]:
     """Remove the records that an earlier run has left.
 
     Args:
-        where: A folder, which need not be there.
+        where: A folder, which must be there.
+
+    Returns:
+        Files that are called as records are, and that allrail did not write: they stay.
+
+    Raises:
+        InputError: A record was changed since.
     """
-    for pattern in ("rank*.json.gz", ".rank*.json.gz.*"):
-        for path in where.glob(pattern):
-            with contextlib.suppress(FileNotFoundError):
-                path.unlink()
+    remove(where, _OUTPUT, option="--trace")
+    return _named(where)
+
+
+def _named(where: Path) -> list[Path]:
+    """The files of a folder that are called as records are."""
+    return sorted(one for one in where.glob("rank*.json.gz") if _NAME.fullmatch(one.name))

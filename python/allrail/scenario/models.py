@@ -13,6 +13,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from allrail.errors import InputError, did_you_mean
+from allrail.manifest import note_source, note_trace
 from allrail.scenario.devices import load_device
 from allrail.scenario.explain import from_core
 from allrail.scenario.forms import refuse_other
@@ -223,7 +224,7 @@ def _from_files(model: dict[str, Any], folder: FilePath) -> dict[str, Any]:
     trace, layers = model.get("trace"), model.get("astra_sim")
     if isinstance(trace, str):
         found.setdefault("name", FilePath(trace).name)
-        found["trace"] = str(folder / trace)
+        found["trace"] = _read_there(folder / trace)
     elif isinstance(trace, dict):
         found.setdefault("name", FilePath(str(trace.get("path", "trace"))).name)
         found["trace"] = {key: _placed(key, value, folder) for key, value in trace.items()}
@@ -241,6 +242,13 @@ def _placed(key: str, value: Any, folder: FilePath) -> Any:
     if key == "collectives" and isinstance(value, dict):
         return {kind: _placed(kind, one, folder) for kind, one in value.items()}
     if key == "nodes" and isinstance(value, dict):
-        return {node: str(folder / str(one)) for node, one in value.items()}
+        return {node: _read_there(folder / str(one)) for node, one in value.items()}
     paths = ("path", "groups", "all_reduce", "reduce_scatter", "all_gather", "all_to_all")
-    return str(folder / str(value)) if key in paths and value is not None else value
+    return _read_there(folder / str(value)) if key in paths and value is not None else value
+
+
+def _read_there(path: FilePath) -> str:
+    """The path of a file, or of a trace's files, that the core reads."""
+    note_source(path)
+    note_trace(path)
+    return str(path)

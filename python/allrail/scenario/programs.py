@@ -77,7 +77,9 @@ def _named(schedule: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 def _read(path: FilePath, name: str, *, field: str) -> Any:
     from allrail import _core
+    from allrail.manifest import note_source
 
+    note_source(path)
     try:
         return json.loads(_core.read_program(str(path), name))
     except _core.InputError as error:

@@ -16,6 +16,7 @@ from pathlib import Path as FilePath
 from typing import Any
 
 from allrail.errors import InputError
+from allrail.manifest import note_source
 from allrail.scenario.places import Path, Place, Places, show_path
 
 MAX_BYTES = 16 << 20
@@ -68,6 +69,7 @@ def read_bytes(
         InputError: There is no such file, it is no text, or it is too large.
     """
     source = str(path)
+    note_source(path)
     try:
         with path.open("rb") as file:
             data = file.read(most + 1)
@@ -125,12 +127,13 @@ def _near_files(path: FilePath) -> str:
     return f"did you mean `{path.parent / near[0]}`?" if near else "check the path"
 
 
-def read_json(text: str, source: str) -> Any:
+def read_json(text: str, source: str, *, finite: bool = False) -> Any:
     """Read JSON text; a key that stands twice is a mistake.
 
     Args:
         text: The text.
         source: What errors call it.
+        finite: Whether `NaN` and numbers beyond all bounds are refused here.
 
     Raises:
         InputError: It is not JSON, or nested too deeply.
@@ -146,8 +149,17 @@ def read_json(text: str, source: str) -> Any:
             )
         return value
 
+    def number(word: str) -> float:
+        value = float(word)
+        if not math.isfinite(value):
+            raise InputError(
+                "it is no finite number", source=source, value=word, hint="write a number"
+            )
+        return value
+
+    checks: dict[str, Any] = {"parse_constant": number, "parse_float": number} if finite else {}
     try:
-        return json.loads(text, object_pairs_hook=pairs)
+        return json.loads(text, object_pairs_hook=pairs, **checks)
     except json.JSONDecodeError as error:
         raise InputError(
             f"it is not JSON: {error.msg} in column {error.colno}",

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from allrail.arguments import checked
 from allrail.errors import InputError
-from allrail.files import staged_folder
+from allrail.files import check_target, staged_folder
 from allrail.many import Progress
 from allrail.sweeps.journal import Journal
 from allrail.sweeps.study import Study, check_show, load_study
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
 
 NAME = "sweep"
 REPORT = "report.html"
-PICTURES = tuple(f"{name}.{ending}" for name in (NAME, "pareto") for ending in ("svg", "png"))
+FILES = (*(f"{NAME}.{ending}" for ending in ("csv", "parquet", "svg", "png")), REPORT)
+"""What every sweep writes, beside its journal."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +55,7 @@ class Swept:
         return len(self.table) - int(self.table[ERROR].null_count())
 
 
+@checked
 def sweep(
     study: str | os.PathLike[str] | Mapping[str, Any],
     out: str | os.PathLike[str],
@@ -78,6 +81,8 @@ def sweep(
     read = load_study(study)
     shown = check_show(read, numbers(read))
     folder = Path(out)
+    for name in FILES:
+        check_target(folder / name, option="--out")
     total = len(read.points)
     with Journal(folder, read) as journal:
         known = len(journal.outcomes)
@@ -122,7 +127,7 @@ def _write(swept: Swept) -> None:
     from allrail.sweeps.page import page
     from allrail.sweeps.picture import pictures
 
-    with staged_folder(swept.folder, ours=(*PICTURES, REPORT)) as staged:
+    with staged_folder(swept.folder, NAME) as staged:
         write_frame(swept.table, folder=staged, name=NAME)
         drawn: dict[str, str] = {}
         for name, figure in pictures(swept).items():

@@ -8,8 +8,8 @@ written where `ALLRAIL_TRACE` or the job file says.
 
 from __future__ import annotations
 
-import contextlib
 import os
+import sys
 import time
 import weakref
 from collections.abc import Sequence
@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 
+from allrail.errors import InputError
 from allrail.runtime import record as records
 from allrail.runtime.record import Marks, Record, TensorRow
 from allrail.torch.barrier import Barriers
@@ -202,5 +203,7 @@ def _record(
 def _write(process: int, where: Path, parts: Any) -> None:
     """Write a record, unless this is a fork of the process that it is of."""
     if os.getpid() == process:
-        with contextlib.suppress(OSError):
+        try:
             records.write(_record(*parts), where)
+        except (InputError, OSError) as error:  # the job is over, and went well
+            print(f"warning: no record of this rank: {error}", file=sys.stderr)  # noqa: T201

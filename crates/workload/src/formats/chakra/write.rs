@@ -43,13 +43,22 @@ pub struct Summary {
 /// sizes.
 ///
 /// # Errors
-/// A file cannot be written; a message to a rank that the fabric does not have.
+/// The name is a path; a file cannot be written; a message to a rank that the fabric does not have.
 pub fn write(
     graph: &StepGraph,
     sizes: &[u32],
     (folder, name): (&Path, &str),
     whose: Ranks,
 ) -> Result<Summary, TraceError> {
+    if Path::new(name).file_name() != Some(name.as_ref()) {
+        let hint = "a name has no `/` and is not `..`";
+        return Err(TraceError::new(
+            folder,
+            format!("`{name}`"),
+            "it is a path, and no name",
+            hint,
+        ));
+    }
     std::fs::create_dir_all(folder).map_err(|error| TraceError::unreadable(folder, &error))?;
     let mut groups = Instances { sizes, names: BTreeMap::new() };
     let mut summary = Summary::default();
