@@ -11,7 +11,9 @@ another field) join the corpus in `fuzz/corpus/TARGET`.
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
+import json
 import os
 import random
 import re
@@ -26,11 +28,19 @@ from pathlib import Path
 from allrail.calibrate.fit import fit
 from allrail.calibrate.read import read_tables
 from allrail.errors import InputError
+from allrail.files import write_text
 from allrail.formats.astra_sim import read_case
+from allrail.manifest import NAME, Manifest
 from allrail.plans import Plan
+from allrail.report.saved import saved_page
 from allrail.reproduce.astra_sim import FOLDER
+from allrail.runtime import record
+from allrail.runtime.report import report_of
+from allrail.runtime.trace import trace_gzip
 from allrail.scenario import load_scenario
+from allrail.sweeps.journal import Journal
 from allrail.sweeps.study import load_study
+from allrail.sweeps.table import frame
 
 CORPUS = Path(__file__).parent / "corpus"
 LARGEST = 4096
@@ -103,6 +113,51 @@ def _tables(path: Path) -> object:
     return [fit(table.rows) for table in read_tables(path)]
 
 
+def _beside(path: Path, name: str, data: bytes) -> Path:
+    """A folder with one file of that name."""
+    folder = path.parent / "folder"
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    (folder / name).write_bytes(data)
+    return folder
+
+
+def _manifest(path: Path) -> object:
+    """Reads what allrail has written into a folder, and writes there again."""
+    folder = _beside(path, NAME, path.read_bytes())
+    write_text(folder / "new.txt", "new")
+    return Manifest(folder, option="--out").of("results")
+
+
+def _journal(path: Path) -> object:
+    """Goes on with a sweep of which two points are known, and makes its table."""
+    study = load_study(
+        {
+            "schema_version": 1,
+            "scenario": {
+                "schema_version": 1,
+                "fabric": "tutorial-8x8x8",
+                "collective": {"kind": "all_reduce", "size": "1 GB"},
+            },
+            "axes": {"seed": [1, 2, 3]},
+        }
+    )
+    with tempfile.TemporaryDirectory() as made, Journal(Path(made), study) as journal:
+        head = journal.path.read_bytes()
+    with Journal(_beside(path, "sweep.jsonl", head + path.read_bytes()), study) as journal:
+        return frame(study, journal.outcomes)
+
+
+def _record(path: Path) -> object:
+    """Reads what a rank has recorded, and shows it."""
+    folder = _beside(path, "rank0-m-restart0.json.gz", gzip.compress(path.read_bytes()))
+    with record.whole(folder):
+        return [
+            (str(report_of(one)), json.dumps(report_of(one).to_json()), trace_gzip([one]))
+            for one in record.read(folder)
+        ]
+
+
 TARGETS = {
     target.name: target
     for target in (
@@ -118,6 +173,10 @@ TARGETS = {
         Target("config_json", ".json", lambda path: _model(str(path))),
         Target("study", ".yaml", load_study),
         Target("tables", ".txt", _tables),
+        Target("manifest", ".json", _manifest),
+        Target("journal", ".jsonl", _journal),
+        Target("record", ".json", _record),
+        Target("saved", ".json", saved_page),
     )
 }
 

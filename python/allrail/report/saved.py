@@ -16,6 +16,7 @@ from allrail.results.write import MADE_BY, RESULT_FILE
 from allrail.scenario.text import read_bytes, read_json
 
 _LARGEST = 1 << 30
+_MOST_ROWS = 50_000_000
 ELSEWHERE = {
     "sweep.jsonl": "`allrail sweep` with the same study and `--out` writes its report again, and "
     "simulates nothing that it knows",
@@ -66,7 +67,7 @@ def _read(path: Path, file: Path) -> dict[str, Any]:
             "name a folder that `--out` of simulate, compare or place, or `--report` has written",
         )
     try:
-        tree = read_json(read_bytes(file, most=_LARGEST), str(file))
+        tree = read_json(read_bytes(file, most=_LARGEST), str(file), finite=True)
     except InputError as error:
         raise _refused(path, error.why, "simulate it again") from None
     if not isinstance(tree, dict) or tree.get("made_by") != MADE_BY:
@@ -100,8 +101,14 @@ def _rows(folder: Path, table: str) -> list[dict[str, Any]]:
     import polars as pl
 
     file = folder / f"{table}.parquet"
+    if not file.exists():
+        return []
     try:
-        return pl.read_parquet(file).to_dicts() if file.exists() else []
+        # A packed table may have any number of rows: the file says how many before they are read.
+        rows = int(pl.scan_parquet(file).select(pl.len()).collect().item())
+        if rows > _MOST_ROWS:
+            raise ValueError(f"{file.name} has {rows:,} rows, and {_MOST_ROWS:,} are read")
+        return pl.read_parquet(file).to_dicts()
     except pl.exceptions.PolarsError as error:
         raise ValueError(f"{file.name}: {error}") from None
 

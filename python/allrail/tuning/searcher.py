@@ -26,6 +26,8 @@ STARTUP = 4
 """Trials that are drawn before anything is learnt, beside the first."""
 FAILED = float("inf")
 """The time of a trial that cannot be."""
+_RUBBISH = (ValueError, LookupError, TypeError, AttributeError, AssertionError, RecursionError)
+"""What Optuna, or what is read of it, raises at a journal that others wrote."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +75,26 @@ class Searcher:
         self._kept = _kept(self._optuna, study, name)
         self._seen: dict[tuple[int, ...], float] = {}
         self._asked: tuple[int, ...] | None = None
+        self.done: list[Trial] = []
+        try:
+            self._recall()
+        except _RUBBISH:
+            if study is None:
+                raise
+            raise _refused(study, "it has trials that no search of allrail has made") from None
+
+    def _recall(self) -> None:
+        """Take what the study knows already."""
         # Not among Optuna's trials: where the search starts need not be on the ladders.
         start = self._kept.user_attrs.get("start")
-        self.done = [] if start is None else [Trial({}, start)]
+        if start is not None:
+            self.done.append(Trial({}, _time(start)))
         for one in self._kept.get_trials(deepcopy=False):
             if one.state == self._optuna.trial.TrialState.COMPLETE:
-                sets = json.loads(one.user_attrs["sets"])
-                self.done.append(Trial(sets, one.user_attrs["step_time_us"]))
-                self._seen[tuple(one.params[knob.path] for knob in space)] = self.done[
-                    -1
-                ].step_time_us
+                place = tuple(_place(one.params[knob.path], knob) for knob in self._space)
+                time = _time(one.user_attrs["step_time_us"])
+                self.done.append(Trial(self._sets(place), time))
+                self._seen[place] = time
             else:  # it was interrupted
                 self._kept.tell(
                     one.number,
@@ -109,6 +121,10 @@ class Searcher:
             random.Random(drawn),  # noqa: S311
         )
         self._asked = place
+        return self._sets(place)
+
+    def _sets(self, place: tuple[int, ...]) -> dict[str, Any]:
+        """What is changed at a place on the ladders."""
         return {knob.path: knob.values[at] for knob, at in zip(self._space, place, strict=True)}
 
     def tell(self, time: float) -> None:
@@ -124,11 +140,25 @@ class Searcher:
             return
         self._asked = None
         self._seen[place] = time
-        sets = {knob.path: knob.values[at] for knob, at in zip(self._space, place, strict=True)}
+        sets = self._sets(place)
         params = {knob.path: at for knob, at in zip(self._space, place, strict=True)}
         worst = max(one.step_time_us for one in self.done if one.step_time_us != FAILED)
         _tell(self._optuna, self._kept, params, sets, space=self._space, time=time, worst=worst)
         self.done.append(Trial(sets, time))
+
+
+def _time(value: object) -> float:
+    """The time of a trial; ValueError where it is none."""
+    if type(value) not in (int, float) or not value > 0:  # type: ignore[operator]
+        raise ValueError(value)
+    return float(value)  # type: ignore[arg-type]
+
+
+def _place(value: object, knob: Knob) -> int:
+    """A place on the ladder of a knob; ValueError where it is none."""
+    if type(value) is not int or not 0 <= value < len(knob.values):
+        raise ValueError(value)
+    return value
 
 
 def _asked(
@@ -221,7 +251,7 @@ def _kept(optuna: Any, study: Path | None, name: str) -> Any:
         raise _refused(study, f"it cannot be used: {error.strerror or error}") from None
     except InputError:
         raise
-    except (ValueError, LookupError, TypeError, AttributeError, AssertionError):
+    except _RUBBISH:
         # Optuna trusts what stands in its journals.
         raise _refused(study, "it is no study of Optuna, or not whole") from None
     if others:

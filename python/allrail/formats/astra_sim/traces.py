@@ -140,7 +140,7 @@ def _has_parts(groups: Path, npus: int) -> bool:
         return any(len(ranks) < npus for ranks in named.values())
     except FileNotFoundError:
         return False
-    except (OSError, ValueError, TypeError, AttributeError):
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError):
         return True
 
 
