@@ -7,11 +7,17 @@ from __future__ import annotations
 
 import gzip
 import json
+import resource
 import shutil
+import subprocess
+import sys
+import zlib
 from pathlib import Path
 
 import pytest
 import yaml
+
+ROOT = Path(__file__).parents[2]
 
 STEP = """\
 schema_version: 1
@@ -303,3 +309,99 @@ def test_a_model_that_cannot_be_imported_is_named_itself(tmp_path, allrail_cli):
     outcome = allrail_cli("import", str(file), "-o", str(tmp_path / "out"))
     assert outcome.status == 2
     assert outcome.stderr.startswith(f"error: {file}: ")
+
+
+EVENTS = ROOT / "examples" / "12-import-a-trace" / "rank0.json"
+
+
+def members(data: bytes, count: int) -> bytes:
+    """A file of `gzip` of several members, the last of them empty."""
+    size = -(-len(data) // count)
+    parts = [data[at : at + size] for at in range(0, len(data), size)]
+    return b"".join(gzip.compress(part) for part in (*parts, b""))
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 1000])
+def test_all_members_of_a_packed_trace_are_read(tmp_path, monkeypatch, allrail_cli, count):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(EVENTS, "plain.json")
+    Path("packed.json.gz").write_bytes(members(EVENTS.read_bytes(), count))
+    told = [
+        json.loads(allrail_cli("import", file, "-o", "out", "--json").stdout)
+        for file in ("plain.json", "packed.json.gz")
+    ]
+    for key in ("kept", "measured", "dropped", "nodes", "bytes"):
+        assert told[0][key] == told[1][key]
+
+
+def test_a_packed_trace_that_is_cut_off_between_members_is_no_whole_one(tmp_path, allrail_cli):
+    whole = members(EVENTS.read_bytes(), 3)
+    first = whole[: whole.index(b"\x1f\x8b", 2)]
+    (tmp_path / "cut.json.gz").write_bytes(first)
+    outcome = allrail_cli("import", str(tmp_path / "cut.json.gz"), "-o", str(tmp_path / "out"))
+    assert outcome.status == 2
+    assert "cut off" in outcome.stderr
+
+
+def bomb(begin: bytes, piece: bytes, end: bytes, *, mebibytes: int) -> bytes:
+    """JSON of so many MiB, packed a piece at a time."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    many = piece * ((1 << 20) // len(piece))
+    parts = [packer.compress(begin), *(packer.compress(many) for _ in range(mebibytes))]
+    return b"".join([*parts, packer.compress(end), packer.flush()])
+
+
+BOMBS = {
+    "spaces": (b'{"skipped":', b" ", b'1,"traceEvents":[]}', 300, "250 times"),
+    "one event": (b'{"traceEvents": [{"name": "', b"a", b'"}]}', 70, "longer than 64 MiB"),
+    "one key": (b'{"', b"a", b'": 1}', 70, "longer than 64 MiB"),
+    "one argument": (b'[{"args": {"Input Dims": [', b"1,", b"1]}}]", 70, "longer than 64 MiB"),
+    "a nest": (b'{"traceEvents": [{"args": ', b"[", b"", 1, "recursion limit"),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+def test_a_bomb_is_refused_in_little_memory(name, tmp_path):
+    begin, piece, end, mebibytes, told = BOMBS[name]
+    (tmp_path / "bomb.json.gz").write_bytes(bomb(begin, piece, end, mebibytes=mebibytes))
+
+    def little():
+        resource.setrlimit(resource.RLIMIT_AS, (8 << 30, 8 << 30))
+
+    done = subprocess.run(
+        [sys.executable, "-m", "allrail", "import", "bomb.json.gz", "-o", "out"],
+        cwd=tmp_path,
+        text=True,
+        capture_output=True,
+        preexec_fn=little,
+        check=False,
+    )
+    assert done.returncode == 2, done
+    assert told in done.stderr
+    assert "\n\nhint: " in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_bounds_of_a_trace_are_raised_by_the_environment(tmp_path, monkeypatch, allrail_cli):
+    monkeypatch.chdir(tmp_path)
+    shutil.copy(EVENTS, "t.json")
+    words = ("import", "t.json", "-o", "out")
+    for name, small, told in (
+        ("ALLRAIL_MAX_TRACE_BYTES", "1000", "more than 1000 bytes"),
+        ("ALLRAIL_MAX_TRACE_EVENTS", "3", "more than 3 events"),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, small)
+            outcome = allrail_cli(*words)
+            assert outcome.status == 2
+            assert told in outcome.stderr
+            assert name in outcome.stderr, "the hint says how to raise it"
+            for wrong in ("many", "-1", "0", "1e9 B"):
+                patch.setenv(name, wrong)
+                assert "no such number" in allrail_cli(*words).stderr
+            patch.setenv(name, "1000000")
+            assert allrail_cli(*words).status == 0
+    monkeypatch.setenv("ALLRAIL_MAX_TRACE_EVENTS", "5")
+    outcome = allrail_cli("simulate", "out/t.yaml")
+    assert outcome.status == 2
+    assert "more than 5 events" in outcome.stderr

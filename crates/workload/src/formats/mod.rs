@@ -7,6 +7,7 @@
 //! - [`ranks`]: which parts of dimensions a regular set of ranks is.
 
 pub mod astra_sim;
+mod bounds;
 pub mod chakra;
 pub mod convert;
 pub mod kineto;

@@ -15,6 +15,7 @@ use serde::Deserialize;
 
 use super::error::TraceError;
 use super::read::files;
+use crate::formats::bounds;
 
 /// Whose files are written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -55,8 +56,7 @@ pub(super) fn of(prefix: &Path) -> Result<Files, TraceError> {
         let each = (0..ranks).map(|rank| vec![rank]).zip(files).collect();
         return Ok(Files { ranks, each });
     }
-    let text =
-        std::fs::read_to_string(&path).map_err(|error| TraceError::unreadable(&path, &error))?;
+    let text = bounds::read_text(&path).map_err(|error| TraceError::unreadable(&path, &error))?;
     let wrong = |place: &str, why: String| {
         TraceError::new(&path, place, why, "write `{\"0\": [0, 1], \"2\": [2, 3]}`, each rank once")
     };

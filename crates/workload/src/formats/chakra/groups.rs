@@ -11,6 +11,7 @@ use std::path::Path;
 use allrail_core::{DimensionId, Rank};
 
 use super::error::TraceError;
+use crate::formats::bounds;
 use crate::graph::Part;
 
 /// Process groups by name: their ranks, ascending.
@@ -27,8 +28,7 @@ pub(super) enum Shape {
 
 /// Reads `comm_group.json`: an object of names and lists of ranks.
 pub(super) fn read(path: &Path, npus: u32) -> Result<ProcessGroups, TraceError> {
-    let text =
-        std::fs::read_to_string(path).map_err(|error| TraceError::unreadable(path, &error))?;
+    let text = bounds::read_text(path).map_err(|error| TraceError::unreadable(path, &error))?;
     let wrong = |place: &str, why: String, hint: &str| TraceError::new(path, place, why, hint);
     let tree: BTreeMap<String, serde_json::Value> =
         serde_json::from_str(&text).map_err(|error| {

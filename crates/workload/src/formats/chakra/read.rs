@@ -25,6 +25,7 @@ use super::translate::{Ids, Translator};
 use super::wire::Messages;
 use crate::device::Device;
 use crate::error::WorkloadError;
+use crate::formats::bounds::Bounds;
 use crate::graph::{Actor, Builder, StepGraph};
 
 /// How a trace is read.
@@ -129,7 +130,8 @@ pub fn read(prefix: &Path, options: &Options) -> Result<Trace, WorkloadError> {
         let hint = "write the trace of all ranks";
         return Err(TraceError::new(prefix, "the trace", why, hint).into());
     }
-    let reader = Reader { files: &files, options, scaling: &scaling, groups: &groups };
+    let bounds = Bounds::of_environment()?;
+    let reader = Reader { files: &files, options, scaling: &scaling, groups: &groups, bounds };
     match reader.read(options.collectives.is_none())? {
         Some(trace) => Ok(trace),
         None => reader.read(false)?.ok_or_else(|| {
@@ -145,6 +147,7 @@ struct Reader<'a> {
     options: &'a Options,
     scaling: &'a Scaling,
     groups: &'a ProcessGroups,
+    bounds: Bounds,
 }
 
 impl Reader<'_> {
@@ -212,6 +215,7 @@ impl Reader<'_> {
         let before = into.as_ref().map_or(0, |(builder, _)| builder.len());
         loop {
             translator.start(file, rank, ids, before);
+            let mut seen = before as u64;
             let mut messages = Messages::open(file)?;
             let mut after = Vec::new();
             let (schema, recorded) = first(&mut messages)?;
@@ -228,6 +232,10 @@ impl Reader<'_> {
                 if !translator.add(&node, &mut after, into)? {
                     break;
                 }
+                seen += 1;
+                self.bounds
+                    .check_events(seen)
+                    .map_err(|(why, hint)| TraceError::new(file, "the file", why, hint))?;
             }
             if !translator.scattered() {
                 let (hash, many) = translator.finish()?;

@@ -10,6 +10,7 @@ use std::fs::File;
 use std::io::{BufReader, Read};
 use std::path::Path;
 
+use flate2::bufread::MultiGzDecoder;
 use serde::Deserialize;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
@@ -18,6 +19,7 @@ use super::calls::HostEvent;
 use super::said::{Said, number, ranks, text};
 use super::{execution, words};
 use crate::error::WorkloadError;
+use crate::formats::bounds::{Bounds, Meter, Metered};
 
 /// Something that ran on the accelerator.
 #[derive(Clone, Debug, Default)]
@@ -95,23 +97,31 @@ struct Distributed {
 
 const LAUNCHES: &str = "launches by the host: gaps on the accelerator stand for them";
 
-/// Reads a file.
+/// Reads a file; of the files before it, `kept` events are kept.
 ///
 /// # Errors
-/// It is missing, cut off, not JSON, or holds no events.
-pub(super) fn read(path: &Path) -> Result<Events, WorkloadError> {
+/// It is missing, cut off, not JSON, holds no events, or more than the bounds let through.
+pub(super) fn read(path: &Path, bounds: Bounds, kept: u64) -> Result<Events, WorkloadError> {
     let wrong = |why: String, hint: &str| WorkloadError::new("file", path.display(), why, hint);
     let open = || File::open(path).map_err(|error| wrong(error.to_string(), "is it there?"));
     let mut magic = [0u8; 2];
     let zipped = open()?.read(&mut magic).is_ok_and(|read| read == 2) && magic == [0x1f, 0x8b];
-    let file = BufReader::with_capacity(1 << 20, open()?);
+    let file = open()?;
+    let packed = file.metadata().ok().filter(|_| zipped).map(|told| told.len());
+    let meter = Meter::new(bounds, packed);
     let mut events = Events::default();
+    let mut into = Into { events: &mut events, meter: &meter, kept };
     let done = if zipped {
-        parse(BufReader::with_capacity(1 << 20, flate2::bufread::GzDecoder::new(file)), &mut events)
+        // Of several members: `gzip`'s files may be put one behind the other.
+        let members = MultiGzDecoder::new(BufReader::with_capacity(1 << 20, file));
+        parse(Metered::new(members, &meter), &mut into)
     } else {
-        parse(file, &mut events)
+        parse(Metered::new(file, &meter), &mut into)
     };
     done.map_err(|error| {
+        if let Some((why, hint)) = meter.exceeded() {
+            return wrong(why, &hint);
+        }
         let ends =
             error.is_eof() || error.io_error_kind() == Some(std::io::ErrorKind::UnexpectedEof);
         if ends && !events.is_empty() {
@@ -129,15 +139,39 @@ pub(super) fn read(path: &Path) -> Result<Events, WorkloadError> {
     Ok(events)
 }
 
-fn parse(reader: impl Read, events: &mut Events) -> Result<(), serde_json::Error> {
+fn parse(reader: impl Read, into: &mut Into<'_>) -> Result<(), serde_json::Error> {
+    let reader = BufReader::with_capacity(1 << 20, reader);
     let mut json = serde_json::Deserializer::from_reader(reader);
-    Top(events).deserialize(&mut json)?;
+    Top(into).deserialize(&mut json)?;
     json.end()
 }
 
-struct Top<'a>(&'a mut Events);
+/// Where events go, and how much of the file is read.
+struct Into<'a> {
+    events: &'a mut Events,
+    meter: &'a Meter,
+    /// Events of the files before this one.
+    kept: u64,
+}
 
-impl<'de> DeserializeSeed<'de> for Top<'_> {
+impl Into<'_> {
+    /// The next event or node of a list, of bounded length; `more` are kept beside the events.
+    fn next<'de, T: Deserialize<'de>, A: SeqAccess<'de>>(
+        &self,
+        list: &mut A,
+        more: usize,
+    ) -> Result<Option<T>, A::Error> {
+        self.meter.begin();
+        let next = list.next_element()?;
+        let kept = self.kept + self.events.kept() + more as u64;
+        self.meter.end(kept).map_err(serde::de::Error::custom)?;
+        Ok(next)
+    }
+}
+
+struct Top<'a, 'b>(&'a mut Into<'b>);
+
+impl<'de> DeserializeSeed<'de> for Top<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -145,7 +179,7 @@ impl<'de> DeserializeSeed<'de> for Top<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Top<'_> {
+impl<'de> Visitor<'de> for Top<'_, '_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -154,7 +188,10 @@ impl<'de> Visitor<'de> for Top<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         let mut seen = false;
-        while let Some(key) = map.next_key::<String>()? {
+        loop {
+            self.0.meter.begin();
+            let Some(key) = map.next_key::<String>()? else { break };
+            self.0.meter.end(0).map_err(serde::de::Error::custom)?;
             match key.as_str() {
                 "traceEvents" => {
                     seen = true;
@@ -163,7 +200,7 @@ impl<'de> Visitor<'de> for Top<'_> {
                 // An execution trace: `{"schema": …, "nodes": […]}`.
                 "nodes" => {
                     seen = true;
-                    self.0.execution = true;
+                    self.0.events.execution = true;
                     map.next_value_seed(Nodes(self.0))?;
                 }
                 "workload_graph" => {
@@ -172,11 +209,13 @@ impl<'de> Visitor<'de> for Top<'_> {
                     ));
                 }
                 "distributedInfo" => {
+                    self.0.meter.begin();
                     let said: Distributed = map.next_value()?;
-                    self.0.rank = said.rank;
-                    self.0.world = said.world_size;
+                    self.0.meter.end(0).map_err(serde::de::Error::custom)?;
+                    self.0.events.rank = said.rank;
+                    self.0.events.world = said.world_size;
                     if let Some(config) = said.pg_config {
-                        self.0.take_groups(&config);
+                        self.0.events.take_groups(&config);
                     }
                 }
                 _ => {
@@ -188,16 +227,16 @@ impl<'de> Visitor<'de> for Top<'_> {
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
-        while let Some(event) = list.next_element::<Event>()? {
-            self.0.take(event);
+        while let Some(event) = self.0.next::<Event, A>(&mut list, 0)? {
+            self.0.events.take(event);
         }
         Ok(())
     }
 }
 
-struct List<'a>(&'a mut Events);
+struct List<'a, 'b>(&'a mut Into<'b>);
 
-impl<'de> DeserializeSeed<'de> for List<'_> {
+impl<'de> DeserializeSeed<'de> for List<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -206,9 +245,9 @@ impl<'de> DeserializeSeed<'de> for List<'_> {
 }
 
 /// The nodes of an execution trace.
-struct Nodes<'a>(&'a mut Events);
+struct Nodes<'a, 'b>(&'a mut Into<'b>);
 
-impl<'de> DeserializeSeed<'de> for Nodes<'_> {
+impl<'de> DeserializeSeed<'de> for Nodes<'_, '_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -216,7 +255,7 @@ impl<'de> DeserializeSeed<'de> for Nodes<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Nodes<'_> {
+impl<'de> Visitor<'de> for Nodes<'_, '_> {
     type Value = ();
 
     fn expecting(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -225,15 +264,21 @@ impl<'de> Visitor<'de> for Nodes<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         let mut nodes = execution::Nodes::default();
-        while let Some(node) = list.next_element::<execution::Node>()? {
-            nodes.take(node, self.0);
+        while let Some(node) = self.0.next::<execution::Node, A>(&mut list, nodes.len())? {
+            nodes.take(node, self.0.events);
         }
-        nodes.finish(self.0);
+        nodes.finish(self.0.events);
         Ok(())
     }
 }
 
 impl Events {
+    /// How many are kept.
+    pub(super) fn kept(&self) -> u64 {
+        let (host, work, own) = (self.host.len(), self.work.len(), self.own.len());
+        (self.kernels.len() + self.launches.len() + self.steps.len() + host + work + own) as u64
+    }
+
     fn is_empty(&self) -> bool {
         self.kernels.is_empty() && self.host.is_empty() && self.dropped.is_empty()
     }

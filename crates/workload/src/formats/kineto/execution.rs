@@ -61,6 +61,11 @@ struct Call {
 }
 
 impl Nodes {
+    /// How many are kept.
+    pub(super) fn len(&self) -> usize {
+        self.said.len()
+    }
+
     pub(super) fn take(&mut self, node: Node, events: &mut Events) {
         if node.name.contains("process_group:init") {
             return Self::groups(&node, events);

@@ -45,6 +45,7 @@ pub use self::account::{Account, Amount};
 use self::events::Events;
 pub use self::timed::{Measured, Timed};
 use crate::error::WorkloadError;
+use crate::formats::bounds::Bounds;
 use crate::graph::StepGraph;
 
 /// What was imported.
@@ -73,8 +74,11 @@ pub struct Imported {
 /// without most kernels of its communication; ranks that are missing; groups that disagree.
 pub fn read(files: &[PathBuf], step: Option<u32>) -> Result<Imported, WorkloadError> {
     let mut traces = Vec::new();
+    let bounds = Bounds::of_environment()?;
+    let mut kept = 0;
     for path in files {
-        let mut events = events::read(path)?;
+        let mut events = events::read(path, bounds, kept)?;
+        kept += events.kept();
         whole(path, &events)?;
         if let Some(step) = step {
             cut(path, &mut events, step)?;
