@@ -17,6 +17,7 @@ from itertools import product
 from typing import Any
 
 from allrail import _core
+from allrail.arguments import checked
 from allrail.compared import speedup
 from allrail.errors import InputError
 from allrail.many import FailedRow, Progress, most, of_fabric, run_many
@@ -36,6 +37,7 @@ from allrail.scenario.explain import at_place, from_core
 from allrail.scenario.overrides import Sets
 
 
+@checked
 def simulate(
     scenario: ScenarioLike,
     *,
@@ -89,6 +91,7 @@ def simulate(
     return Result.from_dict(of_fabric(tree, loaded, _core.simulate_many))
 
 
+@checked
 def simulate_many(
     scenarios: Iterable[ScenarioLike],
     *,
@@ -118,6 +121,7 @@ def simulate_many(
     return [Result.from_dict(tree) for tree in trees]
 
 
+@checked
 def plan(scenario: ScenarioLike, *, sets: Sets = (), cache: bool = True) -> Plan:
     """Plan a scenario without simulating it.
 
@@ -161,6 +165,7 @@ class Row:
 DEFAULT_POLICIES = ("baseline", "themis", "search")
 
 
+@checked
 def compare(
     scenario: ScenarioLike,
     *,
@@ -214,6 +219,7 @@ def compare(
     return rows
 
 
+@checked
 def advise(fabric: str | Fabric | GraphFabric | os.PathLike[str]) -> dict[str, Any]:
     """Say which dimensions of a fabric have too much or too little bandwidth (Themis, §6.3).
 

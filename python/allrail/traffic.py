@@ -19,6 +19,7 @@ from itertools import product
 from typing import Any, Self
 
 from allrail import _core
+from allrail.arguments import checked
 from allrail.compared import speedup
 from allrail.errors import InputError
 from allrail.many import FailedRow, Progress, of_fabric, run_many
@@ -146,6 +147,7 @@ class TrafficResult(_Whole):
 _NAMES = [name for name in TrafficResult.__dataclass_fields__ if name != "raw"]
 
 
+@checked
 def simulate_traffic(
     scenario: ScenarioLike, *, sets: Sets = (), progress: Progress | None = None
 ) -> TrafficResult:
@@ -167,6 +169,7 @@ def simulate_traffic(
     return TrafficResult.from_dict(of_fabric(tree, loaded, _core.simulate_traffic_many))
 
 
+@checked
 def simulate_traffic_many(
     scenarios: Iterable[ScenarioLike],
     *,
@@ -215,6 +218,7 @@ class TrafficRow:
     speedup: float
 
 
+@checked
 def compare_traffic(
     scenario: ScenarioLike,
     *,

@@ -25,6 +25,7 @@ from itertools import product
 from typing import Any
 
 from allrail import _core
+from allrail.arguments import KINDS, check, checked
 from allrail.compared import speedup
 from allrail.errors import InputError, did_you_mean
 from allrail.many import FailedRow, Progress, most, of_fabric, run_many
@@ -44,6 +45,7 @@ def default_axes() -> dict[str, Sequence[object]]:
     return {"schedule.policy": ("baseline", "themis", *registered())}
 
 
+@checked
 def simulate_training(
     scenario: ScenarioLike,
     *,
@@ -75,6 +77,7 @@ def simulate_training(
     return TrainingResult.from_dict(tree)
 
 
+@checked
 def simulate_training_many(
     scenarios: Iterable[ScenarioLike],
     *,
@@ -148,6 +151,7 @@ def what_if_names(scenario: Scenario) -> list[str]:
     return ["infinite_bandwidth", *ideal, *doubled, "no_straggler"]
 
 
+@checked
 def what_ifs(
     scenario: ScenarioLike,
     names: Iterable[str] = ("all",),
@@ -172,7 +176,9 @@ def what_ifs(
     loaded = of_training(load_scenario(scenario, sets=sets))
     known = what_if_names(loaded)
     chosen: dict[str, None] = {}
-    for name in names:
+    asked = list(names)
+    check("names", asked)
+    for name in asked:
         if name != "all" and name not in known:
             raise InputError(
                 "there is no such assumption",
@@ -239,6 +245,11 @@ def compare_training(
     Raises:
         InputError: Something in one of them is wrong.
     """
+    check("scenario", scenario, kind=KINDS["bases"])
+    for name, value in (("each", each), ("progress", progress), ("failed", failed)):
+        if value is not None:
+            check(name, value)
+    check("sets", sets)
     if isinstance(scenario, (str, os.PathLike, Mapping, Scenario)):
         bases: list[ScenarioLike] = [scenario]
     else:

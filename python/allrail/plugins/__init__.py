@@ -39,6 +39,7 @@ from types import CodeType, ModuleType, TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from allrail import _core
+from allrail.arguments import KINDS, check, checked
 from allrail.errors import InputError, did_you_mean, shorten
 from allrail.plugins.answer import NoScheduleError
 from allrail.plugins.call import LOOK_S, Call
@@ -80,6 +81,8 @@ def chunk_scheduler(
     Raises:
         InputError: The name is not one, or is taken; there is no such order; the limit is no time.
     """
+    for field, value in (("name", name), ("order", order), ("time_limit", time_limit)):
+        check(field, value, kind=KINDS["name"])
     limit_s = _limit(time_limit)
     known = [row["name"] for row in _table("orders")]
     if order not in known:
@@ -103,6 +106,7 @@ def chunk_scheduler(
     return register
 
 
+@checked
 def load_plugin(path: str | os.PathLike[str]) -> list[str]:
     """Run a Python file and return the names of the chunk schedulers that it registers.
 
@@ -271,7 +275,7 @@ def _limit(text: str) -> float:
 
     try:
         limit = _core.parse_quantity("time", text) / 1e12
-    except (_core.InputError, TypeError) as error:
+    except (_core.InputError, UnicodeEncodeError) as error:
         told = json.loads(error.args[0]) if isinstance(error, _core.InputError) else {}
         raise InputError(
             told.get("why", "a time is a number with a unit"),

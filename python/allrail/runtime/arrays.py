@@ -6,6 +6,7 @@ its own kind and buffers; DLPack is read here, since numpy has no bfloat16.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import math
 import sys
@@ -21,8 +22,11 @@ from allrail.runtime.nodes import Memory
 # Device types of DLPack whose memory the host reads: its own, and what is pinned for a GPU.
 _HOST = (1, 3, 11)
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat", 5: "complex", 6: "bool"}
+_BITS = (8, 16, 32, 64, 128)
 _READ_ONLY = 1
 _NEWEST = (1, 0)
+_MAX_AXES = 64
+_MAX_BYTES = 1 << 62
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,30 @@ def view_of(array: Any, *, field: str = "array") -> View:
     Raises:
         InputError: It is no array, not on the host, or has gaps.
     """
+    try:
+        return _view_of(array, field)
+    except InputError:
+        raise
+    except Exception as error:
+        if type(error) is TypeError and not _speaks(array):
+            raise InputError(
+                "it is no array",
+                field=field,
+                value=type(array).__name__,
+                hint="give an array of numpy, JAX, PyTorch or another framework that speaks DLPack,"
+                " or a buffer; `numpy.asarray(...)` makes one of numbers",
+            ) from None
+        raise _unreadable(f"{type(error).__name__}: {_words(error)}", array, field) from error
+
+
+def _view_of(array: Any, field: str) -> View:
     if isinstance(array, np.ndarray):
+        if isinstance(array, np.ma.MaskedArray):
+            raise InputError(
+                "it is a masked array, and its mask would not be exchanged",
+                field=field,
+                hint="give its numbers, such as `array.filled(0)`",
+            )
         return _of_numpy(array, array, field)
     if hasattr(array, "__dlpack__") and hasattr(array, "__dlpack_device__"):
         return _of_dlpack(array, field)
@@ -96,16 +123,30 @@ def view_of(array: Any, *, field: str = "array") -> View:
         raise _on_a_device("a GPU", field)
     if hasattr(array, "__array_interface__"):
         return _of_numpy(np.asarray(array), array, field)
+    return _of_numpy(np.asarray(memoryview(array)), array, field)
+
+
+def _speaks(array: Any) -> bool:
+    """Whether an array says that it is one."""
+    names = ("__dlpack__", "__cuda_array_interface__", "__array_interface__")
+    return any(hasattr(type(array), name) for name in names)
+
+
+def _words(error: Exception) -> str:
     try:
-        return _of_numpy(np.asarray(memoryview(array)), array, field)
-    except TypeError:
-        raise InputError(
-            "it is no array",
-            field=field,
-            value=type(array).__name__,
-            hint="give an array of numpy, JAX, PyTorch or another framework that speaks DLPack, or"
-            " a buffer; `numpy.asarray(...)` makes one of numbers",
-        ) from None
+        return str(error) or "it says no more"
+    except Exception:  # noqa: BLE001, as of the array itself
+        return "it says no more"
+
+
+def _unreadable(why: str, array: Any, field: str) -> InputError:
+    return InputError(
+        f"its memory cannot be read: {why}",
+        field=field,
+        value=type(array).__name__,
+        hint="detach a tensor that has a gradient (`tensor.detach()`), make a sparse one dense, or"
+        " give a copy: `numpy.array(...)`",
+    )
 
 
 def made_like(array: Any, view: View, shape: tuple[int, ...]) -> tuple[View, Callable[[], Any]]:
@@ -118,18 +159,38 @@ def made_like(array: Any, view: View, shape: tuple[int, ...]) -> tuple[View, Cal
         view: Its memory.
         shape: The result's.
     """
-    if hasattr(array, "new_empty"):  # PyTorch's way, for any type of its
-        made = array.new_empty(shape)
-        return view_of(made), lambda: made
-    try:
-        memory = np.empty(shape, getattr(array, "dtype", view.dtype))
-    except TypeError:
+    # What an array of others says of itself is believed only where it fits its memory.
+    with contextlib.suppress(Exception):
+        if hasattr(array, "new_empty"):  # PyTorch's way, for any type of its
+            made = array.new_empty(shape)
+            into = view_of(made)
+            if into.writable and _fits(into, view, shape):
+                return into, lambda: made
+    memory = None
+    with contextlib.suppress(Exception):
+        own = np.empty(shape, getattr(array, "dtype", view.dtype))
+        memory = own if _fits(_of_numpy(own, own, "result"), view, shape) else None
+    if memory is None:
         memory = np.empty(shape, _dtype_named(view.dtype))
     finish: Callable[[], Any] = lambda: memory  # noqa: E731
-    if not isinstance(array, np.ndarray) and hasattr(array, "__array_namespace__"):
-        namespace = array.__array_namespace__()
-        finish = lambda: namespace.asarray(memory)  # noqa: E731
+    if not isinstance(array, np.ndarray):
+        with contextlib.suppress(Exception):
+            namespace = array.__array_namespace__()
+            finish = lambda: _made_of(namespace, memory)  # noqa: E731
     return _of_numpy(memory, memory, "result"), finish
+
+
+def _fits(into: View, view: View, shape: tuple[int, ...]) -> bool:
+    """Whether memory for a result is of the shape that was asked for, and of the same elements."""
+    return (into.shape, into.width, into.dtype) == (tuple(shape), view.width, view.dtype)
+
+
+def _made_of(namespace: Any, memory: Any) -> Any:
+    """An array of a framework of memory; the memory where it makes none."""
+    try:
+        return namespace.asarray(memory)
+    except Exception:  # noqa: BLE001, of another framework: the result is here all the same
+        return memory
 
 
 def was_written(array: Any) -> None:
@@ -209,29 +270,42 @@ _pointer = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)
 def _of_dlpack(array: Any, field: str) -> View:
     try:
         device, _ = array.__dlpack_device__()
-    except (RuntimeError, ValueError) as error:  # such as of PyTorch's `meta`
+        device = int(device)
+    except Exception as error:
         raise _on_a_device("another device", field) from error
-    if int(device) not in _HOST:
+    if device not in _HOST:
         raise _on_a_device("a GPU or another device", field)
     try:
         capsule = _capsule_of(array)
-    except (BufferError, RuntimeError, TypeError, ValueError) as error:
+    except Exception as error:
         raise InputError(
-            f"it cannot be read by DLPack: {error}",
+            f"it cannot be read by DLPack: {_words(error)}",
             field=field,
             hint="detach a tensor that has a gradient (`tensor.detach()`); make a sparse one dense",
         ) from error
     if _is_capsule(capsule, b"dltensor_versioned"):
         whole = _Versioned.from_address(_pointer(capsule, b"dltensor_versioned"))
+        if whole.major != _NEWEST[0]:
+            raise _unreadable(f"it is of version {whole.major} of DLPack", array, field)
         tensor, writable = whole.tensor, not whole.flags & _READ_ONLY
+    elif not _is_capsule(capsule, b"dltensor"):
+        why = "`__dlpack__` returns no capsule, or one that was used before"
+        raise _unreadable(why, array, field)
     else:
         # An old capsule says nothing of it. Frameworks whose arrays never change forbid it.
         tensor = _Tensor.from_address(_pointer(capsule, b"dltensor"))
         writable = hasattr(array, "data_ptr")
+    if tensor.device_type not in _HOST:
+        raise _on_a_device("a GPU or another device", field)
+    if not 0 <= tensor.ndim <= _MAX_AXES or (tensor.ndim and not tensor.shape):
+        raise _unreadable(f"it has {tensor.ndim} axes, or no shape", array, field)
     shape = tuple(tensor.shape[: tensor.ndim])
+    nbytes = math.prod(shape) * (tensor.bits // 8)
+    if min(shape, default=0) < 0 or nbytes > _MAX_BYTES or (nbytes and not tensor.data):
+        raise _unreadable(f"it has the shape {shape}, or no memory", array, field)
     if tensor.strides and not _is_contiguous(shape, tensor.strides[: tensor.ndim]):
         raise _with_gaps(field)
-    if tensor.code not in _KINDS or tensor.lanes != 1 or tensor.bits % 8:
+    if tensor.code not in _KINDS or tensor.lanes != 1 or tensor.bits not in _BITS:
         raise InputError(
             "its elements are of a type that is not known here",
             field=field,

@@ -14,6 +14,7 @@ knows of a network decides how an operation is cut and carried; nothing here dec
 from __future__ import annotations
 
 import contextlib
+import re
 import threading
 import time
 import warnings
@@ -21,7 +22,8 @@ from collections.abc import Callable
 from typing import Any, Literal, Self
 
 import allrail
-from allrail.errors import InputError, TrainingError, did_you_mean
+from allrail.arguments import Kind, check
+from allrail.errors import InputError, TrainingError, did_you_mean, show
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.arrays import View, made_like, view_of, was_written
 from allrail.runtime.environment import place_of
@@ -41,6 +43,13 @@ SUMMED = (
 )
 _OPS = ("sum", "average")
 _WARNED_AFTER = 60.0
+
+_HALVES = re.compile("[\ud800-\udfff]")
+_NUMBER = Kind(lambda value: type(value) is int and -(2**63) <= value < 2**63, "a rank", "0")
+_SECONDS = Kind(
+    lambda value: isinstance(value, (int, float)) and value >= 0, "a number of seconds", "60.0"
+)
+_NAME = Kind(lambda value: isinstance(value, str) and not _HALVES.search(value), "a text", '"loss"')
 
 _made = 0
 
@@ -75,6 +84,9 @@ class Communicator:
 
     def __init__(self, *, job: JobLike | None = None, timeout: float = 1800.0) -> None:
         global _made  # noqa: PLW0603 - names must be alike on all ranks: they count calls
+        if job is not None:
+            check("job", job)
+        check("timeout", timeout, kind=_SECONDS)
         place = place_of()
         self.rank, self.ranks, self.local_rank = place.rank, place.ranks, place.local_rank
         self._timeout = timeout
@@ -176,6 +188,7 @@ class Communicator:
         Returns:
             A handle; its result has the array's shape.
         """
+        check("root", root, kind=_NUMBER)
         if not 0 <= root < self.ranks:
             raise InputError(
                 f"there are {self.ranks} ranks, counted from 0",
@@ -242,17 +255,17 @@ class Communicator:
             raise InputError(
                 "it is closed", field="communicator", hint="begin all operations before `close`"
             )
-        if not isinstance(priority, int):
+        if not _NUMBER.is_it(priority):
             raise InputError(
                 "it is no whole number",
                 field="priority",
-                value=str(priority),
+                value=show(priority),
                 hint="such as 0",
             )
         if name is None:
             self._check_thread()
-        elif not isinstance(name, str):
-            raise InputError("it is no text", field="name", value=str(name), hint="give a text")
+        elif not _NAME.is_it(name):
+            raise InputError("it is no text", field="name", value=show(name), hint="give a text")
         ticket = self._calls.begin(kind, memory, root=root, priority=priority, name=name)
         handle = Handle(self, ticket, name or f"{kind} {ticket}", finish, after)
         self._open[ticket] = handle
@@ -277,8 +290,8 @@ class Communicator:
             raise InputError(
                 "there is no such operation",
                 field="op",
-                value=str(op),
-                hint=did_you_mean(str(op), _OPS),
+                value=show(op),
+                hint=did_you_mean(show(op), _OPS),
             )
         if view.dtype not in SUMMED:
             raise InputError(
@@ -356,6 +369,8 @@ class Handle:
             TrainingError: It never will be: a rank has ended, or begins something else; or it is
                 given up. The array may then hold anything.
         """
+        if timeout is not None:
+            check("timeout", timeout, kind=_SECONDS)
         with self._lock:
             if not self._over:
                 self._complete(self._group._timeout if timeout is None else timeout)

@@ -9,6 +9,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from allrail.arguments import checked
 from allrail.errors import InputError, show
 from allrail.scenario.explain import at_place, from_pydantic
 from allrail.scenario.fabric import Fabric
@@ -28,6 +29,7 @@ ScenarioLike = str | os.PathLike[str] | Mapping[str, Any] | Scenario
 """A path, a mapping of the same shape as a file, or a `Scenario`."""
 
 
+@checked
 def load_scenario(scenario: ScenarioLike, *, sets: Sets = ()) -> Scenario:
     """Read and check a scenario.
 

@@ -187,7 +187,25 @@ class Scenario(Node):
         return cables or "steps" in self.workload.model
 
     def to_json(self) -> str:
-        """Return what the Rust core reads: everything resolved, nothing for people only."""
+        """Return what the Rust core reads: everything resolved, nothing for people only.
+
+        Raises:
+            InputError: A text in it is no Unicode.
+        """
+        text = self._to_json()
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            wrong = text[max(0, error.start - 20) : error.end]
+            raise InputError(
+                "a text in it has half a character of UTF-16",
+                hint="write the whole character, or leave it out",
+                source="scenario",
+                value=wrong,
+            ) from None
+        return text
+
+    def _to_json(self) -> str:
         if self.workload is not None:
             return json.dumps(self._training(self.workload), ensure_ascii=False)
         if self.traffic is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from allrail.arguments import check
 from allrail.errors import InputError, show
 from allrail.scenario.places import Path, Place, Places, parse_path, show_path
 from allrail.scenario.text import read_text
@@ -28,6 +29,7 @@ def parse_sets(sets: Sets) -> list[tuple[Path, Any, Place]]:
         return [(_path(key), value, Place("")) for key, value in sets.items()]
     parsed: list[tuple[Path, Any, Place]] = []
     for text in sets:
+        check("sets", [text])
         key, equals, value = text.partition("=")
         if not equals:
             raise InputError(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from functools import cache
 from pathlib import Path as FilePath
 from typing import TYPE_CHECKING, Any
 
+from allrail.arguments import KINDS, check
 from allrail.errors import InputError, did_you_mean
 from allrail.scenario.forms import refuse_other
 
@@ -24,7 +26,7 @@ def preset_names() -> tuple[str, ...]:
     return tuple(sorted(path.stem for path in FOLDER.glob("*.yaml")))
 
 
-def load_fabric(name: str, *, folder: FilePath | None = None) -> Fabric:
+def load_fabric(name: str | os.PathLike[str], *, folder: FilePath | None = None) -> Fabric:
     """Read a fabric as planners see it: of one of switches and cables, its dimensions.
 
     Args:
@@ -39,7 +41,9 @@ def load_fabric(name: str, *, folder: FilePath | None = None) -> Fabric:
     return dimensions_of(load_any_fabric(name, folder=folder))
 
 
-def load_any_fabric(name: str, *, folder: FilePath | None = None) -> Fabric | GraphFabric:
+def load_any_fabric(
+    name: str | os.PathLike[str], *, folder: FilePath | None = None
+) -> Fabric | GraphFabric:
     """Read a fabric, of dimensions or of switches and cables.
 
     Args:
@@ -49,6 +53,8 @@ def load_any_fabric(name: str, *, folder: FilePath | None = None) -> Fabric | Gr
     Raises:
         InputError: There is no such preset or file, or it is not a fabric.
     """
+    check("fabric", name, kind=KINDS["path"])
+    name = os.fspath(name)
     if name in preset_names():
         return _preset(name)
     return _validated(*read_fabric(name, folder=folder))
@@ -90,7 +96,7 @@ def read_fabric(name: str, *, folder: FilePath | None = None) -> tuple[dict[str,
     from allrail.scenario.text import read_file
 
     path = FOLDER / f"{name}.yaml" if name in preset_names() else (folder or FilePath()) / name
-    if path.parent != FOLDER and path.suffix not in _SUFFIXES and not path.is_file():
+    if path.parent != FOLDER and path.suffix not in _SUFFIXES and not os.path.isfile(path):  # noqa: PTH113, it raises nothing
         raise InputError(
             "there is no such preset",
             hint=did_you_mean(name, preset_names(), others="the presets are"),

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from allrail.arguments import KINDS, check, checked
 from allrail.errors import InputError
 from allrail.many import Progress
 from allrail.reproduce.kept import core
@@ -56,6 +57,7 @@ class Tuned:
         return 1 - self.best.step_time_us / self.trials[0].step_time_us
 
 
+@checked
 def tune(
     scenario: ScenarioLike,
     *,
@@ -88,6 +90,8 @@ def tune(
         changed = load_scenario(loaded, sets=as_written(loaded, values))
         return simulate_training(changed).step_time_us
 
+    if study is not None:
+        check("study", study, kind=KINDS["path"])
     if trials < 1:
         raise InputError(
             "it is below 1", hint="for example `12`", field="trials", value=str(trials)
