@@ -119,3 +119,57 @@ def both(rank, name):
     for _ in range(2):
         alone(torch.ones(8, 16)).sum().backward()
     return expected, got, counter.frame_count
+
+
+# -- compiled steps
+
+
+def stepped(rank, kind, way):
+    """Train with a step that is compiled: before the model is scheduled, after, or with all else."""
+    torch._dynamo.reset()
+    torch.manual_seed(0)
+    model = Model()
+    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    called = nn.parallel.DistributedDataParallel(model) if way == "ddp" else model
+    step = torch.compile(optimizer.step, backend="aot_eager") if kind == "before" else None
+    if way == "art":
+        art.schedule(model, optimizer)
+        art._of(model)[0]._transport.is_done = lambda *_: False
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 2)
+
+    def train_step(x):
+        optimizer.zero_grad()
+        called(x).square().mean().backward()
+        optimizer.step()
+
+    if kind == "after":
+        step = torch.compile(optimizer.step, backend="aot_eager")
+    elif kind == "with all else":
+        train_step = torch.compile(train_step, backend="aot_eager")
+    for number in range(STEPS):
+        x = torch.randn(8, 16, generator=torch.Generator().manual_seed(10 * number + rank))
+        if step is None:
+            train_step(x)
+        else:
+            optimizer.zero_grad()
+            called(x).square().mean().backward()
+            step()
+        schedule.step()
+    art.synchronize()
+    values = [each.detach().double().numpy().tolist() for each in model.parameters()]
+    art.release(model)
+    return values
+
+
+def stepped_both_ways(rank, kind, oracle):
+    return stepped(rank, oracle, "ddp"), stepped(rank, kind, "art")
+
+
+@pytest.mark.parametrize(
+    ("kind", "oracle"),
+    [("before", "before"), ("after", "as it is"), ("with all else", "as it is")],
+)
+def test_a_compiled_step(kind, oracle, ranks_of):
+    """Compiled before, it is as under DDP; afterwards it runs as it is, without being compiled."""
+    for expected, got in ranks_of(stepped_both_ways)(kind, oracle):
+        assert got == expected

@@ -30,6 +30,7 @@ import torch
 
 from allrail.errors import TrainingError
 from allrail.torch.barrier import Barriers
+from allrail.torch.hooks import run_uncompiled
 from allrail.torch.parameter import Flight, Slot, Users, gradient_of, set_gradient
 from allrail.torch.sparse import SparseExchange
 from allrail.torch.transport import Transport
@@ -182,6 +183,7 @@ class Exchange:
             if (alive := exchange()) is not None and (slot := of()) is not None:
                 alive._on_gradient(slot)
 
+        run_uncompiled(before, after, Exchange._pass_is_over)
         parameter = slot.parameter
         slot.handles.append(parameter.register_hook(before))
         slot.handles.append(parameter.register_post_accumulate_grad_hook(after))

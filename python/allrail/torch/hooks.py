@@ -46,3 +46,17 @@ def _nothing(*_: Any) -> None:
 
 def _empty_hook() -> Callable[..., None]:
     return _nothing
+
+
+def run_uncompiled(*functions: Any) -> None:
+    """Have functions, and what they call, run as they are where a backward pass is compiled.
+
+    Unlike `torch.compiler.disable`, it costs a call nothing. Before torch 2.7 it does nothing.
+    """
+    from torch._C._dynamo import eval_frame
+
+    if hasattr(eval_frame, "set_code_exec_strategy"):
+        skip = eval_frame._FrameAction.SKIP
+        for function in functions:
+            strategy = eval_frame._FrameExecStrategy(skip, skip)
+            eval_frame.set_code_exec_strategy(function.__code__, strategy)

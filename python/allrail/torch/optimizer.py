@@ -30,6 +30,7 @@ from allrail.errors import InputError, TrainingError
 from allrail.torch.barrier import Barriers
 from allrail.torch.behaviour import Behaviour, advance, step_of
 from allrail.torch.gradients import Exchange
+from allrail.torch.hooks import run_uncompiled
 from allrail.torch.parameter import Pending, Slot, Watched, gradient_of, set_gradient
 from allrail.torch.states import mark_pending, unwatch_state, watch_state
 from allrail.torch.touch import Memory, Unstepped
@@ -90,6 +91,7 @@ class Stepper:
         self._detached = False
         self.pending: dict[int, Slot] = {}
         self.crossed = False
+        run_uncompiled(Stepper.make)
         self._attach()
 
     def make(self, slots: Iterable[Slot]) -> None:
@@ -146,12 +148,15 @@ class Stepper:
                 self._replaced[name] = vars(optimizer)[name]
 
         # Learning rate schedulers bind `optimizer.step.__func__` again, so both are methods of it.
+        # Within a compiled function they run as they are.
+        @torch._disable_dynamo
         def step(optimizer: torch.optim.Optimizer, closure: Any = None) -> Any:
             del optimizer
             if self._detached:
                 return self._before("step")(closure)
             return self._step(closure)
 
+        @torch._disable_dynamo
         def zero_grad(optimizer: torch.optim.Optimizer, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002 - torch's signature
             del optimizer
             if self._detached:
@@ -170,6 +175,7 @@ class Stepper:
         if self._why_whole:
             return  # nothing is ever pending; and what wraps an optimizer may have no hooks
         self._handles = [
+            optimizer.register_step_pre_hook(self._own_step),
             optimizer.register_state_dict_pre_hook(lambda *_: self._settle("state_dict")),
             optimizer.register_load_state_dict_pre_hook(lambda *_: self._settle("load_state_dict")),
         ]
@@ -187,7 +193,8 @@ class Stepper:
         self._exchange.close()
         before = getattr(torch_optimizer, "_global_optimizer_pre_hooks", {})
         for hook in (*before.values(), *optimizer._optimizer_step_pre_hooks.values()):
-            hook(optimizer, (), {})
+            if hook != self._own_step:
+                hook(optimizer, (), {})
         self._note_steps()
         if self.pending and getattr(optimizer, "found_inf", None) is not None:
             self._barriers.note("scaler")
@@ -201,6 +208,14 @@ class Stepper:
             hook(optimizer, (), {})
         self._count()
         return loss
+
+    @torch._disable_dynamo
+    def _own_step(self, *_: Any) -> None:
+        """The step of the optimizer's class is called past ours: a compiled one, mostly."""
+        self._exchange.finish()
+        self._barriers.note("own step")
+        self.make_all()
+        self.asked += 1
 
     def _step_whole(self, closure: Any) -> Any:
         """Wait for everything, then let the optimizer do as it would."""

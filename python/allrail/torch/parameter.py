@@ -183,6 +183,17 @@ class Slot:
         return parameter.dtype, tuple(parameter.shape), tuple(parameter.stride())
 
 
+@torch._disable_dynamo
+def _read(slot: Slot) -> None:
+    """Within a compiled function: nothing of it is compiled."""
+    slot.read(slot)
+
+
+@torch._disable_dynamo
+def _drop(slot: Slot) -> None:
+    slot.drop(slot)
+
+
 class Watched(nn.Parameter):
     """A parameter whose `grad` is never seen half reduced."""
 
@@ -193,14 +204,20 @@ class Watched(nn.Parameter):
         """The gradient; waits for its exchange."""
         slot = self.__dict__.get(SLOT)
         if slot is not None:
-            slot.read(slot)
+            if torch.compiler.is_dynamo_compiling():
+                _read(slot)
+            else:
+                slot.read(slot)
         return _GRAD.__get__(self)
 
     @grad.setter
     def grad(self, gradient: torch.Tensor | None) -> None:
         slot = self.__dict__.get(SLOT)
         if slot is not None:
-            slot.drop(slot)
+            if torch.compiler.is_dynamo_compiling():
+                _drop(slot)
+            else:
+                slot.drop(slot)
         _GRAD.__set__(self, gradient)
 
     @grad.deleter
