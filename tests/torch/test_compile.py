@@ -125,11 +125,11 @@ def both(rank, name):
 
 
 def stepped(rank, kind, way):
-    """Train with a step that is compiled: before the model is scheduled, after, or with all else."""
+    """Train with a step compiled before the model is scheduled, after, or with all else."""
     torch._dynamo.reset()
     torch.manual_seed(0)
-    model = Model()
-    optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
+    model = Block()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
     called = nn.parallel.DistributedDataParallel(model) if way == "ddp" else model
     step = torch.compile(optimizer.step, backend="aot_eager") if kind == "before" else None
     if way == "art":
@@ -171,5 +171,5 @@ def stepped_both_ways(rank, kind, oracle):
 )
 def test_a_compiled_step(kind, oracle, ranks_of):
     """Compiled before, it is as under DDP; afterwards it runs as it is, without being compiled."""
-    for expected, got in ranks_of(stepped_both_ways)(kind, oracle):
+    for expected, got in ranks_of(stepped_both_ways, timeout=240)(kind, oracle):
         assert got == expected

@@ -24,8 +24,8 @@ WHY = {
     "gradient": "a gradient was read before the next backward pass (clipping, unscaling and logging"
     " do so), and has to be complete",
     "optimizer": "the optimizer's step is not made parameter by parameter",
-    "own step": "the step of the optimizer's class was called directly, such as by a function that was"
-    " compiled before `allrail.torch.schedule`",
+    "own step": "the step of the optimizer's class was called directly, such as by a function that"
+    " was compiled before `allrail.torch.schedule`",
     "step hook": "a hook of the optimizer runs after its step, and may read every parameter",
     "closure": "the optimizer's step was given a closure, which runs the model again",
     "scaler": "the optimizer unscales gradients within its step",
