@@ -138,6 +138,26 @@ class DeepSpeedEngine(nn.Module):
         return self.module(*inputs)
 
 
+def apex(model):
+    """What is called so, and is not torch's."""
+
+    class DistributedDataParallel(nn.Module):
+        def __init__(self, module):
+            super().__init__()
+            self.module = module
+            for each in module.parameters():
+                each.register_post_accumulate_grad_hook(self.reduce)
+
+        def reduce(self, parameter):
+            dist.all_reduce(parameter.grad)
+            parameter.grad /= 2
+
+        def forward(self, *inputs):
+            return self.module(*inputs)
+
+    return DistributedDataParallel(model)
+
+
 WRAPPERS = {
     "DDP": ddp,
     "compile(DDP)": compiled_ddp,
@@ -148,6 +168,7 @@ WRAPPERS = {
     "FSDP": fsdp1,
     "FSDP, original parameters": fsdp1_original,
     "replicate": composable,
+    "Apex": apex,
 }
 if VERSION >= (2, 6) and hasattr(torch.cpu.Stream, "record_event"):
     WRAPPERS["fully_shard"] = fsdp2
@@ -201,10 +222,12 @@ def doubled(rank, wrapper, order, place, mode):
                 else:
                     core.a = around
 
-            if order in ("before", "unseen"):
+            if order in ("before", "imported", "unseen"):
                 wrap()
-            if order == "unseen":  # as if allrail had been imported afterwards
+            if order in ("imported", "unseen"):
                 claims._wrappers.clear()
+            if order == "imported":  # as when allrail is imported now
+                claims._look_for_wrappers()
             art.schedule(scheduled, optimizer, **MODES[mode])
             if order == "later":
                 for _ in range(2):
@@ -223,11 +246,13 @@ def doubled(rank, wrapper, order, place, mode):
 CASES = [
     (wrapper, order, place, mode)
     for wrapper in WRAPPERS
-    for order in ("before", "unseen", "after", "later")
+    for order in ("before", "imported", "unseen", "after", "later")
     for place in PLACES
     for mode in MODES
     # All wrappers in the mode that everybody has, DDP in all modes.
     if mode == "crossing" or wrapper in ("DDP", "fully_shard")
+    # A wrapper of torch that was not found shows itself in its forward pass.
+    if order != "unseen" or wrapper != "Apex"
 ]
 
 
@@ -421,6 +446,36 @@ ALONE = [
     reparametrised,
     lent,
 ]
+
+
+def around_nothing_that_is_called(rank):
+    """DDP around what is scheduled, whose own forward pass is never called."""
+
+    class Past(Around):
+        def forward(self, x):
+            return self.core.a(x) + self.core.b(x) + self.own(x)
+
+    said = []
+    for order in ("before", "after"):
+        core = Core()
+        optimizer = sgd(core)
+        whole = Past(core)
+
+        def both(order=order, core=core, optimizer=optimizer, whole=whole):
+            around = DDP(whole) if order == "before" else None
+            art.schedule(core, optimizer)
+            around = DDP(whole) if around is None else around
+            return step(rank, around, core, optimizer)
+
+        said.append(told(both))
+        with contextlib.suppress(Exception):
+            art.release(core)
+    return said
+
+
+def test_a_scheduled_part_need_not_be_called(ranks_of):
+    for said in ranks_of(around_nothing_that_is_called)():
+        assert [kind for kind, _ in said] == ["InputError"] * 2
 
 
 def alone(rank, body):

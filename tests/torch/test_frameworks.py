@@ -28,7 +28,8 @@ import torch
 
 state = {scheduled}.state_dict().values()
 parts = [b"".join(each.detach().numpy().tobytes() for each in state)]
-for each in {optimizer}.state_dict()["state"].values():
+# Which parameter was stepped first, and so stands first, may differ.
+for _, each in sorted({optimizer}.state_dict()["state"].items()):
     parts.append(str(sorted((key, value.tolist()) for key, value in each.items())).encode())
 bits = "-".join(hashlib.sha256(each).hexdigest()[:8] for each in parts)
 os.write(1, f"[{{os.environ['RANK']}} {{bits}} {{type({wrapped}).__name__}}]\\n".encode())

@@ -6,7 +6,7 @@ show it. What exchanges parameters beside `schedule` is found
 | what | when |
 |---|---|
 | a wrapper within the scheduled model, or around a part of it | at `schedule` |
-| one that was made before `allrail.torch` was imported | in the first forward pass |
+| one that was made before `allrail.torch` was imported | the same; not found, in a forward pass |
 | one that is made later | where it is made: torch tells of every module that becomes a child |
 | `fully_shard` later, which makes no module | in the next forward pass, see `Claim.check` |
 | a second `schedule` | there |
@@ -327,4 +327,14 @@ def _put_into(parent: nn.Module, name: str, child: Any) -> None:
     _wrappers.add(parent)
 
 
+def _look_for_wrappers() -> None:
+    """Find the wrappers that there are already: none before there is a process group."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        for each in gc.get_objects():
+            # `isinstance` would ask the object, which may be anything.
+            if issubclass(type(each), nn.Module) and wrapper_name(each):
+                _wrappers.add(each)
+
+
 register_module_module_registration_hook(_put_into)
+_look_for_wrappers()
