@@ -117,6 +117,10 @@ impl Greeting {
         secret: Secret,
         until: Instant,
     ) -> Self {
+        if !is_local {
+            // What is said next is little, and does not wait for more; without it, it is only later.
+            let _ = socket.set_tcp_nodelay(true);
+        }
         let (inbox, count) = ([0; LENGTH], 0);
         Self { socket, is_local, secret, at, said: None, inbox, count, until }
     }

@@ -361,7 +361,11 @@ impl<'a> Meeting<'a> {
             Dial::Greeting(mut greeting) => match greeting.advance() {
                 Ok(None) => one.dial = Dial::Greeting(greeting),
                 Ok(Some(words)) => match greeting.into_greeted(words) {
-                    Ok(greeted) => self.dialled[place].dial = self.talk(place, greeted)?,
+                    Ok(greeted) => {
+                        self.dialled[place].dial = self.talk(place, greeted)?;
+                        // This side speaks next: nothing would wake it.
+                        return self.go_on(place);
+                    }
                     Err(_) => one.dial = Dial::Later(now + AGAIN),
                 },
                 Err(refused) => {
