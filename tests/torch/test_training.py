@@ -349,3 +349,52 @@ def test_a_child_of_fork_does_not_hide_that_its_parent_has_ended(on_ranks):
     assert other == "ended"
     assert "rank 1 is lost" in error
     assert seconds < 3
+
+
+def normalised(way, rank):
+    """Evaluate between steps, twice each; return what every pass gave, and the buffers."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    called = nn.parallel.DistributedDataParallel(model) if way == "ddp" else model
+    if way == "art":
+        art.schedule(model, optimizer)
+    said = []
+    for step in range(3):
+        model.train()
+        optimizer.zero_grad()
+        x = torch.randn(4, 8, generator=torch.Generator().manual_seed(10 * step + rank))
+        called(x).square().mean().backward()
+        optimizer.step()
+        model.eval()
+        for mode in (torch.no_grad, torch.no_grad, torch.enable_grad)[: 2 + step % 2]:
+            with mode():
+                said.append(called(torch.ones(2, 8)).detach().double().numpy().tolist())
+    said.append([each.double().numpy().tolist() for each in model.buffers()])
+    art.synchronize()
+    art.release(model)
+    return said
+
+
+def test_evaluation_has_the_buffers_that_it_has_under_ddp(on_ranks):
+    for expected, got in on_ranks(lambda rank: (normalised("ddp", rank), normalised("art", rank))):
+        assert got == expected
+
+
+def test_rank_0_evaluates_alone(on_ranks):
+    def body(rank):
+        model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        art.schedule(model, optimizer)
+        for _ in range(3):
+            model(torch.randn(4, 8)).sum().backward()
+            optimizer.step()
+            if rank == 0:
+                with torch.no_grad():
+                    model(torch.randn(4, 8))
+            dist.barrier()
+        art.synchronize()
+        return values(model)
+
+    one, other = on_ranks(body)
+    assert same(one, other)

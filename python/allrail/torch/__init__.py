@@ -315,9 +315,9 @@ def _replans(job: Job, carrier: Carrier, way: Way) -> bool:
 def synchronize(model: nn.Module | None = None) -> None:
     """Make all steps that were asked for: what you read of parameters afterwards is up to date.
 
-    Needed only where a script reads or writes parameters itself between `optimizer.step()` and the
-    next forward pass, such as for a moving average. `state_dict`, evaluation and copies do it by
-    themselves.
+    Needed only where C++ is given a parameter itself between `optimizer.step()` and the next forward
+    pass (docs/guides/torch.md lists what is not noticed). What else reads or writes a parameter has
+    its step made by itself.
 
     Args:
         model: A scheduled model; None takes all of this process.

@@ -51,6 +51,9 @@ class Native:
         settings: Of the node, beyond rank, ranks, job and group; None for ranks on one machine.
     """
 
+    root_goes_on = True
+    """Whether `broadcast` on rank 0 waits for no other rank."""
+
     def __init__(
         self, rank: int, ranks: int, agreement: Agreement, settings: dict[str, Any] | None = None
     ) -> None:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from allrail.errors import InputError
+from allrail.errors import InputError, TrainingError
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.record import Record
 from allrail.torch.barrier import Barriers
@@ -334,6 +334,8 @@ class Scheduled:
             return
         if not torch.is_grad_enabled() or in_transform():
             self.settle("evaluation")
+            if not in_transform() and getattr(self._carrier, "root_goes_on", False):
+                self._share_buffers_for_evaluation()
             return
         self._claim.check(module)
         self._running = True
@@ -343,7 +345,7 @@ class Scheduled:
             # Hooks of this forward pass were looked up before those of the other one were there.
             other._before_graph(module) if self._in_graph else other._before_model(module)
             return
-        if self.model.training and self._broadcasts and self._buffers_due:
+        if self._broadcasts and self._buffers_due:
             self._broadcast(list(self.model.buffers()))
         if not self._seen and self._crosses and not is_compiled(self.model):
             self._seen = True
@@ -377,6 +379,18 @@ class Scheduled:
 
     def _drop(self, slot: Slot) -> None:
         self.exchange.drop(slot)
+
+    def _share_buffers_for_evaluation(self) -> None:
+        """Give all ranks rank 0's buffers in the first pass after one in training, as DDP does.
+
+        Rank 0 waits for nobody, and may evaluate alone: the others receive them in their next pass.
+        """
+        due, self._buffers_due = self._buffers_due, False
+        if self._broadcasts and due:
+            # Where all others have ended, there is nobody to give them to.
+            alone = self._transport.rank == 0
+            with contextlib.suppress(*[TrainingError] * alone):
+                self._broadcast(list(self.model.buffers()))
 
     def _broadcast(self, tensors: list[torch.Tensor]) -> None:
         if tensors:
