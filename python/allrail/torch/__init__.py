@@ -315,9 +315,9 @@ def _replans(job: Job, carrier: Carrier, way: Way) -> bool:
 def synchronize(model: nn.Module | None = None) -> None:
     """Make all steps that were asked for: what you read of parameters afterwards is up to date.
 
-    Needed only where C++ is given a parameter itself between `optimizer.step()` and the next forward
-    pass (docs/guides/torch.md lists what is not noticed). What else reads or writes a parameter has
-    its step made by itself.
+    Needed only where C++ is given a parameter itself between `optimizer.step()` and the next
+    forward pass (docs/guides/torch.md lists what is not noticed). Whatever else reads or writes a
+    parameter has its step made first.
 
     Args:
         model: A scheduled model; None takes all of this process.
