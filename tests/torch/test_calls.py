@@ -162,6 +162,9 @@ REFUSED = {
         torch.empty(3), [torch.ones(1), torch.ones(2)]
     ),
     "rows that cannot be divided": lambda: dist.all_to_all_single(torch.empty(3), torch.ones(3)),
+    "coalescing on a device": lambda: dist._coalescing_manager(
+        device=torch.device("cpu")
+    ).__enter__(),
     "split": lambda: dist.group.WORLD.split_group([0]),
     "window": lambda: dist.group.WORLD.new_window(None),
     "another device": lambda: dist.all_reduce(torch.ones(2, device="meta")),
@@ -187,7 +190,15 @@ def test_what_is_refused_is_refused_on_every_rank_and_the_group_goes_on(on_ranks
     one, other = on_ranks(body, group=False)
     assert "nothing was raised" not in one.values()
     assert "nothing was raised" not in other.values()
-    for name in ("premultiplied", "sum of float8", "sparse", "another device", "split", "window"):
+    for name in (
+        "premultiplied",
+        "sum of float8",
+        "sparse",
+        "another device",
+        "split",
+        "window",
+        "coalescing on a device",
+    ):
         assert "not supported by allrail; use " in one[name], one[name]
 
 

@@ -30,7 +30,7 @@ from allrail.torch.collectives import SUM, Collectives, op_of, rows_of
 from allrail.torch.devices import Others, by_device
 from allrail.torch.futures import Follower
 from allrail.torch.monitored import Monitored
-from allrail.torch.operations import Nothing, Operation, Several
+from allrail.torch.operations import Operation, Several
 from allrail.torch.uncompiled import keep_from_compiler
 from allrail.torch.work import Work
 
@@ -137,13 +137,17 @@ class Group(dist.ProcessGroup):
         return self._do.begun
 
     def _start_coalescing(self, device: torch.device) -> None:
-        if device.type != "cpu":
-            self.others.of(device)._start_coalescing(device)
+        if device.type == "cpu":
+            raise InputError(
+                "coalescing on a device is not supported by allrail; use `_coalescing_manager`"
+                " without `device`",
+                field="device",
+                value=str(device),
+            )
+        self.others.of(device)._start_coalescing(device)
 
     def _end_coalescing(self, device: torch.device) -> Any:
-        if device.type != "cpu":
-            return self.others.of(device)._end_coalescing(device)
-        return Work(Nothing(), [], self, "coalesced")
+        return self.others.of(device)._end_coalescing(device)
 
     def named(self, ranks: list[int]) -> str:
         """These ranks of the group, as the job counts them."""
