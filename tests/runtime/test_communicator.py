@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import allrail
+from allrail.runtime import arrays
 
 
 def every_operation(framework, rank):
@@ -221,3 +222,97 @@ def autograd(rank):
 def test_autograd_learns_that_a_tensor_was_written_to(on_ranks):
     pytest.importorskip("torch", reason="torch is not installed: `allrail[torch]`")
     assert on_ranks(autograd) == [True, True]
+
+
+def whole_of(framework, array):
+    return [[float(one) for one in row] for row in array.tolist()]
+
+
+def more_operations(framework, rank):
+    make, ranks = framework.make, 3
+    types = ["float32", "int32", *(["bfloat16"] if framework.has_bfloat16 else [])]
+    with allrail.Communicator() as group:
+        out = []
+        for dtype in types:
+            for op in ("max", "min", "product"):
+                array = make([[rank, 2 - rank], [3, -rank]], dtype)
+                out.append(whole_of(framework, group.all_reduce(array, op=op).wait()))
+                rows = make([[rank + one] for one in range(ranks)], dtype)
+                out.append(whole_of(framework, group.reduce_scatter(rows, op=op).wait()))
+        gathered = group.gather(make([[rank, 7]], "int32"), root=1).wait()
+        assert (gathered is None) == (rank != 1)
+        mine = group.scatter(make([[1], [2], [3]], "int32") * (rank + 1), root=2, name="s").wait()
+        after, before = (rank + 1) % ranks, (rank - 1) % ranks
+        sent = group.send(make([[rank, 5]], "int32"), to=after, tag=rank)
+        got = group.recv(make([[0, 0]], "int32"), source=before, tag=before)
+        out += [mine.tolist(), got.wait().tolist(), got.source]
+        sent.wait()
+        if rank == 0:
+            anyone = [group.recv(make([[0]], "float32"), tag=9) for _ in range(2)]
+            out.append(sorted((one.wait().tolist()[0][0], one.source) for one in anyone))
+        else:
+            group.send(make([[10 * rank]], "float32"), to=0, tag=9).wait()
+        if rank != 1:
+            with group.part([2, 0]) as pair, pair.part([0, 1]) as again:
+                assert pair.members == again.members == (0, 2)
+                assert (pair.rank, pair.ranks) == (rank // 2, 2)
+                total = pair.all_reduce(make([[rank + 1]], "int32")).wait()
+                alone = again.part([pair.rank])
+                out.append(
+                    [total.tolist(), alone.all_gather(make([[rank]], "int32")).wait().tolist()]
+                )
+                alone.close()
+    return out
+
+
+def test_more_operations_over_every_framework(framework, on_ranks):
+    said = on_ranks(partial(more_operations, framework), ranks=3)
+    for rank, out in enumerate(said):
+        reduced = {
+            "max": [[2, 2], [3, 0]],
+            "min": [[0, 0], [3, -2]],
+            "product": [[0, 0], [27, 0]],
+        }
+        parts = [range(one, one + 3) for one in range(3)][rank]
+        scattered = {"max": max(parts), "min": min(parts), "product": np.prod(parts)}
+        count = len(out[:-3]) - (2 if rank == 0 else 1 if rank == 2 else 0)
+        for place in range(0, count, 2):
+            op = ("max", "min", "product")[place // 2 % 3]
+            assert out[place] == reduced[op], op
+            assert out[place + 1] == [[scattered[op]]], op
+        mine, got, source, *rest = out[count:]
+        assert mine == [[3 * (rank + 1)]]
+        assert (got, source) == ([[(rank - 1) % 3, 5]], (rank - 1) % 3)
+        if rank == 0:
+            assert rest.pop(0) == [(10.0, 1), (20.0, 2)]
+        assert rest == ([] if rank == 1 else [[[[4]], [[rank]]]])
+
+
+def with_gaps(framework, rank):
+    torch = __import__("torch")
+    arrays._say_once.cache_clear()  # another test of the process that forked may have heard it
+    with warnings.catch_warnings(record=True) as caught, allrail.Communicator() as group:
+        warnings.simplefilter("always")
+        base = np.zeros((4, 6), "float32")
+        every_second = base[::2, ::-2]
+        every_second += np.arange(6.0).reshape(2, 3) + rank
+        assert group.all_reduce(every_second).wait() is every_second
+        across = torch.arange(6.0, dtype=torch.bfloat16).view(2, 3).t()
+        group.broadcast(across.mul_(rank), root=1).wait()
+        gathered = group.all_gather(np.arange(6).reshape(2, 3).T + rank).wait()
+        spread = np.broadcast_to(np.float32(rank), (3,))
+        summed = group.all_reduce(spread).wait()
+    said = [one for one in caught if "do not lie one after the other" in str(one.message)]
+    return base.tolist(), across.tolist(), gathered.tolist(), summed.tolist(), len(said)
+
+
+def test_arrays_with_gaps_are_copied_and_it_is_said_once(on_ranks):
+    pytest.importorskip("torch", reason="torch is not installed: `allrail[torch]`")
+    for base, across, gathered, summed, said in on_ranks(partial(with_gaps, None)):
+        expected = np.zeros((4, 6))
+        expected[::2, ::-2] = 2 * np.arange(6.0).reshape(2, 3) + 1
+        assert base == expected.tolist()
+        assert across == [[0, 3], [1, 4], [2, 5]]
+        assert gathered == [[0, 3], [1, 4], [2, 5], [1, 4], [2, 5], [3, 6]]
+        assert summed == [1, 1, 1]
+        assert said == 1

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import math
 import sys
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -40,6 +42,7 @@ class View:
         width: Bytes of an element.
         writable: Whether it may be written to.
         keeps: What keeps the memory where it is.
+        original: Elements with gaps that the memory is a copy of, or None.
     """
 
     pointer: int
@@ -48,6 +51,7 @@ class View:
     width: int
     writable: bool
     keeps: object
+    original: np.ndarray[Any, Any] | None = None
 
     @property
     def nbytes(self) -> int:
@@ -68,18 +72,59 @@ class View:
         """Divide every element."""
         if not self.nbytes:
             return
-        array: Any = (ctypes.c_uint8 * self.nbytes).from_address(self.pointer)
-        if self.dtype != "bfloat16":
-            numbers: Any = np.frombuffer(array, self.dtype)
+        numbers = self._numbers()
+        if self.dtype == "bfloat16":
+            numbers[:] = _rounded(np.divide(_wide(numbers), np.float32(by)))
+        else:
             np.divide(numbers, by, out=numbers)
+
+    def combine(self, every: View, op: str) -> None:
+        """Make it the combination of several arrays of its size, which lie one after the other.
+
+        Args:
+            every: Those arrays.
+            op: A key of `COMBINED`.
+        """
+        if not self.nbytes:
             return
-        halves = np.frombuffer(array, np.uint16)
-        wide = (halves.astype(np.uint32) << 16).view(np.float32)
-        bits = np.divide(wide, np.float32(by)).view(np.uint32)
-        # To the nearest, to an even one if two are as near; what is not a number stays none.
-        rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
-        infinite = (bits & 0x7F800000) == 0x7F800000
-        halves[:] = np.where(infinite, bits >> 16, rounded)
+        function, numbers = COMBINED[op], self._numbers()
+        rows = every._numbers().reshape(-1, numbers.size)
+        numbers[:] = rows[0]
+        for row in rows[1:]:
+            if self.dtype == "bfloat16":
+                numbers[:] = _rounded(function(_wide(numbers), _wide(row)))
+            else:
+                function(numbers, row, out=numbers)
+
+    def put_back(self) -> None:
+        """Copy it to where its elements have gaps, if it is a copy of such."""
+        if self.original is not None:
+            self.original[...] = self._bytes().view(self.original.dtype).reshape(self.shape)
+
+    def _bytes(self) -> np.ndarray[Any, Any]:
+        held: Any = (ctypes.c_uint8 * self.nbytes).from_address(self.pointer)
+        return np.frombuffer(held, np.uint8)
+
+    def _numbers(self) -> np.ndarray[Any, Any]:
+        """Its elements in one row; those of bfloat16 as their bits."""
+        return self._bytes().view("uint16" if self.dtype == "bfloat16" else self.dtype)
+
+
+COMBINED: dict[str, Any] = {"max": np.maximum, "min": np.minimum, "product": np.multiply}
+
+
+def _wide(halves: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """The bits of bfloat16 as float32."""
+    return (halves.astype(np.uint32) << 16).view(np.float32)
+
+
+def _rounded(wide: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """float32 as the bits of bfloat16."""
+    bits = wide.astype(np.float32).view(np.uint32)
+    # To the nearest, to an even one if two are as near; what is not a number stays none.
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    infinite = (bits & 0x7F800000) == 0x7F800000
+    return np.where(infinite, bits >> 16, rounded).astype(np.uint16)
 
 
 def view_of(array: Any, *, field: str = "array") -> View:
@@ -225,10 +270,18 @@ def _of_numpy(array: np.ndarray[Any, Any], keeps: object, field: str) -> View:
             value=str(dtype),
             hint="give numbers in this host's order, such as `array.astype('float32')`",
         )
-    if not array.flags.c_contiguous:
-        raise _with_gaps(field)
     # A scalar of numpy's is copied when it is made an array.
     writable = array.flags.writeable and not isinstance(keeps, np.generic)
+    if not array.flags.c_contiguous:
+        pointer = array.ctypes.data
+        return _copied(
+            pointer,
+            array.shape,
+            array.strides,
+            (dtype.name, dtype.itemsize),
+            keeps,
+            writable=writable,
+        )
     keeps = (keeps, array)
     return View(array.ctypes.data, array.shape, dtype.name, dtype.itemsize, writable, keeps)
 
@@ -303,8 +356,6 @@ def _of_dlpack(array: Any, field: str) -> View:
     nbytes = math.prod(shape) * (tensor.bits // 8)
     if min(shape, default=0) < 0 or nbytes > _MAX_BYTES or (nbytes and not tensor.data):
         raise _unreadable(f"it has the shape {shape}, or no memory", array, field)
-    if tensor.strides and not _is_contiguous(shape, tensor.strides[: tensor.ndim]):
-        raise _with_gaps(field)
     if tensor.code not in _KINDS or tensor.lanes != 1 or tensor.bits not in _BITS:
         raise InputError(
             "its elements are of a type that is not known here",
@@ -314,8 +365,14 @@ def _of_dlpack(array: Any, field: str) -> View:
         )
     kind = _KINDS[tensor.code]
     dtype = kind if kind == "bool" else f"{kind}{tensor.bits}"
-    pointer = (tensor.data or 0) + tensor.byte_offset
-    return View(pointer, shape, dtype, tensor.bits // 8, writable, (array, capsule))
+    pointer, width = (tensor.data or 0) + tensor.byte_offset, tensor.bits // 8
+    if tensor.strides and not _is_contiguous(shape, tensor.strides[: tensor.ndim]):
+        strides = tuple(width * stride for stride in tensor.strides[: tensor.ndim])
+        reach = sum(max(size - 1, 0) * step for size, step in zip(shape, strides, strict=True))
+        if min(strides) < 0 or reach > _MAX_BYTES:
+            raise _unreadable("its strides lead out of memory", array, field)
+        return _copied(pointer, shape, strides, (dtype, width), (array, capsule), writable=writable)
+    return View(pointer, shape, dtype, width, writable, (array, capsule))
 
 
 def _capsule_of(array: Any) -> Any:
@@ -334,11 +391,49 @@ def _is_contiguous(shape: tuple[int, ...], strides: list[int]) -> bool:
     return True
 
 
-def _with_gaps(field: str) -> InputError:
-    return InputError(
-        "its elements do not lie one after the other, in the order of rows",
-        field=field,
-        hint="give a contiguous copy: `numpy.ascontiguousarray(array)`, `tensor.contiguous()`",
+class _At:
+    """Elements at an address, as the array interface tells of them."""
+
+    def __init__(self, interface: dict[str, Any], keeps: object) -> None:
+        self.__array_interface__ = interface
+        self.keeps = keeps
+
+
+def _copied(
+    pointer: int,
+    shape: tuple[int, ...],
+    strides: tuple[int, ...],
+    kind: tuple[str, int],
+    keeps: object,
+    *,
+    writable: bool,
+) -> View:
+    """A copy of elements that do not lie one after the other; strides in bytes."""
+    dtype, width = kind
+    interface = {
+        "version": 3,
+        "data": (pointer, False),
+        "shape": shape,
+        "strides": strides,
+        "typestr": f"|V{width}",
+    }
+    original = np.asarray(_At(interface, keeps))
+    copy = np.ascontiguousarray(original)
+    # Where elements share a place there is no one place for each result.
+    shared = any(stride == 0 and size > 1 for size, stride in zip(shape, strides, strict=True))
+    _say_once()
+    writable = writable and not shared
+    return View(copy.ctypes.data, shape, dtype, width, writable, (copy, keeps), original)
+
+
+@functools.cache
+def _say_once() -> None:
+    warnings.warn(
+        "an array's elements do not lie one after the other, in the order of rows: such arrays are"
+        " copied for each operation, and results are copied back; `numpy.ascontiguousarray(array)`"
+        " or `tensor.contiguous()` copies once (this is said once)",
+        RuntimeWarning,
+        stacklevel=2,
     )
 
 

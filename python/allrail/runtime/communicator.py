@@ -14,20 +14,24 @@ knows of a network decides how an operation is cut and carried; nothing here dec
 from __future__ import annotations
 
 import contextlib
+import itertools
 import re
 import threading
 import time
 import warnings
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any, Literal, Self
 
 import allrail
 from allrail.arguments import Kind, check
 from allrail.errors import InputError, TrainingError, did_you_mean, show
 from allrail.runtime.agreement import Agreement
-from allrail.runtime.arrays import View, made_like, view_of, was_written
+from allrail.runtime.arrays import COMBINED, View, made_like, view_of, was_written
 from allrail.runtime.environment import place_of
-from allrail.runtime.job import JobLike, job_of_all
+from allrail.runtime.job import Job, JobLike, job_of_all
+from allrail.runtime.messages import Message, Messages
 from allrail.runtime.nodes import Calls, Memory, settings_of_group
 
 SUMMED = (
@@ -41,11 +45,18 @@ SUMMED = (
     "int64",
     "uint8",
 )
-_OPS = ("sum", "average")
+Op = Literal["sum", "average", "max", "min", "product"]
+_OPS = ("sum", "average", *COMBINED)
 _WARNED_AFTER = 60.0
 
 _HALVES = re.compile("[\ud800-\udfff]")
 _NUMBER = Kind(lambda value: type(value) is int and -(2**63) <= value < 2**63, "a rank", "0")
+_RANKS = Kind(
+    lambda value: isinstance(value, (list, tuple, range, set)) and all(map(_NUMBER.is_it, value)),
+    "a list of ranks",
+    "[0, 1]",
+)
+_TAG = Kind(_NUMBER.is_it, "a whole number", "0")
 _SECONDS = Kind(
     lambda value: isinstance(value, (int, float)) and value >= 0, "a number of seconds", "60.0"
 )
@@ -57,10 +68,11 @@ _made = 0
 class Communicator:
     """The ranks of a job, as a group that exchanges arrays.
 
-    An array is what speaks DLPack, the array interface or the buffer protocol, in host memory and
-    contiguous. `all_reduce` and `broadcast` write their result into it, if it may be written to;
-    what frameworks do not let change (JAX) gets a new array. The others always make a new one, of
-    the same framework where it can be made of memory, else of numpy.
+    An array is what speaks DLPack, the array interface or the buffer protocol, in host memory; one
+    with gaps is copied, and its result copied back. `all_reduce`, `broadcast` and `recv` write
+    their result into it, if it may be written to; what frameworks do not let change (JAX) gets a
+    new array. The others always make a new one, of the same framework where it can be made of
+    memory, else of numpy.
 
     An operation begins at once, and returns a `Handle`. Until `Handle.wait` has returned, nobody
     else may read or write the array. Operations with a `name` meet those of the same name on the
@@ -77,6 +89,7 @@ class Communicator:
         rank: This process, from 0.
         ranks: How many there are.
         local_rank: This process among those on its host.
+        members: Its ranks, as the whole job counts them.
 
     Raises:
         InputError: No launcher has started this process, or ranks differ in what they are.
@@ -88,23 +101,59 @@ class Communicator:
             check("job", job)
         check("timeout", timeout, kind=_SECONDS)
         place = place_of()
-        self.rank, self.ranks, self.local_rank = place.rank, place.ranks, place.local_rank
-        self._timeout = timeout
         _made += 1
-        agreement = Agreement(place.store(), self.rank, self.ranks, f"communicator{_made}")
-        agreement.on("ranks", [self.ranks, allrail.__version__], _alike)
-        found = job_of_all(job, agreement)
-        known = settings_of_group(found, agreement)
+        store, name = place.store(), f"communicator{_made}"
+        agreement = Agreement(store, place.rank, place.ranks, name)
+        agreement.on("ranks", [place.ranks, allrail.__version__], _alike)
+        self.local_rank = place.local_rank
+        self._set_up(store, name, agreement, job_of_all(job, agreement), timeout)
+        self.members = tuple(range(self.ranks))
+
+    def _set_up(
+        self, store: Any, name: str, agreement: Agreement, job: Job, timeout: float
+    ) -> None:
+        self.rank, self.ranks = agreement.rank, agreement.ranks
+        self._timeout = timeout
+        self._store, self._name, self._job = store, name, job
+        known = settings_of_group(job, agreement)
         self._calls = Calls(known | {"named_calls": True}, agreement)
+        self._messages = Messages(store, self.rank, self.ranks, job.within(2), f"{name} ")
         self._closed = False
         self._thread = 0
         self._open: dict[int, Handle] = {}
+        self._parts: Counter[tuple[int, ...]] = Counter()
+        self._numbers = itertools.count()
+
+    def part(self, ranks: Iterable[int]) -> Communicator:
+        """Return a communicator of some of its ranks; each of them calls it, and no other.
+
+        Args:
+            ranks: Which, in any order, alike on all of them; this one is among them.
+        """
+        check("ranks", ranks, kind=_RANKS)
+        chosen = tuple(sorted(set(ranks)))
+        if self.rank not in chosen or not all(0 <= rank < self.ranks for rank in chosen):
+            raise InputError(
+                f"they are not of the group's {self.ranks}, or the calling rank is not among them",
+                field="ranks",
+                value=", ".join(map(str, chosen)),
+                hint="name ranks of the group, and call it only on those",
+            )
+        self._parts[chosen] += 1
+        name = f"{self._name} {'-'.join(map(str, chosen))} {self._parts[chosen]}"
+        made = Communicator.__new__(Communicator)
+        agreement = Agreement(self._store, chosen.index(self.rank), len(chosen), name)
+        job = self._job if len(chosen) == self.ranks else self._job.within(len(chosen))
+        made.local_rank = self.local_rank
+        made.members = tuple(self.members[rank] for rank in chosen)
+        made._set_up(self._store, name, agreement, job, self._timeout)
+        return made
 
     def all_reduce(
         self,
         array: Any,
         *,
-        op: Literal["sum", "average"] = "sum",
+        op: Op = "sum",
         name: str | None = None,
         priority: int = 0,
     ) -> Handle:
@@ -112,7 +161,8 @@ class Communicator:
 
         Args:
             array: Alike in shape and type on all ranks.
-            op: `"sum"`, or `"average"`: the sum divided by the number of ranks.
+            op: `"sum"`, `"average"`: the sum divided by the number of ranks, `"max"`, `"min"` or
+                `"product"`.
             name: What it is called on all ranks.
             priority: Of operations that wait for a link, the highest goes first.
 
@@ -121,6 +171,10 @@ class Communicator:
         """
         view = self._summed(array, op)
         into, finish = self._in_place(array, view)
+        if op in COMBINED:
+            every, _ = self._room(array, view)
+            combine = partial(into.combine, every, op)
+            return self._begin("all_gather", _moved(every), finish, combine, name, priority)
         after = (lambda: into.divide(self.ranks)) if op == "average" else None
         return self._begin("all_reduce", into.memory(), finish, after, name, priority)
 
@@ -128,7 +182,7 @@ class Communicator:
         self,
         array: Any,
         *,
-        op: Literal["sum", "average"] = "sum",
+        op: Op = "sum",
         name: str | None = None,
         priority: int = 0,
     ) -> Handle:
@@ -148,6 +202,9 @@ class Communicator:
         whole, _ = made_like(array, view, view.shape)
         whole.copy_from(view, nbytes=view.nbytes)
         part, finish = made_like(array, view, (rows, *view.shape[1:]))
+        if op in COMBINED:
+            combine = partial(part.combine, whole, op)
+            return self._begin("all_to_all", _moved(whole), finish, combine, name, priority)
 
         def after() -> None:
             part.copy_from(whole, start=self.rank * part.nbytes, nbytes=part.nbytes)
@@ -169,10 +226,85 @@ class Communicator:
             order of ranks.
         """
         view = view_of(array)
-        first, rest = (view.shape or (1,))[0], view.shape[1:]
-        every, finish = made_like(array, view, (first * self.ranks, *rest))
-        every.copy_from(view, at=self.rank * view.nbytes, nbytes=view.nbytes)
+        every, finish = self._room(array, view)
         return self._begin("all_gather", _moved(every), finish, None, name, priority)
+
+    def gather(
+        self, array: Any, *, root: int = 0, name: str | None = None, priority: int = 0
+    ) -> Handle:
+        """Collect the arrays of all ranks on one.
+
+        Args:
+            array: Alike in shape and type on all ranks; it stays as it is.
+            root: Who gets them.
+            name: As for `all_reduce`.
+            priority: As for `all_reduce`.
+
+        Returns:
+            A handle; its result is that of `all_gather` on the root, None on the others.
+        """
+        self._check_rank(root, "root")
+        view = view_of(array)
+        every, finish = self._room(array, view)
+        finish = finish if self.rank == root else _none
+        return self._begin("all_gather", _moved(every), finish, None, name, priority)
+
+    def scatter(
+        self, array: Any, *, root: int = 0, name: str | None = None, priority: int = 0
+    ) -> Handle:
+        """Give each rank its part of what one has.
+
+        Args:
+            array: Alike in shape and type on all ranks; the root's counts, and its first axis is
+                divided evenly among ranks. It stays as it is.
+            root: Whose array it is.
+            name: As for `all_reduce`.
+            priority: As for `all_reduce`.
+
+        Returns:
+            A handle; its result is this rank's part of the first axis.
+        """
+        self._check_rank(root, "root")
+        view = view_of(array)
+        rows = self._rows(view)
+        whole, _ = made_like(array, view, view.shape)
+        whole.copy_from(view, nbytes=view.nbytes)
+        part, finish = made_like(array, view, (rows, *view.shape[1:]))
+        start = self.rank * part.nbytes
+        after = partial(part.copy_from, whole, start=start, nbytes=part.nbytes)
+        return self._begin("broadcast", _moved(whole), finish, after, name, priority, root)
+
+    def send(self, array: Any, *, to: int, tag: int = 0) -> Handle:
+        """Send an array to one rank, which receives it.
+
+        Args:
+            array: What is sent; it stays as it is.
+            to: The rank that receives it.
+            tag: Tells it from other messages to that rank.
+        """
+        self._check_other(to, "to")
+        check("tag", tag, kind=_TAG)
+        view = view_of(array)
+        message = self._messages.send(view.memory(in_bytes=True), to, tag)
+        return self._message(message, f"message to rank {to}", lambda: array)
+
+    def recv(self, array: Any, *, source: int | None = None, tag: int = 0) -> Handle:
+        """Receive an array from one rank, or from whichever sends first.
+
+        Args:
+            array: Of the shape and type of what is sent; written to as by `broadcast`.
+            source: The rank that sends it; None for any. `Handle.source` says which.
+            tag: That of the message.
+        """
+        if source is not None:
+            self._check_other(source, "source")
+        self._check_open()
+        check("tag", tag, kind=_TAG)
+        view = view_of(array)
+        into, finish = self._in_place(array, view)
+        message = self._messages.receive(into.memory(in_bytes=True), source, tag)
+        who = "any rank" if source is None else f"rank {source}"
+        return self._message(message, f"message from {who}", finish)
 
     def broadcast(
         self, array: Any, *, root: int = 0, name: str | None = None, priority: int = 0
@@ -188,14 +320,7 @@ class Communicator:
         Returns:
             A handle; its result has the array's shape.
         """
-        check("root", root, kind=_NUMBER)
-        if not 0 <= root < self.ranks:
-            raise InputError(
-                f"there are {self.ranks} ranks, counted from 0",
-                field="root",
-                value=str(root),
-                hint=f"one of 0 to {self.ranks - 1}",
-            )
+        self._check_rank(root, "root")
         view = view_of(array)
         into, finish = self._in_place(array, view)
         return self._begin("broadcast", _moved(into), finish, None, name, priority, root)
@@ -227,6 +352,7 @@ class Communicator:
         while self._open:
             with contextlib.suppress(TrainingError):
                 self._open.popitem()[1].wait()
+        self._messages.close()
         self._calls.close()
 
     def __enter__(self) -> Self:
@@ -251,10 +377,7 @@ class Communicator:
         priority: int,
         root: int = 0,
     ) -> Handle:
-        if self._closed:
-            raise InputError(
-                "it is closed", field="communicator", hint="begin all operations before `close`"
-            )
+        self._check_open()
         if not _NUMBER.is_it(priority):
             raise InputError(
                 "it is no whole number",
@@ -267,11 +390,47 @@ class Communicator:
         elif not _NAME.is_it(name):
             raise InputError("it is no text", field="name", value=show(name), hint="give a text")
         ticket = self._calls.begin(kind, memory, root=root, priority=priority, name=name)
-        handle = Handle(self, ticket, name or f"{kind} {ticket}", finish, after)
+        wait = partial(self._calls.wait, ticket)
+        handle = Handle(wait, self._timeout, name or f"{kind} {ticket}", finish, after)
         self._open[ticket] = handle
         for over in self._calls.finished():
             self._open.pop(over, None)
         return handle
+
+    def _message(self, message: Message, name: str, finish: Callable[[], Any]) -> Handle:
+        handle = Handle(message.wait, self._timeout, name, finish, None, message)
+        number = -1 - next(self._numbers)
+        self._open[number] = handle
+
+        def forget() -> None:
+            self._open.pop(number, None)
+
+        message.when_over(forget)
+        return handle
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise InputError(
+                "it is closed", field="communicator", hint="begin all operations before `close`"
+            )
+
+    def _check_rank(self, rank: int, field: str) -> None:
+        check(field, rank, kind=_NUMBER)
+        if not 0 <= rank < self.ranks:
+            raise InputError(
+                f"there are {self.ranks} ranks, counted from 0",
+                field=field,
+                value=str(rank),
+                hint=f"one of 0 to {self.ranks - 1}",
+            )
+
+    def _check_other(self, rank: int, field: str) -> None:
+        self._check_open()
+        self._check_rank(rank, field)
+        if rank == self.rank:
+            raise InputError(
+                "it is this rank itself", field=field, value=str(rank), hint="copy the array"
+            )
 
     def _check_thread(self) -> None:
         """Operations of two threads have no order of their own, so they need names."""
@@ -292,6 +451,15 @@ class Communicator:
                 field="op",
                 value=show(op),
                 hint=did_you_mean(show(op), _OPS),
+            )
+        if op in COMBINED:
+            if not view.dtype.startswith(("float8", "complex")):
+                return view
+            raise InputError(
+                f"elements of type {view.dtype} have no {op} here",
+                field="op",
+                value=op,
+                hint="cast the array to float32, or ask for the sum",
             )
         if view.dtype not in SUMMED:
             raise InputError(
@@ -321,6 +489,13 @@ class Communicator:
             )
         return rows // self.ranks
 
+    def _room(self, array: Any, view: View) -> tuple[View, Callable[[], Any]]:
+        """Memory for all ranks' arrays, with this rank's in its place; and the result."""
+        first, rest = (view.shape or (1,))[0], view.shape[1:]
+        every, finish = made_like(array, view, (first * self.ranks, *rest))
+        every.copy_from(view, at=self.rank * view.nbytes, nbytes=view.nbytes)
+        return every, finish
+
     def _in_place(self, array: Any, view: View) -> tuple[View, Callable[[], Any]]:
         """The array itself where it may be written to, else a copy; and what the result is."""
         if not view.writable:
@@ -329,6 +504,7 @@ class Communicator:
             return into, finish
 
         def written() -> Any:
+            view.put_back()
             was_written(array)
             return array
 
@@ -340,24 +516,34 @@ class Handle:
 
     def __init__(
         self,
-        group: Communicator,
-        ticket: int,
+        under_way: Callable[[float], bool],
+        timeout: float,
         name: str,
         finish: Callable[[], Any],
         after: Callable[[], None] | None,
+        message: Message | None = None,
     ) -> None:
-        self._group = group
-        self._ticket = ticket
+        self._under_way = under_way
+        self._timeout = timeout
         self._name = name
         self._finish = finish
         self._after = after
+        self._message = message
         self._lock = threading.Lock()
         self._over = False
         self._result: Any = None
 
+    @property
+    def source(self) -> int | None:
+        """Of a message: the rank that has sent it; None while that is not known."""
+        return None if self._message is None else self._message.source
+
     def done(self) -> bool:
         """Whether `wait` would return, or raise, at once."""
-        return self._over or self._group._calls.is_over(self._ticket)
+        try:
+            return self._over or self._under_way(0.0)
+        except TrainingError:
+            return True
 
     def wait(self, timeout: float | None = None) -> Any:
         """Return the result, when the operation is over; what was written in place is, too.
@@ -373,7 +559,7 @@ class Handle:
             check("timeout", timeout, kind=_SECONDS)
         with self._lock:
             if not self._over:
-                self._complete(self._group._timeout if timeout is None else timeout)
+                self._complete(self._timeout if timeout is None else timeout)
                 if self._after is not None:
                     self._after()
                 self._result = self._finish()
@@ -381,8 +567,8 @@ class Handle:
             return self._result
 
     def _complete(self, timeout: float) -> None:
-        calls, began = self._group._calls, time.monotonic()
-        if calls.wait(self._ticket, min(timeout, _WARNED_AFTER)):
+        began = time.monotonic()
+        if self._under_way(min(timeout, _WARNED_AFTER)):
             return
         if timeout > _WARNED_AFTER:
             warnings.warn(
@@ -391,13 +577,17 @@ class Handle:
                 RuntimeWarning,
                 stacklevel=4,
             )
-            if calls.wait(self._ticket, timeout - (time.monotonic() - began)):
+            if self._under_way(timeout - (time.monotonic() - began)):
                 return
         raise TrainingError(
             f"it is not over after {timeout:g} s",
             field=self._name,
             hint="look for a rank that does not begin it: each begins the same operations",
         )
+
+
+def _none() -> None:
+    """The result of who gets nothing."""
 
 
 def _moved(view: View) -> Memory:

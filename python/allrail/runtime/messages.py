@@ -39,10 +39,12 @@ class Messages:
         rank: This process in the group.
         ranks: How many there are.
         job: The job, as two ranks see it.
+        name: Tells the messages of one group from those of others that use the store.
     """
 
-    def __init__(self, store: Any, rank: int, ranks: int, job: Job) -> None:
+    def __init__(self, store: Any, rank: int, ranks: int, job: Job, name: str = "") -> None:
         self._store = store
+        self._name = name
         self._rank = rank
         self._ranks = ranks
         self._job = job
@@ -81,7 +83,7 @@ class Messages:
 
     def _direction(self, source: int, target: int) -> _Direction:
         place = int(self._rank == target)
-        return _Direction(self._store, self._job, source, target, place)
+        return _Direction(self._store, self._job, (source, target), place, self._name)
 
 
 class Message:
@@ -130,9 +132,9 @@ class Message:
 class _Direction:
     """The connection of a direction; `place` 0 is the sender."""
 
-    def __init__(self, store: Any, job: Job, source: int, target: int, place: int) -> None:
-        self.source = source
-        self.target = target
+    def __init__(self, store: Any, job: Job, ends: tuple[int, int], place: int, name: str) -> None:
+        self.source, self.target = ends
+        self._name = name
         self.closed = threading.Event()
         self._store = store
         self._job = job
@@ -152,12 +154,12 @@ class _Direction:
             self._calls.close()
 
     def _connected(self) -> Calls:
-        name = f"from {self.source} to {self.target}"
+        name = f"{self._name}from {self.source} to {self.target}"
         agreement = Agreement(self._store, self._place, 2, name)
         here = f"allrail/{agreement.name}/here"
         self._store.set(f"{here}/{self._place}", "1")
         pause = 0.001
-        while not self._store.check([f"{here}/{1 - self._place}"]):
+        while not self._has_come(f"{here}/{1 - self._place}"):
             if self.closed.wait(pause):
                 raise self.gone()
             pause = min(1.5 * pause, _MOST_PAUSE)
@@ -167,6 +169,15 @@ class _Direction:
         if self.closed.is_set():
             calls.close()
         return calls
+
+    def _has_come(self, key: str) -> bool:
+        if hasattr(self._store, "check"):
+            return bool(self._store.check([key]))
+        try:
+            self._store.get(key)
+        except RuntimeError:  # of a store that waits itself, for a while
+            return False
+        return True
 
     def gone(self) -> TrainingError:
         return TrainingError(

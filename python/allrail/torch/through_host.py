@@ -40,11 +40,8 @@ class ThroughHost:
         return self._group
 
     def _start_coalescing(self, device: Any) -> None:
-        """Every collective is begun at once."""
-
-    def _end_coalescing(self, device: Any) -> Any:
         del device
-        return self._group._end_coalescing(torch.device("cpu"))
+        self._group._start_coalescing(torch.device("cpu"))
 
     def _call(
         self, name: str, method: Callable[..., Work], *arguments: Any, **options: Any
