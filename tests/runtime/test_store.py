@@ -14,7 +14,7 @@ import pytest
 
 from allrail.errors import InputError, TrainingError
 from allrail.runtime import door, store
-from allrail.runtime.agreement import Agreement
+from allrail.runtime.agreement import Agreement, Patience
 from allrail.runtime.store import REQUEST, Client, NotSetError, Server, host_and_port
 
 TOKEN = "what only this job knows"
@@ -84,8 +84,8 @@ def test_ranks_agree_over_it(server):
 
 def test_a_rank_that_does_not_come_is_named(client):
     with pytest.raises(TrainingError) as raised:
-        Agreement(client, 0, 2, "test").on("sum", 1, sum)
-    assert "rank 1 has not come" in str(raised.value)
+        Agreement(client, 0, 2, "test", patience=Patience(connect=0.3)).on("sum", 1, sum)
+    assert "1 of 2 ranks has not come within 0.3 s: rank 1" in str(raised.value)
 
 
 def test_a_store_that_is_gone_is_said(server):
@@ -177,8 +177,15 @@ def test_what_is_too_long_is_refused(server, client, monkeypatch):
     assert client.get("c") == "z" * 100
 
 
+def test_a_text_that_is_claimed_is_kept(client):
+    assert client.compare_set("a", "", "mine") == "mine"
+    assert client.compare_set("a", "", "another's") == "mine"
+    assert client.get("a") == "mine"
+    assert (client.check(["a"]), client.check(["a", "b"])) == (True, False)
+
+
 def test_nothing_but_texts_of_keys_is_served(server):
-    for method in ("POST", "DELETE", "PATCH", "CONNECT"):
+    for method in ("DELETE", "PATCH", "CONNECT"):
         assert ask(server, method, "/a", None, allowed(method, "/a"))[0] == 501
     path = "/../../etc/passwd"
     assert ask(server, "GET", path, None, allowed("GET", path))[0] == 404

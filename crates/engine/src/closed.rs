@@ -47,6 +47,11 @@ impl Closed {
         }
     }
 
+    /// A name may be used again, from its first generation on.
+    pub(crate) fn forget(&mut self, group: u32, key: Key) {
+        self.tensors.remove(&(group, key));
+    }
+
     pub(crate) fn contains(&self, name: OperationName) -> bool {
         if let Some(number) = name.key.number_of_call() {
             let calls = self.calls.get(&name.group);

@@ -87,6 +87,12 @@ pub enum Broken {
         /// What is not done.
         generation: u64,
     },
+    /// Ranks decide whether a name is forgotten: until they have, its next call has no number.
+    #[error("whether `{name}` is forgotten is not decided")]
+    Undecided {
+        /// The name.
+        name: String,
+    },
     /// A tensor is submitted again before another was submitted as often, where an order may freeze.
     #[error("tensor `{name}` is submitted again, and `{other}` was not submitted in this round")]
     NotInRound {
@@ -180,6 +186,7 @@ impl Broken {
             Self::NotInRound { .. } => {
                 Some("submit every tensor once, or say that it is unused, before any again")
             }
+            Self::Undecided { .. } => Some("call again once a frame of a peer was told"),
             Self::NotDone { .. } => Some("wait for its `Action::Done`"),
             Self::TooLate { .. } => Some("name a later generation"),
             _ => None,

@@ -7,7 +7,8 @@
 //! Calls, by kind:
 //!
 //! - commands: [`Operations::open`] (before the first stage of an operation runs), [`Operations::close`]
-//!   (after its last, or to give it up), [`Operations::exchanged`] (after the last of a generation);
+//!   (after its last, or to give it up), [`Operations::exchanged`] (after the last of a generation),
+//!   [`Operations::forget`] (of a name of calls);
 //! - what has happened: [`Operations::begin`], [`Operations::frame`], [`Operations::done`];
 //! - what is to be done: [`Operations::next_work`] until it returns `None`;
 //! - getters: [`Operations::run`], [`Operations::is_over`], [`Operations::is_sending`].
@@ -234,6 +235,12 @@ impl<F> Operations<F> {
         }
     }
 
+    /// A name of calls may be forgotten: whether its frames are late only
+    /// [`Engine::home`](crate::engine::Engine::home) says from now on, until its next call is closed.
+    pub fn forget(&mut self, group: u32, key: Key) {
+        self.closed.forget(group, key);
+    }
+
     /// The executor has chosen a stage.
     ///
     /// # Errors
@@ -347,6 +354,11 @@ impl<F> Operations<F> {
     #[must_use]
     pub fn is_sending(&self, name: OperationName, at: StageRef) -> bool {
         self.run(name, at.chunk).is_some_and(|run| run.is_sending(at.stage))
+    }
+
+    /// Operations that are not open here, and who has sent frames of them.
+    pub fn early_names(&self) -> impl Iterator<Item = (u32, OperationName)> + '_ {
+        self.early.keys().map(|name| (name.at.from, name.operation))
     }
 
     /// Bytes of frames whose operations are not open here.

@@ -80,6 +80,7 @@ pub(crate) fn nonce() -> Result<[u8; LENGTH], RuntimeError> {
     getrandom::fill(&mut bytes).map_err(|error| RuntimeError::System {
         what: "random bytes for a connection".to_owned(),
         why: error.to_string(),
+        hint: None,
     })?;
     Ok(bytes)
 }

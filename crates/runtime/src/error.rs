@@ -6,6 +6,8 @@ use allrail_engine::Broken;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::files;
+
 /// Why a call of a node was refused.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RuntimeError {
@@ -55,6 +57,8 @@ pub enum RuntimeError {
         what: String,
         /// What it said.
         why: String,
+        /// What to do, where that is known.
+        hint: Option<String>,
     },
 }
 
@@ -70,7 +74,7 @@ impl RuntimeError {
     }
 
     pub(crate) fn system(what: impl Into<String>, why: &std::io::Error) -> Self {
-        Self::System { what: what.into(), why: why.to_string() }
+        Self::System { what: what.into(), why: why.to_string(), hint: files::hint(why) }
     }
 
     /// What to do, where that is known.
@@ -83,7 +87,8 @@ impl RuntimeError {
             }
             Self::Engine(broken) => broken.hint(),
             Self::Fault(fault) => Some(fault.kind.hint()),
-            Self::Interrupted | Self::System { .. } => None,
+            Self::System { hint, .. } => hint.as_deref(),
+            Self::Interrupted => None,
         }
     }
 }

@@ -374,6 +374,7 @@ impl Job {
             group: 0,
             records: settings::records(),
             named_calls: false,
+            forget_after: settings::forget_after(),
             elsewhere: false,
         };
         settings.check().map_err(as_in_the_file)?;

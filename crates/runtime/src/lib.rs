@@ -44,6 +44,7 @@ mod clock;
 mod control;
 mod elsewhere;
 mod error;
+mod files;
 mod flight;
 pub mod frame;
 #[cfg(test)]

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use allrail_collective::rank::Plans;
 use allrail_core::Bytes;
+use allrail_engine::Broken;
 use allrail_engine::engine::{self, Engine};
 use allrail_schedule::Key;
 use socket2::Socket;
@@ -21,7 +22,7 @@ use crate::state::{Elsewhere, State};
 use crate::tensor::memory_at;
 use crate::timeline::Timeline;
 use crate::warning::Warning;
-use crate::{CallOf, Fault, FaultKind, Registered, Report, RuntimeError, Settings, plans};
+use crate::{CallOf, Fault, FaultKind, Registered, Report, RuntimeError, Settings, files, plans};
 
 /// The most ports of a node.
 const MOST_PORTS: usize = 64;
@@ -89,6 +90,7 @@ impl Node {
         }
         check_pins(&settings)?;
         let engine = Engine::new(engine, plans)?;
+        files::expect(&settings);
         let listening = Listening::new(&settings)?;
         let addresses = listening.addresses().iter().map(ToString::to_string).collect();
         let lines: Vec<Vec<u32>> =
@@ -271,7 +273,13 @@ impl Node {
         let (shape, dtype_name, width) = ([elements], dtype.name(), dtype.width());
         let call =
             engine::Call { operation, root, dtype: dtype_name, shape: &shape, width, priority };
-        self.shared.change(Me::Caller, |state| state.call((&call, *name), dtype, memory))
+        loop {
+            let made =
+                self.shared.change(Me::Caller, |state| state.call((&call, *name), dtype, memory));
+            let Err(RuntimeError::Engine(Broken::Undecided { name })) = &made else { return made };
+            // Peers answer whatever their callers do, so this takes a round trip.
+            self.shared.wait(Duration::MAX, |state| (!state.is_undecided(name)).then_some(()));
+        }
     }
 
     /// Waits until a call is over: whether it is.
@@ -428,6 +436,7 @@ impl Node {
 impl Drop for Node {
     fn drop(&mut self) {
         self.close();
+        files::give_back(&self.settings);
     }
 }
 

@@ -159,6 +159,7 @@ pub(crate) fn decider(settings: &Settings) -> Result<(engine::Settings, Plans), 
         tensor: settings.tensor_parameters(),
         ordering: Ordering::Tagged,
         named_calls: settings.named_calls,
+        forget_after: settings.forget_after,
         ..engine::Settings::default()
     };
     let engine = if settings.elsewhere { elsewhere::in_one_order(engine) } else { engine };

@@ -24,6 +24,7 @@ use std::time::Duration;
 use allrail_collective::CollectivePlan;
 use allrail_collective::algorithm::OwnPrograms;
 use allrail_core::{Bandwidth, Bytes, Time};
+use allrail_engine::engine::FORGET_AFTER;
 use allrail_fabric::{Dimension, Fabric, Fastest, Kind};
 use allrail_schedule::tensor::TensorParameters;
 use allrail_schedule::{Algorithms, Order};
@@ -191,6 +192,9 @@ pub struct Settings {
     /// Whether calls may have names, by which they meet in any order.
     #[serde(default)]
     pub named_calls: bool,
+    /// A name that was not used for so many calls with names is forgotten.
+    #[serde(default = "forget_after")]
+    pub forget_after: u64,
 }
 
 pub(crate) fn sixteen() -> u32 {
@@ -219,6 +223,10 @@ pub(crate) fn yes() -> bool {
 
 pub(crate) fn early() -> Bytes {
     Bytes::new(64 << 20)
+}
+
+pub(crate) fn forget_after() -> u64 {
+    FORGET_AFTER
 }
 
 pub(crate) fn records() -> u32 {

@@ -220,7 +220,7 @@ impl Reader {
                     self.timeline.exchanges[place].done = Some(at);
                 }
             }
-            Action::Send { .. } | Action::Warn { .. } | Action::Stop(_) => {}
+            Action::Send { .. } | Action::Idle { .. } | Action::Warn { .. } | Action::Stop(_) => {}
         }
     }
 }

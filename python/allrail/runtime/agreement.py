@@ -9,13 +9,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
+import socket
 import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from allrail.errors import InputError, TrainingError
 
 T = TypeVar("T")
+
+_GRACE = 3.0
+_NAMED = 8
 
 
 class Store(Protocol):
@@ -27,21 +34,35 @@ class Store(Protocol):
     def get(self, key: str, /) -> str | bytes:
         """Return a text, once some rank has set it; a `RuntimeError` after a while without."""
 
+    def check(self, keys: list[str], /) -> bool:
+        """Whether all these keys are set."""
 
-def _hear_signals_until_set(store: Any, key: str) -> None:
-    """Wait as torch's stores do, but by asking: while their `get` waits, no Ctrl-C is heard.
+    def compare_set(self, key: str, expected: str, value: str, /) -> str | bytes:
+        """Keep a text if the key is not set and `""` is expected; return what is kept then."""
 
-    A store that cannot be asked hears signals itself.
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """How long ranks wait for each other, in seconds.
+
+    Attributes:
+        connect: For all ranks to come to their first meeting.
+        warn: For a rank at any later one, until a warning says so.
+        stalled: For a rank at any later one.
     """
-    if not hasattr(store, "check"):
-        return
-    until = time.monotonic() + store.timeout.total_seconds()
-    pause = 0.001
-    while not store.check([key]):
-        if time.monotonic() > until:
-            raise RuntimeError(f"nobody has set `{key}` for {store.timeout}")
-        time.sleep(pause)
-        pause = min(1.5 * pause, 0.1)
+
+    connect: float = 60.0
+    warn: float = 60.0
+    stalled: float = 1800.0
+
+
+_TOKEN = secrets.token_hex(8)
+
+
+def _me() -> dict[str, str]:
+    """What tells this process from others that claim the same rank."""
+    process = os.getpid()
+    return {"by": f"process {process} on {socket.gethostname()}", "token": f"{process} {_TOKEN}"}
 
 
 class Agreement:
@@ -52,18 +73,34 @@ class Agreement:
         rank: This process.
         ranks: How many there are.
         name: Tells this one from others of the same processes; alike on all ranks.
+        patience: How long ranks wait for each other; None for the defaults of a job file.
+        meets: Whether its first topic is where ranks meet first, within `Patience.connect`.
+        called: What people call these ranks; None for their numbers from 0.
 
     Attributes:
         name: The same, with the run and its restart.
         rank: This process.
     """
 
-    def __init__(self, store: Store, rank: int, ranks: int, name: str) -> None:
+    def __init__(
+        self,
+        store: Store,
+        rank: int,
+        ranks: int,
+        name: str,
+        *,
+        patience: Patience | None = None,
+        meets: bool = True,
+        called: Sequence[int] | None = None,
+    ) -> None:
         run = os.environ.get("TORCHELASTIC_RUN_ID", "none")
         restart = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
         self.name = f"{run}/{restart}/{name}"
         self._prefix = f"allrail/{self.name}"
         self._store = store
+        self.patience = patience or Patience()
+        self._meets = meets
+        self._called = called or range(ranks)
         self.rank = rank
         self.ranks = ranks
 
@@ -77,15 +114,24 @@ class Agreement:
                 raised on every rank.
         """
         prefix = f"{self._prefix}/{topic}"
-        self._store.set(f"{prefix}/{self.rank}", json.dumps(mine))
+        self._say(f"{prefix}/{self.rank}", mine)
         if self.rank == 0:
-            said = [self._get(f"{prefix}/{rank}", rank) for rank in range(self.ranks)]
+            answer: dict[str, Any] = {}
             try:
+                self._await(topic, [f"{prefix}/{rank}" for rank in range(self.ranks)])
+                said = [self._get(f"{prefix}/{rank}")["said"] for rank in range(self.ranks)]
                 answer = {"decided": decide(said)}
             except InputError as error:
                 answer = {"why": error.why, "field": error.field, "hint": error.hint}
+            except LateError as error:
+                answer = {"late": error.why, "hint": error.hint}
             self._store.set(f"{prefix}/decided", json.dumps(answer))
-        answer = self._get(f"{prefix}/decided", 0)
+        else:
+            self._await(topic, [f"{prefix}/decided"])
+            answer = self._get(f"{prefix}/decided")
+        self._meets = False
+        if "late" in answer:
+            raise LateError(answer["late"], hint=answer["hint"])
         if "why" in answer:
             raise InputError(answer["why"], field=answer["field"], hint=answer["hint"])
         return answer["decided"]
@@ -126,19 +172,82 @@ class Agreement:
 
         return made, self.on(topic, {"tells": tells(made)}, judge)
 
-    def _get(self, key: str, rank: int) -> Any:
+    def _say(self, key: str, mine: Any) -> None:
+        """Say it once: who finds that another process has said it claims another's rank."""
+        text = json.dumps({**_me(), "said": mine})
         try:
-            _hear_signals_until_set(self._store, key)
-            return json.loads(self._store.get(key))
-        except TrainingError:
-            raise  # the store is gone
-        except RuntimeError as error:
-            raise TrainingError(
-                f"rank {rank} has not come to where this rank is",
-                hint="every rank calls what all take part in as often and in the same order:"
-                " `allrail.torch.schedule` and backward passes, `allrail.Communicator`; look at"
-                " that rank's first error",
-            ) from error
+            kept = json.loads(self._store.compare_set(key, "", text))
+        except (AttributeError, NotImplementedError):  # some of torch's stores cannot
+            self._store.set(key, text)
+            return
+        if kept.get("token") != _me()["token"]:
+            raise InputError(
+                f"two processes claim rank {self._called[self.rank]} of {self.ranks}:"
+                f" {kept.get('by')}, and this one, {_me()['by']}",
+                field="rank",
+                hint="give each process a rank of its own, and end what is left of an earlier"
+                " start",
+            )
+
+    def _await(self, topic: str, keys: list[str]) -> None:
+        """Wait until all keys are set, by asking: while a store waits, no Ctrl-C is heard.
+
+        Who waits for rank 0's word gives it some seconds more, to say who has not come.
+        """
+        first, patience = self._meets, self.patience
+        most = patience.connect if first else patience.stalled
+        grace = 0.0 if self.rank == 0 else _GRACE
+        begun = time.monotonic()
+        warned, pause = first, 0.001
+        while not self._store.check(keys):
+            waited = time.monotonic() - begun
+            if waited > most + grace:
+                raise self._late(topic, most)
+            if not warned and waited > patience.warn:
+                warned = True
+                late = self._late(topic, patience.warn)
+                warnings.warn(
+                    f"{late.why}; the job ends after {patience.stalled:.0f} s",
+                    RuntimeWarning,
+                    stacklevel=4,
+                )
+            time.sleep(pause)
+            pause = min(1.5 * pause, 0.1)
+
+    def _late(self, topic: str, seconds: float) -> LateError:
+        """Who has not come, as the store knows."""
+        key = f"{self._prefix}/{topic}"
+        missing = [rank for rank in range(self.ranks) if not self._store.check([f"{key}/{rank}"])]
+        named = ", ".join(str(self._called[rank]) for rank in missing[:_NAMED])
+        if len(missing) > _NAMED:
+            named += f" and {len(missing) - _NAMED} more"
+        who = f"{'rank' if len(missing) == 1 else 'ranks'} {named}"
+        if not missing:
+            return LateError(
+                f"rank {self._called[0]} has not decided about `{topic}` within {seconds:g} s",
+                hint="look at that rank's first error",
+            )
+        has = "has" if len(missing) == 1 else "have"
+        if self._meets:
+            return LateError(
+                f"{len(missing)} of {self.ranks} ranks {has} not come within {seconds:g} s: {who}",
+                hint=f"look whether {who} runs, and at its first error; where ranks start slowly,"
+                " raise `timeouts.connect` in the job file",
+            )
+        return LateError(
+            f"{who} {has} not come to where this rank is (`{topic}` of"
+            f" {self.name.rsplit('/', 1)[-1]}) within {seconds:g} s",
+            hint="every rank calls what all take part in as often and in the same order:"
+            " `allrail.torch.schedule` and backward passes, `allrail.Communicator`; look at that"
+            " rank's first error",
+        )
+
+    def _get(self, key: str) -> Any:
+        return json.loads(self._store.get(key))
+
+
+class LateError(TrainingError):
+    """A rank has not come in time."""
 
 
 def _first_refused(said: list[Any]) -> None:

@@ -17,8 +17,6 @@ import contextlib
 import itertools
 import re
 import threading
-import time
-import warnings
 from collections import Counter
 from collections.abc import Callable, Iterable
 from functools import partial
@@ -30,7 +28,7 @@ from allrail.errors import InputError, TrainingError, did_you_mean, show
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.arrays import COMBINED, View, made_like, view_of, was_written
 from allrail.runtime.environment import place_of
-from allrail.runtime.job import Job, JobLike, job_of_all
+from allrail.runtime.job import Job, JobLike, job_of_all, patience_of
 from allrail.runtime.messages import Message, Messages
 from allrail.runtime.nodes import Calls, Memory, settings_of_group
 
@@ -47,7 +45,6 @@ SUMMED = (
 )
 Op = Literal["sum", "average", "max", "min", "product"]
 _OPS = ("sum", "average", *COMBINED)
-_WARNED_AFTER = 60.0
 
 _HALVES = re.compile("[\ud800-\udfff]")
 _NUMBER = Kind(lambda value: type(value) is int and -(2**63) <= value < 2**63, "a rank", "0")
@@ -102,8 +99,9 @@ class Communicator:
         check("timeout", timeout, kind=_SECONDS)
         place = place_of()
         _made += 1
-        store, name = place.store(), f"communicator{_made}"
-        agreement = Agreement(store, place.rank, place.ranks, name)
+        patience = patience_of(job)
+        store, name = place.store(patience=patience), f"communicator{_made}"
+        agreement = Agreement(store, place.rank, place.ranks, name, patience=patience)
         agreement.on("ranks", [place.ranks, allrail.__version__], _alike)
         self.local_rank = place.local_rank
         self._set_up(store, name, agreement, job_of_all(job, agreement), timeout)
@@ -142,10 +140,18 @@ class Communicator:
         self._parts[chosen] += 1
         name = f"{self._name} {'-'.join(map(str, chosen))} {self._parts[chosen]}"
         made = Communicator.__new__(Communicator)
-        agreement = Agreement(self._store, chosen.index(self.rank), len(chosen), name)
+        mine, members = chosen.index(self.rank), [self.members[rank] for rank in chosen]
+        agreement = Agreement(
+            self._store,
+            mine,
+            len(chosen),
+            name,
+            patience=patience_of(self._job),
+            called=members,
+        )
         job = self._job if len(chosen) == self.ranks else self._job.within(len(chosen))
         made.local_rank = self.local_rank
-        made.members = tuple(self.members[rank] for rank in chosen)
+        made.members = tuple(members)
         made._set_up(self._store, name, agreement, job, self._timeout)
         return made
 
@@ -567,18 +573,9 @@ class Handle:
             return self._result
 
     def _complete(self, timeout: float) -> None:
-        began = time.monotonic()
-        if self._under_way(min(timeout, _WARNED_AFTER)):
+        # Long before, the node warns of whom it waits for, and ends the job at `timeouts.stalled`.
+        if self._under_way(timeout):
             return
-        if timeout > _WARNED_AFTER:
-            warnings.warn(
-                f"`{self._name}` takes more than {_WARNED_AFTER:.0f} s: another rank computes, or"
-                " does not begin it",
-                RuntimeWarning,
-                stacklevel=4,
-            )
-            if self._under_way(timeout - (time.monotonic() - began)):
-                return
         raise TrainingError(
             f"it is not over after {timeout:g} s",
             field=self._name,

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from allrail.errors import InputError
 from allrail.runtime import store
-from allrail.runtime.agreement import Store
+from allrail.runtime.agreement import Patience, Store
 
 ADDRESS = "ALLRAIL_STORE"
 TOKEN = "ALLRAIL_STORE_TOKEN"  # noqa: S105 - the name of a variable
@@ -80,8 +80,14 @@ class Place:
     local_rank: int
     launcher: Launcher
 
-    def store(self, environment: Mapping[str, str] = os.environ) -> Store:
+    def store(
+        self, environment: Mapping[str, str] = os.environ, *, patience: Patience | None = None
+    ) -> Store:
         """Return the store of the job; rank 0 begins to serve it where that is its part.
+
+        Args:
+            environment: Its variables.
+            patience: How long ranks wait for each other; None for the defaults of a job file.
 
         Raises:
             InputError: Nothing says where it is, or who may use it.
@@ -89,7 +95,7 @@ class Place:
         if self.ranks == 1:
             return store.Local()
         if self.launcher is TORCHRUN and ADDRESS not in environment:
-            return _store_of_torch()
+            return _store_of_torch(patience)
         address, token = environment.get(ADDRESS, ""), environment.get(TOKEN, "")
         if not address or len(token) < SHORTEST_TOKEN:
             missing = ADDRESS if not address else TOKEN
@@ -103,7 +109,7 @@ class Place:
             )
         if self.rank == 0 and not self.launcher.serves:
             store.serve(address, token)
-        return store.Client(address, token)
+        return store.Client(address, token, patience=(patience or Patience()).connect)
 
 
 def place_of(environment: Mapping[str, str] = os.environ) -> Place:
@@ -176,7 +182,7 @@ def _number(launcher: Launcher, name: str, environment: Mapping[str, str]) -> in
     return int(text)
 
 
-def _store_of_torch() -> Store:
+def _store_of_torch(patience: Patience | None) -> Store:
     if importlib.util.find_spec("torch") is None:
         raise InputError(
             "`RANK` and `WORLD_SIZE` are torchrun's, and torch is not installed here",
@@ -185,5 +191,5 @@ def _store_of_torch() -> Store:
         )
     from allrail.torch.store import store_of_job
 
-    found: Store = store_of_job()[0]
+    found: Store = store_of_job(patience)[0]
     return found

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from allrail import _core
 from allrail.errors import InputError, show
-from allrail.runtime.agreement import Agreement
+from allrail.runtime.agreement import Agreement, Patience
 from allrail.runtime.handover import hand_over
 from allrail.runtime.record import folder as traced
 from allrail.runtime.record import recording
@@ -240,6 +240,31 @@ def find_job(job: JobLike | None = None) -> Job:
     path = Path(job)
     tree, places = read_file(path)
     return _read(tree, places, path.parent)
+
+
+_SECONDS = {"ps": 1e-12, "ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
+
+
+def patience_of(job: JobLike | Job | None = None) -> Patience:
+    """Return how long ranks wait for each other, as this rank's job file says.
+
+    It is asked before ranks compare their files: one that cannot be read has the defaults, and
+    whoever reads it next says what is wrong.
+
+    Args:
+        job: As of `find_job`, or what it returns.
+    """
+    try:
+        found = job if isinstance(job, Job) else find_job(job)
+        times = found.settings(rank=0, ranks=1)["timeouts"]
+    except InputError:
+        return Patience()
+
+    def seconds(key: str) -> float:
+        number, unit = str(times[key]).split()
+        return float(number) * _SECONDS[unit]
+
+    return Patience(*(seconds(key) for key in ("connect", "warn", "stalled")))
 
 
 def job_of_all(

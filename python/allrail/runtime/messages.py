@@ -14,14 +14,16 @@ from __future__ import annotations
 import array
 import ctypes
 import threading
+import time
+import warnings
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from allrail.errors import TrainingError
-from allrail.runtime.agreement import Agreement
-from allrail.runtime.job import Job
+from allrail.runtime.agreement import Agreement, Patience
+from allrail.runtime.job import Job, patience_of
 from allrail.runtime.nodes import Calls, Memory, settings_of_group
 
 _A_DAY = "86400 s"
@@ -48,6 +50,7 @@ class Messages:
         self._rank = rank
         self._ranks = ranks
         self._job = job
+        self._patience = patience_of(job)
         self._lock = threading.Lock()
         self._outgoing: dict[int, _Outgoing] = {}
         self._incoming: dict[int, _Incoming] = {}
@@ -55,7 +58,8 @@ class Messages:
 
     def send(self, memory: Memory, target: int, tag: int = 0) -> Message:
         """Send bytes to a rank; leave them alone until the message is over."""
-        message = Message(memory, tag, self._rank)
+        about = f"a message to rank {target}"
+        message = Message(memory, tag, self._rank, about=about, patience=self._patience)
         with self._lock:
             if target not in self._outgoing:
                 self._outgoing[target] = _Outgoing(self._direction(self._rank, target))
@@ -65,7 +69,8 @@ class Messages:
     def receive(self, memory: Memory, source: int | None, tag: int = 0) -> Message:
         """Receive as many bytes from a rank, or from any if `source` is None."""
         others = [rank for rank in range(self._ranks) if rank != self._rank]
-        message = Message(memory, tag, source)
+        about = f"a message from {'any rank' if source is None else f'rank {source}'}"
+        message = Message(memory, tag, source, about=about, patience=self._patience)
         with self._lock:
             for one in others if source is None else [source]:
                 if one not in self._incoming:
@@ -93,9 +98,23 @@ class Message:
         memory: Its bytes, which are read or written.
         tag: Tells it from others of the same direction.
         source: Who sends it; None where that may be anyone.
+        about: What people call it, with the other side.
+        patience: After how long a wait for it warns, and fails; None for that of a job file.
     """
 
-    def __init__(self, memory: Memory, tag: int, source: int | None) -> None:
+    def __init__(
+        self,
+        memory: Memory,
+        tag: int,
+        source: int | None,
+        *,
+        about: str = "a message",
+        patience: Patience | None = None,
+    ) -> None:
+        self._about = about
+        self._patience = patience or Patience()
+        self._began = time.monotonic()
+        self._warned = False
         self.memory = memory
         self.tag = tag
         self.source = source
@@ -106,11 +125,34 @@ class Message:
 
     def wait(self, timeout: float) -> bool:
         """Wait, up to a number of seconds; return whether it is over, and raise if it failed."""
-        if not self._over.wait(timeout):
-            return False
+        end = time.monotonic() + timeout
+        while not self._over.wait(max(0.0, min(end, self._due()) - time.monotonic())):
+            if time.monotonic() >= self._due():
+                self._is_late()
+            if time.monotonic() >= end:
+                return False
         if self._error is not None:
             raise self._error
         return True
+
+    def _due(self) -> float:
+        """When something is to be said of a wait that goes on."""
+        patience = self._patience
+        return self._began + (patience.stalled if self._warned else patience.warn)
+
+    def _is_late(self) -> None:
+        waited = time.monotonic() - self._began
+        tag = f" with tag {self.tag}" if self.tag != _ANY else ""
+        late = f"{self._about}{tag} waits for the other side for {waited:.0f} s"
+        if self._warned:
+            raise TrainingError(
+                late,
+                hint="look at what that rank does: every `send` needs a `recv` of its source and"
+                " tag; or raise `timeouts.stalled`",
+            )
+        self._warned = True
+        ends = f"it fails after {self._patience.stalled:.0f} s"
+        warnings.warn(f"{late}; {ends}", RuntimeWarning, stacklevel=4)
 
     def when_over(self, told: Callable[[], None]) -> None:
         """Have something called, at once if it is over."""
@@ -155,7 +197,8 @@ class _Direction:
 
     def _connected(self) -> Calls:
         name = f"{self._name}from {self.source} to {self.target}"
-        agreement = Agreement(self._store, self._place, 2, name)
+        pair = (self.source, self.target)
+        agreement = Agreement(self._store, self._place, 2, name, meets=False, called=pair)
         here = f"allrail/{agreement.name}/here"
         self._store.set(f"{here}/{self._place}", "1")
         pause = 0.001
@@ -165,7 +208,8 @@ class _Direction:
             pause = min(1.5 * pause, _MOST_PAUSE)
         settings = settings_of_group(self._job, agreement)
         timeouts = settings.get("timeouts", {}) | {"warn": _A_DAY, "stalled": _A_DAY}
-        calls = Calls(settings | {"timeouts": timeouts}, agreement)
+        about = f"messages {name} (of the two, rank 0 sends and rank 1 receives)"
+        calls = Calls(settings | {"timeouts": timeouts}, agreement, about=about)
         if self.closed.is_set():
             calls.close()
         return calls

@@ -149,10 +149,11 @@ def _shown(value: Any) -> str:
     return "its default" if value is None else f"`{value}`"
 
 
-def warn_of(node: Node) -> None:
+def warn_of(node: Node, about: str = "") -> None:
     """Warn of exchanges that wait for ranks which answer and do not submit."""
     for text in node.take_warnings():
-        warnings.warn(printable(text), RuntimeWarning, stacklevel=4)
+        said = printable(f"{about}: {text}" if about else text)
+        warnings.warn(said, RuntimeWarning, stacklevel=4)
 
 
 def is_open(node: Node) -> bool:
@@ -201,9 +202,11 @@ class Calls:
     Args:
         settings: Of the node, as `settings_of` returns them.
         agreement: How ranks tell each other where they listen.
+        about: What its operations are for, where what it warns of would not say.
     """
 
-    def __init__(self, settings: dict[str, Any], agreement: Agreement) -> None:
+    def __init__(self, settings: dict[str, Any], agreement: Agreement, *, about: str = "") -> None:
+        self._about = about
         self._node = connected(settings, agreement, "calls")
         self._node.start()
         self._held: dict[int, object] = {}
@@ -246,7 +249,7 @@ class Calls:
             over = self._node.wait_call(ticket, min(timeout, _LOOK))
             end = time.monotonic() + timeout
             while not over and (left := end - time.monotonic()) > 0:
-                warn_of(self._node)
+                warn_of(self._node, self._about)
                 over = self._node.wait_call(ticket, min(left, _LOOK))
         if over:
             self._held.pop(ticket, None)
@@ -275,14 +278,14 @@ class Calls:
     def watch(self, timeout: float) -> None:
         """Wait until some operation may be over, up to a number of seconds."""
         if not self.finished(timeout):
-            warn_of(self._node)
+            warn_of(self._node, self._about)
             time.sleep(0.001)  # a node that has failed does not wait
 
     def late(self, ticket: int) -> list[int]:
         """Which ranks have not come to an operation, as their next signs of life tell."""
         time.sleep(_SIGNS)  # or those that have just come would be blamed
         waits = json.loads(self._node.report()).get("waits_for", [])
-        found = [one["ranks"] for one in waits if one["tensor"] == f"call {ticket}"]
+        found = [one["ranks"] for one in waits if one["tensor"].startswith(f"call {ticket} (")]
         return list(found[0]) if found else []
 
     def finish(self, ticket: int) -> None:

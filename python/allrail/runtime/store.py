@@ -13,15 +13,17 @@ others nor costs a thread.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import hmac
 import http.client
 import io
+import resource
 import secrets
 import threading
 import time
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from allrail.errors import InputError, TrainingError
@@ -50,6 +52,15 @@ class Local:
         """Return a text."""
         return self._texts[key]
 
+    def check(self, keys: list[str], /) -> bool:
+        """Whether all these keys are set."""
+        return all(key in self._texts for key in keys)
+
+    def compare_set(self, key: str, expected: str, value: str, /) -> str:
+        """Keep a text if the key is not set; return what is kept."""
+        del expected
+        return self._texts.setdefault(key, value)
+
 
 class Client:
     """Asks the store at an address.
@@ -72,15 +83,42 @@ class Client:
 
     def get(self, key: str, /) -> str:
         """Return a text, once some rank has set it; a `NotSetError` after a while without."""
-        return self._ask("GET", key, None)
+        return str(self._ask("GET", key, None))
 
-    def _ask(self, method: str, key: str, body: bytes | None) -> str:
+    def check(self, keys: list[str], /) -> bool:
+        """Whether all these keys are set."""
+        return all(self._ask("GET", key, None, waits=False) is not None for key in keys)
+
+    def compare_set(self, key: str, expected: str, value: str, /) -> str:
+        """Keep a text if the key is not set, which is what is expected; return what is kept."""
+        if expected:
+            raise NotImplementedError("only keys that are not set")
+        return str(self._ask("POST", key, value.encode()) or value)
+
+    def _ask(
+        self,
+        method: str,
+        key: str,
+        body: bytes | None,
+        *,
+        waits: bool = True,
+    ) -> Any:
+        """The text; None of a key that is not set, if it is not waited for.
+
+        Args:
+            method: As of HTTP: `GET`; `PUT`, which replaces what is kept; `POST`, which does not.
+            key: Which.
+            body: What is to be kept.
+            waits: Whether a key that is not set is waited for.
+        """
         until = time.monotonic() + self._patience
         pause = 0.002
         while True:
             status, said = self._once(method, key, body)
-            if status in {200, 204}:
+            if status in {200, 204, 412}:
                 return said
+            if status == 404 and not waits:
+                return None
             if status == 403:
                 raise InputError(
                     f"the store at {self._address} is another job's: it refuses this token",
@@ -112,6 +150,8 @@ class Client:
             response = connection.getresponse()
             said, status = response.read(LARGEST_VALUE), response.status
         except (OSError, http.client.HTTPException) as error:
+            if getattr(error, "errno", None) in {errno.EMFILE, errno.ENFILE}:
+                raise too_many_files(error) from None
             return 0, str(error) or type(error).__name__
         finally:
             connection.close()
@@ -119,6 +159,20 @@ class Client:
         if not hmac.compare_digest(response.headers.get(_PROOF, "").encode(), proof.encode()):
             return 403, ""
         return status, said.decode()
+
+
+def too_many_files(error: Exception) -> TrainingError:
+    """What to say where this process has as many open files as it may."""
+    now, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * max(now, 1024)
+    if most == resource.RLIM_INFINITY or wanted <= most:
+        hint = f"run `ulimit -n {wanted}` before the job starts, on each host (now {now})"
+    else:
+        hint = (
+            f"raise the limit of open files to {wanted} (`nofile` in /etc/security/limits.conf):"
+            f" this user may raise it from {now} to {most} only"
+        )
+    return TrainingError(f"this process has too many open files: {error}", hint=hint)
 
 
 class NotSetError(RuntimeError):
@@ -195,7 +249,7 @@ class Server:
         if asked.method == "GET":
             found = self._texts.get(key)
             return (404, b"") if found is None else (200, found)
-        if asked.method != "PUT":
+        if asked.method not in {"PUT", "POST"}:
             return 501, b""
         if not asked.length.isdecimal() or int(asked.length) > LARGEST_VALUE:
             return 413, f"a text has {LARGEST_VALUE} bytes at most".encode()
@@ -204,7 +258,10 @@ class Server:
             text += more
         if not hmac.compare_digest(_digest(bytes(text)).encode(), asked.digest.encode()):
             return 400, b"it is not what was proved"
-        if not self._texts.set(key, bytes(text)):
+        kept = self._texts.set(key, bytes(text), once=asked.method == "POST")
+        if isinstance(kept, bytes):
+            return 412, kept
+        if not kept:
             return 507, f"it is full: {LARGEST_STORE} bytes".encode()
         return 204, b""
 
@@ -296,9 +353,12 @@ class _Texts:
         with self._lock:
             return self._texts.get(key)
 
-    def set(self, key: str, text: bytes) -> bool:
+    def set(self, key: str, text: bytes, *, once: bool = False) -> bytes | bool:
+        """Whether there was room for it; what is kept already, where that is to stay."""
         with self._lock:
             old = self._texts.get(key)
+            if once and old is not None:
+                return old
             # What a key costs beside its text, roughly.
             more = len(text) + LARGEST_KEY if old is None else len(text) - len(old)
             if self._bytes + more > LARGEST_STORE:

@@ -24,7 +24,7 @@ from torch import nn
 
 from allrail.errors import InputError, TrainingError, did_you_mean
 from allrail.runtime.agreement import Agreement
-from allrail.runtime.job import Job, JobLike, job_of_all
+from allrail.runtime.job import Job, JobLike, job_of_all, patience_of
 from allrail.runtime.record import folder
 from allrail.runtime.report import Report, report_of
 from allrail.torch.auto import AUTO, Auto, ways_of
@@ -149,13 +149,14 @@ def schedule(
         )
     if mesh is not None:
         transport = _over_groups(mesh, transport)
-    store, rank, ranks = store_of_job()
+    patience = patience_of(job)
+    store, rank, ranks = store_of_job(patience)
     if ranks == 1:
         return model, optimizer
     _count += 1
     disabled = os.environ.get("ALLRAIL_DISABLE", "0") not in {"", "0"}
     name = f"schedule{_count}"
-    agreement = Agreement(store, rank, ranks, name)
+    agreement = Agreement(store, rank, ranks, name, patience=patience)
     chosen = None if isinstance(transport, str) else transport
     if tune and chosen is not None:
         raise InputError(
@@ -230,7 +231,7 @@ def schedule(
         return scheduled(carrier.of(way, agreed), agreed, crosses=way.crosses, auto=auto)
 
     def agreed(n: int) -> Agreement:
-        return Agreement(store, rank, ranks, f"{name}.{n}")
+        return Agreement(store, rank, ranks, f"{name}.{n}", patience=patience, meets=False)
 
     if chosen is not None:
         installed(scheduled(chosen, agreement, crosses=not disabled))

@@ -22,7 +22,7 @@ import torch.distributed as dist
 from allrail.autoload import register
 from allrail.errors import InputError, TrainingError
 from allrail.runtime.agreement import Agreement
-from allrail.runtime.job import find_job, job_of_all
+from allrail.runtime.job import find_job, job_of_all, patience_of
 from allrail.runtime.messages import Messages
 from allrail.runtime.nodes import Calls, settings_of_group
 from allrail.torch import collectives, devices, futures, monitored, operations, peers, work
@@ -64,7 +64,7 @@ class Group(dist.ProcessGroup):
         # before has left.
         made = (store.add("allrail", 1) - 1) // size
         self._store = store = dist.PrefixStore(str(made), store)
-        agreement = Agreement(store, rank, size, "group")
+        agreement = Agreement(store, rank, size, "group", patience=patience_of())
         # Read by each rank before all compare theirs: a group of one has nobody to compare with.
         job = find_job() if size == 1 else job_of_all(None, agreement)
         of_all = not dist.is_initialized() or size == dist.get_world_size()

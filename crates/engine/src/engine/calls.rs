@@ -171,6 +171,9 @@ impl Running {
         } else if called.is_none() && self.calls.asked.is_none() {
             self.ask_later(now);
         }
+        if called.is_some() {
+            self.look_for_idle(out);
+        }
         Ok(name)
     }
 

@@ -75,6 +75,11 @@ pub enum Event {
         /// What is wrong with it.
         why: String,
     },
+    /// What a peer says cannot be understood.
+    Misspoke {
+        /// Who.
+        from: u32,
+    },
     /// An operation cannot be carried on.
     Failed {
         /// Which.
@@ -84,6 +89,11 @@ pub enum Event {
     },
     /// A rank is no longer there.
     PeerLost {
+        /// Which.
+        rank: u32,
+    },
+    /// A rank has closed in order, and says nothing more.
+    PeerLeft {
         /// Which.
         rank: u32,
     },
@@ -153,6 +163,12 @@ pub enum Action {
         key: Key,
         /// Which generation of a tensor; 0 of a call.
         generation: u64,
+    },
+    /// These names may be forgotten, and used again from generation 0 on: what a driver knows of frames of
+    /// them that have come before it forgets ([`Operations::forget`](crate::Operations::forget)).
+    Idle {
+        /// Which.
+        keys: Vec<Key>,
     },
     /// A tensor waits for these ranks.
     Warn {

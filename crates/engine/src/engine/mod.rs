@@ -71,11 +71,12 @@
 //! - commands of the application: [`Engine::register`], [`Engine::call`], and as events
 //!   [`Event::Start`], [`Event::Submit`], [`Event::Unused`], [`Event::Retune`], [`Event::Shutdown`];
 //! - what has happened: [`Engine::on`] with [`Event::Frame`], [`Event::PortFree`], [`Event::StageOver`],
-//!   [`Event::Refused`], [`Event::Failed`], [`Event::PeerLost`], [`Event::Membership`], [`Event::Time`];
+//!   [`Event::Refused`], [`Event::Misspoke`], [`Event::Failed`], [`Event::PeerLost`], [`Event::PeerLeft`], [`Event::Membership`],
+//!   [`Event::Time`];
 //! - what is to be done: the [`Action`]s that these append, and, once everything of one time was told,
 //!   those of [`Engine::settle`]; [`Engine::deadline`] says when to come back at the latest;
 //! - getters: [`Engine::slices`], [`Engine::home`], [`Engine::under_way`], [`Engine::report`],
-//!   [`Engine::calls`], [`Engine::dropped`], [`Engine::is_frozen`], [`Engine::blocked`].
+//!   [`Engine::calls`], [`Engine::names`], [`Engine::dropped`], [`Engine::is_frozen`], [`Engine::blocked`].
 //!
 //! A call that returns an error has changed nothing. What ends the job is no such error, but
 //! [`Action::Stop`].
@@ -119,6 +120,7 @@
 mod calls;
 mod end;
 mod event;
+mod forget;
 mod named;
 mod operations;
 mod parts;
@@ -145,8 +147,9 @@ use allrail_schedule::{Key, OperationName};
 
 pub use calls::Call;
 pub use event::{Action, CallReport, Event, Home, Registration, Slice, Stopped, TensorReport};
-pub use settings::{Coordination, Ordering, Settings};
+pub use settings::{Coordination, FORGET_AFTER, Ordering, Settings};
 
+use self::named::NamedCalls;
 use self::parts::Parts;
 use self::running::Running;
 use crate::{Broken, CollectiveId, UnderWay};
@@ -217,7 +220,14 @@ impl Engine {
         };
         if running.stopped {
             // Nobody can keep time from passing, or a peer from sending.
-            let comes = matches!(event, Event::Frame { .. } | Event::Refused { .. } | Event::Time);
+            let comes = matches!(
+                event,
+                Event::Frame { .. }
+                    | Event::Refused { .. }
+                    | Event::Misspoke { .. }
+                    | Event::PeerLeft { .. }
+                    | Event::Time
+            );
             return if comes { Ok(()) } else { Err(Broken::Stopped) };
         }
         match event {
@@ -247,6 +257,14 @@ impl Engine {
             Event::PeerLost { rank } => {
                 check_peer(settings, rank)?;
                 running.fail(Cause::Lost { rank }.into(), out);
+            }
+            Event::Misspoke { from } => {
+                check_peer(settings, from)?;
+                running.fail(Cause::Word { from }.into(), out);
+            }
+            Event::PeerLeft { rank } => {
+                check_peer(settings, rank)?;
+                running.peer_left(rank);
             }
             Event::Retune { at, partition, credit } => {
                 settings.check_tuning(Tuning { partition, credit }, &running.tensors)?;
@@ -282,6 +300,7 @@ impl Engine {
     ///
     /// # Errors
     /// As [`Self::call`]; [`Broken::NotDone`] where the last call of that name is not over here;
+    /// [`Broken::Undecided`] where it may just be forgotten: call again once a frame was told;
     /// [`Broken::Setting`] of a name that cannot be told from another.
     pub fn call_named(
         &mut self,
@@ -380,6 +399,31 @@ impl Engine {
     #[must_use]
     pub fn calls(&self) -> CallReport {
         self.running.as_ref().map_or_else(CallReport::default, |running| running.calls.report())
+    }
+
+    /// How many names of calls are known.
+    #[must_use]
+    pub fn names(&self) -> usize {
+        self.running.as_ref().map_or(0, Running::names)
+    }
+
+    /// How many calls of each name that is known are over.
+    pub fn named_calls(&self) -> impl Iterator<Item = (Key, u64)> + '_ {
+        let named = self.running.iter().filter_map(|running| running.named.as_ref());
+        named.flat_map(NamedCalls::done)
+    }
+
+    /// How many calls of this name were begun, as long as it is known.
+    #[must_use]
+    pub fn begun(&self, key: Key) -> Option<u64> {
+        self.running.as_ref()?.named.as_ref()?.begun_of(key)
+    }
+
+    /// Whether a call of this name has to wait, as [`Broken::Undecided`] says.
+    #[must_use]
+    pub fn is_undecided(&self, name: &str) -> bool {
+        let named = self.running.as_ref().and_then(|running| running.named.as_ref());
+        named.is_some_and(|named| named.is_undecided(Key::of(name)))
     }
 
     fn start(&mut self, now: Time, out: &mut Vec<Action>) -> Result<(), Broken> {

@@ -2,18 +2,18 @@
 //! k-th of a name is the same operation on every rank.
 //!
 //! They begin at once, as calls without a name do, and nothing of them is registered. So a frame of a name
-//! that is not known is early, in a group [whose calls may have names](super::Settings::named_calls). What is
-//! kept grows with the names: their caller uses them again.
+//! that is not known is early, in a group [whose calls may have names](super::Settings::named_calls). A name
+//! that was not used for [`Settings::forget_after`](super::Settings::forget_after) calls is forgotten, on all
+//! ranks alike ([`forget`](super::forget)); used again it is a new name, and its calls count from 0.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use allrail_schedule::coordinate::messages::Idle;
 use allrail_schedule::{Key, OperationName};
 
 use super::event::Home;
+use super::forget::MOST_IDLE;
 use crate::{Broken, CollectiveId};
-
-/// How many names a group knows at most.
-const MOST_NAMES: usize = 1 << 16;
 
 /// A name, and how far its calls are.
 #[derive(Debug)]
@@ -23,11 +23,21 @@ struct Named {
     begun: u64,
     /// The last of them, until it is over.
     running: Option<CollectiveId>,
+    /// How many calls of all names this rank had begun when the last of this one was over.
+    idle_since: u64,
+    /// Whether this rank has told others that it may be forgotten, and nobody knows yet whether it is.
+    undecided: bool,
 }
 
 /// The named calls of a group.
 #[derive(Debug, Default)]
-pub(super) struct NamedCalls(BTreeMap<Key, Named>);
+pub(super) struct NamedCalls {
+    known: BTreeMap<Key, Named>,
+    /// Those with no call under way, the longest idle first.
+    idle: BTreeSet<(u64, Key)>,
+    /// How many calls were begun, of all names.
+    begun: u64,
+}
 
 impl NamedCalls {
     /// The key and the generation of the next call of a name.
@@ -37,13 +47,9 @@ impl NamedCalls {
             let (value, why, hint) = (name.to_owned(), why.to_owned(), hint.to_owned());
             Broken::Setting { field: "name", value, why, hint }
         };
-        match self.0.get(&key) {
+        match self.known.get(&key) {
             None if key.number_of_call().is_some() => {
                 Err(refuse("its key is that of a call without a name", "another name"))
-            }
-            None if self.0.len() >= MOST_NAMES => {
-                let why = format!("{MOST_NAMES} other names are known, and none is ever forgotten");
-                Err(refuse(&why, "use a name again once its last operation is over"))
             }
             None => Ok((key, 0)),
             Some(one) if one.name != name => {
@@ -52,21 +58,36 @@ impl NamedCalls {
             Some(Named { running: Some(_), begun, .. }) => {
                 Err(Broken::NotDone { name: name.to_owned(), generation: begun - 1 })
             }
+            Some(Named { undecided: true, .. }) => Err(Broken::Undecided { name: name.to_owned() }),
             Some(one) => Ok((key, one.begun)),
         }
     }
 
     /// The next call of a name has begun.
     pub(super) fn begin(&mut self, key: Key, name: &str, id: CollectiveId) {
-        let new = || Named { name: name.to_owned(), begun: 0, running: None };
-        let one = self.0.entry(key).or_insert_with(new);
+        let one = self.known.entry(key).or_insert_with(|| Named {
+            name: name.to_owned(),
+            begun: 0,
+            running: None,
+            idle_since: 0,
+            undecided: false,
+        });
+        self.idle.remove(&(one.idle_since, key));
         one.begun += 1;
         one.running = Some(id);
+        self.begun += 1;
     }
 
     /// A call is over; whether it was one of these.
     pub(super) fn over(&mut self, key: Key) -> bool {
-        self.0.get_mut(&key).is_some_and(|one| one.running.take().is_some())
+        let begun = self.begun;
+        let Some(one) = self.known.get_mut(&key) else { return false };
+        let was = one.running.take().is_some();
+        if was {
+            one.idle_since = begun;
+            self.idle.insert((begun, key));
+        }
+        was
     }
 
     /// Where frames of a call belong.
@@ -74,8 +95,9 @@ impl NamedCalls {
         if operation.part != 0 {
             return Err(Broken::UnknownOperation(*operation));
         }
-        let Some(one) = self.0.get(&operation.key) else { return Ok(Home::Early) };
-        if operation.generation >= one.begun {
+        let Some(one) = self.known.get(&operation.key) else { return Ok(Home::Early) };
+        // Of an undecided name the sender may know already that it is forgotten, and begin anew.
+        if one.undecided || operation.generation >= one.begun {
             return Ok(Home::Early);
         }
         match one.running {
@@ -86,7 +108,61 @@ impl NamedCalls {
 
     /// The name of a key.
     pub(super) fn name(&self, key: Key) -> Option<&str> {
-        self.0.get(&key).map(|one| one.name.as_str())
+        self.known.get(&key).map(|one| one.name.as_str())
+    }
+
+    /// How many calls of each name are over.
+    pub(super) fn done(&self) -> impl Iterator<Item = (Key, u64)> + '_ {
+        let done = |one: &Named| one.begun - u64::from(one.running.is_some());
+        self.known.iter().map(move |(key, one)| (*key, done(one)))
+    }
+
+    /// How many calls of a name were begun.
+    pub(super) fn begun_of(&self, key: Key) -> Option<u64> {
+        self.known.get(&key).map(|one| one.begun)
+    }
+
+    /// How many calls were begun, of all names.
+    pub(super) fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// How many names are known.
+    pub(super) fn len(&self) -> usize {
+        self.known.len()
+    }
+
+    pub(super) fn is_undecided(&self, key: Key) -> bool {
+        self.known.get(&key).is_some_and(|one| one.undecided)
+    }
+
+    /// The names that were idle for `after` calls, by key: from now on they are undecided.
+    pub(super) fn take_idle(&mut self, after: u64) -> Vec<Idle> {
+        let Some(before) = self.begun.checked_sub(after) else { return Vec::new() };
+        let old = self.idle.iter().take_while(|(since, _)| *since <= before).take(MOST_IDLE);
+        let mut names = Vec::new();
+        for (_, key) in old {
+            if let Some(one) = self.known.get_mut(key) {
+                one.undecided = true;
+                names.push(Idle { key: *key, calls: one.begun });
+            }
+        }
+        names.sort_unstable();
+        names
+    }
+
+    /// What was undecided is decided: `forgotten` of these are, the others are known as before.
+    pub(super) fn decide(&mut self, undecided: &[Idle], forgotten: &[Idle]) {
+        for Idle { key, .. } in undecided {
+            if let Some(one) = self.known.get_mut(key) {
+                one.undecided = false;
+            }
+        }
+        for Idle { key, .. } in forgotten {
+            if let Some(one) = self.known.remove(key) {
+                self.idle.remove(&(one.idle_since, *key));
+            }
+        }
     }
 }
 
@@ -114,5 +190,30 @@ mod tests {
         assert_eq!(calls.home(&of(1)), Ok(Home::Early));
         assert_eq!(calls.next("loss"), Ok((key, 1)));
         assert_eq!((calls.name(key), calls.name(Key(1 << 60))), (Some("loss"), None));
+    }
+
+    #[test]
+    fn a_name_is_idle_after_so_many_calls_and_not_while_one_is_under_way() {
+        let mut calls = NamedCalls::default();
+        let id = CollectiveId { slot: 0, generation: 0 };
+        for name in ["old", "open", "new"] {
+            calls.begin(Key::of(name), name, id);
+        }
+        assert!(calls.over(Key::of("old")));
+        assert!(calls.take_idle(1).is_empty());
+        calls.begin(Key::of("more"), "more", id);
+        let key = Key::of("old");
+        assert!(calls.take_idle(2).is_empty());
+        let idle = calls.take_idle(1);
+        assert_eq!(idle, [Idle { key, calls: 1 }]);
+        let old = OperationName { key, ..OperationName::default() };
+        assert_eq!(calls.home(&old), Ok(Home::Early));
+        assert_eq!(calls.next("old"), Err(Broken::Undecided { name: "old".to_owned() }));
+        calls.decide(&idle, &[]);
+        assert_eq!(calls.next("old"), Ok((key, 1)));
+        assert_eq!(calls.home(&old), Err(Broken::Old(old)));
+        let idle = calls.take_idle(1);
+        calls.decide(&idle, &idle);
+        assert_eq!((calls.next("old"), calls.len()), (Ok((key, 0)), 3));
     }
 }

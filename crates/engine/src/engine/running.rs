@@ -18,6 +18,7 @@ use allrail_schedule::{Key, OperationName};
 
 use super::calls::Calls;
 use super::event::{Action, Home, Registration};
+use super::forget::Forgetting;
 use super::named::NamedCalls;
 use super::operations::Operations;
 use super::parts::Parts;
@@ -49,6 +50,8 @@ pub(super) struct Running {
     pub(super) calls: Calls,
     /// Where calls may have names.
     pub(super) named: Option<NamedCalls>,
+    pub(super) forgetting: Forgetting,
+    pub(super) forget_after: u64,
     pub(super) ask_after: Time,
     pub(super) policy: &'static dyn TensorPolicy,
     pub(super) scheduler: Box<dyn TensorScheduler>,
@@ -92,6 +95,8 @@ impl Running {
             tensors,
             calls: Calls::default(),
             named: settings.named_calls.then(NamedCalls::default),
+            forgetting: Forgetting::default(),
+            forget_after: settings.forget_after,
             ask_after: settings.ask_after,
             policy,
             scheduler,
@@ -171,6 +176,10 @@ impl Running {
         }
         if let Payload::Waits(waits) = payload {
             self.asked(from, *waits, out);
+            return Ok(());
+        }
+        if let Payload::Idle(said) = payload {
+            self.heard_of_idle(from, &said, out);
             return Ok(());
         }
         if let Payload::Thaw(thaw) = payload {

@@ -35,6 +35,9 @@ pub struct Coordination {
     pub settings: coordinate::Settings,
 }
 
+/// [`Settings::forget_after`], where nothing else is said.
+pub const FORGET_AFTER: u64 = 1 << 14;
+
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -73,6 +76,8 @@ pub struct Settings {
     pub ask_after: Time,
     /// Whether calls may have names: a frame of a name that is not known is early then, not a mistake.
     pub named_calls: bool,
+    /// A name that was not used for so many calls with names is forgotten.
+    pub forget_after: u64,
     /// Where tensors and chunks are cut: at whole elements of so many bytes or a little more.
     pub granule: Bytes,
     /// How many of the rank's plans, one a size, are kept beside those that run.
@@ -98,6 +103,7 @@ impl Default for Settings {
             freeze: None,
             ask_after: Time::from_us(1_000_000),
             named_calls: false,
+            forget_after: FORGET_AFTER,
             granule: GRANULE,
             room: 1024,
         }

@@ -29,7 +29,7 @@ use crate::clock::duration;
 use crate::port::link::{Link, watch};
 use crate::shared::{Me, Shared};
 use crate::state::State;
-use crate::{Fault, FaultKind, RuntimeError, Settings, flight};
+use crate::{FaultKind, RuntimeError, Settings, flight};
 
 const BELL: u64 = u64::MAX;
 /// How long a node that closes tries to say so.
@@ -47,6 +47,8 @@ struct Peer {
     heard: Instant,
     /// Its last sign of life: when it was sent, and when it came, each on its own machine's clock.
     last: (u64, u64),
+    /// Whether it has said what cannot be understood: nothing more is heard of it.
+    misspoke: bool,
 }
 
 /// See the module.
@@ -92,7 +94,8 @@ impl Control {
             watch(&epoll, number, link.as_ref()).map_err(failed)?;
             let (inbox, outbox, heard) = (Vec::new(), Vec::new(), first);
             let last = (0, 0);
-            peers.insert(number, Peer { rank, link, inbox, outbox, heard, last });
+            let misspoke = false;
+            peers.insert(number, Peer { rank, link, inbox, outbox, heard, last, misspoke });
         }
         let heartbeat = duration(settings.timeouts.heartbeat);
         Ok(Self {
@@ -178,15 +181,18 @@ impl Control {
 
     /// A sign of life to everybody, and what follows from theirs.
     fn beat(&mut self) {
-        let progress = self.shared.change(Me::Control, |state| {
+        let (progress, waits) = self.shared.change(Me::Control, |state| {
             state.check_stalls();
-            state.next_progress()
+            (state.next_progress(), state.next_waits())
         });
         let mut sign = Sign { progress, ..Sign::default() };
         for peer in self.peers.values_mut().filter(|peer| peer.outbox.is_empty()) {
             (sign.echo, sign.heard) = peer.last;
             sign.sent = self.shared.clock.machine();
             words::alive(self.epoch, &sign, &mut peer.outbox);
+            if let Some(waits) = &waits {
+                words::waits(self.epoch, waits, &mut peer.outbox);
+            }
         }
     }
 
@@ -279,6 +285,10 @@ impl Control {
                 Ok(0) => return self.ended(number, None),
                 Ok(_) => {
                     peer.heard = Instant::now();
+                    if peer.misspoke {
+                        peer.inbox.clear();
+                        continue;
+                    }
                     if let Err(why) = self.hear(number) {
                         return self.misspoke(number, &why);
                     }
@@ -304,20 +314,20 @@ impl Control {
                 Word::Said { epoch, payload } => state.hear(rank, epoch, payload),
                 Word::End(fault) => state.end(fault),
                 Word::Left(done) => state.peer_left(rank, done),
+                Word::Waits(waits) => state.heard_waits(rank, waits),
             });
         }
         peer.inbox.drain(..taken);
         Ok(())
     }
 
+    /// Its connection stays: it has to hear why the job ends, or it would blame others for their silence.
     fn misspoke(&mut self, number: u64, why: &str) {
-        if let Some(peer) = self.peers.remove(&number) {
-            let _ = epoll::delete(&self.epoll, peer.link.socket());
-            let what = format!("what rank {} says cannot be understood: {why}", peer.rank);
-            let (kind, rank, tensor) = (FaultKind::BadFrame, Some(peer.rank), None);
-            let fault = Fault { kind, rank, tensor, what };
-            self.shared.change(Me::Control, |state| state.end(fault));
-        }
+        let Some(peer) = self.peers.get_mut(&number) else { return };
+        peer.misspoke = true;
+        peer.inbox.clear();
+        let rank = peer.rank;
+        self.shared.change(Me::Control, |state| state.misspoke(rank, &why));
     }
 
     /// A connection is over.

@@ -6,7 +6,7 @@
 //! |---|---|---|
 //! | 0 | 2 | `ar` |
 //! | 2 | 1 | version |
-//! | 3 | 1 | which word: 2 alive, and how far, 3 coordination, 4 the job ends, 5 this rank leaves |
+//! | 3 | 1 | which word: 2 alive, and how far, 3 coordination, 4 the job ends, 5 this rank leaves, 6 what it waits for |
 //! | 4 | 4 | epoch |
 //! | 8 | 4 | bytes that follow |
 //! | 12 | 4 | 0 |
@@ -25,10 +25,14 @@ const ALIVE: u8 = 2;
 const SAID: u8 = 3;
 const END: u8 = 4;
 const LEFT: u8 = 5;
+const WAITS: u8 = 6;
 /// No word is longer.
 pub(super) const LONGEST: usize = 16 << 20;
 /// Of how many tensors one sign of life tells.
 pub(crate) const MOST_PROGRESS: usize = 1024;
+/// What a rank waits for, and the longest text of it.
+const LONGEST_WAITS: usize = 8 << 10;
+const LONGEST_TEXT: usize = 512;
 /// The words of a fault.
 const LONGEST_FAULT: usize = 16 << 10;
 
@@ -60,9 +64,14 @@ pub(crate) struct Sign {
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Word {
     Alive(Sign),
-    Said { epoch: u32, payload: Payload },
+    Said {
+        epoch: u32,
+        payload: Payload,
+    },
     End(Fault),
     Left(BTreeMap<Key, u64>),
+    /// What it waits for, in words.
+    Waits(Vec<String>),
 }
 
 fn word(kind: u8, epoch: u32, body: &[u8], out: &mut Vec<u8>) {
@@ -119,6 +128,16 @@ pub(super) fn end(epoch: u32, fault: &Fault, out: &mut Vec<u8>) {
     word(END, epoch, &body, out);
 }
 
+/// What this rank waits for: the first few, each cut.
+pub(super) fn waits(epoch: u32, waits: &[String], out: &mut Vec<u8>) {
+    let mut texts: Vec<String> = waits.to_vec();
+    texts.iter_mut().for_each(|text| cut(text, LONGEST_TEXT));
+    let body = serde_json::to_vec(&texts).expect("texts are plain data");
+    if body.len() <= LONGEST_WAITS {
+        word(WAITS, epoch, &body, out);
+    }
+}
+
 pub(super) fn left(epoch: u32, done: impl Iterator<Item = (Key, u64)>, out: &mut Vec<u8>) {
     let body: Vec<u8> =
         done.flat_map(|(key, count)| [key.0.to_le_bytes(), count.to_le_bytes()].concat()).collect();
@@ -141,6 +160,7 @@ pub(super) fn next(bytes: &[u8], limits: &Limits) -> Result<Option<(Word, usize)
         ALIVE => 24 * (1 + MOST_PROGRESS),
         SAID | LEFT => LONGEST,
         END => LONGEST_FAULT,
+        WAITS => LONGEST_WAITS,
         other => return Err(format!("words of kind {other} are not known")),
     };
     if length > most {
@@ -153,6 +173,7 @@ pub(super) fn next(bytes: &[u8], limits: &Limits) -> Result<Option<(Word, usize)
             Word::Said { epoch, payload }
         }
         END => Word::End(serde_json::from_slice(body).map_err(|error| error.to_string())?),
+        WAITS => Word::Waits(serde_json::from_slice(body).map_err(|error| error.to_string())?),
         LEFT => {
             let (pairs, rest) = body.as_chunks::<16>();
             if !rest.is_empty() {
@@ -192,6 +213,8 @@ mod tests {
         end(7, &fault, &mut bytes);
         let done = BTreeMap::from([(Key(5), 6), (Key(u64::MAX), 1)]);
         left(7, done.clone().into_iter(), &mut bytes);
+        let waited = vec!["lo\0ss".to_owned(), "call 7".to_owned()];
+        waits(7, &waited, &mut bytes);
         let mut words = Vec::new();
         let mut rest = &bytes[..];
         while let Some((word, length)) = next(rest, &Limits::default()).expect("words") {
@@ -199,9 +222,12 @@ mod tests {
             rest = &rest[length..];
         }
         assert!(rest.is_empty());
-        let [Word::Alive(sign), Word::End(heard), Word::Left(counts)] = &words[..] else {
+        let [Word::Alive(sign), Word::End(heard), Word::Left(counts), Word::Waits(texts)] =
+            &words[..]
+        else {
             panic!()
         };
+        assert_eq!(texts, &waited);
         assert_eq!(sign, &said);
         assert!(fault.what.starts_with(&heard.what) && heard.rank == Some(3));
         assert_eq!(counts, &done);

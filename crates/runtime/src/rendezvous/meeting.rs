@@ -17,7 +17,7 @@ use super::stream::Stream;
 use super::{Connected, Listening, line};
 use crate::auth::Secret;
 use crate::port::link::Identity;
-use crate::{RuntimeError, Settings};
+use crate::{RuntimeError, Settings, files};
 
 /// How long who has the secret has to say who it is.
 const WORDS: Duration = Duration::from_secs(5);
@@ -69,6 +69,8 @@ pub(super) struct Meeting<'a> {
     talking: Vec<(String, Handshake)>,
     awaited: BTreeSet<Line>,
     connected: Connected,
+    /// Where those that have dialled came from.
+    froms: BTreeMap<Line, String>,
     deadline: Instant,
 }
 
@@ -112,6 +114,7 @@ impl<'a> Meeting<'a> {
                 data: sizes.iter().map(|_| BTreeMap::new()).collect(),
                 notes: Vec::new(),
             },
+            froms: BTreeMap::new(),
             deadline: Instant::now() + settings.connect_timeout(),
         })
     }
@@ -167,6 +170,9 @@ impl<'a> Meeting<'a> {
             }
             one.dial = match dial(one.from, one.to) {
                 Ok(stream) => Dial::Connecting(stream),
+                Err(error) if files::is_exhausted(&error) => {
+                    return Err(RuntimeError::system("dialling another rank", &error));
+                }
                 Err(error) => {
                     one.last = Some(error.to_string());
                     Dial::Later(now + AGAIN)
@@ -262,7 +268,13 @@ impl<'a> Meeting<'a> {
         for (listener, d) in &self.listening.listeners {
             let at = self.listening.addresses[*d];
             for _ in 0..MAX_ACCEPTED {
-                let Ok((socket, from)) = listener.accept() else { break };
+                let (socket, from) = match listener.accept() {
+                    Ok(accepted) => accepted,
+                    Err(error) if files::is_exhausted(&error) => {
+                        return Err(RuntimeError::system("accepting a connection", &error));
+                    }
+                    Err(_) => break,
+                };
                 let is_far = from.as_socket().is_some_and(|from| !from.ip().is_loopback());
                 let (source, from) = match from.as_socket() {
                     Some(from) => (Ok(Source::Host(from.ip())), from.to_string()),
@@ -307,8 +319,8 @@ impl<'a> Meeting<'a> {
             match outcome {
                 Ok(None) => place += 1,
                 Ok(Some(facts)) => {
-                    let (_, talk) = self.talking.swap_remove(place);
-                    self.keep((facts.rank, facts.dimension), talk)?;
+                    let (from, talk) = self.talking.swap_remove(place);
+                    self.keep((facts.rank, facts.dimension), from, talk)?;
                 }
                 // It has the secret: so it is of this job, or was meant to be.
                 Err(Refused::Differs(what)) => return Err(differs(what, None)),
@@ -321,14 +333,43 @@ impl<'a> Meeting<'a> {
         Ok(())
     }
 
-    fn keep(&mut self, line: Line, talk: Handshake) -> Result<(), RuntimeError> {
+    fn keep(&mut self, line: Line, from: String, talk: Handshake) -> Result<(), RuntimeError> {
         // Words of control go over TCP: the network's acknowledgements tell a lost link.
         let fits = line.1.is_some() || !talk.is_local();
-        if !fits || !self.awaited.remove(&line) {
+        let is_new = self.awaited.remove(&line);
+        if !is_new && self.is_there(line) {
+            return Err(self.claimed_twice(line, &from));
+        }
+        if !fits || !is_new && !self.froms.contains_key(&line) {
             self.door.refuse(&format!("rank {}", line.0), "it has connected again");
             return Ok(());
         }
+        // Whoever was there before has hung up, and comes again.
+        self.froms.insert(line, from);
         self.insert(line, talk)
+    }
+
+    /// Whether a rank that has connected has not hung up since.
+    fn is_there(&self, (rank, dimension): Line) -> bool {
+        let Connected { control, data, .. } = &self.connected;
+        let link = match dimension {
+            Some(d) => data.get(d as usize).and_then(|links| links.get(&rank)),
+            None => control.get(&rank),
+        };
+        let Some(link) = link else { return false };
+        let mut ends = [PollFd::new(link.socket(), PollFlags::RDHUP)];
+        poll(&mut ends, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|ended| ended == 0)
+    }
+
+    fn claimed_twice(&self, line: Line, from: &str) -> RuntimeError {
+        let (rank, _) = line;
+        let first = self.froms.get(&line).map_or("another", String::as_str);
+        RuntimeError::Connect {
+            rank: Some(rank),
+            what: format!("two processes say that they are rank {rank}: {first} and {from}"),
+            hint: "give each process a rank of its own, and end what is left of an earlier start of this job"
+                .to_owned(),
+        }
     }
 
     fn insert(&mut self, (rank, dimension): Line, talk: Handshake) -> Result<(), RuntimeError> {

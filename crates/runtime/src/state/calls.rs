@@ -1,9 +1,11 @@
 //! Calls: the k-th without a name, and the k-th of each name, is the same operation on every rank.
 //!
-//! A caller knows a call by its ticket: its number, or, where it has a name, one above all numbers.
+//! A caller knows a call by its ticket: its number, or, where it has a name, one above all numbers. Of names only
+//! those with a call under way are known here: the engine counts, and forgets.
 
 use std::collections::{BTreeMap, VecDeque};
 
+use allrail_collective::Operation;
 use allrail_engine::engine::Call;
 use allrail_engine::{Broken, Dtype};
 use allrail_schedule::Key;
@@ -20,12 +22,22 @@ const MOST_FINISHED: usize = 1 << 16;
 /// The ticket of the first call with a name.
 const NAMED: u64 = Key::CALLS;
 
-/// A name, and how far its calls are.
-struct Named {
-    name: String,
-    /// The ticket of the last, if it is not over.
-    open: Option<u64>,
-    done: u64,
+/// A name with a call under way.
+pub(super) struct Named {
+    pub(super) name: String,
+    ticket: u64,
+    /// How many calls of the name were begun, with this one.
+    pub(super) count: u64,
+    /// When this one was, on the machine's clock, in nanoseconds.
+    pub(super) at: u64,
+}
+
+/// A call under way.
+struct Open {
+    memory: Memory,
+    operation: Operation,
+    elements: u64,
+    dtype: Dtype,
 }
 
 /// The calls of this rank.
@@ -35,8 +47,8 @@ pub(super) struct Calls {
     made: u64,
     made_named: u64,
     named: BTreeMap<Key, Named>,
-    /// Those that are not over, with their memory.
-    open: BTreeMap<u64, Memory>,
+    /// By ticket.
+    open: BTreeMap<u64, Open>,
     finished: VecDeque<u64>,
     times: Times,
     /// What the engine is just told of.
@@ -53,21 +65,33 @@ impl Calls {
         self.open.range(..NAMED).next().map_or(self.made, |(number, _)| *number)
     }
 
-    /// How many of each name are over.
-    pub(super) fn done_by_name(&self) -> impl Iterator<Item = (Key, u64)> + '_ {
-        self.named.iter().map(|(key, one)| (*key, one.done))
+    /// Names with a call under way.
+    pub(super) fn named(&self) -> impl Iterator<Item = (Key, &Named)> + '_ {
+        self.named.iter().map(|(key, one)| (*key, one))
     }
 
-    /// The name of a key.
+    /// The name of a key, while a call of it is under way.
     pub(super) fn name(&self, key: Key) -> Option<&str> {
         self.named.get(&key).map(|one| one.name.as_str())
+    }
+
+    /// What people call a call without a name.
+    pub(super) fn called(&self, number: u64) -> String {
+        match self.open.get(&number) {
+            Some(Open { operation, elements, dtype, .. }) => {
+                let (word, dtype) =
+                    (if *elements == 1 { "element" } else { "elements" }, dtype.name());
+                format!("call {number} ({operation} of {elements} {word} of {dtype})")
+            }
+            None => format!("call {number}"),
+        }
     }
 
     /// The call under way of this key.
     fn ticket_of(&self, key: Key) -> Option<u64> {
         match key.number_of_call() {
             Some(number) => Some(number),
-            None => self.named.get(&key)?.open,
+            None => self.named.get(&key).map(|one| one.ticket),
         }
     }
 
@@ -96,23 +120,25 @@ impl State {
             None => (self.calls.made, Key::call(self.calls.made)),
             Some(name) => (NAMED + self.calls.made_named, Key::of(name)),
         };
-        if let Some(Named { name, open: Some(_), done }) = self.calls.named.get(&key) {
-            return Err(Broken::NotDone { name: name.clone(), generation: *done }.into());
+        if let Some(Named { name, count, .. }) = self.calls.named.get(&key) {
+            return Err(Broken::NotDone { name: name.clone(), generation: count - 1 }.into());
         }
         if self.in_use.take(memory, key).is_err() {
             let why = "another exchange that is under way has some of this memory";
             let at = name.map_or_else(|| format!("call {ticket}"), str::to_owned);
             return Err(RuntimeError::setting("memory", at, why, "wait for that one first"));
         }
-        self.calls.open.insert(ticket, memory);
+        let (operation, elements, at) =
+            (call.operation, call.shape.iter().product(), self.clock.machine());
+        self.calls.open.insert(ticket, Open { memory, operation, elements, dtype });
         match name {
             None => {
                 self.calls.made += 1;
-                self.calls.times.push(self.clock.machine());
+                self.calls.times.push(at);
             }
             Some(name) => {
-                let new = || Named { name: name.to_owned(), open: None, done: 0 };
-                self.calls.named.entry(key).or_insert_with(new).open = Some(ticket);
+                let count = self.engine.begun(key).unwrap_or(0) + 1;
+                self.calls.named.insert(key, Named { name: name.to_owned(), ticket, count, at });
                 self.calls.made_named += 1;
             }
         }
@@ -128,8 +154,7 @@ impl State {
             Some(name) => self.engine.call_named(now, (name, call), &mut todo),
         };
         if made.is_ok() {
-            let (operation, root, priority) = (call.operation, call.root, call.priority);
-            let elements = call.shape.iter().product();
+            let (root, priority) = (call.root, call.priority);
             let name = name.map(str::to_owned);
             let called = What::Called { name, operation, root, dtype, elements, priority };
             self.records.push_all(now, called, &todo);
@@ -146,15 +171,22 @@ impl State {
                 }
                 Some(_) => {
                     self.calls.made_named -= 1;
-                    self.calls.named.entry(key).and_modify(|one| one.open = None);
+                    self.calls.named.remove(&key);
                 }
             }
             self.in_use.give_back(memory);
             return Err(broken.into());
         }
         self.settle();
-        self.check_calls_left();
+        if !self.left.is_empty() {
+            self.check_calls_left();
+        }
         Ok(ticket)
+    }
+
+    /// Whether the next call of a name has to wait.
+    pub(crate) fn is_undecided(&self, name: &str) -> bool {
+        self.fault.is_none() && self.engine.is_undecided(name)
     }
 
     /// Whether an exchange of this key is a call.
@@ -164,12 +196,9 @@ impl State {
 
     pub(super) fn call_done(&mut self, key: Key) {
         let Some(number) = self.calls.ticket_of(key) else { return };
-        if let Some(one) = self.calls.named.get_mut(&key) {
-            one.open = None;
-            one.done += 1;
-        }
-        if let Some(memory) = self.calls.open.remove(&number) {
-            self.in_use.give_back(memory);
+        self.calls.named.remove(&key);
+        if let Some(open) = self.calls.open.remove(&number) {
+            self.in_use.give_back(open.memory);
         }
         if self.calls.finished.len() >= MOST_FINISHED {
             self.calls.finished.pop_front();
@@ -197,8 +226,8 @@ impl State {
 
     /// Whether everyone whom the calls under way need is there.
     pub(super) fn check_calls_left(&mut self) {
-        let named = self.calls.named.iter().filter(|(_, one)| one.open.is_some());
-        let named: Vec<(Key, u64)> = named.map(|(key, one)| (*key, one.done + 1)).collect();
+        let named: Vec<(Key, u64)> =
+            self.calls.named.iter().map(|(key, one)| (*key, one.count)).collect();
         named.into_iter().for_each(|(key, count)| self.check_left(key, count));
         let newest = self.calls.open.range(..NAMED).next_back();
         let Some(newest) = newest.map(|(number, _)| *number) else { return };

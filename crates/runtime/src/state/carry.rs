@@ -70,6 +70,10 @@ impl State {
                         self.refuse_kept(name, &refused);
                     }
                 }
+                Action::Idle { keys } => {
+                    let group = self.engine.settings().group;
+                    keys.into_iter().for_each(|key| self.operations.forget(group, key));
+                }
                 Action::Warn { key, missing } => self.warn(key, &missing),
                 Action::Stop(stopped) => self.stopped(&stopped),
             }
@@ -189,6 +193,7 @@ impl State {
             Broken::Fault(Cause::Frame { from, about, .. }) => {
                 (FaultKind::BadFrame, rank_of(from), about.tensor.clone())
             }
+            Broken::Fault(Cause::Word { from }) => (FaultKind::BadFrame, rank_of(from), None),
             Broken::Fault(Cause::Mismatch { tensor, .. }) => {
                 (FaultKind::Differs, None, Some(tensor.clone()))
             }

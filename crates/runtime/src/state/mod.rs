@@ -261,18 +261,38 @@ impl State {
     /// A peer's coordinator has spoken.
     pub(crate) fn hear(&mut self, peer: u32, epoch: u32, payload: Payload) {
         let Some(from) = self.place_of(peer) else { return };
-        let event = Event::Frame { from, epoch, payload };
-        if !self.started {
-            if self.held.len() >= MOST_HELD {
-                let how = "it says too much before this rank has started";
-                return self.lose(peer, FaultKind::BadFrame, how);
-            }
-            self.held.push_back(event);
-        } else if let Err(broken) = self.tell(event)
-            && self.fault.is_none()
-        {
-            self.note(broken.to_string());
+        if !self.started && self.held.len() >= MOST_HELD {
+            let how = "it says too much before this rank has started";
+            return self.lose(peer, FaultKind::BadFrame, how);
         }
+        self.tell_when_started(Event::Frame { from, epoch, payload });
+    }
+
+    fn tell_when_started(&mut self, event: Event) {
+        // A call may wait until peers have said whether its name is forgotten.
+        self.wakes.waiters |= self.engine.settings().named_calls;
+        if !self.started {
+            self.held.push_back(event);
+            return;
+        }
+        let from = match event {
+            Event::Frame { from, .. } => self.peers.get(from as usize).copied(),
+            _ => None,
+        };
+        match (self.tell(event), from) {
+            (Err(broken @ Broken::NoCoordination { .. }), Some(peer)) => {
+                self.misspoke(peer, &broken)
+            }
+            (Err(broken), Some(_)) if self.fault.is_none() => self.note(broken.to_string()),
+            _ => {}
+        }
+    }
+
+    /// What a peer says cannot be understood: all ranks end with that, whoever has heard it.
+    pub(crate) fn misspoke(&mut self, peer: u32, why: &dyn std::fmt::Display) {
+        self.note(format!("what rank {peer} says cannot be understood: {why}"));
+        let what = format!("what rank {peer} says cannot be understood");
+        self.end(Fault { kind: FaultKind::BadFrame, rank: Some(peer), tensor: None, what });
     }
 
     /// A data connection is broken. If its rank has left or died, its control connection says so at once.
@@ -320,8 +340,10 @@ impl State {
             return;
         }
         let lost = fault.rank.filter(|rank| *rank != self.rank);
+        let misspoke = fault.kind == FaultKind::BadFrame;
         self.cause = Some(fault);
         let event = match lost.and_then(|rank| self.place_of(rank)) {
+            Some(from) if misspoke => Event::Misspoke { from },
             Some(rank) => Event::PeerLost { rank },
             None => Event::Shutdown,
         };
@@ -359,6 +381,9 @@ impl State {
     /// A peer has closed its node, after so many exchanges of each tensor.
     pub(crate) fn peer_left(&mut self, peer: u32, done: BTreeMap<Key, u64>) {
         self.left.insert(peer, done);
+        if let Some(rank) = self.place_of(peer) {
+            self.tell_when_started(Event::PeerLeft { rank });
+        }
         let submitted: Vec<(Key, u64)> = self
             .tensors
             .iter()
@@ -388,8 +413,8 @@ impl State {
     /// How often each tensor was exchanged here: the last word to peers.
     pub(crate) fn exchanges(&self) -> impl Iterator<Item = (Key, u64)> + '_ {
         let calls = std::iter::once((CALLS, self.calls.all_before()));
-        let named = self.calls.done_by_name();
-        self.tensors.iter().map(|(key, one)| (*key, one.done)).chain(calls).chain(named)
+        let tensors = self.tensors.iter().map(|(key, one)| (*key, one.done));
+        tensors.chain(calls).chain(self.engine.named_calls())
     }
 
     fn is_tagged(&self) -> bool {

@@ -2,7 +2,11 @@
 //!
 //! A sign of life has the counts and times of some tensors, in turn, so that all are told within 16 of them. From
 //! these it is known who has not submitted what others wait for (a [`Warning`] at `timeouts.warn`, the end at
-//! `timeouts.stalled`), and how much later than this rank a peer is. Nothing is asked and nothing waits for it.
+//! `timeouts.stalled`), and how much later than this rank a peer is. Nothing waits for it.
+//!
+//! Of calls with names a sign tells those that are under way for a while; that asks its receiver, whose next signs
+//! say how often it has begun those. What a rank waits for, in words, goes along once it does so for two signs of
+//! life: whoever misses it learns what it does instead.
 //!
 //! Clocks are compared by the middle of round trips: a sign says when the last one of its receiver was heard. Of
 //! the last [`TRIPS`] the quickest counts, as it was delayed the least.
@@ -10,13 +14,13 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use allrail_schedule::Key;
+use allrail_schedule::{Key, OperationName};
 
 use super::{CALLS, State};
 use crate::clock::duration;
 use crate::control::{MOST_PROGRESS, Progress, Sign};
 use crate::report::{PeerReport, WaitsFor};
-use crate::warning::{Warning, ranks, seconds};
+use crate::warning::{Warning, seconds};
 use crate::{Fault, FaultKind, Settings};
 
 /// Of how many submissions the times are kept: what is heard of is a heartbeat old.
@@ -29,6 +33,12 @@ const SAMPLES: usize = 256;
 const AHEAD: usize = MOST_PROGRESS;
 /// A sign of life tells of so many tensors, or of a sixteenth of all.
 const TOLD: usize = 64;
+/// Of so many calls with names a sign tells, and of up to four times as many that peers have asked about.
+const NAMED: usize = 64;
+/// How much of what it waits for a rank says in words.
+const MOST_WAITS: usize = 4;
+/// How many frames that have come too early are looked at.
+const MOST_EARLY: usize = 64;
 /// How many warnings wait to be taken.
 const MOST_WARNINGS: usize = 16;
 
@@ -69,6 +79,10 @@ struct Peer {
     trips: VecDeque<(u64, i64)>,
     later: VecDeque<(Key, i64)>,
     ahead: VecDeque<Progress>,
+    /// Of calls with names, as its last sign told: how often it has begun them.
+    named: BTreeMap<Key, u64>,
+    /// What it waits for, in words.
+    waits: Vec<String>,
 }
 
 impl Peer {
@@ -82,11 +96,14 @@ pub(super) struct Watch {
     rank: u32,
     warn: Duration,
     stalled: Duration,
+    heartbeat: Duration,
     peers: BTreeMap<u32, Peer>,
     /// The first key that the next sign of life tells of.
     turn: Key,
     warned: Option<(Key, u64)>,
     warnings: VecDeque<Warning>,
+    /// Whether peers were told that this rank waits.
+    told_waits: bool,
 }
 
 impl Watch {
@@ -96,10 +113,12 @@ impl Watch {
             rank,
             warn: duration(warn),
             stalled: duration(stalled),
+            heartbeat: duration(settings.timeouts.heartbeat),
             peers: BTreeMap::new(),
             turn: CALLS,
             warned: None,
             warnings: VecDeque::new(),
+            told_waits: false,
         }
     }
 }
@@ -126,9 +145,47 @@ impl State {
             count: one.submitted,
             at: one.times.last(),
         });
-        let all = std::iter::once(calls).chain(told).collect();
+        let mut all: Vec<Progress> = std::iter::once(calls).chain(told).collect();
         self.watch.turn = turn.next().map_or(CALLS, |(key, _)| *key);
+        self.named_progress(&mut all);
         all
+    }
+
+    /// Calls with names that are under way for a while, and those that peers have asked about.
+    fn named_progress(&self, all: &mut Vec<Progress>) {
+        let now = self.clock.machine();
+        let old = self.watch.heartbeat / 2;
+        let waits = |at: u64| Duration::from_nanos(now.saturating_sub(at)) >= old;
+        let mine = self.calls.named().filter(|(_, one)| waits(one.at)).take(NAMED);
+        let mine = mine.map(|(key, one)| Progress { key, count: one.count, at: one.at });
+        let mut told: BTreeMap<Key, Progress> = mine.map(|one| (one.key, one)).collect();
+        for key in self.watch.peers.values().flat_map(|peer| peer.named.keys()) {
+            if told.len() >= 4 * NAMED {
+                break;
+            }
+            let count = self.engine.begun(*key).unwrap_or(0);
+            told.entry(*key).or_insert(Progress { key: *key, count, at: 0 });
+        }
+        all.extend(told.into_values().take(MOST_PROGRESS.saturating_sub(all.len())));
+    }
+
+    /// What this rank waits for, in words, if it does for two signs of life; none where peers know already that
+    /// it does not.
+    pub(crate) fn next_waits(&mut self) -> Option<Vec<String>> {
+        let now = self.clock.machine();
+        let old = 2 * self.watch.heartbeat;
+        let waits = |at: u64| Duration::from_nanos(now.saturating_sub(at)) >= old;
+        let under_way = self.under_way();
+        let oldest = under_way.iter().filter(|(at, ..)| waits(*at)).take(MOST_WAITS);
+        let all: Vec<String> = oldest.map(|(_, key, count)| self.called(*key, *count)).collect();
+        let tells = !all.is_empty() || self.watch.told_waits;
+        self.watch.told_waits = !all.is_empty();
+        tells.then_some(all)
+    }
+
+    /// What a peer waits for.
+    pub(crate) fn heard_waits(&mut self, peer: u32, waits: Vec<String>) {
+        self.watch.peers.entry(peer).or_default().waits = waits;
     }
 
     /// A peer has given a sign of life, which came at this time of the machine's clock.
@@ -142,10 +199,14 @@ impl State {
                 push_bounded(&mut known.trips, TRIPS, (trip, ahead));
             }
         }
-        // Of others nothing is kept: a peer shall not fill this rank's memory.
+        // Of others only the last is kept: a peer shall not fill this rank's memory.
         let is_known = |key: &Key| *key == CALLS || self.tensors.contains_key(key);
-        let counts = sign.progress.iter().filter(|one| is_known(&one.key));
-        known.counts.extend(counts.map(|one| (one.key, one.count)));
+        let (counts, named): (Vec<&Progress>, Vec<&Progress>) =
+            sign.progress.iter().partition(|one| is_known(&one.key));
+        known.counts.extend(counts.iter().map(|one| (one.key, one.count)));
+        if self.engine.settings().named_calls {
+            known.named = named.into_iter().map(|one| (one.key, one.count)).collect();
+        }
         if let Some((_, ahead)) = known.offset() {
             let fresh = sign.progress.iter().filter(|one| one.count > 0).copied();
             let older = std::mem::take(&mut known.ahead);
@@ -189,6 +250,7 @@ impl State {
             let first_known = oldest.max(made.saturating_sub(TIMES as u64));
             all.push((times.of(first_known).unwrap_or(0), CALLS, oldest + 1));
         }
+        all.extend(self.calls.named().map(|(key, one)| (one.at, key, one.count)));
         all.sort_unstable();
         all
     }
@@ -196,7 +258,8 @@ impl State {
     /// Who has not submitted something so often, as far as is known.
     fn missing(&self, key: Key, count: u64) -> Vec<u32> {
         let late = |peer: &u32| {
-            let known = self.watch.peers.get(peer).and_then(|one| one.counts.get(&key));
+            let known = self.watch.peers.get(peer);
+            let known = known.and_then(|one| one.counts.get(&key).or(one.named.get(&key)));
             known.is_none_or(|known| *known < count)
         };
         let others = self.peers.iter().filter(|peer| **peer != self.watch.rank);
@@ -204,8 +267,56 @@ impl State {
     }
 
     fn called(&self, key: Key, count: u64) -> String {
-        let call = || format!("call {}", count - 1);
-        self.tensors.get(&key).map_or_else(call, |one| one.name.clone())
+        let tensor = self.tensors.get(&key).map(|one| one.name.as_str());
+        let name = tensor.or_else(|| self.calls.name(key)).map(str::to_owned);
+        name.unwrap_or_else(|| self.calls.called(count - 1))
+    }
+
+    /// Whether some peer has not been heard of a call with this name since it was asked.
+    fn is_unheard(&self, key: Key) -> bool {
+        let heard = |peer: &u32| {
+            *peer == self.watch.rank
+                || self.watch.peers.get(peer).is_some_and(|one| one.named.contains_key(&key))
+        };
+        self.calls.name(key).is_some() && !self.peers.iter().all(heard)
+    }
+
+    /// Frames that have come of calls which this rank has not begun: from whom, and of which.
+    fn early(&self) -> Vec<(u32, String)> {
+        let mut early: Vec<(u32, String)> = Vec::new();
+        for (from, OperationName { key, .. }) in self.operations.early_names().take(MOST_EARLY) {
+            let what = match key.number_of_call() {
+                Some(number) => format!("frames of call {number}"),
+                None if self.tensors.contains_key(&key) => continue,
+                None => "frames of a call with another name".to_owned(),
+            };
+            if !early.contains(&(from, what.clone())) {
+                early.push((from, what));
+            }
+        }
+        early
+    }
+
+    /// What is known of something that waits for so long.
+    fn warning(&self, (at, key, count): (u64, Key, u64)) -> Warning {
+        let waited = |at: u64| Duration::from_nanos(self.clock.machine().saturating_sub(at));
+        let missing = self.missing(key, count);
+        let under_way = self.under_way();
+        let others = under_way.iter().filter(|(at, ..)| waited(*at) >= self.watch.warn).count();
+        let waits = |rank: &u32| Some((*rank, self.watch.peers.get(rank)?.waits.first()?.clone()));
+        let instead: Vec<(u32, String)> = missing.iter().filter_map(waits).collect();
+        let unknown = |(rank, _): &(u32, String)| instead.iter().all(|(other, _)| other != rank);
+        Warning {
+            tensor: self.called(key, count),
+            is_call: !self.tensors.contains_key(&key),
+            others: others.saturating_sub(1),
+            seconds: seconds(waited(at)),
+            waiting: self.peers.iter().copied().filter(|peer| !missing.contains(peer)).collect(),
+            early: self.early().into_iter().filter(unknown).collect(),
+            missing,
+            instead,
+            ends: seconds(self.watch.stalled),
+        }
     }
 
     /// What waits, and for whom.
@@ -226,30 +337,26 @@ impl State {
         }
         let now = self.clock.machine();
         let waited = |at: u64| Duration::from_nanos(now.saturating_sub(at));
-        let under_way = self.under_way();
-        let Some((at, key, count)) = under_way.first().copied() else { return };
-        if waited(at) < self.watch.warn {
+        let Some((at, key, count)) = self.under_way().first().copied() else { return };
+        // An answer takes two signs of life, if nothing is in its way.
+        let patience = if self.is_unheard(key) { 4 * self.watch.heartbeat } else { Duration::ZERO };
+        if waited(at) < self.watch.warn + patience {
             return;
         }
-        let (tensor, missing) = (self.called(key, count), self.missing(key, count));
-        if waited(at) >= self.watch.stalled {
-            let after = seconds(waited(at));
-            let who = match missing.as_slice() {
-                [] => "all ranks have submitted it".to_owned(),
-                some => format!("{} did not submit it", ranks(some)),
+        let warning = self.warning((at, key, count));
+        if waited(at) >= self.watch.stalled + patience {
+            let Warning { tensor, seconds, missing, is_call, .. } = &warning;
+            let who = warning.who();
+            let what = match is_call {
+                true => format!("`{tensor}` is not over after {seconds} s: {who}"),
+                false => format!("tensor `{tensor}` is not exchanged after {seconds} s: {who}"),
             };
-            let what = format!("tensor `{tensor}` is not exchanged after {after} s: {who}");
             let (kind, rank) = (FaultKind::Stalled, missing.first().copied());
-            return self.end(Fault { kind, rank, tensor: Some(tensor), what });
+            return self.end(Fault { kind, rank, tensor: Some(tensor.clone()), what });
         }
         if self.watch.warned.replace((key, count)) == Some((key, count)) {
             return;
         }
-        let others = under_way.iter().filter(|(at, ..)| waited(*at) >= self.watch.warn).count() - 1;
-        let waiting = self.peers.iter().copied().filter(|peer| !missing.contains(peer)).collect();
-        let ends = seconds(self.watch.stalled);
-        let seconds = seconds(waited(at));
-        let warning = Warning { tensor, others, seconds, missing, waiting, ends };
         self.note(warning.to_string());
         push_bounded(&mut self.watch.warnings, MOST_WARNINGS, warning);
         self.wakes.waiters = true;

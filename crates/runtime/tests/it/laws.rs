@@ -75,7 +75,7 @@ fn run_rank(job: &Job, rank: u32, node: &Node) -> RankOutcome {
         for (generation, tensor) in &job.submissions[rank as usize] {
             let (generation, tensor) = (*generation, *tensor);
             if generation > 0 {
-                wait(tensor, generation - 1, 0)?;
+                wait(tensor, generation - 1, tickets[tensor])?;
                 outcome.results[tensor].push(memory[tensor].clone());
             }
             memory[tensor] = contents::memory(job, (generation, tensor), rank);
@@ -84,14 +84,14 @@ fn run_rank(job: &Job, rank: u32, node: &Node) -> RankOutcome {
             let priority = job.tensors[tensor].priority;
             let key = job.key_of(rank, tensor);
             let unused = job.unused.contains(&(generation, rank, tensor));
+            let name = job.named.then(|| job.name(tensor));
+            let name = name.as_deref();
             // SAFETY: it is left alone until it is done, or the node is closed.
             tickets[tensor] = unsafe {
                 match (job.calls, unused) {
-                    (true, _) => node.call(
-                        &CallOf { operation, root, dtype, priority, name: None },
-                        at,
-                        elements,
-                    )?,
+                    (true, _) => {
+                        node.call(&CallOf { operation, root, dtype, priority, name }, at, elements)?
+                    }
                     (false, true) => node.unused(key, at, elements)?,
                     (false, false) => node.submit(key, at, elements)?,
                 }
@@ -220,6 +220,11 @@ fn with_one_order_for_all_tensors_are_exchanged_over_sockets() {
 #[test]
 fn calls_of_any_kind_are_carried_out_over_sockets() {
     law("calls_of_any_kind", |seed| Job::calls(seed, MOST_RANKS), right);
+}
+
+#[test]
+fn names_are_forgotten_and_used_again_over_sockets() {
+    law("names_are_forgotten", |seed| Job::names_used_again(seed, MOST_RANKS), right);
 }
 
 /// Where one rank has something else, every rank ends: with its results, or with a fault that is named.

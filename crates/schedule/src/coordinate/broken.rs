@@ -119,6 +119,8 @@ pub enum Kind {
     Stop,
     /// A word about a call.
     Waits,
+    /// About names that may be forgotten.
+    Idle,
     /// A word about a frozen order.
     Thaw,
 }
@@ -136,6 +138,7 @@ impl fmt::Display for Kind {
             Self::Missing => "an answer to a probe",
             Self::Stop => "a stop",
             Self::Waits => "a word about a call",
+            Self::Idle => "a list of idle names",
             Self::Thaw => "a word about a frozen order",
         })
     }

@@ -76,6 +76,12 @@ pub enum Cause {
         /// What is wrong with it.
         what: String,
     },
+    /// Something was said that no rank can have to say, or that was changed on the way.
+    #[error("what rank {from} says cannot be understood")]
+    Word {
+        /// Who said it.
+        from: u32,
+    },
     /// Ranks submitted different things under one name.
     #[error("ranks do not submit the same tensor `{tensor}`: {what}")]
     Mismatch {
@@ -117,7 +123,7 @@ impl Cause {
 
     fn texts_mut(&mut self) -> [Option<&mut String>; 2] {
         match self {
-            Self::Lost { .. } => [None, None],
+            Self::Lost { .. } | Self::Word { .. } => [None, None],
             Self::Failed { about, why: what, .. } | Self::Frame { about, what, .. } => {
                 [about.tensor.as_mut(), Some(what)]
             }
@@ -129,7 +135,7 @@ impl Cause {
     /// Its texts.
     pub(super) fn texts(&self) -> impl Iterator<Item = &str> {
         let texts = match self {
-            Self::Lost { .. } => [None, None],
+            Self::Lost { .. } | Self::Word { .. } => [None, None],
             Self::Failed { about, why: what, .. } | Self::Frame { about, what, .. } => {
                 [about.tensor.as_deref(), Some(what.as_str())]
             }
@@ -142,7 +148,7 @@ impl Cause {
     /// The ranks that it names, each by its place in the group.
     pub fn ranks(&self) -> impl Iterator<Item = u32> + use<> {
         let ranks = match self {
-            Self::Lost { rank } => [Some(*rank), None],
+            Self::Lost { rank } | Self::Word { from: rank } => [Some(*rank), None],
             Self::Frame { from, by, .. } => [Some(*from), Some(*by)],
             Self::Failed { by, .. } | Self::Rank { by, .. } => [Some(*by), None],
             Self::Mismatch { .. } => [None, None],

@@ -9,6 +9,7 @@ use super::broken::{Breach, Broken, Kind};
 use super::cause::Cause;
 use super::ledger::Consensus;
 use super::requests::{Asks, Completed};
+use crate::operation::Key;
 
 /// What a rank, or a subtree, votes in a cycle.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -195,6 +196,26 @@ pub struct Waits {
     pub signature: u64,
 }
 
+/// A name that may be forgotten, at the sender.
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
+)]
+pub struct Idle {
+    /// Which.
+    pub key: Key,
+    /// How many calls of it were made; all are over.
+    pub calls: u64,
+}
+
+/// What names may be forgotten at the sender, by key.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct IdleNames {
+    /// How often ranks have decided on such lists before.
+    pub round: u64,
+    /// The names.
+    pub names: Vec<Idle>,
+}
+
 /// Of launches whose order is frozen: it holds to the end of this round, and no longer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thaw {
@@ -236,6 +257,8 @@ pub enum Payload {
     Stop(Arc<Reason>),
     /// Of a call without a name, beside all coordination: I wait for it; is it the same with you?
     Waits(Box<Waits>),
+    /// Of calls with names, beside all coordination: what may be forgotten here.
+    Idle(Arc<IdleNames>),
     /// Beside all coordination: an order that was frozen does not fit any more.
     Thaw(Box<Thaw>),
 }
@@ -255,6 +278,7 @@ impl Payload {
             Self::Missing(_) => Kind::Missing,
             Self::Stop(_) => Kind::Stop,
             Self::Waits(_) => Kind::Waits,
+            Self::Idle(_) => Kind::Idle,
             Self::Thaw(_) => Kind::Thaw,
         }
     }
@@ -276,6 +300,7 @@ impl Payload {
             Self::Agreed(agreed) => agreed.decision.as_ref().map_or(0, |one| one.complete.len()),
             Self::Probe(probe) => probe.tensors.len(),
             Self::Missing(missing) => missing.tensors.len(),
+            Self::Idle(idle) => idle.names.len(),
             Self::Vote(_) | Self::Verdict(_) | Self::Stop(_) | Self::Waits(_) | Self::Thaw(_) => 0,
         };
         entries as u64
@@ -292,7 +317,12 @@ impl Payload {
             Self::Agreed(agreed) => agreed.decision.as_ref().map_or(0, |one| one.finished.len()),
             Self::Vote(vote) => return vote.finished(),
             Self::Verdict(verdict) => verdict.outcome.finished.len(),
-            Self::Probe(_) | Self::Missing(_) | Self::Stop(_) | Self::Waits(_) | Self::Thaw(_) => 0,
+            Self::Probe(_)
+            | Self::Missing(_)
+            | Self::Stop(_)
+            | Self::Waits(_)
+            | Self::Idle(_)
+            | Self::Thaw(_) => 0,
         };
         finished as u64
     }

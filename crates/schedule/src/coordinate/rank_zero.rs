@@ -251,6 +251,7 @@ impl Machine {
             | Payload::Report(_)
             | Payload::Agreed(_)
             | Payload::Waits(_)
+            | Payload::Idle(_)
             | Payload::Thaw(_) => Err(by(Breach::NotItsPart { kind })),
         }
     }

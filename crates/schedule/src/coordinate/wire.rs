@@ -29,7 +29,7 @@ use crate::registry::MOST_TENSORS;
 use crate::signature::Signed;
 
 /// The form that this build writes and reads.
-pub const VERSION: u8 = 2;
+pub const VERSION: u8 = 3;
 
 /// How much a message may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -299,6 +299,7 @@ impl Limits {
                 self.each_rank(&missing.passed)
             }
             Payload::Stop(reason) => self.reason(reason),
+            Payload::Idle(idle) => self.count(idle.names.len()),
             Payload::Waits(_) | Payload::Thaw(_) => Ok(()),
         }
     }

@@ -9,7 +9,7 @@ use allrail_core::{Bytes, Time};
 use allrail_schedule::coordinate::broken::Kind;
 use allrail_schedule::coordinate::cause::About;
 use allrail_schedule::coordinate::messages::{
-    Agreed, Decision, Missing, Probe, Report, Thaw, Verdict, Vote, Waits,
+    Agreed, Decision, Idle, IdleNames, Missing, Probe, Report, Thaw, Verdict, Vote, Waits,
 };
 use allrail_schedule::coordinate::ranks::Ranks;
 use allrail_schedule::coordinate::requests::{Asked, Asks, Completed, Side};
@@ -192,7 +192,7 @@ impl Speech {
 
     /// Any message, each kind as often as the others.
     pub fn payload(&mut self) -> Payload {
-        match self.draw.random_range(0..11) {
+        match self.draw.random_range(0..12) {
             0 => Payload::Asks(Box::new(self.asks())),
             1 => Payload::Vote(Box::new(Vote {
                 ready: self.bits(),
@@ -230,7 +230,11 @@ impl Speech {
                 passed: self.list(3, Self::rank),
             })),
             8 => Payload::Waits(Box::new(Waits { call: self.number(), signature: self.number() })),
-            9 => Payload::Thaw(Box::new(Thaw { round: self.number(), known: self.draw.random() })),
+            9 => Payload::Idle(Arc::new(IdleNames {
+                round: self.number(),
+                names: self.list(4, |draw| Idle { key: Key(draw.number()), calls: draw.number() }),
+            })),
+            10 => Payload::Thaw(Box::new(Thaw { round: self.number(), known: self.draw.random() })),
             _ => Payload::Stop(Arc::new(self.reason())),
         }
     }

@@ -3,6 +3,7 @@
 mod agreement;
 mod bad_input;
 mod calls;
+mod forget;
 mod names;
 mod ranks;
 mod stop;

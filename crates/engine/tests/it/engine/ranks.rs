@@ -195,6 +195,7 @@ impl World {
                 Action::Over { .. } => {}
                 Action::Done { key, generation } => node.done.push((key, generation)),
                 Action::Warn { key, missing } => node.warned.push((key, missing)),
+                Action::Idle { .. } => {}
                 Action::Stop(stopped) => node.stopped.push(*stopped),
             }
         }

@@ -30,6 +30,8 @@ pub(crate) enum Fault {
     Stray(u64),
     /// This rank takes a tensor for another, as the setup says.
     Differs(u32),
+    /// After so many messages of coordinators, one is changed on its way, and found to be.
+    Garbled(u64),
 }
 
 impl Job {
@@ -61,6 +63,19 @@ impl Job {
             let nothing = job.tensors[tensor].elements == 0;
             setup.coordination = setup.coordination.take().or(any.filter(|_| nothing));
         }
+        job
+    }
+
+    /// [`Job::engines`] with coordinators, one of whose messages cannot be understood.
+    pub(crate) fn garbled(seed: u64, most_ranks: u32) -> Self {
+        let mut draw = Draw(seed ^ 1 << 55);
+        let transport = draw.one_of(&[Transport::Tagged, Transport::InOrder]);
+        let mut job = Self::engines(seed, most_ranks, transport);
+        let any = coordination(&mut draw, Transport::InOrder);
+        if let Some(setup) = &mut job.engine {
+            setup.coordination = setup.coordination.take().or(any);
+        }
+        job.fault = Some(Fault::Garbled(draw.next() % 40));
         job
     }
 

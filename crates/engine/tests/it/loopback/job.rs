@@ -7,7 +7,7 @@ use allrail_collective::algorithm::Own;
 use allrail_collective::rank::Plans;
 use allrail_collective::{Algorithm, CollectivePlan, DimensionSet, Operation};
 use allrail_core::{Bytes, DimensionId};
-use allrail_engine::engine::{self, Coordination};
+use allrail_engine::engine::{self, Coordination, FORGET_AFTER};
 use allrail_engine::{Dtype, Ordering};
 use allrail_schedule::Order;
 use allrail_schedule::coordinate::{self, CoordinationPolicy, Settings};
@@ -72,6 +72,8 @@ pub(crate) struct Job {
     pub(crate) calls: bool,
     /// Whether these calls have names all the same, and each rank makes them in its own order.
     pub(crate) named: bool,
+    /// After how many calls with names one that was not used is forgotten.
+    pub(crate) forget_after: u64,
     /// Without one, ranks decide by an executor alone.
     pub(crate) engine: Option<Setup>,
     pub(crate) fault: Option<Fault>,
@@ -125,6 +127,7 @@ impl Job {
             },
             granule: self.granule,
             named_calls: self.named,
+            forget_after: self.forget_after,
             freeze: setup.freeze,
             ..engine::Settings::default()
         };
@@ -224,6 +227,7 @@ impl Job {
             unused: BTreeSet::new(),
             calls: false,
             named: false,
+            forget_after: FORGET_AFTER,
             engine: None,
             fault: None,
         }
@@ -362,6 +366,36 @@ impl Job {
         Self { named: true, ..job }
     }
 
+    /// The same names used again and again, and forgotten in between: in each round every rank uses some of
+    /// them, the same as the others and in its own order.
+    pub(crate) fn names_used_again(seed: u64, most_ranks: u32) -> Self {
+        let mut job = Self::named_calls(seed, most_ranks);
+        let mut draw = Draw(seed ^ 1 << 54);
+        let mut used = vec![0; job.tensors.len()];
+        let mut rounds: Vec<Vec<(usize, usize)>> = Vec::new();
+        for _ in 0..4 + draw.below(8) {
+            let mut round = Vec::new();
+            for (name, used) in used.iter_mut().enumerate() {
+                if !draw.one_in(3) {
+                    round.push((*used, name));
+                    *used += 1;
+                }
+            }
+            rounds.push(round);
+        }
+        for all in &mut job.submissions {
+            all.clear();
+            for round in &rounds {
+                let mut round = round.clone();
+                draw.shuffle(&mut round);
+                all.extend(round);
+            }
+        }
+        // As seldom as it may be that a name is forgotten before it is used again.
+        let forget_after = draw.below(4) as u64;
+        Self { forget_after, ..job }
+    }
+
     /// Any tensor scheduler that this transport and operation allow.
     fn parameters(&self, draw: &mut Draw) -> TensorParameters {
         let tagged = self.transport == Transport::Tagged;
@@ -417,6 +451,7 @@ impl Job {
             unused: BTreeSet::new(),
             calls: false,
             named: false,
+            forget_after: FORGET_AFTER,
             engine: None,
             fault: None,
         };

@@ -238,6 +238,9 @@ fn names(job: &Job, fault: Fault, outcome: &Outcome, error: &Broken) -> bool {
             let named = about.tensor == tensor.and_then(|t| job.tensor_name(t));
             (*from, *by) == (job.place(injected.from), job.place(injected.to)) && right && named
         }
+        (Fault::Garbled(_), Broken::Fault(Cause::Word { from })) => {
+            outcome.injected.is_some_and(|one| job.place(one.from) == *from)
+        }
         (Fault::Differs(rank), Broken::Fault(Cause::Mismatch { tensor, what })) => {
             let odd = differing(job);
             let here = job.key_of(rank, odd) != job.key(odd) || *tensor == job.name(odd);
@@ -370,6 +373,24 @@ fn calls_with_names_meet_whatever_the_order_of_each_rank() {
     seeds.end(orders(false));
 }
 
+/// Names that are forgotten and used again, however far apart ranks are: every call meets its own, and all
+/// ranks forget alike.
+#[test]
+fn names_are_forgotten_on_all_ranks_alike() {
+    let mut seeds = Seeds::of("names_are_forgotten");
+    let mut renewed = 0;
+    for seed in seeds.range.clone() {
+        // Lists go from each rank to each.
+        let job = Job::names_used_again(seed, Seeds::most_ranks(seed).min(40) / 3);
+        for outcome in check_twice(&mut seeds, seed, &job) {
+            renewed += outcome.ranks.iter().map(|rank| rank.renewed).sum::<u64>();
+        }
+    }
+    let all = seeds.range.end - seeds.range.start;
+    assert!(all < 200 || renewed > 1000, "names are hardly ever forgotten: {renewed} times");
+    seeds.end([]);
+}
+
 #[test]
 fn whatever_goes_wrong_with_calls_every_rank_that_is_left_names_it() {
     let mut seeds = Seeds::of("whatever_goes_wrong_with_calls");
@@ -378,6 +399,22 @@ fn whatever_goes_wrong_with_calls_every_rank_that_is_left_names_it() {
         let outcome = seeds.run(seed, &job);
         check_fault(&job, &outcome, &seeds.what(seed));
     }
+    seeds.end([]);
+}
+
+/// A word that cannot be understood ends the job with one cause on every rank, and that names who said it.
+#[test]
+fn a_word_that_cannot_be_understood_names_its_sender_everywhere() {
+    let mut seeds = Seeds::of("a_word_that_cannot_be_understood");
+    let mut garbled = 0;
+    for seed in seeds.range.clone() {
+        let job = Job::garbled(seed, Seeds::most_ranks(seed).min(60));
+        let outcome = seeds.run(seed, &job);
+        garbled += u32::from(outcome.injected.is_some());
+        check_fault(&job, &outcome, &seeds.what(seed));
+    }
+    let all = seeds.range.end - seeds.range.start;
+    assert!(all < 200 || garbled > 100, "hardly ever: {garbled} times");
     seeds.end([]);
 }
 

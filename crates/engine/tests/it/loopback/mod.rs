@@ -56,6 +56,8 @@ pub(crate) struct RankOutcome {
     pub(crate) packed: bool,
     /// How many exchanges were done in a frozen order, and what was said meanwhile, but that it ends.
     pub(crate) frozen: (u64, u64),
+    /// How often a name that was used before was a new one.
+    pub(crate) renewed: u64,
 }
 
 /// What has gone wrong on the way.

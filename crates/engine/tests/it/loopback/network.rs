@@ -121,6 +121,8 @@ struct All<'a> {
     until_added: Option<u64>,
     /// What a rank does until an operation of it fails.
     until_failed: Option<(u32, u64)>,
+    /// Messages of coordinators until one is changed.
+    until_garbled: Option<u64>,
     injected: Option<Injected>,
     /// What had been done when something was last done, and when that was.
     progress: (u64, u64),
@@ -133,11 +135,12 @@ impl<'a> All<'a> {
             Some(_) => (0..ranks).map(Happening::Start).collect(),
             None => (0..ranks).map(Happening::Submit).collect(),
         };
-        let (mut until_added, mut until_failed) = (None, None);
+        let (mut until_added, mut until_failed, mut until_garbled) = (None, None, None);
         match job.fault {
             Some(Fault::Lost(rank)) => pool.push(Happening::Die(rank)),
             Some(Fault::Twice(count) | Fault::Stray(count)) => until_added = Some(count),
             Some(Fault::Fails(rank, count)) => until_failed = Some((rank, count)),
+            Some(Fault::Garbled(count)) => until_garbled = Some(count),
             Some(Fault::Differs(_)) | None => {}
         }
         let dimensions = &job.tensors[0].dimensions;
@@ -156,6 +159,7 @@ impl<'a> All<'a> {
             happened: 0,
             until_added,
             until_failed,
+            until_garbled,
             injected: None,
             progress: (0, 0),
         }
@@ -243,7 +247,14 @@ impl<'a> All<'a> {
             Happening::Frame(frame) => node.frame(&mut around, frame),
             Happening::Talk { from, .. } => {
                 let channel = self.channels.get_mut(&(from, rank));
-                if let Some(bytes) = channel.and_then(VecDeque::pop_front) {
+                if let Some(mut bytes) = channel.and_then(VecDeque::pop_front) {
+                    if self.until_garbled == Some(0) {
+                        self.injected = Some(Injected { from, to: rank, operation: None });
+                        let at = draw.below(2 * bytes.len());
+                        bytes.truncate(at);
+                        bytes.insert(0, u8::MAX);
+                    }
+                    self.until_garbled = self.until_garbled.and_then(|left| left.checked_sub(1));
                     node.hear(&mut around, self.job.place(from), &bytes);
                 }
             }

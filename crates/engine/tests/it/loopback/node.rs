@@ -7,7 +7,7 @@ use allrail_core::{Bytes, Time};
 use allrail_engine::chunk_run::{FrameAt, Work};
 use allrail_engine::engine::{Action, Call, Event, Home};
 use allrail_engine::operations::{FrameName, Operations, Refused};
-use allrail_engine::{CollectiveId, Dtype, memory};
+use allrail_engine::{Broken, CollectiveId, Dtype, memory};
 use allrail_schedule::coordinate::Payload;
 use allrail_schedule::coordinate::wire::{Limits, decode, encode};
 use allrail_schedule::operation::{Key, OperationName};
@@ -47,6 +47,8 @@ pub(crate) struct Node {
     submissions: Vec<(usize, usize)>,
     submitted: usize,
     memory: Vec<Vec<u8>>,
+    /// Of each tensor, the last that is done.
+    generations: BTreeMap<Key, u64>,
     live: BTreeMap<OperationName, Live>,
     names: BTreeMap<CollectiveId, OperationName>,
     /// By port: what has taken it.
@@ -57,6 +59,8 @@ pub(crate) struct Node {
     unmatched: Vec<Frame>,
     /// What its coordinator wants sent: to whom in the fabric, as bytes.
     pub(crate) said: Vec<(u32, Vec<u8>)>,
+    /// Whether its next call has no number until something was heard.
+    undecided: bool,
     /// How often its decider was told something, and wanted something that is no message.
     pub(crate) events: u64,
     pub(crate) progress: u64,
@@ -78,6 +82,7 @@ impl Node {
             left: Vec::new(),
             packed: false,
             frozen: (0, 0),
+            renewed: 0,
         };
         Self {
             rank,
@@ -86,12 +91,14 @@ impl Node {
             submissions: job.submissions[rank as usize].clone(),
             submitted: 0,
             memory: vec![Vec::new(); tensors],
+            generations: BTreeMap::new(),
             live: BTreeMap::new(),
             names: BTreeMap::new(),
             taken: vec![None; ports],
             running: BTreeMap::new(),
             unmatched: Vec::new(),
             said: Vec::new(),
+            undecided: false,
             events: 0,
             progress: 0,
             outcome,
@@ -156,9 +163,11 @@ impl Node {
     pub(crate) fn hear(&mut self, around: &mut Around<'_>, from: u32, bytes: &[u8]) {
         let (ranks, tensors) = (self.decider.peers().1.len() as u32, self.memory.len() as u32);
         let limits = Limits { ranks, tensors, ..Limits::default() };
+        self.undecided = false;
         match decode(bytes, &limits) {
             Ok(payload) => self.tell(around, Event::Frame { from, epoch: 0, payload }),
-            Err(wrong) => self.note(&wrong),
+            // As a driver with checksums knows it, whatever was changed.
+            Err(_) => self.tell(around, Event::Misspoke { from }),
         }
     }
 
@@ -166,6 +175,7 @@ impl Node {
     pub(crate) fn can_submit(&self) -> bool {
         let next = self.submissions.get(self.submitted);
         !self.has_stopped()
+            && !self.undecided
             && next.is_some_and(|(generation, tensor)| {
                 self.outcome.results[*tensor].len() == *generation
             })
@@ -210,6 +220,10 @@ impl Node {
         match made {
             Ok(name) if name.key == around.job.key(number) => {}
             Ok(name) => self.note(&format!("call {number} is called {name}")),
+            Err(Broken::Undecided { .. }) => {
+                self.undecided = true;
+                self.submitted -= 1;
+            }
             Err(broken) => self.note(&broken),
         }
         self.carry_out(around, todo);
@@ -268,6 +282,9 @@ impl Node {
                         self.refuse(around, (name.at.from, name.operation), &refused);
                     }
                 }
+                Action::Idle { keys } => {
+                    keys.into_iter().for_each(|key| self.operations.forget(0, key));
+                }
                 Action::Warn { .. } => {}
                 Action::Stop(stopped) => {
                     let again = self.outcome.stopped.replace(*stopped);
@@ -283,7 +300,10 @@ impl Node {
         let tensor = tensor.expect("a tensor of the job");
         let results = &mut self.outcome.results[tensor];
         results.push(self.memory[tensor].clone());
-        if results.len() as u64 != generation + 1 {
+        // Of a name that was forgotten they count from 0 again.
+        self.outcome.renewed += u64::from(job.named && generation == 0 && results.len() > 1);
+        let next = self.generations.insert(key, generation).map_or(0, |last| last + 1);
+        if generation != next && !(job.named && generation == 0) {
             self.note(&format!("generation {generation} of tensor {tensor} is done out of turn"));
         }
     }

@@ -90,6 +90,7 @@ impl Identity {
         let failed = |error: rustls::Error| RuntimeError::System {
             what: "TLS".to_owned(),
             why: error.to_string(),
+            hint: None,
         };
         let mut key = ED25519.to_vec();
         key.extend(auth::nonce()?);

@@ -475,6 +475,7 @@ impl Machine {
             | Payload::Verdict(_)
             | Payload::Decision(_)
             | Payload::Waits(_)
+            | Payload::Idle(_)
             | Payload::Thaw(_) => {
                 return Err(Breach::NotItsPart { kind });
             }

@@ -498,9 +498,11 @@ impl Machine {
                 self.guard.answered(from);
                 Ok(())
             }
-            Payload::Report(_) | Payload::Agreed(_) | Payload::Waits(_) | Payload::Thaw(_) => {
-                wrong(Breach::NotItsPart { kind })
-            }
+            Payload::Report(_)
+            | Payload::Agreed(_)
+            | Payload::Waits(_)
+            | Payload::Idle(_)
+            | Payload::Thaw(_) => wrong(Breach::NotItsPart { kind }),
         }
     }
 }
