@@ -265,7 +265,7 @@ def more_operations(framework, rank):
 
 
 def test_more_operations_over_every_framework(framework, on_ranks):
-    said = on_ranks(partial(more_operations, framework), ranks=3)
+    said = on_ranks(partial(more_operations, framework), ranks=3, timeout=120)
     for rank, out in enumerate(said):
         reduced = {
             "max": [[2, 2], [3, 0]],
@@ -307,7 +307,7 @@ def with_gaps(framework, rank):
 
 def test_arrays_with_gaps_are_copied_and_it_is_said_once(on_ranks):
     pytest.importorskip("torch", reason="torch is not installed: `allrail[torch]`")
-    for base, across, gathered, summed, said in on_ranks(partial(with_gaps, None)):
+    for base, across, gathered, summed, said in on_ranks(partial(with_gaps, None), timeout=120):
         expected = np.zeros((4, 6))
         expected[::2, ::-2] = 2 * np.arange(6.0).reshape(2, 3) + 1
         assert base == expected.tolist()

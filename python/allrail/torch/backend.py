@@ -138,6 +138,8 @@ class Group(dist.ProcessGroup):
 
     def _start_coalescing(self, device: torch.device) -> None:
         if device.type == "cpu":
+            # torch collects what is called from now on, and would after the error, too.
+            dist.distributed_c10d._world.pg_coalesce_state.pop(self, None)
             raise InputError(
                 "coalescing on a device is not supported by allrail; use `_coalescing_manager`"
                 " without `device`",
