@@ -15,6 +15,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -28,6 +29,7 @@ import engine  # noqa: E402
 import exchange  # noqa: E402
 import fabric as fabrics  # noqa: E402
 import loop  # noqa: E402
+import small  # noqa: E402
 import steps  # noqa: E402
 import torch._dynamo  # noqa: E402 - else `DistributedDataParallel` imports it in every worker
 import tune  # noqa: E402
@@ -37,7 +39,7 @@ from testbed import why_not  # noqa: E402
 
 OUT = Path("out/runtime")
 
-Row = Callable[[fabrics.Fabric, "Size"], list[Figure]]
+Row = Callable[[Any, "Size"], list[Figure]]
 
 
 class Size:
@@ -83,6 +85,8 @@ def _rows() -> dict[str, Row]:
         rows[f"cost-{name}"] = lambda _, size, name=name: cost.run(
             name, blocks=size.blocks, steps=size.steps
         )
+    for name in small.CASES:
+        rows[f"small-{name}"] = lambda _, size, name=name: small.run(name, blocks=2 * size.blocks)
     rows["tune"] = lambda _, size: tune.run(blocks=size.blocks, steps=size.steps)
     rows["loop"] = lambda _, size: loop.run(steps=4 if size.quick else 12)
     rows["backend-ddp"] = _backend("training")
@@ -101,14 +105,17 @@ def main() -> None:
     unknown = [name for name in options.rows if name not in rows]
     if unknown:
         parser.error(f"there is no row `{unknown[0]}`; rows are {', '.join(rows)}")
-    reason = why_not()
-    if reason:
-        parser.error(reason)
-    fabric = fabrics.measured(OUT)
-    print(f"# {fabric}", flush=True)
+    names = options.rows or list(rows)
+    shaped = [name for name in names if not name.startswith("small-")]
+    fabric = None
+    if shaped:
+        if reason := why_not():
+            parser.error(reason)
+        fabric = fabrics.measured(OUT)
+        print(f"# {fabric}", flush=True)
     print(head(), flush=True)
     found: list[Figure] = []
-    for name in options.rows or rows:
+    for name in names:
         figures = rows[name](fabric, Size(quick=options.quick))
         found += figures
         for figure in figures:

@@ -18,8 +18,10 @@ from allrail.errors import InputError  # noqa: E402
 from allrail.runtime import record as records  # noqa: E402
 from allrail.runtime.agreement import Agreement  # noqa: E402
 from allrail.runtime.predict import scenario  # noqa: E402
+from allrail.runtime.record import Mark  # noqa: E402
 from allrail.runtime.steps import OUTSIDE, steps_of  # noqa: E402
 from allrail.torch.native import Native  # noqa: E402
+from allrail.torch.observed import waiting  # noqa: E402
 from allrail.torch.store import store_of_job  # noqa: E402
 
 STEPS = 8
@@ -192,5 +194,39 @@ def test_a_record_is_written_when_a_model_is_released_and_holds_no_secret(on_ran
     assert [one["rank"] for one in found] == [0, 1]
     assert found[0]["settings"]["records"] > 1 << 16
     assert "secret" not in found[0]["settings"]
-    assert len(found[0]["timeline"]["exchanges"]) >= 3 * STEPS - 3
+    assert len(found[0]["timeline"]["exchanges"]) == STEPS  # both tensors in one pack
     assert [one.name for one in tmp_path.iterdir() if one.name.startswith(".")] == [".allrail.json"]
+
+
+def test_a_script_that_waits_for_much_of_its_time_is_told_once_what_to_set(on_ranks, monkeypatch):
+    monkeypatch.setattr("allrail.torch.scheduled.ADVISED_AFTER", 4)
+
+    def body(rank):
+        said = []
+        for late in (0.05, 0.0):  # of rank 1: the other one waits for it
+            model = nn.Linear(4, 4)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+            art.schedule(model, optimizer)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                for _ in range(8):
+                    time.sleep(0.02 + late * rank)
+                    model(torch.ones(1, 4)).sum().backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+            said.append([str(one.message) for one in caught if "waits for" in str(one.message)])
+            art.release(model)
+        return said
+
+    (much, little), others = on_ranks(body)
+    assert len(much) == 1
+    assert "exchange: auto" in much[0]
+    assert little == []
+    assert others == [[], []]
+
+
+def test_the_share_of_waits_counts_what_lies_between_ends_of_passes():
+    marks = [("wait", 0, 0, 10), ("round", -1, 20, 20), ("wait", 0, 15, 40), ("wait", 0, 90, 110)]
+    marks += [("round", -1, 120, 120), ("wait", 0, 120, 140)]
+    assert waiting([Mark(*each) for each in marks]) == 0.4
+    assert waiting([]) == 0

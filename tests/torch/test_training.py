@@ -226,6 +226,10 @@ def test_a_single_process_is_left_alone(on_ranks):
     assert on_ranks(body, ranks=1) == [(None, True)]
 
 
+ALONE = {"schema_version": 1, "schedule": {"tensor": {"pack": "0 B"}}}
+"""Of a job file: no gradient shares a pack."""
+
+
 def test_steps_are_made_where_the_forward_pass_needs_them(on_ranks):
     """Exchanges take until they are waited for; each module's entry makes its steps, no more."""
 
@@ -233,7 +237,7 @@ def test_steps_are_made_where_the_forward_pass_needs_them(on_ranks):
         torch.manual_seed(0)
         model = mlp()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        art.schedule(model, optimizer)
+        art.schedule(model, optimizer, job=ALONE)
         train(model, model, [optimizer], rank, steps=1)
         scheduled = art._of(model)[0]
         scheduled._transport.is_done = lambda *_: False
@@ -262,7 +266,7 @@ def test_gradients_leave_during_the_backward_pass(on_ranks):
         torch.manual_seed(0)
         model = mlp()
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        art.schedule(model, optimizer, transport="c10d")
+        art.schedule(model, optimizer, transport="c10d", job=ALONE)
         train(model, model, [optimizer], rank, steps=1)
         transport = art._of(model)[0]._carrier
         begun = []

@@ -188,11 +188,18 @@ pub struct JobTensor {
     /// Tensors are cut into pieces no larger, such as `256 KiB`. `auto`: the size of the largest plan for
     /// all-reduces in `plan`; else what suits the fabric and the model.
     pub partition: String,
+    /// Small gradients travel together in packs of so many bytes at most, such as `256 KiB`; `0 B` sends each
+    /// alone. `auto`: as large as a piece, and 1 MiB at most.
+    pub pack: String,
 }
 
 impl Default for JobTensor {
     fn default() -> Self {
-        Self { policy: settings::bytescheduler(), partition: AUTO.to_owned() }
+        Self {
+            policy: settings::bytescheduler(),
+            partition: AUTO.to_owned(),
+            pack: AUTO.to_owned(),
+        }
     }
 }
 
@@ -361,6 +368,7 @@ impl Job {
             plans: here.plans,
             tensor: tensor.policy,
             partition: None,
+            pack: settings::pack(),
             send_ahead,
             shared_memory: self.shared_memory,
             tls: self.tls,
@@ -379,6 +387,7 @@ impl Job {
         };
         settings.check().map_err(as_in_the_file)?;
         settings.partition = partition_of(&settings, &tensor.partition, here.bytes)?;
+        settings.pack = pack_of(&settings, &tensor.pack)?;
         let parameters: TensorParameters = settings.tensor_parameters();
         parameters.policy().map_err(|error| plans::wrong(&error))?;
         Ok(settings)
@@ -541,11 +550,7 @@ fn partition_of(
 ) -> Result<Option<Bytes>, RuntimeError> {
     let policy = tensor::named(&settings.tensor).map_err(|error| plans::wrong(&error))?;
     if wanted != AUTO {
-        let size = wanted.parse::<Bytes>().map_err(|error| {
-            let hint = format!("`auto`, or a size: {}", error.hint);
-            RuntimeError::setting("schedule.tensor.partition", wanted, error.why, hint)
-        });
-        return size.map(Some);
+        return size_of("schedule.tensor.partition", wanted).map(Some);
     }
     if settings.ranks == 1 || !policy.reads().contains(&"partition") {
         return Ok(None);
@@ -554,6 +559,22 @@ fn partition_of(
         Some(size) => Ok(Some(size)),
         None => partition::best(settings, bytes).map(Some),
     }
+}
+
+/// A pack is no larger than a piece, or it would be cut again; nor than what costs as much to copy as to send
+/// apart.
+fn pack_of(settings: &Settings, wanted: &str) -> Result<Bytes, RuntimeError> {
+    if wanted != AUTO {
+        return size_of("schedule.tensor.pack", wanted);
+    }
+    Ok(settings.partition.map_or(settings::pack(), |piece| piece.min(settings::pack())))
+}
+
+fn size_of(field: &str, wanted: &str) -> Result<Bytes, RuntimeError> {
+    wanted.parse::<Bytes>().map_err(|error| {
+        let hint = format!("`auto`, or a size: {}", error.hint);
+        RuntimeError::setting(field, wanted, error.why, hint)
+    })
 }
 
 /// Every value by its path, such as `timeouts.link`.

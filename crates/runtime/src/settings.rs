@@ -146,6 +146,9 @@ pub struct Settings {
     /// Tensors are cut into pieces no larger; as the policy has it where it is left out.
     #[serde(default)]
     pub partition: Option<Bytes>,
+    /// How many bytes of small tensors whoever registers them sends as one; a node does not ask.
+    #[serde(default = "pack")]
+    pub pack: Bytes,
     /// How much may wait in a socket that the link has not taken: less lets what is urgent overtake sooner,
     /// more asks for fewer calls.
     #[serde(default = "send_ahead")]
@@ -213,6 +216,9 @@ pub(crate) fn bytescheduler() -> String {
     "bytescheduler".to_owned()
 }
 
+pub(crate) fn pack() -> Bytes {
+    Bytes::new(1 << 20)
+}
 pub(crate) fn send_ahead() -> Bytes {
     Bytes::new(64 << 10)
 }

@@ -113,6 +113,7 @@ _ALIKE = (
     "programs",
     "tensor",
     "partition",
+    "pack",
     "plans",
 )
 _OWN = ("interface", "port")

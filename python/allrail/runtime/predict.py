@@ -2,8 +2,9 @@
 
 Nothing is fitted. From the record come the tensors, their order and sizes, and what computing took
 before and after each (the mean over the middle half of the steps); from the node's settings the
-fabric, the policies and the partition. One layer stands for each tensor, in the order of the
-forward pass, and one without parameters for all that is computed outside of the model.
+fabric, the policies and the partition. One layer stands for each tensor, or for small ones that
+travel together, in the order of the forward pass, and one without parameters for all that is
+computed outside of the model.
 
 Ignored: what allrail itself computes on the same cores; that gradients become ready in another
 order than that of the forward pass, turned round; messages that count the users of parameters.
@@ -17,7 +18,7 @@ from statistics import fmean
 from typing import Any
 
 from allrail.errors import InputError
-from allrail.runtime.record import Record
+from allrail.runtime.record import USERS, Record
 from allrail.runtime.steps import OUTSIDE, Step, middle_half
 
 _ITERATIONS = 4
@@ -78,7 +79,8 @@ def scenario(record: Record, steps: Sequence[Step]) -> dict[str, Any]:
     settings = record["settings"] or {}
     tensors = record["tensors"]
     steps = middle_half(steps, key=lambda step: step.computed)
-    order = sorted(range(len(tensors) - 1), key=lambda each: (tensors[each]["place"], -each))
+    travel = [each for each, row in enumerate(tensors) if row["name"] != USERS]
+    order = sorted(travel, key=lambda each: (tensors[each]["place"], -each))
     outside = _time([step.backward.get(OUTSIDE, 0) for step in steps])
     layers: list[dict[str, Any]] = [
         {"name": "outside", "parameters": 0, "flops": 0, "forward": "0 ps", "backward": outside}

@@ -38,6 +38,10 @@ _OUTPUT = "records"
 _NAME = re.compile(r"rank\d+-.+-restart\d+\.json\.gz")
 
 
+USERS = "which parameters are used"
+"""The name of what counts the users of parameters, where any travels alone."""
+
+
 class Mark(NamedTuple):
     """Something that a hook has seen.
 
@@ -79,8 +83,8 @@ class TensorRow(TypedDict):
 class Record(TypedDict):
     """What one rank has recorded of one model.
 
-    Keys: `tensors` in the order in which they become ready, with the bytes that travel, the last
-    one counts the users of parameters; `transport` by its class; `crosses`
+    Keys: `tensors` in the order in which they become ready, with the bytes that travel; small ones
+    that travel together are one, and one may be `USERS`; `transport` by its class; `crosses`
     says whether steps wait as late as the next forward pass; `settings` are those of the node,
     `timeline` and `report` what it says, all three None where there is none; `exchange` is what
     came of trying ways to exchange, or of planning anew.

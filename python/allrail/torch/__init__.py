@@ -35,6 +35,7 @@ from allrail.torch.compression import Compression, compression_of
 from allrail.torch.compression.compressed import Compressed, same_compression
 from allrail.torch.local import Local, check_every, same_every
 from allrail.torch.mesh import said_of, shape_of
+from allrail.torch.packs import PACK
 from allrail.torch.replan import Replan
 from allrail.torch.scheduled import Scheduled
 from allrail.torch.store import store_of_job
@@ -166,6 +167,7 @@ def schedule(
             hint="leave `tune` out, or name a transport: `auto`, `native` or `c10d`",
         )
     trace = folder()
+    pack = PACK
     if isinstance(transport, str):
         more: dict[str, Any] = {"transport of `schedule`": transport}
         if mesh is not None:
@@ -182,6 +184,7 @@ def schedule(
             chosen = plain(store, agreement)
         else:
             carrier = Carrier(transport, found, agreement, parameters, store=store, mesh=mesh)
+            pack = carrier.pack
             ways = ways_of(exchange, native=carrier.native)
             replans = _replans(found, carrier, ways[0])
             if replans or tune:
@@ -219,6 +222,7 @@ def schedule(
             cross_barrier=cross_barrier and crosses,
             broadcast_buffers=broadcast_buffers,
             sparse=sparse,
+            pack=0 if disabled or smaller is not None else pack,
             undo=undo,
             trace=trace,
             auto=auto,

@@ -80,7 +80,7 @@ class Barriers:
                 f"this step waits for all gradients: {because}; results are the same, the overlap"
                 " with the next forward pass is lost. This is said once; see docs/guides/torch.md",
                 BarrierWarning,
-                stacklevel=_depth_of_script(),
+                stacklevel=depth_of_script(),
             )
 
     @contextlib.contextmanager
@@ -97,7 +97,7 @@ class Barriers:
         self._noted.clear()
 
 
-def _depth_of_script() -> int:
+def depth_of_script() -> int:
     """How many calls up the user's own code is, as `stacklevel` of a warning in the caller."""
     frame: FrameType | None = sys._getframe(2)
     depth = 2

@@ -13,6 +13,7 @@ from typing import Any
 import torch.distributed as dist
 from torch import nn
 
+from allrail import _core
 from allrail.errors import InputError
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.environment import local_rank
@@ -81,6 +82,11 @@ class Carrier:
     def dimensions(self) -> list[tuple[int, float]]:
         """Of each dimension how many ranks it joins, and what plans are made with, Gb/s."""
         return [(each["size"], planned_gbps(each)) for each in self._settings["dimensions"]]
+
+    @property
+    def pack(self) -> int:
+        """How many bytes of small gradients travel together."""
+        return _core.parse_quantity("size", self._settings.get("pack", "1 MiB"))
 
     def plan_with(self, gbps: Sequence[float]) -> None:
         """Have transports that are made from now on plan with other bandwidths.

@@ -16,20 +16,27 @@ class Hook:
     Args:
         function: What it calls.
         compiled: What it calls instead where the module is part of a compiled graph.
+        idle: Whether there is nothing to do for a module, which is quickly said.
     """
 
     def __init__(
-        self, function: Callable[..., None], *, compiled: Callable[..., None] | None = None
+        self,
+        function: Callable[..., None],
+        *,
+        compiled: Callable[..., None] | None = None,
+        idle: Callable[[Any], bool] | None = None,
     ) -> None:
         # Nothing of it is compiled, whatever is compiled around it.
         self._function = torch.compiler.disable(function)
         self._compiled = self._function if compiled is None else torch.compiler.disable(compiled)
 
+        self._idle = idle
+
     def __call__(self, *args: Any) -> None:
         """Call the function."""
         if torch.compiler.is_compiling():
             self._compiled(*args)
-        else:
+        elif self._idle is None or not self._idle(args[0]):
             self._function(*args)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., None]:

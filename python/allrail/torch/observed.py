@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import time
+import warnings
 import weakref
 from collections.abc import Sequence
 from math import prod
@@ -21,12 +22,18 @@ import torch
 
 from allrail.errors import InputError
 from allrail.runtime import record as records
-from allrail.runtime.record import Marks, Record, TensorRow
-from allrail.torch.barrier import Barriers
+from allrail.runtime.record import USERS, Mark, Marks, Record, TensorRow
+from allrail.torch.barrier import Barriers, depth_of_script
 from allrail.torch.compression.compressed import Compressed
+from allrail.torch.packs import Pack
 from allrail.torch.transport import Transport
 
 _now = time.monotonic_ns
+
+ADVISED_AFTER = 64
+"""Rounds after which waits are looked at."""
+MUCH = 1 / 3
+"""Of the time: waiting for more of it is worth a word."""
 
 
 class Watched:
@@ -37,7 +44,7 @@ class Watched:
         marks: Where marks go.
 
     Attributes:
-        tensors: What was registered; the last one counts the users of parameters.
+        tensors: What was registered: packs by the name of their first tensor.
         places: Of each key, its place among them.
     """
 
@@ -47,7 +54,7 @@ class Watched:
         self.places: dict[int, int] = {}
         self._transport = transport
         self._add = marks.add
-        self._last = -1
+        self._users = -1
 
     def register(
         self,
@@ -62,8 +69,9 @@ class Watched:
         key = self._transport.register(name, dtype, shape, strides, place, group)
         self.places[key] = len(self.tensors)
         size = dtype.itemsize * prod(shape)
+        if name == USERS:
+            self._users = key
         self.tensors.append({"name": name, "bytes": size, "place": place})
-        self._last = key
         return key
 
     def submit(self, key: int, tensor: torch.Tensor) -> int:
@@ -110,9 +118,8 @@ class Watched:
     def _mark(self, key: int, submit: Any, tensor: torch.Tensor) -> int:
         start = _now()
         generation: int = submit(key, tensor)
-        # The count of users is sent when all gradients are: a backward pass is over.
-        kind = "round" if key == self._last else "submit"
-        self._add((kind, self.places[key], start, _now()))
+        if key != self._users:
+            self._add(("submit", self.places[key], start, _now()))
         return generation
 
 
@@ -125,6 +132,9 @@ class Observed:
         model: A name for files.
         crosses: Whether steps may be made as late as the next forward pass.
         trace: The folder that the record is written to at the end, if any.
+
+    Attributes:
+        running: What the module that was entered last uses, while a forward pass goes on.
     """
 
     def __init__(
@@ -139,6 +149,7 @@ class Observed:
         self.marks = Marks()
         self.watched = Watched(transport, self.marks)
         self._parts = (transport, self.watched, self.marks, barriers, model, crosses)
+        self.running: Pack | None = None
         self._forward = 0
         self.write = (
             _nothing
@@ -150,9 +161,34 @@ class Observed:
         """Return what was seen so far."""
         return _record(*self._parts)
 
-    def enter(self, key: int, start: int) -> None:
+    def round_over(self) -> None:
+        """Mark the end of a backward pass that has brought gradients."""
+        now = _now()
+        self.marks.add(("round", -1, now, now))
+
+    def advise(self) -> None:
+        """Say once, on rank 0, if much of a step is spent waiting, and what may be done about it.
+
+        What is seen is how long the script waits, not how long another way would take: that only a
+        trial tells, which the advice names.
+        """
+        if self.watched.rank != 0:
+            return
+        share = waiting(self.marks.all())
+        if share > MUCH:
+            warnings.warn(
+                f"this script waits for gradients in {100 * share:.0f} % of its time: little of"
+                " their exchange is hidden. With `exchange: auto` in allrail.yaml, allrail tries"
+                " the ways it has, that of `DistributedDataParallel` among them, for 48 steps and"
+                " keeps the fastest. This is said once",
+                RuntimeWarning,
+                stacklevel=depth_of_script(),
+            )
+
+    def enter(self, pack: Pack | None, start: int) -> None:
         """Mark a module's entry, with all that was waited for and stepped since `start`."""
-        place = self.watched.places.get(key, -1)
+        self.running = pack
+        place = -1 if pack is None else self.watched.places.get(pack.key, -1)
         if place >= 0:
             self.marks.add(("enter", place, start, _now()))
 
@@ -162,9 +198,27 @@ class Observed:
 
     def forward_ends(self) -> None:
         """Mark its end."""
+        self.running = None
         if self._forward:
             self.marks.add(("forward", -1, self._forward, _now()))
             self._forward = 0
+
+
+def waiting(marks: Sequence[Mark]) -> float:
+    """Return in which share of the time a script waits, from the first end of a pass to the last.
+
+    Args:
+        marks: What was seen, by its end.
+    """
+    rounds = [mark.end for mark in marks if mark.kind == "round"]
+    if len(rounds) < 2 or rounds[0] == rounds[-1]:
+        return 0.0
+    spent = sum(
+        mark.end - max(mark.start, rounds[0])
+        for mark in marks
+        if mark.kind == "wait" and rounds[0] < mark.end <= rounds[-1]
+    )
+    return spent / (rounds[-1] - rounds[0])
 
 
 def _nothing() -> None:

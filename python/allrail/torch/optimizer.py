@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import operator
 import threading
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -28,7 +29,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from allrail.errors import InputError, TrainingError
 from allrail.torch.barrier import Barriers
-from allrail.torch.behaviour import Behaviour, advance, step_of
+from allrail.torch.behaviour import Behaviour, advance, step_of, types_stepped_together
 from allrail.torch.gradients import Exchange
 from allrail.torch.hooks import run_uncompiled
 from allrail.torch.parameter import Pending, Slot, Watched, gradient_of, set_gradient
@@ -36,6 +37,7 @@ from allrail.torch.states import mark_pending, unwatch_state, watch_state
 from allrail.torch.touch import Memory, Unstepped
 from allrail.torch.undo import Undo
 
+_FOREACH: tuple[dict[str, Any], ...] = ({}, {"foreach": True})
 _MARKS = ("_wrapped_by_lr_sched", "_with_counter")
 _making = threading.RLock()
 """Held while steps are made: any thread that touches a parameter makes its step."""
@@ -56,7 +58,7 @@ class Stepper:
 
     Attributes:
         asked: How many steps were asked for.
-        pending: The slots whose step was asked for and is not made yet, by their index.
+        pending: Steps that were asked for and are not made yet, in the order of the groups.
         crossed: Whether steps were asked for while their gradients were in flight, since the last
             time that all were made.
     """
@@ -85,37 +87,46 @@ class Stepper:
         self._settle = settle
         self._memory = memory
         self._class_step = step_of(optimizer)
+        # Large ones are stepped as they would be: together they would need memory for all at once.
+        self._foreach = types_stepped_together(optimizer)
         self._handles: list[Any] = []
         self._replaced: dict[str, Any] = {}
         self._mine: dict[str, Any] = {}
         self._detached = False
-        self.pending: dict[int, Slot] = {}
+        self.pending: dict[Pending, None] = {}
         self.crossed = False
+        self._seen: list[list[torch.Tensor]] = []
+        self._together: list[tuple[list[Slot], list[int]]] = []
+        self._others: list[tuple[int, torch.Tensor]] = []
         run_uncompiled(Stepper.make)
         self._attach()
 
-    def make(self, slots: Iterable[Slot]) -> None:
-        """Make the pending steps of these slots, waiting for their gradients."""
+    def make(self, pendings: Iterable[Pending]) -> None:
+        """Make steps that are pending, waiting for their gradients."""
         with _making:
-            due = [slot for slot in slots if slot.pending is not None]
-            while due:
-                settings = due[0].pending.settings  # type: ignore[union-attr]
-                together = [
-                    s for s in due if s.pending is not None and s.pending.settings is settings
-                ]
-                due = [slot for slot in due if slot not in together]
+            rounds: dict[int, list[Pending]] = {}
+            for pending in pendings:
+                if pending in self.pending:
+                    rounds.setdefault(id(pending.settings), []).append(pending)
+            for together in rounds.values():
                 with plain_surroundings(self._device):
                     self._make_together(together)
 
     def touch(self, slots: Sequence[Slot]) -> None:
         """Somebody reads or writes these parameters: make their steps first."""
-        if any(slot.pending is not None and slot.pending.crossed for slot in slots):
-            self._barriers.note("parameter", slots[0].name)
-        self.make(slots)
+        self._touch({slot.pending: None for slot in slots if slot.pending is not None})
+
+    def _touch(self, pendings: dict[Pending, None]) -> None:
+        for pending in pendings:
+            if pending.crossed:
+                self._barriers.note("parameter", pending.slots[0].name)
+                break
+        self.make(list(pendings))
 
     def make_all(self) -> None:
         """Make all pending steps of this optimizer."""
-        self.make(list(self.pending.values()))
+        if self.pending:
+            self.make(list(self.pending))
         self.crossed = False
 
     def steps(self) -> dict[str, int]:
@@ -126,7 +137,10 @@ class Stepper:
             for parameter in group["params"]
             if parameter in self._slots
         )
-        return {slot.name: self.asked - (slot.index in self.pending) for slot in slots}
+        return {
+            slot.name: self.asked - (slot.pending is not None and slot.pending.stepper is self)
+            for slot in slots
+        }
 
     def detach(self) -> None:
         """Give the optimizer its own methods back."""
@@ -182,8 +196,8 @@ class Stepper:
 
     def _step(self, closure: Any) -> Any:
         optimizer = self._optimizer
-        self._check_groups()
         if self._why_whole:
+            self._check_groups()
             return self._step_whole(closure)
         loss = None
         if closure is not None:
@@ -191,6 +205,7 @@ class Stepper:
             with torch.enable_grad():
                 loss = closure()
         self._exchange.close()
+        self._check_groups()
         before = getattr(torch_optimizer, "_global_optimizer_pre_hooks", {})
         for hook in (*before.values(), *optimizer._optimizer_step_pre_hooks.values()):
             if hook != self._own_step:
@@ -237,90 +252,104 @@ class Stepper:
 
     def _note_steps(self) -> None:
         """Mark every parameter that has a gradient, or gets one, as to be stepped."""
-        optimizer = self._optimizer
         settings = [
             {name: _kept(value) for name, value in group.items() if name != "params"}
-            for group in optimizer.param_groups
+            for group in self._optimizer.param_groups
         ]
-        parameters = [
-            (place, parameter)
-            for place, group in enumerate(optimizer.param_groups)
-            for parameter in group["params"]
-            if parameter in self._slots
-        ]
-        for group in optimizer.param_groups:
+        for group in self._optimizer.param_groups:
             advance(group, self._counters)
         # What no forward pass has asked for since the last step still has that step before it.
-        self.make([self._slots[parameter] for _, parameter in parameters])
+        self.make(list(self.pending))
         self.asked += 1
-        ready = []
-        for place, parameter in parameters:
-            slot = self._slots[parameter]
-            gradient = gradient_of(parameter)
-            if gradient is None and slot.flight is None:
+        for slots, groups in self._together:
+            if (pending := self._note(settings, slots, groups)) is not None:
+                self.pending[pending] = None
+                self.crossed = self.crossed or pending.crossed
+        ready: list[Pending] = []
+        waiting: list[Pending] = []
+        for pending in self.pending:
+            (ready if pending.is_done() else waiting).append(pending)
+        for pending in waiting:
+            self._memory.look(pending.slots)
+        for pending in waiting:
+            if alias := next(filter(self._memory.has_others, pending.slots), None):
+                self._barriers.note("alias", alias.name)
+                ready.append(pending)
                 continue
-            version, crossed = parameter._version, slot.flight is not None
-            slot.pending = Pending(self, place, settings, gradient, slot.flight, version, crossed)
-            self.pending[slot.index] = slot
-            if slot.pending.is_done():
-                ready.append(slot)
-            elif self._memory.has_others(slot):
-                self._barriers.note("alias", slot.name)
-                ready.append(slot)
-            else:
-                parameter.__class__ = Unstepped
-            self.crossed = self.crossed or crossed
-        watch_state(optimizer, lambda: self.touch(list(self.pending.values())))
+            for slot in pending.slots:
+                slot.parameter.__class__ = Unstepped
+        watch_state(self._optimizer, lambda: self._touch(self.pending))
         self.make(ready)
-        mark_pending(optimizer, pending=bool(self.pending))
+        mark_pending(self._optimizer, pending=bool(self.pending))
 
-    def _make_together(self, slots: Sequence[Slot]) -> None:
-        """Step parameters whose steps were asked for at once."""
-        pendings = [(slot, slot.pending) for slot in slots if slot.pending is not None]
+    def _note(
+        self, settings: list[dict[str, Any]], slots: list[Slot], groups: list[int]
+    ) -> Pending | None:
+        """Note the steps of the parameters of one pack."""
+        flight = slots[0].flight
+        if flight is not None:
+            if all(slot.keep for slot in slots):
+                return Pending(self, settings, slots, groups, (), flight)
+            flight.finish()  # the script has put other gradients in the place of some
+        gradients = [gradient_of(slot.parameter) for slot in slots]
+        if any(gradient is None for gradient in gradients):
+            have = [place for place, gradient in enumerate(gradients) if gradient is not None]
+            if not have:
+                return None
+            slots, groups = [slots[place] for place in have], [groups[place] for place in have]
+            gradients = [gradients[place] for place in have]
+        return Pending(self, settings, slots, groups, gradients, None)
+
+    def _make_together(self, pendings: Sequence[Pending]) -> None:
+        """Make steps that were asked for at once."""
         try:
-            final = [pending.final_gradient() for _, pending in pendings]
+            final = [pending.final_gradients() for pending in pendings]
         except TrainingError as error:
             raise self._unmade(error) from None
-        for slot, pending in pendings:
-            slot.parameter.__class__ = nn.Parameter  # as the optimizer knows it
-            if slot.parameter._version != pending.written:
-                raise TrainingError(
-                    "it was written to while its step was pending",
-                    field=slot.name,
-                    hint="call `allrail.torch.synchronize()` before you change parameters yourself",
-                )
-        groups: dict[int, list[torch.Tensor]] = {}
+        for pending in pendings:
+            for slot in pending.slots:
+                slot.parameter.__class__ = nn.Parameter  # as the optimizer knows it
+            _check_unwritten(pending)
+        groups: dict[tuple[int, bool], list[torch.Tensor]] = {}
         gradients: list[tuple[Slot, torch.Tensor]] = []
-        settings: list[dict[str, Any]] = []
-        for (slot, pending), gradient in zip(pendings, final, strict=True):
-            settings, slot.pending = pending.settings, None
-            del self.pending[slot.index]
-            if gradient is not None:
-                groups.setdefault(pending.group, []).append(slot.parameter)
-                gradients.append((slot, gradient))
+        for pending, each in zip(pendings, final, strict=True):
+            del self.pending[pending]
+            first = pending.slots[0].parameter
+            small = len(pending.slots) > 1 and first.dtype in self._foreach
+            for slot, group, gradient in zip(pending.slots, pending.groups, each, strict=True):
+                slot.pending = None
+                if gradient is not None:
+                    groups.setdefault((group, small), []).append(slot.parameter)
+                    gradients.append((slot, gradient))
         mark_pending(self._optimizer, pending=False)
         if gradients:
-            view = [{**settings[place], "params": groups[place]} for place in sorted(groups)]
+            settings = pendings[0].settings
+            view = [
+                {**settings[place], "params": groups[place, small]} | _FOREACH[small]
+                for place, small in sorted(groups)
+            ]
             if self._undo is not None:
                 self._undo.keep(slot for slot, _ in gradients)
             self._run(view, gradients)
-        for slot, _ in pendings:
-            slot.parameter.__class__ = Watched
+        for pending in pendings:
+            for slot in pending.slots:
+                slot.parameter.__class__ = Watched
         mark_pending(self._optimizer, pending=bool(self.pending))
         if self._undo is not None and not self.pending:
             self._undo.forget()
 
     def _unmade(self, error: TrainingError) -> TrainingError:
         """The last step cannot be made by all parameters: say which have, or take it back."""
-        made, left = self.asked, len(self.pending)
+        made, left = self.asked, sum(len(pending.slots) for pending in self.pending)
         if self._undo is not None:
             self._undo.take_back()
             mark_pending(self._optimizer, pending=False)
             for group in self._optimizer.param_groups:
                 advance(group, {name: -each for name, each in self._counters.items()})
-            for slot in self.pending.values():
-                slot.pending = None
-                slot.parameter.__class__ = Watched
+            for pending in self.pending:
+                for slot in pending.slots:
+                    slot.pending = None
+                    slot.parameter.__class__ = Watched
             self.pending.clear()
             self.crossed = False
             self.asked -= 1
@@ -337,16 +366,19 @@ class Stepper:
         """Run the optimizer's step on a view of its groups."""
         optimizer = self._optimizer
         groups = optimizer.param_groups
-        shown = [gradient_of(slot.parameter) for slot, _ in gradients]
+        shown = []
         for slot, gradient in gradients:
-            set_gradient(slot.parameter, gradient)
+            parameter = slot.parameter
+            if (now := gradient_of(parameter)) is not gradient:
+                shown.append((parameter, now))
+                set_gradient(parameter, gradient)
         optimizer.param_groups = view
         try:
             self._class_step(optimizer)
         finally:
             optimizer.param_groups = groups
-            for (slot, _), gradient_shown in zip(gradients, shown, strict=True):
-                set_gradient(slot.parameter, gradient_shown)
+            for parameter, now in shown:
+                set_gradient(parameter, now)
 
     def _zero_grad(self, *, set_to_none: bool) -> None:
         self._exchange.close()
@@ -354,22 +386,44 @@ class Stepper:
             clear_all = self._before("zero_grad")  # of what wraps an optimizer it may do more
             clear_all() if set_to_none else clear_all(set_to_none=False)
             return
+        slots = self._slots
         with torch._C.DisableTorchFunctionSubclass():  # no values of parameters are used
             for group in self._optimizer.param_groups:
                 for parameter in group["params"]:
-                    clear(parameter, self._slots.get(parameter), set_to_none=set_to_none)
+                    clear(parameter, slots.get(parameter), set_to_none=set_to_none)
 
     def _check_groups(self) -> None:
-        for place, group in enumerate(self._optimizer.param_groups):
-            for parameter in group["params"]:
-                if parameter not in self._slots and gradient_of(parameter) is not None:
-                    raise InputError(
-                        "it has a parameter with a gradient that was not there, or frozen, when the"
-                        " model was scheduled: nobody exchanges it",
-                        field=f"param_groups[{place}]",
-                        hint="add every parameter, and let it require gradients, before"
-                        " `allrail.torch.schedule`; it may be frozen after",
-                    )
+        """Look whether the groups are those of the last step; refuse what nobody exchanges."""
+        now = [group["params"] for group in self._optimizer.param_groups]
+        if len(now) != len(self._seen) or not all(map(_same, now, self._seen)):
+            self._look_at_groups(now)
+        for place, parameter in self._others:
+            if gradient_of(parameter) is not None:
+                raise InputError(
+                    "it has a parameter with a gradient that was not there, or frozen, when the"
+                    " model was scheduled: nobody exchanges it",
+                    field=f"param_groups[{place}]",
+                    hint="add every parameter, and let it require gradients, before"
+                    " `allrail.torch.schedule`; it may be frozen after",
+                )
+
+    def _look_at_groups(self, now: list[list[torch.Tensor]]) -> None:
+        """Sort parameters by what they travel in."""
+        packs: dict[int, tuple[list[Slot], list[int]]] = {}
+        self._others = []
+        for place, parameters in enumerate(now):
+            for parameter in parameters:
+                slot = self._slots.get(parameter)
+                if slot is None:
+                    self._others.append((place, parameter))
+                    continue
+                alone = slot.pack is None
+                slots, groups = packs.setdefault(id(slot if alone else slot.pack), ([], []))
+                slots.append(slot)
+                groups.append(place)
+        self._together = list(packs.values())
+        # Before the first round nothing is known of packs: look again then.
+        self._seen = [list(each) for each in now] if self._exchange.packs else []
 
     def _count(self) -> None:
         """Tell learning rate schedulers that a step was asked for."""
@@ -380,21 +434,37 @@ class Stepper:
 
 
 def clear(parameter: torch.Tensor, slot: Slot | None, *, set_to_none: bool) -> None:
-    """Do what `zero_grad` does to one parameter, without waiting for its gradient."""
+    """Do what `zero_grad` does to one parameter, without waiting for its gradient.
+
+    No round is open.
+    """
+    if slot is not None and slot.flight is not None:
+        # Whether there is one, to be zero then, may only be known when the exchange is over.
+        slot.zeroed = not set_to_none and (slot.keep or slot.zeroed)
+        slot.keep = False
     gradient = gradient_of(parameter)
-    flight = None if slot is None else slot.flight
-    if slot is not None:
-        slot.drop(slot)
     if gradient is None:
-        # Whether there is one, to be zero then, is known when the exchange is over.
-        if flight is not None:
-            flight.zeroed = not set_to_none
-    elif set_to_none:
+        return
+    if set_to_none:
         set_gradient(parameter, None)
-    elif flight is not None or (slot is not None and slot.pending is not None):
+    elif slot is not None and (slot.flight is not None or slot.pending is not None):
         set_gradient(parameter, torch.zeros_like(gradient))
     else:
         gradient.detach_().zero_()
+
+
+def _same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:
+    return len(one) == len(other) and all(map(operator.is_, one, other))
+
+
+def _check_unwritten(pending: Pending) -> None:
+    for slot, version in zip(pending.slots, pending.written, strict=True):
+        if slot.parameter._version != version:
+            raise TrainingError(
+                "it was written to while its step was pending",
+                field=slot.name,
+                hint="call `allrail.torch.synchronize()` before you change parameters yourself",
+            )
 
 
 def _kept(value: Any) -> Any:

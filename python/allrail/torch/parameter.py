@@ -13,7 +13,7 @@ allrail.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, SupportsIndex
 
@@ -22,124 +22,75 @@ from torch import nn
 
 if TYPE_CHECKING:
     from allrail.torch.optimizer import Stepper
+    from allrail.torch.packs import Flight, Pack
     from allrail.torch.sparse import SparseFlight
-    from allrail.torch.transport import Transport
 
 _GRAD = torch.Tensor.grad
 SLOT = "_allrail_slot"
 """What a scheduled parameter's dictionary calls its slot."""
 
 
-def gradient_of(parameter: torch.Tensor) -> torch.Tensor | None:
-    """Return `parameter.grad` as it is, without waiting."""
-    return _GRAD.__get__(parameter)
+gradient_of: Callable[[torch.Tensor], torch.Tensor | None] = _GRAD.__get__
+"""Returns `parameter.grad` as it is, without waiting."""
+
+set_gradient: Callable[[torch.Tensor, torch.Tensor | None], None] = _GRAD.__set__
+"""Sets `parameter.grad`, without further effects."""
 
 
-def set_gradient(parameter: torch.Tensor, gradient: torch.Tensor | None) -> None:
-    """Set `parameter.grad`, without further effects."""
-    _GRAD.__set__(parameter, gradient)
-
-
-@dataclass
-class Users:
-    """Which parameters some rank had a gradient for in a round: a number above 0 where one had."""
-
-    transport: Transport
-    key: int
-    counts: torch.Tensor
-    generation: int
-    _over: bool = False
-
-    def any(self, index: int) -> bool:
-        """Whether a rank used the parameter of this index; waits for the answer."""
-        if not self._over:
-            self.transport.wait(self.key, self.generation)
-            self._over = True
-        return bool(self.counts[index] > 0)
-
-
-@dataclass
-class Flight:
-    """The exchange of one gradient.
-
-    Attributes:
-        buffer: The tensor that is summed in place.
-        target: Where the mean belongs if this rank's backward pass did not use the parameter: its
-            gradient at that time, or None if it had none. Else `buffer` itself.
-        users: Tells whether any rank used it; None where this rank did.
-        keep: Whether the parameter's `grad` still stands for this gradient.
-        zeroed: Whether `grad` was set to zero since, if there is one at all.
-    """
-
-    slot: Slot
-    transport: Transport
-    generation: int
-    buffer: torch.Tensor
-    target: torch.Tensor | None
-    users: Users | None = None
-    keep: bool = True
-    zeroed: bool = False
-    over: bool = False
-
-    def is_done(self) -> bool:
-        """Whether `finish` would return at once, as far as that is known."""
-        return self.over or self.transport.is_done(self.slot.key, self.generation)
-
-    def finish(self) -> torch.Tensor | None:
-        """Wait for the exchange; return the mean gradient, None if no rank has one."""
-        if self.over:
-            return self.target
-        self.transport.wait(self.slot.key, self.generation)
-        self.over = True
-        if self.slot.flight is self:
-            self.slot.flight = None
-        if self.target is not self.buffer and (
-            self.users is None or self.users.any(self.slot.index)
-        ):
-            self._deliver()
-        return self.target
-
-    def _deliver(self) -> None:
-        """Put the mean where the gradient is expected."""
-        if self.target is not None:
-            with torch.no_grad():
-                self.target.copy_(self.buffer)
-            return
-        self.target = self.buffer
-        if self.keep:
-            set_gradient(self.slot.parameter, self.buffer)
-        elif self.zeroed:
-            set_gradient(self.slot.parameter, torch.zeros_like(self.buffer))
-
-
-@dataclass
 class Pending:
-    """A step that was asked for and is not made yet.
+    """Steps that were asked for at once and are not made yet: of the parameters of one pack.
 
     Attributes:
-        stepper: The optimizer that makes it.
-        group: The parameter's place among its groups.
-        settings: The hyperparameters of all groups when the step was asked for.
-        gradient: The gradient to step with, unless `flight` brings it.
-        written: The parameter's version then: nobody may write to it meanwhile.
-        crossed: Whether the gradient was still in flight.
+        stepper: The optimizer that makes them.
+        settings: The hyperparameters of all groups when the steps were asked for.
+        slots: The parameters.
+        groups: Of each, its place among the optimizer's groups.
+        gradients: Of each, the gradient to step with, unless `flight` brings it.
+        written: Their versions then: nobody may write to them meanwhile.
+        crossed: Whether gradients were still in flight.
     """
 
-    stepper: Stepper
-    group: int
-    settings: list[dict[str, Any]]
-    gradient: torch.Tensor | None
-    flight: Flight | SparseFlight | None
-    written: int
-    crossed: bool
+    __slots__ = (
+        "crossed",
+        "flight",
+        "gradients",
+        "groups",
+        "settings",
+        "slots",
+        "stepper",
+        "written",
+    )
+
+    def __init__(
+        self,
+        stepper: Stepper,
+        settings: list[dict[str, Any]],
+        slots: Sequence[Slot],
+        groups: Sequence[int],
+        gradients: Sequence[torch.Tensor | None],
+        flight: Flight | SparseFlight | None,
+    ) -> None:
+        self.stepper = stepper
+        self.settings = settings
+        self.slots = slots
+        self.groups = groups
+        self.gradients = gradients
+        self.flight = flight
+        self.crossed = flight is not None
+        self.written = [slot.parameter._version for slot in slots]
+        for slot in slots:
+            slot.pending = self
 
     def is_done(self) -> bool:
-        """Whether the step can be made without waiting."""
+        """Whether the steps can be made without waiting."""
         return self.flight is None or self.flight.is_done()
 
-    def final_gradient(self) -> torch.Tensor | None:
-        """Wait for the gradient and return it."""
-        return self.gradient if self.flight is None else self.flight.finish()
+    def final_gradients(self) -> Sequence[torch.Tensor | None]:
+        """Wait for the gradients and return them; None where a parameter is not to be stepped."""
+        if self.flight is None:
+            return self.gradients
+        means = self.flight.finish()
+        return [means[slot.position] for slot in self.slots]
 
 
 @dataclass(eq=False)
@@ -148,15 +99,18 @@ class Slot:
 
     Attributes:
         index: Its place among the model's trainable parameters.
-        key: What the transport calls it; -1 before it is registered.
         layout: The type, shape and strides that it is registered with.
         read: Called before `grad` is read.
         drop: Called before `grad` is set.
         settle: Called before a copy is taken, with why: all pending steps are made.
+        pack: What its gradients travel in; None before that is known, and where they are sparse.
+        position: Its place in the pack.
+        flight: The exchange of its gradient, until that is over.
+        keep: Whether `grad` still stands for the gradient in flight.
+        zeroed: Whether `grad` was set to zero since, if there is one at all.
         fires: How many gradients the backward pass that is going on has brought.
         used: Whether a gradient came since the last exchange.
         late: Whether several gradients may come in one backward pass, so that only its end is safe.
-        sent: Whether the exchange of the round that is open has begun.
         sparse: Whether its gradients travel as rows and their places.
     """
 
@@ -166,14 +120,16 @@ class Slot:
     read: Callable[[Slot], None]
     drop: Callable[[Slot], None]
     settle: Callable[[str], None]
-    key: int = -1
     layout: tuple[torch.dtype, tuple[int, ...], tuple[int, ...]] | None = None
+    pack: Pack | None = None
+    position: int = 0
     flight: Flight | SparseFlight | None = None
     pending: Pending | None = None
+    keep: bool = True
+    zeroed: bool = False
     fires: int = 0
     used: bool = False
     late: bool = False
-    sent: bool = False
     sparse: bool = False
     handles: list[Any] = field(default_factory=list)
 

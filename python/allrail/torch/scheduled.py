@@ -32,9 +32,10 @@ from allrail.torch.claims import Claim
 from allrail.torch.compression.compressed import Compressed
 from allrail.torch.gradients import Exchange
 from allrail.torch.hooks import Hook
-from allrail.torch.observed import Observed
+from allrail.torch.observed import ADVISED_AFTER, Observed
 from allrail.torch.optimizer import Stepper, clear, in_transform
-from allrail.torch.parameter import Slot, unwatch, watch
+from allrail.torch.packs import broadcast
+from allrail.torch.parameter import Pending, Slot, unwatch, watch
 from allrail.torch.replan import measured, table_of
 from allrail.torch.touch import Memory, follow, unfollow
 from allrail.torch.transport import Transport
@@ -56,6 +57,7 @@ class Scheduled:
         cross_barrier: Whether a step may be made as late as the next forward pass.
         broadcast_buffers: Whether every forward pass in training begins with rank 0's buffers.
         sparse: What becomes of sparse gradients: `refuse`, `densify` or `gather`.
+        pack: How many bytes of small tensors travel together; 0 sends each alone.
         undo: Whether a step that not all parameters can make is taken back.
         trace: The folder that what was seen is written to at the end, if any.
         auto: What may put another one in the place of this one, between two steps.
@@ -72,6 +74,7 @@ class Scheduled:
         cross_barrier: bool,
         broadcast_buffers: bool,
         sparse: str,
+        pack: int,
         undo: bool,
         trace: Path | None,
         auto: Switch | None = None,
@@ -93,6 +96,10 @@ class Scheduled:
         self._crosses = cross_barrier
         self._undoes = undo
         self._broadcasts = broadcast_buffers
+        self._pack = pack
+        # Who has asked for trials, or for the plain way, needs no advice.
+        self._advises = auto is None and cross_barrier
+        self._with_buffers = [module for module in model.modules() if module._buffers]
         self._buffers_due = True
         self._recorder: Recorder | None = None
         self._seen = False
@@ -100,6 +107,7 @@ class Scheduled:
         self._running = False
         self._auto = auto
         self._handles: list[Any] = []
+        self._guards: dict[nn.Module, Any] = {}
         self._undo: list[Callable[[], None]] = []
         mine = [
             [name, str(each.dtype), list(each.shape), list(each.stride())]
@@ -124,6 +132,8 @@ class Scheduled:
             still_held=self._claim.check_held,
             wait_at_end=not cross_barrier,
             sparse=sparse,
+            pack=pack,
+            round_over=self.observed.round_over,
         )
         self._steppers: list[Stepper] = []
         self._attach()
@@ -202,7 +212,7 @@ class Scheduled:
         self.exchange.detach()
         for stepper in self._steppers:
             stepper.detach()
-        for handle in self._handles:
+        for handle in (*self._handles, *self._guards.values()):
             handle.remove()
         for undo in self._undo:
             undo()
@@ -259,13 +269,14 @@ class Scheduled:
                     Hook(lambda *_: self.settle("load_state_dict"))
                 ),
             ]
-        vars(model)["zero_grad"] = _ZeroGrad(self._slots, model)
+        vars(model)["zero_grad"] = _ZeroGrad(self._slots, self.exchange, model)
         self._undo.append(lambda: vars(model).pop("zero_grad", None))
 
     def _guard(self, module: nn.Module) -> None:
         """Have the module wait, when it is entered, for the parameters that it uses."""
         if module._compiled_call_impl is None:
-            self._handles.append(module.register_forward_pre_hook(Hook(self._enter), prepend=True))
+            hook = Hook(self._enter, idle=self._idle)
+            self._guards[module] = module.register_forward_pre_hook(hook, prepend=True)
         else:
             self._wrap_compiled(module, self._enter)
 
@@ -300,29 +311,30 @@ class Scheduled:
 
     # -- in each step
 
+    def _idle(self, module: nn.Module) -> bool:
+        """Whether nothing is pending of what the module uses, nor anything new to be marked."""
+        slots = self._waits.get(module, ())
+        return all(slot.pending is None for slot in slots) and (
+            not slots or slots[0].pack is self.observed.running
+        )
+
     def _enter(self, module: nn.Module, *_: Any) -> None:
         slots = self._waits.get(module)
         if slots is None:
             return
         start = time.monotonic_ns()
-        due = [slot for slot in slots if slot.pending is not None]
+        due = {slot.pending: None for slot in slots if slot.pending is not None}
         if due:
             self._make(due)
-        self.observed.enter(slots[0].key, start)
+        self.observed.enter(slots[0].pack, start)
 
-    def _make(self, due: list[Slot]) -> None:
+    def _make(self, due: dict[Pending, None]) -> None:
         """Make steps; while their gradients are under way, make others that are ready."""
-        if not all(slot.pending is None or slot.pending.is_done() for slot in due):
+        if not all(pending.is_done() for pending in due):
             for stepper in self._steppers:
-                stepper.make(
-                    slot
-                    for slot in list(stepper.pending.values())
-                    if slot.pending is not None and slot.pending.is_done()
-                )
-        for stepper in {
-            id(s.pending.stepper): s.pending.stepper for s in due if s.pending
-        }.values():
-            stepper.make(slot for slot in due if slot.index in stepper.pending)
+                stepper.make([pending for pending in stepper.pending if pending.is_done()])
+        for stepper in self._steppers:
+            stepper.make(due)
 
     def _before_graph(self, module: nn.Module, *_: Any) -> None:
         """The model is called within a graph that was compiled around it: no watching there."""
@@ -341,12 +353,15 @@ class Scheduled:
         self._running = True
         self.observed.forward_begins()
         self.exchange.close()
+        if self.exchange.rounds >= ADVISED_AFTER and self._advises:
+            self._advises = False
+            self.observed.advise()
         if self._auto is not None and (other := self._auto.other()) is not None:
             # Hooks of this forward pass were looked up before those of the other one were there.
             other._before_graph(module) if self._in_graph else other._before_model(module)
             return
         if self._broadcasts and self._buffers_due:
-            self._broadcast(list(self.model.buffers()))
+            self._broadcast(self._buffers())
         if not self._seen and self._crosses and not is_compiled(self.model):
             self._seen = True
             self._recorder = Recorder(self.model, self._slots)
@@ -361,6 +376,8 @@ class Scheduled:
             recorder, self._recorder = self._recorder, None
             recorder.stop()
             self._waits = entries(self.model, self._slots, recorder)
+            for module in set(self._guards) - set(self._waits):
+                self._guards.pop(module).remove()
 
     def _look_from_elsewhere(self, cause: str) -> None:
         """Parameters may be used now, by what no module's entry waits for.
@@ -390,12 +407,17 @@ class Scheduled:
             # Where all others have ended, there is nobody to give them to.
             alone = self._transport.rank == 0
             with contextlib.suppress(*[TrainingError] * alone):
-                self._broadcast(list(self.model.buffers()))
+                self._broadcast(self._buffers())
+
+    def _buffers(self) -> list[torch.Tensor]:
+        """The buffers of the modules that had some when the model was scheduled."""
+        found = (each for module in self._with_buffers for each in module._buffers.values())
+        return list({id(each): each for each in found if each is not None}.values())
 
     def _broadcast(self, tensors: list[torch.Tensor]) -> None:
         if tensors:
             with torch.no_grad():
-                self._transport.broadcast(tensors)
+                broadcast(self._transport, tensors, self._pack)
 
 
 def _decide(said: list[dict[str, Any]]) -> dict[str, Any]:
@@ -409,8 +431,11 @@ def _decide(said: list[dict[str, Any]]) -> dict[str, Any]:
 class _ZeroGrad:
     """`zero_grad` of a scheduled module: clears gradients without waiting for them."""
 
-    def __init__(self, slots: dict[torch.Tensor, Slot], model: nn.Module) -> None:
+    def __init__(
+        self, slots: dict[torch.Tensor, Slot], exchange: Exchange, model: nn.Module
+    ) -> None:
         self._slots = slots
+        self._exchange = exchange
         self._model = weakref.ref(model)
 
     def __call__(self, set_to_none: bool = True) -> None:  # noqa: FBT001, FBT002 - torch's signature
@@ -418,6 +443,7 @@ class _ZeroGrad:
         model = self._model()
         if model is None:
             return
+        self._exchange.close()
         with torch._C.DisableTorchFunctionSubclass():  # no values of parameters are used
             for parameter in model.parameters():
                 clear(parameter, self._slots.get(parameter), set_to_none=set_to_none)

@@ -16,7 +16,8 @@ from dataclasses import dataclass
 
 import torch
 
-from allrail.torch.parameter import Slot, Users, gradient_of, set_gradient
+from allrail.torch.packs import Users, show
+from allrail.torch.parameter import Slot, gradient_of, set_gradient
 from allrail.torch.transport import Transport
 
 
@@ -26,8 +27,9 @@ class SparseFlight:
 
     Attributes:
         tickets: Of the gathers of places and values; None where nobody brings a row.
-        target: The gradient that stands where the mean belongs, or None.
+        targets: The gradient that stands where the mean belongs, or None; afterwards the mean.
         users: Tells whether any rank used the parameter; None where this rank did.
+        place: The parameter's place among those whose users are counted.
     """
 
     slot: Slot
@@ -36,34 +38,31 @@ class SparseFlight:
     places: torch.Tensor
     rows: torch.Tensor
     tickets: tuple[int, int] | None
-    target: torch.Tensor | None
+    targets: list[torch.Tensor | None]
     users: Users | None
-    keep: bool = True
-    zeroed: bool = False
+    place: int
     over: bool = False
 
     def is_done(self) -> bool:
         """Whether `finish` would return at once, as far as that is known."""
         return self.over
 
-    def finish(self) -> torch.Tensor | None:
+    def finish(self) -> list[torch.Tensor | None]:
         """Wait for the exchange; return the mean gradient, None if no rank has one."""
         if self.over:
-            return self.target
+            return self.targets
         if self.tickets is not None:
             for ticket in self.tickets:
                 self.transport.gathered(ticket)
         self.over = True
-        if self.slot.flight is self:
-            self.slot.flight = None
-        if self.users is not None and not self.users.any(self.slot.index):
-            return self.target
-        self.target = self._mean()
-        if self.keep:
-            set_gradient(self.slot.parameter, self.target)
-        elif self.zeroed:
-            set_gradient(self.slot.parameter, torch.zeros_like(self.target))
-        return self.target
+        slot = self.slot
+        if slot.flight is self:
+            slot.flight = None
+        if self.users is None or self.users.any(self.place):
+            self.targets = [self._mean()]
+        with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
+            show(slot, self.targets[0])
+        return self.targets
 
     def _mean(self) -> torch.Tensor:
         places = [row[:count] for row, count in zip(self.places, self.counts, strict=True)]
@@ -80,22 +79,23 @@ class SparseExchange:
     Args:
         slots: The parameters that have them, in an order that all ranks have.
         transport: What carries them.
+        hides: Whether parameters have no `grad` while it is under way.
     """
 
-    def __init__(self, slots: Sequence[Slot], transport: Transport) -> None:
+    def __init__(self, slots: Sequence[Slot], transport: Transport, *, hides: bool) -> None:
         self._slots = list(slots)
+        self._hides = hides
         self._transport = transport
         self._shape = (transport.ranks, len(self._slots))
         strides = (len(self._slots), 1)
         name = "rows of sparse gradients"
         self._key = transport.register(name, torch.int64, self._shape, strides, place=0)
 
-    def send(self, used: Sequence[int], users: Users) -> None:
+    def send(self, users: Users) -> None:
         """Begin the exchange of all of them; returns when the numbers of rows are known.
 
         Args:
-            used: For every slot of the model, whether this rank used it.
-            users: Tells what others used.
+            users: Tells what others used; these parameters are the first that it counts.
         """
         device = self._slots[0].parameter.device
         gradients = [gradient_of(slot.parameter) for slot in self._slots]
@@ -105,9 +105,14 @@ class SparseExchange:
         counts[self._transport.rank] = torch.tensor(brought, device=device)
         self._transport.wait(self._key, self._transport.submit(self._key, counts))
         of_slots = counts.t().tolist()
-        for slot, gradient, own, each in zip(self._slots, gradients, mine, of_slots, strict=True):
-            others = None if used[slot.index] else users
-            slot.flight = self._begin(slot, own, each, gradient, others)
+        for place, slot in enumerate(self._slots):
+            others = None if slot.used else users
+            slot.keep, slot.zeroed = True, False
+            slot.flight = self._begin(
+                slot, mine[place], of_slots[place], gradients[place], others, place
+            )
+            if self._hides:
+                set_gradient(slot.parameter, None)
 
     def _begin(
         self,
@@ -116,6 +121,7 @@ class SparseExchange:
         counts: list[int],
         target: torch.Tensor | None,
         users: Users | None,
+        place: int,
     ) -> SparseFlight:
         parameter, transport = slot.parameter, self._transport
         shape = (transport.ranks, max(counts))
@@ -129,7 +135,7 @@ class SparseExchange:
         tickets = None
         if max(counts):
             tickets = transport.gather(places), transport.gather(rows)
-        return SparseFlight(slot, transport, counts, places, rows, tickets, target, users)
+        return SparseFlight(slot, transport, counts, places, rows, tickets, [target], users, place)
 
     def _rows(self, gradient: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor] | None:
         """This rank's part of the mean: places and values."""

@@ -26,7 +26,7 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -149,16 +149,21 @@ class Memory:
         self._by_address: dict[int, _Held] = {}
         self._usual = _without_others()
 
+    def look(self, slots: Iterable[Slot]) -> None:
+        """See in which storage each parameter lies, before `has_others` is asked of any."""
+        known = self._held
+        for slot in slots:
+            storage = slot.parameter.untyped_storage()
+            held = known.get(slot)
+            if held is None or held.storage is not storage:
+                self._hold(slot, storage)
+
     def has_others(self, slot: Slot) -> bool:
         """Whether the parameter could be read or written by an alias that somebody keeps."""
-        held = self._held.get(slot)
-        storage = slot.parameter.untyped_storage()
-        if held is None or held.storage is not storage:
-            held = self._hold(slot, storage)
-        del storage
+        held = self._held[slot]
         return held.holders() != self._usual or held.storage.is_shared()
 
-    def _hold(self, slot: Slot, storage: Any) -> _Held:
+    def _hold(self, slot: Slot, storage: Any) -> None:
         before = self._held.pop(slot, None)
         if before is not None:
             before.parameters -= 1
@@ -169,7 +174,6 @@ class Memory:
             held = self._by_address[storage._cdata] = _Held(storage)
         held.parameters += 1
         self._held[slot] = held
-        return held
 
 
 # -- those who look from elsewhere

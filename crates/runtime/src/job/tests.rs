@@ -60,6 +60,7 @@ fn an_empty_file_is_four_ranks_on_a_switch_of_this_host() {
     };
     assert_eq!(chosen, plain);
     assert_eq!(settings.partition, Some(Bytes::new(4 << 20)));
+    assert_eq!(settings.pack, Bytes::new(1 << 20));
     let alone = Here { ranks: 1, ..Here::default() };
     assert_eq!(job(json!({})).settings(alone).expect("settings").dimensions, []);
 }
@@ -74,6 +75,19 @@ fn every_key_has_its_default_in_the_schema() {
     for key in ["interfaces", "port", "plan", "secret", "fabric"] {
         assert!(schema["properties"][key]["description"].is_string(), "{key}");
     }
+}
+
+#[test]
+fn a_pack_is_no_larger_than_a_piece_unless_the_file_says_so() {
+    let pack = |tensor: Value| {
+        let job = job(json!({"schedule": {"tensor": tensor}}));
+        job.settings(of_four()).expect("settings").pack.count()
+    };
+    assert_eq!(pack(json!({"partition": "64 KiB"})), 64 << 10);
+    assert_eq!(pack(json!({"partition": "8 MiB"})), 1 << 20);
+    assert_eq!(pack(json!({"policy": "fifo"})), 1 << 20);
+    assert_eq!(pack(json!({"partition": "64 KiB", "pack": "3 MiB"})), 3 << 20);
+    assert_eq!(pack(json!({"pack": "0 B"})), 0);
 }
 
 #[test]
@@ -108,6 +122,7 @@ fn mistakes_name_the_key_of_the_file() {
             two(),
             "schedule.tensor.partition",
         ),
+        (json!({"schedule": {"tensor": {"pack": "many"}}}), two(), "schedule.tensor.pack"),
         (json!({"timeouts": {"link": "0 s"}}), two(), "timeouts.link"),
         (plain(), Here { plans: vec![plan_of(&[4], 1)], ..two() }, "plan.fabric"),
         (plain(), Here { plans: vec![plan_of(&[8], 1)], ..of_four() }, "plan.fabric"),
