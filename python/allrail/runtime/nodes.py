@@ -286,7 +286,7 @@ class Calls:
         """Which ranks have not come to an operation, as their next signs of life tell."""
         time.sleep(_SIGNS)  # or those that have just come would be blamed
         waits = json.loads(self._node.report()).get("waits_for", [])
-        found = [one["ranks"] for one in waits if one["tensor"].startswith(f"call {ticket} (")]
+        found = [one["ranks"] for one in waits if one["tensor"].split(" (")[0] == f"call {ticket}"]
         return list(found[0]) if found else []
 
     def finish(self, ticket: int) -> None:
