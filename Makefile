@@ -161,6 +161,10 @@ bench: build ## measure; nothing fails on a time
 	  echo "== $$example"; cargo run --release --locked --quiet -p $${example%/*} \
 	    --example $${example#*/}; done
 
+.PHONY: bench-checks
+bench-checks: build $(TORCH_DEPENDENCIES) ## plant flips of bits and print what is found, and what checks cost: PARTS="frames cpu"
+	$(BIN)/python benches/checks.py $(PARTS)
+
 .PHONY: bench-runtime
 bench-runtime: build $(TORCH_DEPENDENCIES) ## the runtime beside its peers on shaped links: ROWS="vgg16 bert"; an hour for all
 	$(BIN)/python benches/runtime $(ROWS)

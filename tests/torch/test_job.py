@@ -76,7 +76,7 @@ def differ(rank, kind, folder):
     elif kind == "plan":
         keys = {"plan": str(folder / f"{rank}.json")}
     elif kind == "file" and rank == 1:
-        keys = {"chunks": 4}
+        keys = {"partitions": 4}
     elif kind == "interface" and rank == 1:
         keys = {"interfaces": ["eth99"]}
     elif kind == "port":
@@ -102,7 +102,7 @@ ROWS = {
     "plan": ("`plan`: rank 1 has", "the same plan file"),
     "version": ("`allrail`: rank 1 has `0.0.1`", "the same version"),
     "transport": ("`transport of `schedule``: rank 1 has `c10d`", ""),
-    "file": ("`chunks` is `4`: there is no such key", "schema_version"),
+    "file": ("`partitions` is `4`: there is no such key", "schema_version"),
     "interface": ("`interfaces[0]` is `eth99`", "lo"),
     "port": ("another process listens there", "leave it out"),
     "ranks": ("it joins 4 ranks, and this job has 2", "start 4 processes"),

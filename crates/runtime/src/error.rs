@@ -109,6 +109,8 @@ pub enum FaultKind {
     Differs,
     /// A peer sends what no plan knows.
     BadFrame,
+    /// What has come from a peer is not what it has sent: a checksum differs.
+    Damaged,
     /// Ranks answer, and some have not submitted what others wait for, for `timeouts.stalled`.
     Stalled,
     /// A rank has stopped, as its caller or its engine wanted.
@@ -133,6 +135,10 @@ impl FaultKind {
             Self::BadFrame => {
                 "every rank must submit the same tensors, of the same names, types and shapes, in the \
                  same build of allrail"
+            }
+            Self::Damaged => {
+                "bits have changed between these two ranks, or memory was written to while it was sent: check \
+                 their cables, NICs and memory (`ethtool -S`), and go on from a checkpoint"
             }
             Self::Stalled => {
                 "look at what that rank does (saving, compiling, a debugger, another branch of the script), or \

@@ -1,4 +1,4 @@
-//! The header of a data frame: 72 bytes before the elements of one message, little-endian.
+//! A data frame: a header of 72 bytes, little-endian, the elements of one message, and their checksum.
 //!
 //! | at | bytes | what |
 //! |---|---|---|
@@ -15,14 +15,16 @@
 //! | 40 | 4 | step of the stage |
 //! | 44 | 4 | from: the sender's rank |
 //! | 48 | 4 | index: tells several of one sender in one step apart |
-//! | 52 | 4 | checksum of all the others |
+//! | 52 | 4 | CRC-32C of all the others, these four as zeros |
 //! | 56 | 8 | signature of what the sender exchanges under this name |
 //! | 64 | 8 | length of the elements that follow, in bytes |
 //!
 //! A header is whole in itself: what a frame belongs to does not depend on what came before, so frames of
 //! different operations may follow each other on one connection in any order. It is read before memory is
-//! taken for what follows it. The checksum tells a stream that is out of step, or memory that has lost a
-//! bit; it is no protection against anyone who means harm (connections are authenticated when they are made).
+//! taken for what follows it. Behind the elements comes their CRC-32C, four bytes, where frames are checked and
+//! the link does not protect them itself ([`checksum`](crate::checksum)). Checksums tell a stream that is out of
+//! step, or that has lost a bit; they are no protection against anyone who means harm (connections are
+//! authenticated when they are made).
 //!
 //! ```
 //! use allrail_runtime::frame::{Header, Limits};
@@ -36,8 +38,10 @@ use allrail_engine::{FrameAt, FrameName};
 use allrail_schedule::{Key, OperationName};
 use thiserror::Error;
 
+use crate::checksum::crc32c;
+
 /// The form that this build writes and reads.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 /// Bytes of a header.
 pub const HEADER: usize = 72;
 /// How every frame begins, whatever its version.
@@ -86,8 +90,18 @@ pub enum BadFrame {
     #[error("frames of kind {0} are not known")]
     Kind(u8),
     /// A bit is wrong somewhere.
-    #[error("the frame's checksum is {found:08x}, and its bytes have {wanted:08x}")]
+    #[error("its header has the checksum {found:08x}, and the bytes that came have {wanted:08x}")]
     Checksum {
+        /// As it says.
+        found: u32,
+        /// As it should.
+        wanted: u32,
+    },
+    /// A bit is wrong somewhere in its elements, or in their checksum.
+    #[error(
+        "its elements have the checksum {found:08x}, and the bytes that came have {wanted:08x}"
+    )]
+    Elements {
         /// As it says.
         found: u32,
         /// As it should.
@@ -114,18 +128,10 @@ pub enum BadFrame {
 /// Where the checksum lies; it counts as zero in itself.
 const CHECKSUM: std::ops::Range<usize> = 52..56;
 
-/// Multiplies and folds eight bytes at a time: quick, and every bit of the header matters.
 fn checksum(bytes: &[u8; HEADER]) -> u32 {
-    let mut sum = 0x9e37_79b9_7f4a_7c15u64;
-    for (place, word) in bytes.as_chunks::<8>().0.iter().enumerate() {
-        let mut word = u64::from_le_bytes(*word);
-        if place == CHECKSUM.start / 8 {
-            word &= 0xffff_ffff;
-        }
-        sum = (sum ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd);
-        sum ^= sum >> 32;
-    }
-    sum as u32
+    let mut without = *bytes;
+    without[CHECKSUM].fill(0);
+    crc32c(&without)
 }
 
 struct Writer<'a>(&'a mut [u8]);
@@ -153,6 +159,13 @@ impl Reader<'_> {
 
     fn long(&mut self) -> u64 {
         u64::from_le_bytes(self.take())
+    }
+}
+
+impl BadFrame {
+    /// Whether bits have changed on their way, or the stream is out of step: what has come is not what was sent.
+    pub(crate) fn is_damage(&self) -> bool {
+        matches!(self, Self::Checksum { .. } | Self::Elements { .. } | Self::Magic(_))
     }
 }
 
@@ -284,7 +297,7 @@ mod tests {
         let at = FrameAt { stage: 6, step: 7, from: 8, index: 9 };
         let name = FrameName { operation, chunk: 5, at };
         let bytes = Header { name, signature: 10, length: 11 }.to_bytes();
-        assert_eq!(bytes[..16], [b'a', b'r', 1, 1, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0]);
+        assert_eq!(bytes[..16], [b'a', b'r', 2, 1, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0]);
         assert_eq!(bytes[16..32], [8, 7, 6, 5, 4, 3, 2, 1, 4, 0, 0, 0, 0, 0, 0, 0]);
         assert_eq!(bytes[32..48], [5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0, 8, 0, 0, 0]);
         assert_eq!((bytes[48], bytes[56], bytes[64]), (9, 10, 11));

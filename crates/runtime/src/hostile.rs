@@ -9,6 +9,7 @@ use allrail_engine::{Dtype, FrameAt, FrameName, SignatureHash};
 use allrail_schedule::{Key, OperationName};
 use rustix::event::epoll::EventFlags;
 
+use crate::checksum::crc32c;
 use crate::frame::{HEADER, Header, VERSION};
 use crate::port::link::Link;
 use crate::rendezvous::Listening;
@@ -54,10 +55,19 @@ impl End {
 }
 
 /// A node, and the two connections that rank 1 has with it.
-fn with_peer((shared_memory, tls): (bool, bool)) -> (Node, End, End) {
+fn with_peer(link: (bool, bool)) -> (Node, End, End) {
+    with_checked_peer(link, true)
+}
+
+fn with_checked_peer((shared_memory, tls): (bool, bool), checked: bool) -> (Node, End, End) {
     let secret = Some("5a".repeat(32));
-    let settings =
-        |rank| Settings { shared_memory, tls, secret: secret.clone(), ..local(rank, &[2]) };
+    let settings = |rank| Settings {
+        shared_memory,
+        tls,
+        secret: secret.clone(),
+        frame_checks: checked,
+        ..local(rank, &[2])
+    };
     let (node, settings) = (Node::bind(settings(0)).expect("a port"), settings(1));
     let listening = Listening::new(&settings).expect("a port");
     let mine = listening.addresses().iter().map(ToString::to_string).collect();
@@ -71,7 +81,7 @@ fn with_peer((shared_memory, tls): (bool, bool)) -> (Node, End, End) {
     node.register(Registered { name, dtype, shape, ..Registered::default() }).expect("a name");
     node.start().expect("it starts");
     let data = peer.data[0].remove(&0).expect("a data connection");
-    assert_eq!(data.lends(), shared_memory);
+    assert_eq!(data.protects(), shared_memory || tls);
     let control = peer.control.remove(&0).expect("a control connection");
     (node, End(data), End(control))
 }
@@ -85,6 +95,13 @@ fn fault(node: &Node) -> Fault {
             None => std::thread::sleep(Duration::from_millis(1)),
         }
     }
+}
+
+/// A frame as rank 1 sends it over such a link.
+fn frame(header: &Header, elements: &[u8], (shared_memory, tls): (bool, bool)) -> Vec<u8> {
+    let sum = crc32c(elements).to_le_bytes();
+    let trailer = if shared_memory || tls { &[][..] } else { &sum };
+    [&header.to_bytes()[..], elements, trailer].concat()
 }
 
 /// The first frame that rank 1 sends of the tensor's first exchange.
@@ -113,8 +130,7 @@ fn frames_that_cannot_be_name_their_sender() {
         let mut header = header();
         change(&mut header);
         for _ in 0..times {
-            data.write_all(&header.to_bytes()).expect("it reads");
-            data.write_all(&[0; 128]).expect("it reads");
+            data.write_all(&frame(&header, &[0; 128], link)).expect("it reads");
         }
         let fault = fault(&node);
         assert_eq!((fault.kind, fault.rank), (FaultKind::BadFrame, Some(1)), "{wanted}: {fault}");
@@ -144,22 +160,11 @@ fn a_frame_that_trickles_is_a_frame() {
 
 fn trickles_over(link: (bool, bool)) {
     let (node, mut data, _control) = with_peer(link);
-    let call = CallOf {
-        operation: Operation::Broadcast,
-        root: 1,
-        dtype: Dtype::Uint8,
-        priority: 0,
-        name: None,
-    };
+    let (call, header) = broadcast();
     let mut held = [0u8; 3];
     // SAFETY: it is waited for below.
     let number = unsafe { node.call(&call, held.as_mut_ptr(), 3) }.expect("it is taken");
-    let operation = OperationName { key: Key::call(0), ..OperationName::default() };
-    let signature = SignatureHash::new(Operation::Broadcast, 1, "uint8", &[3], &[]);
-    let at = FrameAt { stage: 0, step: 0, from: 1, index: 0 };
-    let name = FrameName { operation, chunk: 0, at };
-    let header = Header { name, signature: signature.0, length: 3 };
-    for byte in header.to_bytes().into_iter().chain([5, 6, 7]) {
+    for byte in frame(&header, &[5, 6, 7], link) {
         data.write_all(&[byte]).expect("it reads");
         std::thread::sleep(Duration::from_micros(200));
     }
@@ -182,11 +187,103 @@ fn noise_ends_the_job_on_either_connection() {
         let stream = if round % 4 == 3 { &mut control } else { &mut data };
         let _ = stream.write_all(&noise);
         let fault = fault(&node);
-        assert_eq!((fault.kind, fault.rank), (FaultKind::BadFrame, Some(1)), "{fault}");
-        // It is told why.
+        let kinds = [FaultKind::BadFrame, FaultKind::Damaged];
+        assert!(kinds.contains(&fault.kind) && fault.rank == Some(1), "{fault}");
+        // It is told why, whichever connection it was.
         node.close();
         let words = control.read_to_end();
-        let told = String::from_utf8_lossy(&words).contains("rank 1");
-        assert!(told || round % 4 == 3, "{fault}");
+        assert!(String::from_utf8_lossy(&words).contains(&fault.what), "{fault}");
     }
+}
+
+/// Whatever bit of a frame or of a control message changes on its way over TCP, the job ends with an error that
+/// names both ranks, and the sender is told the same words.
+#[test]
+fn one_flipped_bit_ends_the_job_and_names_both_ranks() {
+    let tcp = LINKS[1];
+    let mut state = 11u64;
+    for round in 0..120 {
+        let (node, mut data, mut control) = with_peer(tcp);
+        let mut bytes = frame(&header(), &[3; 128], tcp);
+        let on_control = round % 3 == 2;
+        if on_control {
+            bytes.clear();
+            let fault = Fault {
+                kind: FaultKind::Stopped,
+                rank: Some(1),
+                tensor: None,
+                what: "a reason that is as long as one".to_owned(),
+            };
+            crate::control::end_word(&fault, &mut bytes);
+        }
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        let bit = (state >> 33) as usize % (8 * bytes.len());
+        bytes[bit / 8] ^= 1 << (bit % 8);
+        let stream = if on_control { &mut control } else { &mut data };
+        stream.write_all(&bytes).expect("it reads");
+        let fault = fault(&node);
+        // Another version is one that may be meant.
+        let version = bit / 8 == 2;
+        let kind = if version { FaultKind::BadFrame } else { FaultKind::Damaged };
+        assert_eq!((fault.kind, fault.rank), (kind, Some(1)), "bit {bit}: {fault}");
+        assert!(fault.what.contains("from rank 1 to rank 0 is "), "bit {bit}: {fault}");
+        node.close();
+        let words = control.read_to_end();
+        assert!(String::from_utf8_lossy(&words).contains(&fault.what), "{fault}");
+    }
+}
+
+/// A broadcast of three bytes by rank 1, and the header of its frame.
+fn broadcast() -> (CallOf<'static>, Header) {
+    let (operation, dtype) = (Operation::Broadcast, Dtype::Uint8);
+    let call = CallOf { operation, root: 1, dtype, priority: 0, name: None };
+    let operation = OperationName { key: Key::call(0), ..OperationName::default() };
+    let signature = SignatureHash::new(Operation::Broadcast, 1, "uint8", &[3], &[]);
+    let at = FrameAt { stage: 0, step: 0, from: 1, index: 0 };
+    let name = FrameName { operation, chunk: 0, at };
+    (call, Header { name, signature: signature.0, length: 3 })
+}
+
+/// A flipped bit in elements is found before the exchange is over with them, in a frame that is combined as it
+/// comes and in one that is kept until it may be.
+#[test]
+fn no_exchange_is_over_with_elements_that_are_damaged() {
+    for called_before in [true, false] {
+        let tcp = LINKS[1];
+        let (node, mut data, _control) = with_peer(tcp);
+        let (call, header) = broadcast();
+        let mut held = [0u8; 3];
+        // SAFETY: the node is closed before its memory goes.
+        let mut begin = || unsafe { node.call(&call, held.as_mut_ptr(), 3) };
+        let mut bytes = frame(&header, &[5, 6, 7], tcp);
+        bytes[HEADER + 1] ^= 4;
+        if called_before {
+            begin().expect("it is taken");
+        }
+        data.write_all(&bytes).expect("it reads");
+        let fault = fault(&node);
+        let error = match called_before {
+            true => node.wait_call(0, Duration::from_secs(10)).expect_err("it is damaged"),
+            false => begin().expect_err("the job is over"),
+        };
+        assert_eq!(error, fault.clone().into());
+        assert_eq!((fault.kind, fault.rank), (FaultKind::Damaged, Some(1)), "{fault}");
+        assert!(fault.what.contains("its elements have the checksum"), "{fault}");
+        node.close();
+    }
+}
+
+/// The switch does something: without checks the same frame has no trailer, and nobody notices.
+#[test]
+fn frames_that_are_not_checked_have_no_trailer() {
+    let tcp = LINKS[1];
+    let (node, mut data, _control) = with_checked_peer(tcp, false);
+    let (call, header) = broadcast();
+    let mut held = [0u8; 3];
+    // SAFETY: it is waited for below.
+    let number = unsafe { node.call(&call, held.as_mut_ptr(), 3) }.expect("it is taken");
+    data.write_all(&[&header.to_bytes()[..], &[5, 6, 7]].concat()).expect("it reads");
+    assert_eq!(node.wait_call(number, Duration::from_secs(10)), Ok(true));
+    node.close();
+    assert_eq!(held, [5, 6, 7]);
 }

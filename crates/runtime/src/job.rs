@@ -97,6 +97,9 @@ pub struct Job {
     /// Whether what goes over a network does so inside TLS 1.3; between ranks of one host memory is used.
     #[serde(default)]
     pub tls: bool,
+    /// What is checked of what ranks send each other, and of what they hold.
+    #[serde(default)]
+    pub checks: Checks,
     /// The CPU that the thread of each dimension runs on, `null` for any; one for each dimension. Left out:
     /// any.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -176,6 +179,24 @@ impl Default for JobSchedule {
             programs: OwnPrograms::default(),
             tensor: JobTensor::default(),
         }
+    }
+}
+
+/// What is checked while a job runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct Checks {
+    /// Whether every frame carries a checksum (CRC-32C) of its elements over links that do not protect them:
+    /// TLS does, and memory of one host is not left. A flipped bit ends the job, and both ranks are named.
+    pub frames: bool,
+    /// After how many steps `allrail.torch` compares a hash of all parameters between ranks, 0 for never. The
+    /// first tensor that differs, and the ranks that differ, are named. Of no effect with `every` above 1.
+    pub parameters: u32,
+}
+
+impl Default for Checks {
+    fn default() -> Self {
+        Self { frames: true, parameters: 100 }
     }
 }
 
@@ -372,6 +393,7 @@ impl Job {
             send_ahead,
             shared_memory: self.shared_memory,
             tls: self.tls,
+            frame_checks: self.checks.frames,
             pin: self.pin.clone(),
             flight_recorder: self.flight_recorder.clone(),
             early: self.early,

@@ -40,6 +40,7 @@
 //! ```
 
 mod auth;
+pub mod checksum;
 mod clock;
 mod control;
 mod elsewhere;
@@ -68,6 +69,7 @@ mod timeline;
 mod warning;
 
 pub use error::{Fault, FaultKind, RuntimeError};
+pub use memory::is_dense;
 pub use node::Node;
 pub use record::{Record, What};
 pub use replay::{Differs, engine as engine_of, replay};

@@ -190,17 +190,27 @@ impl View {
         Some(result)
     }
 
-    /// What is to be sent next, in as many pieces as there is room for.
-    pub(crate) fn slices<'a>(&'a self, out: &mut [IoSlice<'a>]) -> usize {
-        let mut count = 0;
+    /// What is to be sent next, in as many pieces as there is room for, and no more than so many bytes; how
+    /// many pieces, and whether that is all that is left.
+    pub(crate) fn slices<'a>(&'a self, out: &mut [IoSlice<'a>], most: usize) -> (usize, bool) {
+        let (mut count, mut room) = (0, most);
         for part in &self.parts[self.done..] {
-            let Some(place) = out.get_mut(count) else { break };
             let from = if count == 0 { self.within } else { 0 };
+            if part.bytes == from {
+                continue;
+            }
+            let bytes = (part.bytes - from).min(room);
+            let Some(place) = out.get_mut(count).filter(|_| bytes > 0) else {
+                return (count, false);
+            };
             // SAFETY: the send of this view is handed out and not done: nothing writes its elements.
-            *place = IoSlice::new(unsafe { part.part(from..part.bytes).as_slice() });
-            count += 1;
+            *place = IoSlice::new(unsafe { part.part(from..from + bytes).as_slice() });
+            (count, room) = (count + 1, room - bytes);
+            if from + bytes < part.bytes {
+                return (count, false);
+            }
         }
-        count
+        (count, true)
     }
 
     /// As many bytes of it were sent.
@@ -210,7 +220,8 @@ impl View {
 }
 
 /// Whether elements of these strides lie close together, each in a place of its own.
-pub(crate) fn is_dense(shape: &[u64], strides: &[i64]) -> bool {
+#[must_use]
+pub fn is_dense(shape: &[u64], strides: &[i64]) -> bool {
     if shape.len() != strides.len() {
         return false;
     }

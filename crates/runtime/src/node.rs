@@ -155,6 +155,15 @@ impl Node {
         self.shared.change(Me::Caller, |state| state.register(registration))
     }
 
+    /// How many elements a tensor was registered with, and the bytes of one.
+    ///
+    /// # Errors
+    /// It was not registered.
+    pub fn registered(&self, key: Key) -> Result<(u64, u64), RuntimeError> {
+        let (dtype, elements) = self.shared.look().dtype_and_elements(key)?;
+        Ok((elements, u64::from(dtype.width())))
+    }
+
     /// All tensors are registered: from now on they may be submitted, and frames are taken in.
     ///
     /// # Errors

@@ -164,6 +164,9 @@ pub struct Settings {
     /// Whether what goes over TCP is inside TLS 1.3. It needs a secret.
     #[serde(default)]
     pub tls: bool,
+    /// Whether the elements of frames carry a checksum where the link does not protect them itself.
+    #[serde(default = "yes")]
+    pub frame_checks: bool,
     /// By dimension the CPU that its thread runs on; any where there is none.
     #[serde(default)]
     pub pin: Vec<Option<u32>>,
@@ -346,6 +349,7 @@ impl Settings {
     pub(crate) fn alike(&self) -> BTreeMap<String, String> {
         let Self { policy, order, chunks, smallest_chunk, .. } = self;
         let Self { algorithms, tensor, partition, group, plans, elsewhere, .. } = self;
+        let frame_checks = &self.frame_checks;
         let mut alike = BTreeMap::from([
             ("policy".to_owned(), short(policy)),
             ("order".to_owned(), short(order)),
@@ -357,6 +361,7 @@ impl Settings {
             ("group".to_owned(), short(group)),
             ("plans".to_owned(), short(plans)),
             ("elsewhere".to_owned(), short(elsewhere)),
+            ("frame_checks".to_owned(), short(frame_checks)),
         ]);
         for (number, one) in self.dimensions.iter().enumerate() {
             let DimensionSettings { size, bandwidth, latency, kind, links, fastest, .. } = one;

@@ -36,6 +36,8 @@ FILE = "allrail.yaml"
 ENVIRONMENT = "ALLRAIL_JOB"
 SECRET_FILE = "ALLRAIL_SECRET_FILE"  # noqa: S105 - the name of a variable
 _FROM_STORE = "store"
+COMPARED_EVERY = 100
+"""After how many steps ranks compare their parameters where no file says."""
 _LONGEST_SECRET = 4096
 _OF_ALL = ("fabric", "plan", "pin", "port")
 """Keys that say something of all ranks together."""
@@ -63,6 +65,11 @@ class Job:
     def transport(self) -> str:
         """What carries gradients: `auto`, `native` or `c10d`."""
         return str(self.keys.get("transport", "auto"))
+
+    @property
+    def compared_every(self) -> int:
+        """After how many steps ranks compare their parameters; 0 for never."""
+        return int((self.keys.get("checks") or {}).get("parameters", COMPARED_EVERY))
 
     @property
     def names_interfaces(self) -> bool:

@@ -24,7 +24,7 @@ from torch import nn
 
 from allrail.errors import InputError, TrainingError, did_you_mean
 from allrail.runtime.agreement import Agreement
-from allrail.runtime.job import Job, JobLike, job_of_all, patience_of
+from allrail.runtime.job import COMPARED_EVERY, Job, JobLike, job_of_all, patience_of
 from allrail.runtime.record import folder
 from allrail.runtime.report import Report, report_of
 from allrail.torch.auto import AUTO, Auto, ways_of
@@ -168,6 +168,7 @@ def schedule(
         )
     trace = folder()
     pack = PACK
+    compare_every = COMPARED_EVERY
     if isinstance(transport, str):
         more: dict[str, Any] = {"transport of `schedule`": transport}
         if mesh is not None:
@@ -179,7 +180,7 @@ def schedule(
         exchange = str(found.keys.get("exchange", "overlap"))
         _check_together(every, smaller, exchange)
         undo = undo or bool(found.keys.get("undo"))
-        trace = found.trace
+        trace, compare_every = found.trace, found.compared_every
         if disabled:
             chosen = plain(store, agreement)
         else:
@@ -204,6 +205,7 @@ def schedule(
             agreement,
             every=every or 1,
             broadcast_buffers=broadcast_buffers,
+            compare_every=compare_every,
         )
         return model, optimizer
     if smaller is not None and chosen is not None and not disabled:
@@ -225,6 +227,7 @@ def schedule(
             pack=0 if disabled or smaller is not None else pack,
             undo=undo,
             trace=trace,
+            compare_every=0 if disabled else compare_every,
             auto=auto,
         )
 

@@ -30,6 +30,7 @@ from allrail.runtime.agreement import Agreement
 from allrail.torch.barrier import Barriers
 from allrail.torch.check import compare
 from allrail.torch.claims import Claim
+from allrail.torch.divergence import Divergence
 from allrail.torch.hooks import Hook
 from allrail.torch.transport import Transport
 
@@ -80,6 +81,8 @@ class Local:
         agreement: How ranks make sure that they schedule alike.
         every: How many steps lie between two averages; 2 or more.
         broadcast_buffers: Whether buffers become those of rank 0 at every average.
+        compare_every: After how many steps ranks compare what an average has given them; 0 for
+            never.
     """
 
     def __init__(
@@ -92,6 +95,7 @@ class Local:
         *,
         every: int,
         broadcast_buffers: bool,
+        compare_every: int = 0,
     ) -> None:
         self.barriers = Barriers(loud=False)
         self._transport = transport
@@ -110,6 +114,19 @@ class Local:
         }
         transport.start()
         self._steps = [0 for _ in optimizers]
+        self._averages = [0 for _ in optimizers]
+        self._divergences = [
+            Divergence(
+                transport,
+                {
+                    name: each
+                    for name, each in parameters.items()
+                    if any(each is one for group in by.param_groups for one in group["params"])
+                },
+                every=compare_every,
+            )
+            for by in optimizers
+        ]
         self._made = dict.fromkeys(parameters.values(), 0)
         self._names = {each: name for name, each in parameters.items()}
         # The model's hook holds this, and it goes with the model.
@@ -196,6 +213,8 @@ class Local:
                 self._transport.wait(key, generation)
                 parameter.copy_(mean)
         self._broadcast(self._buffers)
+        self._averages[place] += 1
+        self._divergences[place].settled(self._averages[place] * self._every)
 
     def _before_model(self, module: nn.Module, *_: Any) -> None:
         if torch.is_grad_enabled():

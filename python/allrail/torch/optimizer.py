@@ -61,6 +61,7 @@ class Stepper:
         pending: Steps that were asked for and are not made yet, in the order of the groups.
         crossed: Whether steps were asked for while their gradients were in flight, since the last
             time that all were made.
+        before_step: Called when a step is asked for and all before it are made.
     """
 
     def __init__(
@@ -98,6 +99,7 @@ class Stepper:
         self._seen: list[list[torch.Tensor]] = []
         self._together: list[tuple[list[Slot], list[int]]] = []
         self._others: list[tuple[int, torch.Tensor]] = []
+        self.before_step: Callable[[], None] = lambda: None
         run_uncompiled(Stepper.make)
         self._attach()
 
@@ -235,6 +237,7 @@ class Stepper:
     def _step_whole(self, closure: Any) -> Any:
         """Wait for everything, then let the optimizer do as it would."""
         self._exchange.finish()
+        self.before_step()
         self._barriers.note("optimizer", self._why_whole)
         step = self._before("step")
         with self._barriers.explained():
@@ -260,6 +263,7 @@ class Stepper:
             advance(group, self._counters)
         # What no forward pass has asked for since the last step still has that step before it.
         self.make(list(self.pending))
+        self.before_step()
         self.asked += 1
         for slots, groups in self._together:
             if (pending := self._note(settings, slots, groups)) is not None:

@@ -30,6 +30,7 @@ from allrail.torch.behaviour import behaviour_of, with_hooks
 from allrail.torch.check import compare
 from allrail.torch.claims import Claim
 from allrail.torch.compression.compressed import Compressed
+from allrail.torch.divergence import Divergence
 from allrail.torch.gradients import Exchange
 from allrail.torch.hooks import Hook
 from allrail.torch.observed import ADVISED_AFTER, Observed
@@ -60,6 +61,7 @@ class Scheduled:
         pack: How many bytes of small tensors travel together; 0 sends each alone.
         undo: Whether a step that not all parameters can make is taken back.
         trace: The folder that what was seen is written to at the end, if any.
+        compare_every: After how many steps ranks compare their parameters; 0 for never.
         auto: What may put another one in the place of this one, between two steps.
     """
 
@@ -77,6 +79,7 @@ class Scheduled:
         pack: int,
         undo: bool,
         trace: Path | None,
+        compare_every: int = 0,
         auto: Switch | None = None,
     ) -> None:
         cross_barrier = cross_barrier and not is_scripted(model)
@@ -136,6 +139,10 @@ class Scheduled:
             round_over=self.observed.round_over,
         )
         self._steppers: list[Stepper] = []
+        self._divergences = [
+            Divergence(self._carrier, self._stepped_by(each), every=compare_every)
+            for each in self.optimizers
+        ]
         self._attach()
         self._claim.hold()
 
@@ -204,6 +211,8 @@ class Scheduled:
         """Make the model and its optimizers what they were before, even if a rank is lost."""
         try:
             self.synchronize()
+            for divergence in self._divergences:
+                divergence.finish()
         finally:
             self._detach()
 
@@ -237,10 +246,13 @@ class Scheduled:
             vars(model)["no_sync"] = _NoSync(self)
             self._undo.append(lambda: vars(model).pop("no_sync", None))
         if not self._crosses:
-            for optimizer in self.optimizers:
-                self._handles.append(
-                    with_hooks(optimizer).register_step_pre_hook(lambda *_: self.exchange.finish())
-                )
+            for optimizer, divergence in zip(self.optimizers, self._divergences, strict=True):
+
+                def whole(*_: Any, divergence: Divergence = divergence) -> None:
+                    self.exchange.finish()
+                    divergence.before_step()
+
+                self._handles.append(with_hooks(optimizer).register_step_pre_hook(whole))
             return
         for slot in self._slots.values():
             watch(slot)
@@ -260,6 +272,8 @@ class Scheduled:
                     undo=self._undoes,
                 )
             )
+        for stepper, divergence in zip(self._steppers, self._divergences, strict=True):
+            stepper.before_step = divergence.before_step
         for module, _ in open_modules(model):
             self._guard(module)
         for module in model.modules():
@@ -271,6 +285,11 @@ class Scheduled:
             ]
         vars(model)["zero_grad"] = _ZeroGrad(self._slots, self.exchange, model)
         self._undo.append(lambda: vars(model).pop("zero_grad", None))
+
+    def _stepped_by(self, optimizer: torch.optim.Optimizer) -> dict[str, torch.Tensor]:
+        """The model's parameters that an optimizer steps, by name."""
+        theirs = {each for group in optimizer.param_groups for each in group["params"]}
+        return {slot.name: each for each, slot in self._slots.items() if each in theirs}
 
     def _guard(self, module: nn.Module) -> None:
         """Have the module wait, when it is entered, for the parameters that it uses."""

@@ -24,12 +24,17 @@ use rustix::io::Errno;
 use socket2::{Socket, TcpKeepalive};
 
 use self::words::Word;
-pub(crate) use self::words::{MOST_PROGRESS, Progress, Sign};
+pub(crate) use self::words::{BadWord, MOST_PROGRESS, Progress, Sign};
 use crate::clock::duration;
-use crate::port::link::{Link, watch};
+use crate::port::link::{Link, damage_of, watch};
 use crate::shared::{Me, Shared};
 use crate::state::State;
 use crate::{FaultKind, RuntimeError, Settings, flight};
+
+#[cfg(test)]
+pub(crate) fn end_word(fault: &crate::Fault, out: &mut Vec<u8>) {
+    words::end(0, fault, out);
+}
 
 const BELL: u64 = u64::MAX;
 /// How long a node that closes tries to say so.
@@ -276,7 +281,9 @@ impl Control {
     /// Reads all that a peer has said.
     fn read(&mut self, number: u64) {
         loop {
-            let Some(peer) = self.peers.get_mut(&number) else { return };
+            let Some(peer) = self.peers.get_mut(&number).filter(|peer| !peer.unheard) else {
+                return;
+            };
             let from = peer.inbox.len();
             peer.inbox.resize(from + READ, 0);
             let read = peer.link.read(&mut [IoSliceMut::new(&mut peer.inbox[from..])]);
@@ -289,8 +296,8 @@ impl Control {
                         peer.inbox.clear();
                         continue;
                     }
-                    if let Err(why) = self.hear(number) {
-                        return self.misspoke(number, &why);
+                    if let Err(bad) = self.hear(number) {
+                        return self.misspoke(number, &bad);
                     }
                 }
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -300,7 +307,7 @@ impl Control {
         }
     }
 
-    fn hear(&mut self, number: u64) -> Result<(), String> {
+    fn hear(&mut self, number: u64) -> Result<(), BadWord> {
         let Some(peer) = self.peers.get_mut(&number) else { return Ok(()) };
         let (rank, mut taken) = (peer.rank, 0);
         while let Some((word, length)) = words::next(&peer.inbox[taken..], &self.limits)? {
@@ -322,18 +329,21 @@ impl Control {
     }
 
     /// Its connection stays: it has to hear why the job ends, or it would blame others for their silence.
-    fn misspoke(&mut self, number: u64, why: &str) {
+    fn misspoke(&mut self, number: u64, bad: &BadWord) {
         let Some(peer) = self.peers.get_mut(&number) else { return };
         peer.misspoke = true;
         peer.inbox.clear();
         let rank = peer.rank;
-        self.shared.change(Me::Control, |state| state.misspoke(rank, &why));
+        self.shared.change(Me::Control, |state| state.bad_word(rank, bad));
     }
 
     /// A connection is over.
     fn ended(&mut self, number: u64, error: Option<&std::io::Error>) {
         let Some(peer) = self.peers.remove(&number) else { return };
         let _ = epoll::delete(&self.epoll, peer.link.socket());
+        if let Some(whose) = error.and_then(damage_of) {
+            return self.shared.change(Me::Control, |state| state.damaged(peer.rank, whose));
+        }
         let kinds =
             [ErrorKind::TimedOut, ErrorKind::HostUnreachable, ErrorKind::NetworkUnreachable];
         let (kind, how) = match error {

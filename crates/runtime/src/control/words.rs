@@ -1,6 +1,7 @@
 //! What control connections carry: signs of life, what coordinators say, the end of a job.
 //!
-//! Each word is 16 bytes, little-endian, and what follows them:
+//! Each word is 20 bytes, little-endian, and what follows them. Both have a checksum: what the first one says
+//! is known to be right before its length is believed.
 //!
 //! | at | bytes | what |
 //! |---|---|---|
@@ -9,7 +10,8 @@
 //! | 3 | 1 | which word: 2 alive, and how far, 3 coordination, 4 the job ends, 5 this rank leaves, 6 what it waits for |
 //! | 4 | 4 | epoch |
 //! | 8 | 4 | bytes that follow |
-//! | 12 | 4 | 0 |
+//! | 12 | 4 | CRC-32C of what follows |
+//! | 16 | 4 | CRC-32C of the 16 bytes before it |
 
 use std::collections::BTreeMap;
 
@@ -18,9 +20,12 @@ use allrail_schedule::coordinate::Payload;
 use allrail_schedule::coordinate::wire::{self, Limits};
 
 use crate::Fault;
+use crate::checksum::crc32c;
 use crate::frame::{MAGIC, VERSION};
 
-const HEAD: usize = 16;
+const HEAD: usize = 20;
+/// How much of it the last four bytes are the checksum of.
+const CHECKED: usize = 16;
 const ALIVE: u8 = 2;
 const SAID: u8 = 3;
 const END: u8 = 4;
@@ -74,13 +79,31 @@ pub(super) enum Word {
     Waits(Vec<String>),
 }
 
+/// Why bytes are no word.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum BadWord {
+    /// They are not what was sent.
+    Damaged(String),
+    /// The peer has sent what no word is.
+    Malformed(String),
+}
+
+impl From<String> for BadWord {
+    fn from(why: String) -> Self {
+        Self::Malformed(why)
+    }
+}
+
 fn word(kind: u8, epoch: u32, body: &[u8], out: &mut Vec<u8>) {
     let length = u32::try_from(body.len()).unwrap_or(u32::MAX);
+    let from = out.len();
     out.extend(MAGIC);
     out.extend([VERSION, kind]);
     out.extend(epoch.to_le_bytes());
     out.extend(length.to_le_bytes());
-    out.extend([0; 4]);
+    out.extend(crc32c(body).to_le_bytes());
+    let sum = crc32c(&out[from..]);
+    out.extend(sum.to_le_bytes());
     out.extend_from_slice(body);
 }
 
@@ -145,28 +168,37 @@ pub(super) fn left(epoch: u32, done: impl Iterator<Item = (Key, u64)>, out: &mut
 }
 
 /// The next word, and how many bytes it has; none if it has not come whole.
-pub(super) fn next(bytes: &[u8], limits: &Limits) -> Result<Option<(Word, usize)>, String> {
+pub(super) fn next(bytes: &[u8], limits: &Limits) -> Result<Option<(Word, usize)>, BadWord> {
     let Some((head, rest)) = bytes.split_first_chunk::<HEAD>() else { return Ok(None) };
     let number =
         |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
-    if head[..2] != MAGIC || number(12) != 0 {
-        return Err("it is no word of allrail".to_owned());
+    if head[..2] != MAGIC {
+        return Err(BadWord::Damaged("it does not begin as messages of allrail do".to_owned()));
     }
     if head[2] != VERSION {
-        return Err(format!("it has version {}, this build reads version {VERSION}", head[2]));
+        let why = format!("it has version {}, this build reads version {VERSION}", head[2]);
+        return Err(BadWord::Malformed(why));
     }
+    let compare = |found: u32, bytes: &[u8]| match crc32c(bytes) {
+        wanted if wanted == found => Ok(()),
+        wanted => Err(BadWord::Damaged(format!(
+            "it has the checksum {found:08x}, and the bytes that came have {wanted:08x}"
+        ))),
+    };
+    compare(number(CHECKED), &head[..CHECKED])?;
     let (kind, epoch, length) = (head[3], number(4), number(8) as usize);
     let most = match kind {
         ALIVE => 24 * (1 + MOST_PROGRESS),
         SAID | LEFT => LONGEST,
         END => LONGEST_FAULT,
         WAITS => LONGEST_WAITS,
-        other => return Err(format!("words of kind {other} are not known")),
+        other => return Err(format!("words of kind {other} are not known").into()),
     };
     if length > most {
-        return Err(format!("it announces {length} bytes, at most {most} are taken"));
+        return Err(format!("it announces {length} bytes, at most {most} are taken").into());
     }
     let Some(body) = rest.get(..length) else { return Ok(None) };
+    compare(number(12), body)?;
     let word = match kind {
         SAID => {
             let payload = wire::decode(body, limits).map_err(|error| error.to_string())?;
@@ -177,7 +209,7 @@ pub(super) fn next(bytes: &[u8], limits: &Limits) -> Result<Option<(Word, usize)
         LEFT => {
             let (pairs, rest) = body.as_chunks::<16>();
             if !rest.is_empty() {
-                return Err("its list ends within an entry".to_owned());
+                return Err("its list ends within an entry".to_owned().into());
             }
             let pair = |pair: &[u8; 16]| {
                 let (key, count) = pair.split_at(8);
@@ -231,7 +263,7 @@ mod tests {
         assert_eq!(sign, &said);
         assert!(fault.what.starts_with(&heard.what) && heard.rank == Some(3));
         assert_eq!(counts, &done);
-        assert_eq!(next(&bytes[..15], &Limits::default()), Ok(None));
+        assert_eq!(next(&bytes[..19], &Limits::default()), Ok(None));
     }
 
     proptest! {
@@ -242,11 +274,29 @@ mod tests {
             short in 0u8..64,
         ) {
             let _ = next(&bytes, &Limits::default());
-            let mut begin = vec![MAGIC[0], MAGIC[1], VERSION, kind, 0, 0, 0, 0, short, 0, 0, 0, 0, 0, 0, 0];
-            begin.extend(bytes);
+            // With right checksums, more of it is read.
+            let body = &bytes[..bytes.len().min(usize::from(short))];
+            let mut begin = Vec::new();
+            word(kind, 0, body, &mut begin);
             if let Ok(Some((_, length))) = next(&begin, &Limits::default()) {
-                prop_assert_eq!(length, HEAD + usize::from(short));
+                prop_assert_eq!(length, HEAD + body.len());
             }
+        }
+
+        #[test]
+        fn one_wrong_bit_is_seen_before_more_bytes_are_waited_for(
+            numbers in any::<[u64; 3]>(),
+            more in proptest::collection::vec(any::<u64>(), 0..9),
+            bit in any::<proptest::sample::Index>(),
+        ) {
+            let [sent, echo, heard] = numbers;
+            let one = |at: &u64| Progress { key: Key(*at), count: 1, at: *at };
+            let mut bytes = Vec::new();
+            let progress = more.iter().map(one).collect();
+            alive(3, &Sign { sent, echo, heard, progress }, &mut bytes);
+            let bit = bit.index(8 * bytes.len());
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            prop_assert!(next(&bytes, &Limits::default()).is_err());
         }
     }
 }

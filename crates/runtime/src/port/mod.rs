@@ -6,6 +6,7 @@
 
 mod connection;
 pub(crate) mod link;
+mod outgoing;
 mod pin;
 
 use std::collections::BTreeMap;
@@ -74,7 +75,8 @@ impl Port {
             let place = connections.len();
             link::watch(&epoll, place as u64, link.as_ref()).map_err(&failed)?;
             places.insert(peer, place);
-            connections.push(Connection::new(peer, link, Limits { length: u64::MAX >> 16 }));
+            let limits = Limits { length: u64::MAX >> 16 };
+            connections.push(Connection::new(peer, link, limits, settings.frame_checks));
         }
         let (fresh, flush, again) = (Vec::new(), Vec::new(), Vec::new());
         let cpu = settings.pin.get(number as usize).copied().flatten();
@@ -179,7 +181,8 @@ impl Port {
         let _ = epoll::delete(&self.epoll, connection.socket());
         self.shared.change(Me::Port(self.number), |state| match end {
             End::Closed(how) => state.suspect(peer, how),
-            End::BadFrame(bad) => state.bad_frame(peer, &bad),
+            End::BadFrame(key, bad) => state.bad_frame(peer, key, &bad),
+            End::Damaged(whose) => state.damaged(peer, whose),
         });
     }
 

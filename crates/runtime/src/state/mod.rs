@@ -26,7 +26,7 @@ use allrail_schedule::{Key, OperationName};
 
 pub(crate) use self::elsewhere::Elsewhere;
 pub(crate) use self::intake::{Intake, Kept};
-pub(crate) use self::outgoing::Frame;
+pub(crate) use self::outgoing::{Frame, Sending};
 
 use self::calls::Calls;
 use self::intake::Arrivals;
@@ -34,8 +34,10 @@ use self::outgoing::Heap;
 use self::progress::Watch;
 use self::tensors::{Completions, Tensor};
 use crate::clock::Clock;
+use crate::control::BadWord;
 use crate::frame::BadFrame;
 use crate::memory::{Buffer, InUse};
+use crate::port::link::Damage;
 use crate::record::{Ring, What};
 use crate::timeline::Timeline;
 use crate::{Fault, FaultKind, Settings};
@@ -321,11 +323,38 @@ impl State {
         self.suspects.values().map(|(until, _)| *until).min()
     }
 
-    /// What has come is no frame, and nobody knows where the next begins.
-    pub(crate) fn bad_frame(&mut self, peer: u32, bad: &BadFrame) {
-        let what = format!("what has come from rank {peer} is no frame: {bad}");
-        let (kind, tensor) = (FaultKind::BadFrame, self.waited_for());
+    /// What has come is no frame, and nobody knows where the next begins; or its elements are not what was
+    /// sent. `key` is that of its header, where that was whole.
+    pub(crate) fn bad_frame(&mut self, peer: u32, key: Option<Key>, bad: &BadFrame) {
+        let (kind, how) = match bad.is_damage() {
+            true => (FaultKind::Damaged, "damaged"),
+            false => (FaultKind::BadFrame, "malformed"),
+        };
+        let what = format!("a frame from rank {peer} to rank {} is {how}: {bad}", self.rank);
+        let named = key.and_then(|key| self.tensors.get(&key)).map(|one| one.name.clone());
+        let tensor = named.or_else(|| self.waited_for());
         self.end(Fault { kind, rank: Some(peer), tensor, what });
+    }
+
+    /// A session of TLS has found that what came is not what was sent; both sides say so in the same words.
+    pub(crate) fn damaged(&mut self, peer: u32, whose: Damage) {
+        let (from, to) = match whose {
+            Damage::Came => (peer, self.rank),
+            Damage::Sent => (self.rank, peer),
+        };
+        let what = format!("what rank {from} has sent to rank {to} over TLS is damaged");
+        self.end(Fault { kind: FaultKind::Damaged, rank: Some(from), tensor: None, what });
+    }
+
+    /// What a peer says on its control connection is not what it has sent, or is no word.
+    pub(crate) fn bad_word(&mut self, peer: u32, bad: &BadWord) {
+        let (kind, how, why) = match bad {
+            BadWord::Damaged(why) => (FaultKind::Damaged, "damaged", why),
+            BadWord::Malformed(why) => (FaultKind::BadFrame, "malformed", why),
+        };
+        let me = self.rank;
+        let what = format!("a control message from rank {peer} to rank {me} is {how}: {why}");
+        self.end(Fault { kind, rank: Some(peer), tensor: None, what });
     }
 
     /// A peer is not there any more, or is as good as gone.
@@ -340,7 +369,7 @@ impl State {
             return;
         }
         let lost = fault.rank.filter(|rank| *rank != self.rank);
-        let misspoke = fault.kind == FaultKind::BadFrame;
+        let misspoke = matches!(fault.kind, FaultKind::BadFrame | FaultKind::Damaged);
         self.cause = Some(fault);
         let event = match lost.and_then(|rank| self.place_of(rank)) {
             Some(from) if misspoke => Event::Misspoke { from },

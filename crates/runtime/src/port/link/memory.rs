@@ -38,28 +38,6 @@ impl Memory {
     fn ring_bell(&self) {
         let _ = send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
-
-    /// Has `take` take some of so many bytes, and waits for more where it takes none.
-    fn fetch(&mut self, mut take: impl FnMut(&mut Reader, usize) -> usize) -> io::Result<usize> {
-        loop {
-            // What was written before the end is there once the end is seen.
-            let ended = self.ended;
-            let unread = self.reader.unread().map_err(bad)?;
-            let taken = if unread == 0 { 0 } else { take(&mut self.reader, unread) };
-            if taken > 0 {
-                if self.reader.writer_waits().map_err(bad)? {
-                    self.ring_bell();
-                }
-                return Ok(taken);
-            }
-            if ended {
-                return Ok(0);
-            }
-            if self.reader.waits(unread).map_err(bad)? {
-                return Err(ErrorKind::WouldBlock.into());
-            }
-        }
-    }
 }
 
 impl Link for Memory {
@@ -81,19 +59,29 @@ impl Link for Memory {
 
     fn read(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize> {
         let Some(into) = into.iter_mut().find(|one| !one.is_empty()) else { return Ok(0) };
-        self.fetch(|reader, unread| {
-            let now = into.len().min(unread);
-            reader.copy(&mut into[..now]);
-            now
-        })
+        loop {
+            // What was written before the end is there once the end is seen.
+            let ended = self.ended;
+            let unread = self.reader.unread().map_err(bad)?;
+            if unread > 0 {
+                let taken = self.reader.copy(into, unread);
+                if self.reader.writer_waits().map_err(bad)? {
+                    self.ring_bell();
+                }
+                return Ok(taken);
+            }
+            if ended {
+                return Ok(0);
+            }
+            if self.reader.waits().map_err(bad)? {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+        }
     }
 
-    fn lends(&self) -> bool {
+    /// What lies in this memory never leaves the host.
+    fn protects(&self) -> bool {
         true
-    }
-
-    fn lend(&mut self, take: &mut dyn FnMut(&[u8]) -> usize) -> io::Result<usize> {
-        self.fetch(|reader, unread| reader.show(unread, take))
     }
 
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
@@ -149,13 +137,13 @@ mod tests {
         one.write(&[IoSlice::new(&piece)]).expect("there is room");
         one.write(&[IoSlice::new(&piece)]).expect("there is room");
         assert_eq!(bells(&other), 1);
-        // An element that has not come whole is waited for.
-        would_block(other.lend(&mut |_| 0));
+        assert_eq!(read(&mut other).expect("it is there"), 2000);
+        would_block(read(&mut other));
         one.write(&[IoSlice::new(&piece)]).expect("there is room");
         assert_eq!(bells(&other), 1);
         while one.write(&[IoSlice::new(&piece)]).is_ok() {}
         would_block(one.write(&[IoSlice::new(&piece)]));
-        while other.lend(&mut <[u8]>::len).is_ok() {}
+        while read(&mut other).is_ok() {}
         assert_eq!(bells(&one), 1);
     }
 

@@ -19,7 +19,7 @@ use socket2::Socket;
 pub(crate) use self::mapping::Mapping;
 pub(crate) use self::memory::Memory;
 pub(crate) use self::tcp::Tcp;
-pub(crate) use self::tls::{Identity, Tls};
+pub(crate) use self::tls::{Damage, Identity, Tls, damage_of};
 
 /// See the module. Called by the thread that owns the connection: that of a port, or of control.
 pub(crate) trait Link: Send {
@@ -33,17 +33,8 @@ pub(crate) trait Link: Send {
     /// comes any more.
     fn read(&mut self, into: &mut [IoSliceMut<'_>]) -> io::Result<usize>;
 
-    /// Whether [`lend`](Self::lend) shows what has come where it lies.
-    fn lends(&self) -> bool {
-        false
-    }
-
-    /// As `read`, without a copy: `take` looks at bytes and says how many it needs no more. A link that
-    /// has only part of what `take` needs waits for the rest.
-    fn lend(&mut self, take: &mut dyn FnMut(&[u8]) -> usize) -> io::Result<usize> {
-        let _ = take;
-        Err(io::ErrorKind::Unsupported.into())
-    }
+    /// Whether bytes come as they were sent, or not at all, so that frames need no checksum of their elements.
+    fn protects(&self) -> bool;
 
     /// Sends as much as the link takes, which is something, or `WouldBlock`.
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize>;

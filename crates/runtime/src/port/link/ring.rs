@@ -115,35 +115,18 @@ impl Reader {
         unread(self.indices().written.0.load(Ordering::Acquire), self.read)
     }
 
-    /// Copies `into.len()` bytes, of which so many are there: each is read once, so what is found in the
-    /// copy is what is used.
-    pub(super) fn copy(&mut self, into: &mut [u8]) {
-        assert!(into.len() <= RING, "no more than there is");
+    /// Copies the first of `unread` bytes, as many as there is room for and a piece at most; how many. Whatever
+    /// is done with them is done with the copy: no reference is ever made to memory that a peer may write to.
+    pub(super) fn copy(&mut self, into: &mut [u8], unread: usize) -> usize {
+        let bytes = into.len().min(unread).min(PIECE);
         let from = at(self.mapping.inward().1, self.read);
-        for (place, byte) in into.iter_mut().enumerate() {
-            // SAFETY: within the two copies of the ring. The other side may write there, against the rules:
-            // then it is another byte.
-            *byte = unsafe { from.add(place).read_volatile() };
-        }
-        self.took(into.len());
-    }
-
-    /// Shows the first `unread` bytes, or a piece of them, and counts as read what was taken.
-    pub(super) fn show(&mut self, unread: usize, take: &mut dyn FnMut(&[u8]) -> usize) -> usize {
-        let bytes = unread.min(PIECE);
-        let from = at(self.mapping.inward().1, self.read);
-        // SAFETY: within the two copies of the ring, and nobody in this process writes there. A peer that
-        // writes there now, against the rules, changes elements, which are the peer's anyway: they are
-        // added or copied, and nothing is decided by them.
-        let came = unsafe { std::slice::from_raw_parts(from.as_ptr(), bytes) };
-        let taken = take(came).min(bytes);
-        self.took(taken);
-        taken
-    }
-
-    fn took(&mut self, bytes: usize) {
+        // SAFETY: a piece is less than a ring, and as many bytes from a place in its first copy lie in the two
+        // copies; `into` is this process's own, and apart from them. The other side may write there, against
+        // the rules: then other bytes are copied.
+        unsafe { into.as_mut_ptr().copy_from_nonoverlapping(from.as_ptr(), bytes) };
         self.read += bytes as u64;
         self.indices().read.0.store(self.read, Ordering::Release);
+        bytes
     }
 
     /// Whether the other side waits for room, and there is enough for it to be worth its while.
@@ -151,13 +134,12 @@ impl Reader {
         Ok(self.unread()? <= RING / 2 && is_waiting(&self.indices().writer_waits.0))
     }
 
-    /// Before it waits for more than the bytes that it has `seen`: whether there are none, and the other
-    /// side will wake it.
-    pub(super) fn waits(&self, seen: usize) -> Result<bool, BadFrame> {
+    /// Before it waits: whether there is nothing, and the other side will wake it.
+    pub(super) fn waits(&self) -> Result<bool, BadFrame> {
         let flag = &self.indices().reader_waits.0;
         flag.store(1, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        let nothing = self.unread()? == seen;
+        let nothing = self.unread()? == 0;
         if !nothing {
             flag.store(0, Ordering::Relaxed);
         }
@@ -188,8 +170,10 @@ mod tests {
     }
 
     fn read(reader: &mut Reader, most: usize) -> Vec<u8> {
-        let mut came = vec![0; reader.unread().expect("right counts").min(most)];
-        reader.copy(&mut came);
+        let mut came = vec![0; most];
+        let unread = reader.unread().expect("right counts");
+        let bytes = reader.copy(&mut came, unread);
+        came.truncate(bytes);
         came
     }
 
@@ -204,17 +188,7 @@ mod tests {
             let middle = (sent + one).min(all.len());
             let pieces = [&all[sent..middle], &all[middle..(middle + two).min(all.len())]];
             sent += writer.write(&pieces.map(IoSlice::new)).expect("right counts");
-            let most = draw.random_range(0..2 * PIECE);
-            if draw.random() {
-                came.extend(read(&mut reader, most));
-            } else {
-                let unread = reader.unread().expect("right counts");
-                reader.show(unread, &mut |shown| {
-                    let taken = shown.len().min(most);
-                    came.extend_from_slice(&shown[..taken]);
-                    taken
-                });
-            }
+            came.extend(read(&mut reader, draw.random_range(0..2 * PIECE)));
         }
         assert!(came == all);
     }
@@ -224,18 +198,20 @@ mod tests {
         let (mut writer, mut reader) = ends();
         let bytes = vec![7; PIECE];
         let piece = [IoSlice::new(&bytes)];
-        assert_eq!(reader.waits(0), Ok(true));
+        assert_eq!(reader.waits(), Ok(true));
         assert_eq!(writer.write(&piece), Ok(PIECE));
         assert!(writer.reader_waits() && !writer.reader_waits());
         // There is something meanwhile.
-        assert_eq!(reader.waits(0), Ok(false));
+        assert_eq!(reader.waits(), Ok(false));
         assert!(!writer.reader_waits());
         assert_eq!(writer.waits(), Ok(false));
         while writer.write(&piece).expect("right counts") > 0 {}
         assert_eq!(writer.unread(), Ok(RING));
         assert_eq!(writer.waits(), Ok(true));
         assert_eq!(reader.writer_waits(), Ok(false), "it is not worth its while");
-        drop(read(&mut reader, RING / 2));
+        for _ in 0..RING / 2 / PIECE {
+            assert_eq!(read(&mut reader, RING).len(), PIECE);
+        }
         assert_eq!(reader.writer_waits(), Ok(true));
         assert_eq!(reader.writer_waits(), Ok(false));
     }
@@ -260,12 +236,9 @@ mod tests {
                 if draw.random() { written } else { read }.store(value, Ordering::Release);
                 if let Ok(unread) = reader.unread() {
                     assert!(unread <= RING);
-                    let mut seen = 0;
-                    let taken = reader.show(unread, &mut |came| {
-                        seen = came.iter().map(|byte| usize::from(*byte)).sum();
-                        came.len()
-                    });
-                    assert!(seen <= taken && taken <= unread);
+                    let mut came = vec![0; PIECE];
+                    let taken = reader.copy(&mut came, unread);
+                    assert!(taken <= unread && came[taken..].iter().all(|byte| *byte == 0));
                     let _ = reader.writer_waits();
                 }
                 match writer.write(&[IoSlice::new(&bytes)]) {
@@ -274,7 +247,7 @@ mod tests {
                         assert!(matches!(bad, BadFrame::Ring { most, .. } if most == RING as u64));
                     }
                 }
-                let _ = (writer.waits(), reader.waits(0));
+                let _ = (writer.waits(), reader.waits());
             }
         }
     }

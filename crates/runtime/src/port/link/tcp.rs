@@ -105,6 +105,11 @@ impl Link for Tcp {
         Ok(bytes)
     }
 
+    /// TCP's own checksum has 16 bits, and is often computed before the last copy.
+    fn protects(&self) -> bool {
+        false
+    }
+
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         if self.full {
             return Err(ErrorKind::WouldBlock.into());

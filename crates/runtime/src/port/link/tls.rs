@@ -140,6 +140,23 @@ fn invalid(error: rustls::Error) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, error)
 }
 
+/// Whose bytes a session has found not to be what was sealed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Damage {
+    /// Those that came: this side ends the session with an alert.
+    Came,
+    /// Those that this side has sent: the peer says so by its alert.
+    Sent,
+}
+
+/// What an error of a link says of damage, if it does.
+pub(crate) fn damage_of(error: &io::Error) -> Option<Damage> {
+    match error.get_ref()?.downcast_ref::<rustls::Error>()? {
+        rustls::Error::AlertReceived(_) => Some(Damage::Sent),
+        _ => Some(Damage::Came),
+    }
+}
+
 impl Tls {
     /// Before it carries frames: as much as `send_ahead` waits in the session, and in the socket.
     pub(crate) fn set(&mut self, settings: &Settings, dimension: Option<u32>) -> io::Result<()> {
@@ -208,6 +225,11 @@ impl Link for Tls {
                 Ok(()) | Err(_) => state?,
             };
         }
+    }
+
+    /// Every record is authenticated.
+    fn protects(&self) -> bool {
+        true
     }
 
     fn write(&mut self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
