@@ -14,7 +14,7 @@ from job import Worker
 from torch import nn
 
 import allrail.torch as art
-from allrail._core import Node
+from allrail._core import Memory, Node
 from testbed.emulated import MODELS, Emulated, EmulatedModel
 
 BUCKETS_MB = (0.1, 0.25, 0.5, 1.6, 6.0, 25.0)
@@ -202,7 +202,7 @@ class _Bucket:
         return take
 
     def _begin(self, kind: str, buffer: torch.Tensor) -> int:
-        return self._node.call(kind, buffer.data_ptr(), buffer.numel(), "float32")
+        return self._node.call(kind, Memory.of_tensor(buffer), "float32")
 
     def step_part(self) -> None:
         self._node.wait_call(self._scatter, 600.0)

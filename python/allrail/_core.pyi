@@ -96,12 +96,48 @@ class Launch:
     def end(self) -> int: ...
 
 @final
+class Memory:
+    """Contiguous memory of this host, kept where it is as long as this is there.
+
+    It is made of an object, never of an address. `dtype` and `shape` are known of DLPack only;
+    `in_rows` says whether elements lie in the order of rows; `read_only` is None where an old
+    capsule does not say. `is_current` says whether the tensor that it was made of still has this
+    memory.
+    """
+
+    @staticmethod
+    def of_tensor(tensor: object) -> Memory: ...
+    @staticmethod
+    def of_dlpack(capsule: object, keeps: object = None) -> Memory: ...
+    @staticmethod
+    def of_buffer(buffer: object, keeps: object = None) -> Memory: ...
+    @property
+    def pointer(self) -> int: ...
+    @property
+    def nbytes(self) -> int: ...
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    @property
+    def dtype(self) -> str | None: ...
+    @property
+    def in_rows(self) -> bool: ...
+    @property
+    def read_only(self) -> bool | None: ...
+    def is_current(self) -> bool: ...
+
+def in_flight(pointer: int, nbytes: int) -> bool:
+    """Whether a node of this process has any of so many bytes at an address."""
+
+def hashes_of(memories: list[Memory]) -> list[int]:
+    """A hash (CRC-64/NVME) of each memory's bytes, below 2^64."""
+
+@final
 class Node:
     """One rank of one process group, over the native transport.
 
-    `pointer` is the address of memory that stays where it is, and that nobody else touches, until
-    its exchange is over or has failed, or `close` has returned. Timeouts are in seconds. A child
-    made by `fork` calls `abandon`, and nothing else.
+    Memory that it is given is kept, and nobody else may touch it, until its exchange is over or has
+    failed, or `close` has returned. Timeouts are in seconds. A child made by `fork` calls
+    `abandon`, and nothing else.
     """
 
     def __new__(cls, settings: str) -> Node: ...
@@ -117,14 +153,13 @@ class Node:
         group: int | None = None,
     ) -> int: ...
     def start(self) -> None: ...
-    def submit(self, key: int, pointer: int, elements: int) -> int: ...
-    def unused(self, key: int, pointer: int, elements: int) -> int: ...
+    def submit(self, key: int, memory: Memory) -> int: ...
+    def unused(self, key: int, memory: Memory) -> int: ...
     def wait(self, key: int, generation: int, timeout: float) -> bool: ...
     def call(
         self,
         kind: str,
-        pointer: int,
-        elements: int,
+        memory: Memory,
         dtype: str,
         *,
         priority: int = 0,

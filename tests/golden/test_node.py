@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from allrail._core import InputError, Node, RuntimeFault
+from allrail._core import InputError, Memory, Node, RuntimeFault
 
 DIMENSION = {"size": 2, "bandwidth": "10 Gb/s", "latency": "20 us"}
 FORKING = """
@@ -54,7 +54,7 @@ def test_two_ranks_sum_gather_and_say_what_is_done() -> None:
     for node in nodes:
         node.start()
     for node, key, buffer in zip(nodes, keys, buffers, strict=True):
-        assert node.submit(key, buffer.buffer_info()[0], 1000) == 0
+        assert node.submit(key, Memory.of_buffer(buffer)) == 0
     for node, key, buffer in zip(nodes, keys, buffers, strict=True):
         assert node.wait(key, 0, 30.0)
         assert node.is_done(key, 0)
@@ -62,7 +62,7 @@ def test_two_ranks_sum_gather_and_say_what_is_done() -> None:
         assert node.next_completions(1.0) == [(key, 0)]
     buffers[0][0] = 7.0
     tickets = [
-        node.call("broadcast", buffer.buffer_info()[0], 1000, "float32", root=0)
+        node.call("broadcast", Memory.of_buffer(buffer), "float32", root=0)
         for node, buffer in zip(nodes, buffers, strict=True)
     ]
     for node, ticket in zip(nodes, tickets, strict=True):
@@ -109,13 +109,13 @@ def test_a_rank_that_leaves_is_named() -> None:
     buffer = array.array("d", [1.0] * 10)
     keys = [node.register("bias", "float64", [10], [], 0) for node in nodes]
     with pytest.raises(InputError):
-        nodes[0].call("all_reduces", 0, 0, "float32")
+        nodes[0].call("all_reduces", Memory.of_buffer(buffer), "float32")
     with pytest.raises(InputError):
         nodes[0].register("other", "complex64", [10], [], 0)
     for node in nodes:
         node.start()
     nodes[1].close()
-    generation = nodes[0].submit(keys[0], buffer.buffer_info()[0], 10)
+    generation = nodes[0].submit(keys[0], Memory.of_buffer(buffer))
     with pytest.raises(RuntimeFault) as caught:
         nodes[0].wait(keys[0], generation, 30.0)
     fault = json.loads(caught.value.args[0])
@@ -139,7 +139,7 @@ def test_a_child_of_fork_does_not_hide_the_death_of_its_parent() -> None:
         node.start()
         assert parent.stdout.readline() == "forked\n"
         buffer = array.array("f", [1.0] * 10)
-        node.submit(key, buffer.buffer_info()[0], 10)
+        node.submit(key, Memory.of_buffer(buffer))
         parent.kill()
         parent.stdout.close()
         with pytest.raises(RuntimeFault) as caught:

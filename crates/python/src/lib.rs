@@ -5,6 +5,7 @@ mod compression;
 mod foreign;
 mod job;
 mod many;
+mod memory;
 mod placement;
 mod plugin;
 mod runtime;
@@ -418,6 +419,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     placement::register(module)?;
     plugin::register(module)?;
     job::register(module)?;
+    memory::register(module)?;
     runtime::register(module)?;
     traffic::register(module)?;
     training::register(module)?;

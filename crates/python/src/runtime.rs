@@ -1,9 +1,10 @@
 //! The class `Node`: one rank of one process group, over the native transport.
 //!
-//! Waiting never holds the GIL, and looks for signals ten times a second. Tensors come by address; whoever
-//! gives one keeps it alive until its exchange is over, or the node is closed.
+//! Waiting never holds the GIL, and looks for signals ten times a second. Tensors come as
+//! [`Memory`], which is kept until their exchange is over, or the node is closed.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allrail_collective::Operation;
@@ -18,6 +19,7 @@ use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use serde_json::json;
 
+use crate::memory::{Kept, Memory};
 use crate::{raise, to_json};
 
 create_exception!(
@@ -87,15 +89,65 @@ fn in_slices<T: Send>(
     }
 }
 
+/// The node goes before what it may touch.
 #[pyclass(frozen, module = "allrail._core")]
-struct Node(RustNode);
+struct Node(RustNode, Arc<Kept>);
+
+impl Node {
+    /// Submits a registered tensor, of the size that it was registered with.
+    fn submit_any(&self, memory: &Bound<'_, Memory>, key: u64, unused: bool) -> PyResult<u64> {
+        let (elements, width) = self.0.registered(Key(key)).map_err(|e| error(&e))?;
+        let wanted = elements.saturating_mul(width);
+        let found = memory.get().bytes();
+        if found as u64 != wanted {
+            let (field, value) = ("memory".to_owned(), format!("{found} bytes"));
+            let why = format!("the tensor was registered with {wanted} bytes");
+            let hint = "register each tensor with the shape and type that is submitted".to_owned();
+            return Err(raise(&Report { field, value, why, hint }));
+        }
+        let (node, at) = (&self.0, memory.get());
+        let submitted = memory.py().detach(|| {
+            let (pointer, key) = (at.pointer(), Key(key));
+            // SAFETY: there are as many bytes as were registered; the memory is kept below, until the exchange
+            // is over or the node is closed. That nobody else touches it is the caller's part: who does, has
+            // other elements exchanged.
+            unsafe {
+                match unused {
+                    false => node.submit(key, pointer, elements),
+                    true => node.unused(key, pointer, elements),
+                }
+            }
+        });
+        let generation = submitted.map_err(|e| error(&e))?;
+        self.1.keep((key, generation), memory);
+        Ok(generation)
+    }
+
+    /// What was over, or never will be, is not kept any more.
+    fn released(
+        &self,
+        py: Python<'_>,
+        of: (u64, u64),
+        waited: PyResult<Option<()>>,
+    ) -> PyResult<bool> {
+        let over = match &waited {
+            Ok(answer) => answer.is_some(),
+            // A signal, such as Ctrl-C, ends the wait and not the exchange.
+            Err(raised) => raised.is_instance_of::<RuntimeFault>(py),
+        };
+        if over {
+            self.1.release(of);
+        }
+        Ok(waited?.is_some())
+    }
+}
 
 #[pymethods]
 impl Node {
     #[new]
     fn new(py: Python<'_>, settings: &str) -> PyResult<Self> {
         let bound = py.detach(|| RustNode::bind(Settings::from_json(settings)?));
-        bound.map(Self).map_err(|e| error(&e))
+        bound.map(|node| Self(node, Kept::new())).map_err(|e| error(&e))
     }
 
     fn addresses(&self) -> Vec<String> {
@@ -143,32 +195,26 @@ impl Node {
         py.detach(|| self.0.start()).map_err(|e| error(&e))
     }
 
-    fn submit(&self, py: Python<'_>, key: u64, pointer: usize, elements: u64) -> PyResult<u64> {
-        // SAFETY: as documented of the class, the caller keeps the memory, and leaves it alone, until the
-        // exchange is over or the node is closed.
-        py.detach(|| unsafe { self.0.submit(Key(key), pointer as *mut u8, elements) })
-            .map_err(|e| error(&e))
+    fn submit(&self, key: u64, memory: &Bound<'_, Memory>) -> PyResult<u64> {
+        self.submit_any(memory, key, false)
     }
 
-    fn unused(&self, py: Python<'_>, key: u64, pointer: usize, elements: u64) -> PyResult<u64> {
-        // SAFETY: as for `submit`.
-        py.detach(|| unsafe { self.0.unused(Key(key), pointer as *mut u8, elements) })
-            .map_err(|e| error(&e))
+    fn unused(&self, key: u64, memory: &Bound<'_, Memory>) -> PyResult<u64> {
+        self.submit_any(memory, key, true)
     }
 
     fn wait(&self, py: Python<'_>, key: u64, generation: u64, timeout: f64) -> PyResult<bool> {
         let ask = |left| Ok(self.0.wait(Key(key), generation, left)?.then_some(()));
-        Ok(in_slices(py, timeout, ask)?.is_some())
+        self.released(py, (key, generation), in_slices(py, timeout, ask))
     }
 
-    #[pyo3(signature = (kind, pointer, elements, dtype, *, priority=0, root=0, name=None))]
+    #[pyo3(signature = (kind, memory, dtype, *, priority=0, root=0, name=None))]
     #[expect(clippy::too_many_arguments, reason = "they are Python's, by name")]
     fn call(
         &self,
         py: Python<'_>,
         kind: &str,
-        pointer: usize,
-        elements: u64,
+        memory: &Bound<'_, Memory>,
         dtype: &str,
         priority: i64,
         root: u32,
@@ -180,14 +226,18 @@ impl Node {
         let names = Dtype::ALL.map(Dtype::name);
         let dtype = dtype_named.ok_or_else(|| unknown("dtype", dtype, names))?;
         let call = CallOf { operation, root, dtype, priority, name };
-        // SAFETY: as for `submit`.
-        py.detach(|| unsafe { self.0.call(&call, pointer as *mut u8, elements) })
-            .map_err(|e| error(&e))
+        let (at, width) = (memory.get(), u64::from(call.dtype.width()));
+        let elements = at.bytes() as u64 / width;
+        // SAFETY: these elements lie in the memory, which is kept below; else as for a registered tensor.
+        let called = py.detach(|| unsafe { self.0.call(&call, at.pointer(), elements) });
+        let ticket = called.map_err(|e| error(&e))?;
+        self.1.keep((ticket, 0), memory);
+        Ok(ticket)
     }
 
     fn wait_call(&self, py: Python<'_>, ticket: u64, timeout: f64) -> PyResult<bool> {
         let ask = |left| Ok(self.0.wait_call(ticket, left)?.then_some(()));
-        Ok(in_slices(py, timeout, ask)?.is_some())
+        self.released(py, (ticket, 0), in_slices(py, timeout, ask))
     }
 
     fn is_done(&self, key: u64, generation: u64) -> PyResult<bool> {
@@ -200,7 +250,8 @@ impl Node {
             Ok((!done.is_empty() || self.0.fault().is_some()).then_some(done))
         };
         let done = in_slices(py, timeout, ask)?.unwrap_or_default();
-        Ok(done.into_iter().map(|(key, generation)| (key.0, generation)).collect())
+        let done = done.into_iter().map(|(key, generation)| (key.0, generation));
+        Ok(done.inspect(|of| self.1.release(*of)).collect())
     }
 
     fn announce(&self, py: Python<'_>, key: u64, unused: bool) -> PyResult<u64> {
@@ -246,6 +297,7 @@ impl Node {
 
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.0.close());
+        self.1.clear();
     }
 }
 

@@ -12,14 +12,17 @@ import functools
 import math
 import sys
 import warnings
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from allrail import _core
 from allrail.errors import InputError
 from allrail.runtime.nodes import Memory
+from allrail.runtime.resizes import guard_resizes
 
 # Device types of DLPack whose memory the host reads: its own, and what is pinned for a GPU.
 _HOST = (1, 3, 11)
@@ -41,7 +44,7 @@ class View:
         dtype: The type of its elements, such as `float32` or `bfloat16`.
         width: Bytes of an element.
         writable: Whether it may be written to.
-        keeps: What keeps the memory where it is.
+        keeps: What keeps the memory where it is; of a tensor of PyTorch `_core.Memory`.
         original: Elements with gaps that the memory is a copy of, or None.
     """
 
@@ -60,9 +63,11 @@ class View:
 
     def memory(self, *, in_bytes: bool = False) -> Memory:
         """Return it as a node takes it; `in_bytes`: elements count as bytes."""
-        if in_bytes:
-            return Memory(self.pointer, self.nbytes, "uint8", self.keeps)
-        return Memory(self.pointer, math.prod(self.shape), self.dtype, self.keeps)
+        held = self.keeps
+        if not isinstance(held, _core.Memory):
+            octets = self._bytes() if self.nbytes else np.empty(0, np.uint8)
+            held = _core.Memory.of_buffer(octets, self.keeps)
+        return Memory(held, "uint8" if in_bytes else self.dtype)
 
     def copy_from(self, other: View, *, at: int = 0, start: int = 0, nbytes: int) -> None:
         """Copy so many bytes, from byte `start` of another to byte `at` of this one."""
@@ -282,7 +287,12 @@ def _of_numpy(array: np.ndarray[Any, Any], keeps: object, field: str) -> View:
             keeps,
             writable=writable,
         )
-    keeps = (keeps, array)
+    # An array that something refers to weakly is not resized, whatever numpy was told to check.
+    owner, watched = array, [weakref.ref(array)]
+    while isinstance(owner.base, np.ndarray):
+        owner = owner.base
+        watched.append(weakref.ref(owner))
+    keeps = (keeps, array, watched)
     return View(array.ctypes.data, array.shape, dtype.name, dtype.itemsize, writable, keeps)
 
 
@@ -372,6 +382,12 @@ def _of_dlpack(array: Any, field: str) -> View:
         if min(strides) < 0 or reach > _MAX_BYTES:
             raise _unreadable("its strides lead out of memory", array, field)
         return _copied(pointer, shape, strides, (dtype, width), (array, capsule), writable=writable)
+    torch = sys.modules.get("torch")
+    if torch is not None and isinstance(array, torch.Tensor):
+        # A capsule holds the tensor, which may be given another storage meanwhile.
+        guard_resizes(torch)
+        held = _core.Memory.of_tensor(array)
+        return View(pointer, shape, dtype, width, writable, held)
     return View(pointer, shape, dtype, width, writable, (array, capsule))
 
 

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from allrail import _core
 from allrail.errors import TrainingError
 from allrail.runtime.agreement import Agreement, Patience
 from allrail.runtime.job import Job, patience_of
@@ -261,9 +262,9 @@ class _Outgoing:
                 message = self._posted.popleft()
             try:
                 if failed is None:
-                    numbers = array.array("q", [message.tag, message.memory.elements])
+                    numbers = array.array("q", [message.tag, message.memory.held.nbytes])
                     self._direction.broadcast(_header(numbers))
-                    if message.memory.elements:
+                    if message.memory.held.nbytes:
                         self._direction.broadcast(message.memory)
             except Exception as error:  # noqa: BLE001 - handed on to whoever waits
                 failed = error
@@ -399,7 +400,7 @@ class _Incoming:
                     return False
                 box.changed.wait()
                 message = box.take(source, tag)
-        if message is not None and message.memory.elements == size:
+        if message is not None and message.memory.held.nbytes == size:
             try:
                 if size:
                     self._direction.broadcast(message.memory)
@@ -423,29 +424,26 @@ class _Incoming:
 
 def _fill(message: Message, kept: _Kept) -> None:
     """Give a receive what has come for it."""
-    size = message.memory.elements
+    size = message.memory.held.nbytes
     message.source = kept.source
-    if kept.memory.elements != size:
+    if kept.memory.held.nbytes != size:
         message.end(
             TrainingError(
-                f"rank {kept.source} sends {kept.memory.elements} bytes with tag {kept.tag};"
+                f"rank {kept.source} sends {kept.memory.held.nbytes} bytes with tag {kept.tag};"
                 f" {size} are received",
                 hint="receive what is sent, in its shape and type",
             )
         )
         return
     if size:
-        ctypes.memmove(message.memory.pointer, kept.memory.pointer, size)
+        ctypes.memmove(message.memory.held.pointer, kept.memory.held.pointer, size)
     message.end()
 
 
 def _header(numbers: array.array[int]) -> Memory:
     """A tag and a size, as what is sent ahead of a message."""
-    return Memory(numbers.buffer_info()[0], 2 * numbers.itemsize, "uint8", numbers)
+    return _memory_of(numbers)
 
 
-def _memory_of(room: bytearray) -> Memory:
-    if not room:
-        return Memory(0, 0, "uint8", room)
-    held = (ctypes.c_uint8 * len(room)).from_buffer(room)
-    return Memory(ctypes.addressof(held), len(room), "uint8", held)
+def _memory_of(room: bytearray | array.array[int]) -> Memory:
+    return Memory(_core.Memory.of_buffer(room), "uint8")

@@ -16,6 +16,7 @@ import weakref
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
+from allrail import _core
 from allrail._core import Node, RuntimeFault
 from allrail.errors import InputError, TrainingError
 from allrail.foreign import printable
@@ -115,6 +116,7 @@ _ALIKE = (
     "partition",
     "pack",
     "plans",
+    "frame_checks",
 )
 _OWN = ("interface", "port")
 
@@ -179,19 +181,15 @@ os.register_at_fork(after_in_child=_abandon)
 
 
 class Memory(NamedTuple):
-    """Contiguous memory of this host.
+    """Contiguous memory of this host, and what lies there.
 
     Attributes:
-        pointer: Where it begins.
-        elements: How many there are.
-        dtype: Their type, such as `float32`.
-        keeps: What keeps it alive, until the operation is over.
+        held: The memory, which a node keeps until the operation is over.
+        dtype: The type of its elements, such as `float32`.
     """
 
-    pointer: int
-    elements: int
+    held: _core.Memory
     dtype: str
-    keeps: object
 
 
 class Calls:
@@ -210,7 +208,7 @@ class Calls:
         self._about = about
         self._node = connected(settings, agreement, "calls")
         self._node.start()
-        self._held: dict[int, object] = {}
+        self._held: dict[int, _core.Memory] = {}
         self.close = weakref.finalize(self, close, self._node)
 
     def begin(
@@ -234,14 +232,13 @@ class Calls:
         with as_ours:
             ticket = self._node.call(
                 kind,
-                memory.pointer,
-                memory.elements,
+                memory.held,
                 memory.dtype,
                 root=root,
                 priority=priority,
                 name=name,
             )
-        self._held[ticket] = memory
+        self._held[ticket] = memory.held
         return ticket
 
     def wait(self, ticket: int, timeout: float) -> bool:
@@ -252,8 +249,8 @@ class Calls:
             while not over and (left := end - time.monotonic()) > 0:
                 warn_of(self._node, self._about)
                 over = self._node.wait_call(ticket, min(left, _LOOK))
-        if over:
-            self._held.pop(ticket, None)
+        if over and (held := self._held.pop(ticket, None)) is not None:
+            check_current(held)
         return over
 
     def is_over(self, ticket: int) -> bool:
@@ -293,6 +290,20 @@ class Calls:
         """Wait for it, however long."""
         while not self.wait(ticket, _A_WHILE):
             pass
+
+
+def check_current(held: _core.Memory, name: str = "") -> None:
+    """Check that an array still has the memory that an exchange has written to.
+
+    Raises:
+        TrainingError: It was given another memory meanwhile, which has no result.
+    """
+    if not held.is_current():
+        raise TrainingError(
+            "its memory was exchanged for another while its exchange was under way",
+            field=name,
+            hint="wait for an exchange before `tensor.data = ...`, `set_` or `resize_`",
+        )
 
 
 class _AsOurs:

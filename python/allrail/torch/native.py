@@ -1,8 +1,7 @@
 """Gradients over allrail's own transport: cut, prioritised and scheduled by the engine.
 
-`allrail._core.Node` takes tensors by address. So this file keeps them alive until their exchange is
-over, and tells autograd that they were written to. Ranks need no common order: what each submits
-has a name.
+`allrail._core.Node` keeps the memory of tensors until their exchange is over; this file tells
+autograd that they were written to. Ranks need no common order: what each submits has a name.
 
 A node knows its tensors before it starts. What has no name, such as a broadcast of buffers, and
 what comes before the first step therefore has a node of its own.
@@ -20,11 +19,12 @@ from typing import Any
 
 import torch
 
-from allrail._core import Node, RuntimeFault
+from allrail._core import Memory, Node, RuntimeFault
 from allrail.runtime.agreement import Agreement
 from allrail.runtime.nodes import (
     Calls,
     as_ours,
+    check_current,
     close,
     connected,
     is_open,
@@ -32,7 +32,7 @@ from allrail.runtime.nodes import (
     settings_of,
     warn_of,
 )
-from allrail.torch.memory import memory_of, name_of
+from allrail.torch.memory import held, memory_of, name_of
 from allrail.torch.transport import in_memory_order
 
 _LOOK = 1.0
@@ -63,7 +63,7 @@ class Native:
         self.settings = {key: value for key, value in known.items() if key != "secret"}
         self._calls = Calls(known | {"group": 0}, agreement)
         self._tensors = connected(known | {"group": 1}, agreement, "tensors")
-        self._held: dict[tuple[int, int], torch.Tensor] = {}
+        self._held: dict[tuple[int, int], tuple[torch.Tensor, Memory]] = {}
         self._leave = weakref.finalize(self, _leave, self._tensors, self._calls, self._held)
 
     def register(
@@ -144,19 +144,22 @@ class Native:
         self._leave()
 
     def _submit(self, submit: Any, key: int, tensor: torch.Tensor) -> int:
-        with as_ours:  # dense, as it was registered: its elements lie from the first one on
-            generation: int = submit(key, tensor.data_ptr(), tensor.numel())
-        self._held[key, generation] = tensor
+        memory = held(tensor)
+        with as_ours:
+            generation: int = submit(key, memory)
+        self._held[key, generation] = tensor, memory
         return generation
 
     def _release(self, key: int, generation: int) -> None:
-        tensor = self._held.pop((key, generation), None)
-        if tensor is not None:
+        found = self._held.pop((key, generation), None)
+        if found is not None:
+            tensor, memory = found
+            check_current(memory)
             # Memory was written to behind autograd's back.
             torch.autograd.graph.increment_version(tensor)
 
 
-def _leave(tensors: Node, calls: Calls, held: dict[tuple[int, int], torch.Tensor]) -> None:
+def _leave(tensors: Node, calls: Calls, held: dict[tuple[int, int], Any]) -> None:
     """Close both nodes, once others have got what this rank has promised them."""
     if is_open(tensors):
         with contextlib.suppress(RuntimeFault):

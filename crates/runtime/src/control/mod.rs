@@ -281,9 +281,7 @@ impl Control {
     /// Reads all that a peer has said.
     fn read(&mut self, number: u64) {
         loop {
-            let Some(peer) = self.peers.get_mut(&number).filter(|peer| !peer.unheard) else {
-                return;
-            };
+            let Some(peer) = self.peers.get_mut(&number) else { return };
             let from = peer.inbox.len();
             peer.inbox.resize(from + READ, 0);
             let read = peer.link.read(&mut [IoSliceMut::new(&mut peer.inbox[from..])]);
