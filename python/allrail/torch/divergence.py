@@ -141,7 +141,7 @@ def who_differs(values: Sequence[int]) -> str:
     most, count = Counter(values).most_common(1)[0]
     others = [rank for rank, value in enumerate(values) if value != most]
     if 2 * count <= len(values):
-        return f"ranks {_listed(range(len(values)))} do not agree, and none has most on its side"
+        return f"ranks {_listed(range(len(values)))} do not agree"
     ranks = "ranks" if len(others) > 1 else "rank"
     have = "have" if len(others) > 1 else "has"
     return f"{ranks} {_listed(others)} {have} another value than the other {count}"

@@ -283,7 +283,7 @@ impl State {
         };
         match (self.tell(event), from) {
             (Err(broken @ Broken::NoCoordination { .. }), Some(peer)) => {
-                self.misspoke(peer, &broken)
+                self.misspoke(peer, &broken);
             }
             (Err(broken), Some(_)) if self.fault.is_none() => self.note(broken.to_string()),
             _ => {}

@@ -69,6 +69,7 @@ fn all(ranks: u32, more: &Value) -> Result<(), (Duration, RuntimeError)> {
 
 /// What the other process runs, which may have few files; a test that has nothing to do otherwise.
 #[test]
+#[expect(clippy::print_stdout, reason = "the process that has started this one looks for it")]
 fn ranks_with_few_files() {
     let Ok(shared) = std::env::var(FEW_FILES) else { return };
     let more = json!({"shared_memory": shared == "true", "timeouts": {"connect": "3 s", "link": "10 s",
