@@ -179,8 +179,7 @@ def flip_in_a_frame(
                 buffer[:] = ones
                 memory = Memory.of_buffer(buffer)
                 generation = node.submit(key, memory)
-                node.wait(key, generation, 20.0)
-                if buffer != twos:
+                if node.wait(key, generation, 20.0) and buffer != twos:
                     wrong.append(rank)
                 if control and count > 20:
                     time.sleep(0.005)
