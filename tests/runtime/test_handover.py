@@ -43,6 +43,15 @@ class Open:
             time.sleep(0.001)
         return self.texts[key]
 
+    def check(self, keys):
+        return all(key in self.texts for key in keys)
+
+    def compare_set(self, key, expected, value):
+        assert expected == ""
+        if key not in self.texts:
+            self.set(key, value)
+        return self.texts[key]
+
 
 def on_ranks(store, body):
     """What each rank's `body(rank, agreement)` returns or raises."""

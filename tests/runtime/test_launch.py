@@ -193,7 +193,9 @@ def test_launchers_of_two_hosts_make_one_job(tmp_path):
     assert sorted(second[1].splitlines()) == ["[2] 2 4 0 [10]", "[3] 3 4 1 [10]"]
 
 
-def test_a_host_with_another_token_is_refused(tmp_path):
+def test_a_host_with_another_token_is_refused(tmp_path, monkeypatch):
+    (tmp_path / "allrail.yaml").write_text("schema_version: 1\ntimeouts: {connect: 5 s}\n")
+    monkeypatch.setenv("ALLRAIL_JOB", str(tmp_path / "allrail.yaml"))
     impatient = """
 from functools import partial
 from allrail.runtime import store

@@ -113,7 +113,7 @@ def test_learns_what_one_process_learns_from_all_data(kind):
             for n, network in enumerate(networks)
         ]
         agreement = Agreement(store, rank, ranks, "training")
-        settings = {"dimensions": dimensions, "policy": "themis", "chunks": 4}
+        settings = {"dimensions": dimensions, "policy": "themis", "chunks": 4, "secret": "5e" * 32}
         model, optimizer = made(kind)
         transport = Native(rank, ranks, agreement, settings | {"smallest_chunk": "1 KiB", **APART})
         art.schedule(model, optimizer, transport=transport)

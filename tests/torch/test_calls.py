@@ -332,7 +332,7 @@ def test_a_group_knows_its_types_of_devices(backend, on_ranks, tmp_path):
             elsewhere = dist.get_backend(group.others.of(other.device))
         return tensor.tolist(), [str(one) for one in group._device_types], elsewhere
 
-    devices = ["cpu", "meta"] if "meta" in backend else ["cpu"]
+    devices = {"allrail": ["cpu", "cuda"], "cpu:allrail": ["cpu"]}.get(backend, ["cpu", "meta"])
     for values, found, elsewhere in on_ranks(body, group=False):
         assert values == [2.0, 2.0]
         assert found == devices

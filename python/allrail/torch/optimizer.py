@@ -346,7 +346,6 @@ class Stepper:
         """The last step cannot be made by all parameters: say which have, or take it back."""
         made, left = self.asked, sum(len(pending.slots) for pending in self.pending)
         if self._undo is not None:
-            self._undo.take_back()
             mark_pending(self._optimizer, pending=False)
             for group in self._optimizer.param_groups:
                 advance(group, {name: -each for name, each in self._counters.items()})
@@ -355,6 +354,7 @@ class Stepper:
                     slot.pending = None
                     slot.parameter.__class__ = Watched
             self.pending.clear()
+            self._undo.take_back()  # its reads of the state make no steps any more
             self.crossed = False
             self.asked -= 1
             state = f"all parameters are those of step {self.asked} again"
