@@ -84,13 +84,19 @@ class TrainingError(AllrailError, RuntimeError):
         why: What is wrong, as half a sentence.
         field: The tensor that it is about; may be empty.
         hint: What to do; may be empty.
+        kind: What sort of fault of a node it is, such as `left`; empty if it is none.
+        rank: Whose fault it is; None if nobody's, or not known.
     """
 
-    def __init__(self, why: str, *, field: str = "", hint: str = "") -> None:
+    def __init__(
+        self, why: str, *, field: str = "", hint: str = "", kind: str = "", rank: int | None = None
+    ) -> None:
         super().__init__(why)
         self.why = why
         self.field = field
         self.hint = hint
+        self.kind = kind
+        self.rank = rank
 
     def __str__(self) -> str:
         """Return the message, then its hint after a blank line."""

@@ -13,7 +13,7 @@ import secrets
 import socket
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
@@ -22,6 +22,8 @@ from allrail.errors import InputError, TrainingError
 T = TypeVar("T")
 
 _GRACE = 3.0
+_LOOK = 0.5
+"""How often it is looked whether a rank that is waited for has left, s."""
 _NAMED = 8
 
 
@@ -124,14 +126,20 @@ class Agreement:
             except InputError as error:
                 answer = {"why": error.why, "field": error.field, "hint": error.hint}
             except LateError as error:
-                answer = {"late": error.why, "hint": error.hint}
+                answer = {
+                    "late": error.why,
+                    "hint": error.hint,
+                    "kind": error.kind,
+                    "rank": error.rank,
+                }
             self._store.set(f"{prefix}/decided", json.dumps(answer))
         else:
             self._await(topic, [f"{prefix}/decided"])
             answer = self._get(f"{prefix}/decided")
         self._meets = False
         if "late" in answer:
-            raise LateError(answer["late"], hint=answer["hint"])
+            kind, late = answer["kind"], answer["rank"]
+            raise LateError(answer["late"], hint=answer["hint"], kind=kind, rank=late)
         if "why" in answer:
             raise InputError(answer["why"], field=answer["field"], hint=answer["hint"])
         return answer["decided"]
@@ -172,6 +180,28 @@ class Agreement:
 
         return made, self.on(topic, {"tells": tells(made)}, judge)
 
+    def leave(self, made: int) -> None:
+        """Tell the others that this rank takes part no more, if the store is still there.
+
+        Args:
+            made: How many rounds of what they agree about it has taken part in.
+        """
+        with contextlib.suppress(Exception):  # the job is over; stores raise errors of their own
+            self._store.set(f"{self._prefix}/left/{self.rank}", json.dumps(made))
+
+    def left(self, ranks: Iterable[int] | None = None) -> dict[int, int] | None:
+        """Return which ranks take part no more, and what each has made; None without a store.
+
+        Args:
+            ranks: Of which it is asked; None for all others.
+        """
+        others = range(self.ranks) if ranks is None else ranks
+        keys = {rank: f"{self._prefix}/left/{rank}" for rank in others if rank != self.rank}
+        try:
+            return {rank: self._get(key) for rank, key in keys.items() if self._store.check([key])}
+        except Exception:  # noqa: BLE001 - whatever a store that has ended raises
+            return None
+
     def _say(self, key: str, mine: Any) -> None:
         """Say it once: who finds that another process has said it claims another's rank."""
         text = json.dumps({**_me(), "said": mine})
@@ -198,11 +228,14 @@ class Agreement:
         most = patience.connect if first else patience.stalled
         grace = 0.0 if self.rank == 0 else _GRACE
         begun = time.monotonic()
-        warned, pause = first, 0.001
+        warned, pause, looked = first, 0.001, 0.0
         while not self._store.check(keys):
             waited = time.monotonic() - begun
             if waited > most + grace:
                 raise self._late(topic, most)
+            if waited > looked + _LOOK:
+                looked = waited
+                self._check_left(topic)
             if not warned and waited > patience.warn:
                 warned = True
                 late = self._late(topic, patience.warn)
@@ -214,10 +247,29 @@ class Agreement:
             time.sleep(pause)
             pause = min(1.5 * pause, 0.1)
 
+    def _check_left(self, topic: str) -> None:
+        """Raise if a rank that is waited for takes part no more; rank 0 asks after all others.
+
+        Whoever has left may have come before, or rank 0 have decided before.
+        """
+        left = self.left(None if self.rank == 0 else [0]) or {}
+        for rank in left:
+            if self._has_come(topic, rank if self.rank == 0 else "decided"):
+                continue
+            raise LateError(
+                f"rank {self._called[rank]} has left, and this rank waits for it (`{topic}` of"
+                f" {self.name.rsplit('/', 1)[-1]})",
+                hint="every rank makes as many backward passes; look at that rank's first error",
+                kind="left",
+                rank=rank,
+            )
+
+    def _has_come(self, topic: str, rank: int | str) -> bool:
+        return self._store.check([f"{self._prefix}/{topic}/{rank}"])
+
     def _late(self, topic: str, seconds: float) -> LateError:
         """Who has not come, as the store knows."""
-        key = f"{self._prefix}/{topic}"
-        missing = [rank for rank in range(self.ranks) if not self._store.check([f"{key}/{rank}"])]
+        missing = [rank for rank in range(self.ranks) if not self._has_come(topic, rank)]
         named = ", ".join(str(self._called[rank]) for rank in missing[:_NAMED])
         if len(missing) > _NAMED:
             named += f" and {len(missing) - _NAMED} more"
@@ -240,6 +292,8 @@ class Agreement:
             hint="every rank calls what all take part in as often and in the same order:"
             " `allrail.torch.schedule` and backward passes, `allrail.Communicator`; look at that"
             " rank's first error",
+            kind="stalled",
+            rank=missing[0],
         )
 
     def _get(self, key: str) -> Any:

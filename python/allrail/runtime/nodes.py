@@ -335,5 +335,9 @@ def raise_from(error: Exception) -> NoReturn:
             said["why"], field=said["field"], value=str(said["value"]), hint=said["hint"]
         ) from None
     raise TrainingError(
-        said["what"], field=said.get("tensor") or "", hint=said.get("hint") or ""
+        said["what"],
+        field=said.get("tensor") or "",
+        hint=said.get("hint") or "",
+        kind=said.get("kind") or "",
+        rank=said.get("rank"),
     ) from None

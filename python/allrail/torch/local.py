@@ -33,6 +33,7 @@ from allrail.torch.claims import Claim
 from allrail.torch.divergence import Divergence
 from allrail.torch.hooks import Hook
 from allrail.torch.transport import Transport
+from allrail.torch.uneven import Passes
 
 _HELD = "_allrail_local"
 """What holds a `Local` where no hook does."""
@@ -102,6 +103,7 @@ class Local:
         self._every = every
         self._buffers = list(model.buffers()) if broadcast_buffers else []
         self._warned = False
+        self._passes = Passes(self, agreement, every=every)
         mine = [
             [name, str(each.dtype), list(each.shape), list(each.stride())]
             for name, each in parameters.items()
@@ -185,10 +187,13 @@ class Local:
             handle.remove()
         if (model := self._model()) is not None:
             vars(model).pop(_HELD, None)
+        self._passes.leave()
         self._transport.close()
 
     def _stepped(self, place: int, optimizer: torch.optim.Optimizer) -> None:
         self._steps[place] += 1
+        first = place == 0
+        self._passes.made += first
         bare = []
         for group in optimizer.param_groups:
             for parameter in group["params"]:
@@ -200,6 +205,12 @@ class Local:
         if self._steps[place] < self._every:
             return
         self._steps[place] = 0
+        try:
+            self._average(place, optimizer)
+        except RuntimeError as error:  # a backend's own, of another transport
+            raise self._passes.explain(error, self._passes.made if first else None) from None
+
+    def _average(self, place: int, optimizer: torch.optim.Optimizer) -> None:
         under_way = []
         for group in optimizer.param_groups:
             for parameter in group["params"]:

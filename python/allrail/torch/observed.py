@@ -20,13 +20,14 @@ from typing import Any
 
 import torch
 
-from allrail.errors import InputError
+from allrail.errors import InputError, TrainingError
 from allrail.runtime import record as records
 from allrail.runtime.record import USERS, Mark, Marks, Record, TensorRow
 from allrail.torch.barrier import Barriers, depth_of_script
 from allrail.torch.compression.compressed import Compressed
 from allrail.torch.packs import Pack
 from allrail.torch.transport import Transport
+from allrail.torch.uneven import Passes
 
 _now = time.monotonic_ns
 
@@ -42,17 +43,19 @@ class Watched:
     Args:
         transport: What does the work.
         marks: Where marks go.
+        passes: What explains its errors.
 
     Attributes:
         tensors: What was registered: packs by the name of their first tensor.
         places: Of each key, its place among them.
     """
 
-    def __init__(self, transport: Transport, marks: Marks) -> None:
+    def __init__(self, transport: Transport, marks: Marks, passes: Passes) -> None:
         self.rank, self.ranks = transport.rank, transport.ranks
         self.tensors: list[TensorRow] = []
         self.places: dict[int, int] = {}
         self._transport = transport
+        self._passes = passes
         self._add = marks.add
         self._users = -1
 
@@ -85,7 +88,10 @@ class Watched:
     def wait(self, key: int, generation: int) -> None:
         """See `Transport.wait`."""
         start = _now()
-        self._transport.wait(key, generation)
+        try:
+            self._transport.wait(key, generation)
+        except TrainingError as error:
+            raise self._passes.explain(error, self._passes.number(generation)) from None
         self._add(("wait", self.places[key], start, _now()))
 
     def start(self) -> None:
@@ -101,15 +107,24 @@ class Watched:
 
     def broadcast(self, tensors: Sequence[torch.Tensor]) -> None:
         """See `Transport.broadcast`."""
-        self._transport.broadcast(tensors)
+        try:
+            self._transport.broadcast(tensors)
+        except RuntimeError as error:  # a backend's own, of another transport
+            raise self._passes.explain(error, self._passes.opening()) from None
 
     def gather(self, buffer: torch.Tensor) -> int:
         """See `Transport.gather`."""
-        return self._transport.gather(buffer)
+        try:
+            return self._transport.gather(buffer)
+        except RuntimeError as error:
+            raise self._passes.explain(error) from None
 
     def gathered(self, ticket: int) -> None:
         """See `Transport.gathered`."""
-        self._transport.gathered(ticket)
+        try:
+            self._transport.gathered(ticket)
+        except RuntimeError as error:
+            raise self._passes.explain(error) from None
 
     def close(self) -> None:
         """See `Transport.close`."""
@@ -117,7 +132,11 @@ class Watched:
 
     def _mark(self, key: int, submit: Any, tensor: torch.Tensor) -> int:
         start = _now()
-        generation: int = submit(key, tensor)
+        try:
+            generation: int = submit(key, tensor)
+        except TrainingError as error:
+            mine = error.field == self.tensors[self.places[key]]["name"]
+            raise self._passes.explain(error, self._passes.made + 1 if mine else None) from None
         if key != self._users:
             self._add(("submit", self.places[key], start, _now()))
         return generation
@@ -132,6 +151,7 @@ class Observed:
         model: A name for files.
         crosses: Whether steps may be made as late as the next forward pass.
         trace: The folder that the record is written to at the end, if any.
+        passes: What explains errors of the transport.
 
     Attributes:
         running: What the module that was entered last uses, while a forward pass goes on.
@@ -145,9 +165,10 @@ class Observed:
         model: str,
         crosses: bool,
         trace: Path | None,
+        passes: Passes,
     ) -> None:
         self.marks = Marks()
-        self.watched = Watched(transport, self.marks)
+        self.watched = Watched(transport, self.marks, passes)
         self._parts = (transport, self.watched, self.marks, barriers, model, crosses)
         self.running: Pack | None = None
         self._forward = 0

@@ -40,6 +40,7 @@ from allrail.torch.parameter import Pending, Slot, unwatch, watch
 from allrail.torch.replan import measured, table_of
 from allrail.torch.touch import Memory, follow, unfollow
 from allrail.torch.transport import Transport
+from allrail.torch.uneven import Passes
 from allrail.torch.used import Recorder, entries, is_compiled, is_scripted, open_modules, places
 
 if TYPE_CHECKING:
@@ -86,12 +87,14 @@ class Scheduled:
         self.model = model
         self.optimizers = list(optimizers)
         self.barriers = Barriers(loud=transport.rank == 0)
+        self.passes = Passes(self, agreement)
         self.observed = Observed(
             transport,
             self.barriers,
             model=agreement.name.rsplit("/", 1)[-1],
             crosses=cross_barrier,
             trace=trace,
+            passes=self.passes,
         )
         self._carrier = transport
         self._transport: Transport = self.observed.watched
@@ -131,12 +134,12 @@ class Scheduled:
             self._transport,
             self.barriers,
             places=lambda: places(self._waits, len(self._slots)),
-            agree=lambda mine: agreement.on("order", mine, _decide),
+            agree=self._agree,
             still_held=self._claim.check_held,
             wait_at_end=not cross_barrier,
             sparse=sparse,
             pack=pack,
-            round_over=self.observed.round_over,
+            round_over=self._round_over,
         )
         self._steppers: list[Stepper] = []
         self._divergences = [
@@ -228,6 +231,7 @@ class Scheduled:
         for slot in self._slots.values():
             unwatch(slot)
         self.observed.write()
+        self.passes.leave()
         self._transport.close()
 
     # -- set up
@@ -370,6 +374,7 @@ class Scheduled:
             return
         self._claim.check(module)
         self._running = True
+        self.passes.begin()
         self.observed.forward_begins()
         self.exchange.close()
         if self.exchange.rounds >= ADVISED_AFTER and self._advises:
@@ -409,6 +414,18 @@ class Scheduled:
                 stepper.make_all()
         elif not self._running:
             self.settle(cause)
+
+    def _agree(self, mine: dict[str, Any]) -> dict[str, Any]:
+        """Agree on what the first round has shown, once all ranks have come to its end."""
+        try:
+            agreed: dict[str, Any] = self._agreement.on("order", mine, _decide)
+        except TrainingError as error:
+            raise self.passes.explain(error, self.passes.made + 1) from None
+        return agreed
+
+    def _round_over(self) -> None:
+        self.passes.end()
+        self.observed.round_over()
 
     def _read(self, slot: Slot) -> None:
         self.exchange.read(slot)

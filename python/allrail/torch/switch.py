@@ -91,6 +91,7 @@ class Switch:
         if before is not None:
             self._now.exchange.synchronised = before.exchange.synchronised
             self._now.barriers.counts.update(before.barriers.counts)
+            self._now.passes.made = before.passes.made
         self.goes_on = True
         self._installed(self._now)
         return self._now
