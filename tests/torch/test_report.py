@@ -179,7 +179,7 @@ def test_who_waits_is_warned_with_whom_for(on_ranks):
 
     for_0, for_1 = on_ranks(body)
     assert len(for_0) == 1
-    assert "`conv1.weight`: rank 1 did not submit it, and rank 0 wait" in for_0[0]
+    assert "`conv1.weight`: rank 1 did not submit it; rank 0 waits for it" in for_0[0]
     assert for_1 == []
 
 

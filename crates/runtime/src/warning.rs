@@ -57,7 +57,7 @@ fn is_like(one: &str, other: &str) -> bool {
     if one == other || a.len().abs_diff(b.len()) > 2 || a.len().max(b.len()) > 256 {
         return false;
     }
-    let most = (a.len().max(b.len()) / 4).min(2);
+    let most = (a.len().max(b.len()) / 3).min(2);
     // The edit distance, a row of its table at a time.
     let mut row: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {
