@@ -217,3 +217,27 @@ def test_a_rank_that_dies_is_an_error_under_every_hook(name, on_ranks):
     said, other = on_ranks(body, group=False, mortal=True)
     assert other == "ended"
     assert "rank 1 is lost" in said
+
+
+def test_what_is_attached_while_callbacks_run_waits_for_its_turn():
+    from allrail.torch.futures import Future
+
+    future, seen, begun, goes_on = Future(""), [], threading.Event(), threading.Event()
+
+    def slow(_):
+        begun.set()
+        goes_on.wait(10)
+        seen.append(0)
+
+    future.add_done_callback(slow)
+    future.add_done_callback(lambda _: seen.append(1))
+    thread = threading.Thread(target=future.set_result, args=([],))
+    thread.start()
+    assert begun.wait(10)
+    last = future.then(lambda _: seen.append(2))  # complete already, and `slow` still runs
+    future.add_done_callback(lambda one: one.then(lambda _: seen.append(3)))  # from a callback
+    assert seen == []
+    goes_on.set()
+    last.wait()
+    thread.join()
+    assert seen == [0, 1, 2, 3]

@@ -63,13 +63,16 @@ class Future(torch.futures.Future[Any]):
         super().__init__()
         self._name = name
         self._attached = itertools.count()
+        self._line: deque[Callable[[], None]] = deque()
+        self._lock = threading.Lock()
+        self._runner: int | None = None
 
     def then(self, callback: Callable[[Any], Any]) -> Future:
         """Run a callback when it is complete; return the future of what that returns."""
         name = self._next()
         child = Future(name and f"{name}>")
 
-        def run(_: object) -> None:
+        def run() -> None:
             try:
                 with _inside(name):
                     result = callback(self)
@@ -78,18 +81,18 @@ class Future(torch.futures.Future[Any]):
             else:
                 child.set_result(result)
 
-        super().add_done_callback(run)
+        self._attach(run)
         return child
 
     def add_done_callback(self, callback: Callable[[Any], None]) -> None:
         """Run a callback when it is complete."""
         name = self._next()
 
-        def run(_: object) -> None:
+        def run() -> None:
             with _inside(name):
                 callback(self)
 
-        super().add_done_callback(run)
+        self._attach(run)
 
     def fail(self, error: Exception) -> None:
         """Complete it with an error, which every reader raises.
@@ -99,6 +102,38 @@ class Future(torch.futures.Future[Any]):
         """
         super()._set_unwrap_func(_Failed.reveal)
         self.set_result(_Failed(error))
+
+    def _attach(self, run: Callable[[], None]) -> None:
+        """Have a callback run after all that were attached before it.
+
+        torch runs one that is attached to a complete future at once, beside those that its
+        completion still runs.
+        """
+        with self._lock:
+            self._line.append(run)
+        super().add_done_callback(self._run_all)
+
+    def _run_all(self, _: object) -> None:
+        """The future is complete: run what is attached, unless another thread is about it."""
+        thread = threading.get_ident()
+        with self._lock:
+            if self._runner not in (None, thread):
+                return
+            outermost, self._runner = self._runner is None, thread
+        failed: Exception | None = None
+        while True:
+            with self._lock:
+                if not self._line:
+                    if outermost:
+                        self._runner = None
+                    break
+                run = self._line.popleft()
+            try:
+                run()
+            except Exception as error:  # noqa: BLE001 - torch logs what is raised
+                failed = error
+        if failed is not None:
+            raise failed
 
     def _next(self) -> str:
         return f"{self._name}/{next(self._attached)}" if self._name else ""
