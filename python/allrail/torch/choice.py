@@ -86,7 +86,7 @@ class Carrier:
     @property
     def pack(self) -> int:
         """How many bytes of small gradients travel together."""
-        return _core.parse_quantity("size", self._settings.get("pack", "1 MiB"))
+        return _core.parse_quantity("size", self._settings["pack"])
 
     def plan_with(self, gbps: Sequence[float]) -> None:
         """Have transports that are made from now on plan with other bandwidths.
