@@ -6,6 +6,7 @@ from typing import Literal, final
 __all__ = [
     "InputError",
     "Launch",
+    "Memory",
     "Node",
     "PolicyProblem",
     "RuntimeFault",
@@ -30,8 +31,10 @@ __all__ = [
     "graph_facts",
     "graph_show",
     "grid_algorithms",
+    "hashes_of",
     "hugging_face",
     "import_trace",
+    "in_flight",
     "job_alike",
     "job_schema",
     "job_settings",

@@ -291,6 +291,7 @@ def test_the_folder_holds_tables_pictures_and_the_report(whole, tmp_path):
     assert pictures == {"table_two", "message_sizes", "buffer_sizes", "permutation_npus", *more}
     made = {path.name: path for path in (tmp_path / "one").iterdir()}
     assert set(made) == {
+        ".allrail.json",
         "reproduction.json",
         "report.html",
         *(f"{name}.{end}" for name in tables for end in ("csv", "parquet")),

@@ -121,7 +121,7 @@ def test_the_folder_holds_every_table(reproduction, tmp_path):
     names = {"reproduction", "grid", "chunks", "perturbed", "links"}
     made = {entry.name for entry in (tmp_path / "out").iterdir()}
     tables = {f"{n}.{e}" for n in names for e in ("csv", "parquet")}
-    assert made == {"reproduction.json", "report.html"} | tables
+    assert made == {".allrail.json", "reproduction.json", "report.html"} | tables
 
 
 def test_a_perturbed_fabric_is_near_and_repeats():
