@@ -189,10 +189,10 @@ FILES = [
     ("import no_such_module\n", 1, "ModuleNotFoundError", ""),
     (HEAD.replace('"mine"', '"themis"'), 3, "`name` is `themis`: allrail has a", "another name"),
     (HEAD.replace('"mine"', '"a,b"'), 3, "`name` is `a,b`: it is not a name", "letters"),
-    (HEAD.replace('"mine"', "7"), 3, "`name` is `7`: it is not a name", "letters"),
+    (HEAD.replace('"mine"', "7"), 3, "`name` is `7`: it is of type int", "least_loaded"),
     (HEAD.replace("300 ms", "0 s"), 3, "`time_limit` is `0 s`: it is zero", "10 s"),
     (HEAD.replace("300 ms", "soon"), 3, "`time_limit` is `soon`", ""),
-    (HEAD.replace('"300 ms"', "10"), 3, "`time_limit` is `10`: a time is", "10 s"),
+    (HEAD.replace('"300 ms"', "10"), 3, "`time_limit` is `10`: it is of type int", "10 s"),
     (HEAD.replace("time_limit=", 'order="fast", time_limit='), 3, "`order` is `fast`", "fifo"),
     ('import allrail\nallrail.chunk_scheduler("mine")(3)\n', 2, "`3`: it is not a function", "def"),
 ]

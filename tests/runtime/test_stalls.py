@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import allrail
+from allrail import _core
 from allrail.errors import TrainingError
 from allrail.runtime.agreement import Patience
 from allrail.runtime.messages import Message
@@ -161,7 +162,7 @@ def test_names_that_count_up_are_forgotten_and_used_again(forget_after, on_ranks
 
 
 def message_of(patience):
-    memory = Memory(0, 1, "uint8", None)
+    memory = Memory(_core.Memory.of_buffer(bytearray(1)), "uint8")
     return Message(memory, 7, 1, about="a message from rank 1", patience=patience)
 
 

@@ -36,8 +36,8 @@ def of_a_job(rank, kind, folder):
     texts, secrets = [], []
     as_it_was, node = agreement.Agreement.__init__, nodes.Node
 
-    def init(self, store, *arguments):
-        as_it_was(self, Watched(store, texts), *arguments)
+    def init(self, store, *arguments, **options):
+        as_it_was(self, Watched(store, texts), *arguments, **options)
 
     def made(settings):
         secrets.append(json.loads(settings)["secret"])

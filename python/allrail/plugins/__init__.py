@@ -81,8 +81,12 @@ def chunk_scheduler(
     Raises:
         InputError: The name is not one, or is taken; there is no such order; the limit is no time.
     """
-    for field, value in (("name", name), ("order", order), ("time_limit", time_limit)):
-        check(field, value, kind=KINDS["name"])
+    for field, value, example in (
+        ("name", name, '"least_loaded"'),
+        ("order", order, '"fifo"'),
+        ("time_limit", time_limit, '"10 s"'),
+    ):
+        check(field, value, kind=KINDS["name"]._replace(example=example))
     limit_s = _limit(time_limit)
     known = [row["name"] for row in _table("orders")]
     if order not in known:
