@@ -27,6 +27,10 @@ class Watched:
         self._texts.append(value)
         self._store.set(key, value)
 
+    def compare_set(self, key, expected, value):
+        self._texts.append(value)
+        return self._store.compare_set(key, expected, value)
+
     def __getattr__(self, name):
         return getattr(self._store, name)
 
