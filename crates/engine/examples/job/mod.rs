@@ -140,7 +140,7 @@ impl Job {
                     self.next.push_back((to as usize, Next::Frame { from, payload }));
                 }
                 Action::Done { .. } => self.done += 1,
-                Action::Begin { .. } | Action::Over { .. } => {}
+                Action::Begin { .. } | Action::Over { .. } | Action::Idle { .. } => {}
                 Action::Warn { key, missing } => panic!("{key:?} waits for {missing:?}"),
                 Action::Stop(stopped) => panic!("{}", stopped.error),
             }

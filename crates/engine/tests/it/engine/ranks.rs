@@ -192,10 +192,9 @@ impl World {
                     node.launched[run.port as usize].push((name, run.at));
                     node.running.push(run);
                 }
-                Action::Over { .. } => {}
+                Action::Over { .. } | Action::Idle { .. } => {}
                 Action::Done { key, generation } => node.done.push((key, generation)),
                 Action::Warn { key, missing } => node.warned.push((key, missing)),
-                Action::Idle { .. } => {}
                 Action::Stop(stopped) => node.stopped.push(*stopped),
             }
         }
