@@ -133,7 +133,8 @@ def test_a_stranger_who_puts_an_address_into_the_store_hands_over_nothing():
             say("ready\n")
             while True:
                 peer, _ = listener.accept()
-                peer.sendall(b"ab" * 32)
+                with contextlib.suppress(OSError):  # a rank hangs up once it knows the user
+                    peer.sendall(b"ab" * 32)
                 peer.close()
 
     def change(key, value):
