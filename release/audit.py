@@ -157,6 +157,14 @@ def _is_met(comparator: str, version: str) -> bool:
     return least <= mine < after
 
 
+def _by_name(locked: Iterable[Locked]) -> dict[str, list[Locked]]:
+    """Group what is locked by the name of its package."""
+    pinned: dict[str, list[Locked]] = {}
+    for one in locked:
+        pinned.setdefault(one.name, []).append(one)
+    return pinned
+
+
 def rustsec(database: Path, locked: Iterable[Locked], audit: Audit) -> None:
     """Compare crates with a checkout of RustSec's database.
 
@@ -167,9 +175,7 @@ def rustsec(database: Path, locked: Iterable[Locked], audit: Audit) -> None:
     """
     locked = list(locked)
     newest, count = date.min, 0
-    pinned: dict[str, list[Locked]] = {}
-    for one in locked:
-        pinned.setdefault(one.name, []).append(one)
+    pinned = _by_name(locked)
     for path in sorted(database.glob("crates/*/RUSTSEC-*.md")):
         text = path.read_text(encoding="utf-8")
         found = re.match(r"```toml\n(.*?)\n```\s*(?:#\s*([^\n]*))?", text, re.DOTALL)
@@ -205,9 +211,7 @@ def pypa(database: Path, locked: Iterable[Locked], audit: Audit) -> None:
     """
     locked = list(locked)
     newest, count = date.min, 0
-    pinned: dict[str, list[Locked]] = {}
-    for one in locked:
-        pinned.setdefault(one.name, []).append(one)
+    pinned = _by_name(locked)
     for path in sorted(database.glob("vulns/*/*.yaml")):
         text, count = path.read_text(encoding="utf-8"), count + 1
         if modified := re.search(r"^modified: *['\"]?(\d{4}-\d\d-\d\d)", text, re.MULTILINE):

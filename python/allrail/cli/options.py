@@ -34,58 +34,25 @@ def as_json(command: F) -> F:
     )(command)
 
 
-def writable(ctx: click.Context, param: click.Parameter, folder: Path | None) -> Path | None:
-    """Refuse a folder that cannot take results, before anything is computed.
+def _checked_by(name: str) -> Callable[[click.Context, click.Parameter, Path | None], Path | None]:
+    """Return a callback that has a function of `allrail.cli.folders` check an option's path."""
 
-    The callback of every option that names one.
-    """
-    del ctx
-    if folder is not None:
-        from allrail.cli import folders
+    def callback(ctx: click.Context, param: click.Parameter, path: Path | None) -> Path | None:
+        del ctx
+        if path is not None:
+            from allrail.cli import folders
 
-        folders.check(folder, option=param.opts[-1])
-    return folder
+            getattr(folders, name)(path, option=param.opts[-1])
+        return path
 
-
-def writable_results(
-    ctx: click.Context, param: click.Parameter, folder: Path | None
-) -> Path | None:
-    """Refuse a folder that cannot take a result and its report, before anything is computed.
-
-    The callback of every option that names one.
-    """
-    del ctx
-    if folder is not None:
-        from allrail.cli import folders
-
-        folders.check_results(folder, option=param.opts[-1])
-    return folder
+    return callback
 
 
-def writable_file(ctx: click.Context, param: click.Parameter, file: Path | None) -> Path | None:
-    """Refuse a file that cannot be written, before anything is computed.
-
-    The callback of every option that names one.
-    """
-    del ctx
-    if file is not None:
-        from allrail.cli import folders
-
-        folders.check_file(file, option=param.opts[-1])
-    return file
-
-
-def writable_journal(ctx: click.Context, param: click.Parameter, file: Path | None) -> Path | None:
-    """Refuse a file that cannot be appended to, before anything is computed.
-
-    The callback of every option that names one.
-    """
-    del ctx
-    if file is not None:
-        from allrail.cli import folders
-
-        folders.check_journal(file, option=param.opts[-1])
-    return file
+# Callbacks of options that name an output: what cannot be written is refused before any computing.
+writable = _checked_by("check")
+writable_results = _checked_by("check_results")
+writable_file = _checked_by("check_file")
+writable_journal = _checked_by("check_journal")
 
 
 def out(command: F) -> F:
