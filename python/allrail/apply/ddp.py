@@ -29,7 +29,7 @@ def files(decision: Decision) -> dict[str, str]:
     from allrail import _core
     from allrail.training import simulate_training, simulate_training_many
 
-    decision.needs("DDP", tp=1, pp=1, cp=1, ep=1, op=1, zero=0)
+    decision.needs("ddp")
     if decision.reads("bucket"):
         cap = decision.tensor.get("bucket", "25 MiB")
         first = decision.tensor.get("first_bucket", "1 MiB")

@@ -8,6 +8,8 @@ from math import prod
 from typing import Any
 
 from allrail.errors import InputError
+from allrail.layouts.mapping import numberings
+from allrail.layouts.tools import TOOLS
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.dimensions import dimensions_of
 from allrail.scenario.models import transformer_of
@@ -197,21 +199,26 @@ class Decision:
         axes = ", ".join(f"{axis} {size}" for axis, size in self.degrees.items() if size > 1)
         return f"{comment} allrail apply: {name} on {self.npus} NPUs ({axes or 'one rank'})\n"
 
-    def needs(self, tool: str, **values: object) -> None:
+    @property
+    def numberings(self) -> tuple[str, ...]:
+        """Which numberings of ranks place them as the scenario does."""
+        sizes = tuple(int(one["size"]) for one in self.dimensions)
+        return numberings({**self.parallelism, **self.degrees}, sizes, self.npus)
+
+    def needs(self, tool: str) -> None:
         """Refuse a layout that a tool does not have.
 
         Args:
-            tool: As people call it.
-            values: What keys of `workload.parallelism` must be; a tuple: one of these.
+            tool: Of `TOOLS`.
 
         Raises:
-            Inapplicable: One is another.
+            Inapplicable: It lacks something.
         """
-        for key, wanted in values.items():
-            found = self.degrees.get(key, self.parallelism.get(key))
-            allowed = wanted if isinstance(wanted, tuple) else (wanted,)
-            if found not in allowed:
-                raise Inapplicable(f"{tool} has no `{key}: {found}`")
+        workload = {**self.workload, "parallelism": {**self.parallelism, **self.degrees}}
+        sizes = {**(self.transformer or {}), "sequence_length": self.sequence}
+        why = TOOLS[tool].lacks(workload, sizes=sizes, numberings=self.numberings, alone=False)
+        if why:
+            raise Inapplicable(why)
 
 
 def _batch(workload: dict[str, Any], degrees: dict[str, int]) -> tuple[int, int]:

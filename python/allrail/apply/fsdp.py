@@ -18,7 +18,7 @@ def files(decision: Decision) -> dict[str, str]:
     Raises:
         Inapplicable: FSDP2 cannot do it.
     """
-    decision.needs("FSDP2", zero=(2, 3), ep=1, op=1)
+    decision.needs("fsdp")
     parallelism, workload = decision.parallelism, decision.workload
     replicas = decision.replicas
     shard = parallelism.get("shard") or replicas

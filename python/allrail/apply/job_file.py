@@ -27,7 +27,7 @@ def files(decision: Decision) -> dict[str, str]:
     from allrail.api import plan
     from allrail.files import yaml_text
 
-    decision.needs("the runtime", tp=1, pp=1, cp=1, ep=1, op=1, zero=(0, 1, 2))
+    decision.needs("allrail")
     if not decision.dimensions:
         raise Inapplicable("the runtime has dimensions alone, this fabric is no product of them")
     schedule = decision.schedule

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from allrail.apply.decision import Decision, Inapplicable
+from allrail.apply.decision import Decision
+from allrail.layouts.tools import DP_INSIDE
 
 ABOUT = "the flags of Megatron-LM for the layout"
 
@@ -16,8 +17,6 @@ _RECIPES = {
     "nvfp4": ["--fp4-format e2m1", "--fp4-recipe nvfp4"],
 }
 _SHARDED = {2: "optim_grads", 3: "optim_grads_params"}
-_ORDER = ("tp", "cp", "ep", "dp", "pp")
-"""In which Megatron-LM numbers ranks, the innermost first."""
 
 
 def files(decision: Decision) -> dict[str, str]:
@@ -29,12 +28,7 @@ def files(decision: Decision) -> dict[str, str]:
     Raises:
         Inapplicable: Megatron-LM cannot do it.
     """
-    decision.needs(
-        "Megatron-LM",
-        op=1,
-        schedule=("1f1b", "interleaved"),
-        recompute=("none", "selective", "full"),
-    )
+    decision.needs("megatron")
     sections = [
         ("ranks", _ranks(decision)),
         ("samples", _samples(decision)),
@@ -50,9 +44,6 @@ def files(decision: Decision) -> dict[str, str]:
     for name, flags in sections:
         if flags:
             lines += [f"# {name}\n", *(f"{flag}\n" for flag in flags)]
-    places = [*decision.parallelism.get("map", {})]
-    if sorted(places, key=_ORDER.index) != places:
-        lines.append(f"# ranks are numbered as the scenario's map has it: {', '.join(places)}\n")
     return {"megatron.args": "".join(lines)}
 
 
@@ -65,6 +56,8 @@ def _ranks(decision: Decision) -> list[str]:
     if degrees["cp"] > 1:
         way = "all_gather" if parallelism["context"] == "all_gather" else "p2p"
         flags += [f"--context-parallel-size {degrees['cp']}", f"--cp-comm-type {way}"]
+    if degrees["pp"] > 1 and DP_INSIDE not in decision.numberings:
+        flags.append("--use-tp-pp-dp-mapping")
     if degrees["ep"] > 1:
         flags.append(f"--expert-model-parallel-size {degrees['ep']}")
     if parallelism["sp"] and degrees["tp"] > 1:
@@ -141,8 +134,6 @@ def _computing(decision: Decision) -> list[str]:
     flags = [f"--{precision}"] if precision in ("fp16", "bf16") else []
     recipe = workload["compute"]["recipe"]
     if recipe != "plain":
-        if recipe not in _RECIPES:
-            raise Inapplicable(f"Megatron-LM has no recipe `{recipe}`")
         flags += _RECIPES[recipe]
     if parallelism["recompute"] == "full":
         flags += [

@@ -5,7 +5,7 @@ Later versions are configured by functions of Python; what batches are called ha
 
 from __future__ import annotations
 
-from allrail.apply.decision import Decision, Inapplicable
+from allrail.apply.decision import Decision
 
 ABOUT = "the flags of torchtitan for the layout"
 
@@ -15,11 +15,10 @@ _SCHEDULES = {
     "interleaved": "Interleaved1F1B",
     "zero_bubble": "ZBVZeroBubble",
 }
-_DTYPES = {"fp32": "float32", "bf16": "bfloat16", "fp8": "bfloat16"}
+_DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 _FLOAT8 = {"fp8_tensorwise": "tensorwise", "fp8_rowwise": "rowwise"}
 _CHECKPOINTS = {
     "none": ("none", "None"),
-    "selective": ("selective", "SelectiveAC.Config()"),
     "alternate": ("selective", "SelectiveAC.Config()"),
     "full": ("full", "FullAC.Config()"),
 }
@@ -35,14 +34,9 @@ def files(decision: Decision) -> dict[str, str]:
     Raises:
         Inapplicable: torchtitan cannot do it.
     """
-    decision.needs("torchtitan", op=1, schedule=tuple(_SCHEDULES), zero=(0, 2, 3))
-    precision, recipe = decision.workload["precision"], decision.workload["compute"]["recipe"]
-    if precision not in _DTYPES:
-        raise Inapplicable(f"torchtitan has no `precision: {precision}`")
-    if recipe not in ("plain", *_FLOAT8):
-        raise Inapplicable(f"torchtitan has no recipe `{recipe}`")
+    decision.needs("torchtitan")
     shared = _ranks(decision) | _pipeline(decision)
-    shared["training.mixed_precision_param"] = _DTYPES[precision]
+    shared["training.mixed_precision_param"] = _DTYPES[decision.workload["precision"]]
     if decision.workload["compute"]["launch"] != "eager":
         shared["compile.enable"] = True
     return {

@@ -6,10 +6,13 @@ then gradients have the faster dimensions, and messages between stages the slowe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import gcd, prod
+from typing import Any
 
-_ORDERS = {"dp": ("tp", "cp", "ep", "dp", "pp")}
+from allrail.layouts.tools import DP_INSIDE, PP_INSIDE
+
+_ORDERS = {DP_INSIDE: ("tp", "cp", "ep", "dp", "pp")}
 """By the degree that lies inside."""
 _USUAL = ("tp", "cp", "ep", "pp", "dp")
 
@@ -34,6 +37,47 @@ def maps(
         if usual is None or places is None or _used(places) == _used(usual):
             continue
         found[name] = places
+    return found
+
+
+def numberings(
+    parallelism: Mapping[str, Any], dimensions: tuple[int, ...], npus: int
+) -> tuple[str, ...]:
+    """Return which numberings of ranks place a layout as its scenario does: `pp` inside, `dp`.
+
+    Args:
+        parallelism: As `workload.parallelism` has it, with all degrees.
+        dimensions: Sizes, innermost first.
+        npus: How many train.
+
+    Returns:
+        Both where they use the same dimensions, or nothing is known of them.
+    """
+    both = (PP_INSIDE, DP_INSIDE)
+    if prod(dimensions) != npus:
+        return both
+    degrees = {axis: int(parallelism.get(axis) or 1) for axis in _USUAL}
+    orders = ((PP_INSIDE, _USUAL), (DP_INSIDE, _ORDERS[DP_INSIDE]))
+    places = {name: _places(degrees, dimensions, order) for name, order in orders}
+    used = {name: _used(own) for name, own in places.items() if own is not None}
+    said = parallelism.get("map")
+    if said:
+        wanted = _used({axis: _factors(said[axis], dimensions) for axis in said if axis in degrees})
+    elif PP_INSIDE in used:
+        wanted = used[PP_INSIDE]
+    else:
+        return both
+    return tuple(name for name, own in used.items() if own == wanted)
+
+
+def _factors(places: Sequence[object], dimensions: tuple[int, ...]) -> list[str]:
+    """Places of a `map` as `_places` writes them: `D[A:B]`."""
+    found = []
+    for place in places:
+        dimension, _, part = str(place).rstrip("]").partition("[")
+        low, _, high = part.partition(":")
+        first = max(1, int(low or 1))
+        found.append(f"{dimension}[{first}:{high or dimensions[int(dimension)]}]")
     return found
 
 

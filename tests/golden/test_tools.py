@@ -1,0 +1,98 @@
+"""What tools can do: one table, which `apply` keeps to; ranks are numbered as tools number them."""
+
+from __future__ import annotations
+
+import pytest
+
+from allrail.apply import apply
+from allrail.layouts.mapping import numberings
+from allrail.layouts.tools import TOOLS, tools_for
+
+QWEN = {"kv_heads": 4, "heads": 64, "sequence_length": 4096}
+
+
+def asked(precision="bf16", recipe="plain", launch="compiled", **parallelism):
+    compute = {"recipe": recipe, "launch": launch}
+    return {"precision": precision, "compute": compute, "parallelism": parallelism}
+
+
+@pytest.mark.parametrize(
+    ("workload", "tools"),
+    [
+        (asked(dp=8), {"allrail", "ddp", "megatron", "torchtitan"}),
+        (asked(dp=8, zero=2), {"allrail", "fsdp", "megatron", "torchtitan"}),
+        (asked(dp=8, zero=3), {"fsdp", "megatron", "torchtitan"}),
+        (asked(dp=8, zero=1), {"allrail", "megatron"}),
+        (asked(dp=2, tp=4), {"megatron", "torchtitan"}),
+        (asked(dp=2, tp=4, recompute="selective"), {"megatron"}),
+        (asked(dp=2, tp=4, recompute="alternate"), {"torchtitan"}),
+        (asked(dp=2, pp=4, schedule="zero_bubble"), {"torchtitan"}),
+        (asked(dp=2, pp=4, schedule="dual_pipe"), set()),
+        (asked(dp=2, pp=4, launch="graph"), {"megatron"}),
+        (asked(dp=2, ep=4, zero=2), {"megatron", "torchtitan"}),
+        (asked(dp=2, ep=4, tp=2, zero=2), {"megatron"}),
+        (asked(dp=8, recipe="mxfp8"), {"allrail", "ddp", "megatron"}),
+        (asked(dp=8, recipe="fp8_rowwise"), {"allrail", "ddp", "torchtitan"}),
+        (asked(dp=8, precision="fp16"), {"allrail", "ddp", "megatron"}),
+        (asked(dp=8, precision="fp8"), set()),
+        # Four heads of keys: Megatron-LM gives two ranks the same, torchtitan does not.
+        (asked(tp=8), {"megatron"}),
+    ],
+)
+def test_a_tool_stands_by_what_it_can_do(workload, tools):
+    assert set(tools_for(workload, sizes=QWEN)) == tools
+
+
+def test_what_it_lacks_is_said():
+    assert TOOLS["ddp"].lacks(asked(tp=2)) == "DDP has no `tp: 2`"
+    assert "`ep`" in TOOLS["torchtitan"].lacks(asked(dp=8, ep=2))
+    assert "heads of keys" in TOOLS["megatron"].lacks(asked(tp=2), sizes={"kv_heads": 3})
+    assert "`cp: 2`" in TOOLS["megatron"].lacks(asked(cp=2), sizes={"sequence_length": 4098})
+
+
+@pytest.mark.parametrize(
+    ("parallelism", "dimensions", "expected"),
+    [
+        # Both on the outer dimension: no matter.
+        ({"tp": 4, "pp": 2, "dp": 2}, (4, 4), ("pp", "dp")),
+        ({"tp": 2, "pp": 2, "dp": 4}, (4, 4), ("pp",)),
+        ({"tp": 2, "pp": 2, "dp": 4, "map": {"tp": [0], "pp": [1]}}, (4, 4), ()),
+        (
+            {"tp": 2, "pp": 2, "dp": 4}
+            | {"map": {"tp": ["0[:2]"], "dp": ["0[2:]", "1[0:2]"], "pp": ["1[2:]"]}},
+            (4, 4),
+            ("dp",),
+        ),
+        ({"tp": 4, "dp": 4, "map": {"dp": [0], "tp": [1]}}, (4, 4), ()),
+        # A part of the fabric: nothing is known.
+        ({"tp": 2, "pp": 2, "dp": 2}, (4, 4), ("pp", "dp")),
+    ],
+)
+def test_numberings_of_ranks_are_told_apart(parallelism, dimensions, expected):
+    degrees = [parallelism.get(axis, 1) for axis in ("tp", "pp", "dp")]
+    npus = degrees[0] * degrees[1] * degrees[2]
+    assert numberings(parallelism, dimensions, npus) == expected
+
+
+def test_apply_keeps_to_the_table_and_to_the_numbering(tmp_path):
+    switch = {"kind": "switch", "size": 4, "bandwidth": "100 GB/s", "latency": "1 us"}
+    scenario = {
+        "schema_version": 1,
+        "fabric": {"dimensions": [switch, switch]},
+        "workload": {
+            "model": "gpt2_xl",
+            "global_batch": 16,
+            "precision": "bf16",
+            "parallelism": {"tp": 1, "pp": 4, "dp": 4, "microbatches": 4},
+            "compute": {"device": "h100"},
+        },
+    }
+    written = {one.target: one for one in apply(scenario, tmp_path / "inside")}
+    assert "outside" in written["torchtitan"].why
+    flags = (tmp_path / "inside" / "megatron.args").read_text()
+    assert "--use-tp-pp-dp-mapping" in flags
+    turned = {"workload.parallelism.map": {"dp": [0], "pp": [1]}}
+    written = {one.target: one for one in apply(scenario, tmp_path / "outside", sets=turned)}
+    assert written["torchtitan"].files
+    flags = (tmp_path / "outside" / "megatron.args").read_text()
+    assert "--use-tp-pp-dp-mapping" not in flags
