@@ -51,6 +51,13 @@ class Table:
         rows: By size.
         source: The file.
         notes: What was left out, and what contradicts itself.
+        groups: How many groups of so many ranks ran at the same time (`NCCL_TESTS_SPLIT`); ranks
+            and hosts are those of one.
+        dtype: Type of the elements; empty where nothing says.
+        redop: The reduction; empty likewise.
+        algorithm: The one that the tool was made to run, in lower case; None where it chose.
+        per_rank: Whether sizes are those of one rank's part, as MPI's benchmarks count an
+            all-gather's; `counted` makes them the whole buffer's.
     """
 
     collective: str | None
@@ -60,6 +67,18 @@ class Table:
     rows: tuple[Row, ...]
     source: str
     notes: tuple[str, ...] = field(default=())
+    groups: int = 1
+    dtype: str = ""
+    redop: str = ""
+    algorithm: str | None = None
+    per_rank: bool = False
+
+    def counted(self) -> Table:
+        """Return it with sizes as nccl-tests count them, as far as its ranks are known."""
+        if not self.per_rank or not self.ranks:
+            return self
+        rows = tuple(replace(row, bytes=row.bytes * self.ranks) for row in self.rows)
+        return replace(self, rows=rows, per_rank=False)
 
     def busbw(self, row: Row) -> float | None:
         """Return GB/s, as nccl-tests count them.
@@ -84,9 +103,10 @@ def chosen(
     collective: str | None = None,
     ranks: int | None = None,
     number: int | None = None,
+    dtype: str | None = None,
     most: int = 1,
 ) -> list[Table]:
-    """Return those that somebody asks for, of one collective.
+    """Return those that somebody asks for, of one collective and type.
 
     Args:
         tables: Of a file, or several.
@@ -94,6 +114,7 @@ def chosen(
         collective: Those of it alone.
         ranks: Those over so many alone; a table that does not say is taken as one of them.
         number: That one alone, counted from 1.
+        dtype: Those of elements of this type alone; a table that does not say counts as one.
         most: How many there may be.
 
     Raises:
@@ -108,33 +129,56 @@ def chosen(
     meant = tables if number is None else [tables[number - 1]]
     told = [one if one.ranks or ranks is None else replace(one, ranks=ranks) for one in meant]
     found = [
-        one for one in told if collective in (None, one.collective) and ranks in (None, one.ranks)
+        one.counted()
+        for one in told
+        if collective in (None, one.collective)
+        and ranks in (None, one.ranks)
+        and dtype in (None, one.dtype or dtype)
     ]
     if not found:
         names = {one.collective for one in tables if one.collective}
-        known = collective in (None, *names)
+        types = {one.dtype for one in tables if one.dtype}
+        hint = "leave them out"
+        if collective not in (None, *names):
+            hint = did_you_mean(str(collective), sorted(names)) or hint
+        elif dtype not in (None, *types) and types:
+            hint = did_you_mean(str(dtype), sorted(types)) or hint
+        options = (
+            "`--collective`, `--ranks` and `--type`" if dtype else "`--collective` and `--ranks`"
+        )
         raise InputError(
-            f"no table is what `--collective` and `--ranks` say: {_named(meant)}",
+            f"no table is what {options} say: {_named(meant)}",
             source=source,
-            hint="leave them out" if known else did_you_mean(str(collective), sorted(names)),
+            hint=hint,
         )
     # Two of one file may be of a machine and of several, but not twice the same.
-    alike = len({(one.source, one.ranks) for one in found}) < len(found) and most > 1
-    if len(found) > most or len({table.collective for table in found}) > 1 or alike:
+    where = {(one.source, one.ranks, one.hosts) for one in found}
+    types = {one.dtype for one in found if one.dtype}
+    several = len({one.collective for one in found}) > 1 or len(types) > 1
+    if len(found) > most or several or (len(where) < len(found) and most > 1):
+        options = "`--table`, `--collective` or `--ranks`"
+        if len({one.dtype for one in tables}) > 1:
+            options = "`--table`, `--type`, `--collective` or `--ranks`"
         raise InputError(
             f"there are {len(tables)} tables: {_named(tables)}",
             source=source,
-            hint="name one by `--table`, `--collective` or `--ranks`"
-            + (", or give a file for each" if most > 1 else ""),
+            hint=f"name one by {options}" + (", or give a file for each" if most > 1 else ""),
         )
     return found
 
 
 def _named(tables: Sequence[Table]) -> str:
-    """Each; of several with its number."""
+    """Each by what it differs in; of several with its number."""
     names = [
         f"{one.collective or 'of no name'} over {one.ranks or 'untold'} ranks" for one in tables
     ]
+    for told in (
+        [f" of {one.dtype}" if one.dtype else "" for one in tables],
+        [f" of {one.redop}" if one.redop else "" for one in tables],
+        [f" on {one.hosts} machines" if one.hosts else "" for one in tables],
+    ):
+        if len(set(told)) > 1 and len(set(names)) < len(names):
+            names = [name + more for name, more in zip(names, told, strict=True)]
     if len(names) == 1:
         return names[0]
     return ", ".join(f"{number} is {name}" for number, name in enumerate(names, 1))

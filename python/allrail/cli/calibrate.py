@@ -46,6 +46,7 @@ def command() -> None:
     type=click.IntRange(1),
     help="Of several tables in FILE, this one: 1, 2, ...",
 )
+@click.option("--type", "dtype", help="Of tables of several types (`-d all`), this one: float, ...")
 @click.option(
     "--algorithm",
     "algorithms",
@@ -61,6 +62,7 @@ def network(
     collective: str | None,
     ranks: int | None,
     number: int | None,
+    dtype: str | None,
     algorithms: tuple[str, ...],
     as_json: bool,
 ) -> None:
@@ -97,6 +99,7 @@ def network(
                 collective=collective,
                 ranks=ranks,
                 number=number,
+                dtype=dtype,
             )
             for file in files
         )
@@ -109,6 +112,7 @@ def network(
             collective=collective,
             ranks=ranks,
             number=number,
+            dtype=dtype,
             most=2,
         )
         made = calibrate(tables)

@@ -28,6 +28,7 @@ _SIZES = tuple(1 << power for power in range(10, 34, 2))
     type=click.IntRange(1),
     help="Of several tables in FILE, this one: 1, 2, ...",
 )
+@click.option("--type", "dtype", help="Of tables of several types (`-d all`), this one: float, ...")
 @options.as_json
 def command(
     *,
@@ -36,6 +37,7 @@ def command(
     collective: str | None,
     ranks: int | None,
     number: int | None,
+    dtype: str | None,
     as_json: bool,
 ) -> None:
     """Print the table of nccl-tests that FABRIC should show, beside the one in FILE.
@@ -68,6 +70,7 @@ def command(
             collective=collective,
             ranks=ranks,
             number=number,
+            dtype=dtype,
         )
         if table.ranks is None and table.collective in OPERATIONS:
             raise InputError(

@@ -1,10 +1,13 @@
-"""Reads what people have measured: nccl-tests, their JSON, OSU's tests, PyTorch's benchmarks."""
+"""Reads what people have measured: one file a form, in the order in which they are asked.
+
+nccl-tests and their JSON, OSU's and Intel's MPI benchmarks, DeepSpeed's, PARAM's and PyTorch's.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from allrail.calibrate.read import nccl_json, nccl_tests, others
+from allrail.calibrate.read import deepspeed, imb, nccl_json, nccl_tests, others, param
 from allrail.calibrate.table import Table
 from allrail.errors import InputError
 from allrail.scenario.text import read_bytes
@@ -16,6 +19,9 @@ _TIMES_US = (1e-3, 1e12)
 _FORMS = (
     (nccl_json.recognise, nccl_json.read),
     (others.recognise_osu, others.read_osu),
+    (imb.recognise, imb.read),
+    (deepspeed.recognise, deepspeed.read),
+    (param.recognise, param.read),
     (nccl_tests.recognise, nccl_tests.read),
     (others.recognise_torch, others.read_torch),
 )
@@ -41,7 +47,7 @@ def read_tables(path: Path) -> list[Table]:
     raise InputError(
         "it is of no form that is known",
         source=source,
-        hint="nccl-tests (their output, or `-J`), OSU's latency tests, PyTorch's all_reduce_bench",
+        hint="nccl-tests (also `-J`), those of OSU, Intel MPI, DeepSpeed, PARAM and PyTorch",
     )
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from allrail.calibrate.read.programs import COLLECTIVES, MISTAKES, PROGRAM
+from allrail.calibrate.read.nccl_part import Members
+from allrail.calibrate.read.programs import COLLECTIVES, MISTAKES, PROGRAM, algorithm_of
 from allrail.calibrate.table import Row, Table, ranks_of
 from allrail.errors import InputError
 from allrail.scenario.text import read_json
@@ -17,7 +18,7 @@ def recognise(text: str) -> bool:
 
 
 def read(text: str, source: str) -> list[Table]:
-    """Return the table of a file.
+    """Return the tables of a file: one for each type and reduction.
 
     Args:
         text: What is in it.
@@ -34,7 +35,7 @@ def read(text: str, source: str) -> list[Table]:
         raise
     if not isinstance(tree, dict) or not isinstance(tree.get("results"), list):
         raise InputError("it has no `results`", source=source, hint=hint)
-    rows, ratios = [], []
+    kinds: dict[tuple[str, str], tuple[list[Row], list[tuple[float, float]]]] = {}
     for each in map(_tree, tree["results"]):
         halves = [_tree(each.get(key)) for key in ("out_of_place", "in_place")]
         size = _number(each.get("size"))
@@ -50,33 +51,49 @@ def read(text: str, source: str) -> list[Table]:
         time = _time(half)
         if not time or not size:
             continue
+        kind = (str(each.get("type") or ""), str(each.get("redop") or ""))
+        rows, ratios = kinds.setdefault(kind, ([], []))
         rows.append(Row(int(size), time, _time(halves[1])))
         if algbw and busbw:
             ratios.append((algbw, busbw))
     wrong = _number(_tree(tree.get("out_of_bounds")).get("count"))
     if wrong:
         raise InputError(f"{wrong:.0f} of its values are wrong", source=source, hint=MISTAKES)
-    if not rows:
+    if not kinds:
         raise InputError("it has no result with a time", source=source, hint=hint)
     words = " ".join(map(str, _list(tree.get("args"))))
     named = PROGRAM.search(words)
-    name = (
-        COLLECTIVES[named[1]]
-        if named
-        else ("all_reduce" if any(bus > 1.01 * alg for alg, bus in ratios) else None)
-    )
+    sums = any(bus > 1.01 * alg for _, ratios in kinds.values() for alg, bus in ratios)
+    name = COLLECTIVES[named[1]] if named else "all_reduce" if sums else None
     devices = [_tree(one) for one in _list(_tree(tree.get("config")).get("devices"))]
-    counted = None if name is None else ranks_of(name, ratios[-4:], len(devices) or None)
-    return [
-        Table(
-            collective=name,
-            ranks=counted or len(devices) or None,
-            hosts=len({one.get("hostname") for one in devices}) or None,
-            device=str(devices[0].get("device_info", "")) if devices else "",
-            rows=tuple(sorted(rows, key=lambda row: row.bytes)),
-            source=source,
+    listed = {
+        place: (_whole(one.get("group")), str(one.get("hostname")))
+        for place, one in enumerate(devices)
+    }
+    members = Members.of(listed)
+    algorithms = {algorithm_of(str(one)) for one in _list(tree.get("env"))} - {None}
+    made = []
+    for (dtype, redop), (rows, ratios) in kinds.items():
+        counted = None if name is None else ranks_of(name, ratios[-4:], members.ranks)
+        made.append(
+            Table(
+                collective=name,
+                ranks=counted or members.ranks,
+                hosts=members.hosts if members.complete else None,
+                device=str(devices[0].get("device_info", "")) if devices else "",
+                rows=tuple(sorted(rows, key=lambda row: row.bytes)),
+                source=source,
+                groups=members.groups if members.complete else 1,
+                dtype=dtype,
+                redop="" if redop == "none" else redop,
+                algorithm=next(iter(algorithms)) if len(algorithms) == 1 else None,
+            )
         )
-    ]
+    return made
+
+
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
 def _number(value: Any) -> float | None:

@@ -18,6 +18,8 @@ _OSU_NAMES = {
     "bcast": "broadcast",
     "reduce": "reduce",
 }
+_PER_RANK = ("all_gather", "all_to_all")
+"""OSU counts what one rank brings, or sends to each."""
 _NUMBER = r"([0-9]{1,18}(?:\.[0-9]*)?)"
 _WHOLE = re.compile(r"[0-9]{1,18}")
 _SIZE = re.compile(rf"^{_NUMBER}\s*([KMGT]?i?)B$", re.IGNORECASE)
@@ -60,7 +62,15 @@ def read_osu(text: str, source: str) -> list[Table]:
             if time > 0 and int(words[0]):
                 tables[-1][1].append(Row(int(words[0]), time))
     found = [
-        Table(name, None, None, "", tuple(sorted(rows, key=lambda row: row.bytes)), source)
+        Table(
+            name,
+            None,
+            None,
+            "",
+            tuple(sorted(rows, key=lambda row: row.bytes)),
+            source,
+            per_rank=name in _PER_RANK,
+        )
         for name, rows in tables
         if rows
     ]
