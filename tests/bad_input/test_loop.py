@@ -170,7 +170,6 @@ def test_a_mistake(typed, answered, files, allrail_cli):
     "typed",
     [
         "calibrate network table.txt --out new",
-        "expect dgx-h100 --measured table.txt",
         "plan --model gpt2_xl --fabric dgx-a100 --npus 2 --out new",
         "require step.yaml --throughput 0.9x-ideal --out new",
         "tune step.yaml --trials 2",

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from allrail.calibrate.judge import expect
+from allrail.calibrate.expected import expect
 from allrail.calibrate.table import Table
 from allrail.errors import InputError
 from allrail.scenario import load_any_fabric
@@ -45,10 +45,12 @@ class Machine:
     Attributes:
         fabric: Its name.
         why: What says so, and what is assumed.
+        sums: Whether its switches sum all-reduces: NCCL has them do so (NVLS) where they can.
     """
 
     fabric: str
     why: str
+    sums: bool = False
 
 
 def machine_of(table: Table, *, collective: str) -> Machine:
@@ -84,11 +86,11 @@ def machine_of(table: Table, *, collective: str) -> Machine:
                 source=table.source,
                 hint=f"name a fabric: `allrail fabric show {name}`, with longer dimensions",
             )
-        return Machine(name, _said(table, name, f"its ranks ran on {table.device}"))
+        return _machine(table, name, f"its ranks ran on {table.device}")
     shares = {name: share for name in _MACHINES if (share := _share(table, name)) is not None}
     if len(shares) == 1:
         [name] = shares
-        return Machine(name, _said(table, name, "no other preset could carry it on so many ranks"))
+        return _machine(table, name, "no other preset could carry it on so many ranks")
     if not shares:
         raise InputError(
             "no preset could carry it on so many ranks",
@@ -118,6 +120,7 @@ def _share(table: Table, name: str) -> float | None:
             ranks=ranks,
             sizes=[largest.bytes],
             table=table,
+            sums=_MACHINES[name][1] > 1,
         )
     except InputError:
         return None
@@ -126,6 +129,15 @@ def _share(table: Table, name: str) -> float | None:
     if best > sums * aggregate(inner) / 1e9:
         return None
     return (row.measured_busbw or 0.0) / row.expected_busbw
+
+
+def _machine(table: Table, name: str, why: str) -> Machine:
+    sums = _MACHINES[name][1] > 1
+    told = _said(table, name, why)
+    together = table.hosts is None or (table.ranks or 0) > table.hosts
+    if sums and together and table.collective == "all_reduce":
+        told += "; its switches sum (NVLS), as NCCL has them do unless told otherwise"
+    return Machine(name, told, sums)
 
 
 def _said(table: Table, name: str, why: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,7 +14,11 @@ from allrail.errors import InputError
 
 if TYPE_CHECKING:
     from allrail.api import Row
+    from allrail.calibrate.nccl.beside import Nccl
     from allrail.many import FailedRow
+
+NCCL = "nccl"
+"""The policy whose row is NCCL's own time, which nothing here schedules."""
 
 SHORT = {
     "policy": "schedule.policy",
@@ -34,7 +39,9 @@ def _axis(name: str, about: str) -> click.Option:
 
 @click.command(
     params=[
-        _axis("policy", "Policies; baseline,themis,allrail if nothing is named."),
+        _axis(
+            "policy", "Policies; baseline,themis,allrail if nothing is named; nccl: NCCL's own time"
+        ),
         _axis("order", "Orders; those that suit each policy if left out."),
         _axis("fabric", "Presets or files."),
         _axis("chunks", "Numbers of chunks."),
@@ -70,7 +77,8 @@ def command(
 
     Values of one option stand beside each other; several options give every combination. Speed-ups
     are against the first row; of workloads, against the first that differs in the schedule alone.
-    Several FILEs may be compared where they are workloads.
+    Several FILEs may be compared where they are workloads. The policy `nccl` is a row with the time
+    of the algorithm that NCCL runs; it is there unasked where a machine has NVLink switches.
     """
     from allrail import api
     from allrail.cli import folders, output
@@ -99,6 +107,7 @@ def command(
         if base.traffic is not None:
             _compare_traffic(file, axes, sets=sets, as_json=as_json, out=out)
             return
+        asked = _take_nccl(axes)
         count = prod(len(values) for values in axes.values())
         failed: list[FailedRow] = []
         with output.Progress("comparing") as progress:
@@ -112,6 +121,7 @@ def command(
                 failed=failed,
             )
         output.none_worked(rows, failed)
+        beside = _nccl(rows, failed, asked=asked, default=not axes)
     except InputError as error:
         if not error.source and axes:
             options_by_path = {path: f"--{name}" for name, path in SHORT.items()}
@@ -124,10 +134,11 @@ def command(
             scenarios={row.label: row.scenario for row in rows},
         )
     if as_json:
-        output.print_json({"rows": [*map(_tree, rows), *map(output.failed_tree, failed)]})
+        trees = [*map(_tree, rows), *_nccl_trees(rows, beside)]
+        output.print_json({"rows": [*trees, *map(output.failed_tree, failed)]})
         output.end_with(failed)
         return
-    show(rows, failed)
+    show(rows, failed, beside)
     if out is not None:
         folders.tell(out, left_out=[row.result.timeline_left_out for row in rows])
     output.end_with(failed)
@@ -188,12 +199,73 @@ def _compare_traffic(
     traffic.compare(file, each=axes, sets=sets, as_json=as_json, out=out)
 
 
-def show(rows: list[Row], failed: list[FailedRow]) -> None:
+def _take_nccl(axes: dict[str, list[object]]) -> bool:
+    """Take NCCL out of the policies, and say whether it was there."""
+    named = axes.get(SHORT["policy"], [])
+    if NCCL not in named:
+        return False
+    left = [one for one in named if one != NCCL]
+    # Alone it stands beside what a scenario has if nothing is said.
+    axes[SHORT["policy"]] = left or ["baseline"]
+    return True
+
+
+def _nccl(
+    rows: list[Row], failed: list[FailedRow], *, asked: bool, default: bool
+) -> list[tuple[Row, Nccl]]:
+    """NCCL's time for each combination of the other axes, beside the first row that has it."""
+    from allrail.calibrate.nccl.beside import is_nvlink, nccl_of
+    from allrail.many import FailedRow
+
+    if not asked and not default:
+        return []
+    groups: dict[str, Row] = {}
+    for row in rows:
+        groups.setdefault(repr(_apart_from_schedule(row)), row)
+    found = []
+    for row in groups.values():
+        if not asked and not is_nvlink(row.scenario):
+            continue
+        try:
+            found.append((row, nccl_of(row.scenario)))
+        except InputError as error:
+            if asked:
+                sets = {**row.sets, SHORT["policy"]: NCCL}
+                failed.append(FailedRow(f"{row.label} {NCCL}", sets, error))
+    return found
+
+
+def _apart_from_schedule(row: Row) -> dict[str, object]:
+    return {path: value for path, value in row.sets.items() if not path.startswith("schedule")}
+
+
+def _nccl_trees(rows: list[Row], beside: list[tuple[Row, Nccl]]) -> list[dict[str, object]]:
+    return [
+        {
+            "label": " ".join(map(str, (*_apart_from_schedule(row).values(), NCCL))),
+            "sets": {**_apart_from_schedule(row), SHORT["policy"]: NCCL},
+            "speedup": _speedup(rows, row, one),
+            "nccl": asdict(one),
+        }
+        for row, one in beside
+    ]
+
+
+def _speedup(rows: list[Row], row: Row, one: Nccl) -> float:
+    """Against the first row, by what each does a second."""
+    first = rows[0].result
+    return first.time_us / one.time_us * (row.result.work / first.work)
+
+
+def show(
+    rows: list[Row], failed: list[FailedRow], beside: list[tuple[Row, Nccl]] | None = None
+) -> None:
     """Print one line a variant.
 
     Args:
         rows: The variants; the first is what the others are compared with.
         failed: Those that cannot be simulated.
+        beside: NCCL's own times, each with a row of the same collective.
     """
     from allrail.cli import output
 
@@ -221,7 +293,28 @@ def show(rows: list[Row], failed: list[FailedRow]) -> None:
             "-" if result.below_physical_bound else output.percent(above),
         ]
         lines.append(line)
+    for row, one in beside or ():
+        sets = {
+            **row.sets,
+            "schedule.policy": NCCL,
+            "schedule.order": f"{one.algorithm}_{one.protocol}",
+        }
+        hidden = [path for path in varied if path.startswith("schedule") and path not in sets]
+        line = ["-" if path in hidden else str(sets[path]).replace(" ", "") for path in varied]
+        line += [
+            str(sets[path]) for path in ("schedule.policy", "schedule.order") if path not in varied
+        ]
+        above = one.time_us / row.result.bound_time_us - 1
+        line += [
+            f"{one.time_us:.3f}",
+            f"{_speedup(rows, row, one):.3f}",
+            "-",
+            output.percent(above) if above >= 0 else "-",
+        ]
+        lines.append(line)
     output.rows(header, lines, failed)
+    if beside:
+        output.note("nccl: by the figures of NCCL's own tuner; its order is algorithm and protocol")
     output.predicted(
         [row.result.world for row in rows],
         calibrated=all(row.result.calibrated for row in rows),

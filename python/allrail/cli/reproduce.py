@@ -299,6 +299,32 @@ def memory(*, path: Path | None, as_json: bool, out: Path | None) -> None:
     _show(outcome, as_json=as_json, out=out)
 
 
+@command.command("verdicts")
+@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@options.as_json
+def verdicts(*, folder: Path, as_json: bool) -> None:
+    """Verdicts of `allrail expect` beside those of users who posted their tables.
+
+    DIR has tables of nccl-tests and similar tools, and an `index.csv` with a line a table: file,
+    gpu, network, verdict (begins with healthy, sick, slow, ...), and optionally gpus and nodes.
+
+    \b
+    Examples:
+      allrail reproduce verdicts tables
+      allrail reproduce verdicts tables --json
+    """  # noqa: D301, click wants the character
+    from allrail.cli import output
+    from allrail.reproduce import verdicts as posted
+
+    found = posted.run(folder)
+    if as_json:
+        output.print_json(found.to_dict())
+        return
+    output.table(*found.table)
+    for text in found.told:
+        output.note(text)
+
+
 def _show(outcome: Reproduction, *, as_json: bool, out: Path | None) -> None:
     from allrail.cli import output
 

@@ -1,0 +1,167 @@
+"""What a table of nccl-tests should show on a fabric: NCCL's own algorithms, size by size.
+
+    t(S) = HOST_US + the least over NCCL's algorithms and protocols (`nccl/model.py`)
+
+HOST_US is fitted: what healthy single machines whose tables users have posted (8 A100, 8 H200; half
+of the set, see `allrail reproduce verdicts`) take at up to 64 KiB beyond NCCL's own figure: 20 and
+24 µs. It stands for launching the kernel and for what nccl-tests measure besides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from allrail.calibrate.nccl import Cluster, Way, cluster_of, fastest, ways
+from allrail.calibrate.table import AROUND, Table
+from allrail.errors import InputError, did_you_mean
+
+HOST_US = 22.0
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """One size of a table.
+
+    Attributes:
+        bytes: Size of the buffer.
+        expected_us: Time that the fabric should show, µs.
+        expected_busbw: The same as bus bandwidth, GB/s.
+        algorithm: Algorithm and protocol that NCCL runs at this size.
+        measured_us: Measured time, µs; None where nothing was measured.
+        measured_busbw: The same as bus bandwidth, GB/s.
+    """
+
+    bytes: int
+    expected_us: float
+    expected_busbw: float
+    algorithm: str = ""
+    measured_us: float | None = None
+    measured_busbw: float | None = None
+
+    @property
+    def share(self) -> float | None:
+        """Measured over expected bandwidth; None where nothing was measured."""
+        return None if self.measured_us is None else self.expected_us / self.measured_us
+
+
+def check(collective: str, ranks: int) -> None:
+    """Refuse what cannot be expected.
+
+    Args:
+        collective: As of `AROUND`.
+        ranks: How many take part.
+
+    Raises:
+        InputError: The collective is not known, or there is one rank.
+    """
+    if collective not in AROUND:
+        raise InputError(
+            "nccl-tests have no such collective",
+            field="collective",
+            value=collective,
+            hint=did_you_mean(collective, tuple(AROUND)),
+        )
+    if ranks < 2:
+        raise InputError(
+            "one rank has nobody to send to",
+            field="ranks",
+            value=str(ranks),
+            hint="give a table of two ranks or more",
+        )
+
+
+def expect(
+    dimensions: Sequence[dict[str, Any]],
+    *,
+    collective: str,
+    ranks: int,
+    sizes: Sequence[int],
+    table: Table | None = None,
+    calibrated: bool = False,
+    sums: bool = False,
+) -> list[Expected]:
+    """Return what a fabric should show of a collective.
+
+    Args:
+        dimensions: Dimensions of the fabric, innermost first.
+        collective: As of `AROUND`.
+        ranks: How many take part.
+        sizes: Bytes.
+        table: What was measured, if anything was.
+        calibrated: Whether the fabric's rates were measured.
+        sums: Whether switches sum although the fabric does not say so, where GPUs can (NVLS).
+
+    Raises:
+        InputError: The collective is not known, or the ranks are no part of the fabric.
+    """
+    check(collective, ranks)
+    cluster = cluster_for(dimensions, ranks, table=table, calibrated=calibrated, sums=sums)
+    measured = {} if table is None else {row.bytes: row.time_us for row in table.rows}
+    return rows_of(ways(cluster, collective), collective, ranks, sizes, measured)
+
+
+def cluster_for(
+    dimensions: Sequence[dict[str, Any]],
+    ranks: int,
+    *,
+    table: Table | None = None,
+    calibrated: bool = False,
+    sums: bool = False,
+) -> Cluster:
+    """Return what NCCL sees of the ranks of a table.
+
+    Args:
+        dimensions: Dimensions of the fabric, innermost first.
+        ranks: How many take part.
+        table: What was measured, with its machines and device, if anything was.
+        calibrated: Whether the fabric's rates were measured.
+        sums: Whether switches sum although the fabric does not say so, where GPUs can (NVLS).
+
+    Raises:
+        InputError: The ranks are no part of the fabric.
+    """
+    cluster = cluster_of(
+        dimensions,
+        ranks,
+        hosts=None if table is None else table.hosts,
+        device="" if table is None else table.device,
+        calibrated=calibrated,
+    )
+    able = cluster.generation.nvls > 0 and cluster.each > 1 and not cluster.pcie
+    return replace(cluster, sums=cluster.sums or (sums and able))
+
+
+def rows_of(
+    found: Sequence[Way],
+    collective: str,
+    ranks: int,
+    sizes: Sequence[int],
+    measured: dict[int, float],
+) -> list[Expected]:
+    """Return a row for each size.
+
+    Args:
+        found: What NCCL may run.
+        collective: As of `AROUND`.
+        ranks: How many take part.
+        sizes: Bytes.
+        measured: Times by size, µs.
+    """
+    around, rows = AROUND[collective](ranks), []
+    for size in sizes:
+        time, way = fastest(found, size)
+        time += HOST_US
+        seen = measured.get(size)
+        rows.append(
+            Expected(
+                size,
+                time,
+                around * size / time / 1e3,
+                way.name,
+                seen,
+                None if seen is None else around * size / seen / 1e3,
+            )
+        )
+    return rows

@@ -1,0 +1,87 @@
+"""What NCCL takes for the collective of a scenario: the row `nccl` of `allrail compare`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from allrail.calibrate.nccl.cluster import cluster_of
+from allrail.calibrate.nccl.model import COLLECTIVES, fastest, ways
+from allrail.errors import InputError
+from allrail.scenario.dimensions import aggregate, dimensions_of
+from allrail.scenario.fields import parse_quantity
+
+if TYPE_CHECKING:
+    from allrail.scenario import Scenario
+
+_NVLINK = (150.0, 300.0, 450.0, 900.0)
+"""GB/s a GPU and direction: Volta to Blackwell (datasheets)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Nccl:
+    """What NCCL runs, and how long that takes.
+
+    Attributes:
+        time_us: Time without what the host takes, µs.
+        algorithm: `ring`, `tree`, `nvls`, `nvls_tree` or `direct`.
+        protocol: `LL`, `LL128` or `Simple`.
+    """
+
+    time_us: float
+    algorithm: str
+    protocol: str
+
+
+def is_nvlink(scenario: Scenario) -> bool:
+    """Whether the first dimension of a scenario's fabric is a machine with NVLink switches.
+
+    Args:
+        scenario: With dimensions or without.
+    """
+    try:
+        first = dimensions_of(scenario.fabric).dimensions[0].model_dump(exclude_defaults=True)
+    except InputError:
+        return False
+    rate = aggregate(first) / 1e9
+    return first["kind"] == "switch" and any(abs(rate / one - 1) < 1e-3 for one in _NVLINK)
+
+
+def nccl_of(scenario: Scenario) -> Nccl:
+    """Return what NCCL takes for the collective of a scenario, by its own tuner's figures.
+
+    Args:
+        scenario: With one collective over all NPUs of a fabric of dimensions.
+
+    Raises:
+        InputError: It has no such collective, or its fabric no dimensions.
+    """
+    if len(scenario.collective) != 1:
+        raise InputError(
+            "NCCL's row is of one collective", hint="leave `nccl` out of `--policy`", field="policy"
+        )
+    [one] = scenario.collective
+    if one.kind not in COLLECTIVES:
+        raise InputError(
+            f"nccl-tests have no `{one.kind}`",
+            hint="leave `nccl` out of `--policy`",
+            field="policy",
+        )
+    fabric = dimensions_of(scenario.fabric)
+    dimensions = [each.model_dump(exclude_defaults=True) for each in fabric.dimensions]
+    spanned = dimensions
+    if one.dimensions is not None:
+        spanned = [dimensions[place] for place in sorted(one.dimensions)]
+    ranks = math.prod(int(each["size"]) for each in spanned)
+    # Without the first dimension each rank is on a machine of its own.
+    apart = one.dimensions is not None and 0 not in one.dimensions
+    cluster = cluster_of(
+        [dimensions[0], *spanned] if apart else spanned,
+        ranks,
+        hosts=ranks if apart else None,
+        calibrated=fabric.calibrated,
+    )
+    size = parse_quantity("size", str(one.size))
+    time, way = fastest(ways(cluster, one.kind), size)
+    return Nccl(time, way.algorithm, way.protocol)

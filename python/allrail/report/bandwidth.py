@@ -1,0 +1,59 @@
+"""Bus bandwidth by size: expected as a line, measured as points."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from allrail.report.style import GRID, HUES, MUTED, WIDTH, bare, style
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+NAME = "bandwidth"
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def bandwidth(
+    lines: Mapping[str, Sequence[tuple[int, float]]], *, measured: Sequence[str] = ()
+) -> Figure:
+    """Draw bus bandwidth over size, which has a logarithmic axis.
+
+    Args:
+        lines: By name, sizes in bytes and bus bandwidths in GB/s, the smallest size first.
+        measured: Names of those that were measured: they have a point a size.
+    """
+    from matplotlib.figure import Figure
+
+    sizes = sorted({size for line in lines.values() for size, _ in line})
+    with style(NAME):
+        figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
+        axes = figure.subplots()
+        axes.set_xscale("log", base=2)
+        for place, (name, line) in enumerate(lines.items()):
+            axes.plot(
+                [size for size, _ in line],
+                [rate for _, rate in line],
+                color=HUES[place % len(HUES)],
+                linewidth=1.6,
+                marker="o" if name in measured else None,
+                markersize=4,
+                label=name,
+            )
+        powers = range(sizes[0].bit_length() - 1, sizes[-1].bit_length() + 1)
+        ticks = [1 << power for power in powers if power % 4 == 0 or len(powers) < 8]
+        axes.set_xticks(ticks, [_size(one) for one in ticks], minor=False)
+        axes.set_xticks([], minor=True)
+        axes.set_ylim(bottom=0)
+        axes.set_xlabel("size")
+        axes.set_ylabel("bus bandwidth (GB/s)")
+        axes.grid(color=GRID, linewidth=0.5)
+        axes.tick_params(colors=MUTED)
+        axes.legend(loc="lower right")
+        bare(axes)
+    return figure
+
+
+def _size(count: int) -> str:
+    place = min((count.bit_length() - 1) // 10, len(_UNITS) - 1)
+    return f"{count >> (10 * place)} {_UNITS[place]}"
