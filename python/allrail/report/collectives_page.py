@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from allrail.compared import alike, fastest, speedup
+from allrail.compared import alike, equally_fast, fastest, leaders, speedup
 from allrail.report.document import (
     Cell,
     Cells,
@@ -29,6 +29,7 @@ from allrail.results.trace import SHORT
 from allrail.results.units import (
     show_bandwidth,
     show_error,
+    show_number,
     show_percent,
     show_size,
     show_time,
@@ -86,7 +87,7 @@ def page(
             badges=_badges(ones),
             headline=_headline(results),
             summary=_summary(results, inputs, fabrics),
-            cards=_cards(ones),
+            cards=_cards(results),
             sections=[
                 Section("results", "Results", [table, *compared]),
                 Section("timeline", "Timeline", [lines] if lines else left_out(ones)),
@@ -121,6 +122,11 @@ def _headline(results: Mapping[str, Result]) -> str:
             else f" and uses {show_percent(base.utilisation)} of the fabric's bandwidth"
         )
         return f"{base_name} takes {show_time(base.time_us)}{used}."
+    first = leaders(results)
+    if len(first) > 1:
+        if not alike(results):
+            return equally_fast(first, of=len(results), verb="carry as many bytes a second") + "."
+        return f"{equally_fast(first, of=len(results))}: {show_time(best.time_us)}."
     if best is base:
         return f"{base_name} is the fastest: {show_time(base.time_us)}."
     gain = f"{speedup(best, base):.2f} times"
@@ -179,8 +185,10 @@ def _badges(ones: Sequence[Result]) -> list[tuple[str, str]]:
     return found
 
 
-def _cards(ones: Sequence[Result]) -> list[tuple[str, str, str]]:
-    best = max(ones, key=lambda result: result.work / result.time_us)
+def _cards(results: Mapping[str, Result]) -> list[tuple[str, str, str]]:
+    """Of the result that the headline names as the fastest."""
+    name, best = fastest(results)
+    whose = f" of {name}" if len(results) > 1 else ""
     above = best.time_us / best.bound_time_us - 1 if best.bound_time_us > 0 else 0.0
     distance = f"{100 * above:.2f} % above the lower bound"
     if best.below_physical_bound:
@@ -190,11 +198,11 @@ def _cards(ones: Sequence[Result]) -> list[tuple[str, str, str]]:
     else:
         bandwidth = (
             "algorithm bandwidth",
-            f"{best.algbw_GBps:,.4g} GB/s",
-            f"bus {best.busbw_GBps:,.4g} GB/s",
+            f"{show_number(best.algbw_GBps)} GB/s",
+            f"bus {show_number(best.busbw_GBps)} GB/s",
         )
     return [
-        ("time", show_time(best.time_us), distance),
+        (f"time{whose}", show_time(best.time_us), distance),
         ("bandwidth used", show_percent(best.utilisation), "of all dimensions together"),
         ("sent per NPU", show_size(best.bytes_per_npu), f"{best.npus:,} NPUs"),
         bandwidth,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from allrail.compared import speedup
 from allrail.report.style import GRID, HUES, INK, MUTED, WIDTH, bare, style
 from allrail.result import Result
-from allrail.results.units import time_unit
+from allrail.results.units import show_number, time_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -34,7 +34,7 @@ def comparison(results: Mapping[str, Result]) -> Figure:
         times = [result.time_us / factor for result in results.values()]
         first = next(iter(results.values()))
         labels = [
-            f"{time:,.4g} {unit}" + (f"   {speedup(one, first):.2f}× as fast" if i else "")
+            f"{show_number(time)} {unit}" + (f"   {speedup(one, first):.2f}× as fast" if i else "")
             for i, (time, one) in enumerate(zip(times, results.values(), strict=True))
         ]
         _bars(left, names, times, labels, end / factor)

@@ -31,6 +31,8 @@ MOST_PLAIN = 250_000
 """Charts' data of more characters is packed: a tenth of it, or less."""
 MOST_BYTES = 5_000_000
 """Of a page. Timelines, tables and inputs are cut to stay below, and say so."""
+MOST_STANDING = 24
+"""Rows of a table that stand below each other; longer ones scroll within themselves."""
 MOST_ROWS = 2_000
 """Of a table on a page; all are in the files beside it."""
 MOST_INPUT = 40_000
@@ -106,6 +108,11 @@ class Table:
             [one if isinstance(one, Cell) else Cell(one) for one in row]
             for row in self.rows[:MOST_ROWS]
         ]
+
+    @property
+    def tall(self) -> bool:
+        """Whether it has more rows than stand below each other without a scroll bar."""
+        return len(self.rows) > MOST_STANDING
 
     @property
     def notes(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from allrail.report.document import Cell, Chart, Section, Table
 from allrail.report.points import data as points_data
+from allrail.results.units import show_number
 
 MOST_POINTS = 10_000
 T = TypeVar("T")
@@ -59,7 +60,7 @@ def front_section(points: Sequence[tuple[float, float, str]], *, rate: str) -> S
         "cheapest",
         ["point", "cost (M$)", rate],
         [
-            [name, Cell(f"{cost:,.6g}", cost), Cell(f"{value:,.6g}", value)]
+            [name, Cell(show_number(cost, 6), cost), Cell(show_number(value, 6), value)]
             for cost, value, name in front
         ],
         [0],

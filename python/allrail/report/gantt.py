@@ -26,7 +26,7 @@ from allrail.report.style import (
 from allrail.result import DimensionResult, Result, Stage
 from allrail.results.lanes import assign_lanes
 from allrail.results.trace import SHORT
-from allrail.results.units import show_percent, time_unit
+from allrail.results.units import show_number, show_percent, time_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -73,7 +73,7 @@ def gantt(results: Mapping[str, Result]) -> Figure:
         for axes, (name, result) in zip(axes_list[:, 0], shown.items(), strict=False):
             axes.set_xlim(0, end / factor)
             _draw(axes, result, colours, chunks, factor)
-            head = f"{name}:  {result.time_us / factor:,.4g} {unit}"
+            head = f"{name}:  {show_number(result.time_us / factor)} {unit}"
             if result.utilisation is not None:
                 head += f",  {show_percent(result.utilisation)} of the bandwidth used"
             axes.set_title(head, loc="left", pad=4)

@@ -19,7 +19,7 @@ from allrail.report.document import (
     world_words,
 )
 from allrail.report.points import data as points_data
-from allrail.results.units import show_percent
+from allrail.results.units import show_number, show_percent
 
 _MEANINGS = {
     "layout": "tp, cp, ep, pp, dp: tensor, context, expert, pipeline and data parallelism; v: "
@@ -47,11 +47,11 @@ def page(told: Mapping[str, Any]) -> Page:
         subtitle=f"{told['layouts']:,} layouts on {job['fabric']}, {job['device']},"
         f" {job['global_batch']:,} samples a step",
         badges=badges(worlds, calibrated=told["calibrated"]),
-        headline=f"{best['name']} trains fastest: {best['step_s']:.4g} s a step.",
+        headline=f"{best['name']} trains fastest: {show_number(best['step_s'])} s a step.",
         summary=[*_summary(told), f"The numbers are {word}. {trust}"],
         cards=[
             ("tokens/s an NPU", _rate(best["tokens_per_s_per_npu"]), ""),
-            ("step", f"{best['step_s']:.4g} s", f"recomputes {best['recompute']}"),
+            ("step", f"{show_number(best['step_s'])} s", f"recomputes {best['recompute']}"),
             ("memory", f"{best['memory_gb']:.0f} GB", "of the fullest NPU"),
             ("simulated", f"{told['simulated']:,}", f"of {told['layouts']:,} layouts"),
         ],
@@ -109,7 +109,7 @@ def _summary(told: Mapping[str, Any]) -> list[str]:
         second = ranked[1]
         more = 1e3 * (second["step_s"] - best["step_s"])
         said.append(
-            f"The second-best, {second['name']}, costs {more:.3g} ms a step more"
+            f"The second-best, {second['name']}, costs {show_number(more, 3)} ms a step more"
             f" ({show_percent(second['step_s'] / best['step_s'] - 1)})."
         )
     for one in told["schedules"]:
@@ -120,7 +120,7 @@ def _summary(told: Mapping[str, Any]) -> list[str]:
 
 
 def _rate(tokens: float) -> str:
-    return f"{tokens:,.0f}" if tokens >= 1000 else f"{tokens:.4g}"
+    return f"{tokens:,.0f}" if tokens >= 1000 else show_number(tokens)
 
 
 def _ranked(ranked: list[dict[str, Any]]) -> Table:
@@ -135,7 +135,7 @@ def _ranked(ranked: list[dict[str, Any]]) -> Table:
         [
             one["name"],
             one["recompute"],
-            Cell(f"{one['step_s']:.4g}", one["step_s"]),
+            Cell(show_number(one["step_s"]), one["step_s"]),
             Cell(_rate(one["tokens_per_s_per_npu"]), one["tokens_per_s_per_npu"]),
             share(one["tokens_per_s_per_npu"] / best),
             Cell(f"{one['memory_gb']:.1f}", one["memory_gb"]),
@@ -184,8 +184,8 @@ def _schedules(told: Mapping[str, Any]) -> list[Table]:
             one["name"],
             ", ".join(f"{key}={show(value)}" for key, value in one["schedule"].items())
             or "none gains a thousandth",
-            Cell(f"{one['before_s']:.4g}", one["before_s"]),
-            Cell(f"{one['step_s']:.4g}", one["step_s"]),
+            Cell(show_number(one["before_s"]), one["before_s"]),
+            Cell(show_number(one["step_s"]), one["step_s"]),
             share(1 - one["step_s"] / one["before_s"]),
         ]
         for one in told["schedules"]
@@ -199,7 +199,7 @@ def _rest(told: Mapping[str, Any]) -> list[Table]:
     if told["pruned"]:
         last = told["ranked"][0]["step_s"]
         bounded: list[Cells] = [
-            [name, Cell(f"{bound:.4g}", bound), share(bound / last - 1)]
+            [name, Cell(show_number(bound), bound), share(bound / last - 1)]
             for name, bound in told["pruned"].items()
         ]
         header = ["layout", "step at least (s)", "more than the best, at least"]

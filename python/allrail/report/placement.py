@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allrail.report.style import GRID, HUES, INK, MUTED, PAPER, WIDTH, bare, lighter, style
+from allrail.results.units import show_number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -224,7 +225,7 @@ def queue(told: dict[str, Any]) -> Figure:
         axes.set_title(
             f"{told['name']}, {told['jobs']:,} jobs of {told['source']}: "
             f"{100 * told['utilisation']['mean']:.1f} % in use, median wait "
-            f"{told['waiting_s']['median']:,.4g} s",
+            f"{show_number(told['waiting_s']['median'])} s",
             loc="left",
         )
         axes.set_xlabel("time (s)")

@@ -18,7 +18,7 @@ from allrail.report.document import (
 )
 from allrail.report.style import GRID, HUES
 from allrail.report.timeline import Bar, Row, timeline
-from allrail.results.units import show_percent
+from allrail.results.units import show_number, show_percent
 
 TITLES = {
     "utilisation": "How much of the boards mixes use",
@@ -90,7 +90,8 @@ def _words(told: Mapping[str, Any]) -> str:
 def _dominates(told: Mapping[str, Any]) -> list[str]:
     if "ran" in told:
         wait = told["waiting_s"]
-        waits = f"Jobs wait {wait['median']:,.4g} s in the median and {wait['max']:,.4g} s at most"
+        median, longest = show_number(wait["median"]), show_number(wait["max"])
+        waits = f"Jobs wait {median} s in the median and {longest} s at most"
         hint = "" if told["backfill"] else "; `--backfill` lets small ones go before large ones"
         return [f"{waits}{hint if wait['max'] > 0 else ''}."]
     said = []
@@ -129,7 +130,7 @@ def _shares(told: Mapping[str, Any]) -> list[Table]:
             Cell(f"job {job['job']}", job["job"]),
             Cell(" × ".join(map(str, job["boards"])), job["boards"][0] * job["boards"][1]),
             *(
-                Cell(f"{job[key]:,.4g}", job[key]) if isinstance(job[key], (int, float)) else "–"
+                Cell(show_number(job[key]), job[key]) if isinstance(job[key], (int, float)) else "–"
                 for key in keys
             ),
         ]

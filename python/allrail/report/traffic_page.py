@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from allrail.compared import alike, fastest, speedup
+from allrail.compared import alike, equally_fast, fastest, leaders, speedup
 from allrail.report.document import (
     Cell,
     Cells,
@@ -22,7 +22,7 @@ from allrail.report.document import (
 )
 from allrail.report.fabric import fabric_section
 from allrail.report.front import front_section, priced
-from allrail.results.units import show_bandwidth, show_percent, show_time
+from allrail.results.units import show_bandwidth, show_number, show_percent, show_time
 from allrail.traffic import TrafficResult
 
 TITLES = {
@@ -62,7 +62,8 @@ def page(
             f"{name}: {show_percent(one.share_of_injection)}" for name, one in results.items()
         ),
         "bandwidths": "; ".join(
-            f"{name}: {one.npu_bandwidth_gbps.min:,.4g} to {one.npu_bandwidth_gbps.max:,.4g} Gb/s"
+            f"{name}: {show_number(one.npu_bandwidth_gbps.min)} to "
+            f"{show_number(one.npu_bandwidth_gbps.max)} Gb/s"
             for name, one in results.items()
             if one.npu_bandwidth_gbps is not None
         ),
@@ -115,9 +116,16 @@ def _headline(results: Mapping[str, TrafficResult]) -> str:
             f"It takes {show_time(best.time_us)} and uses {show_percent(best.share_of_injection)} "
             "of what the NPUs could send."
         )
+    first = leaders(results)
+    if len(first) == len(results):
+        verb = "are equally fast" if alike(results) else "carry as many bytes a second"
+        return f"{equally_fast(first, of=len(results), verb=verb)}."
     slowest, worst = min(results.items(), key=lambda item: item[1].work / item[1].time_us)
     if not alike(results):
         return f"{name} carries {speedup(best, worst):.2f} times the bytes a second of {slowest}."
+    if len(first) > 1:
+        name = equally_fast(first, of=len(results))
+        return f"{name}, {show_time(best.time_us)}; {slowest} takes {show_time(worst.time_us)}."
     return (
         f"{name} is the fastest, {show_time(best.time_us)}; {slowest} takes "
         f"{show_time(worst.time_us)}."
@@ -175,7 +183,7 @@ def _distributions(results: Mapping[str, TrafficResult]) -> Sequence[Table]:
         [
             name,
             what,
-            *(Cell(f"{one:,.6g}", one) for one in (of.min, of.p1, of.median, of.p99, of.max)),
+            *(Cell(show_number(one, 6), one) for one in (of.min, of.p1, of.median, of.p99, of.max)),
         ]
         for name, result in results.items()
         for what, of in (

@@ -22,7 +22,7 @@ from allrail.report.style import (
     bare,
     style,
 )
-from allrail.results.units import time_unit
+from allrail.results.units import show_number, time_unit
 from allrail.training_result import PURPOSES, Slice, TrainingResult
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def step(name: str, result: TrainingResult) -> Figure:
         bare(axes)
         left_out = len(result.actors) - len(actors)
         more = f"; {left_out} more actors are not drawn" if left_out else ""
-        head = f"{name}:  the last step, {(end - start) / factor:,.4g} {unit}{more}"
+        head = f"{name}:  the last step, {show_number((end - start) / factor)} {unit}{more}"
         axes.set_title(head, loc="left", pad=4)
         axes.set_xlabel(f"time ({unit})")
         _legend(figure, timeline)
@@ -100,7 +100,7 @@ def breakdown(results: Mapping[str, TrainingResult]) -> Figure:
     first = next(iter(shown.values()))
     bars = {}
     for i, (name, one) in enumerate(shown.items()):
-        label = f"{one.step_time_us / factor:,.4g} {unit}"
+        label = f"{show_number(one.step_time_us / factor)} {unit}"
         if i:
             label += f"   {speedup(one, first):.2f}×"
         bars[name] = (_parts(one), label, one.bound_step_time_us)
@@ -136,10 +136,12 @@ def what_ifs(result: TrainingResult, rows: Sequence[WhatIf]) -> Figure:
         rows: The assumptions.
     """
     unit, factor = time_unit(result.step_time_us)
-    bars = {"as it is": (_parts(result), f"{result.step_time_us / factor:,.4g} {unit}", 0.0)}
+    bars = {
+        "as it is": (_parts(result), f"{show_number(result.step_time_us / factor)} {unit}", 0.0)
+    }
     for row in rows:
         step_us = row.result.step_time_us
-        label = f"{step_us / factor:,.4g} {unit}   {row.speedup:.3f}×"
+        label = f"{show_number(step_us / factor)} {unit}   {row.speedup:.3f}×"
         bars[row.name.replace("_", " ")] = (_parts(row.result), label, 0.0)
     return _bars(WHAT_IFS, bars, factor=factor, unit=unit, title="what if: time of a step")
 

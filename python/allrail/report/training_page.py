@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from allrail.compared import alike, fastest, speedup
+from allrail.compared import alike, equally_fast, fastest, leaders, speedup
 from allrail.report import training_tables as tables
+from allrail.report.advice import advice
 from allrail.report.document import (
     Block,
     Page,
@@ -88,8 +89,8 @@ def page(
                 [one.world for one in ones], calibrated=all(one.calibrated for one in ones)
             ),
             headline=_headline(results),
-            summary=_summary(results, what_ifs, models, fabrics),
-            cards=_cards(ones[0]),
+            summary=_summary(results, what_ifs, inputs, fabrics),
+            cards=_cards(results),
             sections=[
                 Section("results", "Results", [tables.results(results), *drawn["breakdown"]]),
                 Section("what-if", "What if", [*tables.what_ifs(what_ifs), *drawn["what_ifs"]]),
@@ -138,7 +139,7 @@ def _actor(one: ActorResult) -> str:
 def _summary(
     results: Mapping[str, TrainingResult],
     what_ifs: tables.WhatIfs,
-    models: str,
+    inputs: Inputs,
     fabrics: Sequence[str],
 ) -> list[str]:
     """What was simulated and where; what dominates; what would help most."""
@@ -148,6 +149,7 @@ def _summary(
     word, trust = trust_words(calibrated=all(one.calibrated for one in ones))
     worlds = ", ".join(sorted({one.world for one in ones}))
     several = f", {len(ones)} ways to do it" if len(ones) > 1 else ""
+    models = ", ".join(dict.fromkeys(_model(tree) for tree in inputs.values()))
     where = f"{', '.join(fabrics)} ({first.npus:,} NPUs)"
     where += f"{several}, in the world {worlds}"
     said = [
@@ -169,22 +171,8 @@ def _summary(
         f"What dominates in {name}: {largest}, {show_percent(parts[largest] / best.step_time_us)} "
         f"of the step. Critical path: {best.critical_path_in_words}."
     )
-    if what_ifs:
-        top = max(what_ifs, key=lambda one: float(one["speedup"]))
-        gain = float(top["speedup"])
-        said.append(
-            f"What would help most, of what was asked: {tables.assumption(top)}, {gain:.3f} times "
-            "as fast."
-            if gain > 1.0005
-            else "What would help: nothing of what was asked; the network is not what the step "
-            "waits for."
-        )
-    elif best.bound_step_time_us > 0:
-        gap = 100 * (best.step_time_us / best.bound_step_time_us - 1)
-        said.append(
-            f"What would help: a better schedule of the same communication by {gap:.1f} % of the "
-            "bound at most; `allrail simulate --what-if all` says what else would."
-        )
+    assumed = what_ifs if best is first else ()
+    said += advice(best, what_ifs=assumed, scenario=inputs[name])
     return said
 
 
@@ -297,6 +285,13 @@ def _headline(results: Mapping[str, TrainingResult]) -> str:
         said = f"A step takes {show_time(base.step_time_us)}; "
         return said + f"{part} of it is exposed communication."
     name, best = fastest(results)
+    first = leaders(results)
+    if len(first) > 1:
+        if not alike(results):
+            verb = "train as many samples a second"
+            return equally_fast(first, of=len(results), verb=verb) + "."
+        said = equally_fast(first, of=len(results))
+        return f"{said}: {show_time(best.step_time_us)} a step."
     if best is base:
         return f"{base_name} is the fastest: {show_time(base.step_time_us)} a step."
     if not alike(results):
@@ -307,12 +302,15 @@ def _headline(results: Mapping[str, TrainingResult]) -> str:
     )
 
 
-def _cards(one: TrainingResult) -> list[tuple[str, str, str]]:
+def _cards(results: Mapping[str, TrainingResult]) -> list[tuple[str, str, str]]:
+    """Of the result that the headline names as the fastest."""
+    name, one = fastest(results)
+    whose = f" of {name}" if len(results) > 1 else ""
     step = one.step_time_us
     above = step / one.bound_step_time_us - 1 if one.bound_step_time_us > 0 else None
     exposed = max(one.exposed_us.items(), key=lambda pair: pair[1], default=("", 0.0))
     cards = [
-        ("step", show_time(step), f"{show_percent(above)} above the bound"),
+        (f"step{whose}", show_time(step), f"{show_percent(above)} above the bound"),
         ("compute", show_time(one.compute_us), show_percent(one.compute_us / step)),
         (
             "exposed communication",

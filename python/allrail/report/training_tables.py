@@ -7,8 +7,8 @@ from typing import Any
 
 from allrail.compared import speedup
 from allrail.report.document import Cell, Cells, Table, microseconds, share
-from allrail.results.units import show_bandwidth, show_size
-from allrail.training_result import TrainingResult
+from allrail.results.units import show_bandwidth, show_number, show_size
+from allrail.training_result import Memory, TrainingResult
 
 MOST_ROWS = 40
 WhatIfs = Sequence[Mapping[str, Any]]
@@ -57,7 +57,7 @@ def _samples(one: TrainingResult) -> Cell | str:
     if one.throughput is None:
         return "–"
     rate = one.throughput.samples_per_s
-    return Cell(f"{rate:,.6g}", rate)
+    return Cell(show_number(rate, 6), rate)
 
 
 def what_ifs(rows_of: WhatIfs) -> list[Table]:
@@ -233,18 +233,24 @@ def memory(results: Mapping[str, TrainingResult]) -> Table:
     Args:
         results: By name.
     """
-    rows: list[Cells] = [
-        [
-            name,
-            *(Cell(show_size(count), count) for _, count in one.memory.items()),
-            Cell(show_size(one.memory_per_npu_bytes or 0), one.memory_per_npu_bytes),
-            "–"
-            if one.memory.capacity is None
-            else Cell(show_size(one.memory.capacity), one.memory.capacity),
-        ]
-        for name, one in results.items()
-        if one.memory is not None
-    ]
-    kinds = ["parameters", "gradients", "optimizer", "activations"]
-    header = ["result", *kinds, "together", "of"]
-    return Table("memory", header, rows, [0], title="Memory of the fullest NPU")
+    known = {name: one.memory for name, one in results.items() if one.memory is not None}
+    used = [kind for kind in Memory.PARTS if any(dict(one.items())[kind] for one in known.values())]
+    rows: list[Cells] = []
+    for name, one in known.items():
+        parts = dict(one.items())
+        rows.append(
+            [
+                name,
+                *(_bytes(parts[kind]) for kind in used),
+                _bytes(one.total),
+                _bytes(one.needed),
+                "–" if one.capacity is None else _bytes(one.capacity),
+                {True: "yes", False: "no", None: "–"}[one.fits],
+            ]
+        )
+    header = ["result", *used, "total", "needed at least", "capacity", "fits"]
+    return Table("memory", header, rows, [0, len(header) - 1], title="Memory of the fullest NPU")
+
+
+def _bytes(count: float) -> Cell:
+    return Cell(show_size(count), count)

@@ -20,7 +20,7 @@ from allrail.report.document import (
     world_words,
 )
 from allrail.report.points import data as points_data
-from allrail.results.units import show_percent
+from allrail.results.units import show_number, show_percent
 
 
 def page(told: Mapping[str, Any]) -> Page:
@@ -51,8 +51,8 @@ def page(told: Mapping[str, Any]) -> Page:
             f"The numbers are {word}. {trust}",
         ],
         cards=[
-            ("step as it is", f"{start:,.6g} µs", ""),
-            ("best step", f"{fastest:,.6g} µs", f"{gain} shorter"),
+            ("step as it is", f"{show_number(start, 6)} µs", ""),
+            ("best step", f"{show_number(fastest, 6)} µs", f"{gain} shorter"),
         ],
         sections=[
             Section("search", "How the search went", _chart(told)),

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from allrail.report.document import Block, Cell, Cells, Page, Section, Table, Words
-from allrail.results.units import show_percent
+from allrail.results.units import show_number, show_percent
 
 _NEAR = 0.02
 """Of a step: what is nearer is called right."""
@@ -40,11 +40,11 @@ def page(told: Mapping[str, Any]) -> Page:
         cards=[
             (
                 "measured",
-                f"{measured:,.4g} ms",
+                f"{show_number(measured)} ms",
                 f"{show_percent(told['exposed_ms'] / measured)} exposed",
             ),
-            ("predicted, as planned", f"{planned:,.4g} ms", _against(planned, measured)),
-            ("predicted, as measured", f"{refitted:,.4g} ms", _against(refitted, measured)),
+            ("predicted, as planned", f"{show_number(planned)} ms", _against(planned, measured)),
+            ("predicted, as measured", f"{show_number(refitted)} ms", _against(refitted, measured)),
             ("error bar", f"± {show_percent(told['bar'])}", "of such a prediction"),
         ],
         sections=[
@@ -154,7 +154,7 @@ def _dimensions(told: Mapping[str, Any]) -> list[Block]:
     cells: list[Cells] = [
         [
             Cell(f"dimension {one['dimension']}", one["dimension"]),
-            Cell(f"{one['gbps']:.4g}", one["gbps"]),
+            Cell(show_number(one["gbps"]), one["gbps"]),
             Cell(f"± {show_percent(one['error'])}", one["error"], min(one["error"], 1.0)),
             Cell(f"{one['bytes'] / 1e6:,.1f}", one["bytes"]),
         ]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from allrail.errors import InputError, did_you_mean
 from allrail.foreign import printable
 from allrail.result import _names, _Record
+from allrail.results.units import show_number
 
 if TYPE_CHECKING:
     import polars as pl
@@ -96,7 +97,7 @@ def _rows(pairs: list[tuple[str, Any]]) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, float):
-        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
+        return show_number(value, 6)
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return "" if value is None else escape(printable(str(value)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 
 TIMES = (("s", 1e6), ("ms", 1e3), ("µs", 1.0), ("ns", 1e-3))
@@ -38,8 +39,33 @@ def show_size(count: float) -> str:
     """
     for name, factor in SIZES:
         if count >= factor or name == "B":
-            return f"{count / factor:,.4g} {name}"
+            return f"{show_number(count / factor)} {name}"
     raise AssertionError("the last unit always suits")
+
+
+def show_number(value: float, digits: int = 4) -> str:
+    """A number with so many digits that count, without an exponent: 11,300, 0.0123.
+
+    Args:
+        value: Any number.
+        digits: How many count; digits before the point are all shown.
+    """
+    if not math.isfinite(value) or value == 0:
+        return f"{value:g}"
+    rounded = float(f"{value:.{digits - 1}e}")
+    places = max(0, digits - 1 - math.floor(math.log10(abs(rounded))))
+    text = f"{rounded:,.{places}f}"
+    return text.rstrip("0").rstrip(".") if places else text
+
+
+def plain_number(value: float, digits: int = 4) -> str:
+    """The same without commas, for columns that programs may read: 11300.
+
+    Args:
+        value: Any number.
+        digits: How many count.
+    """
+    return show_number(value, digits).replace(",", "")
 
 
 def show_percent(fraction: float | None) -> str:
@@ -57,7 +83,7 @@ def show_bandwidth(gbps: float) -> str:
     Args:
         gbps: Gb/s.
     """
-    return f"{gbps:,.6g} Gb/s"
+    return f"{show_number(gbps, 6)} Gb/s"
 
 
 def show_error(errors: Iterable[tuple[float, float | None, float | None]]) -> str | None:

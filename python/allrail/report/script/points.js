@@ -2,6 +2,8 @@
 
 const EDGE = { left: 70, right: 20, top: 14, bottom: 44 };
 const HIGH = 380;
+const MOST_NAMED = 24; // points that are not on the front have names where there are no more
+const MOST_LETTERS = 36;
 
 class Points extends Chart {
   constructor(place, data) {
@@ -138,6 +140,7 @@ class Points extends Chart {
     for (const point of this.front) pen.lineTo(this.x(point[0]), this.y(point[1]));
     pen.stroke();
     for (const point of this.front) dot(point, 6, fronts);
+    this.names(pen);
     pen.strokeStyle = colour.ink;
     for (const [point, wide] of [[this.hovered, 1.5], [this.selected, 3]]) {
       if (!point) continue;
@@ -150,6 +153,32 @@ class Points extends Chart {
     Object.assign(this.viewport.dataset, {
       low: across[0], high: across[1], drawn: this.kept.length, front: this.front.length,
     });
+  }
+
+  // Names beside the points that have room for one: those on the front first.
+  names(pen) {
+    const taken = this.kept.map((point) => [this.x(point[0]) - 5, this.y(point[1]) - 5, 10, 10]);
+    const free = ([x, y, wide, high]) =>
+      x >= EDGE.left && x + wide <= EDGE.left + this.wide() && y >= EDGE.top &&
+      y + high <= EDGE.top + this.high() &&
+      taken.every(([a, b, w, h]) => x + wide <= a || a + w <= x || y + high <= b || b + h <= y);
+    const others = this.kept.length <= MOST_NAMED ? this.kept : [];
+    let named = 0;
+    pen.fillStyle = this.colour.ink;
+    pen.textAlign = "left";
+    for (const point of new Set([...this.front, ...others])) {
+      const full = String(point[2]);
+      const text = full.length > MOST_LETTERS ? `${full.slice(0, MOST_LETTERS - 1)}…` : full;
+      const [x, y, wide] = [this.x(point[0]), this.y(point[1]), pen.measureText(text).width];
+      const places = [[x + 9, y + 2], [x + 9, y - 16], [x - wide - 9, y + 2], [x - wide - 9, y - 16],
+        [x - wide / 2, y + 9], [x - wide / 2, y - 23]].map(([left, top]) => [left, top, wide, 14]);
+      const place = places.find(free);
+      if (!place) continue;
+      taken.push(place);
+      pen.fillText(text, place[0], place[1] + 7);
+      named += 1;
+    }
+    this.viewport.dataset.named = named;
   }
 
   table() {
