@@ -178,7 +178,7 @@ class TestRay:
     def test_that_is_not_installed(self, study, allrail_cli, monkeypatch):
         monkeypatch.setitem(sys.modules, "ray", None)
         outcome = allrail_cli("sweep", "study.yaml", "--out", "out", "--ray", "auto")
-        refused(outcome, study, "Ray is not installed", "allrail[ray]")
+        refused(outcome, study, "Ray is not installed", "install 'ray>=")
 
     @pytest.mark.parametrize("address", ["somewhere", "host:", ":1", "host:99999", "127.0.0.1:1"])
     def test_that_is_not_there(self, study, allrail_cli, monkeypatch, address):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 import yaml
@@ -51,7 +52,7 @@ def test_the_least_bandwidth_is_the_one_of_the_closed_form(step_ms):
     found = require(exposed(), f"{step_ms} ms")
     # An all-reduce sends 2 (N - 1) / N of its bytes.
     sent = 2 * (RANKS - 1) / RANKS * 4 * PARAMETERS
-    needed = sent / (step_ms / 1e3 - 0.030) / 1e9
+    needed = 8 * sent / (step_ms / 1e3 - 0.030) / 1e9  # Gb/s
     for least in found.least:
         assert least.gbps[0] == pytest.approx(needed, rel=0.011)
         assert least.gbps[0] >= needed * 0.999
@@ -109,13 +110,48 @@ def test_the_command_prints_and_writes(folder, allrail_cli):
     (folder / "step.yaml").write_text(yaml.safe_dump(exposed()))
     told = allrail_cli("require", "step.yaml", "--throughput", "0.9x-ideal", "--out", "curves")
     assert told.status == 0, told.stderr
-    assert "needed_GB/s" in told.stdout
+    assert "needed_Gb/s" in told.stdout
     assert (folder / "curves" / "curves.svg").stat().st_size > 1000
     rows = (folder / "curves" / "curves.csv").read_text().splitlines()
     assert rows[0] == "scaled,factor,step_s,part_of_ideal"
     assert len(rows) == 1 + 2 * 13
     told = allrail_cli("require", "step.yaml", "--throughput", "0.9x-ideal", "--json")
     assert json.loads(told.stdout)["least"][0]["name"] == "dim1"
+
+
+@pytest.mark.parametrize(
+    ("asked", "heading", "words"),
+    [
+        ("0.9x-ideal", "x-ideal", "x-ideal"),
+        ("40 ms", "step_ms", " ms"),
+        ("0.04 s", "step_s", " s"),
+        ("20000 us", "step_us", " us"),
+        ("2000 samples/s", "samples/s", " samples/s"),
+        ("100 samples/s/npu", "samples/s/npu", " samples/s/npu"),
+    ],
+)
+def test_what_is_reached_is_told_in_the_unit_that_was_asked(
+    folder, allrail_cli, asked, heading, words
+):
+    tree = exposed()
+    tree["workload"] = {
+        "model": "resnet50",
+        "batch_per_replica": 8,
+        "compute": {"device": "a100"},
+        "parallelism": {"dp": RANKS},
+    }
+    (folder / "step.yaml").write_text(yaml.safe_dump(tree))
+    told = allrail_cli("require", "step.yaml", "--throughput", asked)
+    assert told.status == 0, told.stderr
+    first, *rows = told.stdout.splitlines()
+    assert first.split()[-1] == heading
+    value = float(asked.split()[0].removesuffix("x-ideal"))
+    reached = float(rows[0].split()[-1])
+    # Found to 1 % of the bandwidth, and never missed.
+    assert reached == pytest.approx(value, rel=0.02) or "<=" in rows[0]
+    note = next(row for row in rows if row.startswith("# target"))
+    assert note.count(words) >= 2
+    assert not re.search(r"\de[+-]\d", told.stdout)
 
 
 def test_where_no_fabric_reaches_it_the_nearest_is_named(folder, allrail_cli):

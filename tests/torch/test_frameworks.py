@@ -158,4 +158,4 @@ def test_a_model_that_is_wrapped_as_well_is_refused(name, tmp_path):
     with pytest.raises(AssertionError, match="InputError") as caught:
         on_two_ranks(tmp_path / "half", replaced(script(library["file"]), half))
     assert "`DistributedDataParallel` exchanges its gradient, too" in str(caught.value)
-    assert "docs/guides/frameworks.md" in str(caught.value)
+    assert "evaluation_mode=True" in str(caught.value)

@@ -64,6 +64,6 @@ def files(decision: Decision) -> dict[str, str]:
         found["plan.json"] = json.dumps(made.to_dict(), indent=1) + "\n"
     head = decision.title() + (
         "# Copy it beside the script that torchrun starts, or name it by ALLRAIL_JOB.\n"
-        "# On several hosts add `interfaces` and `secret`: docs/guides/job.md.\n"
+        "# On several hosts add `interfaces` and `secret`.\n"
     )
     return {"allrail.yaml": head + yaml_text(job), **found}

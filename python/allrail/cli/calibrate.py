@@ -149,7 +149,7 @@ def live(*, out: Path | None, collective: str, sizes: str, as_json: bool) -> Non
     Start it as the job is started, on the job's own machines: by NCCL where there are GPUs, by gloo
     otherwise. Measured are a collective over the ranks of each machine and over all, and messages
     between every two ranks: a rank or a pair that is slower than the others is named. Rank 0
-    prints what `calibrate network` prints, and writes the fabric. Needs `allrail[torch]`.
+    prints what `calibrate network` prints, and writes the fabric. Needs PyTorch.
 
     \b
     Examples:
@@ -210,7 +210,7 @@ def device(*, out: Path | None, which: str | None, seconds: float, as_json: bool
     Measured are products of matrices over a grid of shapes and formats, fused attention by kind and
     size of a head, copies and elementwise work, and what starting a kernel costs: each in rounds
     until its median is steady, as far as there is time. Shown is every point beside what the file
-    predicts for it. `workload.compute.device` takes the file. Needs `allrail[torch]`.
+    predicts for it. `workload.compute.device` takes the file. Needs PyTorch.
 
     \b
     Examples:
@@ -279,6 +279,7 @@ def _ladder(text: str) -> list[int]:
 def _measured(sizes: list[int], collective: str) -> tuple[Measured, int]:
     from allrail.cli import output
     from allrail.errors import InputError
+    from allrail.installed import install
     from allrail.runtime.environment import place_of
 
     place = place_of()
@@ -286,7 +287,7 @@ def _measured(sizes: list[int], collective: str) -> tuple[Measured, int]:
         from allrail.calibrate import live as job
     except ImportError:
         raise InputError(
-            "torch is not installed", hint="`pip install allrail[torch]`", source="calibrate live"
+            "torch is not installed", hint=install("torch"), source="calibrate live"
         ) from None
     if place.ranks < 2:
         raise InputError(

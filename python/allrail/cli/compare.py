@@ -149,7 +149,7 @@ def _one_file(files: tuple[Path, ...]) -> Path:
     if not files:
         raise InputError(
             "the scenario's file is missing",
-            hint="for example `allrail compare examples/02-compare-policies/scenario.yaml`",
+            hint="for example `allrail compare FILE --policy baseline,themis`; `-` is stdin",
             source="allrail compare",
         )
     return files[0]

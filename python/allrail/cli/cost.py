@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from allrail.cli import options
+from allrail.results.units import show_number
 
 
 @click.command()
@@ -49,6 +50,8 @@ def command(*, fabrics: tuple[str, ...], prices: Path | None, as_json: bool) -> 
             for row in priced["fabrics"]
         ],
     )
-    parts = ", ".join(f"{part} {price:,.6g} $" for part, price in priced["prices"].items())
+    parts = ", ".join(
+        f"{part} {show_number(price, 6)} $" for part, price in priced["prices"].items()
+    )
     output.note(f"over all planes; {parts}")
     output.note("diameter by formula, in cables; savings: the first fabric's price over this one's")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from allrail.cli import output
 from allrail.errors import InputError
+from allrail.installed import install
 
 if TYPE_CHECKING:
     from allrail.calibrate.device.fit import Fitted, Row
@@ -28,7 +29,7 @@ def measured(which: str | None, seconds: float) -> tuple[Fitted, tuple[str, ...]
         from allrail.calibrate.device.bench import Bench
     except ImportError:
         raise InputError(
-            "torch is not installed", hint="`pip install allrail[torch]`", source="calibrate device"
+            "torch is not installed", hint=install("torch"), source="calibrate device"
         ) from None
     from allrail.calibrate.device.fit import fit
     from allrail.calibrate.device.run import run

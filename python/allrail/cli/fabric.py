@@ -9,6 +9,7 @@ import click
 
 from allrail.cli import options
 from allrail.cli.group import Group
+from allrail.results.units import plain_number
 
 if TYPE_CHECKING:
     from allrail.scenario import Fabric, GraphFabric
@@ -271,7 +272,7 @@ def _aggregates(fabric: Fabric) -> list[float]:
 
 
 def _gbps(value: float) -> str:
-    return f"{round(value, 6):.6g}"
+    return plain_number(value, 6)
 
 
 def _tree(fabric: Fabric) -> dict[str, Any]:

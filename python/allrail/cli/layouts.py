@@ -65,7 +65,7 @@ def job_of(file: Path | None, asked: OfModel, *, example: str) -> Job | Path:
             "its layers and heads are not said",
             source="--model",
             value=model,
-            hint="name a preset or a file with `transformer`: `docs/reference/workloads.md`",
+            hint="name a preset, a `config.json`, or a file with `transformer`",
         )
     return Job(
         model={"transformer": sizes, "name": model},

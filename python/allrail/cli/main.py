@@ -17,6 +17,7 @@ from typing import NoReturn
 import click
 
 from allrail.cli.group import Group
+from allrail.cli.interrupt import ended_by_ctrl_c
 from allrail.cli.verbs import SECTIONS, VERBS
 from allrail.errors import AllrailError, InputError, did_you_mean
 
@@ -31,13 +32,16 @@ Examples:
   allrail compare scenario.yaml --policy baseline,themis,search --out out
   allrail fabric advise 3D-SW_SW_SW_homo
 
-Every verb answers to --help. What a scenario may say: `allrail schema scenario`,
-docs/guides/scenario.md. The same verbs in Python: `import allrail; help(allrail)`.
+`allrail help VERB` explains a verb. What a scenario may say: `allrail schema scenario`. FILE may
+be `-`: stdin. The same verbs in Python: `import allrail; help(allrail)`.
 
 Options:
   --version  print the version
   --help     print this page
 """
+
+
+HELP = "help"
 
 
 class _Stopped(Exception):  # noqa: N818, it is no error
@@ -68,11 +72,13 @@ class _Verbs(Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the verbs in the help page's order."""
         del ctx
-        return list(VERBS)
+        return [*VERBS, HELP]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return one verb's command."""
         del ctx
+        if cmd_name == HELP:
+            return _help
         if cmd_name not in VERBS:
             return None
         # A file cannot be called as a word of Python: `import` is in `import_`.
@@ -88,6 +94,30 @@ class _Verbs(Group):
             verbs += f"{title}:\n"
             verbs += "".join(f"  {verb.name:<10} {verb.about}\n" for verb in section) + "\n"
         return _PAGE.format(verbs=verbs.rstrip("\n") + "\n").rstrip("\n")
+
+
+@click.command()
+@click.argument("verbs", nargs=-1, metavar="[VERB]")
+def _help(*, verbs: tuple[str, ...]) -> None:
+    """Print this page, or the help of a VERB, such as `allrail help plan`.
+
+    Of a verb with verbs of its own name both: `allrail help fabric show`.
+    """
+    context: click.Context = click.Context(cli, info_name="allrail")
+    command: click.Command = cli
+    for verb in verbs:
+        if not isinstance(command, click.Group):
+            raise InputError(
+                "it has no verbs of its own",
+                source="allrail help",
+                value=verb,
+                hint=f"`allrail help {command.name}`",
+            )
+        name, found, _ = command.resolve_command(context, [verb])
+        if found is None:
+            raise InputError("there is no such verb", source="allrail help", value=verb)
+        command, context = found, click.Context(found, info_name=name, parent=context)
+    click.echo(command.get_help(context))
 
 
 def _version(ctx: click.Context, param: click.Parameter, value: bool) -> None:  # noqa: FBT001
@@ -123,7 +153,8 @@ def main(args: Sequence[str] | None = None) -> NoReturn:
     if sys.stdout is None:  # its descriptor is closed, so that a file might take its place
         _fail(str(_unwritable("it is closed")))
     try:
-        status = cli.main(args=args, prog_name="allrail", standalone_mode=False)
+        with ended_by_ctrl_c():
+            status = cli.main(args=args, prog_name="allrail", standalone_mode=False)
     except AllrailError as error:
         _fail(str(error))
     except click.exceptions.NoArgsIsHelpError as error:

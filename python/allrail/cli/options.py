@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
-MOST_SLICES = 5_000
-"""Of all timelines of a folder: so many are written and drawn in a second or two."""
+MOST_SLICES = 300_000
+"""Of all timelines of a folder: as many as a page draws (`allrail.report.timeline.MOST_SPANS`)."""
 
 F = TypeVar("F", bound=Callable[..., Any])
 

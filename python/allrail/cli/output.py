@@ -6,7 +6,8 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self, TextIO
 
@@ -17,30 +18,40 @@ from allrail.foreign import in_json, printable
 if TYPE_CHECKING:
     from allrail.many import FailedRow
 
+MOST_SEEN = 1024
+"""Points of progress that an estimate remembers; beyond that every other one is forgotten."""
+
 
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print columns on stdout: aligned, never cut, one line a row, no spaces within a cell.
+    """Print columns on stdout; numbers stand to the right.
 
-    Numbers stand to the right. The header is bold on a terminal, unless `NO_COLOR` is set.
+    In a pipe or a file a row is one line, never cut, and only cells of the last column have
+    spaces. On a terminal cells have their spaces, and a table that is too wide is folded
+    (`columns.py`). The header is bold there, unless `NO_COLOR` is set.
 
     Args:
         header: A name for each column.
         rows: The cells.
     """
+    from allrail.cli.columns import aligned, folded, terminal_width
+
     header = [printable(cell) for cell in header]
     rows = [[printable(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(header, *rows, strict=True)]
-    right = [all(_is_number(row[i]) for row in rows) for i in range(len(header))]
-    lines = [
-        "  ".join(
-            cell.rjust(width) if to_right else cell.ljust(width)
-            for cell, width, to_right in zip(row, widths, right, strict=True)
-        ).rstrip()
-        for row in (header, *rows)
-    ]
-    if styled(sys.stdout):
-        lines[0] = f"\x1b[1m{lines[0]}\x1b[0m"
-    click.echo("\n".join(lines))
+    width = terminal_width(sys.stdout)
+    bold = styled(sys.stdout)
+    if width is None:
+        click.echo("\n".join(aligned(header, [joined(row) for row in rows], bold=bold)))
+    else:
+        click.echo("\n".join(folded(header, rows, width=width, bold=bold)))
+
+
+def joined(row: Sequence[str]) -> list[str]:
+    """Return cells of which only the last has spaces, so that columns can be told apart.
+
+    Args:
+        row: The cells.
+    """
+    return [*(cell.replace(" ", "_") for cell in row[:-1]), *row[-1:]]
 
 
 def rows(header: Sequence[str], lines: Sequence[list[str]], failed: Sequence[FailedRow]) -> None:
@@ -173,23 +184,29 @@ class Progress:
     a second, so that short work leaves no trace. Without `counts` it shows no numbers of pieces.
     """
 
-    def __init__(self, what: str, *, counts: bool = True) -> None:
+    def __init__(
+        self, what: str, *, counts: bool = True, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._what = what
         self._counts = counts
-        self._started = time.monotonic()
+        self._clock = clock
+        self._started = clock()
         self._drawn = 0.0
         self._shown = False
         self._on = sys.stderr.isatty()
+        self._rate = Rate()
 
     def __call__(self, done: int, total: int) -> None:
         """Draw the line again, ten times a second at most."""
-        now = time.monotonic()
+        now = self._clock()
         elapsed = now - self._started
+        self._rate.add(now, done, total)
         if not self._on or elapsed < 0.5 or now - self._drawn < 0.1:
             return
         self._drawn = now
         self._shown = True
-        left = f", {_duration(elapsed / done * (total - done))} left" if done else ""
+        rest = self._rate.left(now)
+        left = "" if rest is None else f", {_duration(rest)} left"
         share = f"{100 * done // max(total, 1)} %"
         counts = f" ({done:,} of {total:,})" if self._counts else ""
         sys.stderr.write(f"\r\x1b[K{self._what}: {share}{counts}{left}")
@@ -209,18 +226,58 @@ class Progress:
             sys.stderr.flush()
 
 
+class Rate:
+    """How long the rest takes, by how fast the work went lately.
+
+    Pieces differ: the first ones of a search are bounds, the last ones long simulations. So the
+    rate is that of the later half of what is done; it starts anew where another phase begins,
+    which is told by fewer pieces that are done, or by another total. Time in which nothing was
+    finished counts.
+    """
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, int]] = deque(maxlen=MOST_SEEN)
+        self._total = 0
+
+    def add(self, now: float, done: int, total: int) -> None:
+        """Note how far the work is.
+
+        Args:
+            now: The time, s.
+            done: How many pieces are done.
+            total: How many there are.
+        """
+        if self._seen and (total != self._total or done < self._seen[-1][1]):
+            self._seen.clear()
+        self._total = total
+        if self._seen and done == self._seen[-1][1]:
+            return
+        if len(self._seen) == MOST_SEEN:
+            thinned = list(self._seen)[::2]
+            self._seen.clear()
+            self._seen.extend(thinned)
+        self._seen.append((now, done))
+
+    def left(self, now: float) -> float | None:
+        """Return how long the rest takes, s; None as long as nothing says so.
+
+        Args:
+            now: The time, s.
+        """
+        if len(self._seen) < 2:
+            return None
+        last = self._seen[-1][1]
+        half = (self._seen[0][1] + last) / 2
+        since, done = next(one for one in reversed(self._seen) if one[1] <= half)
+        return (now - since) / (last - done) * (self._total - last)
+
+
 def _duration(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def _is_number(cell: str) -> bool:
-    text = cell.replace(",", "").rstrip("x%")
-    try:
-        float(text)
-    except ValueError:
-        return cell in ("", "-")
-    return True
 
 
 def predicted(

@@ -9,6 +9,7 @@ import click
 
 from allrail.cli import options
 from allrail.errors import InputError
+from allrail.results.units import show_number
 
 _OPTIONS = {
     "count": "--count",
@@ -227,7 +228,8 @@ def _show_queue(told: dict[str, Any]) -> None:
     _notes(told)
     output.note(
         f"{told['jobs']:,} jobs of `{told['source']}`, sizes in {told['unit']}; over "
-        f"{told['makespan_s']:,.6g} s they use {output.percent(told['utilisation']['mean'])} %"
+        f"{show_number(told['makespan_s'], 6)} s they use "
+        f"{output.percent(told['utilisation']['mean'])} %"
     )
 
 

@@ -11,7 +11,7 @@ from allrail.cli import options
 
 if TYPE_CHECKING:
     from allrail.cli.options import OfModel
-    from allrail.require import Candidate, Required
+    from allrail.require import Candidate, Required, Target
 
 _EXAMPLE = "allrail require --model llama3_8b --fabric dgx-h100 --npus 64 --throughput 1s"
 _FILE = click.Path(path_type=Path)
@@ -21,6 +21,7 @@ _FILE = click.Path(path_type=Path)
 @click.argument("file", type=_FILE, required=False)
 @click.option("--throughput", required=True, metavar="TARGET", help="What is to be reached.")
 @options.sets
+@options.plugin
 @click.option("--fabrics", multiple=True, metavar="FABRIC", help="Try this one; again for more.")
 @click.option("--list", "folder", type=_FILE, metavar="DIR", help="Try every fabric file in DIR.")
 @click.option("--prices", type=_FILE, metavar="FILE", help="As for `allrail cost`.")
@@ -77,7 +78,7 @@ def command(
         return
     _show(found)
     if tried:
-        _show_fabrics(tried)
+        _show_fabrics(tried, found.target)
     output.predicted(["dims"], calibrated=found.calibrated)
     if out is not None:
         output.note(f"written to {out}")
@@ -85,26 +86,34 @@ def command(
 
 def _show(found: Required) -> None:
     from allrail.cli import output
+    from allrail.results.units import plain_number, show_time
 
+    target = found.target
     rows = [
         [
             one.name,
-            " ".join(f"{rate:.4g}" for rate in one.now_gbps).replace(" ", ","),
-            "-" if one.factor is None else ("<=" if one.at_most else "") + f"{one.factor:.4g}",
-            "-" if one.factor is None else ",".join(f"{rate:.4g}" for rate in one.gbps),
-            f"{one.step_s:.4g}",
+            "/".join(plain_number(rate) for rate in one.now_gbps),
+            "-" if one.factor is None else ("<=" if one.at_most else "") + plain_number(one.factor),
+            "-" if one.factor is None else "/".join(plain_number(rate) for rate in one.gbps),
+            plain_number(target.amount(one.step_s)),
         ]
         for one in found.least
     ]
-    output.table(["scaled", "now_GB/s", "factor", "needed_GB/s", "step_s"], rows)
+    output.table(["scaled", "now_Gb/s", "factor", "needed_Gb/s", _reached(target)], rows)
     output.note(
-        f"{found.target.text}: a step of {found.target.step_s:.4g} s or less; it is"
-        f" {found.step_s:.4g} s, and {found.ideal_s:.4g} s without time for bytes"
+        f"target {target.text}: a step of {show_time(1e6 * target.step_s)} or less; now"
+        f" {target.words(found.step_s)}, without time for bytes {target.words(found.ideal_s)}"
     )
     for one in found.least:
         if one.factor is None:
-            output.note(f"no bandwidth of {one.name} alone reaches it: {one.step_s:.4g} s at best")
+            best = target.words(one.step_s)
+            output.note(f"no bandwidth of {one.name} alone reaches it: {best} at best")
     _show_curves(found)
+
+
+def _reached(target: Target) -> str:
+    """The heading of the column that says what is reached, in the unit of the target."""
+    return f"step_{target.unit}" if target.is_time else target.unit
 
 
 def _show_curves(found: Required) -> None:
@@ -125,20 +134,21 @@ def _show_curves(found: Required) -> None:
             )
 
 
-def _show_fabrics(tried: list[Candidate]) -> None:
+def _show_fabrics(tried: list[Candidate], target: Target) -> None:
     from allrail.cli import output
+    from allrail.results.units import plain_number
 
     rows = [
         [
             one.fabric,
-            "-" if one.step_s is None else f"{one.step_s:.4g}",
+            "-" if one.step_s is None else plain_number(target.amount(one.step_s)),
             "yes" if one.reaches else "no",
             "-" if one.cost_usd is None else f"{one.cost_usd / 1e6:.3f}",
-            (one.binding or one.why_not).replace(" ", "_"),
+            one.binding or one.why_not,
         ]
         for one in tried
     ]
-    output.table(["fabric", "step_s", "reaches", "M$", "why"], rows)
+    output.table(["fabric", _reached(target), "reaches", "cost_M$", "why"], rows)
     best = tried[0]
     if not best.reaches:
         known = [one for one in tried if one.step_s is not None]

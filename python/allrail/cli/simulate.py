@@ -9,6 +9,7 @@ import click
 
 from allrail.cli import options
 from allrail.errors import InputError
+from allrail.results.units import plain_number
 
 if TYPE_CHECKING:
     from allrail.result import Result
@@ -156,7 +157,7 @@ def _after(case: Any, result: dict[str, Any], *, as_json: bool, path: Path | Non
         write(case, path=path)
     if not as_json:
         row = columns(case, result=result)
-        output.table([name.replace(" ", "_") for name in row], [list(row.values())])
+        output.table(output.joined([*row, ""])[:-1], [list(row.values())])
 
 
 def show(scenario: Scenario, result: Result) -> None:
@@ -203,7 +204,7 @@ def show(scenario: Scenario, result: Result) -> None:
                 dimension.name,
                 dimension.kind,
                 str(dimension.size),
-                f"{dimension.bandwidth_gbps:.6g}",
+                plain_number(dimension.bandwidth_gbps, 6),
                 dimension.algorithm,
                 f"{dimension.bytes_per_npu:.0f}",
                 *([f"{dimension.header_bytes_per_npu:.0f}"] if framed else []),
@@ -300,7 +301,7 @@ def _refuse_foreign(
     if file is None:
         raise InputError(
             "the scenario's file is missing",
-            hint="for example `allrail simulate examples/01-simulate-themis/scenario.yaml`",
+            hint="for example `allrail simulate FILE`; `-` is stdin",
             source="allrail simulate",
         )
 

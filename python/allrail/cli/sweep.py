@@ -49,6 +49,7 @@ _WORTH = (
     metavar="ADDRESS",
     help="Let a Ray cluster work instead: HOST:PORT of its head, or `auto`.",
 )
+@options.plugin
 @options.as_json
 def command(
     *, study: Path, out: Path | None, workers: int | None, ray: str | None, as_json: bool
@@ -59,9 +60,10 @@ def command(
     point that is wrong is a row with its error; the exit status is 1 then.
     """
     from allrail.cli import output
+    from allrail.scenario.text import STDIN
     from allrail.sweeps import sweep
 
-    folder = out or Path(study.stem)
+    folder = out or Path("study" if study == STDIN else study.stem)
     with output.Progress("sweeping") as progress:
         swept = sweep(study, folder, workers=workers, ray=ray, progress=progress)
     if as_json:
@@ -91,7 +93,7 @@ def show(swept: Swept) -> None:
     rows = table if len(table) <= MOST_ROWS else best(good, swept.shown).head(BEST)
     header = [*table.columns[: 1 + len(swept.fields)], *_results(swept, good)]
     cells = [
-        ["-" if row[name] is None else written(row[name]).replace(" ", "_") for name in header]
+        ["-" if row[name] is None else written(row[name]) for name in header]
         for row in rows.iter_rows(named=True)
     ]
     if cells:

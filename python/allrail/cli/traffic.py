@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from allrail.cli import output
+from allrail.results.units import show_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -123,7 +124,7 @@ def show(scenario: Scenario, result: TrafficResult) -> None:
     if result.share_of_optimum is not None:
         pairs.append(("share_of_optimum", f"{output.percent(result.share_of_optimum)} %"))
     pairs += [
-        ("injection", f"{result.injection_gbps:,.6g} Gb/s per NPU"),
+        ("injection", f"{show_number(result.injection_gbps, 6)} Gb/s per NPU"),
         ("routing", str(built["routing"])),
     ]
     if result.npu_bandwidth_gbps is not None:
@@ -149,10 +150,9 @@ def _simulated(result: TrafficResult) -> str:
 
 
 def _distribution(values: Distribution, unit: str) -> str:
-    return (
-        f"min {values.min:.6g}, 1 % {values.p1:.6g}, median {values.median:.6g}, "
-        f"99 % {values.p99:.6g}, mean {values.mean:.6g} {unit}"
-    )
+    named = {"min": values.min, "1 %": values.p1, "median": values.median}
+    named |= {"99 %": values.p99, "mean": values.mean}
+    return ", ".join(f"{name} {show_number(one, 6)}" for name, one in named.items()) + f" {unit}"
 
 
 def _notes(results: Sequence[TrafficResult]) -> None:

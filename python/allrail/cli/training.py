@@ -9,6 +9,7 @@ import click
 
 from allrail.cli import output
 from allrail.errors import show as written
+from allrail.results.units import plain_number, show_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -184,7 +185,7 @@ def show(scenario: Scenario, result: TrainingResult) -> None:
                 one.name,
                 one.kind,
                 str(one.size),
-                f"{one.bandwidth_gbps:.6g}",
+                plain_number(one.bandwidth_gbps, 6),
                 f"{one.bytes_per_npu:.0f}",
                 *([f"{one.header_bytes_per_npu:.0f}"] if framed else []),
                 output.percent(one.utilisation),
@@ -209,12 +210,12 @@ def _show_links(result: TrainingResult) -> None:
         ["links", "count", "Gb/s", "mean_%", "max_%", "busiest"],
         [
             [
-                one.name.replace(" ", "_"),
+                one.name,
                 str(one.links),
-                f"{one.bandwidth_gbps:.6g}",
+                plain_number(one.bandwidth_gbps, 6),
                 output.percent(one.mean),
                 output.percent(one.max),
-                one.busiest.replace(" ", "_") or "-",
+                one.busiest or "-",
             ]
             for one in result.links
         ],
@@ -226,7 +227,7 @@ def _show_actors(result: TrainingResult) -> None:
         ["actor", "ranks", "compute_us", "exposed_us", "waiting_us"],
         [
             [
-                one.name.replace(" ", "_"),
+                one.name,
                 str(one.ranks),
                 f"{one.compute_us:.3f}",
                 f"{one.exposed_communication_us:.3f}",
@@ -248,11 +249,11 @@ def _show_path(result: TrainingResult) -> None:
                 one.what,
                 one.purpose or "-",
                 one.dimension or "-",
-                one.actor.replace(" ", "_") or "-",
+                one.actor or "-",
                 str(count),
                 f"{one.time_us:.3f}",
                 output.percent(one.share),
-                one.name.replace(" ", "_") or "-",
+                one.name or "-",
             ]
             for one, count in kinds[:MOST_PARTS]
         ],
@@ -353,11 +354,12 @@ def _throughput(result: TrainingResult) -> list[tuple[str, str]]:
     found = result.throughput
     if found is None:
         return []
-    parts = [f"{found.samples_per_s:,.6g} samples/s"]
+    parts = [f"{show_number(found.samples_per_s, 6)} samples/s"]
     if found.tokens_per_s_per_npu is not None:
-        parts.append(f"{found.tokens_per_s_per_npu:,.6g} tokens/s per NPU")
+        tokens = show_number(found.tokens_per_s_per_npu, 6)
+        parts.append(f"{tokens} tokens/s per NPU")
     if found.tflops_per_npu is not None:
-        parts.append(f"{found.tflops_per_npu:.4g} TFLOP/s per NPU")
+        parts.append(f"{show_number(found.tflops_per_npu)} TFLOP/s per NPU")
     rows = [("throughput", ", ".join(parts))]
     if found.mfu is not None:
         shares = f"MFU {output.percent(found.mfu)} %, HFU {output.percent(found.hfu)} %"
@@ -374,7 +376,7 @@ def _rates(result: TrainingResult) -> list[str]:
     if found is None:
         return ["-"] * len(_RATES)
     rates = (found.samples_per_s, found.tokens_per_s_per_npu, found.tflops_per_npu)
-    cells = ["-" if rate is None else f"{rate:.6g}" for rate in rates]
+    cells = ["-" if rate is None else plain_number(rate, 6) for rate in rates]
     return [*cells, output.percent(found.mfu), output.percent(found.hfu)]
 
 

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 )
 @options.report
 @options.sets
+@options.plugin
 @options.as_json
 def command(
     *,

@@ -122,10 +122,21 @@ def load_plugin(path: str | os.PathLike[str]) -> list[str]:
     """
     from allrail.scenario.text import read_bytes
 
-    source = str(path)
-    text = read_bytes(Path(path))
-    module = ModuleType(f"allrail_plugin_{Path(path).stem}")
-    module.__file__ = str(Path(path).absolute())
+    return load_text(str(path), read_bytes(Path(path)))
+
+
+def load_text(source: str, text: str) -> list[str]:
+    """Run the text of a plugin, as `load_plugin` does with a file.
+
+    Args:
+        source: Which file it is from.
+        text: What that holds.
+
+    Raises:
+        InputError: It raises, or registers nothing.
+    """
+    module = ModuleType(f"allrail_plugin_{Path(source).stem}")
+    module.__file__ = str(Path(source).absolute())
     sys.modules[module.__name__] = module
     before = dict(_registered)
     try:
@@ -147,7 +158,18 @@ def load_plugin(path: str | os.PathLike[str]) -> list[str]:
             hint='write `@allrail.chunk_scheduler("name")` above a function',
             source=source,
         )
+    _loaded[source] = text
     return names
+
+
+def loaded() -> dict[str, str]:
+    """Return the text of each plugin that was loaded, by its file: what another process needs."""
+    return dict(_loaded)
+
+
+def only_here() -> list[str]:
+    """Return the chunk schedulers of no plugin's file, which no other process can have."""
+    return [name for name, one in _registered.items() if one.source not in _loaded]
 
 
 def registered() -> list[str]:
@@ -255,6 +277,7 @@ class _Scheduler:
 
 
 _registered: dict[str, _Scheduler] = {}
+_loaded: dict[str, str] = {}
 _one_at_a_time = threading.Lock()
 """Functions share the interpreter: side by side, each would have a part of its time only."""
 

@@ -56,7 +56,7 @@ class Least:
 
     Attributes:
         name: `dim1` and so on, or `all`.
-        now_gbps: GB/s of an NPU in a direction, as it is: of each dimension that is scaled.
+        now_gbps: Gb/s of an NPU in a direction, as it is: of each dimension that is scaled.
         factor: Of that; None if no bandwidth of these dimensions alone reaches it.
         step_s: Of the step there.
         at_most: Whether the factor is the lowest that was tried: even less may do.
@@ -70,7 +70,7 @@ class Least:
 
     @property
     def gbps(self) -> tuple[float, ...]:
-        """What is needed, GB/s."""
+        """What is needed, Gb/s."""
         return tuple(self.factor * one for one in self.now_gbps) if self.factor else ()
 
 
@@ -107,7 +107,7 @@ class _Steps:
         self._scenario = scenario
         self._tree = json.loads(scenario.to_json())
         self.names = [f"dim{k + 1}" for k in range(len(self._tree["fabric"]["dimensions"]))]
-        self.gbps = [aggregate(one) / 1e9 for one in self._tree["fabric"]["dimensions"]]
+        self.gbps = [8e-9 * aggregate(one) for one in self._tree["fabric"]["dimensions"]]
 
     def text(self, factors: Sequence[float], **more: Any) -> str:
         """The scenario with dimensions so many times as fast."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from allrail.errors import InputError
+from allrail.results.units import show_number
 
 _NUMBER = r"([0-9]*\.?[0-9]+(?:[eE][+-]?[0-9]+)?)"
 _IDEAL = re.compile(_NUMBER + r"\s*x-ideal")
@@ -30,10 +31,37 @@ class Target:
     Attributes:
         text: As it was given.
         step_s: The longest step that reaches it.
+        unit: In which it was given: `s`, `ms` or `us` of a step, `x-ideal`, `tokens/s`,
+            `samples/s`, or one of these `/npu`.
+        factor: What a step has in that unit: units a second; for rates what a step trains over.
     """
 
     text: str
     step_s: float
+    unit: str = "s"
+    factor: float = 1.0
+
+    @property
+    def is_time(self) -> bool:
+        """Whether a step time was given, not a rate."""
+        return self.unit in _SECONDS
+
+    def amount(self, step_s: float) -> float:
+        """Return what a step is in the unit that was given.
+
+        Args:
+            step_s: The step, seconds.
+        """
+        return step_s * self.factor if self.is_time else self.factor / step_s
+
+    def words(self, step_s: float) -> str:
+        """Return the same with its unit.
+
+        Args:
+            step_s: The step, seconds.
+        """
+        space = "" if self.unit == "x-ideal" else " "
+        return f"{show_number(self.amount(step_s))}{space}{self.unit}"
 
     def reached_by(self, step_s: float) -> bool:
         """Whether a step of so many seconds is short enough, but for rounding."""
@@ -52,22 +80,23 @@ def read_target(text: str, *, ideal: dict[str, Any]) -> Target:
             than what no bandwidth could reach.
     """
     ideal_s = ideal["step_time_us"] / 1e6
-    step_s = _step(text.strip(), ideal, ideal_s)
-    if step_s < ideal_s * (1 - 1e-9):
+    found = _read(text.strip(), ideal, ideal_s)
+    if found.step_s < ideal_s * (1 - 1e-9):
         raise InputError(
-            f"no bandwidth reaches it: without any time for bytes a step takes {ideal_s:.4g} s",
+            f"no bandwidth reaches it: without any time for bytes it is {found.words(ideal_s)}",
             source="--throughput",
             value=text,
             hint="ask for `1x-ideal` or less; more takes less computing, or lower latencies",
         )
-    return Target(text, step_s)
+    return found
 
 
-def _step(text: str, ideal: dict[str, Any], ideal_s: float) -> float:
+def _read(text: str, ideal: dict[str, Any], ideal_s: float) -> Target:
     if found := _IDEAL.fullmatch(text):
-        return ideal_s / _positive(found[1], text)
+        return Target(text, ideal_s / _positive(found[1], text), "x-ideal", ideal_s)
     if found := _TIME.fullmatch(text):
-        return _positive(found[1], text) * _SECONDS[found[2]]
+        seconds = _SECONDS[found[2]]
+        return Target(text, _positive(found[1], text) * seconds, found[2], 1 / seconds)
     if found := _RATE.fullmatch(text):
         known = ideal["throughput"] or {}
         npus = int(ideal["npus"])
@@ -80,8 +109,9 @@ def _step(text: str, ideal: dict[str, Any], ideal_s: float) -> float:
                 value=text,
                 hint="give a step time such as `1.2 s`, or `0.95x-ideal`",
             )
-        wanted = _positive(found[1], text) * (npus if found[3] else 1)
-        return float(rate) * ideal_s / wanted
+        work = float(rate) * ideal_s / (npus if found[3] else 1)
+        unit = f"{found[2]}/s{found[3] or ''}"
+        return Target(text, work / _positive(found[1], text), unit, work)
     raise InputError(
         "it is no target",
         source="--throughput",

@@ -21,6 +21,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from allrail.errors import InputError
+from allrail.installed import install
 from allrail.runtime import store
 from allrail.runtime.agreement import Patience, Store
 
@@ -187,7 +188,7 @@ def _store_of_torch(patience: Patience | None) -> Store:
         raise InputError(
             "`RANK` and `WORLD_SIZE` are torchrun's, and torch is not installed here",
             field="environment",
-            hint="install `allrail[torch]`, or start the script with `allrail launch`",
+            hint=f"{install('torch')}, or start the script with `allrail launch`",
         )
     from allrail.torch.store import store_of_job
 

@@ -29,7 +29,7 @@ def load_device(name: str, *, folder: FilePath | None = None) -> str | dict[str,
     if not isinstance(tree, dict):
         raise InputError(
             "it is not a mapping of keys to values",
-            hint="a device's file has the keys of the packaged ones (docs/reference/devices.md)",
+            hint="`allrail calibrate device --out FILE` writes one, with all keys",
             source=str(path),
         )
     return tree

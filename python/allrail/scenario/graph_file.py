@@ -90,7 +90,7 @@ def _read(
     if not isinstance(tree, dict):
         raise InputError(
             "it is not a mapping with `npus` and `links`, or with `nodes` and `links`",
-            hint="docs/concepts/topologies.md has an example of each",
+            hint="such as `{npus: 2, links: [{from: 0, to: 1}]}`, or what networkx writes",
             source=str(path),
         )
     if "nodes" in tree:

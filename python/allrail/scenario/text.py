@@ -11,7 +11,9 @@ import codecs
 import json
 import math
 import re
+import sys
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path as FilePath
 from typing import Any
 
@@ -19,6 +21,8 @@ from allrail.errors import InputError
 from allrail.manifest import note_source
 from allrail.scenario.places import Path, Place, Places, show_path
 
+STDIN = FilePath("-")
+"""Stands for stdin, where a file is named."""
 MAX_BYTES = 16 << 20
 MAX_DEPTH = 64
 MAX_VALUES = 200_000
@@ -47,7 +51,8 @@ def read_file(path: FilePath) -> tuple[Any, Places]:
     Raises:
         InputError: The file cannot be read or is malformed.
     """
-    return read_text(read_bytes(path), source=str(path), json_only=path.suffix == ".json")
+    source = "stdin" if path == STDIN else str(path)
+    return read_text(read_bytes(path), source=source, json_only=path.suffix == ".json")
 
 
 def read_bytes(
@@ -60,7 +65,7 @@ def read_bytes(
     """Read a file of text: UTF-8, or UTF-16 as Windows' shells write it.
 
     Args:
-        path: The file.
+        path: The file; `-` is stdin.
         most: How large it may be, bytes.
         lossy: Whether bytes that are no UTF-8 are replaced instead of refused.
         wanted: What the hint asks for where it cannot be read.
@@ -69,10 +74,14 @@ def read_bytes(
         InputError: There is no such file, it is no text, or it is too large.
     """
     source = str(path)
-    note_source(path)
+    if path != STDIN:
+        note_source(path)
     try:
-        with path.open("rb") as file:
-            data = file.read(most + 1)
+        if path == STDIN:
+            data, source = _stdin(most), "stdin"
+        else:
+            with path.open("rb") as file:
+                data = file.read(most + 1)
     except FileNotFoundError:
         raise InputError("there is no such file", source=source, hint=_near_files(path)) from None
     except (OSError, ValueError) as error:
@@ -90,6 +99,18 @@ def read_bytes(
         raise InputError(
             f"byte {error.start} is not UTF-8 text", source=source, hint="save it as UTF-8"
         ) from None
+
+
+@cache
+def _stdin(most: int) -> bytes:
+    """All of stdin: a command may read its file more than once."""
+    if sys.stdin.isatty():
+        raise InputError(
+            "it is a terminal, and nothing comes from there",
+            source="stdin",
+            hint="pipe the file in: `allrail simulate - < FILE`",
+        )
+    return sys.stdin.buffer.read(most + 1)
 
 
 def read_text(text: str, *, source: str, json_only: bool = False) -> tuple[Any, Places]:

@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field
 
 from allrail import _core
 from allrail.errors import InputError, did_you_mean, show
+from allrail.results.units import plain_number
 from allrail.scenario import GraphFabric, Scenario
 from allrail.scenario.fields import Count, OneOf, QuantityKind, parse_quantity
 from allrail.scenario.keys import Parallelism
@@ -409,5 +410,5 @@ def written(value: Any) -> str:
         value: A cell.
     """
     if isinstance(value, float):
-        return f"{value:.6g}"
+        return plain_number(value, 6)
     return json.dumps(value) if isinstance(value, bool) else show_value(value)

@@ -20,6 +20,7 @@ from allrail.report.document import (
 )
 from allrail.report.fabric import fabric_section
 from allrail.report.front import front_section
+from allrail.results.units import show_number
 from allrail.results.write import input_tree
 from allrail.sweeps.picture import more_is_better, rates
 from allrail.sweeps.table import ERROR
@@ -163,5 +164,5 @@ def _short(value: Any) -> str:
     if isinstance(value, bool) or value is None:
         return {True: "yes", False: "no", None: "–"}[value]
     if isinstance(value, float):
-        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.0f}"
+        return show_number(value, 6)
     return f"{value:,}" if isinstance(value, int) else str(value)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from allrail.report.front import pareto_front
 from allrail.report.style import GRID, HUES, INK, MUTED, WIDTH, bare, style
+from allrail.results.units import show_number
 from allrail.sweeps.axes import Axis, written
 from allrail.sweeps.table import ERROR
 
@@ -60,7 +61,7 @@ def pictures(swept: Swept) -> dict[str, Figure]:
             drawn[SWEEP] = _heat(swept, table, keys)
     with style(PARETO):
         if "cost_usd" in table.columns and table["cost_usd"].n_unique() > 1:
-            drawn[PARETO] = _pareto(table)
+            drawn[PARETO] = _pareto(table, swept.table.columns[1 : 1 + len(swept.fields)])
     return drawn
 
 
@@ -246,7 +247,7 @@ def _map(
 
 
 def _short(value: float) -> str:
-    return f"{value:,.0f}" if 1000 <= abs(value) < 1e7 else f"{value:.4g}"
+    return show_number(value)
 
 
 def _scatter(swept: Swept, table: pl.DataFrame, keys: list[_Key]) -> Figure:
@@ -272,8 +273,8 @@ def _scatter(swept: Swept, table: pl.DataFrame, keys: list[_Key]) -> Figure:
     return figure
 
 
-def _pareto(table: pl.DataFrame) -> Figure:
-    """Cost against what a step does a second."""
+def _pareto(table: pl.DataFrame, changed: Sequence[str]) -> Figure:
+    """Cost against what a step does a second; what is on the front has its name."""
     rate, label = rates(table)
     points = [
         (cost, one, number)
@@ -281,6 +282,10 @@ def _pareto(table: pl.DataFrame) -> Figure:
         if cost is not None and one is not None
     ]
     front = pareto_front(points)
+    names = {
+        row["point"]: ", ".join(written(row[key]) for key in changed if row[key] is not None)
+        for row in table.select(["point", *changed]).iter_rows(named=True)
+    }
     figure, (axes,) = _figure(1, 1, 4.6)
     axes.plot(
         [cost / 1e6 for cost, _, _ in points],
@@ -301,7 +306,7 @@ def _pareto(table: pl.DataFrame) -> Figure:
     )
     for cost, one, number in front if len(front) <= 12 else front[:: len(front) // 8]:
         axes.annotate(
-            f"point {number}",
+            names[number],
             (cost / 1e6, one),
             textcoords="offset points",
             xytext=(6, -10),

@@ -18,6 +18,7 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+from allrail.plugins import load_text, loaded
 from allrail.scenario import Scenario
 from allrail.sweeps.tasks import Piece, Tasks, carry_out
 
@@ -40,7 +41,7 @@ class _Worker:
         )
         theirs.close()
         self.given: list[Piece] = []
-        self.pipe.send(base)
+        self.pipe.send((base, loaded()))
 
     def give(self, piece: Piece) -> None:
         self.given.append(piece)
@@ -115,7 +116,9 @@ def _lost(worker: _Worker, tasks: Tasks) -> Iterator[tuple[str, ...]]:
 def _work(pipe: Connection[Any, Any]) -> None:
     """Be a worker."""
     try:
-        base = pipe.recv()
+        base, plugins = pipe.recv()
+        for source, text in plugins.items():
+            load_text(source, text)
         while True:
             pipe.send(carry_out(base, pipe.recv()))
     except (EOFError, BrokenPipeError, ConnectionResetError):

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from allrail.errors import InputError
+from allrail.installed import install
+from allrail.plugins import load_text, loaded
 from allrail.reproduce.kept import core
 from allrail.scenario import Scenario
 from allrail.sweeps.tasks import Done, Piece, Tasks, carry_out
@@ -40,13 +42,13 @@ def clustered(base: Scenario, tasks: Tasks, *, address: str) -> Iterator[tuple[s
     ray = _connected(address)
     try:
         mine = core()
-        given = ray.put(base)
+        given, plugins = ray.put(base), loaded()
         piece_of = ray.remote(max_retries=0, scheduling_strategy="SPREAD", num_cpus=1)(_carry_out)
         running: dict[Any, Piece] = {}
         while True:
             room = 2 * max(1, int(ray.cluster_resources().get("CPU", 1)))
             while len(running) < room and (piece := tasks.next()) is not None:
-                running[piece_of.remote(mine, given, piece)] = piece
+                running[piece_of.remote(mine, given, plugins, piece)] = piece
             if not running:
                 return
             ready, _ = ray.wait(list(running), timeout=1.0)
@@ -64,10 +66,13 @@ def clustered(base: Scenario, tasks: Tasks, *, address: str) -> Iterator[tuple[s
         ray.shutdown()
 
 
-def _carry_out(core_of_driver: str, base: Scenario, piece: Piece) -> Done:
+def _carry_out(core_of_driver: str, base: Scenario, plugins: dict[str, str], piece: Piece) -> Done:
     """Runs on a node."""
     if core() != core_of_driver:
         raise InputError(f"a node has another build: {core()}, here it is {core_of_driver}")
+    for source, text in plugins.items():
+        if loaded().get(source) != text:
+            load_text(source, text)
     return carry_out(base, piece)
 
 
@@ -88,7 +93,7 @@ def _connected(address: str) -> Any:
     except ImportError:
         raise InputError(
             "Ray is not installed",
-            hint="`pip install allrail[ray]`",
+            hint=install("ray"),
             source="--ray",
             value=address,
         ) from None

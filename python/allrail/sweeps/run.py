@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,10 +12,12 @@ from allrail.arguments import checked
 from allrail.errors import InputError
 from allrail.files import check_target, staged_folder
 from allrail.many import Progress
+from allrail.plugins import only_here
+from allrail.scenario import Scenario
 from allrail.sweeps.journal import Journal
 from allrail.sweeps.study import Study, check_show, load_study
 from allrail.sweeps.table import ERROR, fields, frame, numbers
-from allrail.sweeps.tasks import Tasks
+from allrail.sweeps.tasks import Tasks, carry_out
 
 if TYPE_CHECKING:
     import polars as pl
@@ -103,7 +105,14 @@ def sweep(
 
 
 def _results(study: Study, tasks: Tasks, *, workers: int | None, ray: str | None, left: int) -> Any:
+    alone = sorted(_policies(study) & set(only_here()))
     if ray is not None:
+        if alone:
+            raise InputError(
+                f"`{alone[0]}` is known to this process alone",
+                hint="put it into a file and `allrail.load_plugin(FILE)` before the sweep",
+                source="--ray",
+            )
         from allrail.sweeps.ray import clustered
 
         return clustered(study.base, tasks, address=ray)
@@ -116,8 +125,22 @@ def _results(study: Study, tasks: Tasks, *, workers: int | None, ray: str | None
             source="--workers",
             value=str(workers),
         )
+    if alone:
+        return _here(study.base, tasks)
     count = workers or len(os.sched_getaffinity(0))
     return pooled(study.base, tasks, workers=min(count, left))
+
+
+def _policies(study: Study) -> set[str]:
+    """The chunk schedulers that points of a study name."""
+    named = [value.sets.get("schedule.policy") for axis in study.axes for value in axis.values]
+    return {study.base.schedule.policy, *(name for name in named if isinstance(name, str))}
+
+
+def _here(base: Scenario, tasks: Tasks) -> Iterator[tuple[str, ...]]:
+    """In this process: a function of it cannot be sent to another."""
+    while (piece := tasks.next()) is not None:
+        yield tasks.done(piece, carry_out(base, piece))
 
 
 def _write(swept: Swept) -> None:

@@ -27,7 +27,7 @@ from allrail.scenario.explain import from_pydantic
 from allrail.scenario.fields import Count, OneOf
 from allrail.scenario.node import Node, SchemaVersion, plain
 from allrail.scenario.places import Places, parse_path
-from allrail.scenario.text import read_file
+from allrail.scenario.text import STDIN, read_file
 from allrail.sweeps.axes import Axis, Range, axis_of, in_folder
 from allrail.sweeps.points import MOST, Points
 
@@ -103,12 +103,12 @@ def load_study(study: str | os.PathLike[str] | Mapping[str, Any]) -> Study:
     else:
         path = FilePath(study)
         tree, places = read_file(path)
-        name, folder = path.stem, path.parent
+        name, folder = ("study" if path == STDIN else path.stem), path.parent
     if not isinstance(tree, Mapping):
         place = places.of(())
         raise InputError(
             "a study is a mapping of keys to values",
-            hint="it has `schema_version: 1`, `scenario` and `axes`; see docs/guides/sweep.md",
+            hint="it has `schema_version: 1`, `scenario` and `axes`; `allrail help sweep`",
             source=place.source,
             line=place.line,
         )

@@ -118,7 +118,7 @@ def schedule(
         undo: Whether, when a rank is lost, parameters that have made the step under way are given
             back what they were before it. Costs a copy of parameters and optimizer state.
         tune: Whether the first steps try settings (partition, what is sent ahead, chunks) and the
-            job goes on with the best: 12 trials of 12 steps at most, by Optuna (`allrail[tune]`).
+            job goes on with the best: 12 trials of 12 steps at most, by Optuna (the extra `tune`).
             What is not faster than the start by more than the noise does not stay.
 
     Returns:

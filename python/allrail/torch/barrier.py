@@ -78,7 +78,7 @@ class Barriers:
             because = WHY[cause] + (f" ({detail})" if detail else "")
             warnings.warn(
                 f"this step waits for all gradients: {because}; results are the same, the overlap"
-                " with the next forward pass is lost. This is said once; see docs/guides/torch.md",
+                " with the next forward pass is lost. This is said once",
                 BarrierWarning,
                 stacklevel=depth_of_script(),
             )

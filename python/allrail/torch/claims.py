@@ -52,8 +52,8 @@ OPTIMIZERS = ("byteps.", "deepspeed.runtime.", "horovod.")
 """Where classes of optimizers come from that exchange gradients."""
 
 _HINT = (
-    "leave the wrapper or `allrail.torch.schedule` out; docs/guides/frameworks.md says how under"
-    " Trainer, accelerate and Lightning"
+    "leave the wrapper or `allrail.torch.schedule` out; accelerate and Trainer do not wrap what"
+    " `prepare_model(model, evaluation_mode=True)` has prepared"
 )
 
 _wrappers: weakref.WeakSet[nn.Module] = weakref.WeakSet()

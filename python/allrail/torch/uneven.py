@@ -22,8 +22,7 @@ _FOR_ITS_WORD = 1.0
 _PAUSE = 0.02
 _HINT = (
     "look at that rank's first error; if it has none, give every rank as many batches:"
-    " `DistributedSampler(dataset, drop_last=True)`, or the loop in docs/guides/torch.md,"
-    ' "Uneven inputs"'
+    " `DistributedSampler(dataset, drop_last=True)`, or go on until all ranks have none left"
 )
 
 

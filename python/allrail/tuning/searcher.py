@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from allrail.errors import InputError
+from allrail.installed import install
 from allrail.tuning.space import Knob, size
 
 if TYPE_CHECKING:
@@ -228,9 +229,7 @@ def _optuna() -> Any:
     try:
         import optuna
     except ImportError:
-        raise InputError(
-            "Optuna is not installed", hint="`pip install allrail[tune]`", source="tune"
-        ) from None
+        raise InputError("Optuna is not installed", hint=install("tune"), source="tune") from None
     return optuna
 
 

@@ -1,0 +1,313 @@
+"""What commands print and how they end: columns, estimates, help, stdin, Ctrl-C, plugins, hints."""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+import allrail
+from allrail.cli.columns import aligned, folded
+from allrail.cli.output import Rate, joined
+from allrail.cli.verbs import VERBS
+from allrail.installed import install, packages
+from allrail.plugins import forget, loaded, only_here
+
+ROOT = Path(__file__).parents[2]
+SCENARIO = {
+    "schema_version": 1,
+    "fabric": "3D-SW_SW_SW_homo",
+    "collective": {"kind": "all_reduce", "size": "10 MB"},
+    "schedule": {"chunks": 4},
+}
+HEADER = ["layout", "recompute", "step_s", "tokens_per_s_per_npu", "vs_best_%", "GB", "loses_by"]
+ROW = ["tp8_cp1_pp4_dp8_zero1_v2", "none", "1.234", "11300", "-0.5", "78", "tensor exposed 3 %"]
+
+
+class TestColumns:
+    def test_in_a_pipe_only_the_last_column_has_spaces(self):
+        cells = joined(["a b", "c", "tensor exposed 3 %, dim2 busy 40 %"])
+        assert cells == ["a_b", "c", "tensor exposed 3 %, dim2 busy 40 %"]
+
+    def test_a_table_that_fits_is_one_line_a_row(self):
+        assert len(folded(HEADER, [ROW], width=200, bold=False)) == 2
+
+    @pytest.mark.parametrize("width", [40, 60, 80, 120])
+    def test_no_line_is_longer_than_the_terminal(self, width):
+        lines = folded(HEADER, [ROW, ROW], width=width, bold=False)
+        assert max(map(len, lines)) <= width
+
+    @given(
+        st.lists(
+            st.tuples(st.text("abc_ /,%", min_size=1), st.text("ab 019.,", max_size=40)),
+            min_size=1,
+            max_size=9,
+        ),
+        st.integers(30, 160),
+    )
+    def test_nothing_is_lost_by_folding(self, columns, width):
+        header, row = [name for name, _ in columns], [cell for _, cell in columns]
+        text = "".join(folded(header, [row], width=width, bold=False))
+        for letter in "abc019%":
+            whole = "".join(aligned(header, [row], bold=False))
+            assert text.count(letter) >= whole.count(letter)
+
+
+class TestEstimate:
+    def test_it_is_of_the_pace_of_late(self):
+        rate = Rate()
+        # A hundred bounds in a second, then simulations of a second each.
+        for done in range(101):
+            rate.add(done / 100, done, 100)
+        for done in range(11):
+            rate.add(1 + done, done, 40)
+        assert rate.left(11) == pytest.approx(30, rel=0.05)
+
+    def test_time_without_news_counts(self):
+        rate = Rate()
+        for done in range(11):
+            rate.add(done, done, 20)
+        assert rate.left(30) > 2 * rate.left(10)
+
+    @pytest.mark.parametrize("grows", [0.5, 1.0, 1.5])
+    def test_it_is_within_a_factor_of_two(self, grows):
+        """Of work whose pieces become longer or shorter, from a fifth of it on."""
+        ends = [(k + 1) ** grows for k in range(5000)]
+        rate = Rate()
+        rate.add(0.0, 0, len(ends))
+        for done, end in enumerate(ends, start=1):
+            rate.add(end, done, len(ends))
+            if len(ends) // 5 < done < len(ends) - 1:
+                assert 0.5 < rate.left(end) / (ends[-1] - end) < 2.0
+
+    def test_nothing_is_said_before_anything_is_known(self):
+        rate = Rate()
+        rate.add(0.0, 0, 10)
+        assert rate.left(5.0) is None
+
+
+class TestHelp:
+    def test_it_is_the_page(self, allrail_cli):
+        assert allrail_cli("help").stdout == allrail_cli("--help").stdout
+
+    @pytest.mark.parametrize("verb", VERBS)
+    def test_of_a_verb_it_is_that_verbs(self, allrail_cli, verb):
+        told = allrail_cli("help", verb)
+        assert told.status == 0
+        assert told.stdout == allrail_cli(verb, "--help").stdout
+
+    def test_of_a_verb_within_a_verb(self, allrail_cli):
+        told = allrail_cli("help", "fabric", "show")
+        assert told.stdout == allrail_cli("fabric", "show", "--help").stdout
+
+    def test_a_near_miss_is_named(self, allrail_cli):
+        told = allrail_cli("help", "simulat")
+        assert told.status == 2
+        assert "simulate" in told.stderr
+
+    def test_the_shell_completes_verbs(self):
+        asked = {
+            "_ALLRAIL_COMPLETE": "bash_complete",
+            "COMP_WORDS": "allrail si",
+            "COMP_CWORD": "1",
+        }
+        done = subprocess.run(
+            [sys.executable, "-c", "from allrail.cli.main import main; main()"],
+            env={**os.environ, **asked},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert "plain,simulate" in done.stdout
+
+
+class TestStdin:
+    @pytest.mark.parametrize("verb", ["simulate", "compare", "plan"])
+    def test_a_scenario_comes_from_there(self, allrail_cli, tmp_path, monkeypatch, verb):
+        from allrail.scenario import text
+
+        (tmp_path / "scenario.yaml").write_text(yaml.safe_dump(SCENARIO))
+        file = allrail_cli(verb, str(tmp_path / "scenario.yaml"))
+        given_text = io.TextIOWrapper(io.BytesIO((tmp_path / "scenario.yaml").read_bytes()))
+        monkeypatch.setattr(sys, "stdin", given_text)
+        text._stdin.cache_clear()
+        piped = allrail_cli(verb, "-")
+        text._stdin.cache_clear()
+        assert piped.status == 0, piped.stderr
+        assert piped.stdout == file.stdout
+
+    def test_a_mistake_in_it_has_its_line(self, allrail_cli, monkeypatch):
+        from allrail.scenario import text
+
+        monkeypatch.setattr(
+            sys, "stdin", io.TextIOWrapper(io.BytesIO(b"schema_version: 1\nfab: 1\n"))
+        )
+        text._stdin.cache_clear()
+        told = allrail_cli("simulate", "-")
+        text._stdin.cache_clear()
+        assert told.status == 2
+        assert "stdin:2" in told.stderr
+
+
+LONG = {
+    "traffic": {
+        "schema_version": 1,
+        "fabric": "hx2mesh-1k",
+        "world": "packets",
+        "traffic": {"pattern": "all_to_all", "size": "64 MiB"},
+    },
+}
+
+
+def interrupted(folder, *words, after=2.5):
+    """Start a command, send it SIGINT, and return its status, its words and how long it took."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", "from allrail.cli.main import main; main()", *words],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    time.sleep(after)
+    if process.poll() is not None:
+        pytest.fail(f"it was over before it could be interrupted: {process.communicate()}")
+    began = time.monotonic()
+    process.send_signal(signal.SIGINT)
+    _, told = process.communicate(timeout=60)
+    return process.returncode, told, time.monotonic() - began
+
+
+class TestCtrlC:
+    @pytest.mark.parametrize(
+        "words",
+        [
+            ("simulate", "traffic.yaml"),
+            ("plan", "--model", "gpt3_175b", "--fabric", "dgx-h100", "--npus", "1024"),
+        ],
+        ids=lambda words: words[0],
+    )
+    def test_a_command_ends_within_a_second(self, tmp_path, words):
+        (tmp_path / "traffic.yaml").write_text(yaml.safe_dump(LONG["traffic"]))
+        status, told, took = interrupted(tmp_path, *words)
+        assert status == 130
+        assert told.strip().endswith("interrupted")
+        assert "Traceback" not in told
+        assert took < 1.0 + SLOW
+
+    def test_one_call_into_compiled_code_does_not_hold_it_up(self, tmp_path):
+        """Here a derivation of a key, which takes minutes and lets go of Python's lock."""
+        code = (
+            "import hashlib\n"
+            "from allrail.cli.interrupt import ended_by_ctrl_c\n"
+            "with ended_by_ctrl_c():\n"
+            "    hashlib.pbkdf2_hmac('sha256', b'a', b'b', 10**9)\n"
+        )
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], cwd=tmp_path, stderr=subprocess.PIPE, text=True
+        )
+        time.sleep(1.5)
+        began = time.monotonic()
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+        assert process.returncode == 130
+        assert told.strip().endswith("interrupted")
+        assert time.monotonic() - began < 1.0 + SLOW
+
+
+SLOW = 1.0 if (os.cpu_count() or 1) < 4 else 0.0
+"""What a loaded machine of few cores may add."""
+
+SWEEP = (sys.executable, "-m", "allrail", "sweep", "study.yaml", "--workers", "2")
+PLUGIN = """
+import allrail
+
+@allrail.chunk_scheduler("turn_round")
+def turn_round(problem):
+    "Chunk i starts at dimension i."
+    turn = len(problem.dimensions)
+    return [
+        problem.visit(problem.dimensions[i % turn :] + problem.dimensions[: i % turn])
+        for i in range(len(problem.chunks))
+    ]
+"""
+
+
+class TestPlugins:
+    @pytest.fixture
+    def folder(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        (tmp_path / "turn.py").write_text(PLUGIN)
+        study = {
+            "schema_version": 1,
+            "scenario": SCENARIO,
+            "axes": {"schedule.policy": ["baseline", "turn_round"]},
+        }
+        (tmp_path / "study.yaml").write_text(yaml.safe_dump(study))
+        yield tmp_path
+        forget("turn_round")
+
+    def test_they_reach_the_workers_of_a_sweep(self, folder):
+        done = subprocess.run(
+            [*SWEEP, "--plugin", "turn.py", "--json"],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=folder,
+        )
+        assert done.returncode == 0, done.stderr + done.stdout
+        assert '"failed": 0' in done.stdout
+
+    def test_a_function_of_this_process_is_carried_out_here(self, folder):
+        exec(compile(PLUGIN, "<here>", "exec"), {})
+        assert "turn_round" in only_here()
+        swept = allrail.sweep(yaml.safe_load((folder / "study.yaml").read_text()), folder / "out")
+        assert swept.failed == 0
+
+    def test_what_was_loaded_is_known_by_its_file(self, folder):
+        allrail.load_plugin("turn.py")
+        assert loaded()["turn.py"] == PLUGIN
+        assert "turn_round" not in only_here()
+
+
+class TestHints:
+    @pytest.mark.parametrize(
+        ("extra", "package"), [("tune", "optuna"), ("torch", "torch"), ("ray", "ray")]
+    )
+    def test_what_is_missing_is_installed_by_the_name_of_an_index(self, extra, package):
+        assert any(one.startswith(package) for one in packages(extra))
+        assert "allrail[" not in install(extra)
+
+    def test_no_text_of_the_package_names_a_file_that_a_wheel_does_not_have(self):
+        wrong = []
+        for path in sorted((ROOT / "python" / "allrail").rglob("*.py")):
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            shown = {
+                id(node.body[0].value)
+                for node in ast.walk(tree)
+                if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef))
+                and node.body
+                and isinstance(node.body[0], ast.Expr)
+            }
+            for node in ast.walk(tree):
+                if (
+                    isinstance(node, ast.Constant)
+                    and isinstance(node.value, str)
+                    and id(node) not in shown
+                    and re.search(r"\b(docs|examples|crates)/[a-z0-9]", node.value)
+                    and "http" not in node.value
+                ):
+                    wrong.append(f"{path.name}:{node.lineno}: {node.value}")
+                if id(node) not in shown and "allrail[" in str(getattr(node, "value", "")):
+                    wrong.append(f"{path.name}:{node.lineno}: {node.value}")
+        assert wrong == []
