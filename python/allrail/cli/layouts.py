@@ -2,23 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from allrail.cli.layout_rows import Answer
     from allrail.cli.options import OfModel
     from allrail.errors import InputError
-    from allrail.layouts import Found, Job, Ranked, Space, Tuned
+    from allrail.layouts import Found, Job, Ranked
+
+_KEPT = 2.0
+"""Seconds between two writings of the best so far."""
 
 
-def job_of(file: Path | None, asked: OfModel, *, example: str) -> Job | Path:
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """How far a ranking goes, and of what.
+
+    Attributes:
+        top: How many rows are shown.
+        exhaustive: Whether layouts are simulated that cannot be among these rows.
+        schedules: For how many of the best other schedules of communication are tried.
+        tool: Which tool has to be able to do it.
+        fix: What of a layout is given, as `--fix` takes it.
+        headroom: Per cent of an NPU's memory that stay free.
+        score: A layout that is judged beside the others.
+        budget: Seconds that it may take.
+        sets: Overrides of the scenario.
+    """
+
+    top: int = 10
+    exhaustive: bool = False
+    schedules: int = 1
+    tool: str = "any"
+    fix: tuple[str, ...] = ()
+    headroom: float | None = None
+    score: Path | None = None
+    budget: float | None = None
+    sets: tuple[str, ...] = ()
+
+
+def job_of(
+    file: Path | None, asked: OfModel, *, example: str, more: Asked | None = None
+) -> Job | Path:
     """Return what is to be laid out, or FILE, where that is given instead.
 
     Args:
         file: What else may be given.
         asked: By the options.
         example: Of a command that is right, for the hint.
+        more: What else is asked of layouts.
 
     Raises:
         InputError: Neither or half of it is given; the fabric has fewer NPUs; the model's layers
@@ -26,8 +62,7 @@ def job_of(file: Path | None, asked: OfModel, *, example: str) -> Job | Path:
     """
     from allrail.cli import options
     from allrail.errors import InputError
-    from allrail.layouts import Job
-    from allrail.scenario import load_any_fabric
+    from allrail.layouts import HEADROOM, TOOLS, Job, parse_fixed
     from allrail.scenario.dimensions import dimensions_of
     from allrail.scenario.models import load_model, transformer_of
 
@@ -42,6 +77,9 @@ def job_of(file: Path | None, asked: OfModel, *, example: str) -> Job | Path:
             "global_batch",
             "sequence",
             "device",
+            "precision",
+            "recipe",
+            "launch",
             why="FILE says it itself",
             hint="leave it out, or name --model, --fabric and --npus in place of FILE",
         )
@@ -51,7 +89,9 @@ def job_of(file: Path | None, asked: OfModel, *, example: str) -> Job | Path:
             "a model is laid out by --model, --fabric and --npus together, without FILE",
             hint=example,
         )
-    dimensions = dimensions_of(load_any_fabric(fabric), counted=True)
+    more = more or Asked()
+    _check_sets(more.sets)
+    dimensions = dimensions_of(_fabric_of(fabric, more.sets), counted=True)
     if npus > dimensions.npus:
         raise InputError(
             "the fabric has fewer",
@@ -67,32 +107,84 @@ def job_of(file: Path | None, asked: OfModel, *, example: str) -> Job | Path:
             value=model,
             hint="name a preset, a `config.json`, or a file with `transformer`",
         )
+    launch = TOOLS[more.tool].launch if more.tool in TOOLS else "compiled"
     return Job(
         model={"transformer": sizes, "name": model},
         fabric=fabric,
         npus=npus,
         inner=dimensions.dimensions[0].size,
         global_batch=asked.global_batch or npus,
-        compute={"device": asked.device, "launch": "compiled"},
-        precision="bf16",
+        compute={
+            "device": asked.device,
+            "launch": asked.launch or launch,
+            **({"recipe": asked.recipe} if asked.recipe else {}),
+        },
+        precision=asked.precision,
         sequence=asked.sequence,
         dimensions=tuple(one.size for one in dimensions.dimensions),
+        tool=more.tool,
+        headroom=HEADROOM if more.headroom is None else more.headroom / 100,
+        fixed=parse_fixed(more.fix),
+        sets=more.sets,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """How far a ranking goes.
+_OWN = {
+    "workload.model": "`--model`",
+    "fabric": "`--fabric`",
+    "world": "leave it out: layouts are ranked in `dims`",
+    "workload.global_batch": "`--global-batch`",
+    "workload.batch_per_replica": "`--global-batch`",
+    "workload.micro_batch": "`--fix micro_batch=2`",
+    "workload.sequence_length": "`--sequence`",
+    "workload.precision": "`--precision`",
+    "workload.compute.device": "`--device`",
+    "workload.compute.recipe": "`--recipe`",
+    "workload.compute.launch": "`--launch`",
+    "workload.parallelism.microbatches": "`--fix micro_batch=2`",
+    "workload.parallelism": "`--fix tp=8,pp=4`",
+    "workload.parallelism.map": "leave it out: mappings are searched",
+    **{
+        f"workload.parallelism.{key}": f"`--fix {key}=...`"
+        for key in ("tp", "cp", "ep", "pp", "dp", "zero", "shard", "schedule", "recompute")
+    },
+    "workload.parallelism.virtual_stages": "`--fix virtual_stages=2`",
+    **{
+        f"workload.parallelism.{key}": "leave it out: it is searched"
+        for key in ("sp", "stages", "ends_as_layers")
+    },
+}
+"""What a layout or another option decides, and what to say instead."""
 
-    Attributes:
-        top: How many rows are shown.
-        exhaustive: Whether layouts are simulated that cannot be among these rows.
-        schedules: For how many of the best other schedules of communication are tried.
-    """
 
-    top: int
-    exhaustive: bool
-    schedules: int
+def _check_sets(sets: Sequence[str]) -> None:
+    """Refuse overrides of what is searched or has an option of its own."""
+    from allrail.errors import InputError
+    from allrail.scenario.overrides import parse_sets
+    from allrail.scenario.places import show_path
+
+    for path, _, _ in parse_sets(sets):
+        text = show_path(path)
+        if text in _OWN:
+            instead = _OWN[text]
+            raise InputError(
+                "a layout or another option says it",
+                source="--set",
+                value=text,
+                hint=instead if instead.startswith("leave") else f"use {instead}",
+            )
+
+
+def _fabric_of(fabric: str, sets: Sequence[str]) -> Any:
+    """The network, with what `--set` changes of it."""
+    from allrail.scenario import load_any_fabric, load_scenario
+
+    own = [one for one in sets if one.lstrip().startswith("fabric.")]
+    if not own:
+        return load_any_fabric(fabric)
+    blank = {"schema_version": 1, "fabric": fabric}
+    blank["collective"] = {"kind": "all_reduce", "size": "1 MiB"}
+    return load_scenario(blank, sets=own).fabric
 
 
 def rank(
@@ -103,12 +195,15 @@ def rank(
     report: Path | None = None,
     json: bool = False,
 ) -> None:
-    """Rank the layouts of a model, print them, and write the best one's scenario.
+    """Rank the layouts of a model, print them, and write the recommended one's scenario.
+
+    Where it is interrupted or its time is over, it shows what it has; with `out` the best so far is
+    there at any time.
 
     Args:
         job: What is cut.
         asked: How far it goes.
-        out: Where the best scenario goes.
+        out: Where the recommended scenario goes.
         report: Which folder takes the result and its report.
         json: Whether one JSON object is printed.
 
@@ -116,51 +211,137 @@ def rank(
         InputError: No layout can be, or none fits.
     """
     from allrail.cli import folders, output
-    from allrail.layouts import Trials, search, space, tuned
+    from allrail.cli.layout_rows import show, tell, tree_of
+    from allrail.files import write_yaml
     from allrail.scenario import load_any_fabric
 
-    all_of_them = space(job, job.model["transformer"])
-    with output.Progress("looking at layouts") as progress:
-        found = search(
-            job,
-            all_of_them.layouts,
-            top=asked.top,
-            exhaustive=asked.exhaustive,
-            progress=progress,
-        )
-        trials = Trials(job, found.ranked[0].layout) if found.ranked else None
-        better = [tuned(trials, one) for one in found.ranked[: asked.schedules] if trials]
-    if not found.ranked:
-        raise _nothing(job, found)
-    best = found.ranked[0]
+    with output.Progress("looking at layouts") as progress, _ended_with_rows():
+        answer = _answer(job, asked, out, progress)
+    best = answer.best
     tree = _scenario(job, best, folder=None if out is None else out.parent)
-    if better and better[0].schedule:
-        tree["schedule"] = better[0].schedule
+    of_best = [one for one in answer.better if one.ranked.layout == best.layout]
+    if of_best and of_best[0].schedule:
+        tree["schedule"] = of_best[0].schedule
     if out is not None:
-        from allrail.files import write_yaml
-
         write_yaml(out, tree)
     calibrated = load_any_fabric(job.fabric).calibrated
-    told = _everything(found, all_of_them) | {"schedules": [_better(one) for one in better]}
-    told["notes"] = _of_config(job, best)
+    told = tree_of(answer)
     if report is not None:
         more = {"job": _job(job), "calibrated": calibrated, "scenario": tree}
         folders.answer(report, "layouts", told | more)
     if json:
-        shown = None if asked.exhaustive else asked.top
+        shown = None if asked.exhaustive else len(answer.shown)
         output.print_json(told | {"ranked": told["ranked"][:shown]})
+    else:
+        show(answer)
+        tell(answer)
+        output.predicted(["dims"], calibrated=calibrated)
+        if out is not None:
+            output.note(f"the recommended one is in {out}: `allrail simulate {out}`")
+    if answer.found.stopped in _ENDED:
+        output.text(answer.found.stopped, err=True)
+        raise SystemExit(_ENDED[answer.found.stopped])
+
+
+_ENDED = {"interrupted": 130, "terminated": 143}
+"""By what ended a search, as shells count."""
+
+
+def _answer(job: Job, asked: Asked, out: Path | None, progress: Any) -> Answer:
+    from allrail.cli.layout_rows import Answer, shown_of
+    from allrail.layouts import Trials, folded, read_given, score, search, space, tools_of
+    from allrail.layouts.budget import Budget
+
+    given = read_given(asked.score, job) if asked.score is not None else None
+    all_of_them = space(job, job.model["transformer"])
+    budget = Budget(asked.budget)
+    found = search(
+        job,
+        all_of_them.layouts,
+        top=asked.top,
+        exhaustive=asked.exhaustive,
+        progress=progress,
+        budget=budget,
+        watch=None if out is None else _Kept(job, out),
+    )
+    if not found.ranked:
+        raise _nothing(job, found)
+    rows = folded(found.ranked, lambda one: tools_of(job, one))
+    shown = shown_of(rows, found.recommended, asked.top)
+    answer = Answer(job, all_of_them, found, rows, shown)
+    if given is not None:
+        answer.mine = score(job, given)
+    if found.stopped not in _ENDED:
+        _beside(answer, Trials(job, found.ranked[0].layout), asked, budget)
+        answer.notes = _of_config(job, found.recommended)
+    return answer
+
+
+def _beside(answer: Answer, trials: Any, asked: Asked, budget: Any) -> None:
+    """What is looked at once the rows are known, as far as the time goes."""
+    from dataclasses import replace
+
+    from allrail.layouts import pessimistic, tuned
+    from allrail.layouts.budget import Stopped
+
+    best = answer.best
+    first = [best, *(row.ranked for row in answer.shown if row.ranked is not best)]
+    try:
+        ranked = [row.ranked for row in answer.shown]
+        answer.network = pessimistic(trials, ranked, progress=budget.look)
+        for one in first[: asked.schedules]:
+            answer.better.append(tuned(trials, one, progress=budget.look))
+    except Stopped as why:
+        answer.found = replace(answer.found, stopped=answer.found.stopped or str(why))
+    except KeyboardInterrupt as why:
+        answer.found = replace(answer.found, stopped=str(why) or "interrupted")
+
+
+class _Kept:
+    """Writes the best so far, so that a search that is killed leaves it."""
+
+    def __init__(self, job: Job, out: Path) -> None:
+        self._job, self._out = job, out
+        self._last, self._name = float("-inf"), ""
+
+    def __call__(self, ranked: Sequence[Ranked]) -> None:
+        """Write it, now and then."""
+        import time
+
+        from allrail.files import write_yaml
+        from allrail.layouts import recommended
+
+        best, now = recommended(ranked), time.monotonic()
+        if best.layout.name != self._name and now - self._last > _KEPT:
+            write_yaml(self._out, _scenario(self._job, best, folder=self._out.parent))
+            self._last, self._name = now, best.layout.name
+
+
+@contextmanager
+def _ended_with_rows() -> Iterator[None]:
+    """Let Ctrl-C and SIGTERM end a search, so that what it has is shown."""
+    import signal
+    import threading
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
         return
-    _show(found, asked.top)
-    for one in better:
-        output.note(f"{one.ranked.layout.name}: {one.words}")
-    _say(job, found, all_of_them, told["notes"])
-    output.predicted(["dims"], calibrated=calibrated)
-    if out is not None:
-        output.note(f"the best is in {out}: `allrail simulate {out}`")
+
+    def ended(number: int, frame: object) -> None:
+        del frame
+        raise KeyboardInterrupt("terminated" if number == signal.SIGTERM else "interrupted")
+
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = [signal.signal(one, ended) for one in signals]
+    try:
+        yield
+    finally:
+        for one, handler in zip(signals, before, strict=True):
+            signal.signal(one, handler)
 
 
 def best_of(job: Job) -> dict[str, Any]:
-    """Return the scenario of a job's best layout.
+    """Return the scenario of a job's recommended layout.
 
     Args:
         job: What is cut.
@@ -173,59 +354,13 @@ def best_of(job: Job) -> dict[str, Any]:
 
     with output.Progress("looking at layouts") as progress:
         found = search(job, space(job, job.model["transformer"]).layouts, top=1, progress=progress)
+    if found.stopped:
+        raise KeyboardInterrupt(found.stopped)
     if not found.ranked:
         raise _nothing(job, found)
-    output.note(f"the best layout: {found.ranked[0].layout.name}")
-    return _scenario(job, found.ranked[0])
-
-
-def _show(found: Found, top: int) -> None:
-    """The table."""
-    from allrail.cli import output
-
-    best = found.ranked[0]
-    rows = [
-        [
-            one.layout.name,
-            one.recompute,
-            f"{one.step_s:.4g}",
-            f"{one.tokens_per_s_per_npu:.4g}",
-            f"{100 * (one.tokens_per_s_per_npu / best.tokens_per_s_per_npu - 1):.1f}",
-            f"{one.memory_gb:.0f}",
-            one.why.replace(" ", "_"),
-        ]
-        for one in found.ranked[:top]
-    ]
-    header = ["layout", "recompute", "step_s", "tokens_per_s_per_npu", "%", "GB", "loses_by"]
-    output.table(header, rows)
-
-
-def _say(job: Job, found: Found, all_of_them: Space, notes: list[str]) -> None:
-    """What stands beside the table."""
-    from allrail.cli import output
-
-    best = found.ranked[0]
-    if len(found.ranked) > 1:
-        second = found.ranked[1]
-        output.note(
-            f"the second-best costs {1e3 * (second.step_s - best.step_s):.3g} ms a step,"
-            f" {100 * (second.step_s / best.step_s - 1):.1f} %"
-        )
-    output.note(
-        f"{len(all_of_them.layouts)} layouts: {len(found.ranked)} simulated,"
-        f" {len(found.pruned)} provably no better, {len(found.too_large)} do not fit even with full"
-        f" recomputation, {len(found.refused)} cannot be; {job.global_batch} samples a step"
-    )
-    if found.pruned:
-        bound = found.pruned[0]
-        output.note(
-            f"of those not simulated the least step is {bound.bound_s:.4g} s or more:"
-            f" {bound.layout.name}"
-        )
-    for why, count in all_of_them.refused.most_common():
-        output.note(f"not tried, {count} times: {why}")
-    for note in notes:
-        output.note(note)
+    best = found.recommended
+    output.note(f"the recommended layout: {best.layout.name}")
+    return _scenario(job, best)
 
 
 def _of_config(job: Job, best: Ranked) -> list[str]:
@@ -244,11 +379,27 @@ def _scenario(job: Job, best: Ranked, *, folder: Path | None = None) -> dict[str
     count = best.layout.microbatches(job)
     tree = best.layout.scenario(job, recompute=best.recompute, microbatches=count)
     tree["workload"]["model"] = job.model["name"]
+    if job.sets:
+        tree = _overridden(tree, job.sets)
     if folder is not None:
         workload = tree["workload"]
         files = ((tree, "fabric"), (workload, "model"), (workload["compute"], "device"))
         for parent, key in files:
-            parent[key] = _seen_from(folder, parent[key])
+            if isinstance(parent[key], str):
+                parent[key] = _seen_from(folder, parent[key])
+    return tree
+
+
+def _overridden(tree: dict[str, Any], sets: Sequence[str]) -> dict[str, Any]:
+    """A scenario's tree with overrides, and its fabric written out where they reach into it."""
+    from allrail.scenario.overrides import apply, parse_sets
+    from allrail.scenario.places import Places
+    from allrail.scenario.presets import read_fabric
+
+    for path, value, place in parse_sets(sets):
+        if path[0] == "fabric" and isinstance(tree["fabric"], str):
+            tree["fabric"] = read_fabric(tree["fabric"], folder=Path())[0]
+        tree = apply(tree, path, value, place=place, places=Places())
     return tree
 
 
@@ -263,27 +414,6 @@ def _seen_from(folder: Path, name: str) -> str:
     return os.path.relpath(path, folder) if is_file and not path.is_absolute() else name
 
 
-def _everything(found: Found, all_of_them: Space) -> dict[str, Any]:
-    return {
-        "ranked": [_tree(one) for one in found.ranked],
-        "layouts": len(all_of_them.layouts),
-        "simulated": len(found.ranked),
-        "pruned": {one.layout.name: one.bound_s for one in found.pruned},
-        "too_large": [one.layout.name for one in found.too_large],
-        "refused": {layout.name: one.message for layout, one in found.refused},
-        "not_tried": dict(all_of_them.refused),
-    }
-
-
-def _better(one: Tuned) -> dict[str, Any]:
-    return {
-        "name": one.ranked.layout.name,
-        "schedule": one.schedule,
-        "step_s": one.ranked.step_s,
-        "before_s": one.before_s,
-    }
-
-
 def _job(job: Job) -> dict[str, Any]:
     return {
         "model": job.model["name"],
@@ -294,16 +424,15 @@ def _job(job: Job) -> dict[str, Any]:
     }
 
 
-def _tree(one: Ranked) -> dict[str, Any]:
-    from dataclasses import asdict
-
-    binding = {"dimension": one.binding[0], "busy": one.binding[1]}
-    more = {"name": one.layout.name, "lost": dict(one.lost), "why": one.why, "binding": binding}
-    return {**asdict(one), **more}
-
-
 def _nothing(job: Job, found: Found) -> InputError:
     """Why no layout is left, and what would fit."""
+    from allrail.errors import InputError
     from allrail.layouts.nothing import nothing_fits
 
+    if found.stopped:
+        return InputError(
+            f"{found.stopped}, and none of {len(found.too_large):,} layouts fits",
+            source="--budget",
+            hint="allow more time: others were not looked at",
+        )
     return nothing_fits(job, found) if found.too_large else found.refused[0][1]

@@ -109,6 +109,9 @@ class OfModel:
         global_batch: Samples of a step; None: one an NPU.
         sequence: Tokens of a sample; None: the model's own.
         device: What computes.
+        precision: Of parameters and activations.
+        recipe: In how many bits products with weights are computed; None: in the precision.
+        launch: How kernels get to the device; None: as the tool does it.
     """
 
     model: str | None
@@ -117,6 +120,9 @@ class OfModel:
     global_batch: int | None
     sequence: int | None
     device: str
+    precision: str
+    recipe: str | None
+    launch: str | None
 
 
 def of_model(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -142,6 +148,25 @@ _OF_MODEL: tuple[Callable[[Any], Any], ...] = (
     click.option("--sequence", type=click.IntRange(1), help="Tokens of a sample; the model's own."),
     click.option(
         "--device", default="h100", show_default=True, help="With --model: what computes."
+    ),
+    click.option(
+        "--precision",
+        default="bf16",
+        show_default=True,
+        type=click.Choice(["fp32", "fp16", "bf16"]),
+        help="Precision of parameters and activations.",
+    ),
+    click.option(
+        "--recipe",
+        type=click.Choice(
+            ["plain", "fp8_delayed", "fp8_tensorwise", "fp8_rowwise", "mxfp8", "nvfp4"]
+        ),
+        help="Format of products with weights; that of --precision if left out.",
+    ),
+    click.option(
+        "--launch",
+        type=click.Choice(["eager", "compiled", "graph", "fused", "graphed_attention", "blocking"]),
+        help="How kernels get to the device; as the tool of --for does it, else compiled.",
     ),
 )
 

@@ -34,7 +34,7 @@ _LETTERS = {
     type=click.Path(path_type=Path),
     callback=options.writable_file,
     metavar="PATH",
-    help="Write the plan to this file; of --model, the best layout's scenario.",
+    help="Write the plan to this file; of --model, the recommended layout's scenario.",
 )
 @options.cache
 @options.of_model
@@ -49,6 +49,38 @@ _LETTERS = {
     show_default=True,
     help="For so many of the best, try other schedules of communication.",
 )
+@click.option(
+    "--for",
+    "tool",
+    type=click.Choice(["megatron", "torchtitan", "fsdp", "ddp", "allrail", "any"]),
+    default="any",
+    show_default=True,
+    help="Only layouts that this tool can do.",
+)
+@click.option(
+    "--fix",
+    multiple=True,
+    metavar="KEY=VALUE,...",
+    help="Only layouts with these, such as `tp=8,pp=4,zero=1,mb=2,recompute=full`.",
+)
+@click.option(
+    "--score",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also simulate this layout, a scenario or keys of `parallelism`; say why it loses.",
+)
+@click.option(
+    "--headroom",
+    type=click.FloatRange(0, 90),
+    metavar="PERCENT",
+    help="Part of an NPU's memory that layouts leave free.  [default: 5]",
+)
+@click.option(
+    "--budget",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Show what is known after so long; Ctrl-C does so at any time.",
+)
 @options.report
 def command(
     *,
@@ -61,6 +93,11 @@ def command(
     top: int,
     exhaustive: bool,
     schedules: int,
+    tool: str,
+    fix: tuple[str, ...],
+    score: Path | None,
+    headroom: float | None,
+    budget: float | None,
     report: Path | None,
 ) -> None:
     """Plan the scenario in FILE: every chunk, its stages, and the order on every dimension.
@@ -70,32 +107,38 @@ def command(
     With --model, --fabric and --npus the layouts of a transformer are ranked by tokens a second and
     NPU instead: tensor, context, expert, pipeline and data parallelism, mapping, ZeRO, schedules
     and stages of a pipeline, microbatch, and the least recomputation that fits the memory. Each row
-    says what it loses by. What a bound shows to be no better than these rows is not simulated.
+    says which tools can do it and what it loses by; a star is at the recommended one. What a bound
+    shows to be no better than these rows is not simulated.
 
     \b
     Examples:
       allrail plan scenario.yaml --out plan.json
       allrail plan --model llama3_8b --fabric dgx-h100 --npus 64 --out best.yaml
+      allrail plan --model llama3_8b --fabric dgx-h100 --npus 64 --for megatron --fix tp=8
     """  # noqa: D301, click wants the character
     from allrail import api
     from allrail.cli import output
     from allrail.cli.layouts import Asked, job_of, rank
 
-    job = job_of(file, of_model, example=_EXAMPLE)
+    asked = Asked(top, exhaustive, schedules, tool, fix, headroom, score, budget, sets)
+    job = job_of(file, of_model, example=_EXAMPLE, more=asked)
     if not isinstance(job, Path):
         options.refuse(
-            "sets",
             "cache",
             why="a model that is laid out has no scenario yet",
             hint="`--out best.yaml` writes the best one's, which `allrail simulate` takes",
         )
-        asked = Asked(top, exhaustive, schedules)
         rank(job, asked, out=out, report=report, json=as_json)
         return
     options.refuse(
         "top",
         "exhaustive",
         "schedules",
+        "tool",
+        "fix",
+        "score",
+        "headroom",
+        "budget",
         "report",
         why="it is of layouts, which --model, --fabric and --npus ask for",
         hint="leave it out; `allrail simulate --out DIR` writes a report of what a plan does",

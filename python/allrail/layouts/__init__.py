@@ -1,23 +1,48 @@
-"""Which layout of a model trains fastest: `space.py` has them all, `search.py` ranks them."""
+"""Which layout of a model trains fastest: `space.py` has them all, `search.py` ranks them.
+
+`layout.py` is a job and one way to cut it, `trial.py` what a layout takes, `choice.py` which is
+recommended, `tools.py` which tool can do it, `given.py` a layout that somebody has written beside
+them, `pessimistic.py` what they lose on a slower network.
+"""
 
 from __future__ import annotations
 
+from allrail.layouts.choice import Row, folded, recommended
+from allrail.layouts.fixed import parse_fixed
+from allrail.layouts.given import Given, read_given, score, why_it_loses
+from allrail.layouts.layout import HEADROOM, Job, Layout
+from allrail.layouts.pessimistic import Pessimistic, pessimistic
 from allrail.layouts.policies import Tuned, tuned
-from allrail.layouts.search import Found, search
-from allrail.layouts.space import Job, Layout, Space, space
+from allrail.layouts.search import Found, search, tools_of
+from allrail.layouts.space import Space, space
+from allrail.layouts.tools import ANY, TOOLS
 from allrail.layouts.trial import RECOMPUTED, Bounded, Ranked, Trials
 
 __all__ = [
+    "ANY",
+    "HEADROOM",
     "RECOMPUTED",
+    "TOOLS",
     "Bounded",
     "Found",
+    "Given",
     "Job",
     "Layout",
+    "Pessimistic",
     "Ranked",
+    "Row",
     "Space",
     "Trials",
     "Tuned",
+    "folded",
+    "parse_fixed",
+    "pessimistic",
+    "read_given",
+    "recommended",
+    "score",
     "search",
     "space",
+    "tools_of",
     "tuned",
+    "why_it_loses",
 ]

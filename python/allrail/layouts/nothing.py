@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from allrail.errors import InputError
-from allrail.layouts.search import Found
-from allrail.layouts.space import Job, space
-from allrail.layouts.trial import RECOMPUTED, Bounded, Trials
+from allrail.layouts.layout import Job
+from allrail.layouts.search import Found, recomputations
+from allrail.layouts.space import space
+from allrail.layouts.trial import Bounded, Cut, Trials
 
 _MORE = 7
 """Doublings of the NPUs that are looked at."""
@@ -23,16 +24,23 @@ def nothing_fits(job: Job, found: Found) -> InputError:
     smallest = min(found.too_large, key=lambda one: (one.needed, one.layout.name))
     least, has = smallest.needed / 1e9, smallest.capacity / 1e9
     words = f"no layout fits: the smallest, {smallest.layout.name}, needs {least:.1f} GB"
-    words += f" of {has:.1f} GB"
-    words += f" with {RECOMPUTED[-1]} recomputation"
+    words += f" of {has:.1f} GB with {_most(job, smallest.layout)} recomputation"
+    if least <= has:
+        words += f", and {100 * job.headroom:g} % stay free (--headroom)"
     more = _npus(job)
     enough = f"{more:,} NPUs of the same device are enough, or" if more else "take"
     return InputError(
         words,
         source="--npus",
         value=str(job.npus),
-        hint=f"{enough} a device with {least:.0f} GB; fewer tokens a sample need less, too",
+        hint=f"{enough} a device with {least / (1 - job.headroom):.0f} GB; fewer tokens a sample"
+        " need less, too",
     )
+
+
+def _most(job: Job, layout: Cut) -> str:
+    """The most that is recomputed."""
+    return recomputations(job, Trials(job, layout), [layout])[-1]
 
 
 def _npus(job: Job) -> int | None:
@@ -52,9 +60,22 @@ def _npus(job: Job) -> int | None:
             ]
         }
         batch = job.global_batch * npus // job.npus
-        larger = replace(job, npus=npus, fabric=fabric, global_batch=batch, dimensions=())
-        found = space(larger, job.model["transformer"]).layouts
-        bounds = Trials(larger, found[0]).bounds(found, RECOMPUTED[-1])
+        fixed = {key: value for key, value in job.fixed.items() if key != "dp"}
+        sets = tuple(one for one in job.sets if not one.startswith("fabric"))
+        larger = replace(
+            job,
+            npus=npus,
+            fabric=fabric,
+            global_batch=batch,
+            dimensions=(),
+            fixed=fixed,
+            sets=sets,
+        )
+        try:
+            found = space(larger, job.model["transformer"]).layouts
+        except InputError:
+            continue
+        bounds = Trials(larger, found[0]).bounds(found, _most(larger, found[0]))
         if any(isinstance(one, Bounded) for one in bounds):
             return npus
     return None

@@ -14,6 +14,7 @@ from typing import Any
 
 from allrail import _core
 from allrail.layouts.trial import Bounded, Ranked, Trials
+from allrail.many import Progress
 from allrail.scenario.algorithms import AUTO
 
 _GAIN = 1e-3
@@ -46,20 +47,21 @@ class Tuned:
         return f"{said}: {100 * (1 - self.ranked.step_s / self.before_s):.1f} % shorter"
 
 
-def tuned(trials: Trials, ranked: Ranked) -> Tuned:
+def tuned(trials: Trials, ranked: Ranked, *, progress: Progress | None = None) -> Tuned:
     """Try schedules for a layout.
 
     Args:
         trials: Of its job.
         ranked: The layout, simulated.
+        progress: Told how many of an axis are done.
     """
     best, schedule = ranked, dict[str, Any]()
     # Its bound is of the scenario's own schedule.
-    one = Bounded(ranked.layout, ranked.recompute, 0.0, ranked.memory_gb)
+    one = Bounded(ranked.layout, ranked.recompute, 0.0, ranked.memory_gb, ranked.capacity_gb)
     dimensions = len(trials.dimensions)
     for options in _axes(dimensions):
         tried = [{**schedule, **option} for option in options]
-        outcomes = trials.simulate([one] * len(tried), schedules=tried)
+        outcomes = trials.simulate([one] * len(tried), schedules=tried, progress=progress)
         for option, outcome in zip(tried, outcomes, strict=True):
             if isinstance(outcome, Ranked) and outcome.step_s < best.step_s * (1 - _GAIN):
                 best, schedule = outcome, option

@@ -1,24 +1,39 @@
 """Ranks layouts by tokens a second, and says why the others lose.
 
-1. Memory, without a simulation: each layout with the least recomputation that fits.
+1. Memory, without a simulation: each layout with the least recomputation that fits. What saves
+   nothing (`selective` where attention is fused) is not tried.
 2. A bound that no simulated step of a layout beats, without one.
 3. Simulations in `dims`, of the lowest bounds first, until every layout that is left has a higher
-   bound than the step of the last one that is shown: none of those is better. `exhaustive`
-   simulates all.
+   bound than the step of the last row that is shown: none of those is better. Then those that would
+   be recommended (`choice.py`) in place of what is. `exhaustive` simulates all.
+
+Where a time budget is over, or somebody ends it, what is known by then is the answer (`stopped`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
-from allrail.errors import InputError
-from allrail.layouts.space import Job, Layout
-from allrail.layouts.trial import RECOMPUTED, Bounded, Ranked, TooLarge, Trials
+from allrail.errors import InputError, did_you_mean
+from allrail.layouts.budget import Budget, Stopped
+from allrail.layouts.choice import by_time, folded, may_be_recommended, recommended
+from allrail.layouts.layout import Job, Layout
+from allrail.layouts.space import lacks
+from allrail.layouts.tools import ANY, TOOLS
+from allrail.layouts.trial import RECOMPUTED, Bounded, Cut, Ranked, TooLarge, Trials
 from allrail.many import Progress
 
 _TOGETHER = 4
 """How many are simulated before the next look at the bounds; alike on every machine."""
+_CHUNK = 32
+"""How many are bounded before the next look at the clock."""
+_BOUNDS = 0.5
+"""The part of a time budget after which bounds end and simulations begin."""
+
+Watch = Callable[[Sequence[Ranked]], None]
+"""Told what was simulated so far, whenever that is more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +43,134 @@ class Found:
     Attributes:
         ranked: Those simulated, the fastest first.
         pruned: Those that are no better than the last one asked for, the lowest bound first.
-        too_large: Layouts that do not fit even with full recomputation.
+        too_large: Layouts that do not fit even with all recomputation that is tried.
         refused: Layouts that cannot be, and why.
+        left: Layouts that may be better, where the search was stopped: the lowest bound first.
+        unseen: How many were not even bounded, where it was stopped.
+        stopped: Why it was; empty where it came to its end.
     """
 
     ranked: tuple[Ranked, ...]
     pruned: tuple[Bounded, ...]
     too_large: tuple[TooLarge, ...]
-    refused: tuple[tuple[Layout, InputError], ...]
+    refused: tuple[tuple[Cut, InputError], ...]
+    left: tuple[Bounded, ...] = ()
+    unseen: int = 0
+    stopped: str = ""
+
+    @property
+    def recommended(self) -> Ranked:
+        """Of those as fast as the fastest, the simplest."""
+        return recommended(self.ranked)
+
+
+@dataclass(slots=True)
+class _Search:
+    """A search under way."""
+
+    job: Job
+    trials: Trials
+    budget: Budget
+    progress: Progress | None
+    watch: Watch | None
+    ranked: list[Ranked] = field(default_factory=list)
+    fitting: list[Bounded] = field(default_factory=list)
+    too_large: list[TooLarge] = field(default_factory=list)
+    refused: list[tuple[Cut, InputError]] = field(default_factory=list)
+    unseen: int = 0
+    tools: dict[tuple[str, str], tuple[str, ...]] = field(default_factory=dict)
+
+    def bound(self, layouts: Sequence[Layout]) -> None:
+        """Sort out what fits, and how fast it is at best."""
+        # So that a part of them is of all kinds.
+        chunks = max(1, -(-len(layouts) // _CHUNK))
+        ways = recomputations(self.job, self.trials, layouts)
+        self.unseen = len(layouts)
+        for k in range(chunks):
+            now = list(layouts[k::chunks])
+            self.unseen -= len(now)
+            try:
+                for recompute in ways:
+                    if now:
+                        self._bound(now, recompute, last=recompute == ways[-1], first=k == 0)
+            except BaseException:
+                self.unseen += len(now)
+                raise
+            if self.progress is not None:
+                self.progress(k + 1, chunks)
+            if self.fitting and self.budget.used > _BOUNDS:
+                return
+
+    def _bound(self, now: list[Layout], recompute: str, *, last: bool, first: bool) -> None:
+        """Bound some; those that are too large stay in `now`, unless nothing more is tried.
+
+        The first are bounded, and the first few simulated, however long it takes.
+        """
+        tried = tuple(now)
+        bounds = self.trials.bounds(tried, recompute, progress=None if first else self.budget.look)
+        for layout, outcome in zip(tried, bounds, strict=True):
+            if isinstance(outcome, TooLarge):
+                if last:
+                    self.too_large.append(outcome)
+                    now.remove(layout)
+                continue
+            now.remove(layout)
+            if isinstance(outcome, Bounded):
+                self.fitting.append(outcome)
+            else:
+                self.refused.append((layout, outcome))
+
+    def simulate(self, some: Sequence[Bounded]) -> None:
+        """Simulate some, which are then no longer left."""
+        look = self.budget.look if self.ranked else None
+        outcomes = self.trials.simulate(some, progress=look)
+        for one, outcome in zip(some, outcomes, strict=True):
+            self.fitting.remove(one)
+            if isinstance(outcome, Ranked):
+                self.ranked.append(outcome)
+            else:
+                self.refused.append((one.layout, outcome))
+        if self.watch is not None and self.ranked:
+            self.watch(self.ranked)
+
+    def rank(self, top: int, *, exhaustive: bool) -> None:
+        """Simulate what may be among the first rows, or be recommended."""
+        total = len(self.fitting)
+        self.fitting.sort(key=lambda one: (one.bound_s, one.layout.name))
+        while self.fitting:
+            last = self._last(top)
+            if not exhaustive and last is not None and self.fitting[0].bound_s > last:
+                break
+            self.simulate(self.fitting[:_TOGETHER])
+            if self.progress is not None:
+                self.progress(total - len(self.fitting), total)
+        while self.ranked and (some := may_be_recommended(self.fitting, self.ranked)):
+            self.simulate(some[:_TOGETHER])
+
+    def _last(self, top: int) -> float | None:
+        """The step of the last row that is shown; None where rows are missing."""
+        rows = folded(self.ranked, self._tools_of)
+        return rows[top - 1].ranked.step_s if len(rows) >= top else None
+
+    def _tools_of(self, one: Ranked) -> tuple[str, ...]:
+        known = one.layout.name, one.recompute
+        if known not in self.tools:
+            self.tools[known] = tools_of(self.job, one)
+        return self.tools[known]
+
+    def found(self, stopped: str) -> Found:
+        """What is known by now."""
+        rest = tuple(self.fitting)
+        # What a search that was stopped leaves may be better than what it has.
+        return Found(
+            tuple(by_time(self.ranked)),
+            () if stopped else rest,
+            tuple(self.too_large),
+            tuple(self.refused),
+            rest if stopped else (),
+            self.unseen,
+            stopped,
+        )
 
 
 def search(
@@ -45,58 +180,111 @@ def search(
     top: int = 10,
     exhaustive: bool = False,
     progress: Progress | None = None,
+    budget: Budget | None = None,
+    watch: Watch | None = None,
 ) -> Found:
     """Rank layouts.
 
     Args:
         job: What is cut.
         found: Its layouts.
-        top: How many of the best are wanted.
+        top: How many rows of the best are wanted; layouts that are one but for their name share a
+            row.
         exhaustive: Whether all are simulated.
         progress: Told how many are done, of how many.
+        budget: After which it ends with what it has; None: when it is done. At least one layout is
+            simulated.
+        watch: Told what was simulated so far.
 
     Raises:
         InputError: Something in the job is wrong.
     """
-    trials = Trials(job, found[0])
-    fitting, too_large, refused = _fitting(trials, found, progress)
-    fitting.sort(key=lambda one: (one.bound_s, one.layout.name))
-    ranked: list[Ranked] = []
-    at = 0
-    while at < len(fitting):
-        last = sorted(one.step_s for one in ranked)[top - 1] if len(ranked) >= top else None
-        if not exhaustive and last is not None and fitting[at].bound_s > last:
-            break
-        some = fitting[at : at + _TOGETHER]
-        at += len(some)
-        for one, outcome in zip(some, trials.simulate(some), strict=True):
-            if isinstance(outcome, Ranked):
-                ranked.append(outcome)
-            else:
-                refused.append((one.layout, outcome))
-        if progress is not None:
-            progress(at, len(fitting))
-    ranked.sort(key=lambda one: (-one.tokens_per_s_per_npu, one.layout.name))
-    return Found(tuple(ranked), tuple(fitting[at:]), tuple(too_large), tuple(refused))
+    budget = budget or Budget(None)
+    own = _Search(job, Trials(job, found[0]), budget, progress, watch)
+    stopped = ""
+    try:
+        own.bound(found)
+        own.rank(top, exhaustive=exhaustive)
+        if own.unseen:
+            stopped = budget.words
+    except Stopped as why:
+        stopped = str(why)
+    except KeyboardInterrupt as why:
+        if not own.ranked:
+            raise
+        stopped = str(why) or "interrupted"
+    if stopped and not own.ranked and own.fitting:
+        own.simulate([min(own.fitting, key=lambda one: one.bound_s)])
+    return own.found(stopped)
 
 
-def _fitting(
-    trials: Trials, found: Sequence[Layout], progress: Progress | None
-) -> tuple[list[Bounded], list[TooLarge], list[tuple[Layout, InputError]]]:
-    """Those that fit, with the least recomputation; those that never do; those that cannot be."""
-    fitting: list[Bounded] = []
-    refused: list[tuple[Layout, InputError]] = []
-    left: list[TooLarge] = []
-    now = list(found)
-    for recompute in RECOMPUTED:
-        left = []
-        bounds = trials.bounds(now, recompute, progress=progress)
-        for layout, outcome in zip(now, bounds, strict=True):
-            if isinstance(outcome, Bounded):
-                fitting.append(outcome)
-            elif isinstance(outcome, TooLarge):
-                left.append(outcome)
-            else:
-                refused.append((layout, outcome))
-        now = [one.layout for one in left]
-    return fitting, left, refused
+def recomputations(job: Job, trials: Trials, layouts: Sequence[Cut]) -> list[str]:
+    """Return what is tried to recompute, the least first: what the tool has and saves something.
+
+    Args:
+        job: What is cut.
+        trials: Of it.
+        layouts: Its layouts.
+
+    Raises:
+        InputError: What is fixed is none of them.
+    """
+    known = TOOLS[job.tool].can.get("recompute", RECOMPUTED) if job.tool != ANY else RECOMPUTED
+    fixed = job.fixed.get("recompute")
+    if fixed is not None and fixed not in known:
+        names = [one for one in RECOMPUTED if one in known]
+        raise InputError(
+            "no such way to recompute, or the tool has it not",
+            source="--fix",
+            value=f"recompute={fixed}",
+            hint=did_you_mean(str(fixed), names),
+        )
+    if fixed is not None:
+        return [fixed]
+    ways: list[str] = []
+    held = None
+    for recompute in (one for one in RECOMPUTED if one in known):
+        [now] = trials.bounds(layouts[:1], recompute)
+        needs = None if isinstance(now, InputError) else memory_of(now)
+        if ways and needs is not None and held is not None and needs >= held:
+            continue
+        held = held if needs is None else needs
+        ways.append(recompute)
+    return ways
+
+
+def memory_of(one: Bounded | TooLarge) -> float:
+    """Return what a layout holds, GB.
+
+    Args:
+        one: Whether it fits or not.
+    """
+    return one.needed / 1e9 if isinstance(one, TooLarge) else one.memory_gb
+
+
+def tools_of(job: Job, one: Ranked) -> tuple[str, ...]:
+    """Return the tools that can do a layout.
+
+    Args:
+        job: What is cut.
+        one: The layout, with what it computes again.
+    """
+    layout = one.layout
+    if not isinstance(layout, Layout):
+        return ()
+    return tuple(
+        name for name in TOOLS if not lacks(job, layout, recompute=one.recompute, tool=name)
+    )
+
+
+def words_of(found: Found) -> dict[str, Any]:
+    """Return what stopped a search and what it leaves open, as plain values.
+
+    Args:
+        found: What came of it.
+    """
+    return {
+        "stopped": found.stopped or None,
+        "left": {one.layout.name: one.bound_s for one in found.left},
+        "unseen": found.unseen,
+    }

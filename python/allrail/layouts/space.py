@@ -8,17 +8,21 @@ fits is taken, as repeating more only adds computing. What cannot be is counted 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
 from typing import Any
 
-from allrail.errors import InputError
-from allrail.layouts.mapping import maps
+from allrail.errors import InputError, did_you_mean
+from allrail.layouts.layout import Job, Layout
+from allrail.layouts.mapping import maps, numberings
+from allrail.layouts.tools import ANY, TOOLS
 
 _MICRO = (1, 2, 4, 8)
 _CONTEXT = (1, 2, 4, 8, 16)
 _TOKENS = 4_096
 """Tokens of a sample that a rank keeps at least where samples are cut."""
+_SHARES = "replicas share the samples of a step evenly"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,148 +71,8 @@ SCHEDULES = (
 )
 """What is tried; GPipe keeps more than 1F1B and takes as long."""
 
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What is to be trained on what.
-
-    Attributes:
-        model: As `workload.model` has it.
-        fabric: As `fabric` has it.
-        npus: How many train.
-        inner: NPUs of the innermost dimension.
-        global_batch: Samples of a step.
-        compute: As `workload.compute` has it.
-        precision: Of parameters and activations.
-        sequence: Tokens of a sample; None: the model's own.
-        dimensions: Sizes of all dimensions, innermost first; empty: no other mapping is tried.
-    """
-
-    model: Any
-    fabric: Any
-    npus: int
-    inner: int
-    global_batch: int
-    compute: dict[str, Any]
-    precision: str
-    sequence: int | None = None
-    dimensions: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """A way to cut a job.
-
-    Attributes:
-        tp: Tensor parallelism, with sequence parallelism.
-        pp: Pipeline stages.
-        cp: Context parallelism.
-        ep: Expert parallelism.
-        dp: Replicas.
-        zero: The ZeRO stage.
-        virtual: Pieces of the model a stage; above 1 the pipeline is interleaved.
-        micro: Samples of a microbatch.
-        schedule: Of the pipeline, where it is not the one that `virtual` says.
-        head: How many layers the embedding and the head count as where layers are shared out.
-        shard: Over how many replicas states are cut; 0: over all.
-        inside: Which degree lies inside of all others but `tp`; empty: as the core has them.
-    """
-
-    tp: int
-    pp: int
-    cp: int
-    ep: int
-    dp: int
-    zero: int
-    virtual: int
-    micro: int
-    schedule: str = ""
-    head: int = 0
-    shard: int = 0
-    inside: str = ""
-
-    @property
-    def name(self) -> str:
-        """In tables."""
-        degrees = (("tp", self.tp), ("cp", self.cp), ("ep", self.ep), ("pp", self.pp))
-        words = [f"{axis}{size}" for axis, size in degrees if size > 1]
-        words.append(f"dp{self.dp}")
-        if self.virtual > 1:
-            words.append(f"v{self.virtual}")
-        if self.schedule:
-            words.append(self.schedule)
-        if self.head:
-            words.append(f"head{self.head}")
-        if self.zero:
-            words.append(f"zero{self.zero}")
-        if self.shard:
-            words.append(f"shard{self.shard}")
-        if self.inside:
-            words.append(f"{self.inside}-inside")
-        return ",".join([*words, f"mb{self.micro}"])
-
-    def microbatches(self, job: Job) -> int:
-        """Return how many a replica has in a step.
-
-        Args:
-            job: What is cut.
-        """
-        return job.global_batch // (self.dp * self.ep * self.micro)
-
-    def workload(self, job: Job, *, recompute: str, microbatches: int) -> dict[str, Any]:
-        """Return what of a workload is this layout's: `batch_per_replica` and `parallelism`.
-
-        Args:
-            job: What is cut.
-            recompute: What the backward pass computes again.
-            microbatches: Of a replica.
-        """
-        parallelism: dict[str, Any] = {
-            "tp": self.tp,
-            "pp": self.pp,
-            "cp": self.cp,
-            "ep": self.ep,
-            "dp": self.dp,
-            "sp": self.tp > 1,
-            "zero": self.zero,
-            "microbatches": microbatches,
-            "recompute": recompute,
-        }
-        if self.virtual > 1:
-            parallelism |= {"schedule": "interleaved", "virtual_stages": self.virtual}
-        if self.schedule:
-            parallelism["schedule"] = self.schedule
-        if self.head == 1:
-            parallelism["ends_as_layers"] = True
-        elif self.head:
-            layers = int(job.model["transformer"]["layers"])
-            parallelism["stages"] = _stages(layers, self.pp * self.virtual, self.head)
-        if self.shard:
-            parallelism["shard"] = self.shard
-        if self.inside:
-            degrees = {"tp": self.tp, "cp": self.cp, "ep": self.ep, "pp": self.pp, "dp": self.dp}
-            parallelism["map"] = maps(degrees, job.dimensions, job.npus)[self.inside]
-        return {"batch_per_replica": self.micro * microbatches, "parallelism": parallelism}
-
-    def scenario(self, job: Job, *, recompute: str, microbatches: int) -> dict[str, Any]:
-        """Return the scenario of a step with so many microbatches.
-
-        Args:
-            job: What is cut.
-            recompute: What the backward pass computes again.
-            microbatches: Of a replica.
-        """
-        workload: dict[str, Any] = {
-            "model": job.model,
-            **self.workload(job, recompute=recompute, microbatches=microbatches),
-            "precision": job.precision,
-            "compute": {**job.compute, "must_fit": True},
-        }
-        if job.precision in ("bf16", "fp16"):
-            workload["gradient_precision"] = "fp32"
-        if job.sequence is not None:
-            workload["sequence_length"] = job.sequence
-        return {"schema_version": 1, "fabric": job.fabric, "workload": workload}
+_NAMED = (Schedule("gpipe"), Schedule("chimera", even=True))
+"""What is tried where it is asked for alone."""
 
 
 @dataclass(slots=True)
@@ -228,23 +92,79 @@ def space(job: Job, sizes: dict[str, Any]) -> Space:
     """Return all layouts of a job, and why others cannot be.
 
     Args:
-        job: What is cut.
+        job: What is cut, by which tool, and what of it is fixed.
         sizes: Of its transformer: `layers`, `heads`, `sequence_length`, `experts`.
 
     Raises:
         InputError: There is none.
     """
+    _check_degrees(job)
     found = Space()
     for degrees in _degrees(job, sizes, found.refused):
-        found.layouts.extend(_kinds(job, sizes, degrees, found.refused))
+        for layout in _kinds(job, sizes, degrees, found.refused):
+            if lacks(job, layout):
+                found.refused[f"{TOOLS[job.tool].title} has not what they need"] += 1
+            else:
+                found.layouts.append(layout)
     if not found.layouts:
-        raise InputError(
-            "no layout gives every replica as many samples",
-            source="--global-batch",
-            value=str(job.global_batch),
-            hint=f"a multiple of {job.npus} suits every layout, smaller powers of two suit some",
-        )
+        raise _nothing(job, found.refused)
     return found
+
+
+def _check_degrees(job: Job) -> None:
+    """Refuse fixed degrees that do not divide the NPUs."""
+    axes = [job.fixed.get(axis, 1) for axis in ("tp", "cp", "ep", "pp", "dp")]
+    if job.npus % prod(axes):
+        raise _no_degrees(job)
+
+
+def _no_degrees(job: Job) -> InputError:
+    return InputError(
+        "no layout has these degrees",
+        source="--fix",
+        value=",".join(f"{key}={value}" for key, value in job.fixed.items()),
+        hint=f"tp * cp * ep * pp * dp are the {job.npus:,} NPUs of --npus",
+    )
+
+
+def lacks(job: Job, layout: Layout, *, recompute: str | None = None, tool: str = "") -> str:
+    """Return what of a layout a tool has not; empty if it has all.
+
+    Args:
+        job: What is cut.
+        layout: How.
+        recompute: What is computed again; None: what the tool has.
+        tool: Which; the job's if empty.
+    """
+    name = tool or job.tool
+    if name == ANY:
+        return ""
+    own = layout.workload(job, recompute=recompute or "none", microbatches=layout.micro)
+    workload = {"precision": job.precision, "compute": job.compute, **own}
+    inside = numberings(own["parallelism"], job.dimensions, job.npus)
+    return TOOLS[name].lacks(workload, sizes=job.sizes, numberings=inside)
+
+
+def _nothing(job: Job, refused: Counter[str]) -> InputError:
+    """Why no layout is left."""
+    shares = refused.pop(_SHARES, 0)
+    if refused and (job.fixed or job.tool != ANY):
+        [(why, _)] = refused.most_common(1)
+        asked = ",".join(f"{key}={value}" for key, value in job.fixed.items())
+        return InputError(
+            f"no layout is left: {why}",
+            source="--fix" if asked else "--for",
+            value=asked or job.tool,
+            hint="fix less" if asked else "leave it out: `any` tool is then taken",
+        )
+    if job.fixed and not shares:
+        return _no_degrees(job)
+    return InputError(
+        "no layout gives every replica as many samples",
+        source="--global-batch",
+        value=str(job.global_batch),
+        hint=f"a multiple of {job.npus} suits every layout, smaller powers of two suit some",
+    )
 
 
 _Degrees = tuple[int, int, int, int, int]
@@ -254,27 +174,35 @@ def _degrees(job: Job, sizes: dict[str, Any], refused: Counter[str]) -> Iterator
     layers, heads = int(sizes["layers"]), int(sizes["heads"])
     tokens = job.sequence or int(sizes.get("sequence_length") or 0)
     experts = int((sizes.get("experts") or {}).get("count") or 1)
-    for tp in _divisors(job.npus):
-        if tp > job.inner:
-            break
+    fixed = job.fixed
+    for tp in _one_of(fixed, "tp", [tp for tp in _divisors(job.npus) if tp <= job.inner]):
         if heads % tp:
             refused["tensor parallelism divides the heads"] += 1
             continue
-        for pp in _divisors(job.npus // tp):
+        if job.npus % tp:
+            continue
+        for pp in _one_of(fixed, "pp", _divisors(job.npus // tp)):
             if pp > layers:
                 refused["more stages than layers"] += 1
                 continue
-            for cp in _CONTEXT:
-                if (cp > 1 and tokens // cp < _TOKENS) or job.npus % (tp * pp * cp):
+            usual = [cp for cp in _CONTEXT if cp == 1 or tokens // cp >= _TOKENS]
+            for cp in _one_of(fixed, "cp", usual):
+                if job.npus % (tp * pp * cp):
                     continue
                 replicas = job.npus // (tp * pp * cp)
                 if job.global_batch % replicas:
-                    refused["replicas share the samples of a step evenly"] += 1
+                    refused[_SHARES] += 1
                     continue
-                for ep in _divisors(min(experts, replicas)):
+                for ep in _one_of(fixed, "ep", _divisors(min(experts, replicas))):
                     if experts % ep or replicas % ep:
                         continue
-                    yield tp, pp, cp, ep, replicas // ep
+                    if fixed.get("dp", replicas // ep) == replicas // ep:
+                        yield tp, pp, cp, ep, replicas // ep
+
+
+def _one_of(fixed: Mapping[str, Any], key: str, usual: Sequence[int]) -> Sequence[int]:
+    """What is tried: what is fixed, or the usual."""
+    return [fixed[key]] if key in fixed else usual
 
 
 def _kinds(
@@ -284,11 +212,12 @@ def _kinds(
     layers, samples = int(sizes["layers"]), job.global_batch // (dp * ep)
     axes = {"tp": tp, "cp": cp, "ep": ep, "pp": pp, "dp": dp}
     mappings = ("", *maps(axes, job.dimensions, job.npus))
-    for micro in _MICRO:
+    schedules = _schedules(job.fixed) if pp > 1 else SCHEDULES[:1]
+    for micro in _one_of(job.fixed, "micro_batch", _MICRO):
         if samples % micro:
             refused["microbatches share the samples of a replica evenly"] += 1
             continue
-        for schedule in SCHEDULES if pp > 1 else SCHEDULES[:1]:
+        for schedule in schedules:
             if why := schedule.refuses(pp, samples // micro, layers) if pp > 1 else "":
                 refused[why] += 1
                 continue
@@ -300,15 +229,47 @@ def _kinds(
                         yield Layout(tp, pp, cp, ep, dp, *known)
 
 
+def _schedules(fixed: Mapping[str, Any]) -> list[Schedule]:
+    """Those that are tried: of what is fixed, or the usual."""
+    name, virtual = fixed.get("schedule"), fixed.get("virtual_stages")
+    if name is None:
+        known = list(SCHEDULES)
+    else:
+        known = [one for one in (*SCHEDULES, *_NAMED) if one.name == name]
+        if not known:
+            names = list(dict.fromkeys(one.name for one in (*SCHEDULES, *_NAMED)))
+            raise InputError(
+                "no such schedule of a pipeline",
+                source="--fix",
+                value=f"schedule={name}",
+                hint=did_you_mean(str(name), names),
+            )
+    if virtual is None:
+        return known
+    found = [one for one in known if one.virtual == virtual]
+    if found or virtual == 1:
+        return found
+    # As many pieces as nobody tries unasked, of what has pieces.
+    pieces = [one for one in known if one.virtual > 1]
+    return list(dict.fromkeys(replace(one, virtual=virtual) for one in pieces))
+
+
 def _zero(job: Job, degrees: _Degrees) -> Iterator[tuple[int, int]]:
     """(stage, replicas that share states) that are tried."""
     tp, pp, cp, ep, dp = degrees
     replicas = dp * ep * cp
+    zero, shard = job.fixed.get("zero"), job.fixed.get("shard")
+    if zero is not None or shard is not None:
+        stages = (1, 2, 3) if zero is None else (zero,)
+        for stage in stages if replicas > 1 else (0,):
+            yield stage, shard if stage and shard and shard < replicas else 0
+        return
     yield 0, 0
     if replicas == 1:
         return
-    for zero in (1, 2, 3) if pp == 1 else (1,):
-        yield zero, 0
+    staged = TOOLS[job.tool].sharded if job.tool in TOOLS else (0, 1)
+    for stage in (1, 2, 3) if pp == 1 else staged[1:]:
+        yield stage, 0
     near = job.inner // tp
     if pp == 1 and ep == 1 and 1 < near < replicas and replicas % near == 0:
         yield 3, near
@@ -324,14 +285,6 @@ def _heads(sizes: dict[str, Any], layers: int, pieces: int) -> tuple[int, ...]:
     if worth > 1 and (layers + worth) // pieces > worth:
         found.append(worth)
     return tuple(found)
-
-
-def _stages(layers: int, pieces: int, head: int) -> list[int]:
-    """How many layers each piece has, where the head takes the place of so many of the last."""
-    places = layers + head
-    counts = [places // pieces + (k < places % pieces) for k in range(pieces)]
-    counts[-1] -= head
-    return counts
 
 
 def _divisors(count: int) -> list[int]:

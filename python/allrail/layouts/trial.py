@@ -9,20 +9,52 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from allrail import _core
 from allrail.errors import InputError
-from allrail.layouts.space import Job, Layout
+from allrail.layouts.layout import Job
 from allrail.many import Progress, of_core
-from allrail.scenario import Scenario, load_scenario
+from allrail.scenario import Fabric, GraphFabric, Scenario, load_scenario
 from allrail.scenario.dimensions import dimensions_of
 from allrail.steady import of_all, simulated_counts
 from allrail.training import of_training
 
-RECOMPUTED = ("none", "selective", "full")
+RECOMPUTED = ("none", "selective", "alternate", "full")
 """From the least to the most."""
+
+
+class Cut(Protocol):
+    """A way to cut a job: a `Layout`, or one that somebody has written (`Given`)."""
+
+    @property
+    def name(self) -> str:
+        """In tables."""
+        ...
+
+    @property
+    def kinds(self) -> int:
+        """How many kinds of parallelism it has."""
+        ...
+
+    @property
+    def pp(self) -> int:
+        """Stages of its pipeline."""
+        ...
+
+    def microbatches(self, job: Job) -> int:
+        """Return how many a replica has in a step."""
+        ...
+
+    def workload(self, job: Job, *, recompute: str, microbatches: int) -> dict[str, Any]:
+        """Return what of a workload is this cut's."""
+        ...
+
+    def scenario(self, job: Job, *, recompute: str, microbatches: int) -> dict[str, Any]:
+        """Return the scenario of a step."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +66,14 @@ class Bounded:
         recompute: The least that fits.
         bound_s: No simulated step is shorter; 0 where nothing is known.
         memory_gb: Of the fullest NPU.
+        capacity_gb: What an NPU has; None where nobody says it.
     """
 
-    layout: Layout
+    layout: Cut
     recompute: str
     bound_s: float
     memory_gb: float
+    capacity_gb: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +82,11 @@ class TooLarge:
 
     Attributes:
         layout: Which.
-        needed: Bytes that its fullest NPU needs at least.
+        needed: Bytes that its fullest NPU holds, as `memory_gb` of others.
         capacity: Bytes that an NPU has.
     """
 
-    layout: Layout
+    layout: Cut
     needed: int
     capacity: int
 
@@ -69,15 +103,17 @@ class Ranked:
         memory_gb: Of the fullest NPU.
         lost: Shares of the step by what is not computing, the largest first.
         binding: The dimension that works most of the time, and how much of it.
+        capacity_gb: What an NPU has; None where nobody says it.
     """
 
-    layout: Layout
+    layout: Cut
     recompute: str
     step_s: float
     tokens_per_s_per_npu: float
     memory_gb: float
     lost: tuple[tuple[str, float], ...]
     binding: tuple[str, float]
+    capacity_gb: float | None = None
 
     @property
     def why(self) -> str:
@@ -94,7 +130,7 @@ class Ranked:
 class Trials:
     """Bounds and simulations of a job's layouts."""
 
-    def __init__(self, job: Job, first: Layout) -> None:
+    def __init__(self, job: Job, first: Cut) -> None:
         """Read the job's scenario once.
 
         Args:
@@ -107,8 +143,31 @@ class Trials:
         self.job = job
         count = first.microbatches(job)
         tree = first.scenario(job, recompute=RECOMPUTED[0], microbatches=count)
-        self._scenario: Scenario = of_training(load_scenario(tree))
+        self._scenario: Scenario = of_training(load_scenario(tree, sets=job.sets))
         self._base = json.loads(self._scenario.to_json())
+        # What `--set` says of `parallelism` beside the layout.
+        before = set(first.workload(job, recompute="none", microbatches=count)["parallelism"])
+        said = (self._base["workload"].get("parallelism") or {}).items()
+        self._kept = {key: value for key, value in said if key not in before and job.sets}
+
+    @property
+    def fabric(self) -> Fabric | GraphFabric:
+        """The network, with what `--set` changes of it."""
+        return self._scenario.fabric
+
+    def on(self, fabric: Fabric) -> Trials:
+        """Return the same on another network of the same sizes.
+
+        Args:
+            fabric: The network.
+        """
+        other = copy(self)
+        other._scenario = self._scenario.model_copy(update={"fabric": fabric})
+        other._base = {
+            **self._base,
+            "fabric": json.loads(other._scenario.to_json())["fabric"],
+        }
+        return other
 
     @property
     def dimensions(self) -> tuple[int, ...]:
@@ -117,7 +176,7 @@ class Trials:
         return tuple(one.size for one in sizes)
 
     def bounds(
-        self, layouts: Sequence[Layout], recompute: str, *, progress: Progress | None = None
+        self, layouts: Sequence[Cut], recompute: str, *, progress: Progress | None = None
     ) -> list[Bounded | TooLarge | InputError]:
         """Return what is known of layouts without a simulation.
 
@@ -135,23 +194,28 @@ class Trials:
             if isinstance(tree, InputError):
                 found.append(tree)
                 continue
-            memory = tree["memory"]
-            if memory["fits"] is False:
-                found.append(TooLarge(layout, memory["needed"], memory["capacity"]))
+            held, capacity = tree["memory_per_npu_bytes"], tree["memory"]["capacity"]
+            if capacity is not None and held > (1 - self.job.headroom) * capacity:
+                found.append(TooLarge(layout, held, capacity))
                 continue
             bound_s = (tree["bound_step_time_us"] or 0.0) / 1e6
-            memory_gb = tree["memory_per_npu_bytes"] / 1e9
-            found.append(Bounded(layout, recompute, bound_s, memory_gb))
+            has = None if capacity is None else capacity / 1e9
+            found.append(Bounded(layout, recompute, bound_s, held / 1e9, has))
         return found
 
     def simulate(
-        self, some: Sequence[Bounded], *, schedules: Sequence[dict[str, Any]] | None = None
+        self,
+        some: Sequence[Bounded],
+        *,
+        schedules: Sequence[dict[str, Any]] | None = None,
+        progress: Progress | None = None,
     ) -> list[Ranked | InputError]:
         """Simulate layouts.
 
         Args:
             some: Which.
             schedules: For each what differs from the scenario's schedule; nothing if None.
+            progress: Told how many are done.
         """
         own = schedules or [{}] * len(some)
         counts = [
@@ -162,7 +226,7 @@ class Trials:
             for one, both, schedule in zip(some, counts, own, strict=True)
             for count in both
         ]
-        told = _core.simulate_training_many(texts, None, None)
+        told = _core.simulate_training_many(texts, None, progress)
         results = [of_core(text, self._scenario) for text in told]
         outcomes: list[Ranked | InputError] = []
         at = 0
@@ -174,9 +238,11 @@ class Trials:
         return outcomes
 
     def _text(
-        self, layout: Layout, recompute: str, count: int, schedule: dict[str, Any] | None = None
+        self, layout: Cut, recompute: str, count: int, schedule: dict[str, Any] | None = None
     ) -> str:
         own = layout.workload(self.job, recompute=recompute, microbatches=count)
+        if self._kept:
+            own["parallelism"] = self._kept | own["parallelism"]
         tree = {**self._base, "workload": {**self._base["workload"], **own}}
         if schedule:
             tree["schedule"] = {**tree["schedule"], **schedule}
@@ -210,4 +276,5 @@ def _ranked(job: Job, one: Bounded, results: list[Any], counts: tuple[int, ...])
         one.memory_gb,
         tuple(lost),
         (busiest["name"], busiest["busy_fraction"]),
+        one.capacity_gb,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Self
 
 from pydantic import Field
@@ -38,6 +39,19 @@ class Fabric(keys.Fabric):
         return self.model_copy(
             update={"dimensions": tuple(_slower(one, factor) for one in self.dimensions)}
         )
+
+    def carrying(self, parts: Sequence[float]) -> Self:
+        """Return it with a part of each dimension's bandwidth; latencies stay.
+
+        Args:
+            parts: Above 0, the innermost dimension first.
+        """
+        dimensions = []
+        for one, part in zip(self.dimensions, parts, strict=True):
+            bandwidth = parse_quantity("bandwidth", one.bandwidth)
+            update = {"bandwidth": f"{round(8 * bandwidth * part)} b/s"}
+            dimensions.append(one.model_copy(update=update))
+        return self.model_copy(update={"dimensions": tuple(dimensions)})
 
 
 def _slower(dimension: keys.Dimension, factor: float) -> keys.Dimension:

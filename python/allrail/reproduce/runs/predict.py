@@ -13,7 +13,6 @@ from typing import Any
 
 from allrail import _core
 from allrail.errors import InputError
-from allrail.layouts import RECOMPUTED
 from allrail.many import of_core
 from allrail.reproduce.runs.layout import Layout, layout_of, visited_nodes, why_no_layout
 from allrail.reproduce.runs.machine import Machine, device_of, machine_of, slowest
@@ -25,6 +24,9 @@ from allrail.scenario import load_scenario
 from allrail.steady import of_all, simulated_counts
 from allrail.training import of_training, simulate_training
 from allrail.training_result import Memory, TrainingResult
+
+RECOMPUTED = ("none", "selective", "full")
+"""What the software of these runs has, from the least to the most."""
 
 SLOWED = 0.1
 """How much longer computing takes beside a collective: NCCL's kernels take about a tenth of an

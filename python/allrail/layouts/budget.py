@@ -1,0 +1,43 @@
+"""How long a search may take, and what ends it before."""
+
+from __future__ import annotations
+
+import time
+
+
+class Stopped(Exception):  # noqa: N818, it is no mistake
+    """The time is over; its text says so."""
+
+
+class Budget:
+    """Seconds from now on; without a limit where None."""
+
+    def __init__(self, seconds: float | None) -> None:
+        self._seconds = seconds
+        self._started = time.monotonic()
+
+    @property
+    def used(self) -> float:
+        """The part that is over; 0 without a limit."""
+        if self._seconds is None:
+            return 0.0
+        return (time.monotonic() - self._started) / max(self._seconds, 1e-9)
+
+    @property
+    def words(self) -> str:
+        """What ended it."""
+        return f"the time budget of {self._seconds:g} s is over"
+
+    def look(self, done: int, total: int) -> None:
+        """Stop what is under way if the time is over.
+
+        Args:
+            done: Ignored; it is called as progress is.
+            total: The same.
+
+        Raises:
+            Stopped: It is.
+        """
+        del done, total
+        if self.used > 1:
+            raise Stopped(self.words)

@@ -1,0 +1,317 @@
+"""What `allrail plan --model` recommends, for which tool, of what is asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+import yaml
+
+from allrail import simulate_training
+from allrail.apply import apply
+from allrail.errors import InputError
+from allrail.layouts import (
+    TOOLS,
+    Job,
+    Layout,
+    Ranked,
+    Trials,
+    folded,
+    parse_fixed,
+    pessimistic,
+    read_given,
+    recommended,
+    score,
+    search,
+    space,
+    tools_of,
+    why_it_loses,
+)
+from allrail.layouts.budget import Budget
+from allrail.layouts.search import recomputations
+from allrail.scenario import load_fabric
+
+SIZES = {"layers": 4, "heads": 8, "hidden": 256, "vocabulary": 1000, "sequence_length": 512}
+LARGE = {**SIZES, "layers": 24, "hidden": 4096, "heads": 32, "sequence_length": 8192}
+SWITCHES = [
+    {"kind": "switch", "size": 4, "bandwidth": "300 GB/s", "latency": "2 us"},
+    {"kind": "switch", "size": 4, "bandwidth": "25 GB/s", "latency": "5 us"},
+]
+SMALL = ["--model", "gpt2", "--fabric", "dgx-a100", "--npus", "8", "--device", "a100"]
+
+
+def a_job(sizes=SIZES, **more):
+    known = {
+        "model": {"transformer": sizes, "name": "small"},
+        "fabric": {"dimensions": SWITCHES},
+        "npus": 16,
+        "inner": 4,
+        "global_batch": 64,
+        "compute": {"device": "a100"},
+        "precision": "bf16",
+        "dimensions": (4, 4),
+    }
+    return Job(**known | more)
+
+
+def found_of(job, **more):
+    return search(job, space(job, job.model["transformer"]).layouts, **more)
+
+
+def ranked(step_s, memory_gb, **degrees):
+    layout = Layout(
+        **{"tp": 1, "pp": 1, "cp": 1, "ep": 1, "dp": 1, "zero": 0, "virtual": 1, "micro": 1}
+        | degrees
+    )
+    return Ranked(layout, "none", step_s, 1 / step_s, memory_gb, (), ("dim1", 0.5))
+
+
+def test_of_the_fastest_the_fewest_kinds_then_the_least_memory_is_recommended():
+    kinds = ranked(1.0, 10, cp=2, dp=4)
+    one = ranked(1.009, 60, dp=8)
+    less = ranked(1.005, 50, dp=8, zero=3)
+    slow = ranked(1.02, 5, dp=8, zero=2)
+    assert recommended([kinds, one, less, slow]) is less
+    assert recommended([kinds, one, slow]) is one
+    assert recommended([kinds, slow]) is kinds
+
+
+def test_layouts_that_are_one_but_for_their_name_share_a_row():
+    first, same = ranked(1.0, 10, dp=8), ranked(1.0, 10, dp=8, head=1)
+    other = ranked(1.0, 11, dp=8, zero=1)
+    rows = folded([same, other, first], lambda _: ())
+    assert [(row.ranked, row.others) for row in rows] == [(first, (same,)), (other, ())]
+    # Not where different tools can do them.
+    apart = folded([same, first], lambda one: (one.layout.name,))
+    assert len(apart) == 2
+
+
+def test_what_is_ranked_leaves_the_headroom_free():
+    for headroom in (0.05, 0.3):
+        job = a_job(LARGE, global_batch=128, headroom=headroom)
+        found = found_of(job, top=3)
+        capacity = found.ranked[0].capacity_gb
+        fitting = (*found.ranked, *found.pruned)
+        assert fitting
+        assert all(one.memory_gb <= (1 - headroom) * capacity for one in fitting)
+        assert all(one.needed / 1e9 > (1 - headroom) * capacity for one in found.too_large)
+
+
+def test_only_recomputation_that_saves_something_is_tried():
+    fused = a_job(LARGE)
+    layouts = space(fused, LARGE).layouts
+    assert recomputations(fused, Trials(fused, layouts[0]), layouts) == [
+        "none",
+        "alternate",
+        "full",
+    ]
+    unfused = a_job(LARGE, compute={"device": "a100", "attention": "unfused"})
+    assert recomputations(unfused, Trials(unfused, layouts[0]), layouts)[:2] == [
+        "none",
+        "selective",
+    ]
+    megatron = a_job(LARGE, tool="megatron")
+    assert "alternate" not in recomputations(megatron, Trials(megatron, layouts[0]), layouts)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_tool_gets_only_what_apply_writes_files_for(tool, tmp_path):
+    job = a_job(tool=tool, model={"transformer": SIZES, "name": "gpt2"})
+    found = found_of(job, top=2)
+    for one in found.ranked[:2]:
+        assert tool in tools_of(job, one)
+        count = one.layout.microbatches(job)
+        tree = one.layout.scenario(job, recompute=one.recompute, microbatches=count)
+        [written] = apply(tree, tmp_path / one.layout.name, targets=[tool])
+        assert written.files
+
+
+def test_what_is_fixed_is_in_every_layout():
+    fixed = parse_fixed(["tp=2,pp=2", "mb=4,zero=1"])
+    assert fixed == {"tp": 2, "pp": 2, "micro_batch": 4, "zero": 1}
+    found = space(a_job(fixed=fixed), SIZES).layouts
+    assert {(one.tp, one.pp, one.micro, one.zero) for one in found} == {(2, 2, 4, 1)}
+    # Beyond what is tried unasked: two machines share a layer, states are cut in a pipeline.
+    wide = space(a_job(fixed={"tp": 8}), SIZES).layouts
+    assert {one.tp for one in wide} == {8}
+    assert space(a_job(fixed={"zero": 3, "pp": 2}), SIZES).layouts
+    three = space(a_job(fixed={"schedule": "gpipe", "pp": 4}), SIZES).layouts
+    assert {one.schedule for one in three} == {"gpipe"}
+
+
+@pytest.mark.parametrize(
+    ("fixed", "said"),
+    [("tp=0", "whole number"), ("tpp=2", "`tp`"), ("tp", "no value"), ("zero=x", "whole number")],
+)
+def test_what_cannot_be_fixed_is_refused(fixed, said):
+    with pytest.raises(InputError) as error:
+        parse_fixed([fixed])
+    assert said in f"{error.value} {error.value.hint}"
+
+
+def test_fixed_degrees_that_make_no_layout_are_told():
+    with pytest.raises(InputError, match="degrees"):
+        space(a_job(fixed={"dp": 3}), SIZES)
+    with pytest.raises(InputError, match="heads"):
+        space(a_job(fixed={"tp": 16}), SIZES)
+    with pytest.raises(InputError, match="DDP"):
+        space(a_job(fixed={"tp": 2}, tool="ddp"), SIZES)
+    with pytest.raises(InputError, match="recompute"):
+        found_of(a_job(fixed={"recompute": "alternate"}, tool="megatron"))
+
+
+def test_a_layout_of_one_s_own_is_judged_beside_the_best(tmp_path):
+    job = a_job()
+    best = found_of(job, top=1).ranked[0]
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({"tp": 4, "sp": True, "pp": 4, "micro_batch": 1}))
+    mine = score(job, read_given(path, job))
+    count = 64
+    own = {"tp": 4, "sp": True, "pp": 4, "dp": 1, "microbatches": count}
+    tree = best.layout.scenario(job, recompute="none", microbatches=1)
+    tree["workload"] |= {"batch_per_replica": 64, "parallelism": own}
+    assert mine.step_s == pytest.approx(simulate_training(tree).step_time_us / 1e6, rel=0.03)
+    assert mine.step_s > best.step_s
+    assert why_it_loses(mine, best)
+    # The best one's own scenario is as good as it is.
+    count = best.layout.microbatches(job)
+    tree = best.layout.scenario(job, recompute=best.recompute, microbatches=count)
+    path.write_text(yaml.safe_dump(tree))
+    same = score(job, read_given(path, job))
+    assert same.step_s == best.step_s
+    assert same.memory_gb == best.memory_gb
+
+
+def test_a_layout_that_does_not_fit_is_judged_too(tmp_path):
+    job = a_job({**LARGE, "layers": 96}, global_batch=16)
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump({"parallelism": {"dp": 16}, "micro_batch": 1}))
+    mine = score(job, read_given(path, job))
+    assert mine.memory_gb > mine.capacity_gb
+
+
+@pytest.mark.parametrize(
+    ("tree", "said"),
+    [
+        ({"tp": 3}, "15 NPUs"),
+        ({"tp": 4, "micro_batch": 3}, "evenly"),
+        ({"tp": "four"}, "whole number"),
+        ([1], "mapping"),
+    ],
+)
+def test_a_layout_that_is_none_is_refused(tmp_path, tree, said):
+    path = tmp_path / "mine.yaml"
+    path.write_text(yaml.safe_dump(tree))
+    with pytest.raises(InputError, match=said):
+        read_given(path, a_job())
+
+
+def test_a_slower_network_takes_as_long_or_longer():
+    job = a_job()
+    found = found_of(job, top=3)
+    trials = Trials(job, found.ranked[0].layout)
+    network = pessimistic(trials, found.ranked[:3])
+    for one in found.ranked[:3]:
+        assert network.steps_s[one.layout.name] >= one.step_s
+    assert max(network.steps_s.values()) > min(one.step_s for one in found.ranked[:3])
+    measured = {"dimensions": SWITCHES, "error": 0.5}
+    job = a_job(fabric=measured)
+    slow = pessimistic(Trials(job, found.ranked[0].layout), found.ranked[:1])
+    assert "50 %" in slow.words
+
+
+def test_a_part_of_each_bandwidth_is_carried():
+    fabric = load_fabric("dgx-a100")
+    half = fabric.carrying([0.5, 1])
+    was, now = (one.dimensions[0].bandwidth for one in (fabric, half))
+    assert (was, now) == ("25 GB/s", f"{25 * 8 * 10**9 // 2} b/s")
+    assert half.dimensions[0].latency == fabric.dimensions[0].latency
+
+
+def test_a_budget_that_is_over_leaves_what_is_known():
+    job = a_job()
+    every = space(job, SIZES).layouts
+    found = search(job, every, budget=Budget(1e-9))
+    assert "is over" in found.stopped
+    assert found.ranked
+    seen = len(found.ranked) + len(found.left) + len(found.too_large) + len(found.refused)
+    assert seen + found.unseen == len(every)
+    assert not found.pruned
+    assert not search(job, every, top=1, budget=Budget(1e6)).stopped
+
+
+def test_overrides_are_of_every_layout_and_of_what_is_written(folder, allrail_cli):
+    sets = ["--set", "workload.optimizer=momentum", "--set", "workload.compute.memory=60 GB"]
+    sets += ["--set", "fabric.dimensions[0].bandwidth=100 GB/s"]
+    sets += ["--set", "workload.parallelism.overlap_gradients=false"]
+    told = allrail_cli("plan", *SMALL, *sets, "--top", "2", "--json", "--out", "best.yaml")
+    assert told.status == 0, told.stderr
+    found = json.loads(told.stdout)
+    assert {one["capacity_gb"] for one in found["ranked"]} == {60.0}
+    tree = yaml.safe_load((folder / "best.yaml").read_text())
+    assert tree["workload"]["optimizer"] == "momentum"
+    assert tree["workload"]["parallelism"]["overlap_gradients"] is False
+    assert tree["fabric"]["dimensions"][0]["bandwidth"] == "100 GB/s"
+    [best] = [one for one in found["ranked"] if one["name"] == found["recommended"]]
+    tuned = found["schedules"][0]
+    assert tuned["before_s"] == best["step_s"]
+    again = simulate_training(tree).step_time_us / 1e6
+    assert again == pytest.approx(tuned["step_s"], rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("workload.parallelism.tp=8", "`--fix tp=...`"),
+        ("workload.precision=fp16", "`--precision`"),
+        ("world=links", "leave it out"),
+    ],
+)
+def test_what_is_searched_is_not_overridden(allrail_cli, path, hint):
+    told = allrail_cli("plan", *SMALL, "--set", path)
+    assert told.status == 2
+    assert hint in told.stderr
+
+
+def test_rows_say_tools_memory_and_capacity(allrail_cli, folder):
+    (folder / "mine.yaml").write_text("tp: 4\nsp: true\n")
+    more = ["--precision", "fp16", "--launch", "eager", "--score", "mine.yaml", "--headroom", "10"]
+    told = allrail_cli("plan", *SMALL, *more, "--top", "3", "--schedules", "0")
+    assert told.status == 0, told.stderr
+    header, *rows = told.stdout.splitlines()
+    assert header.split()[6:9] == ["GB", "of_GB", "tools"]
+    assert sum("*" in row for row in rows if row[0] != "#") == 1
+    assert any(row.startswith("mine ") for row in rows)
+    assert any("10 % stay free" in row for row in rows)
+    assert any(row.startswith("# mine takes") for row in rows)
+
+
+def test_what_is_killed_shows_what_it_had(folder):
+    arguments = ["plan", "--model", "gpt3_175b", "--fabric", "dgx-h100", "--npus", "256"]
+    arguments += ["--global-batch", "512", "--exhaustive", "--json", "--out", "best.yaml"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "allrail", *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "RAYON_NUM_THREADS": "1"},
+    )
+    try:
+        until = time.monotonic() + 120
+        while not (folder / "best.yaml").exists() and time.monotonic() < until:
+            time.sleep(0.05)
+        assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        text, _ = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    found = json.loads(text)
+    assert process.returncode == 143
+    assert found["stopped"] == "terminated"
+    assert found["ranked"]
+    assert found["left"]
+    assert yaml.safe_load((folder / "best.yaml").read_text())["workload"]["model"] == "gpt3_175b"
