@@ -139,6 +139,114 @@ def test_megatron_flags_multiply_to_the_job(tmp_path):
     assert "--num-virtual-stages-per-pipeline-rank" not in flags
 
 
+def test_megatron_is_told_what_its_validation_asks_for(tmp_path):
+    flags = flags_of(text_of(LARGE, "megatron", tmp_path, "megatron.args"))
+    assert int(flags["--max-position-embeddings"]) >= int(flags["--seq-length"])
+    assert (flags["--rotary-base"], flags["--vocab-size"]) == ("500000", "128256")
+    assert "CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun" in (tmp_path / "megatron.args").read_text()
+    learned = {"workload.model": "gpt3_175b"}
+    flags = flags_of(text_of(LARGE, "megatron", tmp_path, "megatron.args", **learned))
+    assert flags["--position-embedding-type"] == "learned_absolute"
+    assert flags["--max-position-embeddings"] == "2048"
+    assert "--rotary-base" not in flags
+
+
+def test_positions_are_those_of_a_hugging_face_configuration(tmp_path):
+    config = {
+        "model_type": "llama",
+        "hidden_size": 2048,
+        "num_hidden_layers": 24,
+        "num_attention_heads": 32,
+        "num_key_value_heads": 8,
+        "intermediate_size": 5632,
+        "vocab_size": 32000,
+        "tie_word_embeddings": True,
+        "max_position_embeddings": 131072,
+        "rope_theta": 250000.0,
+        "rope_scaling": {"rope_type": "llama3", "factor": 16.0},
+    }
+    cut = {"workload.model": {"hugging_face": config}, "workload.sequence_length": 8192}
+    flags = flags_of(text_of(LARGE, "megatron", tmp_path, "megatron.args", **cut))
+    assert (flags["--max-position-embeddings"], flags["--seq-length"]) == ("131072", "8192")
+    assert (flags["--rotary-base"], flags["--rope-scaling-factor"]) == ("250000", "16.0")
+    assert "--untie-embeddings-and-output-weights" not in flags
+    # transformers 5 writes the base into an object of its own.
+    config["rope_parameters"] = {"rope_theta": 750000.0, "rope_type": "default"}
+    flags = flags_of(text_of(LARGE, "megatron", tmp_path, "megatron.args", **cut))
+    assert flags["--rotary-base"] == "750000"
+    assert "--use-rope-scaling" not in flags
+
+
+def test_experts_of_some_layers_and_of_one_choice_are_said_to_megatron(tmp_path):
+    cut = {
+        "workload.model": "llama4_maverick",
+        "workload.micro_batch": 1,
+        "workload.parallelism.ep": 8,
+    }
+    flags = flags_of(text_of(LARGE, "megatron", tmp_path, "megatron.args", **cut))
+    assert flags["--moe-layer-freq"] == "([0]*1+[1]*1)*24"
+    assert flags["--moe-router-pre-softmax"] is True
+
+
+@pytest.mark.parametrize(
+    ("precision", "summed", "flag"),
+    [
+        ("bf16", None, "--grad-reduce-in-bf16"),
+        ("bf16", "bf16", "--grad-reduce-in-bf16"),
+        ("bf16", "fp32", None),
+        ("fp16", "fp32", "--accumulate-allreduce-grads-in-fp32"),
+        ("fp16", None, None),
+        ("fp32", None, None),
+    ],
+)
+def test_gradients_travel_in_the_precision_that_was_simulated(tmp_path, precision, summed, flag):
+    workload = {**LARGE["workload"], "precision": precision, "gradient_precision": summed}
+    scenario = {**LARGE, "workload": {key: one for key, one in workload.items() if one}}
+    flags = flags_of(text_of(scenario, "megatron", tmp_path, "megatron.args"))
+    said = {"--grad-reduce-in-bf16", "--accumulate-allreduce-grads-in-fp32"} & set(flags)
+    assert said == ({flag} if flag else set())
+
+
+@pytest.mark.parametrize(
+    ("tool", "cut", "why"),
+    [
+        ("torchtitan", {"zero": 1}, "torchtitan has no `zero: 1`"),
+        ("torchtitan", {"zero": 2, "microbatches": 2}, "no `1f1b` of 2 microbatches over 4"),
+        ("torchtitan", {"zero": 0, "cp": 2}, "shares states over the ranks of `cp`"),
+        ("megatron", {"schedule": "zero_bubble"}, "Megatron-LM has no `schedule: zero_bubble`"),
+        (
+            "megatron",
+            {"schedule": "interleaved", "pp": 2, "overlap_messages": False},
+            "interleaves two stages with `overlap_messages` alone",
+        ),
+    ],
+)
+def test_a_layout_that_a_tool_would_refuse_gets_no_file(tmp_path, tool, cut, why):
+    sets = {f"workload.parallelism.{key}": value for key, value in cut.items()}
+    if "microbatches" in cut:
+        sets["workload.micro_batch"] = 8
+    with pytest.raises(InputError) as error:
+        apply(LARGE, tmp_path, targets=[tool], sets=sets)
+    assert why in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "why"),
+    [
+        ("bert_large", "has no `head: pretraining`"),
+        ("transformer_big", "trains decoders of words"),
+        ("resnet50", "trains transformers"),
+        ("gpt3_moe", "cuts no experts with biases over `tp`"),
+    ],
+)
+def test_a_model_that_megatron_does_not_build_gets_no_file(tmp_path, model, why):
+    layout = {"tp": 2 if "gpt3" in model else 1, "sp": "gpt3" in model, "dp": 64}
+    compute = {"device": "h100", "memory": "9 TB"}
+    scenario = {**LARGE, "workload": {"model": model, "parallelism": layout, "compute": compute}}
+    with pytest.raises(InputError, match=why):
+        apply(scenario, tmp_path, targets=["megatron"])
+
+
 def test_uneven_stages_are_a_layout_of_layers(tmp_path):
     cut = {"workload.parallelism.stages": [19, 21, 21, 19]}
     flags = flags_of(text_of(LARGE, "megatron", tmp_path, "megatron.args", **cut))
@@ -183,6 +291,55 @@ def test_torchtitan_flags_multiply_to_the_job(tmp_path):
     assert kept["--parallelism.fsdp_reshard_after_forward"] == "never"
 
 
+def configuration(**training):
+    """A `Trainer.Config` of torchtitan, as far as the function looks at it."""
+    return SimpleNamespace(
+        parallelism=SimpleNamespace(),
+        training=SimpleNamespace(**training),
+        compile=SimpleNamespace(),
+    )
+
+
+@pytest.mark.parametrize(("pp", "each"), [(1, 2), (4, 32)])
+def test_torchtitan_s_function_counts_batches_as_its_version_does(tmp_path, pp, each):
+    cut = {"workload.parallelism.zero": 2, "workload.parallelism.pp": pp}
+    cut |= {"workload.parallelism.dp": 64 // pp, "workload.global_batch": 2048 // pp}
+    made = {}
+    exec(text_of(LARGE, "torchtitan", tmp_path, "torchtitan_layout.py", **cut), made)
+    released = made["lay_out"](configuration(local_batch_size=8))  # 0.3.0
+    assert released.training.local_batch_size == each
+    assert released.training.global_batch_size == 2048 // pp
+    later = made["lay_out"](configuration())
+    assert not hasattr(later.training, "local_batch_size")
+    tokens = later.training.max_context_length
+    assert tokens == released.training.seq_len
+    assert later.training.num_tokens_per_train_step == tokens * 2048 // pp
+    assert later.training.num_tokens_per_microbatch_per_dp_rank == 2 * tokens
+    if pp > 1:
+        assert released.parallelism.pipeline_parallel_microbatch_size == 2
+        assert later.parallelism.num_pp_microbatches == each // 2
+
+
+def test_torchtitan_s_zero_bubble_has_one_stage_a_rank(tmp_path):
+    cut = {"workload.parallelism.schedule": "zero_bubble", "workload.parallelism.zero": 2}
+    flags = flags_of(text_of(LARGE, "torchtitan", tmp_path, "torchtitan.args", **cut))
+    assert flags["--parallelism.pipeline_parallel_schedule"] == "InterleavedZeroBubble"
+    text = (tmp_path / "torchtitan.args").read_text()
+    parts = text.split("module_fqns_per_model_part ")[1].splitlines()[0].split()
+    assert [part.count("layers.") for part in parts] == [20] * 4
+    # Releases up to 0.2 call the head otherwise.
+    assert parts[-1].endswith(",norm,output")
+    assert "'lm_head'" in (tmp_path / "torchtitan_layout.py").read_text()
+
+
+def test_what_old_releases_of_torchtitan_lack_is_said_to_new_ones(tmp_path):
+    cut = {"workload.parallelism.zero": 0}
+    (written,) = apply(LARGE, tmp_path, targets=["torchtitan"], sets=cut)
+    assert [path.name for path in written.files] == ["torchtitan_layout.py"]
+    text = written.files[0].read_text()
+    assert "up to 0.2 have no `zero: 0` beside `tp`, `cp` or `pp`" in text
+
+
 def test_torchtitan_s_function_changes_a_configuration(tmp_path):
     cut = {
         "workload.parallelism.stages": [19, 21, 21, 19],
@@ -192,9 +349,7 @@ def test_torchtitan_s_function_changes_a_configuration(tmp_path):
     text = text_of(LARGE, "torchtitan", tmp_path, "torchtitan_layout.py", **cut)
     made = {}
     exec(text, made)
-    config = SimpleNamespace(
-        parallelism=SimpleNamespace(), training=SimpleNamespace(), compile=SimpleNamespace()
-    )
+    config = configuration()
     assert made["lay_out"](config) is config
     training, ranks = config.training, config.parallelism
     assert training.num_tokens_per_train_step == 512 * training.max_context_length
@@ -209,9 +364,11 @@ def test_torchtitan_s_function_changes_a_configuration(tmp_path):
 
 
 def test_every_second_product_again_is_torchtitan_s_and_not_megatron_s(tmp_path):
-    cut = {"workload.parallelism.recompute": "alternate", "workload.parallelism.zero": 0}
+    cut = {"workload.parallelism.recompute": "alternate", "workload.parallelism.zero": 2}
     flags = flags_of(text_of(LARGE, "torchtitan", tmp_path, "torchtitan.args", **cut))
     assert flags["--activation_checkpoint.mode"] == "selective"
+    # Its own default repeats every second layer.
+    assert flags["--activation_checkpoint.selective_ac_option"] == "op"
     assert "= SelectiveAC.Config()" in (tmp_path / "torchtitan_layout.py").read_text()
     with pytest.raises(InputError, match="Megatron-LM has no `recompute: alternate`"):
         apply(LARGE, tmp_path, targets=["megatron"], sets=cut)

@@ -1,11 +1,16 @@
-"""Megatron-LM: the flags of a layout (names of its `arguments.py`, core 0.12 and later)."""
+"""Megatron-LM: the flags of a layout, as its `arguments.py` of August 2026 (core 0.19) takes them.
+
+What Megatron-LM refuses is in `layouts/tools.py`; what it is told of the model in
+`megatron_model.py`. A long test has Megatron-LM's own parser, validation and configurations read
+what is written here.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
-from allrail.apply.decision import Decision
+from allrail.apply import megatron_model
+from allrail.apply.decision import Decision, Inapplicable
 from allrail.layouts.tools import DP_INSIDE
 
 ABOUT = "the flags of Megatron-LM for the layout"
@@ -15,6 +20,16 @@ _RECIPES = {
     "fp8_tensorwise": ["--fp8-format hybrid", "--fp8-recipe tensorwise"],
     "mxfp8": ["--fp8-format e4m3", "--fp8-recipe mxfp8"],
     "nvfp4": ["--fp4-format e2m1", "--fp4-recipe nvfp4"],
+}
+_GRAPHS = {
+    # One graph of a whole step cannot look at a loss before it is over.
+    "graph": ["--cuda-graph-impl full_iteration", "--no-check-for-nan-in-loss-and-grad"],
+    "graphed_attention": ["--cuda-graph-impl transformer_engine", "--cuda-graph-modules attn"],
+}
+"""By `compute.launch`."""
+_OPTIMIZERS = {
+    "momentum": ["--optimizer sgd", "--sgd-momentum 0.9"],
+    "sgd": ["--optimizer sgd", "--sgd-momentum 0.0"],
 }
 _SHARDED = {2: "optim_grads", 3: "optim_grads_params"}
 
@@ -29,22 +44,37 @@ def files(decision: Decision) -> dict[str, str]:
         Inapplicable: Megatron-LM cannot do it.
     """
     decision.needs("megatron")
+    sizes = decision.transformer
+    if sizes is None:
+        raise Inapplicable("Megatron-LM trains transformers, and this model is given otherwise")
     sections = [
         ("ranks", _ranks(decision)),
         ("samples", _samples(decision)),
         ("pipeline", _pipeline(decision)),
         ("states of the optimizer", _states(decision)),
         ("computing", _computing(decision)),
-        ("the model", _model(decision)),
+        ("the model", megatron_model.flags(decision, sizes)),
     ]
+    before = "CUDA_DEVICE_MAX_CONNECTIONS=1 " if _wants_one_connection(decision) else ""
     lines = [
         decision.title(),
-        "# torchrun ... pretrain_gpt.py $(grep -v '^#' megatron.args)\n",
+        f"# {before}torchrun ... pretrain_gpt.py $(grep -v '^#' megatron.args) ...\n",
+        "# The last dots are yours: data, tokenizer, learning rate, --train-iters.\n",
     ]
     for name, flags in sections:
         if flags:
             lines += [f"# {name}\n", *(f"{flag}\n" for flag in flags)]
     return {"megatron.args": "".join(lines)}
+
+
+def _wants_one_connection(decision: Decision) -> bool:
+    """Whether kernels must start in the program's order.
+
+    Megatron-LM refuses to start otherwise before Blackwell, where layers or samples are cut and
+    Megatron-FSDP, which wants the opposite, is not used.
+    """
+    cut = decision.degrees["tp"] > 1 or decision.degrees["cp"] > 1
+    return cut and decision.parallelism["zero"] < 2
 
 
 def _ranks(decision: Decision) -> list[str]:
@@ -64,7 +94,20 @@ def _ranks(decision: Decision) -> list[str]:
         flags.append("--sequence-parallel")
     if parallelism["async_tp"]:
         flags.append("--tp-comm-overlap")
+    nodes = parallelism.get("expert_nodes")
+    if nodes:
+        flags += [
+            f"--moe-router-num-groups {_nodes_of_experts(decision)}",
+            f"--moe-router-group-topk {nodes}",
+        ]
     return flags
+
+
+def _nodes_of_experts(decision: Decision) -> int:
+    """Over how many places of the first dimension the experts of a layer lie."""
+    inner = int(decision.dimensions[0]["size"]) if decision.dimensions else 1
+    within = max(1, inner // (decision.degrees["tp"] * decision.degrees["cp"]))
+    return max(1, decision.degrees["ep"] // within)
 
 
 def _samples(decision: Decision) -> list[str]:
@@ -81,10 +124,14 @@ def _pipeline(decision: Decision) -> list[str]:
     if decision.degrees["pp"] == 1:
         return []
     parallelism = decision.parallelism
-    if decision.stages and decision.is_uneven:
-        return [f"--pipeline-model-parallel-layout {_layout(decision.layers)}"]
     flags = []
-    if parallelism["schedule"] == "interleaved":
+    interleaved = parallelism["schedule"] == "interleaved"
+    if interleaved and not parallelism["overlap_messages"]:
+        flags.append("--no-overlap-p2p-communication")
+    if decision.stages and decision.is_uneven:
+        ahead = int((decision.transformer or {}).get("next_tokens") or 0)
+        return [*flags, f"--pipeline-model-parallel-layout {_layout(decision.layers, ahead)}"]
+    if interleaved:
         flags.append(
             f"--num-virtual-stages-per-pipeline-rank {decision.pieces // decision.degrees['pp']}"
         )
@@ -96,9 +143,10 @@ def _pipeline(decision: Decision) -> list[str]:
     return flags
 
 
-def _layout(layers: Sequence[int]) -> str:
+def _layout(layers: Sequence[int], ahead: int) -> str:
+    """Blocks (t), what predicts further tokens (m), embedding (E) and loss (L) of each piece."""
     parts = ["t" * count for count in layers]
-    parts[0], parts[-1] = "E" + parts[0], parts[-1] + "L"
+    parts[0], parts[-1] = "E" + parts[0], parts[-1] + "m" * ahead + "L"
     return "|".join(parts)
 
 
@@ -108,7 +156,7 @@ def _states(decision: Decision) -> list[str]:
     flags = []
     if zero == 1:
         flags.append("--use-distributed-optimizer")
-        if parallelism["overlap_parameters"]:
+        if parallelism["overlap_parameters"] and parallelism["overlap_gradients"]:
             flags.append("--overlap-param-gather")
     if zero > 1:
         flags += [
@@ -123,8 +171,12 @@ def _states(decision: Decision) -> list[str]:
         flags.append(f"--num-distributed-optimizer-instances {decision.replicas // shard}")
     if parallelism["overlap_gradients"]:
         flags.append("--overlap-grad-reduce")
-    if (decision.workload.get("gradient_precision") or "") == "bf16":
+    precision = decision.workload["precision"]
+    summed = decision.workload.get("gradient_precision") or precision
+    if (precision, summed) == ("bf16", "bf16"):
         flags.append("--grad-reduce-in-bf16")
+    if (precision, summed) == ("fp16", "fp32"):
+        flags.append("--accumulate-allreduce-grads-in-fp32")
     return flags
 
 
@@ -135,6 +187,7 @@ def _computing(decision: Decision) -> list[str]:
     recipe = workload["compute"]["recipe"]
     if recipe != "plain":
         flags += _RECIPES[recipe]
+    flags += _OPTIMIZERS.get(workload["optimizer"], [])
     if parallelism["recompute"] == "full":
         flags += [
             "--recompute-granularity full",
@@ -143,75 +196,4 @@ def _computing(decision: Decision) -> list[str]:
         ]
     elif parallelism["recompute"] == "selective":
         flags += ["--recompute-granularity selective", "--recompute-modules core_attn"]
-    if decision.graphs:
-        flags.append("--cuda-graph-impl local")
-    return flags
-
-
-def _model(decision: Decision) -> list[str]:
-    sizes = decision.transformer
-    if sizes is None:
-        return []
-    flags = [
-        f"--num-layers {sizes['layers']}",
-        f"--hidden-size {sizes['hidden']}",
-        f"--num-attention-heads {sizes['heads']}",
-    ]
-    if sizes.get("feed_forward"):
-        flags.append(f"--ffn-hidden-size {sizes['feed_forward']}")
-    groups = sizes.get("kv_heads")
-    if groups and groups != sizes["heads"]:
-        flags += ["--group-query-attention", f"--num-query-groups {groups}"]
-    if sizes.get("gated"):
-        flags.append("--swiglu")
-    if sizes.get("norms", {}).get("parameters", 2) == 1:
-        flags.append("--normalization RMSNorm")
-    latent = sizes.get("latent")
-    if latent:
-        turned = latent.get("rotary", 0)
-        flags += [
-            "--multi-latent-attention",
-            *([f"--q-lora-rank {latent['query']}"] if latent.get("query") else []),
-            f"--kv-lora-rank {latent['key_value']}",
-            f"--qk-head-dim {sizes['head_size'] - turned}",
-            f"--qk-pos-emb-head-dim {turned}",
-            f"--v-head-dim {sizes['value_size']}",
-        ]
-    elif sizes.get("head_size"):
-        flags.append(f"--kv-channels {sizes['head_size']}")
-    if not any(sizes.get("biases", {"qkv": True}).values()):
-        flags.append("--disable-bias-linear")
-    if not sizes.get("positions") and not sizes.get("relative_positions"):
-        flags.append("--position-embedding-type rope")
-    if not sizes.get("tied"):
-        flags.append("--untie-embeddings-and-output-weights")
-    flags += [
-        f"--attention-dropout {sizes.get('dropout', 0)}",
-        f"--hidden-dropout {sizes.get('dropout', 0)}",
-    ]
-    if sizes.get("next_tokens"):
-        flags.append(f"--mtp-num-layers {sizes['next_tokens']}")
-    return flags + _experts(decision, sizes.get("experts"))
-
-
-def _experts(decision: Decision, experts: dict[str, Any] | None) -> list[str]:
-    if not experts:
-        return []
-    flags = [
-        f"--num-experts {experts['count']}",
-        f"--moe-router-topk {experts.get('top_k') or 1}",
-        "--moe-token-dispatcher-type alltoall",
-        "--moe-grouped-gemm",
-    ]
-    if experts.get("feed_forward"):
-        flags.append(f"--moe-ffn-hidden-size {experts['feed_forward']}")
-    if experts.get("shared"):
-        flags.append(f"--moe-shared-expert-intermediate-size {experts['shared']}")
-    dense = experts.get("first_dense")
-    if dense:
-        with_experts = int((decision.transformer or {})["layers"]) - dense
-        flags.append(f"--moe-layer-freq ([0]*{dense}+[1]*{with_experts})")
-    room = decision.parallelism.get("capacity_factor")
-    if room:
-        flags.append(f"--moe-expert-capacity-factor {room}")
-    return flags
+    return flags + _GRAPHS.get(workload["compute"]["launch"], [])

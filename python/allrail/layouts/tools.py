@@ -67,6 +67,8 @@ class Tool:
         launch: How its kernels get to the device (`workload.compute.launch`) if nobody says it.
         numberings: Of `PP_INSIDE` and `DP_INSIDE`: what it can make of ranks; matters where a
             pipeline and its replicas use different dimensions.
+        spread: The same with `ep`; None: as without.
+        lossy: Whether it has `compression` and `every`, which change what replicas exchange.
         rules: Says what it lacks that depends on several keys or on the model's sizes; empty if
             nothing. Given `parallelism`, `workload` and the sizes of the transformer.
         sharded: ZeRO stages that are worth a try with a pipeline.
@@ -79,6 +81,8 @@ class Tool:
     precisions: tuple[str, ...] = ("fp32", "fp16", "bf16")
     launch: str = "compiled"
     numberings: tuple[str, ...] = (PP_INSIDE, DP_INSIDE)
+    spread: tuple[str, ...] | None = None
+    lossy: bool = False
     rules: Callable[[Mapping[str, Any], Mapping[str, Any], Mapping[str, Any]], str] = field(
         default=_nothing
     )
@@ -110,12 +114,19 @@ class Tool:
         recipe = (workload.get("compute") or {}).get("recipe") or "plain"
         if self.recipes is not None and recipe not in self.recipes:
             return f"{self.title} has no recipe `{recipe}`"
+        if not self.lossy and workload.get("compression"):
+            return f"{self.title} has no `compression`"
+        if not self.lossy and (workload.get("every") or 1) > 1:
+            return f"{self.title} has no `every: {workload['every']}`"
+        if workload.get("lag"):
+            return f"{self.title} has no `lag: {workload['lag']}`"
         if why := self.rules(asked, workload, sizes or {}):
             return f"{self.title} {why}"
         if not numberings:
             return f"{self.title} numbers ranks from `tp` outwards: no such `map`"
-        if not set(numberings) & set(self.numberings):
-            where = "outside" if DP_INSIDE in self.numberings else "inside"
+        own = self.numberings if self.spread is None or asked["ep"] == 1 else self.spread
+        if not set(numberings) & set(own):
+            where = "outside" if DP_INSIDE in own else "inside"
             return f"{self.title} numbers the stages of a pipeline {where} of its replicas"
         return ""
 
@@ -123,39 +134,118 @@ class Tool:
 def _of_megatron(
     parallelism: Mapping[str, Any], workload: Mapping[str, Any], sizes: Mapping[str, Any]
 ) -> str:
-    del workload
-    tp, cp = int(parallelism["tp"]), int(parallelism["cp"])
-    # `TransformerConfig.__post_init__`: groups of keys are shared out over ranks, or ranks of them.
-    groups = int(sizes.get("kv_heads") or sizes.get("heads") or tp)
-    if groups % tp and tp % groups and not sizes.get("latent"):
-        return f"cuts {groups} heads of keys neither into `tp: {tp}` nor joins ranks of it"
+    tp, cp, pp = (int(parallelism[axis]) for axis in ("tp", "cp", "pp"))
+    launch = (workload.get("compute") or {}).get("launch") or "eager"
+    recompute, experts = parallelism["recompute"], sizes.get("experts")
+    if sizes.get("decoder_layers") or sizes.get("patch"):
+        return "trains decoders of words by these flags (`pretrain_gpt.py`)"
+    if (sizes.get("head") or "language") != "language":
+        return f"has no `head: {sizes['head']}` in `pretrain_gpt.py`"
+    if sizes.get("next_tokens") and sizes.get("positions"):
+        return "predicts further tokens with rotary positions alone"
+    if why := _of_cut_layers(parallelism, sizes):
+        return why
     tokens = sizes.get("sequence_length")
     if cp > 1 and tokens and int(tokens) % (2 * cp):
         return f"cuts {tokens} tokens into no {2 * cp} equal parts for `cp: {cp}`"
+    # `MoELayer.forward`.
+    if experts and tp > 1 and not parallelism.get("sp"):
+        return "has no experts with `tp` and without `sp`"
+    # `validate_args`: two ranks would send and receive several messages of one batch.
+    interleaved = parallelism["schedule"] == "interleaved"
+    if interleaved and pp == 2 and not parallelism.get("overlap_messages", True):
+        return "interleaves two stages with `overlap_messages` alone"
+    # `TransformerConfig.__post_init__`: what a graph of attention repeats is inside of it.
+    if recompute == "full" and launch == "graphed_attention":
+        return "has no `recompute: full` with graphs of attention"
+    if recompute == "selective" and sizes.get("dropout") and launch.startswith("graph"):
+        return "repeats no attention with dropout in a graph"
+    return ""
+
+
+def _of_cut_layers(parallelism: Mapping[str, Any], sizes: Mapping[str, Any]) -> str:
+    """What of the model `tp` does not cut, as `TransformerConfig` and its layers want it."""
+    tp, biases = int(parallelism["tp"]), sizes.get("biases") or {}
+    heads = int(sizes.get("heads") or tp)
+    if heads % tp:
+        return f"cuts {heads} heads into no `tp: {tp}`"
+    # Groups of keys are shared out over ranks, or ranks share them.
+    groups = int(sizes.get("kv_heads") or heads)
+    if groups % tp and tp % groups and not sizes.get("latent"):
+        return f"cuts {groups} heads of keys neither into `tp: {tp}` nor joins ranks of it"
+    experts = sizes.get("experts") or {}
+    widths = (sizes.get("feed_forward"), experts.get("feed_forward"), experts.get("shared"))
+    for width in widths:
+        if width and int(width) % tp:
+            return f"cuts the inner width {width} into no `tp: {tp}`"
+    biased = biases.get("output", True) or biases.get("feed_forward", True)
+    if experts and biased and tp > 1 and sizes.get("layers"):
+        return "cuts no experts with biases over `tp`"
+    tokens = int(sizes.get("sequence_length") or 0) // int(parallelism["cp"])
+    if parallelism.get("sp") and tokens % tp:
+        return f"cuts {tokens} tokens into no `tp: {tp}` for `sp`"
     return ""
 
 
 def _of_torchtitan(
     parallelism: Mapping[str, Any], workload: Mapping[str, Any], sizes: Mapping[str, Any]
 ) -> str:
-    tp, pp, ep, zero = (int(parallelism[axis]) for axis in ("tp", "pp", "ep", "zero"))
+    tp, cp, pp, ep, zero = (int(parallelism[axis]) for axis in ("tp", "cp", "pp", "ep", "zero"))
+    compute = workload.get("compute") or {}
+    launch = compute.get("launch") or "eager"
     groups = int(sizes.get("kv_heads") or sizes.get("heads") or tp)
     if groups % tp and not sizes.get("latent"):
         return f"cuts {groups} heads of keys into no `tp: {tp}`"
+    if sizes.get("decoder_layers") or (sizes.get("head") or "language") != "language":
+        return "trains decoders with a head for words"
     # `ParallelDims`: experts lie over `dp_shard * cp * tp`, those of `tp` first.
     if ep > 1 and tp > 1:
         return "lays `ep` over the ranks of `tp`, too"
     if ep > 1 and zero < 2:
         return "lays `ep` over replicas that share states: `zero: 2` or 3"
-    launch = (workload.get("compute") or {}).get("launch") or "eager"
+    # `Trainer.Config`: what dispatches tokens asks the host how many there are.
+    if ep > 1 and launch not in ("eager", "compiled"):
+        return f"has no `launch: {launch}` with `ep`"
+    shard = parallelism.get("shard")
+    if ep > 1 and shard and int(shard) % ep:
+        return f"lays `ep: {ep}` within the {shard} replicas that share states"
+    # Its mesh `fsdp` is `dp_shard * cp`.
+    if cp > 1 and zero < 2:
+        return "shares states over the ranks of `cp`: `zero: 2` or 3"
+    if parallelism.get("capacity_factor"):
+        return "drops and pads no tokens: it has no `capacity_factor`"
+    # `TrainingConfig.mixed_precision_reduce`.
+    summed = workload.get("gradient_precision") or "fp32"
+    if summed != "fp32":
+        return f"sums gradients in fp32, not {summed} (`gradient_precision`)"
+    tokens, parts = sizes.get("sequence_length"), tp * (2 * cp if cp > 1 else 1)
+    if tokens and int(tokens) % parts:
+        return f"cuts {tokens} tokens into no {parts} equal parts for `tp` and `cp`"
+    if parallelism.get("async_tp") and launch == "eager":
+        return "has no `async_tp` without a compiler (`launch: compiled`)"
+    return _of_its_pipeline(parallelism, launch) if pp > 1 else ""
+
+
+def _of_its_pipeline(parallelism: Mapping[str, Any], launch: str) -> str:
+    """What PyTorch's schedules lack, which torchtitan runs."""
+    pp, schedule = int(parallelism["pp"]), parallelism["schedule"]
     # `TrainingConfig.disable_cuda_graphs`: no graphs of a pipeline yet.
-    if pp > 1 and launch not in ("eager", "compiled"):
+    if launch not in ("eager", "compiled"):
         return f"has no `launch: {launch}` with a pipeline"
+    # `_check_torch_compile_compatibility`: passes that are cut in two are not compiled.
+    if schedule == "zero_bubble" and launch != "eager":
+        return "compiles no `zero_bubble`"
+    many = parallelism.get("microbatches")
+    if many and schedule == "1f1b" and int(many) < pp:
+        return f"has no `1f1b` of {many} microbatches over {pp} stages"
+    rounds = max(1, int(many or pp) // pp)
+    if schedule in ("interleaved", "zero_bubble") and int(many or pp) % rounds:
+        return f"shares no {many} microbatches over {rounds} rounds of `{schedule}`"
     return ""
 
 
 TOOLS: dict[str, Tool] = {
-    "allrail": Tool("the runtime", {**_CUTS_NOTHING, "zero": (0, 1, 2)}),
+    "allrail": Tool("the runtime", {**_CUTS_NOTHING, "zero": (0, 1, 2)}, lossy=True),
     "ddp": Tool("DDP", {**_CUTS_NOTHING, "zero": (0,)}),
     "fsdp": Tool("FSDP2", {**_CUTS_NOTHING, "zero": (2, 3)}, beside=("tp", "cp", "pp")),
     "megatron": Tool(
@@ -167,6 +257,8 @@ TOOLS: dict[str, Tool] = {
         },
         recipes=("plain", "fp8_delayed", "fp8_tensorwise", "mxfp8", "nvfp4"),
         launch="fused",
+        # `initialize_model_parallel` wants the pipeline outermost where experts are spread.
+        spread=(DP_INSIDE,),
         rules=_of_megatron,
     ),
     "torchtitan": Tool(

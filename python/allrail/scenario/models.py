@@ -21,7 +21,7 @@ from allrail.scenario.places import Places
 
 FOLDER = FilePath(__file__).parent.parent / "presets" / "workloads"
 _SUFFIXES = (".yaml", ".yml", ".json")
-_KEYS = ("schema_version", "name", "about", "sources", "defaults", "model")
+_KEYS = ("schema_version", "name", "about", "sources", "defaults", "model", "rotary_base")
 
 
 @cache
@@ -80,6 +80,35 @@ def transformer_of(model: Mapping[str, Any]) -> dict[str, Any] | None:
     return {key: value for key, value in json.loads(text).items() if value is not None}
 
 
+def rotary_of(model: Mapping[str, Any]) -> dict[str, float]:
+    """Return what is known of a model's positions beside its sizes, for tools that build it.
+
+    Nothing of it changes a step: allrail's core does not read it.
+
+    Args:
+        model: As `load_model` returns it.
+
+    Returns:
+        Of `base` (of rotary positions), `share` (of a head that is turned), `factor` (by which
+        positions are scaled) and `positions` those that are known and not the usual ones.
+    """
+    if "hugging_face" not in model:
+        base = model.get("rotary_base")
+        return {} if base is None else {"base": float(base)}
+    config = dict(model["hugging_face"])
+    config = {**config, **(config.get("text_config") or config.get("llm_config") or {})}
+    scaling = config.get("rope_parameters") or config.get("rope_scaling") or {}
+    found = {
+        "base": scaling.get("rope_theta", config.get("rope_theta")),
+        "share": scaling.get("partial_rotary_factor", config.get("partial_rotary_factor")),
+        "positions": config.get("max_position_embeddings"),
+    }
+    if scaling.get("rope_type", scaling.get("type")) in ("llama3", "yarn"):
+        found["factor"] = scaling.get("factor")
+    known = {key: value for key, value in found.items() if isinstance(value, (int, float))}
+    return {key: value for key, value in known.items() if (key, value) != ("share", 1)}
+
+
 def _preset(tree: dict[str, Any], places: Places) -> dict[str, Any]:
     """Return the name, the model and the defaults of a file like a preset."""
     from allrail.scenario.choices import FORMS
@@ -106,7 +135,8 @@ def _preset(tree: dict[str, Any], places: Places) -> dict[str, Any]:
             line=place.line,
             field="model",
         )
-    return {key: tree[key] for key in ("name", "model", "defaults") if key in tree}
+    kept = ("name", "model", "defaults", "rotary_base")
+    return {key: tree[key] for key in kept if key in tree}
 
 
 def _check_defaults(model: dict[str, Any], places: Places) -> None:

@@ -37,7 +37,7 @@ class Model(_Field):
         if not isinstance(value, dict):
             refuse("it is neither a name nor a mapping", hint=hint)
         for key in value:
-            if key not in FORMS and key not in ("name", "defaults"):
+            if key not in FORMS and key not in ("name", "defaults", "rotary_base"):
                 refuse(
                     f"there is no such form as `{key}`",
                     hint=did_you_mean(show(key), FORMS, others="the forms are"),
