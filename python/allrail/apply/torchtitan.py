@@ -103,8 +103,7 @@ def _shared(decision: Decision) -> dict[str, object]:
     """Fields that all versions have."""
     fields = _ranks(decision) | _pipeline(decision)
     fields["training.mixed_precision_param"] = _DTYPES[decision.workload["precision"]]
-    if decision.workload["compute"]["launch"] != "eager":
-        fields["compile.enable"] = True
+    fields["compile.enable"] = decision.workload["compute"]["launch"] != "eager"
     return fields
 
 
@@ -129,7 +128,7 @@ def _flags(decision: Decision) -> str:
         fields["parallelism.context_parallel_rotate_method"] = way
     if decision.parallelism["async_tp"]:
         fields["parallelism.enable_async_tensor_parallel"] = True
-    lines = [f"--{key}" if value is True else f"--{key} {value}" for key, value in fields.items()]
+    lines = [_flag(key, value) for key, value in fields.items()]
     recipe = decision.workload["compute"]["recipe"]
     if recipe in _FLOAT8:
         lines.append("--model.converters quantize.linear.float8")
@@ -143,6 +142,13 @@ def _flags(decision: Decision) -> str:
         "# torchtitan up to 0.2: run_train.sh $(grep -v '^#' torchtitan.args)\n",
     ]
     return "".join([*head, *(f"{line}\n" for line in lines)])
+
+
+def _flag(key: str, value: object) -> str:
+    section, _, name = key.rpartition(".")
+    if isinstance(value, bool):
+        return f"--{section}.{'' if value else 'no_'}{name}"
+    return f"--{key} {value}"
 
 
 def _function(decision: Decision) -> str:
