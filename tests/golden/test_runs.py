@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import random
+import threading
 
 import pytest
 from click.testing import CliRunner
@@ -373,3 +374,21 @@ class TestStatedMemory:
         empty.write_text("model,gpu,gpus,sequence_length\n")
         with pytest.raises(InputError, match="no lines"):
             read_table(empty)
+
+
+def test_rows_are_told_as_they_come_in_the_order_of_the_table(monkeypatch):
+    told, first = [], threading.Event()
+    last = read_table(EXAMPLE)[-1].id
+
+    def slow(run):
+        # The last waits until the first has been told.
+        assert run.id != last or first.wait(60)
+        return predict(run)
+
+    def row(cells):
+        told.append(cells)
+        first.set()
+
+    monkeypatch.setattr(runs, "predict", slow)
+    found = runs.run(row=row)
+    assert told == found.table[1]

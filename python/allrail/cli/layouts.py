@@ -376,30 +376,18 @@ def _of_config(job: Job, best: Ranked) -> list[str]:
 
 def _scenario(job: Job, best: Ranked, *, folder: Path | None = None) -> dict[str, Any]:
     """The scenario of a layout, for a file in a folder; None: for here."""
+    from allrail.layouts.layout import overridden
+
     count = best.layout.microbatches(job)
     tree = best.layout.scenario(job, recompute=best.recompute, microbatches=count)
     tree["workload"]["model"] = job.model["name"]
-    if job.sets:
-        tree = _overridden(tree, job.sets)
+    tree = overridden(tree, job.sets)
     if folder is not None:
         workload = tree["workload"]
         files = ((tree, "fabric"), (workload, "model"), (workload["compute"], "device"))
         for parent, key in files:
             if isinstance(parent[key], str):
                 parent[key] = _seen_from(folder, parent[key])
-    return tree
-
-
-def _overridden(tree: dict[str, Any], sets: Sequence[str]) -> dict[str, Any]:
-    """A scenario's tree with overrides, and its fabric written out where they reach into it."""
-    from allrail.scenario.overrides import apply, parse_sets
-    from allrail.scenario.places import Places
-    from allrail.scenario.presets import read_fabric
-
-    for path, value, place in parse_sets(sets):
-        if path[0] == "fabric" and isinstance(tree["fabric"], str):
-            tree["fabric"] = read_fabric(tree["fabric"], folder=Path())[0]
-        tree = apply(tree, path, value, place=place, places=Places())
     return tree
 
 

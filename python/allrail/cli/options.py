@@ -120,9 +120,9 @@ class OfModel:
     global_batch: int | None
     sequence: int | None
     device: str
-    precision: str
-    recipe: str | None
-    launch: str | None
+    precision: str = "bf16"
+    recipe: str | None = None
+    launch: str | None = None
 
 
 def of_model(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -45,6 +45,37 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         click.echo("\n".join(folded(header, rows, width=width, bold=bold)))
 
 
+class Stream:
+    """A table whose rows are printed as they come: a line each, on a terminal too.
+
+    Args:
+        header: A name for each column.
+        widths: Least widths of the columns; those that are left out are as wide as their name.
+    """
+
+    def __init__(self, header: Sequence[str], widths: Sequence[int] = ()) -> None:
+        self._widths = [len(printable(cell)) for cell in header]
+        for at, width in enumerate(widths):
+            self._widths[at] = max(self._widths[at], width)
+        self._print(list(header))
+
+    def row(self, cells: Sequence[str]) -> None:
+        """Print a row.
+
+        Args:
+            cells: Its cells.
+        """
+        self._print(joined(cells))
+
+    def _print(self, cells: Sequence[str]) -> None:
+        if sys.stderr.isatty() and sys.stdout.isatty():
+            sys.stderr.write("\r\x1b[K")  # the line of progress, if there is one
+            sys.stderr.flush()
+        padded = (printable(cell).ljust(w) for cell, w in zip(cells, self._widths, strict=True))
+        click.echo("  ".join(padded).rstrip())
+        sys.stdout.flush()
+
+
 def joined(row: Sequence[str]) -> list[str]:
     """Return cells of which only the last has spaces, so that columns can be told apart.
 

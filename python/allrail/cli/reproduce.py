@@ -265,12 +265,15 @@ def runs(*, path: Path | None, as_json: bool) -> None:
     from allrail.cli import output
     from allrail.reproduce import runs as published
 
-    with output.Progress("predicting runs") as progress:
-        found = published.run(path, progress=progress)
     if as_json:
+        with output.Progress("predicting runs") as progress:
+            found = published.run(path, progress=progress)
         output.print_json(found.to_dict())
         return
-    output.table(*found.table)
+    table = published.read_table(path or published.EXAMPLE)
+    rows = output.Stream(published.HEADER, [max(len(one.id) for one in table), *published.WIDTHS])
+    with output.Progress("predicting runs") as progress:
+        found = published.run(path, progress=progress, row=rows.row)
     for text in found.told:
         output.note(text)
 

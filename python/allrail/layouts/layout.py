@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from allrail.layouts.mapping import maps
 from allrail.layouts.tools import ANY
+from allrail.scenario.overrides import apply, parse_sets
+from allrail.scenario.places import Places
+from allrail.scenario.presets import read_fabric
 
 HEADROOM = 0.05
 """The part of an NPU's memory that a layout leaves free: chosen. Workspaces of libraries, whose
@@ -188,6 +192,23 @@ def scenario_of(job: Job, own: Mapping[str, Any], *, must_fit: bool = True) -> d
     if job.sequence is not None:
         workload["sequence_length"] = job.sequence
     return {"schema_version": 1, "fabric": job.fabric, "workload": workload}
+
+
+def overridden(tree: dict[str, Any], sets: Sequence[str]) -> dict[str, Any]:
+    """Return a scenario's tree with overrides; its fabric is written out where they reach into it.
+
+    Args:
+        tree: The scenario.
+        sets: Overrides, as `--set` takes them.
+
+    Raises:
+        InputError: One is malformed.
+    """
+    for path, value, place in parse_sets(sets):
+        if path[0] == "fabric" and isinstance(tree["fabric"], str):
+            tree = {**tree, "fabric": read_fabric(tree["fabric"], folder=Path())[0]}
+        tree = apply(tree, path, value, place=place, places=Places())
+    return tree
 
 
 def _stages(layers: int, pieces: int, head: int) -> list[int]:

@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from allrail.errors import InputError, did_you_mean
-from allrail.layouts.layout import Job, Layout
+from allrail.layouts.layout import Job, Layout, overridden
 from allrail.layouts.mapping import maps, numberings
 from allrail.layouts.tools import ANY, TOOLS
 
@@ -139,9 +139,10 @@ def lacks(job: Job, layout: Layout, *, recompute: str | None = None, tool: str =
     name = tool or job.tool
     if name == ANY:
         return ""
-    own = layout.workload(job, recompute=recompute or "none", microbatches=layout.micro)
-    workload = {"precision": job.precision, "compute": job.compute, **own}
-    inside = numberings(own["parallelism"], job.dimensions, job.npus)
+    count = layout.microbatches(job)
+    tree = layout.scenario(job, recompute=recompute or "none", microbatches=count)
+    workload = overridden(tree, job.sets)["workload"] if job.sets else tree["workload"]
+    inside = numberings(workload["parallelism"], job.dimensions, job.npus)
     return TOOLS[name].lacks(workload, sizes=job.sizes, numberings=inside)
 
 

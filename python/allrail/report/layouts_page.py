@@ -39,7 +39,7 @@ def page(told: Mapping[str, Any]) -> Page:
         told: The job, layouts by what became of them, and the best one's scenario.
     """
     job, ranked = told["job"], told["ranked"]
-    best = ranked[0]
+    best = _recommended(told)
     word, trust = trust_words(calibrated=told["calibrated"])
     worlds = ["dims"]
     return Page(
@@ -47,16 +47,16 @@ def page(told: Mapping[str, Any]) -> Page:
         subtitle=f"{told['layouts']:,} layouts on {job['fabric']}, {job['device']},"
         f" {job['global_batch']:,} samples a step",
         badges=badges(worlds, calibrated=told["calibrated"]),
-        headline=f"{best['name']} trains fastest: {show_number(best['step_s'])} s a step.",
+        headline=f"{best['name']} is recommended: {show_number(best['step_s'])} s a step.",
         summary=[*_summary(told), f"The numbers are {word}. {trust}"],
         cards=[
             ("tokens/s an NPU", _rate(best["tokens_per_s_per_npu"]), ""),
             ("step", f"{show_number(best['step_s'])} s", f"recomputes {best['recompute']}"),
-            ("memory", f"{best['memory_gb']:.0f} GB", "of the fullest NPU"),
+            ("memory", f"{best['memory_gb']:.0f} GB", _capacity(best)),
             ("simulated", f"{told['simulated']:,}", f"of {told['layouts']:,} layouts"),
         ],
         sections=[
-            Section("layouts", "Layouts, simulated", [_ranked(ranked)]),
+            Section("layouts", "Layouts, simulated", [_ranked(told)]),
             Section("memory", "Memory against throughput", _chart(ranked)),
             Section("schedules", "Other schedules of communication", _schedules(told)),
             Section("rest", "Layouts that were not simulated", _rest(told)),
@@ -65,6 +65,19 @@ def page(told: Mapping[str, Any]) -> Page:
         inputs={best["name"]: told["scenario"]},
         beside="layouts.parquet and layouts.csv beside it have every layout.",
     )
+
+
+def _recommended(told: Mapping[str, Any]) -> dict[str, Any]:
+    """The recommended layout's row."""
+    found: dict[str, Any] = next(
+        one for one in told["ranked"] if told["recommended"] in (one["name"], *one["same"])
+    )
+    return found
+
+
+def _capacity(one: Mapping[str, Any]) -> str:
+    has = one["capacity_gb"]
+    return "of the fullest NPU" if has is None else f"of the fullest NPU's {has:.0f}"
 
 
 def rows(told: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -84,6 +97,11 @@ def rows(told: Mapping[str, Any]) -> list[dict[str, Any]]:
         row = {"layout": name, "what": what, "recompute": None, "bound_s": bound}
         found.append(row | blank | {"why": why})
 
+    for one in told["ranked"]:
+        for name in one["same"]:
+            other(name, "simulated", why=f"the same as {one['name']}")
+    for name, bound in told["left"].items():
+        other(name, "not simulated", bound=bound, why=told["stopped"])
     for name, bound in told["pruned"].items():
         other(name, "provably no better", bound=bound)
     for name in told["too_large"]:
@@ -95,7 +113,7 @@ def rows(told: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _summary(told: Mapping[str, Any]) -> list[str]:
     ranked = told["ranked"]
-    best = ranked[0]
+    best, fastest = _recommended(told), ranked[0]
     counts = (
         f"Simulated: {told['simulated']:,} of {told['layouts']:,} layouts; {len(told['pruned']):,}"
         f" are provably no better, {len(told['too_large']):,} do not fit even with full"
@@ -103,14 +121,29 @@ def _summary(told: Mapping[str, Any]) -> list[str]:
     )
     said = [
         counts,
-        f"What the best loses by: {best['why']}.",
+        f"What the recommended one loses by: {best['why']}.",
+        f"Tools that can do it: {', '.join(best['tools']) or 'none'}.",
     ]
+    if told["stopped"]:
+        said.append(
+            f"Stopped: {told['stopped']}; {len(told['left']):,} layouts are left, and"
+            f" {told['unseen']:,} were not looked at."
+        )
+    if best["name"] != fastest["name"]:
+        said.append(
+            f"The fastest is {fastest['name']}: {show_number(fastest['step_s'])} s a step; of those"
+            " within 1 %, the recommended one has the fewest kinds of parallelism, then the least"
+            " memory."
+        )
+    if best["slow_network_s"] is not None:
+        loses = show_percent(1 - best["step_s"] / best["slow_network_s"])
+        said.append(f"On a pessimistic network it loses {loses} ({told['slow_network']}).")
     if len(ranked) > 1:
         second = ranked[1]
-        more = 1e3 * (second["step_s"] - best["step_s"])
+        more = 1e3 * (second["step_s"] - fastest["step_s"])
         said.append(
             f"The second-best, {second['name']}, costs {show_number(more, 3)} ms a step more"
-            f" ({show_percent(second['step_s'] / best['step_s'] - 1)})."
+            f" ({show_percent(second['step_s'] / fastest['step_s'] - 1)})."
         )
     for one in told["schedules"]:
         if one["schedule"]:
@@ -123,18 +156,28 @@ def _rate(tokens: float) -> str:
     return f"{tokens:,.0f}" if tokens >= 1000 else show_number(tokens)
 
 
-def _ranked(ranked: list[dict[str, Any]]) -> Table:
+def _ranked(told: Mapping[str, Any]) -> Table:
+    ranked = told["ranked"]
     best = ranked[0]["tokens_per_s_per_npu"]
     kinds = [
         kind
         for kind in dict.fromkeys(kind for one in ranked for kind in one["lost"])
         if any(one["lost"].get(kind, 0) >= 1e-3 for one in ranked)
     ]
-    header = ["layout", "recomputes", "step (s)", "tokens/s an NPU", "of the best", "memory (GB)"]
+    header = [
+        "layout",
+        "recomputes",
+        "tools",
+        "step (s)",
+        "tokens/s an NPU",
+        "of the best",
+        "memory (GB)",
+    ]
     cells: list[Cells] = [
         [
             one["name"],
             one["recompute"],
+            ", ".join(one["tools"]) or "-",
             Cell(show_number(one["step_s"]), one["step_s"]),
             Cell(_rate(one["tokens_per_s_per_npu"]), one["tokens_per_s_per_npu"]),
             share(one["tokens_per_s_per_npu"] / best),
@@ -151,7 +194,7 @@ def _ranked(ranked: list[dict[str, Any]]) -> Table:
         "ranked",
         [*header, *kinds, "busiest dimension"],
         cells,
-        [0, 1],
+        [0, 1, 2],
         note="Shares of what a layout loses are of its own step.",
     )
 

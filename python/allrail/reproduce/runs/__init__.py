@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 import os
 import statistics
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -55,6 +56,10 @@ HEADER = (
     "memory_off",
     "notes",
 )
+
+
+WIDTHS = (9, 9, 16, 10)
+"""Of the columns after the first, as numbers and units need them."""
 
 
 @dataclass(frozen=True)
@@ -135,24 +140,35 @@ class Runs:
         return lines
 
 
-def run(path: Path | None = None, *, progress: Progress | None = None) -> Runs:
+def run(
+    path: Path | None = None,
+    *,
+    progress: Progress | None = None,
+    row: Callable[[list[str]], None] | None = None,
+) -> Runs:
     """Predict every run of a table.
 
     Args:
         path: A CSV file; the packaged example if None.
         progress: Told how many runs are done.
+        row: Given the cells of each run, in the order of the table, as soon as it and those before
+            it are there.
 
     Raises:
         InputError: The table cannot be read.
     """
     runs = read_table(path or EXAMPLE)
     found: dict[int, Outcome] = {}
+    told = 0
     # Simulations hold no lock of Python's.
     pool = ThreadPoolExecutor(os.cpu_count())
     try:
         waiting = {pool.submit(predict, one): at for at, one in enumerate(runs)}
         for done in as_completed(waiting):
             found[waiting[done]] = done.result()
+            while row is not None and told in found:
+                row(_cells(found[told]))
+                told += 1
             if progress is not None:
                 progress(len(found), len(runs))
     finally:
@@ -174,13 +190,13 @@ def _cells(one: Outcome) -> list[str]:
         notes += predicted.assumed
         if predicted.band is not None:
             low, high = predicted.band
-            notes.append(f"{low:.4g} to {high:.4g} from full recomputation to none")
+            notes.append(f"{_figure(low)} to {_figure(high)} from full recomputation to none")
     off = one.memory_ratio
     unit = measured.unit if measured is not None else (predicted.unit if predicted else "-")
     return [
         one.run.id,
-        "-" if measured is None else f"{measured.value:.4g}",
-        "-" if predicted is None else f"{predicted.value:.4g}",
+        "-" if measured is None else _figure(measured.value),
+        "-" if predicted is None else _figure(predicted.value),
         unit,
         "-" if one.ratio is None else f"{100 * (one.ratio - 1):+.1f}%",
         "-" if predicted is None or predicted.memory is None else f"{predicted.memory / 1e9:.0f}",
@@ -190,6 +206,10 @@ def _cells(one: Outcome) -> list[str]:
         else f"{100 * (off - 1):+.1f}%{'' if abs(off - 1) <= NEAR else ' (out)'}",
         "; ".join(notes) or "-",
     ]
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= 1000 else f"{value:.4g}"
 
 
 def _judged(one: Outcome, measured: Measured) -> Row:
