@@ -86,7 +86,7 @@ def _rows() -> dict[str, Row]:
             name, blocks=size.blocks, steps=size.steps
         )
     for name in small.CASES:
-        rows[f"small-{name}"] = lambda _, size, name=name: small.run(name, blocks=2 * size.blocks)
+        rows[f"small-{name}"] = lambda _, size, name=name: small.run(name, blocks=4 * size.blocks)
     rows["tune"] = lambda _, size: tune.run(blocks=size.blocks, steps=size.steps)
     rows["loop"] = lambda _, size: loop.run(steps=4 if size.quick else 12)
     rows["backend-ddp"] = _backend("training")

@@ -11,6 +11,7 @@ from fabric import Fabric
 from figures import Figure, Interval
 from job import Worker, run_on
 
+from allrail._core import Memory
 from testbed import Network
 
 SIZE = 16 << 20
@@ -52,7 +53,7 @@ def run(name: str, fabric: Fabric, *, blocks: int, rounds: int) -> list[Figure]:
                     buffer.fill_(1.0)
                     dist.barrier()
                     begun = time.perf_counter()
-                    ticket = node.call("all_reduce", buffer.data_ptr(), buffer.numel(), "float32")
+                    ticket = node.call("all_reduce", Memory.of_tensor(buffer), "float32")
                     node.wait_call(ticket, 600.0)
                     if block:
                         found[policy][-1].append(time.perf_counter() - begun)

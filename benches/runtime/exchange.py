@@ -10,6 +10,8 @@ import torch.distributed as dist
 from figures import Figure, Interval
 from job import OVER_TCP, Worker, run_on_host
 
+from allrail._core import Memory
+
 LOOPBACK = {"interface": "127.0.0.1", "bandwidth": "20 Gb/s", "latency": "20 us", "kind": "switch"}
 SIZES = {"64 KiB": (64 << 10, 200), "1 MiB": (1 << 20, 40), "64 MiB": (64 << 20, 2)}
 """Bytes, and how many in a block."""
@@ -41,7 +43,7 @@ def run(name: str, *, blocks: int, quick: bool) -> list[Figure]:
             buffer = torch.zeros(size // 4)
 
             def native(buffer: torch.Tensor = buffer) -> None:
-                ticket = node.call("all_reduce", buffer.data_ptr(), buffer.numel(), "float32")
+                ticket = node.call("all_reduce", Memory.of_tensor(buffer), "float32")
                 node.wait_call(ticket, 600.0)
 
             def gloo(buffer: torch.Tensor = buffer) -> None:

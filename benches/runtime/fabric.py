@@ -29,6 +29,7 @@ import torch
 import torch.distributed as dist
 from job import GIGABIT, WORKERS, Worker, run_on
 
+from allrail._core import Memory
 from testbed import Network
 from testbed.emulated import MODELS, EmulatedModel
 
@@ -76,7 +77,7 @@ def _measure(worker: Worker) -> dict[str, float]:
     node = worker.node([{"size": WORKERS, **worker.dimension(0)}])
 
     def native() -> None:
-        ticket = node.call("all_reduce", element.data_ptr(), 1, "float32")
+        ticket = node.call("all_reduce", Memory.of_tensor(element), "float32")
         node.wait_call(ticket, 60.0)
 
     found = {

@@ -73,9 +73,10 @@ class Worker:
 
     def native(self, **settings: Any) -> Native:
         """A transport for gradients over the first network."""
+        agreement = self.agreement()
         dimension = {"size": self.ranks, **self.dimension(0)}
-        known = {"dimensions": [dimension], **OVER_TCP, **settings}
-        return Native(self.rank, self.ranks, self.agreement(), known)
+        known = {"dimensions": [dimension], "secret": _secret(agreement), **OVER_TCP, **settings}
+        return Native(self.rank, self.ranks, agreement, known)
 
     def use_job_file(self, **keys: Any) -> None:
         """Have what asks for a job file find one of the first network, over TCP.
@@ -101,12 +102,18 @@ class Worker:
     def node(self, dimensions: Sequence[dict[str, Any]], **settings: Any) -> Node:
         """A connected node for calls."""
         agreement = self.agreement()
-        secret = agreement.on("secret", os.urandom(32).hex(), lambda said: said[0])
-        known = {"rank": self.rank, "ranks": self.ranks, "job": agreement.name, "secret": secret}
+        known = {"rank": self.rank, "ranks": self.ranks, "job": agreement.name}
+        known["secret"] = _secret(agreement)
         node = Node(json.dumps(known | {"dimensions": list(dimensions), **OVER_TCP, **settings}))
         node.connect(agreement.on("addresses", node.addresses(), lambda said: said))
         node.start()
         return node
+
+
+def _secret(agreement: Agreement) -> str:
+    """One for all ranks; in networks of their own, processes cannot hand one over."""
+    secret: str = agreement.on("secret", os.urandom(32).hex(), lambda said: said[0])
+    return secret
 
 
 def keep_memory() -> None:

@@ -220,7 +220,7 @@ def _figures(case: str, found: dict[str, list[tuple[float, ...]]], steps: int) -
 
     def ratio(kind: int) -> Interval:
         pairs = zip(found[best], found["allrail"], strict=True)
-        return Interval.of_ratio([([one[kind]], [other[kind]]) for one, other in pairs])
+        return Interval.of([one[kind] / other[kind] for one, other in pairs])
 
     best = min((way for way in found if way != "allrail"), key=lambda way: times(way).median)
     over = ratio(0)
