@@ -64,7 +64,8 @@ for turn in range(6):
         raised = False
     except (TrainingError, InputError, RuntimeError) as error:
         raised = True
-    if alias is not None:
+    # An exchange that was over before is no reason to refuse: then the alias has no memory.
+    if alias is not None and alias.untyped_storage().nbytes():
         assert (alias == 3.0).all(), "what others still hold has the result"
     if refused is not None and not raised:
         assert (t == 3.0).all()
@@ -150,8 +151,11 @@ def test_no_way_to_swap_a_storage_in_flight_ends_the_process(kind: str, tmp_path
         turns.append(f"print({name!r}, flush=True)\n{part}")
     last = 'print("whole", flush=True)\nos._exit(0)\n'
     body = "\n".join([head.format(setup=setup), *turns, last])
-    for status, said in run_on_two_ranks(textwrap.dedent(body), tmp_path):
-        assert (status, said.splitlines()[-1]) == (0, "whole"), said
+    answers = run_on_two_ranks(textwrap.dedent(body), tmp_path)
+    # Of one that fails the other knows only that it is gone, so both are shown.
+    shown = "\n".join(f"rank {rank}, {one[0]}: {one[1]}" for rank, one in enumerate(answers))
+    for status, said in answers:
+        assert (status, said.splitlines()[-1]) == (0, "whole"), shown
 
 
 @pytest.fixture
