@@ -218,6 +218,36 @@ def test_a_pack_leaves_with_its_last_gradient_and_is_as_urgent_as_its_most_urgen
         assert sorted(places.values())[1] in (3, 4)
 
 
+def test_one_module_of_a_pack_waits_and_others_may_be_entered_first(on_ranks):
+    def body(rank):
+        torch.manual_seed(0)
+        start = nn.Sequential(*(nn.Linear(4, 4) for _ in range(6)))
+        found = []
+        for ours in (False, True):
+            model = copy.deepcopy(start)
+            optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+            called, hooks = model, []
+            if ours:
+                art.schedule(model, optimizer, job=job("240 B"))
+            else:
+                called = nn.parallel.DistributedDataParallel(model)
+            for number in range(5):
+                x = torch.full((2, 4), rank + number + 1.0)
+                # Its parameters travel with those of a layer that this does not call.
+                found.append(model[number % 6](x).detach().clone())
+                called(x).square().sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                hooks.append([len(layer._forward_pre_hooks) for layer in model])
+            if ours:
+                art.release(model)
+        return hooks, [bool(torch.equal(*pair)) for pair in zip(found[:5], found[5:], strict=True)]
+
+    for hooks, same in on_ranks(body):
+        assert hooks == [[1, 0, 0, 1, 0, 0]] * 5
+        assert all(same)
+
+
 def test_ranks_whose_packs_differ_are_told_so(on_ranks):
     def body(rank):
         model = nn.Linear(4, 4)

@@ -62,6 +62,7 @@ class Stepper:
         crossed: Whether steps were asked for while their gradients were in flight, since the last
             time that all were made.
         before_step: Called when a step is asked for and all before it are made.
+        in_forward: Whether the model's forward pass is going on, which may use any parameter.
     """
 
     def __init__(
@@ -100,6 +101,7 @@ class Stepper:
         self._together: list[tuple[list[Slot], list[int]]] = []
         self._others: list[tuple[int, torch.Tensor]] = []
         self.before_step: Callable[[], None] = lambda: None
+        self.in_forward: Callable[[], bool] = lambda: False
         run_uncompiled(Stepper.make)
         self._attach()
 
@@ -120,7 +122,7 @@ class Stepper:
 
     def _touch(self, pendings: dict[Pending, None]) -> None:
         for pending in pendings:
-            if pending.crossed:
+            if pending.crossed and not self.in_forward():
                 self._barriers.note("parameter", pending.slots[0].name)
                 break
         self.make(list(pendings))
@@ -390,11 +392,8 @@ class Stepper:
             clear_all = self._before("zero_grad")  # of what wraps an optimizer it may do more
             clear_all() if set_to_none else clear_all(set_to_none=False)
             return
-        slots = self._slots
-        with torch._C.DisableTorchFunctionSubclass():  # no values of parameters are used
-            for group in self._optimizer.param_groups:
-                for parameter in group["params"]:
-                    clear(parameter, slots.get(parameter), set_to_none=set_to_none)
+        parameters = [each for group in self._optimizer.param_groups for each in group["params"]]
+        clear(parameters, self._slots, set_to_none=set_to_none)
 
     def _check_groups(self) -> None:
         """Look whether the groups are those of the last step; refuse what nobody exchanges."""
@@ -437,24 +436,29 @@ class Stepper:
             optimizer._step_count += 1
 
 
-def clear(parameter: torch.Tensor, slot: Slot | None, *, set_to_none: bool) -> None:
-    """Do what `zero_grad` does to one parameter, without waiting for its gradient.
+def clear(
+    parameters: Iterable[torch.Tensor], slots: dict[torch.Tensor, Slot], *, set_to_none: bool
+) -> None:
+    """Do what `zero_grad` does to parameters, without waiting for their gradients.
 
     No round is open.
     """
-    if slot is not None and slot.flight is not None:
-        # Whether there is one, to be zero then, may only be known when the exchange is over.
-        slot.zeroed = not set_to_none and (slot.keep or slot.zeroed)
-        slot.keep = False
-    gradient = gradient_of(parameter)
-    if gradient is None:
-        return
-    if set_to_none:
-        set_gradient(parameter, None)
-    elif slot is not None and (slot.flight is not None or slot.pending is not None):
-        set_gradient(parameter, torch.zeros_like(gradient))
-    else:
-        gradient.detach_().zero_()
+    with torch._C.DisableTorchFunctionSubclass():  # no values of parameters are used
+        for parameter in parameters:
+            slot = slots.get(parameter)
+            if slot is not None and slot.flight is not None:
+                # Whether there is one, to be zero then, may only be known when it is over.
+                slot.zeroed = not set_to_none and (slot.keep or slot.zeroed)
+                slot.keep = False
+            gradient = gradient_of(parameter)
+            if gradient is None:
+                continue
+            if set_to_none:
+                set_gradient(parameter, None)
+            elif slot is not None and (slot.flight is not None or slot.pending is not None):
+                set_gradient(parameter, torch.zeros_like(gradient))
+            else:
+                gradient.detach_().zero_()
 
 
 def _same(one: list[torch.Tensor], other: list[torch.Tensor]) -> bool:

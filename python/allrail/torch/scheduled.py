@@ -35,7 +35,7 @@ from allrail.torch.gradients import Exchange
 from allrail.torch.hooks import Hook
 from allrail.torch.observed import ADVISED_AFTER, Observed
 from allrail.torch.optimizer import Stepper, clear, in_transform
-from allrail.torch.packs import broadcast
+from allrail.torch.packs import Pack, broadcast
 from allrail.torch.parameter import Pending, Slot, unwatch, watch
 from allrail.torch.replan import measured, table_of
 from allrail.torch.touch import Memory, follow, unfollow
@@ -278,6 +278,7 @@ class Scheduled:
             )
         for stepper, divergence in zip(self._steppers, self._divergences, strict=True):
             stepper.before_step = divergence.before_step
+            stepper.in_forward = lambda: self._running
         for module, _ in open_modules(model):
             self._guard(module)
         for module in model.modules():
@@ -302,6 +303,18 @@ class Scheduled:
             self._guards[module] = module.register_forward_pre_hook(hook, prepend=True)
         else:
             self._wrap_compiled(module, self._enter)
+
+    def _thin_out(self) -> None:
+        """Let modules be entered without a hook where one entered before waits for their packs.
+
+        Where a pass goes another way than the first, a parameter's own class has its step made.
+        """
+        awaited: set[Pack | None] = set()
+        for module, slots in self._waits.items():
+            packs = {slot.pack for slot in slots}
+            if packs <= awaited - {None} and module in self._guards and not is_compiled(module):
+                self._guards.pop(module).remove()
+            awaited |= packs
 
     def _wrap_compiled(
         self,
@@ -336,10 +349,13 @@ class Scheduled:
 
     def _idle(self, module: nn.Module) -> bool:
         """Whether nothing is pending of what the module uses, nor anything new to be marked."""
-        slots = self._waits.get(module, ())
-        return all(slot.pending is None for slot in slots) and (
-            not slots or slots[0].pack is self.observed.running
-        )
+        slots = self._waits.get(module)
+        if not slots:
+            return True
+        for slot in slots:
+            if slot.pending is not None:
+                return False
+        return slots[0].pack is self.observed.running
 
     def _enter(self, module: nn.Module, *_: Any) -> None:
         slots = self._waits.get(module)
@@ -424,6 +440,8 @@ class Scheduled:
         return agreed
 
     def _round_over(self) -> None:
+        if self._guards and self.exchange.rounds == 1:
+            self._thin_out()
         self.passes.end()
         self.observed.round_over()
 
@@ -480,9 +498,7 @@ class _ZeroGrad:
         if model is None:
             return
         self._exchange.close()
-        with torch._C.DisableTorchFunctionSubclass():  # no values of parameters are used
-            for parameter in model.parameters():
-                clear(parameter, self._slots.get(parameter), set_to_none=set_to_none)
+        clear(model.parameters(), self._slots, set_to_none=set_to_none)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return _own_zero_grad(memo[id(self._model())])
