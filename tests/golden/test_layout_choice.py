@@ -34,6 +34,7 @@ from allrail.layouts import (
 )
 from allrail.layouts.budget import Budget
 from allrail.layouts.search import recomputations
+from allrail.runtime.job import find_job
 from allrail.scenario import load_fabric
 
 SIZES = {"layers": 4, "heads": 8, "hidden": 256, "vocabulary": 1000, "sequence_length": 512}
@@ -129,6 +130,26 @@ def test_a_tool_gets_only_what_apply_writes_files_for(tool, tmp_path):
         tree = one.layout.scenario(job, recompute=one.recompute, microbatches=count)
         [written] = apply(tree, tmp_path / one.layout.name, targets=[tool])
         assert written.files
+
+
+def test_a_plan_for_the_runtime_is_a_job_of_its_ranks(folder, allrail_cli):
+    asked = ["--model", "gpt2", "--fabric", "dgx-h100", "--npus", "32", "--global-batch", "64"]
+    told = allrail_cli(
+        "plan", *asked, "--for", "allrail", "--schedules", "0", "--out", "b.yaml", "--json"
+    )
+    assert told.status == 0, told.stderr
+    assert all("allrail" in one["tools"] for one in json.loads(told.stdout)["ranked"])
+    told = allrail_cli("apply", "b.yaml", "--for", "allrail", "--out", "job")
+    assert told.status == 0, told.stderr
+    settings = find_job(folder / "job" / "allrail.yaml").settings(rank=0, ranks=32)
+    assert [one["size"] for one in settings["dimensions"]] == [8, 4]
+
+
+def test_replicas_lie_inside_of_a_pipeline_on_a_part_of_a_fabric_too():
+    job = a_job(npus=8, tool="torchtitan", fixed={"tp": 2, "pp": 2})
+    found = found_of(job, top=1)
+    assert {one.layout.inside for one in found.ranked} == {"dp"}
+    assert not found.refused
 
 
 def test_what_is_fixed_is_in_every_layout():

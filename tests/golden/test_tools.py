@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from allrail.apply import apply
-from allrail.layouts.mapping import numberings
+from allrail.layouts.mapping import block, numberings
 from allrail.layouts.tools import TOOLS, tools_for
+from allrail.runtime.job import find_job
 
 QWEN = {"kv_heads": 4, "heads": 64, "sequence_length": 4096}
 
@@ -66,14 +67,50 @@ def test_what_it_lacks_is_said():
             ("dp",),
         ),
         ({"tp": 4, "dp": 4, "map": {"dp": [0], "tp": [1]}}, (4, 4), ()),
-        # A part of the fabric: nothing is known.
-        ({"tp": 2, "pp": 2, "dp": 2}, (4, 4), ("pp", "dp")),
+        # A part of the fabric, 4 x 2 of it; of one that has no such block nothing is known.
+        ({"tp": 2, "pp": 2, "dp": 2}, (4, 4), ("pp",)),
+        ({"tp": 2, "pp": 2, "dp": 11}, (4, 4), ("pp", "dp")),
     ],
 )
 def test_numberings_of_ranks_are_told_apart(parallelism, dimensions, expected):
     degrees = [parallelism.get(axis, 1) for axis in ("tp", "pp", "dp")]
     npus = degrees[0] * degrees[1] * degrees[2]
     assert numberings(parallelism, dimensions, npus) == expected
+
+
+@pytest.mark.parametrize(
+    ("dimensions", "ranks", "together", "taken"),
+    [
+        ((8, 128), 64, 1, (8, 8)),
+        ((8, 128), 4, 1, (4, 1)),
+        ((42, 25), 64, 8, (32, 2)),
+        ((6, 4), 8, 4, (4, 2)),
+        ((4, 4), 44, 1, None),
+    ],
+)
+def test_a_job_takes_a_block_of_a_fabric(dimensions, ranks, together, taken):
+    assert block(dimensions, ranks, together) == taken
+
+
+def test_the_runtime_gets_the_part_of_a_fabric_that_its_job_takes(tmp_path):
+    scenario = {
+        "schema_version": 1,
+        "fabric": "dgx-h100",
+        "workload": {
+            "model": "resnet50",
+            "batch_per_replica": 32,
+            "parallelism": {"dp": 32},
+            "compute": {"device": "h100"},
+        },
+        "schedule": {"algorithms": ["ring", "ring"]},
+    }
+    apply(scenario, tmp_path / "many", targets=["allrail"])
+    many = find_job(tmp_path / "many" / "allrail.yaml").settings(rank=0, ranks=32)
+    assert [one["size"] for one in many["dimensions"]] == [8, 4]
+    one_node = {"workload.parallelism.dp": 4}
+    apply(scenario, tmp_path / "few", targets=["allrail"], sets=one_node)
+    few = find_job(tmp_path / "few" / "allrail.yaml").settings(rank=0, ranks=4)
+    assert [one["size"] for one in few["dimensions"]] == [4]
 
 
 def test_apply_keeps_to_the_table_and_to_the_numbering(tmp_path):

@@ -7,6 +7,7 @@ it (`megatron`, `torchtitan`).
 from __future__ import annotations
 
 from allrail.apply.decision import Decision, Inapplicable
+from allrail.layouts.mapping import block
 
 ABOUT = "`allrail.yaml` and a plan, for `allrail.torch`"
 
@@ -30,7 +31,18 @@ def files(decision: Decision) -> dict[str, str]:
     decision.needs("allrail")
     if not decision.dimensions:
         raise Inapplicable("the runtime has dimensions alone, this fabric is no product of them")
-    schedule = decision.schedule
+    taken = block([int(one["size"]) for one in decision.dimensions], decision.npus)
+    if taken is None:
+        raise Inapplicable(f"{decision.npus} ranks are no block of the fabric's dimensions")
+    if decision.npus == 1:
+        raise Inapplicable("one rank exchanges nothing")
+    sizes = zip(decision.dimensions, taken, strict=True)
+    dimensions = [{**one, "size": size} for one, size in sizes if size > 1]
+    schedule = dict(decision.schedule)
+    named = schedule.get("algorithms")
+    if isinstance(named, (list, tuple)) and len(named) == len(taken):
+        pairs = zip(named, taken, strict=True)
+        schedule["algorithms"] = [name for name, size in pairs if size > 1]
     kept = {key: schedule[key] for key in _SCHEDULE if schedule.get(key) not in (None, "0 B")}
     kept["chunks"] = schedule["chunks"]
     tensor = decision.tensor
@@ -40,7 +52,7 @@ def files(decision: Decision) -> dict[str, str]:
         kept["tensor"] = {"policy": tensor["policy"], "partition": partition}
     job = {
         "schema_version": 1,
-        "fabric": {"name": "job", "dimensions": list(decision.dimensions)},
+        "fabric": {"name": "job", "dimensions": dimensions},
         "schedule": kept,
         "exchange": "overlap" if cuts else "barrier",
     }
@@ -50,7 +62,7 @@ def files(decision: Decision) -> dict[str, str]:
     if decision.parallelism["zero"] == 2:
         job["exchange"] = "reduce_scatter"
     found = {}
-    if len(decision.dimensions) > 1:
+    if len(dimensions) > 1:
         job["plan"] = "plan.json"
         size = kept.get("tensor", {}).get("partition", "64 MiB")
         made = plan(

@@ -7,7 +7,7 @@ then gradients have the faster dimensions, and messages between stages the slowe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from math import gcd, prod
+from math import gcd
 from typing import Any
 
 from allrail.layouts.tools import DP_INSIDE, PP_INSIDE
@@ -27,9 +27,10 @@ def maps(
         dimensions: Sizes, innermost first.
         npus: How many train.
     """
-    if prod(dimensions) != npus:
-        # A part of the fabric: which, the core decides.
+    taken = block(dimensions, npus, degrees["tp"])
+    if taken is None:
         return {}
+    dimensions = taken
     usual = _places(degrees, dimensions, _USUAL)
     found = {}
     for name, order in _ORDERS.items():
@@ -38,6 +39,29 @@ def maps(
             continue
         found[name] = places
     return found
+
+
+def block(dimensions: Sequence[int], ranks: int, together: int = 1) -> tuple[int, ...] | None:
+    """Return the part of each dimension that a job takes; None if there is no such block.
+
+    Of each dimension its first places, the inner ones as full as it goes, as the core takes them
+    (`crates/simulate/src/training/part.rs`).
+
+    Args:
+        dimensions: Sizes of the fabric's, innermost first.
+        ranks: Of the job.
+        together: Ranks of a group of tensor parallelism, which lie within a dimension if they can.
+    """
+    if not dimensions:
+        return () if ranks == 1 else None
+    parts = [part for part in range(min(ranks, dimensions[0]), 0, -1) if ranks % part == 0]
+    parts.sort(key=lambda part: part % together > 0 and together % part > 0)
+    for part in parts:
+        left = together // part if together % part == 0 else 1
+        rest = block(dimensions[1:], ranks // part, left)
+        if rest is not None:
+            return part, *rest
+    return None
 
 
 def numberings(
@@ -54,8 +78,10 @@ def numberings(
         Both where they use the same dimensions, or nothing is known of them.
     """
     both = (PP_INSIDE, DP_INSIDE)
-    if prod(dimensions) != npus:
+    taken = block(dimensions, npus, int(parallelism.get("tp") or 1))
+    if taken is None:
         return both
+    dimensions = taken
     degrees = {axis: int(parallelism.get(axis) or 1) for axis in _USUAL}
     orders = ((PP_INSIDE, _USUAL), (DP_INSIDE, _ORDERS[DP_INSIDE]))
     places = {name: _places(degrees, dimensions, order) for name, order in orders}
