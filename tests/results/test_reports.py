@@ -108,7 +108,7 @@ def test_every_page_says_what_was_done(reports):
         "traffic": ("Simulated: all-to-all", "What dominates", "What would help"),
         "placement": ("Placed: 8 mixes of alibaba-2020", "8 × 8 boards"),
         "queue": ("12 jobs of alibaba-2020", "Jobs wait"),
-        "sweep": ("Best by time_us", "Simulated: 9 points", "What dominates"),
+        "sweep": ("Best by time: ", "Simulated: 9 points", "What dominates"),
         "reproduction": ("Targets: 8 rows beside a published number", "Outside: case 2"),
         "layouts": ("Simulated: ", "provably no better", "What the recommended one loses by"),
         "tuning": ("Simulated: 4 trials", "schedule.chunks=16", "1 trials could not"),

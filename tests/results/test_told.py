@@ -166,3 +166,130 @@ class TestAdvice:
 )
 def test_a_number_has_no_exponent(value, text):
     assert show_number(value) == text
+
+
+class TestTables:
+    def table(self, *times_us):
+        from allrail.report.document import Table, microseconds
+
+        return Table(
+            "t",
+            ["one", "time (µs)", "share"],
+            [["a", microseconds(us), "x"] for us in times_us],
+            [0, 2],
+        )
+
+    @pytest.mark.parametrize(
+        ("times", "unit", "first"),
+        [
+            ((1_777_225.402, 3.0), "time (ms)", "1,777.2"),
+            ((12_500_000.0,), "time (s)", "12.5"),
+            ((20.19, 12.0), "time (µs)", "20.19"),
+            ((0.5,), "time (ns)", "500"),
+            ((), "time (µs)", None),
+        ],
+    )
+    def test_times_of_a_table_have_one_unit_that_suits(self, times, unit, first):
+        table = self.table(*times)
+        assert table.columns == ["one", unit, "share"]
+        if first is not None:
+            assert table.shown[0][1].text == first
+            assert table.shown[0][1].value == times[0]
+
+    def test_a_long_table_scrolls_within_itself(self):
+        assert not self.table(*range(1, 20)).tall
+        assert self.table(*range(1, 2_000)).tall
+
+
+class TestPictures:
+    @pytest.mark.parametrize("ports", ["by_rail", "by_domain"])
+    @pytest.mark.parametrize("outside", ["fat_tree", "hyperx"])
+    def test_a_domain_stands_above_its_switch_and_below_its_ports(self, ports, outside):
+        import json
+
+        from allrail import _core
+        from allrail.report.layout import Drawn, layout
+
+        link = {"bandwidth": "400 Gb/s", "latency": "1 us"}
+        joins = {
+            "fat_tree": {"topology": "fat_tree", "npus": 32, "levels": 2, "link": link},
+            "hyperx": {"topology": "hyperx", "shape": [4, 8], "link": link},
+        }
+        tree = {
+            "topology": "composed",
+            "domains": 8,
+            "inside": {"kind": "switch", "size": 4, "bandwidth": "450 GB/s", "latency": "1 us"},
+            "outside": joins[outside],
+            "ports": ports,
+        }
+        drawn = Drawn(**json.loads(_core.graph_cables(json.dumps(tree))))
+        drawing = layout(drawn)
+        near = drawn.neighbours()
+        npus = set(range(drawn.npus))
+        inside = [n for n in range(drawn.npus, drawn.nodes) if set(near[n]) <= npus]
+        assert len(inside) == 8
+        for node in inside:
+            mine = [drawing.at[n] for n in near[node]]
+            xs = [x for x, _ in mine]
+            assert drawing.at[node][1] < min(y for _, y in mine)
+            assert min(xs) < drawing.at[node][0] < max(xs)
+            others = [drawing.at[n][0] for n in npus - set(near[node])]
+            assert not any(min(xs) <= x <= max(xs) for x in others)  # domains are not mixed
+        for node in set(range(drawn.npus, drawn.nodes)) - set(inside):
+            assert drawing.at[node][1] > max(drawing.at[n][1] for n in npus)
+
+    def test_curves_that_lie_on_one_another_are_one_line(self):
+        from allrail.require.bandwidth import Curve, Required
+        from allrail.require.curves import _lines, _used
+        from allrail.require.target import Target
+
+        factors = tuple(2.0**k for k in range(-6, 7))
+        slow = tuple(1 + 1 / f for f in factors)
+        level = tuple(1.0 for _ in factors)
+        curves = tuple(
+            Curve(name, factors, steps)
+            for name, steps in (("dim1", level), ("dim2", slow), ("all", slow))
+        )
+        found = Required(Target("1.2 s", 1.2), 2.0, 1.0, (), curves, False)
+        assert list(_lines(found)) == ["dim1", "dim2, all"]
+        assert 1.0 in _used(found)
+
+
+class TestSweeps:
+    @pytest.mark.parametrize(
+        ("name", "value", "text"),
+        [
+            ("collective.size_bytes", 1 << 20, "1 MiB"),
+            ("collective.size_bytes", 100_000_000, "100 MB"),
+            ("time_us", 20271.0, "20.271 ms"),
+            ("fabric.dimensions[0].bandwidth_gbps", 400.0, "400 Gb/s"),
+            ("schedule.chunks", 64, "64"),
+            ("schedule.policy", "themis", "themis"),
+        ],
+    )
+    def test_a_value_has_its_unit(self, name, value, text):
+        from allrail.sweeps.picture import with_unit
+
+        assert with_unit(name, value) == text
+
+    def test_every_cell_of_many_panels_has_its_number(self, tmp_path):
+        study = {
+            "schema_version": 1,
+            "scenario": {
+                "schema_version": 1,
+                "fabric": "3D-SW_SW_SW_homo",
+                "collective": {"kind": "all_reduce", "size": "1 MiB"},
+            },
+            "axes": {
+                "schedule.policy": ["baseline", "themis"],
+                "schedule.chunks": [1, 2, 4, 8],
+                "collective.size": ["64 KiB", "1 MiB", "1 GiB"],
+            },
+        }
+        swept = allrail.sweep(study, tmp_path / "out", workers=1)
+        assert len(swept.table) == 24
+        text = (tmp_path / "out" / "sweep.svg").read_text()
+        shown = re.findall(r">([^<>]+)</text>", text)
+        assert {"64 KiB", "1 MiB", "1 GiB", "schedule.policy themis", "time (ms)"} <= set(shown)
+        numbers = [one for one in shown if re.fullmatch(r"[0-9.,]+", one)]
+        assert len(numbers) >= 24

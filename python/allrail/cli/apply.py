@@ -27,9 +27,9 @@ _FILE = click.Path(path_type=Path)
     "--for",
     "targets",
     multiple=True,
-    metavar="TOOL",
-    help="For which tool: allrail, ddp, fsdp, megatron, torchtitan or nccl; repeat for several."
-    " All that can do it if left out.",
+    callback=options.listed,
+    metavar="A,B,...",
+    help="Tools: allrail, ddp, fsdp, megatron, torchtitan or nccl. All that can do it if left out.",
 )
 @options.as_json
 def command(

@@ -51,8 +51,9 @@ def command() -> None:
     "--algorithm",
     "algorithms",
     multiple=True,
-    metavar="NAME",
-    help="What a FILE ran; once for each, in their order: ring, double_binary_tree, ...",
+    callback=options.listed,
+    metavar="A,B,...",
+    help="What each FILE ran, in their order: ring, double_binary_tree, ...",
 )
 @options.as_json
 def network(

@@ -341,24 +341,7 @@ def _tree(row: Row) -> dict[str, object]:
 def _values(text: str, source: str) -> list[object]:
     from allrail.scenario.text import read_text
 
-    texts = [part.strip() for part in _apart(text) if part.strip()]
+    texts = [part.strip() for part in options.apart(text) if part.strip()]
     if not texts:
         raise InputError("no value is named", hint="separate several by `,`", source=source)
     return [read_text(part, source=source)[0] for part in texts]
-
-
-def _apart(text: str) -> list[str]:
-    """Cut at commas outside of brackets and quotes, as of `{dp: 8},{dp: 4, tp: 2}`."""
-    parts, depth, quote = [""], 0, ""
-    for letter in text:
-        if letter == "," and depth == 0 and not quote:
-            parts.append("")
-            continue
-        if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "\"'" and (depth or not parts[-1].strip()):
-            quote = letter
-        else:
-            depth = max(0, depth + (letter in "[{") - (letter in "]}"))
-        parts[-1] += letter
-    return parts

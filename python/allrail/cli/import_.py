@@ -21,7 +21,11 @@ _FILE = click.Path(path_type=Path)
 @click.option("--npus", type=int, metavar="N", help="Repeat a Chakra trace over so many NPUs.")
 @click.option("--at", type=int, metavar="N", help="Repeat blocks of N ranks, not all of them.")
 @click.option(
-    "--grow", multiple=True, metavar="GROUP", help="Process group that grows; repeatable."
+    "--grow",
+    multiple=True,
+    callback=options.listed,
+    metavar="GROUP",
+    help="Process group that grows; repeatable.",
 )
 @options.as_json
 def command(

@@ -192,6 +192,34 @@ def refuse(*names: str, why: str, hint: str) -> None:
             raise InputError(why, source=name, hint=hint)
 
 
+def apart(text: str) -> list[str]:
+    """Cut at commas outside of brackets and quotes, as of `{dp: 8},{dp: 4, tp: 2}`.
+
+    Args:
+        text: What an option was given.
+    """
+    parts, depth, quote = [""], 0, ""
+    for letter in text:
+        if letter == "," and depth == 0 and not quote:
+            parts.append("")
+            continue
+        if quote:
+            quote = "" if letter == quote else quote
+        elif letter in "\"'" and (depth or not parts[-1].strip()):
+            quote = letter
+        else:
+            depth = max(0, depth + (letter in "[{") - (letter in "]}"))
+        parts[-1] += letter
+    return parts
+
+
+def listed(ctx: click.Context, param: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:
+    """Callback of options that take several names: `A,B`, or the option again, or both."""
+    del ctx, param
+    parts = (part.strip() for text in values for part in apart(text))
+    return tuple(part for part in parts if part)
+
+
 def _load_plugins(ctx: click.Context, param: click.Parameter, files: tuple[Path, ...]) -> None:
     del ctx, param
     if files:

@@ -22,7 +22,13 @@ _FILE = click.Path(path_type=Path)
 @click.option("--throughput", required=True, metavar="TARGET", help="What is to be reached.")
 @options.sets
 @options.plugin
-@click.option("--fabrics", multiple=True, metavar="FABRIC", help="Try this one; again for more.")
+@click.option(
+    "--fabrics",
+    multiple=True,
+    callback=options.listed,
+    metavar="A,B,...",
+    help="Try these presets or files.",
+)
 @click.option("--list", "folder", type=_FILE, metavar="DIR", help="Try every fabric file in DIR.")
 @click.option("--prices", type=_FILE, metavar="FILE", help="As for `allrail cost`.")
 @click.option(
@@ -55,7 +61,7 @@ def command(
     \b
     Examples:
       allrail require step.yaml --throughput 0.95x-ideal
-      allrail require step.yaml --throughput 1.2s --fabrics fat-tree-1k --fabrics hx2mesh-1k
+      allrail require step.yaml --throughput 1.2s --fabrics fat-tree-1k,hx2mesh-1k
     """  # noqa: D301, click wants the character
     from allrail.cli import output
     from allrail.cli.layouts import best_of, job_of

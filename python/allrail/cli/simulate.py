@@ -32,9 +32,10 @@ _FILE = click.Path(path_type=Path)
     "--what-if",
     "assumptions",
     multiple=True,
-    metavar="NAME",
-    help="Of a workload: `infinite_bandwidth`, `ideal_schedule`, `dim1_x2`, `no_straggler` or "
-    "`all`; the step under it, below the table. As often as needed.",
+    callback=options.listed,
+    metavar="A,B,...",
+    help="Of a workload: the step under assumptions, below the table: `infinite_bandwidth`, "
+    "`ideal_schedule`, `dim1_x2`, `no_straggler` or `all`.",
 )
 @click.option("--astra-sim", is_flag=True, help="Read ASTRA-sim's files instead of FILE.")
 @click.option(

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from allrail.foreign import printable
 from allrail.report import style
-from allrail.results.units import show_percent
+from allrail.results.units import show_number, show_percent, time_unit
 
 if TYPE_CHECKING:
     from markupsafe import Markup
@@ -78,6 +78,15 @@ class Cell:
 
 
 Cells = Sequence["str | Cell"]
+MICROSECONDS = "(µs)"
+"""Ends the names of columns of `microseconds`: a page shows them in a unit that suits."""
+
+
+def _in(cell: Cell, factor: float) -> Cell:
+    """A time in another unit; it is sorted by the same value."""
+    if cell.value is None:
+        return cell
+    return Cell(show_number(cell.value / factor, 5), cell.value, cell.part)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +112,26 @@ class Table:
 
     @property
     def shown(self) -> Sequence[Sequence[Cell]]:
-        """The rows on the page."""
-        return [
-            [one if isinstance(one, Cell) else Cell(one) for one in row]
-            for row in self.rows[:MOST_ROWS]
-        ]
+        """The rows on the page, times in one unit."""
+        _, factor = self._unit
+        times = {i for i, title in enumerate(self.header) if MICROSECONDS in title}
+        rows = []
+        for row in self.rows[:MOST_ROWS]:
+            cells = [one if isinstance(one, Cell) else Cell(one) for one in row]
+            rows.append([_in(one, factor) if i in times else one for i, one in enumerate(cells)])
+        return rows
+
+    @property
+    def columns(self) -> Sequence[str]:
+        """The names of the columns, with the unit that suits their times."""
+        return [title.replace(MICROSECONDS, f"({self._unit[0]})") for title in self.header]
+
+    @property
+    def _unit(self) -> tuple[str, float]:
+        times = [i for i, title in enumerate(self.header) if MICROSECONDS in title]
+        cells = [row[i] for row in self.rows[:MOST_ROWS] for i in times]
+        known = [abs(one.value) for one in cells if isinstance(one, Cell) and one.value]
+        return time_unit(max(known)) if known else ("µs", 1.0)
 
     @property
     def tall(self) -> bool:

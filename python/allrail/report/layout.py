@@ -226,26 +226,38 @@ def _buses(
 
 
 def _layers(_keys: dict[str, Any], drawn: Drawn) -> Layout:
-    """NPUs below, each switch as high as it is far from the nearest NPU."""
+    """NPUs below, each switch as high as it is far from the nearest NPU.
+
+    Where domains of NPUs have a switch of their own beside the network that joins them, it stands
+    below them, and their ports stand right above them.
+    """
     near = drawn.neighbours()
     if drawn.nodes == drawn.npus:
         return _circle(drawn)
+    inside = _inside(drawn, near)
     level = [0] * drawn.npus + [-1] * (drawn.nodes - drawn.npus)
+    for node in inside:
+        level[node] = 0
     front = list(range(drawn.npus))
     while front:
         reached = sorted({n for node in front for n in near[node] if level[n] < 0})
         for node in reached:
             level[node] = level[front[0]] + 1
         front = reached
-    first = [min((n for n in near[npu] if n >= drawn.npus), default=0) for npu in range(drawn.npus)]
+    own = [[n for n in near[npu] if n in inside] or near[npu] for npu in range(drawn.npus)]
+    first = [min((n for n in mine if n >= drawn.npus), default=0) for mine in own]
+    step = 1.45 if inside else 1.0
     at: list[Point] = [(0.0, 0.0)] * drawn.nodes
     x = 0.0
     order = sorted(range(drawn.npus), key=lambda npu: (first[npu], npu))
     for before, npu in zip([None, *order], order, strict=False):
         if before is not None:
-            x += 1.0 if first[before] == first[npu] else 1.8
+            x += step if first[before] == first[npu] else 1.8 * step
         at[npu] = (x, 0.0)
     rise = max(2.4, x / 9)
+    for node in inside:
+        middle_of = [at[n][0] for n in near[node]]
+        at[node] = (sum(middle_of) / len(middle_of), -0.6 * rise)
     for height in range(1, max(level) + 1):
         mine = [node for node in range(drawn.nodes) if level[node] == height]
         middle = {
@@ -257,15 +269,23 @@ def _layers(_keys: dict[str, Any], drawn: Drawn) -> Layout:
         wide = max(x, 1.6 * (len(mine) - 1))
         ideal = [middle[node] for node in mine]
         crowded = any(b - a < 1.2 for a, b in pairwise(ideal))
+        high = height * rise if not inside else (height - 0.5) * rise
         for index, node in enumerate(mine):
             even = x / 2 + wide * ((index + 0.5) / len(mine) - 0.5)
-            at[node] = (even if crowded else ideal[index], height * rise)
+            at[node] = (even if crowded else ideal[index], high)
     drawing = Layout(at=at, node=0.72)
     for index, (one, other, _) in enumerate(drawn.cables):
-        if level[one] == level[other]:
+        if level[one] == level[other] and not inside & {one, other}:
             up = 0.35 if level[one] else -0.35
             drawing.ways[index] = [_bow(at[one], at[other], up)]
     return drawing
+
+
+def _inside(drawn: Drawn, near: list[list[int]]) -> set[int]:
+    """Switches that join NPUs and nothing else, in a network that has others, too."""
+    switches = range(drawn.npus, drawn.nodes)
+    alone = {node for node in switches if all(n < drawn.npus for n in near[node])}
+    return alone if 0 < len(alone) < len(switches) else set()
 
 
 def _bow(one: Point, other: Point, up: float) -> list[Point]:

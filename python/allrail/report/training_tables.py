@@ -129,8 +129,9 @@ def exposed(results: Mapping[str, TrainingResult]) -> Table:
         for name, one in results.items()
         if used
     ]
-    title = "Exposed communication by what it is for (µs)"
-    return Table("exposed", ["result", *header], rows, [0], title=title)
+    names = ["result", *(f"{name} (µs)" for name in header)]
+    title = "Exposed communication by what it is for"
+    return Table("exposed", names, rows, [0], title=title)
 
 
 def dimensions(results: Mapping[str, TrainingResult]) -> Table:

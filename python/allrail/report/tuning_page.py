@@ -20,7 +20,7 @@ from allrail.report.document import (
     world_words,
 )
 from allrail.report.points import data as points_data
-from allrail.results.units import show_number, show_percent
+from allrail.results.units import show_percent, show_time
 
 
 def page(told: Mapping[str, Any]) -> Page:
@@ -51,8 +51,8 @@ def page(told: Mapping[str, Any]) -> Page:
             f"The numbers are {word}. {trust}",
         ],
         cards=[
-            ("step as it is", f"{show_number(start, 6)} µs", ""),
-            ("best step", f"{show_number(fastest, 6)} µs", f"{gain} shorter"),
+            ("step as it is", show_time(start), ""),
+            ("best step", show_time(fastest), f"{gain} shorter"),
         ],
         sections=[
             Section("search", "How the search went", _chart(told)),

@@ -43,6 +43,18 @@ def show_size(count: float) -> str:
     raise AssertionError("the last unit always suits")
 
 
+def show_binary(count: float) -> str:
+    """A number of bytes with the unit, binary or decimal, in which it is the shortest.
+
+    Args:
+        count: Bytes.
+    """
+    for power, name in ((40, "TiB"), (30, "GiB"), (20, "MiB"), (10, "KiB")):
+        if count and count % (1 << power) == 0:
+            return f"{int(count) >> power:,} {name}"
+    return show_size(count)
+
+
 def show_number(value: float, digits: int = 4) -> str:
     """A number with so many digits that count, without an exponent: 11,300, 0.0123.
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from allrail.compared import SAME
 from allrail.report.document import (
+    MICROSECONDS,
     MOST_ROWS,
     Cell,
     Cells,
@@ -22,7 +24,7 @@ from allrail.report.fabric import fabric_section
 from allrail.report.front import front_section
 from allrail.results.units import show_number
 from allrail.results.write import input_tree
-from allrail.sweeps.picture import more_is_better, rates
+from allrail.sweeps.picture import more_is_better, rates, with_unit
 from allrail.sweeps.table import ERROR
 
 if TYPE_CHECKING:
@@ -54,7 +56,7 @@ def page(swept: Swept, *, pictures: Mapping[str, str], version: str) -> str:
     failed = len(table) - len(good)
     scenario = input_tree(swept.study.base)
     drawn = [
-        Picture(one, shown.replace("_", " "), CAPTIONS[one], svg, "The table has every number.")
+        Picture(one, _title(shown), CAPTIONS[one], svg, "The table has every number.")
         for one, svg in pictures.items()
         if one in CAPTIONS
     ]
@@ -89,7 +91,9 @@ def _headline(good: pl.DataFrame, shown: str, changed: Sequence[str], *, lower: 
         return "No point has a result."
     best = known.sort(shown, descending=not lower, maintain_order=True).row(0, named=True)
     where = f"point {best['point']} ({_where(best, changed)})"
-    return f"Best by {shown}: {_short(best[shown])}, at {where}."
+    same = known.filter((known[shown] - best[shown]).abs() <= SAME * abs(best[shown]))
+    others = f" and {len(same) - 1:,} more that are as good" if len(same) > 1 else ""
+    return f"Best by {_title(shown)}: {_value(shown, best[shown])}, at {where}{others}."
 
 
 def _summary(good: pl.DataFrame, shown: str, changed: Sequence[str], *, lower: bool) -> list[str]:
@@ -98,8 +102,8 @@ def _summary(good: pl.DataFrame, shown: str, changed: Sequence[str], *, lower: b
     if len(known) < 2:
         return []
     values = sorted(map(float, known[shown].to_list()), reverse=not lower)
-    ends = f"{_short(values[0])} to {_short(values[-1])}"
-    said = [f"Simulated: {len(good):,} points; {shown} from {ends}."]
+    ends = f"{_value(shown, values[0])} to {_value(shown, values[-1])}"
+    said = [f"Simulated: {len(good):,} points; {_title(shown)} from {ends}."]
     spread = {}
     for key in changed:
         groups: dict[Any, list[float]] = {}
@@ -112,8 +116,8 @@ def _summary(good: pl.DataFrame, shown: str, changed: Sequence[str], *, lower: b
         most = max(spread, key=lambda key: spread[key][1] - spread[key][0])
         low, high = spread[most]
         said.append(
-            f"What dominates: {most}; the mean {shown} of its values goes from {_short(low)} to "
-            f"{_short(high)}, more than over any other axis."
+            f"What dominates: {_title(most)}; the mean {_title(shown)} of its values goes from "
+            f"{_value(shown, low)} to {_value(shown, high)}, more than over any other axis."
         )
     return said
 
@@ -132,7 +136,19 @@ def _front(good: pl.DataFrame, changed: Sequence[str]) -> Section:
 
 
 def _where(row: Mapping[str, Any], changed: Sequence[str]) -> str:
-    return ", ".join(f"{key} {_short(row[key])}" for key in changed)
+    return ", ".join(f"{_title(key)} {_value(key, row[key])}" for key in changed)
+
+
+def _title(name: str) -> str:
+    """A column's name without the unit that its values are shown with."""
+    for ending in ("_us", "_bytes", "_gbps"):
+        if name.endswith(ending):
+            return name.removesuffix(ending).replace("_", " ")
+    return name.replace("_", " ")
+
+
+def _value(name: str, value: Any) -> str:
+    return _short(value) if isinstance(value, (bool, type(None))) else with_unit(name, value)
 
 
 def _points(table: pl.DataFrame, changed: Sequence[str], shown: str, *, lower: bool) -> Table:
@@ -149,15 +165,21 @@ def _points(table: pl.DataFrame, changed: Sequence[str], shown: str, *, lower: b
     if len(table) > MOST_ROWS:
         some = some.sort(shown, descending=not lower, nulls_last=True, maintain_order=True)
         some = some.head(MOST_ROWS)
-        note = f"The best {MOST_ROWS:,} of {len(table):,} points by {shown}."
+        note = f"The best {MOST_ROWS:,} of {len(table):,} points by {_title(shown)}."
     texts = [index for index, name in enumerate(names) if not some[name].dtype.is_numeric()]
-    rows: list[Cells] = [[_cell(value) for value in row] for row in some.iter_rows()]
-    return Table("points", names, rows, [0, *texts], note=note)
+    rows: list[Cells] = [
+        [_cell(name, value) for name, value in zip(names, row, strict=True)]
+        for row in some.iter_rows()
+    ]
+    titles = [
+        f"{_title(name)} {MICROSECONDS}" if name.endswith("_us") else _title(name) for name in names
+    ]
+    return Table("points", titles, rows, [0, *texts], note=note)
 
 
-def _cell(value: Any) -> Cell:
+def _cell(name: str, value: Any) -> Cell:
     number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return Cell(_short(value), value if number else None)
+    return Cell(_value(name, value), value if number else None)
 
 
 def _short(value: Any) -> str:

@@ -8,13 +8,21 @@ the front of those that nothing cheaper surpasses.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise, product
+from textwrap import wrap
 from typing import TYPE_CHECKING, Any
 
 from allrail.report.front import pareto_front
 from allrail.report.style import GRID, HUES, INK, MUTED, WIDTH, bare, style
-from allrail.results.units import show_number
+from allrail.results.units import (
+    SIZES,
+    show_bandwidth,
+    show_binary,
+    show_number,
+    show_time,
+    time_unit,
+)
 from allrail.sweeps.axes import Axis, written
 from allrail.sweeps.table import ERROR
 
@@ -28,6 +36,8 @@ if TYPE_CHECKING:
 SWEEP = "sweep"
 PARETO = "pareto"
 MOST_PANELS = 12
+MOST_TICKS = 32
+"""Of an axis of a heat map; of more values every second one is named, or every third."""
 _LOWER_IS_BETTER = ("_us", "_usd", "_bytes", "_per_npu_bytes", "sample_error")
 
 
@@ -81,7 +91,16 @@ class _Key:
             self.values.sort(key=lambda value: -math.inf if value[0] is None else value[0])
 
     def label(self, value: tuple[Any, ...]) -> str:
-        return " ".join("-" if one is None else written(one) for one in value)
+        pairs = zip(self.columns, value, strict=True)
+        return " ".join("-" if one is None else with_unit(name, one) for name, one in pairs)
+
+    @property
+    def title(self) -> str:
+        """Its name without the unit that its labels have."""
+        for ending in _UNITS:
+            if self.name.endswith(ending):
+                return self.name.removesuffix(ending)
+        return self.name
 
     @property
     def logarithmic(self) -> bool:
@@ -103,6 +122,41 @@ def _keys(swept: Swept) -> list[_Key]:
     return keys
 
 
+_UNITS: dict[str, Callable[[float], str]] = {
+    "_us": show_time,
+    "_bytes": show_binary,
+    "_gbps": show_bandwidth,
+}
+"""How values of columns with such an ending are labelled."""
+
+
+def with_unit(name: str, value: Any) -> str:
+    """Return a value of a column, with the unit that the column's name ends with.
+
+    Args:
+        name: Of the column.
+        value: In it.
+    """
+    for ending, show in _UNITS.items():
+        if name.endswith(ending) and isinstance(value, (int, float)):
+            return show(value)
+    return written(value)
+
+
+def _shown(name: str, values: Sequence[float]) -> tuple[str, float]:
+    """What the shown result is called, with a unit that suits all of it, and what it counts in."""
+    longest = max(map(abs, values), default=1.0)
+    if name.endswith("_us"):
+        unit, factor = time_unit(longest)
+        return f"{name.removesuffix('_us').replace('_', ' ')} ({unit})", factor
+    if name.endswith("_bytes"):
+        unit, factor = next(one for one in SIZES if longest >= one[1] or one[1] == 1.0)
+        return f"{name.removesuffix('_bytes').replace('_', ' ')} ({unit})", factor
+    if name.endswith("_gbps"):
+        return f"{name.removesuffix('_gbps').replace('_', ' ')} (Gb/s)", 1.0
+    return name.replace("_", " "), 1.0
+
+
 def _figure(rows: int, columns: int, height: float) -> tuple[Figure, list[Axes]]:
     from matplotlib.figure import Figure
 
@@ -117,9 +171,11 @@ def _line(swept: Swept, table: pl.DataFrame, key: _Key) -> Figure:
     rows = list(table.select([*key.columns, swept.shown]).iter_rows())
     rows.sort(key=lambda row: where[row[:-1]])
     xs = [row[0] if key.numeric else where[row[:-1]] for row in rows]
-    axes.plot(xs, [row[-1] for row in rows], "-" if key.numeric else "", color=HUES[0], marker="o")
+    name, factor = _shown(swept.shown, [row[-1] for row in rows])
+    ys = [row[-1] / factor for row in rows]
+    axes.plot(xs, ys, "-" if key.numeric else "", color=HUES[0], marker="o")
     _ticks(axes, key)
-    axes.set_ylabel(swept.shown)
+    axes.set_ylabel(name)
     axes.set_ylim(bottom=0)
     axes.grid(axis="y", color=GRID, linewidth=0.6)
     bare(axes)
@@ -128,7 +184,7 @@ def _line(swept: Swept, table: pl.DataFrame, key: _Key) -> Figure:
 
 def _ticks(axes: Axes, key: _Key) -> None:
     """Put an axis' values along the bottom."""
-    axes.set_xlabel(key.name)
+    axes.set_xlabel(key.title)
     if not key.numeric:
         labels = [key.label(value) for value in key.values]
         turned = sum(map(len, labels)) > 110
@@ -142,7 +198,7 @@ def _ticks(axes: Axes, key: _Key) -> None:
 
         axes.set_xscale("log")
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda number, _: f"{number:g}"))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda number, _: key.label((number,))))
         axes.minorticks_off()
     if len(key.values) <= 16 and not _crowded(key):
         axes.set_xticks([value[0] for value in key.values], [key.label(v) for v in key.values])
@@ -165,35 +221,39 @@ def _heat(swept: Swept, table: pl.DataFrame, keys: list[_Key]) -> Figure:
     shown = panels[:MOST_PANELS]
     columns = 1 if len(shown) == 1 else min(3, len(shown))
     rows = math.ceil(len(shown) / columns)
-    each = max(2.2, min(6.0, 0.32 * len(down.values) + 1.6))
+    each = max(2.2, min(9.0, 0.26 * len(down.values) + 1.6))
     figure, grid = _figure(rows, columns, rows * each + 0.6)
-    low, high = table[swept.shown].min(), table[swept.shown].max()
+    title, factor = _shown(swept.shown, table[swept.shown].to_list())
     cells: dict[tuple[Any, ...], float] = {}
     names = [name for key in (across, down, *rest) for name in key.columns]
     for row in table.select([*names, swept.shown]).iter_rows():
-        cells[row[:-1]] = row[-1]
+        cells[row[:-1]] = row[-1] / factor
+    low, high = min(cells.values()), max(cells.values())
     image = None
-    small = len(across.values) * columns <= 20 and len(down.values) <= 24
+    # A number of five characters is a quarter of an inch wide.
+    small = len(across.values) * columns <= 0.85 * WIDTH / 0.27 and len(down.values) <= 30
+    letters = int(13 * WIDTH / columns)
     for number, axes in enumerate(grid):
         if number >= len(shown):
             axes.set_visible(False)
             continue
         panel = tuple(one for value in shown[number] for one in value)
         image = _map(axes, cells, (across, down), panel, (low, high), numbers=small)
-        axes.set_title(
-            ", ".join(
-                f"{key.name} {key.label(value)}"
-                for key, value in zip(rest, shown[number], strict=True)
-            ),
-            fontsize=8,
+        said = ", ".join(
+            f"{key.title} {key.label(value)}"
+            for key, value in zip(rest, shown[number], strict=True)
         )
+        axes.set_title("\n".join(wrap(said, letters, break_long_words=False)), fontsize=8)
         if number % columns:
             axes.set_ylabel("")
             axes.set_yticklabels([])
         if number + columns < len(shown):
             axes.set_xlabel("")
     if image is not None:
-        bar = figure.colorbar(image, ax=grid, label=swept.shown, shrink=0.9, pad=0.01)
+        from matplotlib.ticker import FuncFormatter
+
+        plain = FuncFormatter(lambda value, _: show_number(value))
+        bar = figure.colorbar(image, ax=grid, label=title, shrink=0.9, pad=0.01, format=plain)
         bar.outline.set_visible(False)
     if len(panels) > len(shown):
         figure.suptitle(
@@ -224,10 +284,10 @@ def _map(
         (across, axes.set_xticks, axes.set_xlabel),
         (down, axes.set_yticks, axes.set_ylabel),
     ):
-        step = math.ceil(len(key.values) / 16)
+        step = math.ceil(len(key.values) / MOST_TICKS)
         labels = [key.label(value) for value in key.values]
         ticks(range(0, len(labels), step), labels[::step])
-        named(key.name)
+        named(key.title)
     if sum(len(text.get_text()) for text in axes.get_xticklabels()) > 60:
         axes.tick_params(axis="x", labelrotation=30)
         for text in axes.get_xticklabels():
@@ -241,13 +301,11 @@ def _map(
                 continue
             dark = high == low or scale(value) < 0.5
             colour = "white" if dark else INK
-            axes.text(x, y, _short(value), ha="center", va="center", fontsize=7, color=colour)
+            size = 7 if len(across.values) <= 12 else 5.5
+            said = show_number(value, 3)
+            axes.text(x, y, said, ha="center", va="center", fontsize=size, color=colour)
     bare(axes, keep=())
     return image
-
-
-def _short(value: float) -> str:
-    return show_number(value)
 
 
 def _scatter(swept: Swept, table: pl.DataFrame, keys: list[_Key]) -> Figure:
@@ -255,13 +313,13 @@ def _scatter(swept: Swept, table: pl.DataFrame, keys: list[_Key]) -> Figure:
     columns = min(3, len(shown))
     rows = math.ceil(len(shown) / columns)
     figure, grid = _figure(rows, columns, 3.0 * rows + 0.3)
+    title, factor = _shown(swept.shown, table[swept.shown].to_list())
     for axes, key in zip(grid, shown, strict=False):
         where = {value: index for index, value in enumerate(key.values)}
         points = list(table.select([*key.columns, swept.shown]).iter_rows())
         xs = [point[0] if key.numeric else where[point[:-1]] for point in points]
-        axes.plot(
-            xs, [point[-1] for point in points], "o", color=HUES[0], markersize=3.5, alpha=0.6
-        )
+        ys = [point[-1] / factor for point in points]
+        axes.plot(xs, ys, "o", color=HUES[0], markersize=3.5, alpha=0.6)
         _ticks(axes, key)
         axes.set_ylim(bottom=0)
         axes.grid(axis="y", color=GRID, linewidth=0.6)
@@ -269,7 +327,7 @@ def _scatter(swept: Swept, table: pl.DataFrame, keys: list[_Key]) -> Figure:
     for number, axes in enumerate(grid):
         axes.set_visible(number < len(shown))
         if number % columns == 0:
-            axes.set_ylabel(swept.shown)
+            axes.set_ylabel(title)
     return figure
 
 

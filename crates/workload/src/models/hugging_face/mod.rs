@@ -314,7 +314,7 @@ fn unknown(config: &Config<'_>) -> WorkloadError {
             "model_type",
             kind,
             "its layers, or some of them, are no attention (state space, linear, convolution)",
-            "import a trace of it, or describe its layers: `docs/guides/models.md`",
+            "import a trace of it, or describe its layers in a file with `transformer`",
         );
     }
     let mut known: Vec<&str> = FAMILIES.iter().flat_map(|f| f.types).copied().collect();
