@@ -65,7 +65,7 @@ OF = "workload.compute.device"
 SCENARIOS = [
     ("device: h100", "device: h101", OF, "no such device"),
     ("device: h100", "device: nowhere.yaml", "nowhere.yaml", "no such file"),
-    ("device: h100", "device: list.yaml", "list.yaml", "packaged ones"),
+    ("device: h100", "device: list.yaml", "list.yaml", "calibrate device"),
     ("device: h100", "device: [h100]", OF, ""),
     ("h100", "h100, recipe: fp8_delay", "workload.compute.recipe", "mean `fp8_delayed`?"),
     ("h100", "a100, recipe: fp8_delayed", "workload.compute.recipe", "no products of 8 bits"),

@@ -311,3 +311,12 @@ class TestHints:
                 if id(node) not in shown and "allrail[" in str(getattr(node, "value", "")):
                     wrong.append(f"{path.name}:{node.lineno}: {node.value}")
         assert wrong == []
+
+    def test_nor_does_a_hint_of_the_core(self):
+        wrong = []
+        for path in sorted((ROOT / "crates").glob("*/src/**/*.rs")):
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+                code = line.split("//")[0]
+                if re.search(r'".*\bdocs/[a-z].*', code):
+                    wrong.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()}")
+        assert wrong == []

@@ -192,9 +192,9 @@ fn plan(py: Python<'_>, scenario: &str) -> PyResult<String> {
 
 /// The hash of everything that `plan` depends on.
 #[pyfunction]
-fn plan_key(scenario: &str) -> PyResult<String> {
+fn plan_key(py: Python<'_>, scenario: &str) -> PyResult<String> {
     let scenario = scenario_from(scenario, &Calls::new())?;
-    allrail_simulate::plan_key(&scenario).map_err(|error| simulate_error(&error))
+    py.detach(|| allrail_simulate::plan_key(&scenario)).map_err(|error| simulate_error(&error))
 }
 
 /// Checks a plan; with a scenario, also that it was made for it.
@@ -329,9 +329,9 @@ fn graph_count(fabric: &str, prices: Option<&str>) -> PyResult<String> {
 
 /// One plane of a fabric with `topology`, to be drawn: NPUs, nodes, cables with their kinds.
 #[pyfunction]
-fn graph_cables(fabric: &str) -> PyResult<String> {
+fn graph_cables(py: Python<'_>, fabric: &str) -> PyResult<String> {
     let (topology, _) = topology_and_prices(fabric, None)?;
-    show::draw(&*topology).map(|drawn| to_json(&drawn)).map_err(fabric_error)
+    py.detach(|| show::draw(&*topology)).map(|drawn| to_json(&drawn)).map_err(fabric_error)
 }
 
 /// What else a fabric with `topology` says of itself: whether its nodes have names, whether its
@@ -347,11 +347,14 @@ fn graph_facts(fabric: &str, prices: Option<&str>) -> PyResult<String> {
 /// that is no product of dimensions has those that a scenario counts over its cables.
 #[pyfunction]
 #[pyo3(signature = (fabric, counted=false))]
-fn graph_dimensions(fabric: &str, counted: bool) -> PyResult<String> {
+fn graph_dimensions(py: Python<'_>, fabric: &str, counted: bool) -> PyResult<String> {
     let tree = serde_json::from_str(fabric).map_err(|error| form_error(error.to_string()))?;
-    let found = Topology::read(tree).and_then(|topology| match counted {
-        true => topology.fabric(),
-        false => topology.product(),
+    // Counting over the cables of a large network takes seconds, in which Python may end it.
+    let found = py.detach(|| {
+        Topology::read(tree).and_then(|topology| match counted {
+            true => topology.fabric(),
+            false => topology.product(),
+        })
     });
     found.map(|fabric| to_json(&fabric)).map_err(|error| simulate_error(&error))
 }

@@ -38,7 +38,11 @@ pub(crate) fn many(
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         };
-        let result = one(text, &own, look);
+        // What nobody waits for any more is not begun.
+        let result = match own.failed() {
+            true => Err(SimulateError::Interrupted),
+            false => one(text, &own, look),
+        };
         done.fetch_add(1, Ordering::Relaxed);
         (result, own.failure())
     };

@@ -56,8 +56,7 @@ struct Uses {
     state: Option<Held>,
 }
 
-const TRACE: &str =
-    "run it as the collective of a trace, which has scratch buffers (docs/guides/astra-sim.md)";
+const TRACE: &str = "run it as the collective of a trace, which has scratch buffers (`allrail simulate --astra-sim`)";
 
 /// Finds the chains.
 ///

@@ -383,6 +383,6 @@ fn refuse(file: &File, flow: &Flow, chains: &Chains, left: &[usize]) -> Wrong {
          needed later"
     );
     let hint = "have it sent before, or run the program as the collective of a trace \
-                (docs/guides/astra-sim.md)";
+                (`allrail simulate --astra-sim`)";
     Wrong::new(title(rank as usize, of, step), why, hint)
 }

@@ -269,7 +269,7 @@ pub fn read(mut fabric: Value) -> Result<Box<dyn GraphTopology>, FabricError> {
         return Err(FabricError::new("fabric.topology", name, "there is no such topology", hint));
     };
     let read = (entry.read)(fabric).map_err(|error| {
-        let hint = "docs/concepts/topologies.md lists what each topology takes";
+        let hint = "`allrail schema scenario` lists what each topology takes";
         FabricError::new("fabric", name, error.to_string(), hint)
     })?;
     read.validate()?;

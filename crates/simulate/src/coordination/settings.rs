@@ -92,7 +92,7 @@ impl Coordination {
                 *place = value.clone();
                 // One at a time, so that the error names the key.
                 serde_json::from_value::<Settings>(settings.clone()).map_err(|error| {
-                    wrong(key, value, error.to_string(), "see `docs/concepts/coordination.md`")
+                    wrong(key, value, error.to_string(), "`allrail schema scenario` lists its keys")
                 })?;
             }
         }

@@ -142,10 +142,10 @@ impl TrainingScenario {
             well_formed::<Option<Model>>(
                 &tree,
                 "/workload/model",
-                "the keys of models: docs/reference/models.md",
+                "`allrail schema scenario` lists the keys of models",
             )?;
             let hint =
-                "a device's file has the keys of the packaged ones (docs/reference/devices.md)";
+                "`allrail calibrate device --out FILE` writes a device's file, with all keys";
             well_formed::<Option<DeviceChoice>>(&tree, "/workload/compute/device", hint)?;
             Err(malformed(error))
         })?;

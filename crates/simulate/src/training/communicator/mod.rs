@@ -159,8 +159,8 @@ pub trait Communicator {
         now
     }
 
-    /// How busy it has been so far.
-    fn usage(&self) -> Usage;
+    /// How busy it has been up to `now`, what is still under way included.
+    fn usage(&self, now: Time) -> Usage;
 
     /// The dimension that such a request keeps busy for longest, for the report; `None` where it is
     /// not known.

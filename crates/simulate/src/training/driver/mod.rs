@@ -396,10 +396,10 @@ impl<'a> Driver<'a> {
                 self.out.ends.push(now);
                 self.out.started.push(self.tensors.started());
                 if self.out.ends.len() == 1 {
-                    self.out.usage.0 = self.communicator.usage();
+                    self.out.usage.0 = self.communicator.usage(now);
                 }
                 if self.out.ends.len() == self.settings.measured as usize {
-                    self.out.usage.1 = self.communicator.usage();
+                    self.out.usage.1 = self.communicator.usage(now);
                     self.out.last = Some(ran);
                 }
             }

@@ -237,7 +237,7 @@ impl Communicator for ClassCommunicator<'_> {
         })
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self, now: Time) -> Usage {
         let ranks: u64 = self.players.weights.iter().map(|weight| u64::from(*weight)).sum();
         let mut busy = vec![0u128; self.dimensions];
         let mut sent = vec![0.0; self.dimensions];
@@ -251,11 +251,15 @@ impl Communicator for ClassCommunicator<'_> {
         let mean = |sum: u128| {
             Time::from_ps(u64::try_from(sum / u128::from(ranks.max(1))).expect("a mean of times"))
         };
+        let open = match self.under_way {
+            0 => Time::ZERO,
+            _ => now.saturating_sub(self.active_since),
+        };
         Usage {
             busy: Some(busy.into_iter().map(mean).collect()),
             sent: sent.into_iter().map(|sum| sum / ranks.max(1) as f64).collect(),
             links: Vec::new(),
-            active: self.active,
+            active: self.active + open,
         }
     }
 

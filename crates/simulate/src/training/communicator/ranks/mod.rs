@@ -269,11 +269,12 @@ impl Communicator for RankCommunicator<'_> {
         self.lowering.choices.ran(dimension)
     }
 
-    fn usage(&self) -> Usage {
+    fn usage(&self, now: Time) -> Usage {
+        let now = self.now.max(now);
         let dimensions = self.lowering.dimensions();
         let ranks = self.lowering.players.len().max(1) as f64;
-        let busy = self.executors.world().busy(self.now.max(Time::from_ps(1)));
-        let time = |share: f64| Time::from_ps((share * self.now.as_ps() as f64) as u64);
+        let busy = self.executors.world().busy(now.max(Time::from_ps(1)));
+        let time = |share: f64| Time::from_ps((share * now.as_ps() as f64) as u64);
         let mut sent = vec![0.0; dimensions];
         for (place, bytes) in self.executors.sent().enumerate() {
             sent[place % dimensions] += bytes;
@@ -285,7 +286,7 @@ impl Communicator for RankCommunicator<'_> {
             active: self.active,
         };
         if self.open > 0 {
-            usage.active += self.now.saturating_sub(self.since);
+            usage.active += now.saturating_sub(self.since);
         }
         usage
     }

@@ -224,8 +224,8 @@ impl Communicator for ServerCommunicator<'_> {
         self.inner.chosen(dimension)
     }
 
-    fn usage(&self) -> Usage {
-        let mut usage = self.inner.usage();
+    fn usage(&self, now: Time) -> Usage {
+        let mut usage = self.inner.usage(now);
         for of in self.of.iter().flatten() {
             let [up, down, ..] = of.servers.busy();
             if let Some(busy) = &mut usage.busy {
@@ -233,7 +233,11 @@ impl Communicator for ServerCommunicator<'_> {
             }
             usage.sent[of.dimension] += of.pushed as f64;
         }
-        Usage { active: self.active, ..usage }
+        let open = match self.under_way {
+            0 => Time::ZERO,
+            _ => now.saturating_sub(self.since),
+        };
+        Usage { active: self.active + open, ..usage }
     }
 
     fn bottleneck(&mut self, ask: Ask) -> Option<u32> {
