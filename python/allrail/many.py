@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 from allrail import _core
+from allrail.accuracy import known_of
 from allrail.errors import InputError
 from allrail.scenario import Scenario, ScenarioLike, load_scenario
 from allrail.scenario.explain import from_core
@@ -80,6 +81,15 @@ def _told(tree: dict[str, Any], scenario: Scenario, beside: Sequence[str]) -> di
         # A greedy schedule may be faster on a slower fabric, so the three are put in order.
         times = [one[time] for one in (tree, *others)]
         told |= {"error_low_us": min(times), "error_high_us": max(times)}
+    if "step_time_us" in told:
+        known = known_of(
+            scenario,
+            step=told["step_time_us"],
+            exposed=told["exposed_communication_us"],
+            low=told.get("error_low_us"),
+            high=told.get("error_high_us"),
+        )
+        told["known_error"] = known.tree()
     return told
 
 

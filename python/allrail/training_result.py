@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
+from allrail.accuracy import Known
 from allrail.result import DimensionResult, _Parts, _Record, _Whole
 
 PURPOSES = ("data", "tensor", "pipeline", "expert", "operator", "other")
@@ -308,6 +309,8 @@ class TrainingResult(_Whole):
         error_low_us: With collectives as fast as the fabric's `error` lets them be, µs; None where
             it has none.
         error_high_us: The same as slow.
+        known_error: What is known of this prediction's error: of `computing` (from compared runs),
+            of the `network` and of both `together`, each `low` and `high` as parts of the time.
         npus: In the fabric.
         policy: Which chunk scheduler.
         order: Of the stages that wait for a dimension.
@@ -357,6 +360,7 @@ class TrainingResult(_Whole):
     throughput: Throughput | None = None
     error_low_us: float | None = None
     error_high_us: float | None = None
+    known_error: Mapping[str, Any] | None = None
     what_if: Any = None
     notes: tuple[str, ...] = ()
     timeline: tuple[Slice, ...] | None = None
@@ -375,6 +379,11 @@ class TrainingResult(_Whole):
         if self.throughput is None or self.throughput.hfu is None or not self.compute_us:
             return False
         return self.throughput.hfu * self.step_time_us / self.compute_us > ROUNDED
+
+    @property
+    def known(self) -> Known | None:
+        """What is known of its error; None of results that were written before it was told."""
+        return None if self.known_error is None else Known.from_tree(self.known_error)
 
     @property
     def took_us(self) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +11,12 @@ from typing import Any
 import pytest
 
 import allrail
+from allrail import accuracy
+from allrail.accuracy import of_device
 from allrail.api import simulate_many
 from allrail.training import simulate_training_many
+
+TABLE = Path(accuracy.__file__).with_name("accuracy.csv")
 
 
 def fabric(**keys: Any) -> dict[str, Any]:
@@ -127,5 +132,124 @@ def test_reports_say_it(tmp_path: Path, allrail_cli: Callable[..., Any]) -> None
         out = tmp_path / name
         told = allrail_cli("simulate", str(tmp_path / f"{name}.yaml"), "--out", str(out))
         assert told.status == 0, told.stderr
-        assert "Error bar: from -" in (out / "report.html").read_text()
+        words = "Error bar: from -" if name == "collective" else "Error: computing "
+        assert words in (out / "report.html").read_text()
         assert any("error_high_us" in table.read_text() for table in out.glob("*.csv"))
+
+
+def step(**compute: Any) -> dict[str, Any]:
+    tree = training()
+    work = tree["workload"]
+    work |= {"model": "gpt2_xl", "sequence_length": 1024, "precision": "bf16"}
+    work["compute"] = {"device": "a100", "launch": "fused", **compute}
+    return tree
+
+
+def compared(device: str, precision: str, launch: str) -> list[float]:
+    """What the packaged table has of runs, as parts of the predicted time."""
+    return sorted(
+        float(row["ratio"]) - 1
+        for row in csv.DictReader(TABLE.read_text().splitlines())
+        if (row["device"], row["precision"], row["launch"]) == (device, precision, launch)
+    )
+
+
+def test_a_step_says_what_is_known_of_its_own_error() -> None:
+    known = allrail.simulate_training(step()).known
+    assert known is not None
+    off = compared("a100", "16 bits", "fused")
+    assert known.computing.runs == len(off) >= 10
+    assert known.computing.bar is not None
+    inside = [one for one in off if known.computing.bar.low <= one <= known.computing.bar.high]
+    assert 0.85 <= len(inside) / len(off) <= 0.95
+    assert known.network is None
+    assert known.told.startswith(f"error: computing {known.computing.bar.told} (nine of ten of ")
+    assert "network unknown, nobody measured it; together" in known.told
+    assert known.told.endswith("or more")
+
+
+def test_a_measured_network_is_one_part_of_three() -> None:
+    one = step()
+    one["fabric"]["error"] = 0.25
+    result = allrail.simulate_training(one)
+    known = result.known
+    assert known is not None
+    assert known.network is not None
+    assert known.together is not None
+    assert known.computing.bar is not None
+    assert result.error_high_us == pytest.approx((1 + known.network.high) * result.step_time_us)
+    # Never less than either part, and never more than both.
+    share = 1 - result.exposed_communication_us / result.step_time_us
+    part = share * known.computing.bar.high
+    assert max(part, known.network.high) <= known.together.high <= part + known.network.high
+
+
+@pytest.mark.parametrize(
+    ("compute", "why"),
+    [
+        ({"efficiency": 0.5}, "its `compute` gives figures of its own"),
+        ({"device": None, "peak": "312 TFLOP/s"}, "its times are given, not those of a device"),
+        ({"device": "mi300x"}, "no run on mi300x was compared"),
+    ],
+)
+def test_where_no_run_was_compared_nothing_is_made_up(compute: dict[str, Any], why: str) -> None:
+    known = allrail.simulate_training(step(**compute)).known
+    assert known is not None
+    assert (known.computing.runs, known.computing.bar, known.together) == (0, None, None)
+    assert known.told.startswith(f"error: computing unknown, {why}; ")
+
+
+@pytest.mark.parametrize("device", ["a100", "h100", "gb200", "b200"])
+@pytest.mark.parametrize("precision", ["16 bits", "fp8", "mxfp8", "fp32"])
+@pytest.mark.parametrize("launch", ["eager", "fused", "compiled", "graph"])
+def test_a_bar_is_of_runs_that_are_named(device: str, precision: str, launch: str) -> None:
+    found = of_device(device, precision, launch)
+    rows = [
+        row for row in csv.DictReader(TABLE.read_text().splitlines()) if row["device"] == device
+    ]
+    mine = [row for row in rows if row["precision"] == precision]
+    if found.bar is None:
+        assert len(mine) < 5
+        assert device in found.what
+        return
+    assert 5 <= found.runs <= len(mine)
+    assert f"of {found.runs} measured runs on {device}" in found.what
+    assert -1 < found.bar.low <= found.bar.high
+    same = [row for row in rows if (row["precision"], row["launch"]) == (precision, launch)]
+    if len(same) >= 5:
+        assert found.runs == len(same)
+        assert f"launched `{launch}`" in found.what
+
+
+def test_predictions_that_are_alike_share_a_line(
+    tmp_path: Path, allrail_cli: Callable[..., Any]
+) -> None:
+    file = tmp_path / "step.yaml"
+    file.write_text(json.dumps(step()))
+
+    def told(*arguments: str) -> list[str]:
+        output = allrail_cli(*arguments).stdout.splitlines()
+        return [line for line in output if line.startswith("# error: ")]
+
+    assert len(told("simulate", str(file))) == 1
+    assert len(told("compare", str(file))) == 1
+    both = told("compare", str(file), "--each", "workload.compute.launch=fused,eager")
+    assert len(both) == 2
+    tree = json.loads(allrail_cli("simulate", str(file), "--json").stdout)
+    assert tree["known_error"]["computing"]["runs"] >= 10
+
+
+def test_the_packaged_ratios_are_those_of_the_comparison(
+    tmp_path: Path, allrail_cli: Callable[..., Any]
+) -> None:
+    out = tmp_path / "ratios.csv"
+    assert allrail_cli("reproduce", "runs", "--ratios", str(out)).status == 0
+    packaged = {row["id"]: row for row in csv.DictReader(TABLE.read_text().splitlines())}
+    found = list(csv.DictReader(out.read_text().splitlines()))
+    assert len(found) >= 3
+    shared = [row for row in found if row["id"] in packaged]
+    assert len(shared) >= 3
+    for row in shared:
+        kept = packaged[row["id"]]
+        assert float(kept["ratio"]) == pytest.approx(float(row["ratio"]), abs=0.02), row["id"]
+        assert {**kept, "ratio": ""} == {**row, "ratio": ""}

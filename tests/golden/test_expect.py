@@ -267,6 +267,24 @@ def test_a_report_has_the_picture_and_is_made_again(tmp_path, allrail_cli):
     assert (tmp_path / "again.html").read_text() == page
 
 
+def test_calibrate_network_has_a_report_too(tmp_path, allrail_cli):
+    lines = [
+        f"{one.bytes} {one.expected_us:.2f} {one.expected_busbw / 1.75:.2f}"
+        f" {one.expected_busbw:.2f}"
+        for one in plain(8)
+    ]
+    file, out = tmp_path / "table.txt", tmp_path / "out"
+    file.write_text("# all_reduce_perf\n# size time algbw busbw\n" + "\n".join(lines))
+    arguments = ["calibrate", "network", str(file), "--ranks", "8", "--report", str(out)]
+    assert allrail_cli(*arguments).status == 0
+    page = (out / "report.html").read_text()
+    assert "<svg" in page
+    assert "all_reduce over 8 ranks" in page
+    assert len((out / "sizes.csv").read_text().splitlines()) == 1 + len(SIZES)
+    assert allrail_cli("report", str(out), "--out", str(tmp_path / "again.html")).status == 0
+    assert (tmp_path / "again.html").read_text() == page
+
+
 def test_switches_that_sum_have_a_table_of_their_own(allrail_cli):
     found = {}
     for name in ("dgx-h100", "dgx-h100-nvls"):

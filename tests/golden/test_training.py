@@ -391,7 +391,8 @@ def test_compare_prints_a_line_a_variant(folder, allrail_cli):
     both = allrail_cli(
         "compare", "mine.json", "mine.json", "--each", "workload.batch_per_replica=1,2"
     )
-    assert len(both.stdout.splitlines()) == 6
+    # A heading, four rows, where they come from, what is known of their error.
+    assert len(both.stdout.splitlines()) == 7
 
 
 def test_the_table_names_what_the_json_holds(folder, allrail_cli):

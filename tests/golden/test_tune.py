@@ -117,7 +117,8 @@ def test_on_the_command_line(allrail_cli, tmp_path):
         "step_time_us",
         "gain_%",
     ]
-    assert len(lines) == 8
+    assert len(lines) == 9
+    assert lines[8].startswith("# error: computing ")
     times = [float(line.split()[3]) for line in lines[1:6]]
     sets = shlex.split(lines[6].partition("best: ")[2])[1::2]
     best = allrail.simulate_training(SCENARIO, sets=["schedule.tensor=ddp", *sets])

@@ -98,6 +98,8 @@ WRITERS = {
     "export": Writer("export step.yaml --chakra {out}"),
     "export representatives": Writer("export step.yaml --chakra {out} --ranks representative"),
     "calibrate": Writer("calibrate network nccl.txt -o {out}", file="fabric.yaml"),
+    "calibrate, report": Writer("calibrate network nccl.txt --report {out}"),
+    "expect, report": Writer("expect dgx-h100 --measured nccl.txt --report {out}"),
     "fabric picture": Writer("fabric show hx2mesh-1k --picture {out}", file="drawn.svg"),
     "place": Writer("place --fabric hx2mesh-1k --count 2 --out {out}"),
     "run": Writer("run --trace {out} {python} record.py record.json"),

@@ -56,6 +56,7 @@ def command() -> None:
     help="What each FILE ran, in their order: ring, double_binary_tree, ...",
 )
 @options.as_json
+@options.report
 def network(
     *,
     files: tuple[Path, ...],
@@ -66,6 +67,7 @@ def network(
     dtype: str | None,
     algorithms: tuple[str, ...],
     as_json: bool,
+    report: Path | None,
 ) -> None:
     """Make a fabric of tables that nccl-tests, OSU's tests or PyTorch's benchmarks print.
 
@@ -121,12 +123,18 @@ def network(
         from allrail.files import write_yaml
 
         write_yaml(out, made.fabric)
+    if report is not None:
+        from allrail.report import answer
+
+        answer.write(report, "calibration", _tree(made))
     if as_json:
         output.print_json(_tree(made))
         return
     _show(made)
     if out is not None:
         output.note(f"the fabric is in {out}")
+    if report is not None:
+        output.note(f"the report is in {report}")
 
 
 @command.command("live")

@@ -236,6 +236,7 @@ def rank(
         show(answer)
         tell(answer)
         output.predicted(["dims"], calibrated=calibrated)
+        output.known(_scenario(job, answer.best, folder=None))
         if out is not None:
             output.note(f"the recommended one is in {out}: `allrail simulate {out}`")
     if answer.found.stopped in _ENDED:

@@ -17,6 +17,8 @@ from allrail.foreign import in_json, printable
 
 if TYPE_CHECKING:
     from allrail.many import FailedRow
+    from allrail.scenario import ScenarioLike
+    from allrail.scenario.overrides import Sets
 
 MOST_SEEN = 1024
 """Points of progress that an estimate remembers; beyond that every other one is forgotten."""
@@ -311,6 +313,21 @@ def _duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
+def known(scenario: ScenarioLike, *, sets: Sets = ()) -> None:
+    """Say below a table of steps what is known of their error.
+
+    Args:
+        scenario: What was simulated; of several, one that computes as they do.
+        sets: Overrides.
+    """
+    from allrail.accuracy import line_of
+    from allrail.scenario import load_scenario
+
+    told = line_of(load_scenario(scenario, sets=sets))
+    if told is not None:
+        note(told)
+
+
 def predicted(
     worlds: Sequence[str],
     *,
@@ -339,6 +356,6 @@ def predicted(
     note(f"predicted in world {names}; the fabric is {figures}")
     told = show_error(errors)
     if told is not None:
-        note(told)
+        note(f"error: network {told}")
     if below_bound:
         note("below the physical bound: messages of a step do not share links (`contention: none`)")

@@ -12,6 +12,7 @@ from allrail.cli.group import Group
 
 if TYPE_CHECKING:
     from allrail.reproduce import Reproduction
+    from allrail.reproduce.runs import Runs
 
 
 @click.group(cls=Group, invoke_without_command=True)
@@ -251,8 +252,15 @@ def horovod(*, full: bool, small: bool, as_json: bool, out: Path | None) -> None
     metavar="FILE",
     help="A CSV file of measured runs, one a line; a packaged example if left out.",
 )
+@click.option(
+    "--ratios",
+    type=click.Path(path_type=Path),
+    callback=options.writable_file,
+    metavar="FILE",
+    help="Write measured over predicted time of each run, what error lines are made of.",
+)
 @options.as_json
-def runs(*, path: Path | None, as_json: bool) -> None:
+def runs(*, path: Path | None, ratios: Path | None, as_json: bool) -> None:
     """Measured training runs beside their predictions, uncalibrated.
 
     A table has a line a run: model, gpu, gpus, sequence_length, and as far as known hidden, layers,
@@ -268,14 +276,24 @@ def runs(*, path: Path | None, as_json: bool) -> None:
     if as_json:
         with output.Progress("predicting runs") as progress:
             found = published.run(path, progress=progress)
+        _write_ratios(ratios, found)
         output.print_json(found.to_dict())
         return
     table = published.read_table(path or published.EXAMPLE)
     rows = output.Stream(published.HEADER, [max(len(one.id) for one in table), *published.WIDTHS])
     with output.Progress("predicting runs") as progress:
         found = published.run(path, progress=progress, row=rows.row)
+    _write_ratios(ratios, found)
     for text in found.told:
         output.note(text)
+
+
+def _write_ratios(file: Path | None, found: Runs) -> None:
+    if file is not None:
+        from allrail.files import write_text
+        from allrail.reproduce.runs.compared import as_csv
+
+        write_text(file, as_csv(found.rows))
 
 
 @command.command("memory")

@@ -86,6 +86,7 @@ def command(
     if tried:
         _show_fabrics(tried, found.target)
     output.predicted(["dims"], calibrated=found.calibrated)
+    output.known(scenario, sets=sets)
     if out is not None:
         output.note(f"written to {out}")
 

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 MOST_ROWS = 24
 """More would push everything else off the screen; the table has all."""
 BEST = 10
+_COMPUTING = ("workload.compute", "workload.precision", "workload.model")
+"""Fields that change by which runs a step is compared."""
 _WORTH = (
     "utilisation",
     "share_of_injection",
@@ -71,6 +73,7 @@ def command(
         output.print_json({"known": swept.known, "failed": swept.failed, "rows": rows})
     else:
         show(swept)
+        _tell_known(study)
         pictures = sorted(folder.glob("*.png"))
         lines = [f"report    {folder}/report.html", *(f"picture   {path}" for path in pictures)]
         output.text("\n".join([*lines, f"table     {folder}/sweep.parquet, sweep.csv"]), err=True)
@@ -109,6 +112,20 @@ def show(swept: Swept) -> None:
             calibrated=bool(good["calibrated"].all()),
             errors=_errors(good),
         )
+
+
+def _tell_known(study: Path) -> None:
+    """Say what is known of the error of a study's steps, where all compute alike."""
+    from allrail.cli import output
+    from allrail.sweeps.study import load_study
+
+    read = load_study(study)
+    if read.base.workload is None:
+        return
+    if any(field.startswith(_COMPUTING) for axis in read.axes for field in axis.fields):
+        output.note("error: it differs by point; `allrail simulate` says it of one")
+    else:
+        output.known(read.base)
 
 
 def _errors(good: pl.DataFrame) -> list[tuple[float, float | None, float | None]]:

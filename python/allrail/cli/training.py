@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from allrail.accuracy import lines
 from allrail.cli import output
 from allrail.errors import show as written
 from allrail.results.units import plain_number, show_number
@@ -315,8 +316,9 @@ def predicted(results: Sequence[TrainingResult]) -> None:
     output.predicted(
         [one.world for one in results],
         calibrated=all(one.calibrated for one in results),
-        errors=[(one.step_time_us, one.error_low_us, one.error_high_us) for one in results],
     )
+    for line in lines(one.known for one in results):
+        output.note(line)
 
 
 def _workload(scenario: Scenario) -> str:

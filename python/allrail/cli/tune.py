@@ -83,6 +83,7 @@ def command(
     else:
         output.note("best: the scenario as it is")
     output.note(f"gain {output.percent(tuned.gain)} %; searched by {tuned.sampler}")
+    output.known(file, sets=sets)
 
 
 def _searched(file: Path, sets: tuple[str, ...], tuned: Tuned) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Folders of verbs that answer in one plain tree: `plan --model`, `tune`, `verify`, `expect`.
+"""Folders of commands that answer in one plain tree, such as `expect` and `plan --model`.
 
 `result.json` has the tree under the kind's name, a table of its rows lies beside it as CSV and
 Parquet, and the page is made of that tree alone: so `allrail report` makes the same one again.
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from allrail.report import expected_page, layouts_page, tuning_page, verdict_page
+from allrail.report import calibration_page, expected_page, layouts_page, tuning_page, verdict_page
 from allrail.report.document import Page, render
 
 Told = Mapping[str, Any]
@@ -34,6 +34,7 @@ class Kind:
 
 
 KINDS = {
+    "calibration": Kind(calibration_page.page, calibration_page.rows, "sizes"),
     "expected": Kind(expected_page.page, expected_page.rows, "sizes"),
     "layouts": Kind(layouts_page.page, layouts_page.rows, "layouts"),
     "tuning": Kind(tuning_page.page, tuning_page.rows, "trials"),

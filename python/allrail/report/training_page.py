@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from allrail.accuracy import lines
 from allrail.compared import alike, equally_fast, fastest, leaders, speedup
 from allrail.report import training_tables as tables
 from allrail.report.advice import advice
@@ -23,7 +24,7 @@ from allrail.report.fabric import fabric_section
 from allrail.report.front import front_section, priced
 from allrail.report.timeline import Bar, Row, left_out, timeline
 from allrail.report.training import BY_PURPOSE, PASSES, shade
-from allrail.results.units import show_error, show_percent, show_size, show_time
+from allrail.results.units import show_percent, show_size, show_time
 from allrail.training_result import ActorResult, Slice, TrainingResult
 
 TITLES = {
@@ -156,8 +157,7 @@ def _summary(
         f"Simulated: {first.iterations} iterations of {models} on {where}.",
         f"The numbers are {word}. {trust}",
     ]
-    told = show_error((one.step_time_us, one.error_low_us, one.error_high_us) for one in ones)
-    said += [f"Error bar: {told}."] if told else []
+    said += [f"{told[0].upper()}{told[1:]}." for told in lines(one.known for one in ones)]
     kind, us = max(best.exposed_us.items(), key=lambda pair: pair[1], default=("", 0.0))
     parts = {
         "compute": best.compute_us,
