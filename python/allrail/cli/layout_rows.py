@@ -79,7 +79,7 @@ def show(answer: Answer) -> None:
             f"{one.tokens_per_s_per_npu:,.4g}"
             if one.tokens_per_s_per_npu < 1000
             else f"{one.tokens_per_s_per_npu:,.0f}",
-            f"{100 * (fastest / one.step_s - 1):.1f}",
+            f"{100 * (1 - fastest / one.step_s):.1f}",
             f"{one.memory_gb:.1f}{_mark(answer.job, one)}",
             "-" if one.capacity_gb is None else f"{one.capacity_gb:.1f}",
             ",".join(_tools(answer, one)) or "-",

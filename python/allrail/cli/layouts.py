@@ -282,6 +282,7 @@ def _beside(answer: Answer, trials: Any, asked: Asked, budget: Any) -> None:
     """What is looked at once the rows are known, as far as the time goes."""
     from dataclasses import replace
 
+    from allrail.errors import InputError
     from allrail.layouts import pessimistic, tuned
     from allrail.layouts.budget import Stopped
 
@@ -289,6 +290,8 @@ def _beside(answer: Answer, trials: Any, asked: Asked, budget: Any) -> None:
     first = [best, *(row.ranked for row in answer.shown if row.ranked is not best)]
     try:
         ranked = [row.ranked for row in answer.shown]
+        if answer.mine is not None and not isinstance(answer.mine, InputError):
+            ranked.append(answer.mine)
         answer.network = pessimistic(trials, ranked, progress=budget.look)
         for one in first[: asked.schedules]:
             answer.better.append(tuned(trials, one, progress=budget.look))

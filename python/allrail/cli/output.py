@@ -50,6 +50,8 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
 class Stream:
     """A table whose rows are printed as they come: a line each, on a terminal too.
 
+    The header comes with the first row.
+
     Args:
         header: A name for each column.
         widths: Least widths of the columns; those that are left out are as wide as their name.
@@ -59,7 +61,7 @@ class Stream:
         self._widths = [len(printable(cell)) for cell in header]
         for at, width in enumerate(widths):
             self._widths[at] = max(self._widths[at], width)
-        self._print(list(header))
+        self._header = list(header)
 
     def row(self, cells: Sequence[str]) -> None:
         """Print a row.
@@ -67,6 +69,9 @@ class Stream:
         Args:
             cells: Its cells.
         """
+        if self._header:
+            self._print(self._header)
+            self._header = []
         self._print(joined(cells))
 
     def _print(self, cells: Sequence[str]) -> None:

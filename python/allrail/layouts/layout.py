@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from allrail.layouts.mapping import maps
 from allrail.layouts.tools import ANY
@@ -59,6 +59,37 @@ class Job:
         if self.sequence is not None:
             sizes["sequence_length"] = self.sequence
         return sizes
+
+
+class Cut(Protocol):
+    """A way to cut a job: a `Layout`, or one that somebody has written (`Given`)."""
+
+    @property
+    def name(self) -> str:
+        """In tables."""
+        ...
+
+    @property
+    def kinds(self) -> int:
+        """How many kinds of parallelism it has."""
+        ...
+
+    @property
+    def pp(self) -> int:
+        """Stages of its pipeline."""
+        ...
+
+    def microbatches(self, job: Job) -> int:
+        """Return how many a replica has in a step."""
+        ...
+
+    def workload(self, job: Job, *, recompute: str, microbatches: int) -> dict[str, Any]:
+        """Return what of a workload is this cut's."""
+        ...
+
+    def scenario(self, job: Job, *, recompute: str, microbatches: int) -> dict[str, Any]:
+        """Return the scenario of a step."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from allrail.errors import InputError
-from allrail.layouts.layout import Job
+from allrail.layouts.layout import Cut, Job
 from allrail.layouts.search import Found, recomputations
 from allrail.layouts.space import space
-from allrail.layouts.trial import Bounded, Cut, Trials
+from allrail.layouts.trial import Bounded, Trials
 
 _MORE = 7
 """Doublings of the NPUs that are looked at."""

@@ -19,10 +19,10 @@ from typing import Any
 from allrail.errors import InputError, did_you_mean
 from allrail.layouts.budget import Budget, Stopped
 from allrail.layouts.choice import by_time, folded, may_be_recommended, recommended
-from allrail.layouts.layout import Job, Layout
+from allrail.layouts.layout import Cut, Job, Layout
 from allrail.layouts.space import lacks
 from allrail.layouts.tools import ANY, TOOLS
-from allrail.layouts.trial import RECOMPUTED, Bounded, Cut, Ranked, TooLarge, Trials
+from allrail.layouts.trial import RECOMPUTED, Bounded, Ranked, TooLarge, Trials
 from allrail.many import Progress
 
 _TOGETHER = 4
@@ -269,11 +269,8 @@ def tools_of(job: Job, one: Ranked) -> tuple[str, ...]:
         job: What is cut.
         one: The layout, with what it computes again.
     """
-    layout = one.layout
-    if not isinstance(layout, Layout):
-        return ()
     return tuple(
-        name for name in TOOLS if not lacks(job, layout, recompute=one.recompute, tool=name)
+        name for name in TOOLS if not lacks(job, one.layout, recompute=one.recompute, tool=name)
     )
 
 

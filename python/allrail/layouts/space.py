@@ -14,7 +14,7 @@ from math import prod
 from typing import Any
 
 from allrail.errors import InputError, did_you_mean
-from allrail.layouts.layout import Job, Layout, overridden
+from allrail.layouts.layout import Cut, Job, Layout, overridden
 from allrail.layouts.mapping import maps, numberings
 from allrail.layouts.tools import ANY, TOOLS
 
@@ -100,14 +100,16 @@ def space(job: Job, sizes: dict[str, Any]) -> Space:
     """
     _check_degrees(job)
     found = Space()
+    lacking: Counter[str] = Counter()
     for degrees in _degrees(job, sizes, found.refused):
         for layout in _kinds(job, sizes, degrees, found.refused):
-            if lacks(job, layout):
+            if why := lacks(job, layout):
+                lacking[why] += 1
                 found.refused[f"{TOOLS[job.tool].title} has not what they need"] += 1
             else:
                 found.layouts.append(layout)
     if not found.layouts:
-        raise _nothing(job, found.refused)
+        raise _nothing(job, found.refused, lacking)
     return found
 
 
@@ -127,7 +129,7 @@ def _no_degrees(job: Job) -> InputError:
     )
 
 
-def lacks(job: Job, layout: Layout, *, recompute: str | None = None, tool: str = "") -> str:
+def lacks(job: Job, layout: Cut, *, recompute: str | None = None, tool: str = "") -> str:
     """Return what of a layout a tool has not; empty if it has all.
 
     Args:
@@ -146,17 +148,24 @@ def lacks(job: Job, layout: Layout, *, recompute: str | None = None, tool: str =
     return TOOLS[name].lacks(workload, sizes=job.sizes, numberings=inside)
 
 
-def _nothing(job: Job, refused: Counter[str]) -> InputError:
+def _nothing(job: Job, refused: Counter[str], lacking: Counter[str]) -> InputError:
     """Why no layout is left."""
-    shares = refused.pop(_SHARES, 0)
-    if refused and (job.fixed or job.tool != ANY):
-        [(why, _)] = refused.most_common(1)
-        asked = ",".join(f"{key}={value}" for key, value in job.fixed.items())
+    if lacking:
+        [(why, _)] = lacking.most_common(1)
         return InputError(
             f"no layout is left: {why}",
-            source="--fix" if asked else "--for",
-            value=asked or job.tool,
-            hint="fix less" if asked else "leave it out: `any` tool is then taken",
+            source="--for",
+            value=job.tool,
+            hint="`--for any` includes what no tool has; or fix less, and set less",
+        )
+    shares = refused.pop(_SHARES, 0)
+    if refused and job.fixed:
+        [(why, _)] = refused.most_common(1)
+        return InputError(
+            f"no layout is left: {why}",
+            source="--fix",
+            value=",".join(f"{key}={value}" for key, value in job.fixed.items()),
+            hint="fix less",
         )
     if job.fixed and not shares:
         return _no_degrees(job)

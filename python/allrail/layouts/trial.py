@@ -11,11 +11,11 @@ import json
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 from allrail import _core
 from allrail.errors import InputError
-from allrail.layouts.layout import Job
+from allrail.layouts.layout import Cut, Job
 from allrail.many import Progress, of_core
 from allrail.scenario import Fabric, GraphFabric, Scenario, load_scenario
 from allrail.scenario.dimensions import dimensions_of
@@ -24,37 +24,6 @@ from allrail.training import of_training
 
 RECOMPUTED = ("none", "selective", "alternate", "full")
 """From the least to the most."""
-
-
-class Cut(Protocol):
-    """A way to cut a job: a `Layout`, or one that somebody has written (`Given`)."""
-
-    @property
-    def name(self) -> str:
-        """In tables."""
-        ...
-
-    @property
-    def kinds(self) -> int:
-        """How many kinds of parallelism it has."""
-        ...
-
-    @property
-    def pp(self) -> int:
-        """Stages of its pipeline."""
-        ...
-
-    def microbatches(self, job: Job) -> int:
-        """Return how many a replica has in a step."""
-        ...
-
-    def workload(self, job: Job, *, recompute: str, microbatches: int) -> dict[str, Any]:
-        """Return what of a workload is this cut's."""
-        ...
-
-    def scenario(self, job: Job, *, recompute: str, microbatches: int) -> dict[str, Any]:
-        """Return the scenario of a step."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
