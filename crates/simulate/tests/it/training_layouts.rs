@@ -127,6 +127,30 @@ fn slow_ranks_slow_everyone_alike_in_classes_and_rank_by_rank() {
     }
 }
 
+/// Messages join ranks over others: the ring of `cp` a slow rank's neighbours' neighbours, the pipeline all of theirs.
+#[test]
+fn slow_ranks_are_told_apart_whatever_messages_join_them() {
+    let powers = [1u32, 2, 4];
+    let all = powers.iter().flat_map(|tp| powers.iter().map(move |cp| (*tp, *cp)));
+    let all = all.flat_map(|(tp, cp)| powers.iter().map(move |pp| (tp, cp, *pp)));
+    for (tp, cp, pp) in all.filter(|(tp, cp, pp)| tp * cp * pp <= 16) {
+        let layout = json!({"tp": tp, "cp": cp, "pp": pp, "sp": tp > 1, "microbatches": 4});
+        let mut workload = transformer(layout);
+        workload["compute"]["peak"] = json!("10 GFLOP/s");
+        workload["optimizer"] = json!("none");
+        for slow in [
+            json!([{"ranks": [6], "factor": 2.0}]),
+            json!([{"ranks": [1, 15], "factor": 1.5}, {"ranks": [8], "factor": 2.0}]),
+        ] {
+            workload["stragglers"] = slow;
+            let classes = run(&workload, &[4, 4], "dims");
+            let ranks = run(&workload, &[4, 4], "links");
+            let ratio = classes.step_time_us / ranks.step_time_us;
+            assert!((0.9..1.1).contains(&ratio), "{workload}: {ratio}");
+        }
+    }
+}
+
 #[test]
 fn pipelines_without_time_for_bytes_have_the_papers_bubbles() {
     let job = |p: u64, m: u64, schedule: &str, backward: u64| {

@@ -1,11 +1,13 @@
 //! Actors of their own for ranks that are slow.
 //!
 //! Ranks of one class stay alike if they are slow by one factor and exchange messages, at the same
-//! positions, with ranks that are. Each further class becomes an actor beside the first: it has the
+//! positions, with ranks that are alike, too: the coarsest such division is found as that of a
+//! colouring is (1-dimensional Weisfeiler and Leman), of the ranks alone that messages join to slow
+//! ones, over whatever others. Each further class becomes an actor beside the first: it has the
 //! same nodes, and every group of the class has it as a further member. Peers are positions within a
 //! group, so they hold as they are.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use allrail_core::Rank;
 
@@ -13,16 +15,18 @@ use crate::error::WorkloadError;
 use crate::graph::{Actor, ActorId, Builder, Group, Node, NodeId, StepGraph, Work};
 use crate::spec::Straggler;
 
-/// (group, position in its instance, factor) of each slow rank that a rank exchanges messages with;
-/// itself first.
-type Likeness = Vec<(Option<usize>, u32, f64)>;
+/// What a rank is slow by, and its classes.
+struct Classes {
+    /// Of slow ranks.
+    factors: BTreeMap<Rank, f64>,
+    /// Of ranks that are slow or that messages join to one. All others are alike.
+    class: BTreeMap<Rank, usize>,
+}
 
-/// What tells ranks of one class apart. A rank that is not in it is as all others.
-fn likenesses(
-    graph: &StepGraph,
-    stragglers: &[Straggler],
-    sizes: &[u32],
-) -> BTreeMap<Rank, Likeness> {
+/// Of the message groups that a rank is in: which, its position, and the classes of all members.
+type Neighbours = Vec<(usize, usize, Vec<usize>)>;
+
+fn classes(graph: &StepGraph, stragglers: &[Straggler], sizes: &[u32]) -> Classes {
     let mut factors: BTreeMap<Rank, f64> = BTreeMap::new();
     for straggler in stragglers {
         for rank in &straggler.ranks {
@@ -30,29 +34,70 @@ fn likenesses(
         }
     }
     factors.retain(|_, factor| *factor != 1.0);
+    let joined = joined(graph, &factors, sizes);
+    // Classes are numbered in the order of what tells them apart, so that numbers say nothing of ranks.
+    let factor = |rank: &Rank| factors.get(rank).copied().unwrap_or(1.0).to_bits();
+    let mut class = numbered(joined.keys().map(|rank| (*rank, factor(rank))));
+    let mut count = 0;
+    loop {
+        let found = class.values().collect::<BTreeSet<_>>().len();
+        if found == count {
+            return Classes { factors, class };
+        }
+        count = found;
+        // A rank that runs nothing is in no class.
+        let class_of = |rank: &Rank| class.get(rank).copied().unwrap_or(usize::MAX);
+        let neighbours = |rank: &Rank| -> Neighbours {
+            let of = |(group, members): &(usize, Vec<Rank>)| {
+                let own = members.iter().position(|member| member == rank).unwrap_or(0);
+                (*group, own, members.iter().map(class_of).collect())
+            };
+            joined[rank].iter().map(of).collect()
+        };
+        class = numbered(joined.keys().map(|rank| (*rank, (class_of(rank), neighbours(rank)))));
+    }
+}
+
+/// The places of keys among all of them.
+fn numbered<K: Ord + Clone>(keys: impl Iterator<Item = (Rank, K)>) -> BTreeMap<Rank, usize> {
+    let keys: BTreeMap<Rank, K> = keys.collect();
+    let places: BTreeMap<K, usize> =
+        keys.values().cloned().collect::<BTreeSet<_>>().into_iter().zip(0..).collect();
+    keys.into_iter().map(|(rank, key)| (rank, places[&key])).collect()
+}
+
+/// The ranks that messages join to a slow one, over whatever others, with their message groups: which, and the
+/// members of the rank's own.
+fn joined(
+    graph: &StepGraph,
+    factors: &BTreeMap<Rank, f64>,
+    sizes: &[u32],
+) -> BTreeMap<Rank, Vec<(usize, Vec<Rank>)>> {
     let mut messages = vec![false; graph.groups().len()];
     for id in graph.ids() {
         if let Work::Send { group, .. } | Work::Receive { group, .. } = graph.node(id).work {
             messages[group.index()] = true;
         }
     }
-    let mut likenesses: BTreeMap<Rank, Likeness> =
-        factors.iter().map(|(rank, factor)| (*rank, vec![(None, 0, *factor)])).collect();
-    for (i, group) in graph.groups().iter().enumerate().filter(|(i, _)| messages[*i]) {
-        for (rank, factor) in &factors {
-            let of_group = |actor: &ActorId| graph.actors()[actor.index()].ranks.contains(rank);
-            if !group.actors.iter().any(of_group) {
-                continue;
-            }
-            let members = members(group, *rank, sizes);
-            let position = members.iter().position(|member| member == rank).unwrap_or(0);
-            let position = u32::try_from(position).unwrap_or(u32::MAX);
-            for member in members.into_iter().filter(|member| member != rank) {
-                likenesses.entry(member).or_default().push((Some(i), position, *factor));
-            }
-        }
+    let mut actors: BTreeMap<Rank, usize> = BTreeMap::new();
+    for (i, actor) in graph.actors().iter().enumerate() {
+        actors.extend(actor.ranks.iter().map(|rank| (*rank, i)));
     }
-    likenesses
+    let mut joined = BTreeMap::new();
+    let mut left: Vec<Rank> = factors.keys().copied().collect();
+    while let Some(rank) = left.pop() {
+        let Some(actor) = actors.get(&rank).filter(|_| !joined.contains_key(&rank)) else {
+            continue;
+        };
+        let groups = graph.groups().iter().enumerate().filter(|(i, group)| {
+            messages[*i] && group.actors.iter().any(|member| member.index() == *actor)
+        });
+        let own: Vec<(usize, Vec<Rank>)> =
+            groups.map(|(i, group)| (i, members(group, rank, sizes))).collect();
+        left.extend(own.iter().flat_map(|(_, members)| members).copied());
+        joined.insert(rank, own);
+    }
+    joined
 }
 
 /// The ranks of the instance of a group that a rank is in, by position.
@@ -88,32 +133,31 @@ pub fn stragglers(
         let slow = vec![1.0; graph.actors().len()];
         return Ok((graph, slow));
     }
-    let likenesses = likenesses(&graph, stragglers, sizes);
-    let alike = Likeness::new();
+    let found = classes(&graph, stragglers, sizes);
     let mut builder = Builder::default();
     let mut slow = Vec::new();
     // By old actor: its new ones.
     let mut copies: Vec<Vec<ActorId>> = Vec::new();
     for actor in graph.actors() {
-        let mut classes: Vec<(&Likeness, Vec<Rank>)> = vec![(&alike, Vec::new())];
+        let mut classes: Vec<(Option<usize>, Vec<Rank>)> = vec![(None, Vec::new())];
         for rank in &actor.ranks {
-            let likeness = likenesses.get(rank).unwrap_or(&alike);
-            match classes.iter_mut().find(|(other, _)| *other == likeness) {
+            let class = found.class.get(rank).copied();
+            match classes.iter_mut().find(|(other, _)| *other == class) {
                 Some((_, ranks)) => ranks.push(*rank),
-                None => classes.push((likeness, vec![*rank])),
+                None => classes.push((class, vec![*rank])),
             }
         }
         let mut ours = Vec::new();
-        for (likeness, ranks) in classes.into_iter().filter(|(_, ranks)| !ranks.is_empty()) {
-            let own = likeness.iter().find(|(group, ..)| group.is_none());
+        for (class, ranks) in classes.into_iter().filter(|(_, ranks)| !ranks.is_empty()) {
+            let own = found.factors.get(&ranks[0]).copied();
             let name = match (own, ranks.as_slice()) {
-                _ if likeness.is_empty() => actor.name.clone(),
+                _ if class.is_none() => actor.name.clone(),
                 (_, [only]) => format!("{} ({only})", actor.name),
                 (Some(_), many) => format!("{} ({} slow ranks)", actor.name, many.len()),
                 (None, many) => format!("{} ({} beside slow ranks)", actor.name, many.len()),
             };
             ours.push(builder.actor(Actor { name, ranks }));
-            slow.push(own.map_or(1.0, |(_, _, factor)| *factor));
+            slow.push(own.unwrap_or(1.0));
         }
         copies.push(ours);
     }

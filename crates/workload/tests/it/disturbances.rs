@@ -75,6 +75,17 @@ fn a_slow_rank_gets_an_actor_and_its_peers_stay_apart_with_it() {
 }
 
 #[test]
+fn a_ring_tells_the_neighbours_of_a_slow_rank_apart_by_how_far_they_are() {
+    let mut value = job(json!({"cp": 4, "pp": 2, "dp": 1}));
+    value["stragglers"] = json!([{"ranks": [1], "factor": 1.5}]);
+    let built = built(value, &[8]);
+    // Ranks are cp + 4·pp: each is at another distance from rank 1, by ring and pipeline.
+    let ranks: Vec<usize> = built.graph.actors().iter().map(|actor| actor.ranks.len()).collect();
+    assert_eq!(ranks, [1; 8]);
+    assert_eq!(built.slow.iter().filter(|slow| **slow > 1.0).count(), 1);
+}
+
+#[test]
 fn without_messages_the_slow_ranks_of_a_class_are_one_actor() {
     let mut value = job(json!({}));
     value["stragglers"] = json!([{"ranks": [1, 6], "factor": 2.0}, {"ranks": [6], "factor": 1.5}]);
