@@ -35,7 +35,7 @@ _NEAR = 0.15
 _MOST = 6
 """Causes that are named, at most."""
 _STEPS = 32
-_CHARGE = 0.01
+_CHARGE = 0.02
 """Added for each factor of e that a rate is left open: what tells causes that fit alike apart."""
 
 
@@ -116,6 +116,9 @@ def causes(
     found += _of_falls(judged, small, plain, AROUND[collective](cluster.ranks), erratic)
     found += _slow_start(small, plain, judged)
     found.sort(key=lambda each: each[0])
+    # Of a cause in several forms the best one counts.
+    found = list({one.what: (score, one) for score, one in reversed(found)}.values())[::-1]
+    found.sort(key=lambda each: each[0])
     near = [one for score, one in found if score <= found[0][0] + _NEAR]
     # None is asserted: one alone would be.
     return (near if len(near) > 1 else [one for _, one in found[:2]])[:_MOST]
@@ -183,7 +186,7 @@ def _changes(
         )
     # On whatever carries less, LL sends twice the bytes.
     yield _Change(
-        "a protocol for small messages (LL, LL128) is forced: LL, over slow links",
+        "a protocol for small messages (LL, LL128) is forced: LL",
         "unset NCCL_PROTO and NCCL_ALGO, and any tuner",
         [one for one in plain if one.protocol == "LL"],
         low=0.0005 * top,
@@ -242,19 +245,25 @@ def _between(
     cluster: Cluster, collective: str, plain: Sequence[Way], top: float, reached: float
 ) -> Iterator[_Change]:
     if cluster.nodes > 1 and cluster.interfaces > 1:
-        total = cluster.interfaces
-        half = replace(cluster, interfaces=total // 2)
-        yield _Change(
-            "half of the network interfaces are used, or one dimension runs at half its rate",
-            "`NCCL_DEBUG=INFO` lists the interfaces (NCCL_IB_HCA); `ibstat` their rates",
-            ways(half, collective),
-        )
-        yield _Change(
-            "one network interface alone is used",
-            "`NCCL_DEBUG=INFO` lists the interfaces; NCCL_IB_HCA; names alike on all hosts",
-            ways(replace(cluster, interfaces=1), collective),
-            why=f"{reached:.3g} GB/s, and one carries {cluster.interface:.3g}",
-        )
+        half, one = cluster.interfaces // 2, 1
+        for count, what, test, why in (
+            (
+                half,
+                "half of the network interfaces are used, or one dimension runs at half its rate",
+                "`NCCL_DEBUG=INFO` lists the interfaces (NCCL_IB_HCA); `ibstat` their rates",
+                "",
+            ),
+            (
+                one,
+                "one network interface alone is used",
+                "`NCCL_DEBUG=INFO` lists the interfaces; NCCL_IB_HCA; names alike on all hosts",
+                f"{reached:.3g} GB/s, and one carries {cluster.interface:.3g}",
+            ),
+        ):
+            fewer = ways(replace(cluster, interfaces=count), collective)
+            # With few interfaces NCCL may have no tree to choose.
+            for some in (fewer, [each for each in fewer if each.algorithm == "ring"]):
+                yield _Change(what, test, some, why=why)
     yield _Change(
         "no GPUDirect RDMA: data goes through the host's memory",
         "`NCCL_DEBUG=INFO` says GDRDMA; nvidia-peermem or dma-buf; ACS off",
