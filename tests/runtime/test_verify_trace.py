@@ -10,7 +10,7 @@ import os
 import pytest
 import yaml
 
-from allrail.calibrate.network import run as simulated
+from allrail.calibrate.predict import run as simulated
 from allrail.errors import InputError
 from allrail.verify import verify_trace
 

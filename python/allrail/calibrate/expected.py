@@ -14,8 +14,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from allrail.calibrate.nccl import Cluster, Way, cluster_of, fastest, ways
+from allrail.calibrate.predict import part_of, predict_us
 from allrail.calibrate.table import AROUND, Table
 from allrail.errors import InputError, did_you_mean
+from allrail.scenario.fabric import Fabric
 
 HOST_US = 22.0
 
@@ -165,3 +167,30 @@ def rows_of(
             )
         )
     return rows
+
+
+def as_measured(
+    fabric: Fabric, rows: Sequence[Expected], collective: str, ranks: int, hosts: int | None
+) -> list[Expected]:
+    """Return rows as the tables say that a fabric was calibrated from (`predict.py`).
+
+    Args:
+        fabric: With what was measured of a library.
+        rows: By size.
+        collective: As of `AROUND`.
+        ranks: How many take part.
+        hosts: On how many machines; None fills one after the other.
+    """
+    if fabric.library is None:
+        return list(rows)
+    tree = {
+        "dimensions": [one.model_dump(exclude_defaults=True) for one in fabric.dimensions],
+        "library": fabric.library.model_dump(),
+    }
+    part = part_of([one.size for one in fabric.dimensions], ranks, hosts)
+    found = []
+    for row in rows:
+        time = predict_us(tree, collective, part, row.bytes)
+        busbw = AROUND[collective](ranks) * row.bytes / time / 1e3
+        found.append(replace(row, expected_us=time, expected_busbw=busbw, algorithm="as measured"))
+    return found

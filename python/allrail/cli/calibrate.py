@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from allrail.calibrate.network import Calibrated
 
 _FILE = click.Path(path_type=Path)
+_TABLES = 16
 _out = click.option(
     "-o",
     "--out",
@@ -55,6 +56,11 @@ def command() -> None:
     metavar="A,B,...",
     help="What each FILE ran, in their order: ring, double_binary_tree, ...",
 )
+@click.option(
+    "--nic",
+    metavar="RATE",
+    help="What the network interfaces of one rank carry, such as `400 Gb/s`.",
+)
 @options.as_json
 @options.report
 def network(
@@ -66,22 +72,24 @@ def network(
     number: int | None,
     dtype: str | None,
     algorithms: tuple[str, ...],
+    nic: str | None,
     as_json: bool,
     report: Path | None,
 ) -> None:
-    """Make a fabric of tables that nccl-tests, OSU's tests or PyTorch's benchmarks print.
+    """Make a fabric of tables that nccl-tests, MPI's or PyTorch's benchmarks print.
 
-    One FILE gives one dimension over its ranks. Two, of one collective on one machine and on
-    several, give the dimension within the machine and the one around it. Output of nccl-tests is
-    read of any version, as people paste it, and of `-J`; a result that was wrong is refused.
+    One FILE gives one dimension over its ranks. Several, of one collective on one machine, on
+    several, or over one rank of each, give the dimension within the machine and the one around it.
+    Output of nccl-tests is read of any version, as people paste it, and of `-J`; a result that was
+    wrong, or faster than the network interfaces, is refused.
 
     With --algorithm, files are of one collective over the same ranks under several algorithms
     (`NCCL_ALGO=Ring`, `NCCL_ALGO=Tree`). The fabric then says from which size on which is the
     fastest, and scenarios with `schedule.algorithms: auto` follow it.
 
     Shown are each size's time, that of the fit (pieces of a fixed time and a rate, with the sizes
-    where the algorithm switches) and that of the simulator with the fabric; how far the fit is from
-    sizes that it has not seen; and what the tables cannot tell.
+    where the algorithm switches) and that of the simulator with the fabric under the default
+    schedule; how far the fit is from sizes that it has not seen; and what the tables cannot tell.
 
     \b
     Examples:
@@ -116,9 +124,9 @@ def network(
             ranks=ranks,
             number=number,
             dtype=dtype,
-            most=2,
+            most=_TABLES,
         )
-        made = calibrate(tables)
+        made = calibrate(tables, nic=_rate(nic))
     if out is not None:
         from allrail.files import write_yaml
 
@@ -316,6 +324,22 @@ def _measured(sizes: list[int], collective: str) -> tuple[Measured, int]:
     return found, place.rank
 
 
+def _rate(text: str | None) -> float | None:
+    """Bytes a second."""
+    from allrail import _core
+    from allrail.errors import InputError
+    from allrail.scenario.fields import parse_quantity
+
+    if text is None:
+        return None
+    try:
+        return float(parse_quantity("bandwidth", text))
+    except _core.InputError:
+        raise InputError(
+            "it is no rate", source="--nic", value=text, hint="for example `400 Gb/s`"
+        ) from None
+
+
 def _tree(made: Calibrated) -> dict[str, object]:
     return {
         "fabric": made.fabric,
@@ -323,6 +347,7 @@ def _tree(made: Calibrated) -> dict[str, object]:
         "ranks": made.table.ranks,
         "error": made.error,
         "error_of_larger_half": made.large,
+        "ran": made.ran,
         "every_second": made.every_second,
         "upper_half": made.upper_half,
         "switches": list(made.fit.switches),
@@ -331,42 +356,54 @@ def _tree(made: Calibrated) -> dict[str, object]:
         "notes": list(made.table.notes),
         "rows": [
             {
+                "ranks": each.table.ranks,
                 "bytes": row.bytes,
                 "measured_us": row.time_us,
-                "fitted_us": made.fit.time_us(row.bytes),
-                "simulated_us": made.simulated_us[row.bytes],
+                "fitted_us": each.fit.time_us(row.bytes),
+                "simulated_us": each.simulated_us[row.bytes],
             }
-            for row in made.table.rows
+            for each in made.judged
+            for row in each.table.rows
         ],
     }
 
 
 def _show(made: Calibrated) -> None:
+    from allrail.calibrate.network import DEFAULT
     from allrail.cli import output
 
+    several = len(made.judged) > 1
     rows = []
-    for row in made.table.rows:
-        fitted, simulated = made.fit.time_us(row.bytes), made.simulated_us[row.bytes]
-        rows.append(
-            [
-                str(row.bytes),
-                f"{row.time_us:.2f}",
-                f"{fitted:.2f}",
-                f"{100 * (fitted / row.time_us - 1):+.1f}",
-                f"{simulated:.2f}",
-                f"{100 * (simulated / row.time_us - 1):+.1f}",
-            ]
-        )
-    output.table(["bytes", "measured_us", "fitted_us", "%", "simulated_us", "%"], rows)
+    for each in made.judged:
+        for row in each.table.rows:
+            fitted, simulated = each.fit.time_us(row.bytes), each.simulated_us[row.bytes]
+            rows.append(
+                [
+                    *([str(each.table.ranks)] if several else []),
+                    str(row.bytes),
+                    f"{row.time_us:.2f}",
+                    f"{fitted:.2f}",
+                    f"{100 * (fitted / row.time_us - 1):+.1f}",
+                    f"{simulated:.2f}",
+                    f"{100 * (simulated / row.time_us - 1):+.1f}",
+                ]
+            )
+    header = ["bytes", "measured_us", "fitted_us", "%", "simulated_us", "%"]
+    output.table(["ranks", *header] if several else header, rows)
     for one in made.fabric["dimensions"]:
         output.note(f"{one['size']} NPUs, {one['bandwidth']}, {one['latency']} a step")
         for operation, points in one.get("fastest", {}).items():
             told = ", ".join(f"from {point['from']} {point['algorithm']}" for point in points)
             output.note(f"the fastest for {operation}: {told}")
     output.note(
-        f"the simulator is within {100 * made.error:.0f} % of half of the sizes,"
-        f" within {100 * made.large:.0f} % of half of the larger half"
+        f"under the default schedule, the simulator is within {100 * made.error:.0f} % of half of"
+        f" the rows, within {100 * made.fabric['error']:.3g} % of nine of ten, which predictions"
+        " carry"
     )
+    if made.ran != DEFAULT:
+        output.note(
+            f"the tables show {made.ran}: within {100 * made.ran_error:.3g} % of nine of ten rows"
+        )
     if made.every_second is not None and made.upper_half is not None:
         output.note(
             f"fitted to every second size: half of the others within {100 * made.every_second:.1f}"
@@ -376,5 +413,6 @@ def _show(made: Calibrated) -> None:
         output.note(f"it switches at {', '.join(f'{one:,}' for one in made.fit.switches)} bytes")
     for size in made.fit.left_out:
         output.note(f"left out: {size:,} bytes, slower than the next size")
-    for line in (*made.table.notes, *(f"not known: {one}" for one in made.unknown)):
+    notes = dict.fromkeys(note for each in made.judged for note in each.table.notes)
+    for line in (*notes, *(f"not known: {one}" for one in made.unknown)):
         output.note(line)

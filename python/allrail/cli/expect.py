@@ -74,7 +74,7 @@ def command(
       allrail expect dgx-h100 --measured all_reduce.txt --at-least 0.9
       allrail expect --measured all_reduce.txt --report out
     """  # noqa: D301, click wants the character
-    from allrail.calibrate.expected import HOST_US, check, cluster_for, rows_of
+    from allrail.calibrate.expected import HOST_US, as_measured, check, cluster_for, rows_of
     from allrail.calibrate.judge import judge
     from allrail.calibrate.machine import machine_of
     from allrail.calibrate.nccl import ways
@@ -110,6 +110,8 @@ def command(
     sizes = [row.bytes for row in table.rows] if table else list(_SIZES)
     times = {row.bytes: row.time_us for row in table.rows} if table else {}
     rows = rows_of(ways(cluster, name), name, count, sizes, times)
+    if loaded.library is not None:
+        rows = as_measured(loaded, rows, name, count, None if table is None else table.hosts)
     several = True if cluster.nodes > 1 else None
     if table and table.hosts:
         several = table.hosts > 1
@@ -121,7 +123,10 @@ def command(
     made = cluster.generation.name.capitalize()
     notes = [
         f"{name} over {count} ranks of {fabric} ({where}), GB/s; {figures}",
-        f"expected: NCCL's algorithms on {made}, and {HOST_US:.0f} us of the host",
+        f"expected: NCCL's algorithms on {made}, and {HOST_US:.0f} us of the host"
+        if loaded.library is None
+        else "expected: as the tables that the fabric is calibrated from, within"
+        f" {100 * loaded.library.error:.2g} %",
     ]
     notes += _remarks(table, taken.why if taken else None, several=several, found=found)
     if at_least is not None and reached is not None:

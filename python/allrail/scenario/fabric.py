@@ -8,7 +8,52 @@ from typing import Annotated, Self
 from pydantic import Field
 
 from allrail.scenario import keys
-from allrail.scenario.fields import Number, QuantityKind, parse_quantity
+from allrail.scenario.fields import Number, Quantity, QuantityKind, parse_quantity
+from allrail.scenario.node import Node
+
+
+class LibraryDimension(Node):
+    """What a library's own algorithms reach on a dimension."""
+
+    bandwidth: Annotated[str, Quantity("bandwidth")] = Field(
+        description="Of one NPU in one direction, over all its links."
+    )
+    latency: Annotated[str, Quantity("time")] = Field(description="Of a step of its ring or tree.")
+
+
+class LibraryPiece(Node):
+    """Sizes whose measured times lie on one line."""
+
+    first: Annotated[str, Quantity("size")] = Field(description="The smallest of them.")
+    last: Annotated[str, Quantity("size")] = Field(description="The largest of them.")
+    fixed_us: float = Field(ge=0, description="Time beside the bytes, µs.")
+    us_per_byte: float = Field(ge=0, description="Time of a byte, µs.")
+
+
+class LibraryTable(Node):
+    """A table that was measured, fitted."""
+
+    collective: str = Field(description="As nccl-tests name it, such as `all_reduce`.")
+    part: tuple[int, ...] = Field(description="How many of its ranks differ on each dimension.")
+    pieces: tuple[LibraryPiece, ...] = Field(min_length=1, description="By size.")
+
+
+class Library(Node):
+    """How the communication library ran that was measured: what `predict` of a fabric needs."""
+
+    error: float = Field(ge=0, description="What nine of ten measured rows are within.")
+    algorithms: tuple[str, ...] = Field(
+        default=(),
+        description="Its own algorithms over all ranks that the tables show, of `ring` and `tree`; "
+        "the faster of several counts. None where they show stages by dimension.",
+    )
+    between: int | None = Field(
+        default=None, description="The first dimension that joins machines, from 0."
+    )
+    dimensions: tuple[LibraryDimension, ...] = Field(
+        default=(), description="What these algorithms reach on each dimension of the fabric."
+    )
+    tables: tuple[LibraryTable, ...] = Field(min_length=1, description="By ranks.")
 
 
 class Fabric(keys.Fabric):
@@ -20,6 +65,13 @@ class Fabric(keys.Fabric):
         description="By how much of themselves the times of collectives on it may be off, as "
         "`allrail calibrate` and `allrail verify` have measured; results carry an error bar with "
         "it.",
+    )
+
+    library: Library | None = Field(
+        default=None,
+        exclude=True,
+        description="What was measured of a communication library, as `allrail calibrate network` "
+        "writes it; the simulator does not read it.",
     )
 
     @property

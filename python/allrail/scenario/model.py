@@ -23,6 +23,7 @@ from pydantic import (
 )
 
 from allrail.errors import InputError, show
+from allrail.scenario.algorithms import AUTO
 from allrail.scenario.dimensions import dimensions_of
 from allrail.scenario.explain import from_pydantic
 from allrail.scenario.fabric import Fabric
@@ -216,13 +217,22 @@ class Scenario(Node):
                 tree["schedule"].pop(key)
             if not self.schedule.programs:
                 tree["schedule"].pop("programs")
+            self._follow_measured(tree)
             return json.dumps(tree, ensure_ascii=False, separators=(",", ":"))
         tree = self.model_dump(exclude={"collective", "schedule"}, exclude_none=True)
         return json.dumps(tree, ensure_ascii=False)
 
+    def _follow_measured(self, tree: dict[str, Any]) -> None:
+        """Where nothing names algorithms, run those that were measured on every dimension."""
+        if self.schedule.algorithms is not None or not isinstance(self.fabric, Fabric):
+            return
+        if all(dimension.fastest for dimension in self.fabric.dimensions):
+            tree["schedule"]["algorithms"] = AUTO
+
     def _training(self, workload: Workload) -> dict[str, Any]:
         tree = self.model_dump(exclude={"collective", "what_if"}, exclude_none=True)
         tree["workload"] = workload.tree()
+        self._follow_measured(tree)
         if self.what_if is not None:
             tree["what_if"] = WhatIfName.tree(self.what_if)
         return tree

@@ -23,8 +23,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from allrail import _core
-from allrail.calibrate.network import OPERATIONS
-from allrail.calibrate.network import run as simulated
+from allrail.calibrate.predict import OPERATIONS
+from allrail.calibrate.predict import run as simulated
 from allrail.errors import InputError
 from allrail.formats.traces import import_timed
 from allrail.many import Progress

@@ -1,0 +1,291 @@
+"""How far a calibrated fabric predicts what it has not seen: `python benches/calibration.py`.
+
+(a) Tables drawn from random fabrics of two and three dimensions, by generators that share no code
+with the simulator: `stages` runs 64 chunks through one server a dimension, first come, first
+served, with the steps of rings or of halving; `ring` lets every rank of one ring over all ranks
+send to the next, hop by hop; `nccl` is the faster of that and a tree. Every time has noise of 3 %.
+Calibrated on all-reduces of one machine and of two numbers of machines, at every fourth power of
+two, predictions are held against other sizes, other numbers of machines and other collectives.
+
+(b) Half of the tables that users have posted of one machine and of several, the other half held out
+(`shared/reference/nccl`, skipped where it is not there).
+
+Printed are, for each, how many predictions there are, the median and the 95th percentile of their
+distance, and how many lie within the error that the fabric carries.
+"""
+
+from __future__ import annotations
+
+import argparse
+import heapq
+import itertools
+import math
+import random
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from allrail.calibrate.network import Calibrated, calibrate
+from allrail.calibrate.read import read_tables
+from allrail.calibrate.table import Row, Table
+
+POSTED = Path(__file__).parents[2] / "shared" / "reference" / "nccl"
+NOISE = 0.03
+GIVEN = [1 << power for power in range(12, 33, 2)]
+ASKED = [3 << power for power in range(12, 31, 3)]
+Truth = Callable[[str, Sequence[int], int], float]
+
+
+class Network:
+    """A random fabric.
+
+    Attributes:
+        sizes: Of its dimensions, the innermost first.
+        rates: Of one rank, bytes a µs.
+        latencies: Of a hop, µs.
+    """
+
+    def __init__(self, draw: random.Random, dimensions: int) -> None:
+        self.sizes = [draw.choice([4, 8]), draw.choice([4, 8]), draw.choice([2, 4])][:dimensions]
+        self.rates = [draw.uniform(100, 900) * 1e3]
+        self.latencies = [draw.uniform(1, 6)]
+        for size in self.sizes[:-1]:
+            # From a narrow interface to one that is wider than what reaches it.
+            self.rates.append(self.rates[-1] / size * math.exp(draw.uniform(-1.5, 0.5)))
+            self.latencies.append(self.latencies[-1] * draw.uniform(1.2, 3))
+
+
+def stages(network: Network, *, ring: bool) -> Truth:
+    """Reduce-scatters outwards and all-gathers inwards, in 64 chunks."""
+
+    def time(collective: str, part: Sequence[int], size: int) -> float:
+        on = [place for place, one in enumerate(part) if one > 1]
+        chunk = size / 64
+        route: list[tuple[int, float, float]] = []
+        held = chunk
+        scattering = collective in ("all_reduce", "reduce_scatter")
+        gathering = collective in ("all_reduce", "all_gather")
+        for place in on:
+            ranks = part[place]
+            steps = ranks - 1 if ring else math.ceil(math.log2(ranks))
+            stage = (
+                place,
+                held * (ranks - 1) / ranks / network.rates[place],
+                steps * network.latencies[place],
+            )
+            route.append(stage)
+            held /= ranks
+        way = (route if scattering else []) + (route[::-1] if gathering else [])
+        free = dict.fromkeys(on, 0.0)
+        events = [(0.0, number, number, 0) for number in range(64)]
+        heapq.heapify(events)
+        order = itertools.count(64)
+        end = 0.0
+        while events:
+            now, _, number, at = heapq.heappop(events)
+            place, busy, latency = way[at]
+            free[place] = max(now, free[place]) + busy
+            done = free[place] + latency
+            if at + 1 < len(way):
+                heapq.heappush(events, (done, next(order), number, at + 1))
+            end = max(end, done)
+        return end
+
+    return time
+
+
+def ring(network: Network) -> Truth:
+    """One ring over all ranks: blocks go from hop to hop, and each cable carries its share."""
+
+    def time(collective: str, part: Sequence[int], size: int) -> float:
+        ranks = math.prod(part)
+        levels = []
+        for rank in range(ranks):
+            here, after, level = rank, (rank + 1) % ranks, 0
+            for place, one in enumerate(part):
+                if here % one != after % one:
+                    level = place
+                here, after = here // one, after // one
+            levels.append(level)
+        blocks = (2 if collective == "all_reduce" else 1) * (ranks - 1)
+        busy = {
+            # As many rings as a group has ranks leave it, each over a cable of its own.
+            level: size / ranks * blocks / (network.rates[level] * math.prod(part[:level]))
+            for level in set(levels)
+        }
+        walked = sum(network.latencies[levels[hop % ranks]] for hop in range(blocks))
+        return max(busy.values()) + walked
+
+    return time
+
+
+def nccl(network: Network) -> Truth:
+    """The faster of a ring and a tree over machines, whose root halves all traffic of two."""
+    flat = ring(network)
+
+    def time(collective: str, part: Sequence[int], size: int) -> float:
+        found = flat(collective, part, size)
+        groups = math.prod(part[1:])
+        if collective != "all_reduce" or groups < 2:
+            return found
+        width = network.rates[0]
+        climb = (part[0] - 1) * network.latencies[0]
+        inside = 1
+        for place, one in enumerate(part):
+            if one > 1:
+                width = min(width, network.rates[place] * inside)
+                climb += math.ceil(math.log2(one)) * network.latencies[place] if place else 0.0
+            inside *= one
+        ways = 1 if groups == 2 else 2
+        return min(found, 2 * climb + ways * size / width)
+
+    return time
+
+
+TRUTHS: dict[str, Callable[[Network], Truth]] = {
+    "stages of halving": lambda network: stages(network, ring=False),
+    "stages of rings": lambda network: stages(network, ring=True),
+    "one ring": ring,
+    "nccl's ring and tree": nccl,
+}
+
+
+def table(truth: Truth, part: Sequence[int], draw: random.Random) -> Table:
+    """An all-reduce's table, with noise."""
+    rows = tuple(
+        Row(size, truth("all_reduce", part, size) * math.exp(draw.gauss(0, NOISE)))
+        for size in GIVEN
+    )
+    ranks = math.prod(part)
+    return Table("all_reduce", ranks, ranks // part[0], "", rows, f"{ranks}.txt")
+
+
+def drawn(name: str, seed: int) -> tuple[Calibrated, list[tuple[str, float, float]]]:
+    """A calibration, and of each prediction its kind, its distance and that of the default."""
+    draw = random.Random(seed)
+    network = Network(draw, 2 + seed % 2)
+    truth = TRUTHS[name](network)
+    whole = list(network.sizes)
+    one = [whole[0], *[1] * (len(whole) - 1)]
+    few = [whole[0], whole[1], *[1] * (len(whole) - 2)] if len(whole) > 2 else [whole[0], 2]
+    given = [one, few, whole]
+    if len(whole) > 2:
+        given.insert(1, [whole[0], 2, 1])
+    made = calibrate([table(truth, part, draw) for part in given])
+    sizes = [int(one["size"]) for one in made.fabric["dimensions"]]
+    other = [whole[0], whole[1], 2] if len(whole) > 2 else [whole[0], whole[1] // 2]
+    found = []
+    for kind, part, collective in [
+        ("other sizes", whole, "all_reduce"),
+        ("other sizes", one, "all_reduce"),
+        ("other machines", other, "all_reduce"),
+        ("other collectives", whole, "all_gather"),
+        ("other collectives", few, "reduce_scatter"),
+    ]:
+        asked = spread(part[0], math.prod(part[1:]), sizes)
+        for size in ASKED:
+            real = truth(collective, part, size)
+            told = made.predict_us(collective, asked, size)
+            found.append((kind, told / real - 1))
+    return made, found
+
+
+def spread(inside: int, machines: int, sizes: Sequence[int]) -> list[int]:
+    """Ranks on each dimension of so many machines, one dimension filled after the other."""
+    found = [inside]
+    for size in sizes[1:]:
+        found.append(math.gcd(size, machines) if len(found) < len(sizes) - 1 else machines)
+        machines //= found[-1]
+    return found
+
+
+def show(name: str, off: Sequence[float], bar: float | None) -> None:
+    """Print a line."""
+    ordered = sorted(map(abs, off))
+    middle = ordered[len(ordered) // 2]
+    high = ordered[min(len(ordered) - 1, math.ceil(0.95 * len(ordered)) - 1)]
+    within = "" if bar is None else f"{100 * bar:6.0f} %"
+    print(f"{name:42} {len(ordered):5} {100 * middle:7.1f} % {100 * high:7.1f} % {within}")
+
+
+def first(count: int) -> None:
+    """Judge (a)."""
+    print(f"{'(a) drawn tables, noise 3 %':42} {'count':>5} {'median':>9} {'95 %':>9}   in bars")
+    for name in TRUTHS:
+        off: dict[str, list[float]] = {}
+        inside = []
+        ran: dict[str, int] = {}
+        for seed in range(count):
+            made, found = drawn(name, seed)
+            ran[made.ran] = ran.get(made.ran, 0) + 1
+            for kind, one in found:
+                off.setdefault(kind, []).append(one)
+                inside.append(abs(one) <= made.fabric["library"]["error"])
+        for kind, each in off.items():
+            show(f"{name}: {kind}", each, None)
+        every = [one for each in off.values() for one in each]
+        show(f"{name}: all", every, sum(inside) / len(inside))
+        print("   taken for:", ", ".join(f"{one} ({times})" for one, times in ran.items()))
+
+
+def halves(tables: Sequence[Table]) -> list[tuple[str, list[Table], list[Table]]]:
+    """Ways to halve a set: every second size; or tables, where each has one."""
+    if min(len(each.rows) for each in tables) > 3:
+        return [
+            (
+                f"every second size, from the {word}",
+                [_rows(each, each.rows[begin::2]) for each in tables],
+                [_rows(each, each.rows[1 - begin :: 2]) for each in tables],
+            )
+            for begin, word in ((0, "first"), (1, "second"))
+        ]
+    one, *others = tables
+    return [
+        (
+            f"{one.ranks} and {given.ranks} ranks",
+            [one, given],
+            [other for other in others if other is not given],
+        )
+        for given in others
+    ]
+
+
+def _rows(each: Table, rows: Sequence[Row]) -> Table:
+    return Table(each.collective, each.ranks, each.hosts, each.device, tuple(rows), each.source)
+
+
+def second() -> None:
+    """Judge (b)."""
+    if not POSTED.is_dir():
+        print("(b) skipped: shared/reference/nccl is not here")
+        return
+    print(
+        f"{'(b) posted tables, the other half':42} {'count':>5} {'median':>9} {'95 %':>9}   in bars"
+    )
+    for name in (
+        "issue_nccl527_p4d_1to4nodes_allreduce_1GiB.txt",
+        "torchdist_b200_1node_vs_4nodes.txt",
+        "torchdist_4nodes_all_reduce_bench.txt",
+        "torchdist_h200x8_all_reduce_bench.txt",
+    ):
+        for words, given, held in halves(read_tables(POSTED / name)):
+            made = calibrate(given)
+            off = []
+            for each in held:
+                sizes = [int(one["size"]) for one in made.fabric["dimensions"]]
+                ranks = each.ranks or 0
+                part = spread(min(sizes[0], ranks), max(1, ranks // sizes[0]), sizes)
+                off += [
+                    made.predict_us(str(each.collective), part, row.bytes) / row.time_us - 1
+                    for row in each.rows
+                ]
+            within = sum(abs(one) <= made.fabric["library"]["error"] for one in off) / len(off)
+            show(f"{name.split('_allreduce')[0][:24]}: {words}"[:42], off, within)
+            print("   taken for:", made.ran)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--fabrics", type=int, default=12, help="Random fabrics of each kind")
+    asked = parser.parse_args()
+    first(asked.fabrics)
+    second()
