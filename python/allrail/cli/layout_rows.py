@@ -125,8 +125,10 @@ def tell(answer: Answer) -> None:
         )
     if len(answer.rows) > 1:
         first, second = (row.ranked for row in answer.rows[:2])
+        more = second.step_s - first.step_s
+        costs = f"{more:.3g} s" if more >= 1 else f"{1e3 * more:.3g} ms"
         output.note(
-            f"the second-best costs {1e3 * (second.step_s - first.step_s):.3g} ms a step,"
+            f"the second-best costs {costs} a step,"
             f" {100 * (second.step_s / first.step_s - 1):.1f} %"
         )
     for row in answer.shown:
