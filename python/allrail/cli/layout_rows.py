@@ -83,7 +83,7 @@ def show(answer: Answer) -> None:
             f"{one.memory_gb:.1f}{_mark(answer.job, one)}",
             "-" if one.capacity_gb is None else f"{one.capacity_gb:.1f}",
             ",".join(_tools(answer, one)) or "-",
-            one.why.replace(" ", "_"),
+            one.why,
         ]
         rows.append(cells)
     header = ["layout", "recompute", "step_s", "slow_network_s", "tokens_per_s_per_npu"]

@@ -269,7 +269,7 @@ class Rate:
 
     Pieces differ: the first ones of a search are bounds, the last ones long simulations. So the
     rate is that of the later half of what is done; it starts anew where another phase begins,
-    which is told by fewer pieces that are done, or by another total. Time in which nothing was
+    which is told by fewer pieces that are done. Time in which nothing was
     finished counts.
     """
 
@@ -285,7 +285,7 @@ class Rate:
             done: How many pieces are done.
             total: How many there are.
         """
-        if self._seen and (total != self._total or done < self._seen[-1][1]):
+        if self._seen and done < self._seen[-1][1]:
             self._seen.clear()
         self._total = total
         if self._seen and done == self._seen[-1][1]:

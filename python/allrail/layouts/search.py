@@ -143,7 +143,10 @@ class _Search:
                 break
             self.simulate(self.fitting[:_TOGETHER])
             if self.progress is not None:
-                self.progress(total - len(self.fitting), total)
+                done, last = total - len(self.fitting), self._last(top)
+                # What is bounded above the last row that was asked for will not be simulated.
+                left = [one for one in self.fitting if last is None or one.bound_s <= last]
+                self.progress(done, done + len(self.fitting if exhaustive else left))
         while self.ranked and (some := may_be_recommended(self.fitting, self.ranked)):
             self.simulate(some[:_TOGETHER])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
+from allrail import _core
 from allrail.training import simulate_training
 from allrail.verify.fit import Carried
 from allrail.verify.verdict import Assumption
@@ -45,7 +46,8 @@ def bandwidths(tree: dict[str, Any], found: Sequence[Carried]) -> list[Change]:
         dimension = tree["fabric"]["dimensions"][one.dimension]
         value = gigabits(one.gbps / int(dimension.get("links", 1)))
         what = f"dimension {one.dimension}'s bandwidth"
-        before = str(dimension["bandwidth"])
+        planned = _core.parse_quantity("bandwidth", str(dimension["bandwidth"]))
+        before = gigabits(8e-9 * planned)
         changes.append(Change(what, one.dimension, "bandwidth", before, value))
     return changes
 
