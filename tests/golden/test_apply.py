@@ -10,7 +10,6 @@ import yaml
 
 from allrail import simulate_training
 from allrail.apply import TARGETS, apply
-from allrail.apply.nccl import _ALGORITHMS
 from allrail.errors import InputError
 from allrail.runtime.job import find_job
 
@@ -384,30 +383,48 @@ def test_without_a_pipeline_microbatches_are_steps_of_torchtitan(tmp_path):
     assert flags["--training.global_batch_size"] == few["--training.global_batch_size"]
 
 
-def test_nccl_rows_have_the_fields_of_its_plugin(tmp_path):
-    text = text_of(LARGE, "nccl", tmp_path, "nccl_tuner.csv")
-    rows = [line.split(",") for line in text.splitlines() if not line.startswith("#")]
-    assert {len(row) for row in rows} == {8}
-    assert {row[3] for row in rows} <= {name for name, _ in _ALGORITHMS.values()}
-    assert {row[-1] for row in rows} == {"8", "32"}
-    for line in (tmp_path / "nccl.env").read_text().splitlines():
-        assert line.startswith("#") or line.partition("=")[1]
+def test_algorithms_by_name_leave_protocols_to_nccl(tmp_path):
+    (written,) = apply(LARGE, tmp_path, targets=["nccl"])
+    # A row would force Simple on small messages, too.
+    assert [path.name for path in written.files] == ["nccl.env"]
+    lines = written.files[0].read_text().splitlines()
+    assert "NCCL_ALGO=Ring" in lines
+    assert not any("NCCL_PROTO" in line.partition("=")[0] for line in lines)
+    assert all(line.startswith("#") or line.partition("=")[1] for line in lines)
+    # Trees are of all-reduces alone.
+    fabric = {"dimensions": REPLICAS["fabric"]["dimensions"][:1]}
+    trees = {**REPLICAS, "fabric": fabric, "schedule": {"algorithms": ["double_binary_tree"]}}
+    assert 'NCCL_ALGO="allreduce:tree"' in text_of(trees, "nccl", tmp_path / "tree", "nccl.env")
 
 
-def test_nccl_switches_where_it_was_measured_to(tmp_path):
-    points = [
-        {"from": "1 B", "algorithm": "double_binary_tree"},
-        {"from": "1 MiB", "algorithm": "ring"},
-    ]
+def measured(*points, dimension=0):
+    """A scenario whose dimension was measured to switch, with algorithms left open."""
+    found = {"all_reduce": [{"from": start, "algorithm": name} for start, name in points]}
     inner = {"kind": "switch", "size": 8, "bandwidth": "400 GB/s", "latency": "1 us"}
     outer = {"kind": "switch", "size": 32, "bandwidth": "50 GB/s", "latency": "5 us"}
-    fabric = {"dimensions": [{**inner, "fastest": {"all_reduce": points}}, outer]}
-    auto = {**LARGE, "fabric": fabric, "schedule": {"algorithms": "auto"}}
+    both = [inner, outer]
+    both[dimension] = {**both[dimension], "fastest": found}
+    return {**LARGE, "fabric": {"dimensions": both}, "schedule": {"algorithms": "auto"}}
+
+
+@pytest.mark.parametrize("dimension", [0, 1])
+def test_nccl_switches_where_it_was_measured_to(tmp_path, dimension):
+    points = [("1 B", "double_binary_tree"), ("64 MiB", "ring")]
+    auto = measured(*points, dimension=dimension)
     text = text_of(auto, "nccl", tmp_path, "nccl_tuner.csv")
-    assert [line for line in text.splitlines() if not line.startswith("#")] == [
-        "allreduce,0,1048575,tree,simple,-1,-1,8",
-        "allreduce,1048576,4294967295,ring,simple,-1,-1,8",
-    ]
+    rows = [line.split(",") for line in text.splitlines() if not line.startswith("#")]
+    assert {len(row) for row in rows} == {10}
+    spans = {row[3]: (int(row[1]), int(row[2])) for row in rows}
+    assert spans["ring"] == (64 * 2**20, 2**64 - 1)
+    # Small sizes are LL's and LL128's, which a row would have to name: they are left to NCCL.
+    assert spans.get("tree", (2**20,))[0] >= 2**20
+    assert all(last == 64 * 2**20 - 1 for name, (_, last) in spans.items() if name == "tree")
+    left = [line for line in text.splitlines() if "left to NCCL" in line]
+    assert left
+    assert left[0].startswith("# allreduce of 0 to")
+    env = (tmp_path / "nccl.env").read_text()
+    assert "nChannels = 0" in env
+    assert "NCCL_ALGO" not in env
 
 
 def test_what_a_tool_lacks_is_said_and_nothing_is_written(tmp_path):

@@ -205,6 +205,16 @@ class Decision:
         sizes = tuple(int(one["size"]) for one in self.dimensions)
         return numberings({**self.parallelism, **self.degrees}, sizes, self.npus)
 
+    @property
+    def wants_one_connection(self) -> bool:
+        """Whether kernels must start in the program's order: `CUDA_DEVICE_MAX_CONNECTIONS=1`.
+
+        Megatron-LM refuses to start otherwise before Blackwell, where layers or samples are cut and
+        Megatron-FSDP, which wants the opposite, is not used.
+        """
+        cut = self.degrees["tp"] > 1 or self.degrees["cp"] > 1
+        return cut and bool(self.parallelism["zero"] < 2)
+
     def needs(self, tool: str) -> None:
         """Refuse a layout that a tool does not have.
 

@@ -55,7 +55,7 @@ def files(decision: Decision) -> dict[str, str]:
         ("computing", _computing(decision)),
         ("the model", megatron_model.flags(decision, sizes)),
     ]
-    before = "CUDA_DEVICE_MAX_CONNECTIONS=1 " if _wants_one_connection(decision) else ""
+    before = "CUDA_DEVICE_MAX_CONNECTIONS=1 " if decision.wants_one_connection else ""
     lines = [
         decision.title(),
         f"# {before}torchrun ... pretrain_gpt.py $(grep -v '^#' megatron.args) ...\n",
@@ -65,16 +65,6 @@ def files(decision: Decision) -> dict[str, str]:
         if flags:
             lines += [f"# {name}\n", *(f"{flag}\n" for flag in flags)]
     return {"megatron.args": "".join(lines)}
-
-
-def _wants_one_connection(decision: Decision) -> bool:
-    """Whether kernels must start in the program's order.
-
-    Megatron-LM refuses to start otherwise before Blackwell, where layers or samples are cut and
-    Megatron-FSDP, which wants the opposite, is not used.
-    """
-    cut = decision.degrees["tp"] > 1 or decision.degrees["cp"] > 1
-    return cut and decision.parallelism["zero"] < 2
 
 
 def _ranks(decision: Decision) -> list[str]:
