@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
 import runpy
+from itertools import pairwise
 
 import pytest
 
@@ -10,6 +12,7 @@ torch = pytest.importorskip("torch", reason="torch is not installed: `allrail[to
 
 import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
+from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 from allrail.apply import apply  # noqa: E402
 
@@ -58,3 +61,67 @@ def test_the_file_shards_blocks_over_the_replicas(on_ranks, tmp_path):
     path = str(tmp_path / "fsdp.py")
     found = on_ranks(lambda rank: sharded(rank, path), ranks=2, group=True)
     assert found == [(True, (4, 8), True, 2)] * 2
+
+
+WIDTHS = (64, 300, 300, 300, 40)
+LINEAR = {
+    "schema_version": 1,
+    "fabric": SCENARIO["fabric"],
+    "workload": {
+        "model": {
+            "layers": [
+                {"name": f"layer{at}", "dense": {"inputs": inputs, "outputs": outputs}}
+                for at, (inputs, outputs) in enumerate(pairwise(WIDTHS))
+            ]
+        },
+        "batch_per_replica": 4,
+        "precision": "fp32",
+        "compute": {"device": "a100"},
+    },
+}
+
+
+def bucketed(rank, path):
+    wrap = runpy.run_path(path)["wrap"]
+    torch.manual_seed(0)
+    model = nn.Sequential(*(nn.Linear(*pair) for pair in pairwise(WIDTHS)))
+    made = wrap(model)
+    for _ in range(3):
+        made(torch.ones(4, WIDTHS[0])).square().sum().backward()
+    told = made._get_ddp_logging_data()
+    sizes = told.get("rebuilt_bucket_sizes") or told["bucket_sizes"]
+    return [int(size) for size in sizes.split(", ")]
+
+
+@pytest.mark.parametrize(
+    ("caps", "kind"),
+    [
+        ({"bucket": "25 MiB", "first_bucket": "1 MiB"}, "wrap"),
+        ({"bucket": "300 KiB", "first_bucket": "300 KiB"}, "cap"),
+        ({"bucket": "600 KiB", "first_bucket": "100 KiB"}, "list"),
+    ],
+)
+def test_ddp_makes_the_buckets_that_are_listed(on_ranks, tmp_path, caps, kind):
+    if (
+        kind == "list"
+        and "bucket_cap_mb_list"
+        not in inspect.signature(DistributedDataParallel.__init__).parameters
+    ):
+        pytest.skip("this torch has no cap for each bucket")
+    scenario = {**LINEAR, "schedule": {"tensor": {"policy": "ddp", **caps}}}
+    apply(scenario, tmp_path, targets=["ddp"])
+    text = (tmp_path / "ddp_buckets.py").read_text()
+    rows = [line[1:].split() for line in text.splitlines() if line.startswith("#  ")]
+    listed = [int(size.replace(",", "")) for size, _ in rows]
+    path = str(tmp_path / "ddp_buckets.py")
+    found = on_ranks(lambda rank: bucketed(rank, path), ranks=2, group=True)
+    assert sum(found[0]) == sum(listed)
+    assert found == [listed] * 2
+
+
+def test_gradients_of_16_bits_travel_so_under_ddp(on_ranks, tmp_path):
+    workload = {**LINEAR["workload"], "gradient_precision": "bf16"}
+    apply({**LINEAR, "workload": workload}, tmp_path, targets=["ddp"])
+    path = str(tmp_path / "ddp_buckets.py")
+    assert "bf16_compress_hook" in (tmp_path / "ddp_buckets.py").read_text()
+    assert on_ranks(lambda rank: sum(bucketed(rank, path)), ranks=2, group=True)
