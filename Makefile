@@ -114,6 +114,17 @@ $(FRAMEWORKS_DEPENDENCIES): requirements-frameworks.lock $(TORCH_DEPENDENCIES)
 test-long: $(CHECKED) $(FRAMEWORKS_DEPENDENCIES) ## the tests that `make test` leaves out, because they are long
 	$(BIN)/python -m pytest -q -m long
 
+# Where `make apply-check` finds the tools: a checkout of Megatron-LM, folders that have torchtitan
+# (several with a colon between), a checkout of NCCL. What is not named is skipped, with the reason.
+MEGATRON ?=
+TORCHTITAN ?=
+NCCL ?=
+
+.PHONY: apply-check
+apply-check: $(CHECKED) $(FRAMEWORKS_DEPENDENCIES) ## what `apply` writes, read by the tools: MEGATRON=DIR TORCHTITAN=DIR NCCL=DIR
+	ALLRAIL_MEGATRON=$(abspath $(MEGATRON)) ALLRAIL_TORCHTITAN=$(TORCHTITAN) \
+	  ALLRAIL_NCCL=$(abspath $(NCCL)) $(BIN)/python -m pytest -q -m long tests/tools
+
 # The oldest torch that `allrail.torch` knows, the oldest of its backend, and today's.
 TORCH ?= 2.4.1 2.6.0 2.15.0
 

@@ -21,9 +21,9 @@ def asked(precision="bf16", recipe="plain", launch="compiled", **parallelism):
     ("workload", "tools"),
     [
         (asked(dp=8), {"allrail", "ddp", "megatron", "torchtitan"}),
-        (asked(dp=8, zero=2), {"allrail", "fsdp", "megatron", "torchtitan"}),
+        (asked(dp=8, zero=2), {"fsdp", "megatron", "torchtitan"}),
         (asked(dp=8, zero=3), {"fsdp", "megatron", "torchtitan"}),
-        (asked(dp=8, zero=1), {"allrail", "megatron"}),
+        (asked(dp=8, zero=1), {"megatron"}),
         (asked(dp=2, tp=4), {"megatron", "torchtitan"}),
         (asked(dp=2, tp=4, recompute="selective"), {"megatron"}),
         (asked(dp=2, tp=4, recompute="alternate"), {"torchtitan"}),

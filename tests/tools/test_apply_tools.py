@@ -25,7 +25,7 @@ pytest.importorskip("torch", reason="torch is not installed: `allrail[torch]`")
 HERE = Path(__file__).parent
 
 
-def words(text):
+def words_of(text):
     """The words of a file of flags, as a shell splits what `grep -v '^#'` has printed."""
     return " ".join(line for line in text.splitlines() if not line.startswith("#")).split()
 
@@ -56,7 +56,7 @@ def megatron_says(checkout):
         line = next(line for line in text.splitlines() if "torchrun" in line)
         env = dict(word.split("=") for word in line.split() if word.isupper() and "=" in word)
         env |= {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if "CONNECTIONS=1" in line else {}
-        cases.append({"flags": words(text), "world": decision.npus, "env": env})
+        cases.append({"flags": words_of(text), "world": decision.npus, "env": env})
     return list(zip(decisions, told("in_megatron.py", cases, checkout), strict=True))
 
 
@@ -109,7 +109,7 @@ def torchtitan_says(path):
         decisions.append((decision, texts))
         cases.append(
             {
-                "flags": words(texts.get("torchtitan.args", "")),
+                "flags": words_of(texts.get("torchtitan.args", "")),
                 "function": texts["torchtitan_layout.py"],
                 "world": decision.npus,
                 "model": ["--model.name", package],
@@ -150,3 +150,42 @@ def test_torchtitan_takes_flags_and_functions_and_cuts_the_model_so(index):
             assert next(name for part in said["parts"] for name in part) == "tok_embeddings"
         if parallelism["recompute"] == "alternate" and takes_flags:
             assert (said["checkpoint"], said["option"]) == ("selective", "op")
+
+
+PLANS = [("llama3_8b", 64), ("qwen3_30b_a3b", 64)]
+
+
+@pytest.mark.parametrize(("model", "npus"), PLANS)
+@pytest.mark.parametrize("tool", ["megatron", "torchtitan"])
+def test_a_plan_made_as_readme_says_starts(tmp_path, monkeypatch, tool, model, npus):
+    place = os.environ.get(f"ALLRAIL_{tool.upper()}")
+    if not place:
+        pytest.skip(f"ALLRAIL_{tool.upper()} does not name where it is")
+    monkeypatch.chdir(tmp_path)
+    asked = f"plan --model {model} --fabric dgx-h100 --npus {npus} --for {tool} --out best.yaml"
+    for words in (asked.split(), ["apply", "best.yaml", "--for", tool, "--out", "job"]):
+        ran = subprocess.run([sys.executable, "-m", "allrail", *words], capture_output=True)
+        assert not ran.returncode, ran.stderr
+    best = Decision.of(tmp_path / "best.yaml")
+    if tool == "megatron":
+        text = (tmp_path / "job" / "megatron.args").read_text()
+        env = {"CUDA_DEVICE_MAX_CONNECTIONS": "1"} if "CONNECTIONS=1" in text else {}
+        case = {"flags": words_of(text), "world": npus, "env": env}
+        (said,) = told("in_megatron.py", [case], place)
+        assert said.get("data_parallel") == best.replicas, said
+        return
+    for path in place.split(os.pathsep):
+        package, registered = REGISTERED[model]
+        flags = tmp_path / "job" / "torchtitan.args"
+        case = {
+            "flags": words_of(flags.read_text()) if flags.exists() else [],
+            "function": (tmp_path / "job" / "torchtitan_layout.py").read_text(),
+            "world": npus,
+            "model": ["--model.name", package],
+            "package": package,
+            "registered": registered,
+            "layers": best.transformer["layers"],
+        }
+        (said,) = told("in_torchtitan.py", [case], path=path)
+        if flags.exists() or (Path(path) / "torchtitan" / "config" / "configs.py").exists():
+            assert said.get("tokens") == best.sequence, said

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import json
 import runpy
+import subprocess
+import sys
 from itertools import pairwise
 
 import pytest
@@ -125,3 +128,50 @@ def test_gradients_of_16_bits_travel_so_under_ddp(on_ranks, tmp_path):
     path = str(tmp_path / "ddp_buckets.py")
     assert "bf16_compress_hook" in (tmp_path / "ddp_buckets.py").read_text()
     assert on_ranks(lambda rank: sum(bucketed(rank, path)), ranks=2, group=True)
+
+
+FABRIC = """\
+schema_version: 1
+about: Two hosts of two.
+dimensions:
+  - {kind: switch, size: 2, bandwidth: 10 GB/s, latency: 5 us}
+  - {kind: switch, size: 2, bandwidth: 1 GB/s, latency: 20 us}
+"""
+GPT = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 4, "vocab_size": 128}
+ASKED = "--model config.json --fabric fabric.yaml --npus 4 --global-batch 8 --device h100"
+
+
+def trained(rank, job, steps=4):
+    import allrail.torch as art
+
+    torch.manual_seed(rank)  # ranks begin apart, and take rank 0's parameters
+    model = nn.Sequential(nn.Linear(32, 128), nn.Tanh(), nn.Linear(128, 1))
+    model, optimizer = art.schedule(model, torch.optim.Adam(model.parameters()), job=job)
+    torch.manual_seed(100 + rank)
+    for _ in range(steps):
+        loss = model(torch.randn(8, 32)).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    told = [parameter.detach().flatten() for parameter in model.parameters()]
+    return torch.cat(told).double().sum().item()
+
+
+def command(*words):
+    """What `allrail WORDS...` prints, in a process of its own: ranks are forked from this one."""
+    ran = subprocess.run([sys.executable, "-m", "allrail", *words], capture_output=True, text=True)
+    assert not ran.returncode, ran.stderr
+    return ran.stdout
+
+
+def test_a_plan_for_the_runtime_ends_in_a_job_that_it_runs(on_ranks, folder):
+    (folder / "fabric.yaml").write_text(FABRIC)
+    (folder / "config.json").write_text(json.dumps({**GPT, "n_positions": 64}))
+    plan = ["plan", *ASKED.split(), "--for", "allrail", "--out", "best.yaml"]
+    assert "dp4" in command(*plan)
+    told = command("apply", "best.yaml", "--out", "job", "--for", "allrail")
+    assert told.split() == ["allrail", "job/allrail.yaml,", "job/plan.json"]
+    job = str(folder / "job" / "allrail.yaml")
+    found = on_ranks(lambda rank: trained(rank, job), ranks=4, group=True)
+    # One model on all of them, carried by the plan over both dimensions.
+    assert len(set(found)) == 1

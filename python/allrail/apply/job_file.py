@@ -59,8 +59,6 @@ def files(decision: Decision) -> dict[str, str]:
     for key in ("compression", "every"):
         if decision.workload.get(key) not in (None, 1):
             job[key] = decision.workload[key]
-    if decision.parallelism["zero"] == 2:
-        job["exchange"] = "reduce_scatter"
     found = {}
     if len(dimensions) > 1:
         job["plan"] = "plan.json"

@@ -245,7 +245,8 @@ def _of_its_pipeline(parallelism: Mapping[str, Any], launch: str) -> str:
 
 
 TOOLS: dict[str, Tool] = {
-    "allrail": Tool("the runtime", {**_CUTS_NOTHING, "zero": (0, 1, 2)}, lossy=True),
+    # Every rank keeps the whole state of the optimizer, as it would under DDP.
+    "allrail": Tool("the runtime", {**_CUTS_NOTHING, "zero": (0,)}, lossy=True),
     "ddp": Tool("DDP", {**_CUTS_NOTHING, "zero": (0,)}),
     "fsdp": Tool("FSDP2", {**_CUTS_NOTHING, "zero": (2, 3)}, beside=("tp", "cp", "pp")),
     "megatron": Tool(
