@@ -33,6 +33,9 @@ _ALGORITHMS = {
 }
 """Ours; NCCL's name, and what it does by it. What it has not is left to it."""
 
+_EVERYWHERE = _ALGORITHMS["ring"][0]
+"""What NCCL has for every collective and communicator."""
+
 _COLLECTIVES = dict(zip(("all_reduce", "all_gather", "reduce_scatter"), _ALL, strict=True))
 """Ours, and NCCL's."""
 
@@ -226,11 +229,11 @@ def _settings(decision: Decision, said: _Said) -> list[tuple[str, str, str]]:
 
 def _algorithms(named: Mapping[str, Sequence[str]]) -> str:
     """As `NCCL_ALGO` has it."""
-    if all(own == ["ring"] for own in named.values()):
-        return "Ring"  # every version of NCCL takes it for all collectives
+    if all(own == [_EVERYWHERE] for own in named.values()):
+        return _EVERYWHERE.capitalize()  # every version of NCCL takes it for all collectives
     # A communicator whose switches do not sum needs another one.
     lists = {
-        one: [*own, *(["ring"] if "nvls" in own and "ring" not in own else [])]
+        one: [*own, *([_EVERYWHERE] if "nvls" in own and _EVERYWHERE not in own else [])]
         for one, own in named.items()
     }
     text = ";".join(f"{one}:{','.join(own)}" for one, own in lists.items())
