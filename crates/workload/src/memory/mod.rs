@@ -113,7 +113,7 @@ impl Memory {
                 format!("{needs} of its {}", shown(capacity))
             }
             Some(capacity) => {
-                format!("the layout does not fit: {needs} and has {}", shown(capacity))
+                format!("this layout does not fit: {needs} and has {}", shown(capacity))
             }
         }
     }

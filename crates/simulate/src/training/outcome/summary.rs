@@ -221,11 +221,7 @@ pub(crate) fn summarise(
     if let Some(memory) = job.memory
         && memory.fits() == Some(false)
     {
-        notes.push(format!(
-            "this layout does not fit: an NPU needs {} and has {}",
-            memory.needed(),
-            memory.capacity.unwrap_or_default()
-        ));
+        notes.push(memory.words());
     }
     notes.extend(dimensions.iter().filter_map(above_all));
     let each_second =
