@@ -254,6 +254,9 @@ def test_a_model_gets_a_scenario_and_says_what_it_leaves_open(folder, allrail_cl
     (folder / "config.json").write_text(json.dumps(config))
     outcome = allrail_cli("import", "config.json", "-o", "out")
     assert outcome.status == 0, outcome.stderr
+    # Two tables, and per layer four maps of attention, three of its feed-forward part, two norms.
+    count = 2 * 1000 * 64 + 2 * (4 * 64 * 64 + 3 * 64 * 128 + 2 * 64) + 64
+    assert f"# {count:,} parameters\n" in outcome.stdout
     assert "4096 tokens a sample, of 131072 positions" in outcome.stdout
     assert "`tie_word_embeddings` false" in outcome.stdout
     assert "not read: `num_nextn_predict_layers` (1)" in outcome.stdout

@@ -8,7 +8,7 @@ use allrail_simulate::coordination::Latency;
 use allrail_simulate::training::{BoundResult, TrainingScenario, bound, simulate};
 use allrail_workload::device::{DeviceFile, PRESETS};
 use allrail_workload::kernels::single::{Single, seconds};
-use allrail_workload::models::hugging_face::transformer;
+use allrail_workload::models::hugging_face::{transformer, types};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
@@ -79,13 +79,21 @@ fn bound_training_many(
     })
 }
 
-/// The sizes of a transformer (JSON) by its Hugging Face `config.json`, and what was assumed.
+/// The sizes of a transformer (JSON) by its Hugging Face `config.json`, what was assumed, and how many
+/// parameters it has.
 #[pyfunction]
-fn hugging_face(config: &str) -> PyResult<(String, Vec<String>)> {
+fn hugging_face(config: &str) -> PyResult<(String, Vec<String>, u64)> {
     let config = serde_json::from_str(config).map_err(|error| form_error(error.to_string()))?;
-    let (sizes, notes) =
-        transformer(&config, None).map_err(|error| simulate_error(&SimulateError::from(error)))?;
-    Ok((to_json(&sizes), notes))
+    let refused = |error| simulate_error(&SimulateError::from(error));
+    let (sizes, notes) = transformer(&config, None).map_err(refused)?;
+    let layers = sizes.model("model", None).map_err(refused)?;
+    Ok((to_json(&sizes), notes, layers.parameters()))
+}
+
+/// The model types of Hugging Face that are read, in alphabetical order.
+#[pyfunction]
+fn hugging_face_types() -> Vec<&'static str> {
+    types()
 }
 
 /// Seconds of single kernels (JSON) on a device, by its file (JSON).
@@ -182,5 +190,6 @@ pub(crate) fn register(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_function(wrap_pyfunction!(devices, module)?)?;
     module.add_function(wrap_pyfunction!(kernel_seconds, module)?)?;
     module.add_function(wrap_pyfunction!(hugging_face, module)?)?;
+    module.add_function(wrap_pyfunction!(hugging_face_types, module)?)?;
     module.add_function(wrap_pyfunction!(tensor_policies, module)?)
 }

@@ -468,6 +468,7 @@ _ASSUMED = {"batch_per_replica": 1, "compute": {"device": "a100"}}
 
 def _model(files: list[Path], folder: Path, name: str) -> Imported:
     """A model's scenario, and what its file leaves open."""
+    from allrail.scenario.models import load_model, parameters_of
     from allrail.training import simulate_training
 
     if len(files) > 1:
@@ -485,6 +486,7 @@ def _model(files: list[Path], folder: Path, name: str) -> Imported:
             # The scenario is ours, and gone.
             error.source, error.line = str(files[0]), None
             raise
+    parameters = f"{parameters_of(load_model(str(path))):,} parameters"
     assumed = "assumed, to be replaced by yours: 1 sample a replica, an A100, 8 NPUs"
     return Imported(
         source=MODEL,
@@ -493,7 +495,7 @@ def _model(files: list[Path], folder: Path, name: str) -> Imported:
         measured={},
         measured_us={},
         dropped={},
-        notes=(*notes, assumed),
+        notes=(parameters, *notes, assumed),
         warnings=(),
         files=0,
         nodes=0,

@@ -67,17 +67,35 @@ def transformer_of(model: Mapping[str, Any]) -> dict[str, Any] | None:
     Raises:
         InputError: A Hugging Face configuration lacks a size, or has one that cannot be.
     """
-    from allrail import _core
-
     config = model.get("hugging_face")
     if config is None:
         sizes: dict[str, Any] | None = model.get("transformer")
         return sizes
+    text, _ = _hugging_face(config)
+    return {key: value for key, value in json.loads(text).items() if value is not None}
+
+
+def parameters_of(model: Mapping[str, Any]) -> int:
+    """Return how many parameters a Hugging Face model has, shared ones once.
+
+    Args:
+        model: As `load_model` returns it, with `hugging_face`.
+
+    Raises:
+        InputError: Its configuration lacks a size, or has one that cannot be.
+    """
+    return _hugging_face(model["hugging_face"])[1]
+
+
+def _hugging_face(config: Any) -> tuple[str, int]:
+    """A configuration's sizes as JSON, and how many parameters they make."""
+    from allrail import _core
+
     try:
-        text, _ = _core.hugging_face(json.dumps(config))
+        text, _, parameters = _core.hugging_face(json.dumps(config))
     except _core.InputError as error:
         raise from_core(error, places=Places()) from None
-    return {key: value for key, value in json.loads(text).items() if value is not None}
+    return text, parameters
 
 
 def rotary_of(model: Mapping[str, Any]) -> dict[str, float]:

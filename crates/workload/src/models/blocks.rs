@@ -17,6 +17,9 @@
 //!
 //! Ignored: the gradient of an encoder's output in a decoder's pipeline, copies of key and value
 //! heads where `tp` exceeds them, relative positions' time.
+//!
+//! An index of tokens (DeepSeek-V3.2) has a products' worth of its own: q·H·D + h·(D + H) parameters with H heads of
+//! D, 2·s²·H·D FLOPs; attention then sees `tokens` at most.
 
 use super::layer::{Cut, Experts, Flops, Layer, ModelLayers};
 use super::transformer::{ExpertsSpec, Head, TransformerSpec};
@@ -30,6 +33,7 @@ fn wrong(field: &str, value: impl ToString, why: &str, hint: &str) -> WorkloadEr
 pub(super) const MOST: f64 = 9_223_372_036_854_775_808.0;
 
 /// Sizes after defaults.
+#[derive(Clone, Copy)]
 pub(super) struct Sizes<'a> {
     pub(super) spec: &'a TransformerSpec,
     pub(super) hidden: u64,
@@ -50,6 +54,7 @@ impl TransformerSpec {
     /// A size that is missing, zero, too large, or does not divide.
     pub fn model(&self, name: &str, sequence: Option<u32>) -> Result<ModelLayers, WorkloadError> {
         let sizes = self.sizes(sequence)?;
+        let beside = sizes.of_the_decoder();
         let mut layers = vec![sizes.embedding()];
         let (encoder, decoder) = (self.layers, self.decoder_layers);
         for i in 0..encoder + decoder {
@@ -59,6 +64,7 @@ impl TransformerSpec {
                 _ if crossed => format!("decoder{}", i - encoder),
                 _ => format!("encoder{i}"),
             };
+            let sizes = if crossed { &beside } else { &sizes };
             let mut block =
                 vec![sizes.attention(format!("{name}.attention"), false, self.masks(i))];
             if crossed {
@@ -84,8 +90,14 @@ impl TransformerSpec {
         layers.push(last);
         let language = matches!(self.head, Head::Language | Head::Masked | Head::Pretraining);
         let mut divisible = vec![("attention heads", sizes.heads)];
-        if self.dense_layers() > 0 {
+        if self.decoder_layers > 0 && beside.heads != sizes.heads {
+            divisible.push(("the decoder's attention heads", beside.heads));
+        }
+        if self.layers_without_experts() > 0 {
             divisible.push(("feed_forward", sizes.feed_forward));
+            if self.decoder_layers > 0 && beside.feed_forward != sizes.feed_forward {
+                divisible.push(("the decoder's feed_forward", beside.feed_forward));
+            }
         }
         if let Some(experts) = self.experts {
             let inner = experts.feed_forward.unwrap_or(sizes.feed_forward);
@@ -116,7 +128,9 @@ impl TransformerSpec {
     pub(super) fn has_experts(&self, layer: u32) -> bool {
         self.experts.is_some_and(|experts| {
             let every = experts.every.unwrap_or(1);
-            layer >= experts.first_dense && (layer + 1).is_multiple_of(every)
+            layer >= experts.first_dense
+                && (layer + 1).is_multiple_of(every)
+                && !self.dense_layers.contains(&layer)
         })
     }
 
@@ -127,7 +141,7 @@ impl TransformerSpec {
         decodes && self.causal.unwrap_or(usual)
     }
 
-    fn dense_layers(&self) -> usize {
+    fn layers_without_experts(&self) -> usize {
         (0..self.layers + self.decoder_layers).filter(|i| !self.has_experts(*i)).count()
     }
 
@@ -145,6 +159,8 @@ impl TransformerSpec {
             ("head_size", self.head_size.unwrap_or(1), 1 << 16),
             ("value_size", self.value_size.unwrap_or(1), 1 << 16),
             ("feed_forward", self.feed_forward.unwrap_or(1), 1 << 22),
+            ("decoder_feed_forward", self.decoder_feed_forward.unwrap_or(1), 1 << 22),
+            ("decoder_heads", self.decoder_heads.unwrap_or(1), 1 << 14),
             ("embedding_size", self.embedding(), 1 << 20),
         ];
         for (field, value, most) in all {
@@ -156,10 +172,18 @@ impl TransformerSpec {
             }
         }
         let latent = self.latent.map_or([0; 3], |l| [l.query.unwrap_or(0), l.key_value, l.rotary]);
+        let index =
+            self.latent.and_then(|l| l.index).map_or([0; 3], |i| [i.heads, i.size, i.tokens]);
         let optional = [
             ("latent.query", latent[0]),
             ("latent.key_value", latent[1]),
             ("latent.rotary", latent[2]),
+            ("latent.index.heads", index[0]),
+            ("latent.index.size", index[1]),
+            ("latent.index.tokens", index[2]),
+            ("gate", self.gate),
+            ("others", self.others >> 14),
+            ("vectors", self.vectors),
             ("positions", self.positions),
             ("token_types", self.token_types),
             ("relative_positions", self.relative_positions),
@@ -178,6 +202,12 @@ impl TransformerSpec {
         if !self.heads.is_multiple_of(kv_heads) {
             let hint = "each head of keys and values serves as many query heads";
             return Err(wrong("kv_heads", kv_heads, "it does not divide `heads`", hint));
+        }
+        if let Some(beside) = self.decoder_heads
+            && (self.decoder_layers == 0 || !self.hidden.is_multiple_of(beside))
+        {
+            let hint = "leave it out where there is no decoder beside an encoder";
+            return Err(wrong("decoder_heads", beside, "it does not divide `hidden`", hint));
         }
         if self.head_size.is_none() && !self.hidden.is_multiple_of(self.heads) {
             let hint = "give `head_size`";
@@ -253,18 +283,33 @@ impl Sizes<'_> {
             (latent.query.unwrap_or(0) + latent.key_value + latent.rotary) as f64
         });
         let experts = spec.experts.unwrap_or_default();
-        let inner = (self.feed_forward + experts.feed_forward.unwrap_or(0)) as f64;
+        let index = spec.latent.and_then(|latent| latent.index);
+        let index = index.map_or(0.0, |index| (index.heads + 2) as f64 * (index.size + 2) as f64);
+        let beside = self.of_the_decoder();
+        let heads = heads.max(beside.heads as f64 * (beside.head + beside.value) as f64);
+        let latent = latent + index + spec.gate as f64;
+        let feed_forward = self.feed_forward.max(beside.feed_forward);
+        let inner = (feed_forward + experts.feed_forward.unwrap_or(0)) as f64;
         let inner = inner * (f64::from(experts.count) + 1.0) + experts.shared as f64;
         let layer = (h + latent) * (2.0 * heads + latent) + 4.0 * (h + 1.0) * (inner + h);
         let tables = spec.vocabulary + spec.positions + spec.token_types + spec.relative_positions;
-        let tables = tables + spec.patch.unwrap_or(0);
+        let tables = tables + spec.patch.unwrap_or(0) + spec.others;
         let ends = tables as f64 * (h + spec.embedding() as f64 + self.heads as f64) + 4.0 * h * h;
         let norms = (spec.norms.per_layer + 2) as f64 * spec.norms.parameters as f64 * h;
         let more = f64::from(spec.next_tokens);
         let layers = f64::from(spec.layers) + f64::from(spec.decoder_layers) + more;
         let ends = (ends + 2.0 * h * h) * (1.0 + more);
-        let norms = norms + spec.norms.query_key as f64;
-        8.0 * tokens * (2.0 * layers * (layer + norms + tokens * heads) + ends)
+        let norms = norms + spec.norms.query_key as f64 + spec.vectors as f64;
+        8.0 * tokens * (2.0 * layers * (layer + norms + tokens * (heads + index)) + ends)
+    }
+
+    /// The sizes of the decoder beside an encoder.
+    fn of_the_decoder(&self) -> Self {
+        let feed_forward = self.spec.decoder_feed_forward.unwrap_or(self.feed_forward);
+        let Some(heads) = self.spec.decoder_heads else { return Self { feed_forward, ..*self } };
+        let head = self.hidden / heads;
+        let (kv_heads, read_heads) = (heads, heads);
+        Self { heads, kv_heads, read_heads, head, value: head, feed_forward, ..*self }
     }
 
     /// Elements of a sample at full width.
@@ -287,8 +332,16 @@ impl Sizes<'_> {
         let spec = self.spec;
         let width = spec.embedding();
         let projection = if width == self.hidden { 0 } else { width * self.hidden };
+        let projected = if projection > 0 && spec.biases.embedding { self.hidden } else { 0 };
+        // Each stack has its own places, and its own norm.
+        let stacks = if spec.decoder_layers > 0 { 2 } else { 1 };
         let norm = if spec.norms.embedding { width * spec.norms.parameters } else { 0 };
-        let tables = spec.positions * self.hidden + spec.token_types * width;
+        // Normed together, they are as wide as the embedding.
+        let placed = if spec.norms.embedding { width } else { self.hidden };
+        let distances = spec.relative_positions * self.heads;
+        let tables =
+            stacks * (spec.positions * placed + norm) + spec.token_types * width + distances;
+        let tables = tables + spec.others;
         // A vocabulary's rows, or one map of patches, with a bias.
         let (rows, bias) = spec.patch.map_or((spec.vocabulary, 0), |patch| (patch, width));
         let patches = spec.patch.map_or(0, |patch| patch * width);
@@ -296,7 +349,7 @@ impl Sizes<'_> {
             name: "embedding".to_owned(),
             flops: Flops::linear(2 * self.tokens * (projection + patches)),
             parameters: rows * width,
-            replicated: projection + norm + tables + bias,
+            replicated: projection + projected + tables + bias,
             matrices: vec![[rows, width]],
             moved: 2 * self.wide(),
             output: self.wide(),
@@ -318,25 +371,40 @@ impl Sizes<'_> {
                 let plain = d - latent.rotary.min(d);
                 let up = latent.key_value * a * (plain + v);
                 let down = h * (latent.key_value + latent.rotary);
-                let norms = latent.key_value + latent.query.unwrap_or(0);
+                let query = latent.query.unwrap_or(0);
+                let norms = latent.key_value + query;
+                // Of the maps to the waist.
+                let biases = match latent.query {
+                    Some(query) => query + latent.key_value + latent.rotary,
+                    None => latent.key_value + latent.rotary,
+                };
+                let norms = norms + bias(spec.biases.qkv, biases);
+                let index = latent.index.map_or(0, |index| {
+                    let queries = latent.query.unwrap_or(h) * index.heads * index.size;
+                    queries + h * (index.size + index.heads) + 2 * index.size
+                });
                 match latent.query {
-                    Some(query) => (query * a * d + up, h * query + down + norms, 0),
-                    None => (h * a * d + up, down + norms, 0),
+                    Some(query) => (query * a * d + up, h * query + down + norms + index, 0),
+                    None => (h * a * d + up, down + norms + index, 0),
                 }
             }
         };
-        let linear = 2 * self.tokens * (cut + whole + out);
+        let vectors = if crossed { 0 } else { spec.vectors };
+        // What gates the result is cut with the heads.
+        let gate = if crossed { 0 } else { h * spec.gate };
+        let linear = 2 * self.tokens * (cut + gate + whole + out);
+        let index = spec.latent.and_then(|latent| latent.index);
         let seen = spec.window.unwrap_or(self.tokens).min(self.tokens);
-        let product = 2 * self.tokens * seen * a * (d + v);
+        let picked = index.map_or(seen, |index| seen.min(index.tokens));
+        let scores = index.map_or(0, |index| 2 * self.tokens * seen * index.heads * index.size);
+        let product = 2 * self.tokens * picked * a * (d + v) + scores;
         let inner = self.tokens * (a * d + self.read_heads * (d + v) + a * v);
-        // Learned once per stack; each layer is given its share.
-        let layers = u64::from(spec.layers + spec.decoder_layers);
-        let relative = if crossed { 0 } else { (spec.relative_positions * a).div_ceil(layers) };
         Layer {
             name,
             flops: Flops::attention(linear, product),
-            parameters: cut + out + extra,
+            parameters: cut + gate + out + extra,
             matrices: match spec.latent {
+                None if gate > 0 => Vec::new(),
                 None => vec![[a * d, h], [kv * d, h], [kv * v, h], [h, a * v]],
                 Some(_) => Vec::new(),
             },
@@ -344,7 +412,7 @@ impl Sizes<'_> {
                 + bias(spec.biases.output, h)
                 + spec.norms.per_layer.min(1) * self.norm()
                 + spec.norms.query_key
-                + relative,
+                + vectors,
             moved: 2 * (inner + 2 * self.wide()),
             output: self.wide(),
             saved: inner,
@@ -389,7 +457,10 @@ impl Sizes<'_> {
         let visited = self.visited(experts);
         let router = h * u64::from(experts.count);
         let shared = matrices * h * experts.shared;
-        let one = matrices * h * f + bias(spec.biases.feed_forward, (matrices - 1) * f + h);
+        let biased = experts.biases.unwrap_or(spec.biases.feed_forward);
+        let one = matrices * h * f + bias(biased, (matrices - 1) * f + h);
+        let beside = spec.biases.feed_forward && experts.shared > 0;
+        let beside = bias(beside, (matrices - 1) * experts.shared + h);
         let inner = visited * (matrices * f + h) + self.tokens * matrices * experts.shared;
         let even = self.tokens * u64::from(experts.top_k.unwrap_or(1));
         let each = matrices * h * f;
@@ -398,6 +469,7 @@ impl Sizes<'_> {
             flops: Flops::linear(2 * (self.tokens * (router + shared) + visited * each)),
             parameters: shared,
             replicated: router
+                + beside
                 + bias(experts.router_bias, u64::from(experts.count))
                 + bias(experts.shared_gate, h)
                 + norms,
@@ -436,16 +508,22 @@ impl Sizes<'_> {
         let projection = if width == h { 0 } else { h * width };
         let table = if spec.tied { 0 } else { spec.vocabulary * width };
         let bias = if spec.biases.head { spec.vocabulary } else { 0 };
-        let transform = h * h + h + 2 * h;
+        let normed = width * spec.norms.parameters;
+        let transform = h * width + if spec.biases.transform { width } else { 0 } + normed;
         let (parameters, replicated, per_token, once) = match spec.head {
             Head::None => (0, 0, 0, 0),
             Head::Pooler => (0, h * h + h, 0, h * h),
             Head::Classifier => (spec.vocabulary * width + bias, 0, 0, spec.vocabulary * width),
             Head::Language => (table + bias, projection, projection + spec.vocabulary * width, 0),
-            Head::Masked => (table + bias, transform, h * h + spec.vocabulary * width, 0),
+            Head::Masked => (table + bias, transform, h * width + spec.vocabulary * width, 0),
             Head::Pretraining => {
                 let pooler = h * h + h + 2 * h + 2;
-                (table + bias, transform + pooler, h * h + spec.vocabulary * width, h * h + 2 * h)
+                (
+                    table + bias,
+                    transform + pooler,
+                    h * width + spec.vocabulary * width,
+                    h * h + 2 * h,
+                )
             }
         };
         let words = if per_token == 0 { 0 } else { self.tokens * spec.vocabulary };

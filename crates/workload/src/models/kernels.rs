@@ -91,6 +91,16 @@ impl Sizes<'_> {
                 }
             }
         }
+        if let Some(index) = spec.latent.and_then(|latent| latent.index).filter(|_| !crossed) {
+            let inputs = spec.latent.and_then(|latent| latent.query).unwrap_or(h);
+            kernels.push(product(s, inputs, index.heads * index.size, Split::None));
+            kernels.push(product(s, h, index.size + index.heads, Split::None));
+            kernels.push(plain(s, index.size, s * index.heads, Split::None));
+        }
+        if spec.gate > 0 && !crossed {
+            kernels.push(product(s, h, spec.gate, Split::Outputs));
+            kernels.push(Kernel::Stream(Stream::plain(3 * s * a * v, 5 * s * a * v, 1, true)));
+        }
         let no_others = spec.positions == 0 && spec.relative_positions == 0;
         if spec.rotary.unwrap_or(no_others) {
             let turned = s * (a + kv) * d;
@@ -108,7 +118,8 @@ impl Sizes<'_> {
             let (few, many) = (s * kv * (d + v), s * self.read_heads * (d + v));
             kernels.push(Kernel::Stream(Stream::plain(few + many, many + few, 2, true)));
         }
-        let keys = spec.window.unwrap_or(s).min(s);
+        let picked = spec.latent.and_then(|latent| latent.index).map_or(s, |index| index.tokens);
+        let keys = spec.window.unwrap_or(s).min(s).min(picked);
         let (causal, queries) = (causal && !crossed, s);
         kernels.push(Kernel::Attention(Attention {
             queries,

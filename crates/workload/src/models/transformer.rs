@@ -15,6 +15,8 @@ pub struct TransformerSpec {
     pub hidden: u64,
     /// Attention heads.
     pub heads: u64,
+    /// Attention heads of the decoder beside an encoder, where they are others.
+    pub decoder_heads: Option<u64>,
     /// Heads of keys and values; as many as heads where absent.
     pub kv_heads: Option<u64>,
     /// Whether keys and values are copied to every head of queries before attention, as Llama's reference code and
@@ -28,14 +30,20 @@ pub struct TransformerSpec {
     pub latent: Option<LatentSpec>,
     /// The inner width of the feed-forward part; 4 × hidden where absent.
     pub feed_forward: Option<u64>,
+    /// The inner width of the feed-forward part of the decoder beside an encoder, where it is another.
+    pub decoder_feed_forward: Option<u64>,
     /// A third matrix gates it.
     pub gated: bool,
+    /// The width of a map of a layer's input that gates what attention returns; 0 is none.
+    pub gate: u64,
+    /// Learned numbers of a layer's attention beside its maps, biases and norms, such as its sinks.
+    pub vectors: u64,
     /// Tokens in the vocabulary; with `head: classifier`, classes.
     pub vocabulary: u64,
     /// Numbers of a patch of a picture, its pixels times its colours: tokens are patches, mapped to the
     /// width, and `token_types` learned ones before them.
     pub patch: Option<u64>,
-    /// Learned positions.
+    /// Learned positions; with `decoder_layers`, of each stack.
     pub positions: u64,
     /// Whether queries and keys are turned by their positions; where absent, they are where there are neither
     /// `positions` nor `relative_positions`. With ALiBi, or without any, `false`.
@@ -44,6 +52,8 @@ pub struct TransformerSpec {
     pub token_types: u64,
     /// Learned biases of attention by distance, per head, over the whole model.
     pub relative_positions: u64,
+    /// Learned numbers outside of the layers that nothing else here names, such as a second head.
+    pub others: u64,
     /// The width of the embedding, where it is projected to `hidden`.
     pub embedding_size: Option<u64>,
     /// Tokens per sample.
@@ -61,6 +71,8 @@ pub struct TransformerSpec {
     pub norms: Norms,
     /// Experts in place of the feed-forward part.
     pub experts: Option<ExpertsSpec>,
+    /// Layers without experts, from 0, beside those that `experts` leaves out.
+    pub dense_layers: Vec<u32>,
     /// Attention and feed-forward run side by side on one input.
     pub parallel_blocks: bool,
     /// A token sees at most so many before it.
@@ -122,11 +134,22 @@ pub struct Biases {
     pub feed_forward: bool,
     /// The head.
     pub head: bool,
+    /// The dense layer of `head: masked` before its words.
+    pub transform: bool,
+    /// The projection of an embedding of another width.
+    pub embedding: bool,
 }
 
 impl Default for Biases {
     fn default() -> Self {
-        Self { qkv: true, output: true, feed_forward: true, head: false }
+        Self {
+            qkv: true,
+            output: true,
+            feed_forward: true,
+            head: false,
+            transform: true,
+            embedding: false,
+        }
     }
 }
 
@@ -163,6 +186,21 @@ pub struct LatentSpec {
     pub key_value: u64,
     /// Of a head, with rotary positions, shared by all heads for keys.
     pub rotary: u64,
+    /// An index of the tokens that attention sees (DeepSeek-V3.2); none where absent.
+    #[serde(default)]
+    pub index: Option<IndexSpec>,
+}
+
+/// What picks the tokens that attention sees, by a small attention of its own (DeepSeek-V3.2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct IndexSpec {
+    /// Its heads of queries; keys have one.
+    pub heads: u64,
+    /// The width of a head.
+    pub size: u64,
+    /// How many tokens it picks.
+    pub tokens: u64,
 }
 
 /// Experts in place of the feed-forward part.
@@ -185,4 +223,6 @@ pub struct ExpertsSpec {
     pub first_dense: u32,
     /// Whether the router has a bias per expert.
     pub router_bias: bool,
+    /// Whether the experts' maps have biases; as `biases.feed_forward` where absent.
+    pub biases: Option<bool>,
 }

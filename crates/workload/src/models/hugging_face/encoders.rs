@@ -1,84 +1,208 @@
-//! Keys that encoders read, of words and of pictures, and T5.
+//! Encoders, of words and of pictures: a row a type, and what no row can say.
 
-use super::{Config, POSITIONS, wrong};
-use crate::error::WorkloadError;
-use crate::models::transformer::{Head, Norms, TransformerSpec};
+use super::Config;
+use super::row::Flag::{Key, No, Yes};
+use super::row::{Ends, GPT, LLAMA, Positions, QueryKey, Read, Row};
+use crate::models::transformer::{Head, TransformerSpec};
 
-/// What follows an encoder.
-fn encoder_head(config: &Config<'_>) -> Head {
-    let name = config.architecture();
-    if name.ends_with("ForPreTraining") {
-        Head::Pretraining
-    } else if name.ends_with("ForMaskedLM") || name.ends_with("WithLMHead") {
-        Head::Masked
-    } else if name.contains("For") {
-        Head::None
-    } else {
-        Head::Pooler
-    }
-}
+/// A BERT: norms behind both parts and behind the embedding, types of token.
+const BERT: Row = Row {
+    end_norms: [Yes, No],
+    biases: [Yes; 4],
+    ends: Ends::Encoder { pooler: true },
+    read: types,
+    ..GPT
+};
 
-pub(super) fn bert(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
-    spec.positions = config.needed(POSITIONS)?;
+/// Norms before both parts, and one behind the last layer.
+const BEFORE: Row = Row { end_norms: [No, Yes], ..BERT };
+
+pub(super) static ENCODERS: &[Row] = &[
+    Row { types: &["bert", "roberta", "xlm-roberta", "camembert", "data2vec-text"], ..BERT },
+    Row {
+        types: &["ernie"],
+        read: |config, spec| {
+            types(config, spec)?;
+            if config.flag(&["use_task_id"], false) {
+                spec.token_types += config.needed(&["task_type_vocab_size"])?.min(1 << 26);
+            }
+            Ok(())
+        },
+        ..BERT
+    },
+    Row { types: &["big_bird"], biases: [Key("use_bias"), Yes, Yes, Yes], read: big_bird, ..BERT },
+    Row { types: &["megatron-bert", "xlm-roberta-xl"], ..BEFORE },
+    Row { types: &["roberta-prelayernorm"], end_norms: [Yes, Yes], ..BERT },
+    Row {
+        types: &["electra"],
+        ends: Ends::Encoder { pooler: false },
+        read: |config, spec| {
+            spec.token_types = config.size(&["type_vocab_size"])?.unwrap_or(2);
+            spec.embedding_size = config.size(&["embedding_size"])?;
+            spec.biases.embedding = true;
+            Ok(())
+        },
+        ..BERT
+    },
+    Row {
+        types: &["distilbert"],
+        ends: Ends::Encoder { pooler: false },
+        read: super::row::nothing,
+        ..BERT
+    },
+    Row {
+        types: &["mpnet"],
+        read: |config, spec| {
+            spec.relative_positions =
+                config.needed(&["relative_attention_num_buckets"])?.min(1 << 20);
+            untied(config, spec)
+        },
+        ..BERT
+    },
+    Row {
+        types: &["layoutlm"],
+        read: |config, spec| {
+            types(config, spec)?;
+            // Tables of left, upper, right and lower edges share two; widths and heights have one each.
+            let edges = config.needed(&["max_2d_position_embeddings"])?.min(1 << 20);
+            spec.token_types = spec.token_types.saturating_add(4 * edges);
+            pooled(spec);
+            Ok(())
+        },
+        ..BERT
+    },
+    Row {
+        types: &["nomic_bert"],
+        gated: Yes,
+        biases: [No, No, No, Yes],
+        positions: Positions::Rotary,
+        ends: Ends::Encoder { pooler: false },
+        read: |config, spec| {
+            spec.token_types = config.size(&["type_vocab_size"])?.unwrap_or(2);
+            Ok(())
+        },
+        ..BERT
+    },
+    Row { types: &["jina_embeddings_v3"], positions: Positions::Rotary, ..BERT },
+    Row {
+        types: &["eurobert"],
+        biases: [Key("attention_bias"), Key("attention_bias"), Key("mlp_bias"), Key("mlp_bias")],
+        ends: Ends::Encoder { pooler: false },
+        read: |_, spec| {
+            // A plain map to words.
+            if spec.head == Head::Masked {
+                spec.head = Head::Language;
+            }
+            spec.causal = Some(false);
+            Ok(())
+        },
+        ..LLAMA
+    },
+    Row {
+        types: &["modernbert"],
+        biases: [
+            Key("attention_bias"),
+            Key("attention_bias"),
+            Key("mlp_bias"),
+            Key("decoder_bias"),
+        ],
+        ends: Ends::Encoder { pooler: false },
+        read: modern,
+        ..LLAMA
+    },
+    Row {
+        types: &["vit"],
+        biases: [Key("qkv_bias"), Yes, Yes, Yes],
+        positions: Positions::Fixed,
+        ends: Ends::Picture { pooler: true },
+        ..GPT
+    },
+    Row {
+        types: &["deit"],
+        biases: [Key("qkv_bias"), Yes, Yes, Yes],
+        positions: Positions::Fixed,
+        ends: Ends::Picture { pooler: true },
+        read: |_, spec| {
+            // A second learned token, for a teacher.
+            (spec.token_types, spec.positions) = (2, spec.positions + 1);
+            spec.sequence_length += 1;
+            Ok(())
+        },
+        ..GPT
+    },
+    Row {
+        types: &["vit_msn"],
+        biases: [Key("qkv_bias"), Yes, Yes, Yes],
+        positions: Positions::Fixed,
+        ends: Ends::Picture { pooler: false },
+        ..GPT
+    },
+    Row {
+        types: &["ijepa"],
+        biases: [Key("qkv_bias"), Yes, Yes, Yes],
+        positions: Positions::Fixed,
+        ends: Ends::Picture { pooler: false },
+        read: |_, spec| {
+            (spec.token_types, spec.positions) = (0, spec.positions - 1);
+            spec.sequence_length -= 1;
+            Ok(())
+        },
+        ..GPT
+    },
+    Row {
+        types: &["esm"],
+        end_norms: [No, Yes],
+        query_key: QueryKey::Head(No),
+        read: |config, spec| {
+            spec.norms.embedding = config.flag(&["emb_layer_norm_before"], false);
+            if config.text("position_embedding_type") == "rotary" {
+                spec.positions = 0;
+            }
+            // Every class has a head for contacts: a number of each head of each layer.
+            spec.others = u64::from(spec.layers).saturating_mul(spec.heads).saturating_add(1);
+            Ok(())
+        },
+        ..BERT
+    },
+];
+
+fn types(config: &Config<'_>, spec: &mut TransformerSpec) -> Read {
     spec.token_types = config.size(&["type_vocab_size"])?.unwrap_or(2);
-    spec.norms = Norms { embedding: true, last: false, ..Norms::default() };
-    spec.head = encoder_head(config);
-    spec.biases.head = true;
-    Ok(())
+    untied(config, spec)
 }
 
-pub(super) fn distilbert(
-    config: &Config<'_>,
-    spec: &mut TransformerSpec,
-) -> Result<(), WorkloadError> {
-    spec.positions = config.needed(POSITIONS)?;
-    spec.norms = Norms { embedding: true, last: false, ..Norms::default() };
-    spec.head = match encoder_head(config) {
-        Head::Masked => Head::Masked,
-        _ => Head::None,
-    };
-    spec.biases.head = true;
-    Ok(())
-}
-
-pub(super) fn vit(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
-    let (image, side) = (config.needed(&["image_size"])?, config.needed(&["patch_size"])?);
-    if side == 0 || image < side || image > 1 << 16 {
-        let hint = "patches of 16 x 16 pixels cover a picture of 224 x 224";
-        return Err(wrong("patch_size", side, "no patch fits the picture", hint));
+/// The head's bias, where it is not tied, stands beside that of the map to words.
+fn untied(_: &Config<'_>, spec: &mut TransformerSpec) -> Read {
+    if !spec.tied && matches!(spec.head, Head::Masked | Head::Pretraining) {
+        spec.others = spec.others.saturating_add(spec.vocabulary);
     }
-    let colours = config.size(&["num_channels"])?.unwrap_or(3).min(1 << 20);
-    spec.patch = Some(side * side * colours);
-    // A learned token stands before the patches.
-    spec.token_types = 1;
-    spec.positions = (image / side).pow(2) + 1;
-    spec.sequence_length = spec.positions;
-    spec.biases.qkv = config.flag(&["qkv_bias"], true);
-    let name = config.architecture();
-    (spec.head, spec.vocabulary) = if name.ends_with("ForImageClassification") {
-        let labels = config.get("id2label").and_then(|(_, names)| names.as_object());
-        let labels = labels.map(|names| names.len() as u64);
-        spec.biases.head = true;
-        (Head::Classifier, labels.or(config.size(&["num_labels"])?).unwrap_or(2))
-    } else if name.contains("For") {
-        let hint = "describe the model as `transformer` instead";
-        return Err(wrong("architectures", name, "what follows its last layer is not read", hint));
-    } else {
-        (Head::Pooler, 0)
-    };
     Ok(())
 }
 
-pub(super) fn t5(config: &Config<'_>, spec: &mut TransformerSpec) -> Result<(), WorkloadError> {
-    spec.decoder_layers = match config.value(&["num_decoder_layers"]) {
-        Some(_) => config.small(&["num_decoder_layers"])?,
-        None => spec.layers,
-    };
-    spec.gated = config.text("feed_forward_proj").starts_with("gated");
-    let buckets = config.size(&["relative_attention_num_buckets"])?.unwrap_or(32);
-    spec.relative_positions = 2 * buckets.min(1 << 20);
-    if config.size(POSITIONS)?.is_none() {
-        spec.sequence_length = 512;
+fn big_bird(config: &Config<'_>, spec: &mut TransformerSpec) -> Read {
+    types(config, spec)?;
+    pooled(spec);
+    Ok(())
+}
+
+/// Every class has the pooler, whether it is used or not.
+fn pooled(spec: &mut TransformerSpec) {
+    if spec.head == Head::Masked {
+        let pooler = spec.hidden.saturating_mul(spec.hidden.saturating_add(1));
+        spec.others = spec.others.saturating_add(pooler);
     }
+}
+
+/// ModernBERT's: a gate, norms without what came before the first, and a head with one of its own.
+pub(super) fn modern(config: &Config<'_>, spec: &mut TransformerSpec) -> Read {
+    if config.flag(&["norm_bias"], false) {
+        spec.norms.parameters = 2;
+    }
+    // The first layer's norm is the embedding's.
+    spec.biases.transform = config.flag(&["classifier_bias"], false);
+    if spec.head != Head::None {
+        spec.head = Head::Masked;
+    }
+    spec.causal = Some(config.text("model_type").ends_with("decoder"));
     Ok(())
 }

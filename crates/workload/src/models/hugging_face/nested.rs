@@ -2,8 +2,10 @@
 
 use serde_json::{Map as Object, Value, json};
 
+use super::defaults;
+
 /// Types of models with layers that are no attention.
-pub(super) const OTHER: [&str; 24] = [
+pub(super) const OTHER: [&str; 39] = [
     "mamba",
     "mamba2",
     "falcon_mamba",
@@ -19,38 +21,87 @@ pub(super) const OTHER: [&str; 24] = [
     "xlstm",
     "lfm2",
     "lfm2_moe",
+    "lfm3",
     "qwen3_next",
     "qwen3_5",
     "qwen3_5_text",
     "qwen3_5_moe",
     "qwen3_5_moe_text",
+    "qwen4_exp",
+    "qwen4_exp_text",
     "kimi_linear",
     "olmo_hybrid",
     "minimax",
     "minimax_text_01",
+    "bailing_hybrid",
+    "lara_mini",
+    "zaya",
+    "reformer",
+    "fnet",
+    "convbert",
+    "inkling_text",
+    "inkling2_text",
+    "inkling2_loop_text",
+    "glm5_next",
+    "hrm_text",
+    "dory",
 ];
 
 /// Where the text model of several parts is.
-const PARTS: [&str; 3] = ["text_config", "llm_config", "language_config"];
+const PARTS: [&str; 4] = ["text_config", "llm_config", "language_config", "thinker_config"];
 
 /// The text model of a `config.json` of several parts, and what to say of the rest; none where it is of
 /// one part.
 pub(super) fn part(object: &Object<String, Value>) -> Option<(Object<String, Value>, String)> {
+    let whole = object.get("model_type").and_then(Value::as_str).unwrap_or("");
+    let known = defaults::part(whole);
     let (name, inner) =
         PARTS.iter().find_map(|name| Some((*name, object.get(*name)?.as_object()?)))?;
     let mut part = inner.clone();
-    // Some files say it for the whole model alone.
-    for key in ["tie_word_embeddings", "vocab_size"] {
-        if let Some(value) = object.get(key).filter(|_| !part.contains_key(key)) {
-            part.insert(key.to_owned(), value.clone());
+    let mut assumed = Vec::new();
+    if let Some(known) = known.filter(|known| known.key == name) {
+        if !part.contains_key("model_type") {
+            part.insert("model_type".to_owned(), json!(known.kind));
+            assumed.push(format!("`model_type` \"{}\"", known.kind));
+        }
+        // What this model fills in of its text model otherwise than that model's own class.
+        if part.get("model_type").and_then(Value::as_str) == Some(&known.kind) {
+            for (key, value) in &known.with {
+                if !part.contains_key(key) {
+                    part.insert(key.clone(), value.clone());
+                    assumed.push(format!("`{key}` {value}"));
+                }
+            }
         }
     }
-    let mut assumed = Vec::new();
-    for (key, value) in left_to_code(&part) {
-        if !part.contains_key(key) {
-            assumed.push(format!("`{key}` {value}"));
-            part.insert(key.to_owned(), value);
+    // The class of the whole ties its tables, and so says it.
+    let own = part.get("tie_word_embeddings").and_then(Value::as_bool);
+    let said = object.get("tie_word_embeddings").and_then(Value::as_bool);
+    let tied = match known {
+        Some(known) => {
+            let own = own.or_else(|| {
+                let kind = part.get("model_type").and_then(Value::as_str)?;
+                defaults::of(kind)?.get("tie_word_embeddings")?.as_bool()
+            });
+            let whole = known.tied.map(|tied| said.unwrap_or(tied));
+            let tied = whole.or(own).unwrap_or(false) || (known.forwards && own == Some(true));
+            if said.is_none() && own != Some(tied) {
+                assumed.push(format!("`tie_word_embeddings` {tied}"));
+            }
+            Some(tied)
         }
+        None => said.or(own),
+    };
+    if let Some(tied) = tied {
+        part.insert("tie_word_embeddings".to_owned(), json!(tied));
+    }
+    // `LlavaModel` ends with its text model's last layer.
+    if let Some(names) = object.get("architectures").filter(|_| !part.contains_key("architectures"))
+    {
+        part.insert("architectures".to_owned(), names.clone());
+    }
+    if let Some(value) = object.get("vocab_size").filter(|_| !part.contains_key("vocab_size")) {
+        part.insert("vocab_size".to_owned(), value.clone());
     }
     let rest: Vec<String> = object
         .keys()
@@ -62,21 +113,7 @@ pub(super) fn part(object: &Object<String, Value>) -> Option<(Object<String, Val
         said += &format!(", and not {}", rest.join(", "));
     }
     if !assumed.is_empty() {
-        said += &format!("; assumed is, as its code has it, {}", assumed.join(", "));
+        said += &format!("; assumed is, as its class has it, {}", assumed.join(", "));
     }
     Some((part, said))
-}
-
-/// Sizes that the files of a type leave out where they are its class's own.
-fn left_to_code(part: &Object<String, Value>) -> Vec<(&'static str, Value)> {
-    match part.get("model_type").and_then(Value::as_str) {
-        Some("gemma3_text") => vec![
-            ("num_attention_heads", json!(8)),
-            ("num_key_value_heads", json!(4)),
-            ("head_dim", json!(256)),
-            ("vocab_size", json!(262_208)),
-            ("max_position_embeddings", json!(131_072)),
-        ],
-        _ => Vec::new(),
-    }
 }
